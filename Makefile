@@ -1,0 +1,41 @@
+# Everything runs in .venv, installed once with the pinned constraints. `make demo` and `make test` are all a new user needs.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test test-fast check bench clean help
+
+help:
+	@echo "make demo   install, then synthetic notes from text to report (about 3 minutes)"
+	@echo "make test   install, then all tests"
+	@echo "make check  ruff format, ruff, pyright"
+	@echo "make bench  the benchmarks whose numbers are in docs/benchmarks.md"
+
+$(STAMP): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "tacit needs $(PYTHON); set PYTHON=... to another one >= 3.11"; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/tacit demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-fast: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/wordpiece.py
+	$(BIN)/python benchmarks/step.py
+
+clean:
+	rm -rf $(VENV) runs .pytest_cache .ruff_cache .hypothesis

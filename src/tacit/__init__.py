@@ -1,0 +1,47 @@
+"""tacit trains language models on text that must not leak, and says provably what the released model can reveal.
+
+import tacit
+
+result = tacit.run("recipes/clinical-bert-small.yaml")
+print(result.statement)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tacit.errors import TacitError
+
+if TYPE_CHECKING:
+    from tacit.planning import RunPlan
+    from tacit.release import RunResult
+
+__all__ = ["TacitError", "__version__", "plan", "run"]
+
+__version__ = "0.1.0"
+
+
+def plan(config: str | Path) -> RunPlan:
+    """What a configuration will spend, from the configuration alone (no data, no torch).
+
+    Raises:
+        TacitError: see tacit.errors.
+    """
+    from tacit.config import load_config
+    from tacit.planning import make_plan
+
+    return make_plan(load_config(Path(config)))
+
+
+def run(config: str | Path) -> RunResult:
+    """Run a configuration from text to report, or continue it; shows progress on standard error.
+
+    Raises:
+        TacitError: see tacit.errors.
+    """
+    from tacit.config import load_config
+    from tacit.progress import TerminalReporter
+    from tacit.release import run as run_config
+
+    return run_config(load_config(Path(config)), TerminalReporter())

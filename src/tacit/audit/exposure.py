@@ -1,0 +1,160 @@
+"""Exposure of planted canaries under a masked language model (Hoory et al. 2021, section 5.2; Carlini et al. 2019).
+
+For every canary the model scores each word piece as the secret, by its mean log-probability over several public contexts in
+which the canary stands with its secret masked; the secret's place in that order is its rank. Contexts are public text, so the
+result is a function of the released model and the keyed canaries alone: it costs no privacy.
+
+    exposure = log2(candidates) - log2(mean rank over the canaries of a pattern)
+
+The secret was drawn uniformly from the candidates, independent of everything: under a model that learned nothing of it its rank
+is uniform on 1..V, whatever the model prefers. So the null of the mean rank of n canaries is the mean of n uniform numbers: that
+gives the null's expected exposure (1.02 bits for ten canaries, not 0) and an exact p-value.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from transformers import BertForMaskedLM
+
+from tacit.corpus.canaries import Canary, insert_pieces
+from tacit.models.bert import masked_logits
+from tacit.randomness import Streams
+from tacit.training.masking import Masking, single_mask_rows
+
+__all__ = ["Exposure", "exposure_of_ranks", "measure_exposure", "null_exposure", "rank_p_value", "secret_ranks"]
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """Exposure of one pattern.
+
+    Args:
+        pattern: such as ``HSH``.
+        canaries: how many.
+        mean_rank: mean rank of the secrets; 1 is fully exposed.
+        bits: log2(candidates) - log2(mean_rank).
+        null_bits: expected bits under the null.
+        p_value: probability of a mean rank this small under the null.
+        ceiling_bits: log2(candidates).
+    """
+
+    pattern: str
+    canaries: int
+    mean_rank: float
+    bits: float
+    null_bits: float
+    p_value: float
+    ceiling_bits: float
+
+
+@functools.lru_cache(maxsize=32)
+def _uniform_sum_weights(candidates: int, canaries: int) -> np.ndarray:
+    """Probabilities of the sum of ``canaries`` ranks uniform on 1..candidates; entry s is the sum canaries + s."""
+    weights = np.ones(1)
+    window = np.full(candidates, 1.0 / candidates)
+    for _ in range(canaries):
+        # A convolution with a window is a difference of running sums: exact enough (1e-12) and linear in time.
+        running = np.concatenate([np.cumsum(weights), np.full(candidates - 1, weights.sum())])
+        shifted = np.concatenate([np.zeros(candidates), running[:-candidates]])
+        weights = (running - shifted) * window[0]
+    return np.maximum(weights, 0.0)
+
+
+def rank_p_value(mean_rank: float, candidates: int, canaries: int) -> float:
+    """P[mean of ``canaries`` ranks uniform on 1..candidates is at most ``mean_rank``], by exact convolution."""
+    weights = _uniform_sum_weights(candidates, canaries)
+    at_most = math.floor(mean_rank * canaries + 1e-9) - canaries
+    if at_most < 0:
+        return 0.0
+    # Small sums have the closed form C(s + n, n) / V^n, which does not lose digits to cancellation.
+    if at_most < candidates:
+        return math.exp(
+            math.lgamma(at_most + canaries + 1)
+            - math.lgamma(at_most + 1)
+            - math.lgamma(canaries + 1)
+            - canaries * math.log(candidates)
+        )
+    return float(min(1.0, weights[: at_most + 1].sum()))
+
+
+def null_exposure(candidates: int, canaries: int) -> float:
+    """Expected exposure in bits when nothing was learned."""
+    weights = _uniform_sum_weights(candidates, canaries)
+    means = (np.arange(len(weights)) + canaries) / canaries
+    return float(math.log2(candidates) - (weights * np.log2(means)).sum() / weights.sum())
+
+
+def exposure_of_ranks(pattern: str, ranks: np.ndarray, candidates: int) -> Exposure:
+    """Exposure, null and p-value of the ranks of one pattern's secrets."""
+    mean_rank = float(np.mean(ranks))
+    return Exposure(
+        pattern=pattern,
+        canaries=len(ranks),
+        mean_rank=mean_rank,
+        bits=math.log2(candidates) - math.log2(mean_rank),
+        null_bits=null_exposure(candidates, len(ranks)),
+        p_value=rank_p_value(mean_rank, candidates, len(ranks)),
+        ceiling_bits=math.log2(candidates),
+    )
+
+
+@torch.no_grad()
+def secret_ranks(
+    model: BertForMaskedLM,
+    canaries: list[Canary],
+    contexts_CT: np.ndarray,
+    lengths_C: np.ndarray,
+    masking: Masking,
+    streams: Streams,
+) -> np.ndarray:
+    """The rank of every canary's secret among all pieces that are no special token (1 is the likeliest).
+
+    Ties count half, so that a constant model has the middle rank.
+    """
+    model.eval()
+    ranks = np.empty(len(canaries))
+    for number, canary in enumerate(canaries):
+        generator = streams.generator("context", canary.pattern, number)
+        ids, lengths = contexts_CT.astype(np.int64), lengths_C.copy()
+        positions = np.empty(len(ids), dtype=np.int64)
+        for row in range(len(ids)):
+            start, lengths[row] = insert_pieces(ids[row], int(lengths[row]), canary.pieces, generator)
+            positions[row] = start + canary.secret_offset
+        masked = single_mask_rows(ids, lengths, positions, masking)
+        logits_C1V = masked_logits(
+            model,
+            torch.from_numpy(masked.ids_BT),
+            torch.from_numpy(masked.attention_BT.astype(np.int64)),
+            torch.from_numpy(masked.slots_BK),
+        )
+        scores_V = logits_C1V[:, 0, masking.special_ids :].double().log_softmax(dim=-1).mean(dim=0).numpy()
+        mine = scores_V[canary.secret - masking.special_ids]
+        ranks[number] = 1 + (scores_V > mine).sum() + (np.count_nonzero(scores_V == mine) - 1) / 2
+    return ranks
+
+
+def measure_exposure(
+    model: BertForMaskedLM,
+    canaries: list[Canary],
+    contexts_CT: np.ndarray,
+    lengths_C: np.ndarray,
+    masking: Masking,
+    streams: Streams,
+) -> list[Exposure]:
+    """Exposure of every pattern, in the canaries' order."""
+    ranks = secret_ranks(model, canaries, contexts_CT, lengths_C, masking, streams)
+    candidates = masking.vocabulary_size - masking.special_ids
+    patterns = list(dict.fromkeys(canary.pattern for canary in canaries))
+    return [
+        exposure_of_ranks(
+            pattern,
+            np.array([rank for rank, canary in zip(ranks, canaries, strict=True) if canary.pattern == pattern]),
+            candidates,
+        )
+        for pattern in patterns
+    ]

@@ -1,0 +1,56 @@
+"""The `tacit` command: all commands together, and one clear line with an exit code for every mistake."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from tacit.cli import accountant, audit, demo, env, ledger, plan, report, run, verify
+from tacit.errors import TacitError, UsageError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="tacit",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help=(
+        "Train language models on text that must not leak, and prove what the release can reveal.\n\n"
+        "Exit codes: 0 done, 2 wrong command or configuration, 3 budget exceeded, 4 data or ledger, 5 audit gate, "
+        "130 interrupted (run the same command again to continue)."
+    ),
+)
+app.command("demo")(demo.command)
+app.command("run")(run.run_command)
+app.command("plan")(plan.command)
+app.command("vocabulary")(run.vocabulary_command)
+app.command("train")(run.train_command)
+app.command("evaluate")(run.evaluate_command)
+app.command("audit")(audit.command)
+app.command("report")(report.command)
+app.command("ledger")(ledger.command)
+app.command("verify")(verify.command)
+app.command("env")(env.command)
+app.add_typer(accountant.app, name="accountant")
+
+
+def main() -> None:
+    """Run the command line; a `TacitError` becomes one line on standard error and its exit code."""
+    try:
+        app()
+    except TacitError as error:
+        typer.echo(f"tacit: {error}", err=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        typer.echo("tacit: interrupted; run the same command again to continue", err=True)
+        sys.exit(130)
+    except OSError as error:
+        typer.echo(f"tacit: {error.filename or 'file system'}: {error.strerror}", err=True)
+        sys.exit(UsageError.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""Arguments and small helpers that several commands share."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["ConfigArgument", "JsonOption", "RunArgument", "print_json", "table"]
+
+ConfigArgument = Annotated[
+    Path, typer.Argument(metavar="CONFIG", help="YAML configuration; see recipes/ and docs/tour.md.")
+]
+RunArgument = Annotated[
+    Path, typer.Argument(metavar="RUN", help="Run folder, as named by `run:` in the configuration.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+
+
+def print_json(values: Any) -> None:
+    """JSON on standard output; infinite numbers are the string "infinity"."""
+    typer.echo(json.dumps(_plain(values), indent=1, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and math.isinf(value):
+        return "infinity"
+    return value
+
+
+def table(headers: list[str], rows: list[list[str]]) -> str:
+    """A plain text table: the first column to the left, numbers as they are."""
+    widths = [max(len(row[column]) for row in [headers, *rows]) for column in range(len(headers))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in [headers, *rows]
+    ]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(lines)

@@ -1,0 +1,96 @@
+"""Canaries: short sequences of random word pieces that are planted in the private sequences to audit the release.
+
+Patterns as in Hoory et al. 2021, section 5.2: H is a hint, S the secret, so HSH is hint, secret, hint. The pieces are drawn
+from the run's key, independent of all text, so a model that did not see a canary ranks its secret uniformly. Canaries are
+planted per sequence with a keyed coin of that sequence's unit, so planting couples no two units.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.randomness import Streams
+
+__all__ = ["Canary", "draw_canaries", "insert_pieces", "plant"]
+
+
+@dataclass(frozen=True)
+class Canary:
+    """A planted sequence.
+
+    Args:
+        pattern: such as ``HSH``.
+        pieces: token ids, one a letter of the pattern.
+    """
+
+    pattern: str
+    pieces: tuple[int, ...]
+
+    @property
+    def secret_offset(self) -> int:
+        """Place of the secret in ``pieces``."""
+        return self.pattern.index("S")
+
+    @property
+    def secret(self) -> int:
+        """Token id of the secret."""
+        return self.pieces[self.secret_offset]
+
+
+def draw_canaries(
+    patterns: tuple[str, ...], each: int, first_id: int, vocabulary_size: int, streams: Streams
+) -> list[Canary]:
+    """``each`` canaries of every pattern; pieces uniform over the ids from ``first_id`` on (no special tokens)."""
+    canaries = []
+    for pattern in patterns:
+        for number in range(each):
+            generator = streams.generator("canary", pattern, number)
+            pieces = generator.integers(first_id, vocabulary_size, size=len(pattern))
+            canaries.append(Canary(pattern, tuple(int(piece) for piece in pieces)))
+    return canaries
+
+
+def insert_pieces(
+    row_T: np.ndarray, length: int, pieces: tuple[int, ...], generator: np.random.Generator
+) -> tuple[int, int]:
+    """Put ``pieces`` at a random place of a row, in place; what overflows at the end is cut, [CLS] and [SEP] stay.
+
+    Returns:
+        (position of the first piece, new length). A row too short for the pieces is left as it is: position 0.
+    """
+    room = len(row_T) - 2
+    if len(pieces) > room:
+        return 0, length
+    body = row_T[1 : length - 1].copy()
+    last_start = min(len(body), room - len(pieces))
+    start = int(generator.integers(0, last_start + 1))
+    merged = np.concatenate([body[:start], np.asarray(pieces, dtype=row_T.dtype), body[start:]])[:room]
+    end_mark = row_T[length - 1]
+    row_T[1 : 1 + len(merged)] = merged
+    row_T[1 + len(merged)] = end_mark
+    return 1 + start, len(merged) + 2
+
+
+def plant(
+    ids_ST: np.ndarray,
+    lengths_S: np.ndarray,
+    starts_U1: np.ndarray,
+    keys_U: tuple[str, ...],
+    canaries: list[Canary],
+    probability: float,
+    streams: Streams,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Copies of ids and lengths in which each sequence got one random canary with this probability.
+
+    Every coin, choice and place comes from a generator addressed by the unit's own key.
+    """
+    ids, lengths = ids_ST.copy(), lengths_S.copy()
+    for unit, key in enumerate(keys_U):
+        generator = streams.generator("plant", key)
+        for row in range(starts_U1[unit], starts_U1[unit + 1]):
+            if generator.random() < probability:
+                canary = canaries[int(generator.integers(len(canaries)))]
+                _, lengths[row] = insert_pieces(ids[row], int(lengths[row]), canary.pieces, generator)
+    return ids, lengths

@@ -1,0 +1,379 @@
+"""Readers of text corpora: plain text, JSON lines, CSV, Parquet, CoNLL, and directories of these.
+
+Readers stream: one record (Parquet: one batch) is in memory at a time. Every error names a file, a line and the option
+to change. It never holds the text, nor does an exception chained to it: the errors of ``json``, ``csv`` and
+``bytes.decode`` quote or keep their input, so they are dropped before ours is raised.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import itertools
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Literal, TypeVar, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tacit.corpus.records import Record
+from tacit.errors import DataError, UsageError
+
+__all__ = ["READERS", "Source", "read_records"]
+
+T = TypeVar("T")
+
+_ALIASES = {".bio": "conll", ".iob": "conll"}
+_PARQUET_ROWS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A corpus on disk and how to read it.
+
+    Args:
+        path: a file, or a dataset directory: its files with known endings, sorted by name (sub-directories and hidden
+            files are left out).
+        format: a key of ``READERS``; "auto" goes by each file's ending. In a directory any other value keeps the files
+            of that format only. All but Parquet may be gzipped (``.gz`` after the ending).
+        text_field: the field (JSON lines, CSV, Parquet) that holds the text.
+        id_field: the field that holds the document's id; without it the id is ``<file name>:<line number>``.
+        user_field: the field that holds the id of the person the text belongs to.
+        max_record_bytes: a record whose text, line or CSV field is longer than this is refused.
+        limit: read this many records and stop.
+
+    Raises:
+        UsageError: an unknown format, or a number below 1.
+    """
+
+    path: Path
+    format: Literal["auto", "txt", "jsonl", "csv", "parquet", "conll"] = "auto"
+    text_field: str = "text"
+    id_field: str | None = None
+    user_field: str | None = None
+    max_record_bytes: int = 1_000_000
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.format != "auto" and self.format not in READERS:
+            raise UsageError(f"format {self.format!r} is not known; use auto or one of {', '.join(READERS)}")
+        if self.max_record_bytes < 1:
+            raise UsageError(f"max_record_bytes must be at least 1, not {self.max_record_bytes}")
+        if self.limit is not None and self.limit < 1:
+            raise UsageError(f"limit must be at least 1, not {self.limit}; leave it out to read everything")
+
+
+def read_records(source: Source) -> Iterator[Record]:
+    """Stream the records of a source, file by file.
+
+    Raises:
+        DataError: a missing file, no known ending, no record at all, or a malformed line; the first of these at the
+            call, the others when the iterator gets there.
+        UsageError: an id or user field was asked of a format that has no fields.
+    """
+    return _stream(_files(source), source)
+
+
+def _stream(files: list[tuple[Path, str]], source: Source) -> Iterator[Record]:
+    records = itertools.chain.from_iterable(READERS[format_](path, source) for path, format_ in files)
+    records = itertools.islice(records, source.limit)
+    first = next(records, None)
+    if first is None:
+        raise DataError(f"{source.path}: the corpus is empty: there is no record; check the path and the format")
+    yield first
+    yield from records
+
+
+# Which files
+
+
+def _files(source: Source) -> list[tuple[Path, str]]:
+    """The files to read with the format of each."""
+    if not source.path.exists():
+        raise DataError(f"{source.path}: there is no such file or directory; check the path")
+    if not source.path.is_dir():
+        return [(source.path, _format_of_file(source))]
+    files = [(path, _format_by_ending(path)) for path in sorted(source.path.iterdir()) if _is_visible_file(path)]
+    known = [(path, name) for path, name in files if name is not None and source.format in ("auto", name)]
+    if not known:
+        raise DataError(f"{source.path}: no file in this directory has one of the endings {_known_endings(source)}")
+    return known
+
+
+def _format_of_file(source: Source) -> str:
+    name = source.format if source.format != "auto" else _format_by_ending(source.path)
+    if name is None:
+        endings = _known_endings(source)
+        raise DataError(f"{source.path}: this ending is not known; set the option format, or use one of {endings}")
+    return name
+
+
+def _is_visible_file(path: Path) -> bool:
+    return path.is_file() and not path.name.startswith(".")
+
+
+def _format_by_ending(path: Path) -> str | None:
+    """The format that the name's ending stands for: ``a.txt.gz`` is txt, ``a.pdf`` and ``a.parquet.gz`` are None."""
+    zipped = path.suffix.lower() == ".gz"
+    name = _endings().get(Path(path.stem).suffix.lower() if zipped else path.suffix.lower())
+    return None if zipped and name == "parquet" else name
+
+
+def _endings() -> dict[str, str]:
+    return {f".{name}": name for name in READERS} | _ALIASES
+
+
+def _known_endings(source: Source) -> str:
+    names = [ending for ending, name in _endings().items() if source.format in ("auto", name)]
+    return ", ".join(names) + " (all but .parquet also with .gz)"
+
+
+# Errors without text
+
+
+def _place(path: Path, line: int, noun: str = "line") -> str:
+    return f"{path}, {noun} {line}"
+
+
+def _attempt(call: Callable[[], T], errors: tuple[type[Exception], ...], problem: str) -> T:
+    """The call's result; one of ``errors`` becomes a DataError that does not chain it.
+
+    It is raised outside the handler, so that even ``__context__`` is empty: the original may hold text.
+    """
+    try:
+        return call()
+    except errors:
+        pass
+    raise DataError(problem)
+
+
+# Lines
+
+
+def _lines(path: Path, source: Source) -> Iterator[tuple[int, str]]:
+    """Numbered lines, decoded, each with its line ending."""
+    with _open(path) as file:
+        for number in itertools.count(1):
+            line = _read_line(file, _place(path, number), source)
+            if not line:
+                return
+            line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+            problem = f"{_place(path, number)}: this is not valid UTF-8; convert the file to UTF-8"
+            yield number, _attempt(line.decode, (UnicodeDecodeError,), problem)
+
+
+def _open(path: Path) -> IO[bytes]:
+    opener = gzip.open if path.suffix.lower() == ".gz" else open
+    file = _attempt(lambda: opener(path, "rb"), (OSError,), f"{path}: the file cannot be opened; check its permissions")
+    return cast(IO[bytes], file)
+
+
+def _read_line(file: IO[bytes], place: str, source: Source) -> bytes:
+    """The next line, b"" at the end; never reads more of a line than the cap allows."""
+    room_for_ending = len(b"\r\n")
+    line = _attempt(
+        lambda: file.readline(source.max_record_bytes + room_for_ending),
+        (OSError, EOFError, zlib.error),
+        f"{place}: the file cannot be read from here on: it is corrupted or cut short (bad gzip data?)",
+    )
+    if len(line.rstrip(b"\r\n")) > source.max_record_bytes:
+        raise DataError(_too_long(place, source))
+    return line
+
+
+def _too_long(place: str, source: Source) -> str:
+    return f"{place}: the record is longer than {source.max_record_bytes} bytes; raise the option max_record_bytes"
+
+
+# Records
+
+
+def _record(fields: Mapping[str, Any], default_id: str, place: str, source: Source) -> Record:
+    """A record from named fields, each checked.
+
+    Raises:
+        DataError: a field is missing or of a wrong type, or the text is over the cap or not Unicode.
+    """
+    document_id = default_id if source.id_field is None else _identity(fields, "id_field", source.id_field, place)
+    user_id = None if source.user_field is None else _identity(fields, "user_field", source.user_field, place)
+    text = _field(fields, "text_field", source.text_field, place)
+    if not isinstance(text, str):
+        raise DataError(f"{place}: the field {source.text_field!r} is not a string; set the option text_field")
+    return Record(document_id, user_id, _checked_text(text, place, source))
+
+
+def _field(fields: Mapping[str, Any], option: str, name: str, place: str) -> Any:
+    if name not in fields:
+        raise DataError(f"{place}: there is no field {name!r}; set the option {option} to a field that is there")
+    return fields[name]
+
+
+def _identity(fields: Mapping[str, Any], option: str, name: str, place: str) -> str:
+    """An id as a string.
+
+    Floats are refused, since 7 and 7.0 would make two people of one; so are empty ids, which would make one of many.
+    """
+    value = _field(fields, option, name, place)
+    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+        raise DataError(f"{place}: the field {name!r} is not a whole number or a non-empty string; see option {option}")
+    return _unicode(str(value), place)[0]
+
+
+def _checked_text(text: str, place: str, source: Source) -> str:
+    if _unicode(text, place)[1] > source.max_record_bytes:
+        raise DataError(_too_long(place, source))
+    return text
+
+
+def _unicode(text: str, place: str) -> tuple[str, int]:
+    """The text and its bytes in UTF-8; JSON can smuggle in half a surrogate pair, which no UTF-8 file can hold."""
+    problem = f"{place}: there is half a surrogate pair, which is not valid Unicode; repair the record"
+    return text, len(_attempt(text.encode, (UnicodeEncodeError,), problem))
+
+
+# Formats
+
+
+def _read_txt(path: Path, source: Source) -> Iterator[Record]:
+    """One record per line that is not blank."""
+    _refuse_fields(path, source)
+    for number, line in _lines(path, source):
+        if line.strip():
+            yield Record(f"{path.name}:{number}", None, line.rstrip("\r\n"))
+
+
+def _refuse_fields(path: Path, source: Source) -> None:
+    for option, value in (("id_field", source.id_field), ("user_field", source.user_field)):
+        if value is not None:
+            raise UsageError(f"{path}: a file of this format has no fields; leave out the option {option}")
+
+
+def _read_jsonl(path: Path, source: Source) -> Iterator[Record]:
+    """One JSON object per line; blank lines are skipped."""
+    for number, line in _lines(path, source):
+        if line.strip():
+            place = _place(path, number)
+            yield _record(_json_object(line, place), f"{path.name}:{number}", place, source)
+
+
+def _json_object(line: str, place: str) -> dict[str, Any]:
+    problem = f"{place}: this is not a JSON object; every line must be one object such as {{...}}"
+    value = _attempt(lambda: json.loads(line), (ValueError, RecursionError), problem)
+    if not isinstance(value, dict):
+        raise DataError(problem)
+    return value
+
+
+def _read_csv(path: Path, source: Source) -> Iterator[Record]:
+    """Comma-separated rows under a header; quoted fields may hold line breaks (RFC 4180)."""
+    rows = _csv_rows(path, source)
+    _, header = next(rows, (1, None))
+    if header is None:
+        return
+    for option, name in _wanted_fields(source):
+        _field(dict.fromkeys(header), option, name, _place(path, 1))
+    for number, row in rows:
+        place = _place(path, number)
+        if len(row) != len(header):
+            raise DataError(f"{place}: the row has {len(row)} fields and the header {len(header)}; repair the row")
+        yield _record(dict(zip(header, row, strict=True)), f"{path.name}:{number}", place, source)
+
+
+def _csv_rows(path: Path, source: Source) -> Iterator[tuple[int, list[str]]]:
+    """Rows that are not blank, with the number of the line on which each begins."""
+    reader = csv.reader((line for _, line in _lines(path, source)), strict=True)
+    while True:
+        first_line = reader.line_num + 1
+        row = _next_row(reader, _place(path, first_line), source)
+        if row is None:
+            return
+        if row:
+            yield first_line, row
+
+
+def _next_row(reader: Iterator[list[str]], place: str, source: Source) -> list[str] | None:
+    """The next row, or None at the end.
+
+    The csv module's cap on a field is one number for the whole process, 131,072 characters at first: ours is set for
+    this one row and the old one put back.
+    """
+    old_cap = csv.field_size_limit(source.max_record_bytes)
+    try:
+        return next(reader, None)
+    except csv.Error as error:
+        over_cap = "field limit" in str(error)
+    finally:
+        csv.field_size_limit(old_cap)
+    raise DataError(_too_long(place, source) if over_cap else f"{place}: this is not valid CSV; check its quotes")
+
+
+def _wanted_fields(source: Source) -> list[tuple[str, str]]:
+    """(option, field) of the fields that the source asks for."""
+    named = {"text_field": source.text_field, "id_field": source.id_field, "user_field": source.user_field}
+    return [(option, name) for option, name in named.items() if name is not None]
+
+
+def _read_parquet(path: Path, source: Source) -> Iterator[Record]:
+    """One record per row; the row number takes the line number's place."""
+    broken = f"{path}: this is not a readable Parquet file; write it again"
+    with _attempt(lambda: pq.ParquetFile(path), (pa.ArrowException, OSError), broken) as file:
+        for option, name in _wanted_fields(source):
+            _field(dict.fromkeys(file.schema_arrow.names), option, name, str(path))
+        names = sorted({name for _, name in _wanted_fields(source)})
+        batches = file.iter_batches(batch_size=_PARQUET_ROWS, columns=names)
+        number = 0
+        while (batch := _attempt(lambda: next(batches, None), (pa.ArrowException, OSError), broken)) is not None:
+            for row in range(batch.num_rows):
+                number += 1
+                place = _place(path, number, "row")
+                yield _record(_parquet_row(batch, row, place), f"{path.name}:{number}", place, source)
+
+
+def _parquet_row(batch: pa.RecordBatch, row: int, place: str) -> dict[str, Any]:
+    problem = f"{place}: this is not valid UTF-8; convert the file to UTF-8"
+    values = zip(batch.schema.names, batch.columns, strict=True)
+    return _attempt(lambda: {name: column[row].as_py() for name, column in values}, (UnicodeDecodeError,), problem)
+
+
+def _read_conll(path: Path, source: Source) -> Iterator[Record]:
+    """``token<TAB>tag`` lines, a blank line between sentences; the text is the tokens joined by spaces.
+
+    In a dataset directory a file is one document and one record; in a single file each sentence is a record.
+    """
+    _refuse_fields(path, source)
+    sentences = _sentences(path, source)
+    if path != source.path:
+        tokens = [token for _, sentence in sentences for token in sentence]
+        sentences = iter([(1, tokens)] if tokens else [])
+    for number, tokens in sentences:
+        text = _checked_text(" ".join(tokens), _place(path, number), source)
+        yield Record(f"{path.name}:{number}", None, text)
+
+
+def _sentences(path: Path, source: Source) -> Iterator[tuple[int, list[str]]]:
+    """(number of its first line, tokens) of each sentence."""
+    for blank, group in itertools.groupby(_lines(path, source), key=lambda numbered: not numbered[1].strip()):
+        if not blank:
+            lines = list(group)
+            yield lines[0][0], [_token(line, _place(path, number)) for number, line in lines]
+
+
+def _token(line: str, place: str) -> str:
+    token, tab, _ = line.partition("\t")
+    if not tab or not token.strip():
+        raise DataError(f"{place}: this is not token<TAB>tag; check the file, or set the option format")
+    return token
+
+
+READERS: dict[str, Callable[[Path, Source], Iterator[Record]]] = {
+    "txt": _read_txt,
+    "jsonl": _read_jsonl,
+    "csv": _read_csv,
+    "parquet": _read_parquet,
+    "conll": _read_conll,
+}

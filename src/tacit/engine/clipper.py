@@ -1,0 +1,221 @@
+"""The sum of per-unit gradients, each clipped to a norm, from one forward and one backward.
+
+Module hooks take each layer's parameters out of the graph while the layer runs, so the ordinary backward computes the inputs'
+gradients only. What it passes through each layer's output is recorded. At the end of the context come the exact norms
+(``factors``), the coefficients, and one weighted product a layer that adds the clipped sum to ``p.grad`` (Bu et al. 2023,
+"book-keeping", arXiv 2210.00038; here with exact tied weights).
+
+Any other use of a trainable parameter is still in the graph, and a hook on the parameter refuses it by name: no gradient is
+ever added unclipped or left out of a norm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from tacit.engine.capture import Capture
+from tacit.engine.factors import Factor, combine, squared_norms
+from tacit.engine.sites import Site, find_sites, trainable_parameters
+from tacit.errors import RefusedError, UsageError
+
+__all__ = ["PerExampleClipper", "clip_coefficients"]
+
+
+class PerExampleClipper:
+    """Adds ``sum_u min(1, clip_norm / ||g_u||) g_u`` to ``p.grad`` of every trainable parameter of a model.
+
+    ``g_u`` is unit u's gradient over all trainable parameters together. It is the sum over its ``sequences_per_unit`` rows: unit u
+    owns rows u*k to u*k + k - 1 of a batch. Adding or removing one unit changes the sum by at most ``clip_norm`` in L2, replacing
+    one by at most twice that (Abadi et al. 2016, arXiv 1607.00133, algorithm 1), if ``losses[i]`` depends on row i only.
+
+        clipper = PerExampleClipper(model, clip_norm=1.0)
+        with clipper:
+            losses = per_example_losses(model, batch)    # shape (batch,), any code
+            losses.sum().backward()
+        clipper.norms                                     # (units,), before clipping
+
+    Contexts accumulate, like ``backward``: micro-batches need no other code. Dimension 0 of every layer's input is the example;
+    a leading 1 means that all examples share it. Float32 norms carry rounding errors (of order 1e-6, relative).
+
+    | case | what happens |
+    | --- | --- |
+    | norm 0 | coefficient 1, contributes zero |
+    | norm inf or NaN, or a square that overflows | coefficient 0: contributes exactly zero, whatever its tensors hold |
+    | loss 0 (a padding row) | norm 0 |
+    | empty batch (0 rows) | norms has shape (0,), gradients are zeros, if the model itself runs; transformers' BERT does not |
+    | parameter that the backward does not reach | ``p.grad`` as it was, zeros if it was None |
+    | an exception inside the context | nothing is added to ``p.grad``; the model is as before |
+
+    Args:
+        model: float32 or float64 parameters; it keeps hooks until ``close``.
+        clip_norm: the bound C, positive and finite.
+        sequences_per_unit: rows that form one unit.
+
+    Raises:
+        UsageError: an option is out of range, or nothing can be trained.
+        RefusedError: ``parameter-without-rule``, ``cross-example-operation``; in the context also
+            ``parameter-outside-rule``, ``ambiguous-batch-dimension``.
+    """
+
+    def __init__(self, model: nn.Module, clip_norm: float = 1.0, sequences_per_unit: int = 1) -> None:
+        if not (math.isfinite(clip_norm) and clip_norm > 0):
+            raise UsageError(f"clip_norm must be positive and finite, not {clip_norm}")
+        if sequences_per_unit < 1:
+            raise UsageError(f"sequences_per_unit must be at least 1, not {sequences_per_unit}")
+        self._model = model
+        self._clip_norm = float(clip_norm)
+        self._sequences_per_unit = sequences_per_unit
+        self._parameters = trainable_parameters(model)
+        self._capture: Capture | None = None
+        self._norms: Tensor | None = None
+        self._parameter_hooks: list[RemovableHandle] = []
+        self._module_hooks = self._register(model, find_sites(model))
+
+    @property
+    def norms(self) -> Tensor:
+        """The norms of the last context's units before clipping, ``(units,)``: private values, never to be logged."""
+        if self._norms is None:
+            raise UsageError("no clipping context has ended yet, so there are no norms")
+        return self._norms
+
+    def close(self) -> None:
+        """Remove every hook; the clipper cannot be used again."""
+        self._release()
+        for handle in self._module_hooks:
+            handle.remove()
+        self._module_hooks = []
+
+    def __enter__(self) -> PerExampleClipper:
+        if self._capture is not None:
+            raise UsageError("this clipping context is already active; end it before the next one")
+        if not self._module_hooks:
+            raise UsageError("this clipper was closed; make a new one")
+        _check_unchanged(self._parameters, trainable_parameters(self._model))
+        self._capture = Capture(self._sequences_per_unit)
+        self._parameter_hooks = [
+            parameter.register_hook(partial(_refuse_outside_use, name)) for name, parameter in self._parameters.items()
+        ]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        capture = self._release()
+        if kind is None and capture is not None:
+            self._add_clipped_sum(capture)
+
+    def _register(self, model: nn.Module, sites: list[Site]) -> list[RemovableHandle]:
+        """Hooks that do nothing outside a context. Ours sees a layer's output before any hook of the user changes it."""
+        handles = [m.register_forward_pre_hook(self._before_any, with_kwargs=True) for m in model.modules()]
+        for site in sites:
+            after = partial(self._after_site, site)
+            handles.append(site.module.register_forward_pre_hook(partial(self._before_site, site)))
+            handles.append(site.module.register_forward_hook(after, prepend=True, with_kwargs=True, always_call=True))
+        return handles
+
+    def _before_any(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._capture is not None:
+            self._capture.learn_batch_size(args, kwargs)
+
+    def _before_site(self, site: Site, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if self._capture is not None:
+            _set_requires_grad(site.parameters.values(), False)
+
+    def _after_site(
+        self, site: Site, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor | None
+    ) -> Tensor | None:
+        """Also called when the layer raised; its output is None then."""
+        if self._capture is None:
+            return None
+        _set_requires_grad(site.parameters.values(), True)
+        if output is None or not torch.is_grad_enabled():
+            return None
+        return self._capture.tap(site, args[0] if args else kwargs["input"], output)
+
+    def _release(self) -> Capture | None:
+        """End the context: no hook on a parameter, and every parameter requires its gradient again."""
+        capture, self._capture = self._capture, None
+        for handle in self._parameter_hooks:
+            handle.remove()
+        self._parameter_hooks = []
+        if capture is not None:
+            capture.close()
+            _set_requires_grad(self._parameters.values(), True)
+        return capture
+
+    def _add_clipped_sum(self, capture: Capture) -> None:
+        device = next(iter(self._parameters.values())).device.type
+        with torch.no_grad(), torch.autocast(device, enabled=False), _full_precision():
+            uses = capture.take_factors()
+            factors = {parameter: combine(uses.pop(parameter)) for parameter in list(uses)}  # pop: memory is freed early
+            self._norms = _total([squared_norms(combined) for combined in factors.values()]).sqrt()
+            coefficients = clip_coefficients(self._norms, self._clip_norm)
+            dropped = ~self._norms.isfinite()
+            some_dropped = bool(dropped.any())
+            for parameter in self._parameters.values():
+                combined = factors.pop(parameter, ())
+                if some_dropped:
+                    combined = [factor.without(dropped) for factor in combined]
+                _accumulate(parameter, combined, coefficients)
+
+
+def clip_coefficients(norms_U: Tensor, clip_norm: float) -> Tensor:
+    """``min(1, clip_norm / norm)``; 1 for norm 0, and 0 for a norm that is infinite or NaN."""
+    coefficients = clip_norm / norms_U.clamp(min=clip_norm)
+    return torch.where(norms_U.isfinite(), coefficients, 0.0)
+
+
+def _accumulate(parameter: nn.Parameter, factors: Iterable[Factor], coefficients: Tensor) -> None:
+    if parameter.grad is None:
+        parameter.grad = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
+    for factor in factors:
+        factor.add_weighted_sum_(parameter.grad, coefficients.to(parameter.dtype))
+
+
+def _check_unchanged(before: dict[str, nn.Parameter], now: dict[str, nn.Parameter]) -> None:
+    changed = [name for name in {**before, **now} if before.get(name) is not now.get(name)]
+    if changed:
+        raise UsageError(
+            f"{changed[0]} was frozen, unfrozen or replaced after the clipper was made; make a new clipper"
+        )
+
+
+def _set_requires_grad(parameters: Iterable[nn.Parameter], value: bool) -> None:
+    for parameter in parameters:
+        parameter.requires_grad_(value)
+
+
+def _refuse_outside_use(name: str, gradient: Tensor) -> None:
+    raise RefusedError(
+        "parameter-outside-rule",
+        f"{name} was used outside its layer's own call, or before the clipping context began, so its gradient cannot be "
+        "clipped per example; call the layer inside the context, or freeze the parameter",
+    )
+
+
+def _total(squares: list[Tensor]) -> Tensor:
+    """Their sum, in float64 if any of them is."""
+    total = squares[0]
+    for square in squares[1:]:
+        total = total + square
+    return total
+
+
+@contextmanager
+def _full_precision() -> Iterator[None]:
+    """Matrix products in true float32, even where the user allows TF32 or bfloat16: the guarantee rests on the norms."""
+    precision = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(precision)

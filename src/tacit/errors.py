@@ -1,0 +1,72 @@
+"""Every error that tacit raises on purpose, and the exit code that the command line gives it.
+
+    TacitError
+    ├── UsageError        2   the command or the configuration is wrong
+    │   └── RefusedError  2   the configuration asks for a guarantee that cannot be proved
+    ├── BudgetError       3   the privacy budget would be exceeded
+    ├── DataError         4   a file is missing, empty, malformed or over a cap
+    │   └── LedgerError   4   the ledger was altered, or disagrees with the certificate
+    └── AuditError        5   the audit's gate failed
+
+An error's message is one line: what is wrong, where, and what to do. It never holds private text: readers name a file and
+a line number, never the line.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "AuditError",
+    "BudgetError",
+    "DataError",
+    "LedgerError",
+    "RefusedError",
+    "TacitError",
+    "UsageError",
+]
+
+
+class TacitError(Exception):
+    """Base of all errors raised on purpose; ``exit_code`` is what the command line returns."""
+
+    exit_code = 1
+
+
+class UsageError(TacitError):
+    """The command or the configuration is wrong (exit code 2)."""
+
+    exit_code = 2
+
+
+class RefusedError(UsageError):
+    """A configuration whose guarantee cannot be proved (exit code 2).
+
+    Args:
+        reason: the stable reason code, such as ``"delta-too-large"``; documented in docs/guarantees.md.
+        message: one line: what is refused and what to do instead.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(f"refused ({reason}): {message}")
+        self.reason = reason
+
+
+class BudgetError(TacitError):
+    """The privacy budget would be exceeded; nothing was spent (exit code 3)."""
+
+    exit_code = 3
+
+
+class DataError(TacitError):
+    """A file is missing, empty, malformed or over a cap (exit code 4)."""
+
+    exit_code = 4
+
+
+class LedgerError(DataError):
+    """The ledger was altered, or disagrees with the certificate (exit code 4)."""
+
+
+class AuditError(TacitError):
+    """The audit's gate failed (exit code 5)."""
+
+    exit_code = 5

@@ -1,0 +1,1 @@
+"""Model families through transformers: shapes, losses, loading and saving."""

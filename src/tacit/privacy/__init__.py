@@ -1,0 +1,1 @@
+"""What was spent and what it means: events, accountants, the ledger, the certificate."""

@@ -1,0 +1,187 @@
+"""Noise for a budget: the smallest noise whose certified epsilon meets a target, and never one that misses it.
+
+Each search brackets with cheap bounds, bisects on a coarse loss grid, and certifies its answer with the accountant that the
+certificate uses; an answer that fails certification is raised until it passes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from scipy import special
+
+from tacit.errors import BudgetError, UsageError
+from tacit.privacy.accountant import Account, epsilon
+from tacit.privacy.events import Gaussian, PoissonGaussian, Relation, Spend, ThresholdedHistogram
+from tacit.privacy.histogram import histogram_delta
+
+__all__ = ["gaussian_noise", "histogram", "threshold_for", "training_noise"]
+
+_COARSE_GRID = 1e-3
+_LARGEST_NOISE = 1e6
+
+
+def _check_target(target_epsilon: float, delta: float) -> None:
+    if not (math.isfinite(target_epsilon) and target_epsilon > 0):
+        raise UsageError(f"epsilon is {target_epsilon!r}; it must be a finite number above 0")
+    if not 0 < delta < 1:
+        raise UsageError(f"delta is {delta!r}; it must be above 0 and below 1")
+
+
+def _smallest_noise(epsilon_of: Callable[[float], float], certify: Callable[[float], float], target: float) -> float:
+    """The smallest noise with epsilon at most ``target``, to three and a half digits; ``certify`` has the last word."""
+    low, high = 0.0, 1.0
+    while epsilon_of(high) > target:
+        low, high = high, high * 2
+        if high > _LARGEST_NOISE:
+            raise BudgetError(
+                f"no noise multiplier up to {_LARGEST_NOISE:g} meets epsilon {target:g}: raise the budget"
+            )
+    if low == 0.0:
+        low = 0.5
+        while epsilon_of(low) <= target and low > 1e-2:
+            low, high = low / 2, low
+    while high / low > 1.0005:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if epsilon_of(middle) > target else (low, middle)
+    high = _round_up(high)
+    while certify(high) > target:
+        high = _round_up(high * 1.001)
+        if high > _LARGEST_NOISE:
+            raise BudgetError(
+                f"no noise multiplier up to {_LARGEST_NOISE:g} meets epsilon {target:g}: raise the budget"
+            )
+    return high
+
+
+def _round_up(noise: float) -> float:
+    """Four significant digits, upward: a number that a person can copy."""
+    unit = 10.0 ** (math.floor(math.log10(noise)) - 3)
+    return math.ceil(noise / unit - 1e-9) * unit if unit >= 1 else math.ceil(noise / unit - 1e-9) / round(1 / unit)
+
+
+def training_noise(
+    target_epsilon: float,
+    delta: float,
+    schedule: Sequence[tuple[float, int]],
+    relation: Relation = "add-or-remove",
+    others: Sequence[Spend] = (),
+) -> float:
+    """The smallest noise multiplier of DP-SGD such that it and ``others`` together meet (epsilon, delta).
+
+    Args:
+        target_epsilon: the joint epsilon to meet.
+        delta: at this delta.
+        schedule: (sampling probability, steps) of each phase; all get the same noise multiplier.
+        relation: the neighbouring relation.
+        others: what else the same units are used for.
+
+    Raises:
+        BudgetError: ``others`` alone exceed the budget.
+    """
+    _check_target(target_epsilon, delta)
+    if others and epsilon(others, delta, relation) >= target_epsilon:
+        raise BudgetError(f"the other releases alone use epsilon {target_epsilon:g}: nothing is left for training")
+
+    def training(noise: float) -> list[Spend]:
+        return [Spend(PoissonGaussian(probability, noise), steps) for probability, steps in schedule]
+
+    stand_ins = tuple(_stand_in(spend, relation) for spend in others)
+    return _smallest_noise(
+        lambda noise: Account((*stand_ins, *training(noise)), relation, _COARSE_GRID).epsilon(delta),
+        lambda noise: epsilon((*others, *training(noise)), delta, relation),
+        target_epsilon,
+    )
+
+
+def _stand_in(spend: Spend, relation: Relation) -> Spend:
+    """A histogram's likeliest worst neighbour as one Gaussian, for the search only: one composition instead of dozens."""
+    if not isinstance(spend.event, ThresholdedHistogram):
+        return spend
+    words = spend.event.max_words / (2 if relation == "replace" else 1)
+    return Spend(Gaussian(spend.event.noise_stddev / math.sqrt(words)), spend.count, spend.partition)
+
+
+def gaussian_noise(target_epsilon: float, delta: float, relation: Relation = "add-or-remove") -> float:
+    """The smallest noise multiplier of one Gaussian release alone (the analytic calibration of Balle & Wang 2018)."""
+    _check_target(target_epsilon, delta)
+
+    def certified(noise: float) -> float:
+        return epsilon([Spend(Gaussian(noise))], delta, relation)
+
+    return _smallest_noise(
+        lambda noise: Account((Spend(Gaussian(noise)),), relation, _COARSE_GRID).epsilon(delta),
+        certified,
+        target_epsilon,
+    )
+
+
+def threshold_for(
+    noise_stddev: float,
+    max_words: int,
+    target_epsilon: float,
+    delta: float,
+    relation: Relation = "add-or-remove",
+    noise: str = "gaussian",
+) -> float | None:
+    """The smallest threshold at which the histogram alone is (epsilon, delta)-DP; None when this noise is too small.
+
+    A whole number for integer noise. ``epsilon = math.inf`` asks only that the tail mass 1 - p^N is at most delta.
+    """
+
+    def delta_at(threshold: float) -> float:
+        event = ThresholdedHistogram(noise_stddev, threshold, max_words, noise)  # type: ignore[arg-type]
+        return histogram_delta(event, target_epsilon, relation)
+
+    whole = noise == "discrete-gaussian"
+    high = math.ceil(1 - noise_stddev * float(special.ndtri(delta * 1e-6 / max_words)))
+    if delta_at(high) > delta:
+        return None
+    low = 0.0
+    while high - low > (1 if whole else 1e-6 * high):
+        middle = (low + high) // 2 if whole else (low + high) / 2
+        low, high = (middle, high) if delta_at(middle) > delta else (low, middle)
+    return float(high)
+
+
+def histogram(
+    target_epsilon: float, delta: float, max_words: int, relation: Relation = "add-or-remove"
+) -> ThresholdedHistogram:
+    """The integer-noise histogram that is (epsilon, delta)-DP alone with the lowest threshold, so that it keeps most words.
+
+    More noise lets less delta go to the counts and more to the tail, but also widens the tail: the lowest threshold lies a
+    few percent above the smallest noise that works.
+    """
+    _check_target(target_epsilon, delta)
+    smallest = _smallest_histogram_noise(target_epsilon, delta, max_words, relation)
+    best: tuple[float, float] | None = None
+    for step in range(41):
+        noise = max(3.0, round(smallest * (1 + 0.005 * step), 2))
+        threshold = threshold_for(noise, max_words, target_epsilon, delta, relation, "discrete-gaussian")
+        if threshold is not None and (best is None or threshold < best[0]):
+            best = (threshold, noise)
+    if best is None:
+        raise BudgetError(
+            f"no histogram meets epsilon {target_epsilon:g} at delta {delta:g} with {max_words} words a unit"
+        )
+    threshold, noise = best
+    event = ThresholdedHistogram(noise, threshold, max_words, "discrete-gaussian")
+    # The search used the real-valued closed form for the counts; the integer law has the last word.
+    while epsilon([Spend(event)], delta, relation) > target_epsilon:
+        event = ThresholdedHistogram(round(event.noise_stddev * 1.002, 2) + 0.01, event.threshold + 1, max_words)
+    return event
+
+
+def _smallest_histogram_noise(target_epsilon: float, delta: float, max_words: int, relation: Relation) -> float:
+    low, high = 1e-3, 1.0
+    while threshold_for(high, max_words, target_epsilon, delta, relation) is None:
+        low, high = high, high * 2
+    while high / low > 1.0005:
+        middle = math.sqrt(low * high)
+        low, high = (
+            (middle, high)
+            if threshold_for(middle, max_words, target_epsilon, delta, relation) is None
+            else (low, middle)
+        )
+    return high

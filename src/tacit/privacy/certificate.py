@@ -1,0 +1,183 @@
+"""The certificate: what a release guarantees, computed from the ledger and from nothing else, and its verification.
+
+`make_certificate` reads the ledger; `verify_certificate` recomputes everything and compares: the chain of the ledger, the
+pinned head, epsilon by privacy loss distributions, Renyi DP as a second opinion, an optimistic estimate below both, and the
+digests of the released files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import LedgerError
+from tacit.privacy.accountant import Account, account_parts, joint_epsilon, mu_at, rdp_epsilon
+from tacit.privacy.events import NonPrivate, Relation, Spend, event_to_dict
+from tacit.privacy.ledger import Ledger
+
+__all__ = [
+    "Check",
+    "certificate_deltas",
+    "file_digests",
+    "make_certificate",
+    "read_number",
+    "second_opinion",
+    "verify_certificate",
+    "write_number",
+]
+
+_VERSION = 1
+
+
+def write_number(value: float) -> float | str:
+    """JSON has no infinity: it becomes a word."""
+    return "infinity" if math.isinf(value) else value
+
+
+def read_number(value: float | str) -> float:
+    """The inverse of `write_number`."""
+    return math.inf if value == "infinity" else float(value)
+
+
+def certificate_deltas(delta: float) -> tuple[float, float, float]:
+    """The certified delta, then a tenth and a hundredth of it."""
+    return delta, delta / 10, delta / 100
+
+
+def file_digests(folder: Path, leave_out: tuple[str, ...] = ()) -> dict[str, str]:
+    """SHA-256 of every file below a folder, by relative path."""
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.relative_to(folder).as_posix() not in leave_out
+    }
+
+
+def make_certificate(ledger: Ledger, files: dict[str, str], randomness: str) -> dict[str, Any]:
+    """The certificate as JSON-ready values.
+
+    Args:
+        ledger: the whole run; every planned stage counts with what was paid.
+        files: SHA-256 of the covered files, by path in the release.
+        randomness: what the noise was drawn from, in words.
+    """
+    header = ledger.header
+    spends = ledger.spends()
+    epsilons = [
+        {"delta": delta, "epsilon": write_number(joint_epsilon(spends, delta, header.relation))}
+        for delta in certificate_deltas(header.delta)
+    ]
+    certified = read_number(epsilons[0]["epsilon"])
+    heuristic = any(isinstance(spend.event, NonPrivate) for spend in spends) or math.isinf(certified)
+    return {
+        "version": _VERSION,
+        "status": "heuristic" if heuristic else "proved",
+        "unit": header.unit,
+        "units": header.units,
+        "relation": header.relation,
+        "epsilons": epsilons,
+        "mu": write_number(mu_at(certified, header.delta)),
+        "budget": {"epsilon": write_number(header.epsilon), "delta": header.delta},
+        "spends": [
+            {
+                "stage": plan.stage,
+                "partition": plan.partition,
+                "count": ledger.spent(plan.stage),
+                "event": event_to_dict(plan.event),
+            }
+            for plan in ledger.plans.values()
+            if ledger.spent(plan.stage)
+        ],
+        "ledger_head": ledger.head,
+        "config_digest": header.config_digest,
+        "key_commitment": header.key_commitment,
+        "randomness": randomness,
+        "files": files,
+    }
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check of `verify_certificate`: what was compared, whether it holds, and the numbers."""
+
+    name: str
+    holds: bool
+    detail: str
+
+
+def verify_certificate(ledger: Ledger, certificate: dict[str, Any], release: Path) -> list[Check]:
+    """Recompute a certificate from its ledger and compare.
+
+    Opening the ledger has checked its chain already. The caller fails when any check does not hold.
+
+    Raises:
+        LedgerError: the certificate is not one of ours.
+    """
+    try:
+        return [
+            *_check_ledger(ledger, certificate),
+            *_check_epsilons(ledger, certificate),
+            _check_files(certificate["files"], release),
+        ]
+    except (KeyError, TypeError, ValueError):
+        raise LedgerError(f"{release}: certificate.json is damaged or of another version") from None
+
+
+def _check_ledger(ledger: Ledger, certificate: dict[str, Any]) -> list[Check]:
+    header = ledger.header
+    mine = make_certificate(ledger, certificate["files"], certificate["randomness"])
+    same = ("version", "status", "unit", "units", "relation", "budget", "spends", "config_digest", "key_commitment")
+    different = [name for name in same if mine[name] != certificate[name]]
+    over = math.isfinite(header.epsilon) and read_number(mine["epsilons"][0]["epsilon"]) > header.epsilon
+    return [
+        Check("ledger's chain", True, f"{len(ledger.rows)} rows"),
+        Check("ledger's head is the certified one", ledger.head == certificate["ledger_head"], ledger.head[:12]),
+        Check("certificate's statements", not different, ", ".join(different) or "all as in the ledger"),
+        Check("budget", not over, f"epsilon {header.epsilon:g} at delta {header.delta:g}"),
+    ]
+
+
+def _check_epsilons(ledger: Ledger, certificate: dict[str, Any]) -> list[Check]:
+    header = ledger.header
+    spends = ledger.spends()
+    checks = []
+    for pair in certificate["epsilons"]:
+        delta, stated = float(pair["delta"]), read_number(pair["epsilon"])
+        found = joint_epsilon(spends, delta, header.relation)
+        holds = found == stated or math.isclose(found, stated, rel_tol=1e-6)
+        checks.append(Check(f"epsilon at delta {delta:g}", holds, f"stated {stated:.4f}, recomputed {found:.4f}"))
+    renyi, lower = second_opinion(spends, header.delta, header.relation)
+    stated = read_number(certificate["epsilons"][0]["epsilon"])
+    if renyi is not None:
+        checks.append(Check("Renyi DP is not below", renyi >= lower, f"{renyi:.4f} against at least {lower:.4f}"))
+    checks.append(Check("optimistic estimate is not above", stated >= lower, f"{stated:.4f} against {lower:.4f}"))
+    return checks
+
+
+def second_opinion(spends: list[Spend], delta: float, relation: Relation) -> tuple[float | None, float]:
+    """(Renyi upper bound or None, optimistic PLD estimate) of the worst part: no valid bound lies below the second.
+
+    The optimistic estimate rounds every loss down, which costs about half a grid step a training step: the grid is as fine as
+    the number of steps asks for.
+    """
+    uppers: list[float | None] = []
+    lowers: list[float] = [0.0]
+    for part in account_parts(spends, relation):
+        steps = sum(spend.count for spend in part)
+        grid = min(1e-4, max(2e-6, 0.05 / steps))
+        uppers.append(rdp_epsilon(part, delta, relation))
+        lowers.append(Account(part, relation, grid, pessimistic=False).epsilon(delta))
+    known = [upper for upper in uppers if upper is not None]
+    return (max(known, default=0.0) if len(known) == len(uppers) else None), max(lowers)
+
+
+def _check_files(stated: dict[str, str], release: Path) -> Check:
+    changed = []
+    for name, digest in stated.items():
+        path = release / name
+        if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+            changed.append(name)
+    return Check("released files", not changed, ", ".join(changed) or f"{len(stated)} files as certified")

@@ -1,0 +1,166 @@
+"""Events: what an accountant needs to know of a mechanism that was run on the private records.
+
+An event is a public, frozen description. It is made by the plan that also makes the sampler, the clip and the noise, goes
+into the ledger before the mechanism runs, and is all that epsilon is ever computed from.
+
+To add a kind: a frozen dataclass here, one line in ``EVENTS``, its law in ``accountant.py``; the contract suite in
+tests/contracts/test_accountants.py then checks it against every accountant.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tacit.errors import RefusedError, UsageError
+
+__all__ = [
+    "EVENTS",
+    "Event",
+    "Gaussian",
+    "NonPrivate",
+    "PoissonGaussian",
+    "Relation",
+    "Spend",
+    "ThresholdedHistogram",
+    "event_from_dict",
+    "event_to_dict",
+]
+
+Relation = Literal["add-or-remove", "replace"]
+"""Neighbouring corpora differ by one unit added or removed, or by one unit replaced."""
+
+
+def _require(condition: bool, name: str, value: float, wanted: str) -> None:
+    if not condition:
+        raise UsageError(f"{name} is {value!r}; it must be {wanted}")
+
+
+def _require_positive(name: str, value: float) -> None:
+    _require(math.isfinite(value) and value > 0, name, value, "a finite number above 0")
+
+
+@dataclass(frozen=True)
+class PoissonGaussian:
+    """One step of DP-SGD: Poisson sampling of units, clipping, Gaussian noise on the sum (Abadi et al. 2016).
+
+    Args:
+        sampling_probability: each unit is in the step's batch with this probability, independently; in (0, 1].
+        noise_multiplier: standard deviation of the noise divided by the clip norm.
+    """
+
+    sampling_probability: float
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        q = self.sampling_probability
+        _require(0 < q <= 1, "sampling_probability", q, "above 0 and at most 1")
+        _require_positive("noise_multiplier", self.noise_multiplier)
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Gaussian noise on a sum in which one unit's vector has l2 norm at most 1 (2 under replacement).
+
+    Args:
+        noise_multiplier: standard deviation of the noise divided by that norm bound.
+    """
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        _require_positive("noise_multiplier", self.noise_multiplier)
+
+
+@dataclass(frozen=True)
+class ThresholdedHistogram:
+    """The word histogram of Hoory et al. 2021, section 3.2, under its exact law (tacit.privacy.histogram).
+
+    A unit adds 1 to at most ``max_words`` counts; words that occur get noise; noisy counts of at least ``threshold`` are
+    released.
+
+    Args:
+        noise_stddev: standard deviation of the noise on each count (not divided by the sensitivity).
+        threshold: smallest noisy count that is released; a whole number for ``discrete-gaussian``.
+        max_words: N, the number of distinct words of one unit that count.
+        noise: ``gaussian`` (real-valued) or ``discrete-gaussian`` (integers, Canonne et al. 2020).
+    """
+
+    noise_stddev: float
+    threshold: float
+    max_words: int
+    noise: Literal["gaussian", "discrete-gaussian"] = "discrete-gaussian"
+
+    def __post_init__(self) -> None:
+        _require_positive("noise_stddev", self.noise_stddev)
+        _require(math.isfinite(self.threshold), "threshold", self.threshold, "a finite number")
+        _require(self.max_words >= 1, "max_words", self.max_words, "at least 1")
+        if self.noise not in ("gaussian", "discrete-gaussian"):
+            raise UsageError(f"noise is {self.noise!r}; it must be 'gaussian' or 'discrete-gaussian'")
+        if self.noise == "discrete-gaussian":
+            # Below 3 the sum of discrete Gaussians is no longer a discrete Gaussian to within 1e-30 (histogram.py).
+            if self.noise_stddev < 3:
+                raise RefusedError("discrete-noise-too-small", "integer histogram noise below 3 has no exact law here")
+            if self.threshold != int(self.threshold):
+                raise UsageError(f"threshold is {self.threshold}; integer noise needs a whole number")
+
+
+@dataclass(frozen=True)
+class NonPrivate:
+    """A release with no guarantee: epsilon is infinite. ``reason`` is the heuristic's code."""
+
+    reason: str
+
+
+Event = PoissonGaussian | Gaussian | ThresholdedHistogram | NonPrivate
+
+EVENTS: dict[str, type] = {
+    "poisson-gaussian": PoissonGaussian,
+    "gaussian": Gaussian,
+    "thresholded-histogram": ThresholdedHistogram,
+    "non-private": NonPrivate,
+}
+_NAMES = {kind: name for name, kind in EVENTS.items()}
+
+
+@dataclass(frozen=True)
+class Spend:
+    """An event that was run ``count`` times on one part of the private units.
+
+    Args:
+        event: what was run.
+        count: how often; at least 1.
+        partition: the disjoint part of the units that it read. A unit's part depends on the unit alone, so under
+            add-or-remove the guarantee is that of the worst part (parallel composition); under replacement a unit may
+            leave one part and enter another, so all parts are composed.
+    """
+
+    event: Event
+    count: int = 1
+    partition: str = "training"
+
+    def __post_init__(self) -> None:
+        _require(self.count >= 1, "count", self.count, "at least 1")
+
+
+def event_to_dict(event: Event) -> dict[str, Any]:
+    """The event as JSON-ready values, with its kind."""
+    return {"kind": _NAMES[type(event)], **dataclasses.asdict(event)}
+
+
+def event_from_dict(values: dict[str, Any]) -> Event:
+    """The inverse of `event_to_dict`.
+
+    Raises:
+        UsageError: the kind or a field is unknown: what is not understood is refused, never counted as free.
+    """
+    fields = dict(values)
+    kind = fields.pop("kind", None)
+    if kind not in EVENTS:
+        raise UsageError(f"unknown event kind {kind!r}; known: {', '.join(EVENTS)}")
+    try:
+        return EVENTS[kind](**fields)
+    except TypeError as error:
+        raise UsageError(f"event {kind!r} does not take these fields: {error}") from None

@@ -1,0 +1,76 @@
+"""Keyed randomness: every draw that the guarantee rests on comes from one secret key and a public address.
+
+A run has one 256-bit key from the operating system. ``Streams(key).generator("sampling", phase, step)`` derives a fresh
+ChaCha20 key for that address with keyed BLAKE2b, so a draw is a function of (key, address) alone: a killed run that is
+started again repeats the same draws, two addresses never share a keystream, and nobody without the key can predict one.
+
+ChaCha20 through ``randomgen`` is a cryptographic generator; the normals are numpy's ziggurat over its bits, in float32
+for training noise. What this does not give is protection against attacks on the floating-point grid of the noise itself
+(Mironov 2012); see docs/sharp-edges.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from pathlib import Path
+
+import numpy as np
+from randomgen import ChaCha
+
+__all__ = ["KEY_BYTES", "Streams", "load_or_create_key"]
+
+KEY_BYTES = 32
+
+
+class Streams:
+    """A tree of independent keyed generators.
+
+    Args:
+        key: 32 secret bytes.
+
+    Raises:
+        ValueError: the key has another length.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) != KEY_BYTES:
+            raise ValueError(f"a key has {KEY_BYTES} bytes, not {len(key)}")
+        self._key = key
+
+    def derive(self, *address: str | int) -> bytes:
+        """32 bytes that are a pseudo-random function of the address; equal addresses give equal bytes.
+
+        The address is encoded as JSON, so ``("a", 1)`` and ``("a", "1")`` and ``("a1",)`` are three addresses.
+        """
+        message = json.dumps(address, ensure_ascii=True, separators=(",", ":")).encode()
+        return hashlib.blake2b(message, key=self._key, digest_size=KEY_BYTES, person=b"tacit-streams").digest()
+
+    def child(self, *address: str | int) -> Streams:
+        """The subtree below an address: what it draws is independent of every other subtree."""
+        return Streams(self.derive("child", *address))
+
+    def generator(self, *address: str | int) -> np.random.Generator:
+        """A numpy generator over ChaCha20 at this address, from its beginning (about 25 microseconds)."""
+        seed = int.from_bytes(self.derive("generator", *address), "big")
+        return np.random.Generator(ChaCha(key=seed, rounds=20))  # pyright: ignore[reportArgumentType]
+
+    def commitment(self) -> str:
+        """A public fingerprint of the key: it reveals nothing of the key and changes when the key does."""
+        return self.derive("commitment").hex()
+
+
+def load_or_create_key(path: Path) -> bytes:
+    """The 32-byte key in ``path``; the first call draws it from the operating system and writes it (mode 0600, synced)."""
+    if path.exists():
+        return path.read_bytes()
+    partial = path.with_suffix(".partial")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(secrets.token_bytes(KEY_BYTES))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+    return path.read_bytes()

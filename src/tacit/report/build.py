@@ -1,0 +1,99 @@
+"""Write the report of a run: report.html for people, report.json for programs, README.md as the model card.
+
+All three are rendered before the first is written, and each replaces its predecessor in one step, so a failure leaves
+the old report whole. Equal data give equal bytes: nothing here reads a clock or another file of the run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from tacit.errors import DataError
+from tacit.report import card, plots
+from tacit.report.data import RELEASED, ReportData
+
+__all__ = ["CARD", "HTML", "JSON", "build_report", "context", "environment", "render"]
+
+HTML = "report.html"
+JSON = "report.json"
+CARD = "README.md"
+
+
+def environment() -> jinja2.Environment:
+    """The templates with their filters. Every value is escaped; an unknown name is an error, not an empty string."""
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("tacit.report", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    made.filters |= {
+        "bound": card.bound_text,
+        "md": card.markdown,
+        "number": card.number_text,
+        "percent": card.percent_text,
+    }
+    return made
+
+
+def context(data: ReportData) -> dict[str, Any]:
+    """What the templates may use."""
+    return {
+        "data": data,
+        "released": RELEASED,
+        "verdict": card.verdict(data.guarantee),
+        "audit": card.audit_sentences(data.exposure),
+        "usefulness": card.utility_sentences(data.utility),
+        "plots": {
+            "cumulative": plots.cumulative_epsilon(data) if data.cumulative else None,
+            "exposure": plots.exposure(data) if data.exposure else None,
+        },
+        "front_matter": Markup(card.front_matter(data)),
+        "loading_class": card.loading_class(data.model.kind),
+    }
+
+
+def render(data: ReportData) -> dict[str, str]:
+    """The three files' text by file name."""
+    templates, values = environment(), context(data)
+    return {
+        HTML: templates.get_template("report.html.j2").render(values),
+        JSON: data.model_dump_json(indent=2) + "\n",
+        CARD: templates.get_template("card.md.j2").render(values),
+    }
+
+
+def build_report(data: ReportData, folder: Path) -> None:
+    """Write report.html, report.json and README.md into ``folder``, which is created when it is missing.
+
+    Raises:
+        DataError: the folder cannot be written.
+    """
+    rendered = render(data)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _replace(folder, rendered)
+    except OSError as error:
+        raise DataError(f"cannot write the report into {folder}: {error.strerror}; check the folder") from error
+
+
+def _replace(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write all texts beside their targets, then move each into place."""
+    partials = {name: folder / f".{name}.{os.getpid()}.partial" for name in texts}
+    try:
+        for name, partial in partials.items():
+            with partial.open("w", encoding="utf-8", newline="\n") as file:
+                file.write(texts[name])
+                file.flush()
+                os.fsync(file.fileno())
+        for name, partial in partials.items():
+            os.replace(partial, folder / name)
+    finally:
+        for partial in partials.values():
+            partial.unlink(missing_ok=True)

@@ -1,0 +1,152 @@
+"""Masked-token accuracy and perplexity of held-out units, beside unigram and uniform baselines.
+
+On public text the means are exact. On private held-out units they are a release: every unit gives one vector whose entries
+lie in [0, 1] (a one for the count, then accuracies and bounded losses), and only the sum of these vectors leaves, with Gaussian
+noise on it (`noisy_sum`). A unit counts once whatever its length: the means are over units of the mean over a unit's own
+masked tokens.
+
+Shapes: U units, M measured quantities, B rows, T positions, K masked slots.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from transformers import BertForMaskedLM
+
+from tacit.models.bert import masked_logits
+from tacit.randomness import Streams
+from tacit.training.masking import MaskedRows, Masking, mask_rows
+from tacit.training.sequences import SequenceStream
+
+__all__ = ["Scores", "means_of_sum", "noisy_sum", "score_units", "unigram", "unit_vectors"]
+
+_ROWS_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Accuracy and mean loss (nats) of each unit (U,); units without a masked token are left out."""
+
+    accuracy_U: np.ndarray
+    loss_U: np.ndarray
+
+
+def unigram(stream: SequenceStream, special_ids: int, vocabulary_size: int) -> np.ndarray:
+    """Log-probabilities (V,) of pieces in public text, add-one smoothed; special tokens get none."""
+    real = np.arange(stream.ids_ST.shape[1]) < stream.lengths_S[:, None]
+    counts = np.bincount(stream.ids_ST[real], minlength=vocabulary_size)[:vocabulary_size].astype(float) + 1
+    counts[:special_ids] = 0
+    with np.errstate(divide="ignore"):
+        return np.log(counts / counts.sum())
+
+
+def _masked_units(
+    stream: SequenceStream, per_unit: int, masking: Masking, streams: Streams
+) -> tuple[MaskedRows, np.ndarray]:
+    """At most ``per_unit`` rows of every unit, masked by the unit's own draws, and the unit of each row."""
+    rows: list[np.ndarray] = []
+    uniforms: list[np.ndarray] = []
+    owners: list[int] = []
+    length = stream.ids_ST.shape[1]
+    for unit, key in enumerate(stream.keys_U):
+        generator = streams.generator("evaluation", key)
+        own = stream.choose_rows(unit, per_unit, generator)
+        rows.append(own)
+        uniforms.append(generator.random((len(own), 3, length)))
+        owners += [unit] * len(own)
+    chosen = np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
+    drawn = np.concatenate(uniforms) if uniforms else np.zeros((0, 3, length))
+    masked = mask_rows(stream.ids_ST[chosen].astype(np.int64), stream.lengths_S[chosen], drawn, masking)
+    return masked, np.asarray(owners, dtype=np.int64)
+
+
+def score_units(
+    models: Mapping[str, BertForMaskedLM | np.ndarray],
+    stream: SequenceStream,
+    per_unit: int,
+    masking: Masking,
+    streams: Streams,
+) -> dict[str, Scores]:
+    """Scores of every model (or unigram table of log-probabilities) on the same masks."""
+    masked, owner_B = _masked_units(stream, per_unit, masking, streams)
+    counts_U = np.bincount(np.repeat(owner_B, masked.real_BK.sum(axis=1)), minlength=stream.units)
+    found: dict[str, Scores] = {}
+    for name, model in models.items():
+        right_BK, loss_BK = (
+            _score_table(model, masked) if isinstance(model, np.ndarray) else _score_model(model, masked)
+        )
+        weight_BK = masked.real_BK
+        right_U = np.bincount(owner_B, (right_BK * weight_BK).sum(axis=1), minlength=stream.units)
+        loss_U = np.bincount(owner_B, (loss_BK * weight_BK).sum(axis=1), minlength=stream.units)
+        some = counts_U > 0
+        found[name] = Scores(right_U[some] / counts_U[some], loss_U[some] / counts_U[some])
+    return found
+
+
+def _score_table(log_probabilities_V: np.ndarray, masked: MaskedRows) -> tuple[np.ndarray, np.ndarray]:
+    right_BK = masked.labels_BK == int(np.argmax(log_probabilities_V))
+    loss_BK = np.where(masked.real_BK, -log_probabilities_V[masked.labels_BK], 0.0)
+    return right_BK, loss_BK
+
+
+@torch.no_grad()
+def _score_model(model: BertForMaskedLM, masked: MaskedRows) -> tuple[np.ndarray, np.ndarray]:
+    model.eval()
+    right, loss = [], []
+    for start in range(0, len(masked.ids_BT), _ROWS_AT_ONCE):
+        part = slice(start, start + _ROWS_AT_ONCE)
+        ids_BT = torch.from_numpy(masked.ids_BT[part])
+        attention_BT = torch.from_numpy(masked.attention_BT[part].astype(np.int64))
+        slots_BK, labels_BK = torch.from_numpy(masked.slots_BK[part]), torch.from_numpy(masked.labels_BK[part])
+        logits_BKV = masked_logits(model, ids_BT, attention_BT, slots_BK)
+        right.append((logits_BKV.argmax(dim=-1) == labels_BK).numpy())
+        loss.append(
+            torch.nn.functional.cross_entropy(logits_BKV.transpose(1, 2), labels_BK, reduction="none").double().numpy()
+        )
+    shape = masked.slots_BK.shape
+    return (np.concatenate(right), np.concatenate(loss)) if right else (np.zeros(shape), np.zeros(shape))
+
+
+def unit_vectors(scores: Mapping[str, Scores], loss_bound: float) -> np.ndarray:
+    """Vectors (U, M) with entries in [0, 1]: a one, then each model's accuracy and its loss over ``loss_bound``, clipped."""
+    columns = [np.ones_like(next(iter(scores.values())).loss_U)]
+    for score in scores.values():
+        columns += [score.accuracy_U, np.clip(score.loss_U / loss_bound, 0.0, 1.0)]
+    return np.stack(columns, axis=1)
+
+
+def noisy_sum(vectors_UM: np.ndarray, noise_multiplier: float, generator: np.random.Generator) -> np.ndarray:
+    """The sum over units plus N(0, (noise_multiplier sqrt(M))^2): a unit's vector has l2 norm at most sqrt(M)."""
+    measured = vectors_UM.shape[1]
+    if vectors_UM.size and not (np.all(vectors_UM >= 0) and np.all(vectors_UM <= 1)):
+        raise ValueError("unit vectors must lie in [0, 1]: their bound is what the noise is scaled to")
+    noise = generator.standard_normal(measured) * noise_multiplier * math.sqrt(measured)
+    return vectors_UM.sum(axis=0) + noise
+
+
+def means_of_sum(
+    total_M: np.ndarray, names: tuple[str, ...], noise_stddev: float, loss_bound: float
+) -> dict[str, dict[str, float | list[float]]]:
+    """Accuracy and perplexity of each model from a (noisy) sum, with the 95 % interval of the noise alone.
+
+    Ratios of noisy sums, clipped to what is possible; a noisy count below 1 counts as 1.
+    """
+    count = max(1.0, float(total_M[0]))
+    margin = 1.96 * noise_stddev / count
+    found: dict[str, dict[str, float | list[float]]] = {}
+    for position, name in enumerate(names):
+        accuracy, loss = (float(value) / count for value in total_M[1 + 2 * position : 3 + 2 * position])
+        accuracies = [min(1.0, max(0.0, value)) for value in (accuracy - margin, accuracy, accuracy + margin)]
+        losses = [min(1.0, max(0.0, value)) * loss_bound for value in (loss - margin, loss, loss + margin)]
+        found[name] = {
+            "accuracy": accuracies[1],
+            "accuracy_interval": [accuracies[0], accuracies[2]],
+            "perplexity": math.exp(losses[1]),
+            "perplexity_interval": [math.exp(losses[0]), math.exp(losses[2])],
+        }
+    return found

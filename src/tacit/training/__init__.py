@@ -1,0 +1,1 @@
+"""Plans, phases, the loop, checkpoints. torch is imported by the modules that need it, not here."""

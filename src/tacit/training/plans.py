@@ -1,0 +1,112 @@
+"""Plans and phases: training is a list of ``Phase(stream, plan, steps)``, and no loop knows which paper it runs.
+
+A plan couples what must agree: sampler, clip norm, noise, normaliser and event are all read from the same frozen fields.
+Speed options (micro-batch, threads) are not here, so they cannot change an event.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.privacy.events import PoissonGaussian
+from tacit.randomness import Streams
+
+__all__ = ["AdamOptions", "DpPlan", "Phase", "PlainPlan", "Plan"]
+
+
+@dataclass(frozen=True)
+class PlainPlan:
+    """Ordinary SGD on records that are public: a shuffled epoch after the other, mean gradient, no event.
+
+    Args:
+        batch_size: sequences a step.
+    """
+
+    batch_size: int
+
+    def batch(self, records: int, streams: Streams, step: int) -> np.ndarray:
+        """Indices of the step's records: consecutive slices of keyed permutations, one an epoch."""
+        positions = np.arange(step * self.batch_size, (step + 1) * self.batch_size)
+        chosen = np.empty(self.batch_size, dtype=np.int64)
+        for epoch in np.unique(positions // records):
+            order = streams.generator("epoch", int(epoch)).permutation(records)
+            inside = positions // records == epoch
+            chosen[inside] = order[positions[inside] % records]
+        return chosen
+
+
+@dataclass(frozen=True)
+class DpPlan:
+    """DP-SGD (Abadi et al. 2016, algorithm 1) with Poisson sampling of units.
+
+    Args:
+        sampling_probability: q; each unit is in a step's batch with this probability, independently of all else.
+        clip_norm: C, bound on the l2 norm of one unit's gradient.
+        noise_multiplier: s; the sum gets noise of standard deviation s C.
+        normaliser: public constant that the noisy sum is divided by (the expected batch size).
+        sequences_per_unit: a unit shows at most this many sequences a step; all are clipped as one.
+    """
+
+    sampling_probability: float
+    clip_norm: float
+    noise_multiplier: float
+    normaliser: float
+    sequences_per_unit: int = 1
+
+    @property
+    def event(self) -> PoissonGaussian:
+        """What one step costs."""
+        return PoissonGaussian(self.sampling_probability, self.noise_multiplier)
+
+    @property
+    def noise_stddev(self) -> float:
+        """Standard deviation of the noise on each coordinate of the clipped sum."""
+        return self.noise_multiplier * self.clip_norm
+
+    def batch(self, units: int, streams: Streams, step: int) -> np.ndarray:
+        """Indices of the step's units: one global draw, which may be empty."""
+        from tacit.engine.sampler import poisson_sample  # torch comes with the engine; `tacit plan` must not load it
+
+        return poisson_sample(units, self.sampling_probability, streams.generator("sampling", step))
+
+
+Plan = PlainPlan | DpPlan
+
+
+@dataclass(frozen=True)
+class AdamOptions:
+    """AdamW with linear warm-up and linear decay to zero; none of it depends on data."""
+
+    learning_rate: float
+    warmup: float = 0.1
+    weight_decay: float = 0.01
+    betas: tuple[float, float] = (0.9, 0.98)
+    epsilon: float = 1e-6
+
+    def learning_rate_at(self, step: int, steps: int) -> float:
+        """The rate of step 0..steps-1."""
+        rising = max(1, round(self.warmup * steps))
+        if step < rising:
+            return self.learning_rate * (step + 1) / rising
+        return self.learning_rate * (steps - step) / max(1, steps - rising)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """``steps`` steps of a plan on one stream of records.
+
+    Args:
+        name: unique in the run; the ledger's stage name of a DP phase.
+        stream: ``public`` or ``private``.
+        plan: how one step uses the stream.
+        steps: fixed beforehand, never derived from data.
+        optimizer: AdamW's options.
+    """
+
+    name: str
+    stream: str
+    plan: Plan
+    steps: int
+    optimizer: AdamOptions

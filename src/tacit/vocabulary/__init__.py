@@ -1,0 +1,1 @@
+"""The private vocabulary: count words under a bound, release them with noise, train WordPiece on the release."""

@@ -1,0 +1,116 @@
+"""Count words so that one privacy unit moves each count by at most one, and at most ``max_words`` counts.
+
+This is the whole sensitivity argument of the private vocabulary (Hoory et al. 2021, section 3.2, with the unit in place
+of their 256-word tuple): a unit adds a 0/1 vector with at most ``max_words`` ones, so the counts have L2 sensitivity
+``sqrt(max_words)`` when a unit is added or removed. It holds because what a unit adds is a function of the unit and the
+key alone, never of the other units.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from functools import lru_cache
+from itertools import chain
+
+from tacit.errors import DataError
+from tacit.randomness import Streams
+from tacit.vocabulary.tokenizer import MAX_WORD_LENGTH, TokenizerOptions, normalizer_and_pretokenizer
+
+__all__ = ["choose_words", "count_words", "distinct_words"]
+
+_CACHED_CHUNKS = 1 << 18
+_DIGEST_BYTES = 16
+
+
+def count_words(
+    units: Iterable[tuple[str, Sequence[str]]],
+    max_words: int,
+    streams: Streams,
+    options: TokenizerOptions,
+) -> dict[str, int]:
+    """In how many units each word is counted.
+
+    Per unit: the distinct words of all its texts together; those over the alphabet and of at most ``MAX_WORD_LENGTH``
+    characters (a public rule); at most ``max_words`` of them, by ``choose_words``; one for each.
+
+    Args:
+        units: (unit id, texts of the unit); read once, in one pass.
+        max_words: the most counts that one unit can move.
+        streams: keyed randomness for the choice of words.
+        options: the text pipeline.
+
+    Returns:
+        Word to count; every count is at least 1 and at most the number of units. Private.
+
+    Raises:
+        DataError: two units have one id (together they would move a count by two), or a text is not valid Unicode.
+        ValueError: ``max_words`` is below 1.
+    """
+    if max_words < 1:
+        raise ValueError(f"max_words must be at least 1, not {max_words}")
+    words_in_chunk = _chunk_reader(options)
+    counts: Counter[str] = Counter()
+    seen: set[str] = set()
+    for number, (unit_id, texts) in enumerate(units, start=1):
+        if unit_id in seen:
+            raise DataError(f"unit number {number} has the id of an earlier unit; gather the texts of a unit first")
+        seen.add(unit_id)
+        try:
+            words = _distinct(texts, words_in_chunk)
+        except UnicodeEncodeError:
+            # `from None`, because that error carries the text.
+            raise DataError(
+                f"unit number {number} holds a lone surrogate, which is not Unicode text; repair it when reading"
+            ) from None
+        counts.update(choose_words(unit_id, words, max_words, streams))
+    return dict(counts)
+
+
+def distinct_words(texts: Sequence[str], options: TokenizerOptions) -> set[str]:
+    """The distinct words of a unit that may be counted: over the alphabet, at most ``MAX_WORD_LENGTH`` characters."""
+    return _distinct(texts, _chunk_reader(options))
+
+
+def choose_words(unit_id: str, words: AbstractSet[str], max_words: int, streams: Streams) -> Collection[str]:
+    """At most ``max_words`` of a unit's words, chosen uniformly by a keyed hash of (unit id, word).
+
+    The choice depends on nothing but the key, the id and the set of words: not on the order of the words, nor on other
+    units. A word that is chosen from a set is also chosen from every smaller set that holds it.
+    """
+    if len(words) <= max_words:
+        return words
+    keyed = hashlib.blake2b(key=streams.derive("vocabulary-words", unit_id), digest_size=_DIGEST_BYTES)
+
+    def rank(word: str) -> bytes:
+        hasher = keyed.copy()  # a fifth faster than setting the key again
+        hasher.update(word.encode())
+        return hasher.digest()
+
+    return sorted(words, key=rank)[:max_words]
+
+
+def _distinct(texts: Iterable[str], words_in_chunk: Callable[[str], tuple[str, ...]]) -> set[str]:
+    chunks: set[str] = set()
+    for text in texts:
+        chunks.update(text.replace("\n", " ").replace("\t", " ").replace("\r", " ").split(" "))
+    return set(chain.from_iterable(map(words_in_chunk, chunks)))
+
+
+def _chunk_reader(options: TokenizerOptions) -> Callable[[str], tuple[str, ...]]:
+    """The countable words of a stretch of text without spaces, remembered: most chunks of a corpus are repeats.
+
+    The pipeline never looks across a space, tab or line break, so the words of a text are those of its chunks. Only
+    these separate chunks: what else Python takes for white space, such as the form feed, the normaliser may remove.
+    """
+    normalizer, pretokenizer = normalizer_and_pretokenizer(options)
+    alphabet = frozenset(options.alphabet)
+
+    @lru_cache(maxsize=_CACHED_CHUNKS)
+    def words_in_chunk(chunk: str) -> tuple[str, ...]:
+        words = pretokenizer.pre_tokenize_str(normalizer.normalize_str(chunk))
+        return tuple(word for word, _ in words if len(word) <= MAX_WORD_LENGTH and alphabet.issuperset(word))
+
+    return words_in_chunk

@@ -1,0 +1,313 @@
+"""What is peculiar to one format, and every error: its exit code, its place, and that it holds no text."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import itertools
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tacit.corpus.readers import Source, read_records
+from tacit.corpus.records import Record
+from tacit.errors import DataError, TacitError, UsageError
+
+from .leaks import chain, leaks
+
+SENTINEL = "qsentinelq"
+S = SENTINEL.encode()
+
+
+def texts_of(source: Source) -> list[str]:
+    return [record.text for record in read_records(source)]
+
+
+def parquet_bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    return sink.getvalue().to_pybytes()
+
+
+def strings_of_bytes(*values: bytes) -> pa.Array:
+    """A string column over bytes that nobody checked, as a foreign writer may leave it."""
+    offsets = pa.array([0, *itertools.accumulate(map(len, values))], pa.int32())
+    return pa.StringArray.from_buffers(len(values), offsets.buffers()[1], pa.py_buffer(b"".join(values)))
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A malformed file, the options it is read with, and what the error must say."""
+
+    name: str
+    content: bytes
+    place: str
+    says: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+ONE_ROW = parquet_bytes(pa.table({"text": [SENTINEL]}))
+GOOD_JSON = b'{"text": "fine"}\n'
+BAD = {
+    "txt bad utf-8": Bad("a.txt", b"fine\n\n" + S + b" \xff\n", ", line 3:", "not valid UTF-8"),
+    "jsonl bad utf-8": Bad("a.jsonl", GOOD_JSON + b'{"text": "' + S + b'\xe9"}\n', ", line 2:", "not valid UTF-8"),
+    "csv bad utf-8": Bad("a.csv", b"text\nfine\n" + S + b"\x80\n", ", line 3:", "not valid UTF-8"),
+    "conll bad utf-8": Bad("a.conll", b"fine\tO\n" + S + b"\x80\tO\n", ", line 2:", "not valid UTF-8"),
+    "parquet bad utf-8": Bad(
+        "a.parquet",
+        parquet_bytes(pa.table({"text": strings_of_bytes(b"fine", S + b"\xff")})),
+        ", row 2:",
+        "not valid UTF-8",
+    ),
+    "gzip bad utf-8": Bad("a.txt.gz", gzip.compress(b"fine\n" + S + b"\xff\n"), ", line 2:", "not valid UTF-8"),
+    "not json": Bad("a.jsonl", GOOD_JSON + S + b" is no JSON\n", ", line 2:", "not a JSON object"),
+    "json cut short": Bad("a.jsonl", b'{"text": "' + S + b"\n", ", line 1:", "not a JSON object"),
+    "json list": Bad("a.jsonl", b'["' + S + b'"]\n', ", line 1:", "not a JSON object"),
+    "json string": Bad("a.jsonl", b'"' + S + b'"\n', ", line 1:", "not a JSON object"),
+    "json too deep": Bad("a.jsonl", b"[" * 200_000 + S + b"\n", ", line 1:", "not a JSON object"),
+    "json huge number": Bad(
+        "a.jsonl", b'{"text": "' + S + b'", "n": ' + b"9" * 5000 + b"}\n", ", line 1:", "not a JSON object"
+    ),
+    "json half surrogate": Bad("a.jsonl", b'{"text": "' + S + b'\\ud800"}\n', ", line 1:", "half a surrogate pair"),
+    "json half surrogate id": Bad(
+        "a.jsonl",
+        b'{"text": "", "id": "' + S + b'\\ud800"}\n',
+        ", line 1:",
+        "half a surrogate pair",
+        {"id_field": "id"},
+    ),
+    "text is null": Bad("a.jsonl", GOOD_JSON + b'{"text": null, "b": "' + S + b'"}\n', ", line 2:", "is not a string"),
+    "text is a number": Bad("a.jsonl", b'{"text": 7, "b": "' + S + b'"}\n', ", line 1:", "is not a string"),
+    "text is a list": Bad("a.jsonl", b'{"text": ["' + S + b'"]}\n', ", line 1:", "is not a string"),
+    "parquet text is null": Bad(
+        "a.parquet", parquet_bytes(pa.table({"text": [SENTINEL, None]})), ", row 2:", "is not a string"
+    ),
+    "parquet text is bytes": Bad("a.parquet", parquet_bytes(pa.table({"text": [S]})), ", row 1:", "is not a string"),
+    "no text field": Bad("a.jsonl", b'{"' + S + b'": "' + S + b'"}\n', ", line 1:", "set the option text_field"),
+    "no csv column": Bad("a.csv", b"id," + S + b"\n1," + S + b"\n", ", line 1:", "set the option text_field"),
+    "no parquet column": Bad(
+        "a.parquet", parquet_bytes(pa.table({SENTINEL: [SENTINEL]})), "a.parquet:", "set the option text_field"
+    ),
+    "no user field on one line": Bad(
+        "a.jsonl",
+        b'{"text": "", "u": 1}\n{"text": "' + S + b'"}\n',
+        ", line 2:",
+        "set the option user_field",
+        {"user_field": "u"},
+    ),
+    "user is null": Bad(
+        "a.jsonl", b'{"text": "' + S + b'", "u": null}\n', ", line 1:", "see option user_field", {"user_field": "u"}
+    ),
+    "user is a float": Bad(
+        "a.jsonl", b'{"text": "' + S + b'", "u": 7.0}\n', ", line 1:", "see option user_field", {"user_field": "u"}
+    ),
+    "user is true": Bad(
+        "a.jsonl", b'{"text": "' + S + b'", "u": true}\n', ", line 1:", "see option user_field", {"user_field": "u"}
+    ),
+    "user is empty": Bad("a.csv", b"text,u\n" + S + b",\n", ", line 2:", "see option user_field", {"user_field": "u"}),
+    "txt over the cap": Bad(
+        "a.txt", b"fine\n" + S * 10 + b"\n", ", line 2:", "max_record_bytes", {"max_record_bytes": 99}
+    ),
+    "json over the cap": Bad(
+        "a.jsonl", b'{"text": "' + S * 10 + b'"}\n', ", line 1:", "max_record_bytes", {"max_record_bytes": 99}
+    ),
+    "csv over the cap": Bad(
+        "a.csv", b'text\nfine\n"' + (S + b"\n") * 10 + b'"\n', ", line 3:", "max_record_bytes", {"max_record_bytes": 99}
+    ),
+    "parquet over the cap": Bad(
+        "a.parquet",
+        parquet_bytes(pa.table({"text": ["fine", SENTINEL * 10]})),
+        ", row 2:",
+        "max_record_bytes",
+        {"max_record_bytes": 99},
+    ),
+    "conll over the cap": Bad(
+        "a.conll", b"fine\tO\n\n" + (S + b"\tO\n") * 10, ", line 3:", "max_record_bytes", {"max_record_bytes": 99}
+    ),
+    "csv row too short": Bad("a.csv", b"id,text\n1,fine\n" + S + b"\n", ", line 3:", "the row has 1 fields"),
+    "csv row too long": Bad("a.csv", b"text\n" + S + b",more\n", ", line 2:", "the row has 2 fields"),
+    "csv open quote": Bad("a.csv", b'text\nfine\n"' + S + b"\nand on\n", ", line 3:", "not valid CSV"),
+    "csv text after a quote": Bad("a.csv", b'text\n"' + S + b'" more\n', ", line 2:", "not valid CSV"),
+    "conll without a tab": Bad("a.conll", b"fine\tO\n" + S + b" O\n", ", line 2:", "not token<TAB>tag"),
+    "conll without a token": Bad("a.conll", b"\t" + S + b"\n", ", line 1:", "not token<TAB>tag"),
+    "gzip is no gzip": Bad("a.txt.gz", S + b" plain text\n", ", line 1:", "corrupted or cut short"),
+    "gzip cut short": Bad("a.txt.gz", gzip.compress(b"fine\n" + S)[:-9], ", line ", "corrupted or cut short"),
+    "gzip wrong checksum": Bad(
+        "a.jsonl.gz", gzip.compress(GOOD_JSON)[:-8] + bytes(8), ", line ", "corrupted or cut short"
+    ),
+    "gzip broken inside": Bad(
+        "a.txt.gz", gzip.compress(S)[:10] + b"\xff" * 40, ", line 1:", "corrupted or cut short"
+    ),
+    "parquet is no parquet": Bad("a.parquet", S * 9, "a.parquet:", "not a readable Parquet file"),
+    "parquet broken inside": Bad(
+        "a.parquet",
+        ONE_ROW[:8] + b"\xff" * 60 + ONE_ROW[68:],
+        "a.parquet:",
+        "not a readable Parquet file",
+    ),
+    "unknown ending": Bad("a.pdf", S, "a.pdf:", ".txt, .jsonl, .csv, .parquet, .conll"),
+    "no ending": Bad("notes", S, "notes:", "set the option format"),
+    "zipped parquet": Bad("a.parquet.gz", S, "a.parquet.gz:", "all but .parquet also with .gz"),
+    "blank lines only": Bad("a.txt", b"\n  \n\r\n", "a.txt:", "corpus is empty"),
+    "header only": Bad("a.csv", S + b",text\n", "a.csv:", "corpus is empty"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD.keys())
+def test_errors_name_the_place_and_hold_no_text(bad: Bad, tmp_path: Path) -> None:
+    path = tmp_path / bad.name
+    path.write_bytes(bad.content)
+    with pytest.raises(DataError) as caught:
+        list(read_records(Source(path, **bad.options)))
+    message = str(caught.value)
+    assert caught.value.exit_code == 4
+    assert message.startswith(str(path))
+    assert bad.place in message
+    assert bad.says in message
+    assert "\n" not in message
+    assert not leaks(caught.value, SENTINEL)
+    assert list(chain(caught.value)) == [caught.value]
+
+
+def chained_from_json(line: str) -> None:
+    try:
+        json.loads(line)
+    except ValueError as error:
+        raise DataError("not JSON") from error
+
+
+def suppressed_from_json(line: str) -> None:
+    try:
+        json.loads(line)
+    except ValueError:
+        raise DataError("not JSON") from None
+
+
+def chained_from_decode(line: str) -> None:
+    try:
+        (line.encode() + b"\xff").decode()
+    except UnicodeDecodeError as error:
+        raise DataError("not UTF-8") from error
+
+
+def quoted(line: str) -> None:
+    raise DataError(f"not JSON: {line}")
+
+
+@pytest.mark.parametrize("careless", [chained_from_json, suppressed_from_json, chained_from_decode, quoted])
+def test_the_leak_check_catches_careless_readers(careless: Callable[[str], None]) -> None:
+    with pytest.raises(DataError) as caught:
+        careless(f"this is {SENTINEL}")
+    assert leaks(caught.value, SENTINEL)
+
+
+def test_records_do_not_show_their_text() -> None:
+    assert SENTINEL not in repr(Record(SENTINEL, SENTINEL, SENTINEL))
+
+
+def test_missing_file_is_reported_at_the_call(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"absent\.txt: there is no such file") as caught:
+        read_records(Source(tmp_path / "absent.txt"))
+    assert caught.value.exit_code == 4
+
+
+def test_directory_without_a_known_file(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_text(SENTINEL)
+    (tmp_path / "a.txt").write_text(SENTINEL)
+    with pytest.raises(DataError, match=re.escape("no file in this directory has one of the endings .csv (all")):
+        read_records(Source(tmp_path, format="csv"))
+    (tmp_path / "a.txt").unlink()
+    with pytest.raises(DataError, match=re.escape("endings .txt, .jsonl, .csv, .parquet, .conll, .bio, .iob (all")):
+        read_records(Source(tmp_path))
+
+
+@pytest.mark.parametrize("options", [{"limit": 0}, {"max_record_bytes": 0}, {"format": "pdf"}])
+def test_sources_refuse_nonsense(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as caught:
+        Source(Path("a.txt"), **options)
+    assert caught.value.exit_code == 2
+
+
+def test_an_error_of_a_directory_names_the_file_in_it(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(GOOD_JSON)
+    (tmp_path / "b.jsonl").write_bytes(GOOD_JSON + S)
+    with pytest.raises(TacitError, match=r"b\.jsonl, line 2: "):
+        list(read_records(Source(tmp_path)))
+
+
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n", b""])
+def test_the_cap_is_exact_and_leaves_the_line_ending_out(ending: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"first" + (ending or b"\n") + "é".encode() * 50 + ending + (ending and b"last"))
+    records = list(read_records(Source(path, max_record_bytes=100)))
+    expected = [("a.txt:1", "first"), ("a.txt:2", "é" * 50), ("a.txt:3", "last")]
+    assert [(record.document_id, record.text) for record in records] == (expected if ending else expected[:2])
+    with pytest.raises(DataError, match="longer than 99 bytes"):
+        list(read_records(Source(path, max_record_bytes=99)))
+
+
+def test_txt_keeps_spaces_and_drops_blank_lines_and_the_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\xef\xbb\xbf = Title = \r\n\r\n \t \none\x0btwo\x0cthree\n\nlast")
+    assert list(read_records(Source(path))) == [
+        Record("a.txt:1", None, " = Title = "),
+        Record("a.txt:4", None, "one\x0btwo\x0cthree"),
+        Record("a.txt:6", None, "last"),
+    ]
+
+
+def test_jsonl_skips_blank_lines_and_keeps_line_breaks_and_empty_texts(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"text": "one\\ntwo"}\n\n{"text": ""}\r\n')
+    assert list(read_records(Source(path))) == [Record("a.jsonl:1", None, "one\ntwo"), Record("a.jsonl:3", None, "")]
+
+
+def test_csv_lines_are_counted_over_quoted_line_breaks(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'\xef\xbb\xbftext,id\r\n"one\r\ntwo ""x""",1\r\n\r\nthree,2\r\n')
+    assert list(read_records(Source(path))) == [
+        Record("a.csv:2", None, 'one\r\ntwo "x"'),
+        Record("a.csv:5", None, "three"),
+    ]
+
+
+def test_csv_leaves_the_modules_cap_as_it_was(tmp_path: Path) -> None:
+    before = csv.field_size_limit()
+    path = tmp_path / "a.csv"
+    path.write_text(f"text\nfine\n{'x' * 200}\n")
+    records = read_records(Source(path, max_record_bytes=100))
+    next(records)
+    assert csv.field_size_limit() == before
+    with pytest.raises(DataError):
+        next(records)
+    assert csv.field_size_limit() == before
+
+
+def test_parquet_reads_large_and_dictionary_strings_over_row_groups(tmp_path: Path) -> None:
+    texts = [f"text {i % 7}" for i in range(1000)]
+    for kind in (pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())):
+        table = pa.table({"text": pa.array(texts).cast(kind), "n": list(range(1000))})
+        pq.write_table(table, tmp_path / "a.parquet", row_group_size=300)
+        records = list(read_records(Source(tmp_path / "a.parquet", id_field="n")))
+        assert [(r.document_id, r.text) for r in records] == [(str(i), text) for i, text in enumerate(texts)]
+
+
+def test_conll_is_sentences_in_a_file_and_documents_in_a_directory(tmp_path: Path) -> None:
+    content = "\n\nNo\tO\nfever\tB-problem\textra\n \nnor\tO\nrash\tB-problem\n\n"
+    (tmp_path / "b.bio").write_text(content)
+    assert list(read_records(Source(tmp_path / "b.bio"))) == [
+        Record("b.bio:3", None, "No fever"),
+        Record("b.bio:6", None, "nor rash"),
+    ]
+    (tmp_path / "a.conll").write_text("one\tO\n")
+    assert list(read_records(Source(tmp_path))) == [
+        Record("a.conll:1", None, "one"),
+        Record("b.bio:1", None, "No fever nor rash"),
+    ]

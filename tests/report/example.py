@@ -1,0 +1,229 @@
+"""Realistic facts of one run, for the report's tests and for looking at the page; every number is invented or computed.
+
+The epsilons are those that tacit's accountant gives for the events of the ledger below.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+from tacit.report.data import (
+    CONTROL,
+    RELEASED,
+    Assumption,
+    CumulativePoint,
+    EpsilonPair,
+    ExposureRow,
+    Guarantee,
+    LedgerRow,
+    ModelFacts,
+    PhaseRow,
+    ReleasedFile,
+    ReportData,
+    UtilityRow,
+    VocabularyFacts,
+)
+
+__all__ = ["example_report_data"]
+
+PUBLIC_TEXT = "public held-out text"
+PRIVATE_TEXT = "private held-out units (noisy, in the ledger)"
+
+
+def example_report_data(*, curator_copy: bool = False, proved: bool = True) -> ReportData:
+    """The facts of a BERT trained on clinical notes; ``proved=False`` makes its guarantee heuristic."""
+    return ReportData(
+        title="Masked language model of clinical notes",
+        tacit_version="0.1.0",
+        created="2025-03-14T09:26:53+00:00",
+        run_name="clinic-notes-eps3",
+        config_digest=_digest("config"),
+        ledger_head=_digest("ledger"),
+        guarantee=_guarantee(proved),
+        ledger=_ledger(proved),
+        cumulative=_cumulative(proved),
+        exposure=_exposure(curator_copy),
+        utility=_utility(),
+        vocabulary=VocabularyFacts(
+            method="public word list, and the private words that the noisy histogram releases",
+            size=8192,
+            released_words=661,
+            parameters={"noise_stddev": 30.0, "threshold": 190, "max_words": 64, "noise": "discrete-gaussian"},
+        ),
+        model=ModelFacts(kind="BERT", layers=4, width=256, heads=4, parameters=5_390_336, max_length=128),
+        phases=(
+            PhaseRow(
+                stream="public: 16,407 medical questions and answers",
+                plan="plain gradient descent, no private text",
+                steps=6000,
+                batch="64 sequences",
+                optimizer="AdamW, learning rate 0.0005, warm-up 500 steps",
+            ),
+            PhaseRow(
+                stream="private: notes of 12,000 patients",
+                plan="DP-SGD, noise multiplier 1.6, clip norm 1",
+                steps=1200,
+                batch="each patient with probability 0.0213, 256 on average",
+                optimizer="AdamW, learning rate 0.001",
+            ),
+        ),
+        files=tuple(
+            ReleasedFile(path=path, sha256=_digest(path))
+            for path in ("certificate.json", "model/config.json", "model/model.safetensors", "model/tokenizer.json")
+        ),
+        license="other",
+        budget_epsilon=3.0,
+        curator_copy=curator_copy,
+    )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _guarantee(proved: bool) -> Guarantee:
+    curve = (
+        (1e-6, 2.786987543106079),
+        (1e-7, 3.0839481353759766),
+        (1e-5, 2.461813449859619),
+        (0.23045626227072477, 0.0),
+    )
+    return Guarantee(
+        unit="user",
+        unit_description="one patient: all notes that carry the same patient number",
+        relation="add-or-remove",
+        epsilons=tuple(EpsilonPair(delta=delta, epsilon=epsilon if proved else math.inf) for delta, epsilon in curve),
+        mu=0.6061006989905442 if proved else math.inf,
+        mu_delta=1e-6,
+        status="proved" if proved else "heuristic",
+        covered_outputs=(
+            "the model's weights",
+            "the tokenizer's word list",
+            "the noisy evaluation on held-out patients",
+        ),
+        assumptions=(
+            Assumption(text="Every note carries the patient number of the patient whom it is about.", label="assumed"),
+            Assumption(text="A patient's gradient has norm at most 1 after clipping, in every layer.", label="proved"),
+            Assumption(text="The random numbers cannot be predicted without the run's key.", label="assumed"),
+            Assumption(
+                text="Sums of float32 gradients differ from real sums by less than one part in 10⁵.", label="measured"
+            ),
+            *(() if proved else (Assumption(text="Fixed batches are accounted as if sampled.", label="heuristic"),)),
+        ),
+        not_covered=(
+            "Other people who are named in a patient's notes, such as relatives and doctors: the unit is the patient.",
+            "The number of patients, the choice of settings and the fact that the run took place: these are public.",
+            "Copies of the notes elsewhere, and the run's private folder, which must not be published.",
+        ),
+        randomness="ChaCha20 under one 256-bit key from the operating system; the key stays in the private folder.",
+    )
+
+
+def _ledger(proved: bool) -> tuple[LedgerRow, ...]:
+    histogram: dict[str, float | int | str] = {"noise_stddev": 30.0, "threshold": 190, "max_words": 64}
+    sampled: dict[str, float | int | str] = {
+        "sampling_probability": 256 / 12000,
+        "noise_multiplier": 1.6,
+        "clip_norm": 1.0,
+    }
+    rows = (
+        ("vocabulary", "word counts with noise, those above a threshold", histogram, 1, 1.1372787356376648, "training"),
+        (
+            "word pieces",
+            "noisy counts of the chosen words",
+            {"noise_multiplier": 8.0},
+            1,
+            0.5038557052612305,
+            "training",
+        ),
+        (
+            "training",
+            "noisy sum of clipped gradients of sampled patients",
+            sampled,
+            1200,
+            2.416876792907715,
+            "training",
+        ),
+        (
+            "evaluation",
+            "noisy sums over held-out patients",
+            {"noise_multiplier": 2.0},
+            1,
+            2.2540847063064575,
+            "held-out",
+        ),
+    )
+    return tuple(
+        LedgerRow(
+            sequence=number,
+            stage=stage,
+            mechanism=mechanism,
+            parameters=parameters,
+            count=count,
+            epsilon_alone=epsilon if proved or stage != "training" else math.inf,
+            partition="training units" if part == "training" else "held-out units",
+            digest=_digest(stage)[:12],
+        )
+        for number, (stage, mechanism, parameters, count, epsilon, part) in enumerate(rows, start=1)
+    )
+
+
+def _cumulative(proved: bool) -> tuple[CumulativePoint, ...]:
+    curve = (1.1372787356376648, 1.2661856412887573, *((2.786987543106079,) * 2 if proved else (math.inf,) * 2))
+    labels = ("vocabulary", "word pieces", "training, private phase", "evaluation on held-out patients")
+    return tuple(CumulativePoint(label=label, epsilon=epsilon) for label, epsilon in zip(labels, curve, strict=True))
+
+
+def _exposure(curator_copy: bool) -> tuple[ExposureRow, ...]:
+    rows = (
+        ("HS", RELEASED, 1.21, 0.34, 3539.6),
+        ("HSH", RELEASED, 1.07, 0.47, 3900.2),
+        ("HS", CONTROL, 11.9, 2.4e-31, 2.1),
+        ("HSH", CONTROL, 12.6, 7.7e-37, 1.3),
+    )
+    return tuple(
+        ExposureRow(
+            pattern=pattern,
+            model=model,
+            canaries=10,
+            insertion_probability=0.01,
+            exposure_bits=bits,
+            null_bits=1.02,
+            p_value=p_value,
+            ceiling_bits=13.0,
+            rank_mean=rank,
+        )
+        for pattern, model, bits, p_value, rank in rows
+        if curator_copy or model != CONTROL
+    )
+
+
+def _utility() -> tuple[UtilityRow, ...]:
+    return (
+        UtilityRow(corpus=PUBLIC_TEXT, model="uniform", masked_token_accuracy=0.000122, perplexity=8192.0),
+        UtilityRow(corpus=PUBLIC_TEXT, model="unigram", masked_token_accuracy=0.0521, perplexity=612.4),
+        UtilityRow(
+            corpus=PUBLIC_TEXT,
+            model="after public phase",
+            masked_token_accuracy=0.3621,
+            masked_token_accuracy_interval95=(0.3552, 0.3689),
+            perplexity=58.31,
+            perplexity_interval95=(55.9, 60.8),
+        ),
+        UtilityRow(
+            corpus=PUBLIC_TEXT,
+            model="released model",
+            masked_token_accuracy=0.3412,
+            masked_token_accuracy_interval95=(0.3344, 0.348),
+            perplexity=66.07,
+            perplexity_interval95=(63.2, 69.1),
+        ),
+        UtilityRow(
+            corpus=PRIVATE_TEXT,
+            model="released model",
+            masked_token_accuracy=0.317,
+            masked_token_accuracy_interval95=(0.289, 0.345),
+            note="the interval includes the noise of the mechanism",
+        ),
+    )
