@@ -282,6 +282,10 @@ HEURISTICS = ("heuristic:hoory",)
 """What ``allow`` may name; each is reported with epsilon = infinity."""
 
 
+_OTHER_STAGES = ("vocabulary", "evaluation")
+"""Stages of the ledger beside the phases. A name with ``control-`` would share a checkpoint with the control without DP."""
+
+
 def _check_meaning(config: RunConfig) -> None:
     """Refuse what parses but has no guarantee or no sense; each with its reason code (docs/guarantees.md)."""
     privacy = config.privacy
@@ -305,6 +309,9 @@ def _check_meaning(config: RunConfig) -> None:
     if config.model.width % config.model.heads:
         raise UsageError(f"model.width {config.model.width} is not a multiple of model.heads {config.model.heads}")
     names = [phase.name for phase in config.phases]
+    for name in names:
+        if name in _OTHER_STAGES or name.startswith("control-"):
+            raise UsageError(f"phases: the name {name!r} is used by the run itself; choose another")
     if len(set(names)) < len(names):
         raise UsageError(f"phases: two phases share a name ({', '.join(names)})")
     for phase in config.dp_phases:

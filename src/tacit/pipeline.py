@@ -102,7 +102,9 @@ class RunState:
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
         """The released tokenizer; `vocabulary` must have run."""
-        return Tokenizer.from_file(str(self.folder.private / "vocabulary" / "tokenizer.json"))
+        tokenizer = Tokenizer.from_file(str(self.folder.private / "vocabulary" / "tokenizer.json"))
+        tokenizer.encode_special_tokens = True  # a "[MASK]" that stands in a text is text
+        return tokenizer
 
     @property
     def masking(self) -> Masking:
@@ -330,19 +332,23 @@ def _run_phases(state: RunState, phases: tuple[Phase, ...], prefix: str, ledger:
     if _finished(last, phases[-1].steps):
         return
     model = state.new_model()
+    title = "Control without DP" if prefix else "Training"
+    begun = not prefix
     for phase in phases:
-        shared = not prefix or phase.stream == "public"
-        path = state.checkpoint(phase.name if shared else prefix + phase.name)
+        begun = begun or phase.stream == "private"
+        if not begun:  # the control begins where the public phases ended
+            load_weights(state.checkpoint(phase.name), model)
+            continue
+        path = state.checkpoint(prefix + phase.name)
         stream = state.public_stream if phase.stream == "public" else state.private_stream
-        label = f"Training: {phase.name}" if not prefix or shared else f"Control without DP: {phase.name}"
-        with state.reporter.stage(label, phase.steps) as bar:
+        with state.reporter.stage(f"{title}: {phase.name}", phase.steps) as bar:
             run_phase(
                 model,
                 phase,
                 stream,
                 state.masking,
                 ledger,
-                state.streams.child("phase", phase.name if shared else prefix + phase.name),
+                state.streams.child("phase", prefix + phase.name),
                 state.config.compute,
                 path,
                 bar.advance_to,

@@ -248,7 +248,8 @@ def solve(config: RunConfig) -> Mechanisms:
     if total > privacy.budget.epsilon and not config.allow:
         raise BudgetError(
             f"the run as configured has epsilon {total:.4g} at delta {privacy.budget.delta:g}; the budget is "
-            f"{privacy.budget.epsilon:g}. Nothing was spent: raise noise, lower steps, or leave the noise out to have it solved"
+            f"{privacy.budget.epsilon:g}. Nothing was spent: raise noise or threshold, lower steps, or leave the noise out "
+            "to have it solved"
         )
     return mechanisms
 

@@ -71,13 +71,13 @@ class RunResult:
         if self.certificate["status"] != "proved":
             return f"No guarantee: a heuristic was allowed, so epsilon is infinite. The report is {report}."
         change = "added to or removed from" if self.certificate["relation"] == "add-or-remove" else "replaced in"
-        bound = (math.exp(self.epsilon) + self.delta) / (1 + math.exp(self.epsilon))
+        even_odds = math.ceil(500 * (1 + float(self.certificate["total_variation"]))) / 10
         return (
             f"Guaranteed for every {unit} of the private text: when all that one {unit} wrote is {change} the corpus, the "
-            f"probability of anything that can be seen in {self.folder.release} changes by at most a factor "
-            f"e^{self.epsilon:.2f}, up to a probability of {self.delta:g} (differential privacy, epsilon {self.epsilon:.2f}). "
-            f"Someone who gives even odds that a given {unit} is in the corpus is right at most {100 * bound:.2f} % of the "
-            f"time after reading the release. It does not protect what several {unit}s have in common. "
+            f"probability of anything that can be seen in {self.folder.release} changes by at most a factor of "
+            f"e^{self.epsilon:.2f}, give or take {self.delta:g} (differential privacy with epsilon {self.epsilon:.2f}). "
+            f"Someone who gives even odds that a given {unit} is in the corpus guesses right at most {even_odds:.1f} % of "
+            f"the time with the release in hand. It does not protect what several {unit}s have in common. "
             f"The report is {report}; `tacit verify {self.folder.root}` recomputes the certificate."
         )
 
@@ -216,10 +216,7 @@ def _guarantee(config: RunConfig, certificate: dict[str, Any]) -> facts.Guarante
         unit=word,
         unit_description=described,
         relation=privacy.relation,
-        epsilons=tuple(
-            facts.EpsilonPair(delta=pair["delta"], epsilon=read_number(pair["epsilon"]))
-            for pair in certificate["epsilons"]
-        ),
+        epsilons=_epsilon_pairs(certificate),
         mu=read_number(certificate["mu"]),
         mu_delta=certificate["epsilons"][0]["delta"],
         status=certificate["status"],
@@ -231,6 +228,16 @@ def _guarantee(config: RunConfig, certificate: dict[str, Any]) -> facts.Guarante
         not_covered=_not_covered(config),
         randomness=certificate["randomness"],
     )
+
+
+def _epsilon_pairs(certificate: dict[str, Any]) -> tuple[facts.EpsilonPair, ...]:
+    """The certified pairs and, when there is a guarantee, the pair at epsilon 0 that bounds a guess best."""
+    pairs = [
+        facts.EpsilonPair(delta=pair["delta"], epsilon=read_number(pair["epsilon"])) for pair in certificate["epsilons"]
+    ]
+    if certificate["status"] == "proved" and 0 < certificate["total_variation"] < 1:
+        pairs.append(facts.EpsilonPair(delta=certificate["total_variation"], epsilon=0.0))
+    return tuple(pairs)
 
 
 def _assumptions(config: RunConfig) -> tuple[facts.Assumption, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -39,6 +40,9 @@ app.add_typer(accountant.app, name="accountant")
 
 def main() -> None:
     """Run the command line; a `TacitError` becomes one line on standard error and its exit code."""
+    # Idle torch threads must sleep, not spin: on a busy machine spinning makes training ten times slower.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")
     try:
         app()
     except TacitError as error:

@@ -1,4 +1,6 @@
-"""Per-example clipping, Poisson sampling and noise: the three steps of DP-SGD that carry its guarantee. Knows tensors, not text.
+"""Poisson sampling, per-example clipping and noise: the three steps of DP-SGD that carry its guarantee.
+
+It knows tensors, not text.
 
 factors.py   one parameter's per-unit gradients without a (p, d) tensor a unit
 rules.py     which factors each kind of layer has: the table to extend

@@ -1,7 +1,9 @@
 """What one clipping context records: for each call of a layer, its input and the gradient at its output.
 
-``_Tap`` is the identity on a layer's output. Its backward hands (input, output gradient) to the context's ``Capture``. The input
-is kept by ``save_for_backward``, so an in-place change of it is an error and activation checkpointing recomputes it.
+``_Tap`` is the identity on a layer's output. Its backward hands (input, output gradient) to the context's ``Capture``.
+The input is kept by ``save_for_backward``: changing it in place is an error, and activation checkpointing recomputes it.
+
+Legend: B rows of the batch, U units, UR (unit, position). A unit's positions are those of its rows, one after another.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from tacit.engine.factors import Factor
 from tacit.engine.sites import Site
@@ -29,72 +30,71 @@ class _Record:
 
 
 class Capture:
-    """The records of one context; ``batch_size`` is learned from the first module of the model that is called."""
+    """The records of one context. The batch size is learned from the first module of the model that is called."""
 
     def __init__(self, sequences_per_unit: int) -> None:
-        self.batch_size: int | None = None
         self._sequences_per_unit = sequences_per_unit
+        self._batch: int | None = None
         self._model_inputs: list[Tensor] = []
         self._records: list[_Record] = []
         self._open = True
-        # An embedding's output, or the first layer's, has no graph of its own: this gives the tap one.
+        # The output of an embedding, or of the first layer, has no graph of its own: this gives the tap one.
         self._anchor = torch.zeros((), requires_grad=True)
 
     def learn_batch_size(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Take the batch size from the inputs of the first module called: the first tensor's leading dimension.
 
         Raises:
-            UsageError: other tensors lead with another size (1 is allowed), or units do not divide the batch.
+            UsageError: another tensor leads with another size (1 is allowed), or units do not divide the batch.
         """
-        tensors = [tensor for tensor in _tensors_in((args, kwargs)) if tensor.dim() > 0]
-        if self.batch_size is not None or not tensors:
+        if self._batch is not None:
             return
-        batch = tensors[0].shape[0]
-        if any(tensor.shape[0] not in (1, batch) for tensor in tensors):
-            sizes = [tensor.shape[0] for tensor in tensors]
-            raise UsageError(
-                f"the model's tensor inputs lead with different sizes {sizes}; dimension 0 must be the batch"
-            )
+        tensors = [tensor for tensor in _tensors_in((args, kwargs)) if tensor.dim() > 0]
+        if not tensors:
+            return
+        batch, sizes = tensors[0].shape[0], [tensor.shape[0] for tensor in tensors]
+        if any(size not in (1, batch) for size in sizes):
+            raise UsageError(f"the model's tensor inputs lead with sizes {sizes}; dimension 0 must be the batch in all")
         if batch % self._sequences_per_unit:
-            raise UsageError(f"a batch of {batch} rows is no multiple of sequences_per_unit={self._sequences_per_unit}")
-        self.batch_size, self._model_inputs = batch, tensors
+            raise UsageError(f"{batch} rows are no multiple of sequences_per_unit={self._sequences_per_unit}")
+        self._batch, self._model_inputs = batch, tensors
 
     def tap(self, site: Site, input: Tensor, output: Tensor) -> Tensor:
-        """The layer's output, one row an example, that reports its gradient here.
+        """The layer's output with one row an example, which reports its gradient here.
 
-        A layer whose input leads with 1, such as position indices of shape (1, T), has its output expanded to the batch.
+        Where the input leads with 1, such as position indices of shape (1, T), the output is expanded to the batch.
         """
-        self._check_rows(site, input)
-        if input.shape[0] != self.batch_size:
-            output = output.expand(self.batch_size, *output.shape[1:])
-        tapped = _Tap.apply(output, self._anchor, input.detach(), self, site)
-        assert isinstance(tapped, Tensor)
-        return tapped
+        batch = self._check_rows(site, input)
+        if input.shape[0] != batch:
+            output = output.expand(batch, *output.shape[1:])
+        return _Tap.apply(output, self._anchor, input.detach(), self, site)
 
-    def _check_rows(self, site: Site, input: Tensor) -> None:
-        if self.batch_size is None:
+    def _check_rows(self, site: Site, input: Tensor) -> int:
+        batch = self._batch
+        if batch is None:
             raise UsageError(f"{site.describe()} was called before any module of the model had seen a tensor input")
         leading = input.shape[: input.dim() - site.rule.input_features(site.module)]
-        if len(leading) == 0 or leading[0] not in (1, self.batch_size):
+        if len(leading) == 0 or leading[0] not in (1, batch):
             raise UsageError(
-                f"{site.describe()} got an input of shape {tuple(input.shape)} in a batch of {self.batch_size}: it "
-                "flattens or drops the batch; dimension 0 must be the example (or 1, to be shared by all)"
+                f"{site.describe()} got an input of shape {tuple(input.shape)} in a batch of {batch}: it flattens the "
+                "batch or is not per example; dimension 0 must be the example (or 1, shared by all)"
             )
-        if len(leading) == 1 and leading[0] > 1 and self._may_be_positions(input):
+        if len(leading) == 1 and batch > 1 and self._may_be_positions(input, batch):
             raise RefusedError(
                 "ambiguous-batch-dimension",
-                f"{site.describe()} got {leading[0]} rows without a position dimension, and the batch is as long as its "
-                "sequences: give position indices the shape (1, positions), or use another batch size",
+                f"the {batch} rows that {site.describe()} got may be examples or positions, since the batch is as long "
+                "as its sequences; give position indices the shape (1, positions), or use another batch size",
             )
+        return batch
 
-    def _may_be_positions(self, input: Tensor) -> bool:
-        """Whether rows that come from no layer could be positions shared by all examples: the batch is as long as wide."""
-        if input.requires_grad or any(input is tensor for tensor in self._model_inputs):
+    def _may_be_positions(self, input: Tensor, batch: int) -> bool:
+        """Whether rows that come from no layer may be positions that all examples share."""
+        if input.shape[0] == 1 or input.requires_grad or any(input is tensor for tensor in self._model_inputs):
             return False
-        return any(tensor.dim() > 1 and tensor.shape[1] == self.batch_size for tensor in self._model_inputs)
+        return any(tensor.dim() > 1 and tensor.shape[1] == batch for tensor in self._model_inputs)
 
     def add(self, site: Site, input: Tensor, gradient: Tensor) -> None:
-        """Called by the backward.
+        """Record one call of a layer; the backward calls this.
 
         Raises:
             UsageError: the context has ended.
@@ -104,33 +104,31 @@ class Capture:
         self._records.append(_Record(site, input, gradient))
 
     def close(self) -> None:
+        """No more records: the context has ended."""
         self._open = False
         self._model_inputs = []
 
     def take_factors(self) -> dict[nn.Parameter, list[Factor]]:
-        """The factors of every parameter that the backward reached, and forget the records.
+        """The factors of each parameter that the backward reached; the records are forgotten.
 
         Raises:
             UsageError: the backward reached no layer.
         """
-        if not self._records or self.batch_size is None:
-            raise UsageError(
-                "nothing was recorded: call the model and losses.sum().backward() inside the clipping context"
-            )
-        units = self.batch_size // self._sequences_per_unit
+        if self._batch is None or not self._records:
+            raise UsageError("nothing was recorded; call the model and losses.sum().backward() inside the context")
         factors: dict[nn.Parameter, list[Factor]] = {}
         for record in self._records:
-            for parameter, factor in _record_factors(record, units):
+            for parameter, factor in _factors(record, self._batch // self._sequences_per_unit):
                 factors.setdefault(parameter, []).append(factor)
         self._records = []
         return factors
 
 
-def _record_factors(record: _Record, units: int) -> Iterator[tuple[nn.Parameter, Factor]]:
+def _factors(record: _Record, units: int) -> Iterator[tuple[nn.Parameter, Factor]]:
     rule, module = record.site.rule, record.site.module
-    input = record.input.expand(record.gradient.shape[0], *record.input.shape[1:])
+    input_B = record.input.expand(record.gradient.shape[0], *record.input.shape[1:])
     for name, parameter in record.site.parameters.items():
-        input_UR = _per_unit(input, units, rule.input_features(module), parameter.dtype)
+        input_UR = _per_unit(input_B, units, rule.input_features(module), parameter.dtype)
         gradient_UR = _per_unit(record.gradient, units, rule.output_features(module), parameter.dtype)
         yield parameter, rule.factors[name](module, input_UR, gradient_UR)
 
@@ -138,11 +136,10 @@ def _record_factors(record: _Record, units: int) -> Iterator[tuple[nn.Parameter,
 def _per_unit(x_B: Tensor, units: int, feature_dims: int, dtype: torch.dtype) -> Tensor:
     """(B, ..., features) as (unit, position, features); floating point in the parameter's own precision.
 
-    Two rows a unit: (4, 5, 3) becomes (2, 10, 3), the rows of a unit one after another.
+    With two rows a unit, (4, 5, 3) becomes (2, 10, 3).
     """
-    features = x_B.shape[x_B.dim() - feature_dims :]
-    positions = x_B.shape[: x_B.dim() - feature_dims].numel() // units if units else 0
-    x_UR = x_B.reshape(units, positions, *features)
+    leading, features = x_B.shape[: x_B.dim() - feature_dims], x_B.shape[x_B.dim() - feature_dims :]
+    x_UR = x_B.reshape(units, leading.numel() // max(units, 1), *features)
     return x_UR.to(dtype) if x_UR.is_floating_point() else x_UR
 
 
@@ -150,15 +147,14 @@ def _tensors_in(value: Any) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _tensors_in(item)
+        yield from _tensors_in(list(value.values()))
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _tensors_in(item)
 
 
 class _Tap(torch.autograd.Function):
-    """The identity; ``detach`` shares the memory and the version counter without being a view, so in-place use is fine."""
+    """The identity. ``detach`` shares memory and version counter but is no view, so the output may change in place."""
 
     @staticmethod
     def forward(ctx: Any, output: Tensor, anchor: Tensor, input: Tensor, capture: Capture, site: Site) -> Tensor:
@@ -168,9 +164,10 @@ class _Tap(torch.autograd.Function):
         return output.detach()
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, None, None, None, None]:
-        (gradient,) = gradients
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        (gradient,) = grad_outputs
+        if torch.is_grad_enabled():
+            raise RefusedError("second-order-gradient", "create_graph=True inside a clipping context; leave it out")
         if gradient is not None:
             ctx.capture.add(ctx.site, *ctx.saved_tensors, gradient)
         return gradient, None, None, None, None

@@ -1,12 +1,12 @@
 """The sum of per-unit gradients, each clipped to a norm, from one forward and one backward.
 
-Module hooks take each layer's parameters out of the graph while the layer runs, so the ordinary backward computes the inputs'
-gradients only. What it passes through each layer's output is recorded. At the end of the context come the exact norms
-(``factors``), the coefficients, and one weighted product a layer that adds the clipped sum to ``p.grad`` (Bu et al. 2023,
-"book-keeping", arXiv 2210.00038; here with exact tied weights).
+Module hooks take each layer's parameters out of the graph while the layer runs, so the ordinary backward computes the
+inputs' gradients only. What it passes through each layer's output is recorded. At the end of the context come the exact
+norms (``factors``), the coefficients, and one weighted product a layer that adds the clipped sum to ``p.grad`` (Bu et
+al. 2023, "book-keeping", arXiv 2210.00038; here also for tied weights).
 
-Any other use of a trainable parameter is still in the graph, and a hook on the parameter refuses it by name: no gradient is
-ever added unclipped or left out of a norm.
+Any other use of a trainable parameter is still in the graph, and a hook on the parameter refuses it by name: no
+gradient is ever added unclipped or left out of a norm.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ __all__ = ["PerExampleClipper", "clip_coefficients"]
 class PerExampleClipper:
     """Adds ``sum_u min(1, clip_norm / ||g_u||) g_u`` to ``p.grad`` of every trainable parameter of a model.
 
-    ``g_u`` is unit u's gradient over all trainable parameters together. It is the sum over its ``sequences_per_unit`` rows: unit u
-    owns rows u*k to u*k + k - 1 of a batch. Adding or removing one unit changes the sum by at most ``clip_norm`` in L2, replacing
-    one by at most twice that (Abadi et al. 2016, arXiv 1607.00133, algorithm 1), if ``losses[i]`` depends on row i only.
+    ``g_u`` is the gradient of unit u over all trainable parameters together, summed over its ``sequences_per_unit``
+    rows: unit u owns rows u*k to u*k + k - 1 of the batch. If ``losses[i]`` depends on row i only, adding or removing
+    one unit changes the sum by at most ``clip_norm`` in L2, and replacing one by at most twice that (Abadi et al. 2016,
+    arXiv 1607.00133, algorithm 1).
 
         clipper = PerExampleClipper(model, clip_norm=1.0)
         with clipper:
@@ -43,27 +44,28 @@ class PerExampleClipper:
             losses.sum().backward()
         clipper.norms                                     # (units,), before clipping
 
-    Contexts accumulate, like ``backward``: micro-batches need no other code. Dimension 0 of every layer's input is the example;
-    a leading 1 means that all examples share it. Float32 norms carry rounding errors (of order 1e-6, relative).
+    Contexts accumulate, as ``backward`` does, so micro-batches need no other code. Dimension 0 of every layer's input
+    is the example; a leading 1 means that all examples share it. Every backward inside a context counts, also one that
+    ``torch.autograd.grad`` runs. Norms in float32 have rounding errors of order 1e-6, relative.
 
     | case | what happens |
     | --- | --- |
-    | norm 0 | coefficient 1, contributes zero |
-    | norm inf or NaN, or a square that overflows | coefficient 0: contributes exactly zero, whatever its tensors hold |
-    | loss 0 (a padding row) | norm 0 |
-    | empty batch (0 rows) | norms has shape (0,), gradients are zeros, if the model itself runs; transformers' BERT does not |
+    | norm 0, such as a padding row with loss 0 | coefficient 1, contributes zero |
+    | norm inf or NaN, or a square that overflows | contributes exactly zero, whatever its tensors hold |
+    | empty batch (0 rows) | no norms, zero gradients, where the model itself runs (transformers' BERT does not) |
     | parameter that the backward does not reach | ``p.grad`` as it was, zeros if it was None |
-    | an exception inside the context | nothing is added to ``p.grad``; the model is as before |
+    | exception inside the context | nothing is added to ``p.grad``; the model is as before |
 
     Args:
-        model: float32 or float64 parameters; it keeps hooks until ``close``.
+        model: float32 or float64 parameters; it keeps hooks, idle outside contexts, until ``close``.
         clip_norm: the bound C, positive and finite.
         sequences_per_unit: rows that form one unit.
 
     Raises:
-        UsageError: an option is out of range, or nothing can be trained.
-        RefusedError: ``parameter-without-rule``, ``cross-example-operation``; in the context also
-            ``parameter-outside-rule``, ``ambiguous-batch-dimension``.
+        UsageError: an option is out of range, or nothing can be trained; in a context, the batch is not dimension 0,
+            is no multiple of ``sequences_per_unit``, or no backward ran.
+        RefusedError: ``parameter-without-rule`` or ``cross-example-operation``; in a context,
+            ``parameter-outside-rule``, ``ambiguous-batch-dimension`` or ``second-order-gradient``.
     """
 
     def __init__(self, model: nn.Module, clip_norm: float = 1.0, sequences_per_unit: int = 1) -> None:
@@ -78,7 +80,7 @@ class PerExampleClipper:
         self._capture: Capture | None = None
         self._norms: Tensor | None = None
         self._parameter_hooks: list[RemovableHandle] = []
-        self._module_hooks = self._register(model, find_sites(model))
+        self._module_hooks = self._register(find_sites(model))
 
     @property
     def norms(self) -> Tensor:
@@ -113,12 +115,14 @@ class PerExampleClipper:
         if kind is None and capture is not None:
             self._add_clipped_sum(capture)
 
-    def _register(self, model: nn.Module, sites: list[Site]) -> list[RemovableHandle]:
-        """Hooks that do nothing outside a context. Ours sees a layer's output before any hook of the user changes it."""
-        handles = [m.register_forward_pre_hook(self._before_any, with_kwargs=True) for m in model.modules()]
+    def _register(self, sites: list[Site]) -> list[RemovableHandle]:
+        """Hooks that are idle outside a context. Ours sees a layer's output before a hook of the user changes it."""
+        handles = [
+            module.register_forward_pre_hook(self._before_any, with_kwargs=True) for module in self._model.modules()
+        ]
         for site in sites:
-            after = partial(self._after_site, site)
-            handles.append(site.module.register_forward_pre_hook(partial(self._before_site, site)))
+            before, after = partial(self._before_site, site), partial(self._after_site, site)
+            handles.append(site.module.register_forward_pre_hook(before))
             handles.append(site.module.register_forward_hook(after, prepend=True, with_kwargs=True, always_call=True))
         return handles
 
@@ -133,7 +137,7 @@ class PerExampleClipper:
     def _after_site(
         self, site: Site, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor | None
     ) -> Tensor | None:
-        """Also called when the layer raised; its output is None then."""
+        """Also called when the layer raised: its output is None then."""
         if self._capture is None:
             return None
         _set_requires_grad(site.parameters.values(), True)
@@ -156,7 +160,7 @@ class PerExampleClipper:
         device = next(iter(self._parameters.values())).device.type
         with torch.no_grad(), torch.autocast(device, enabled=False), _full_precision():
             uses = capture.take_factors()
-            factors = {parameter: combine(uses.pop(parameter)) for parameter in list(uses)}  # pop: memory is freed early
+            factors = {parameter: combine(uses.pop(parameter)) for parameter in list(uses)}  # pop: frees memory early
             self._norms = _total([squared_norms(combined) for combined in factors.values()]).sqrt()
             coefficients = clip_coefficients(self._norms, self._clip_norm)
             dropped = ~self._norms.isfinite()
@@ -164,14 +168,22 @@ class PerExampleClipper:
             for parameter in self._parameters.values():
                 combined = factors.pop(parameter, ())
                 if some_dropped:
-                    combined = [factor.without(dropped) for factor in combined]
+                    combined = tuple(factor.without(dropped) for factor in combined)
                 _accumulate(parameter, combined, coefficients)
 
 
 def clip_coefficients(norms_U: Tensor, clip_norm: float) -> Tensor:
-    """``min(1, clip_norm / norm)``; 1 for norm 0, and 0 for a norm that is infinite or NaN."""
+    """``min(1, clip_norm / norm)``: 1 for norm 0, and 0 for a norm that is infinite or NaN."""
     coefficients = clip_norm / norms_U.clamp(min=clip_norm)
     return torch.where(norms_U.isfinite(), coefficients, 0.0)
+
+
+def _total(squares: list[Tensor]) -> Tensor:
+    """Their sum, in float64 if any of them is."""
+    total = squares[0]
+    for square in squares[1:]:
+        total = total + square
+    return total
 
 
 def _accumulate(parameter: nn.Parameter, factors: Iterable[Factor], coefficients: Tensor) -> None:
@@ -197,17 +209,9 @@ def _set_requires_grad(parameters: Iterable[nn.Parameter], value: bool) -> None:
 def _refuse_outside_use(name: str, gradient: Tensor) -> None:
     raise RefusedError(
         "parameter-outside-rule",
-        f"{name} was used outside its layer's own call, or before the clipping context began, so its gradient cannot be "
-        "clipped per example; call the layer inside the context, or freeze the parameter",
+        f"{name} was used outside its layer's own call, or before the context began, so its gradient cannot be clipped "
+        "per example; call the layer inside the context, or freeze the parameter",
     )
-
-
-def _total(squares: list[Tensor]) -> Tensor:
-    """Their sum, in float64 if any of them is."""
-    total = squares[0]
-    for square in squares[1:]:
-        total = total + square
-    return total
 
 
 @contextmanager

@@ -1,17 +1,21 @@
 """The gradients of all units with respect to one parameter, kept as factors instead of one tensor a unit.
 
-Legend: U units, R and S positions of a unit (its sequences one after another), d features of the input, p features of the
-output, V rows of an embedding table. A suffix names a tensor's dimensions; ``w`` stands for the parameter's own shape.
+Legend: U units, R and S positions of a unit (its sequences one after another), d features of the input, p features of
+the output, V rows of an embedding table. A suffix names a tensor's dimensions; w is the parameter's own shape.
 
 Three forms cover the layers of a language model, and a tied weight is a sum of two of them:
 
-    Dense   g_u                                 biases, normalisation layers, and anything small
-    Outer   g_u = sum_r left_ur right_ur^T      a weight (p, d) that multiplies its input: linear layers
+    Dense   g_u                                        biases, normalisation layers, and anything small
+    Outer   g_u = sum_r left_ur right_ur^T             a weight (p, d) that multiplies its input: linear layers
     Lookup  g_u = sum_r onehot(index_ur) value_ur^T    a table (V, d) whose rows are picked: embeddings
 
-The squared norm of an Outer is the sum of the entries of (L L^T) * (R R^T), so that no (p, d) tensor a unit is needed (Li et
-al. 2022, "ghost clipping", arXiv 2110.05679). The inner product of a Lookup with an Outer is
-sum_{r,s} left_ur[index_us] <right_ur, value_us>, which makes the norm of a tied embedding exact.
+The squared norm of an Outer is the sum of the entries of (L L^T) * (R R^T), so that no (p, d) tensor a unit is needed
+(Li et al. 2022, "ghost clipping", arXiv 2110.05679). The inner product of a Lookup with an Outer is the sum over r, s of
+left_ur[index_us] <right_ur, value_us>, which makes the norm of a tied embedding exact.
+
+Where the outer products of a unit nearly cancel, rounding could make a Gram norm far too small, and the unit would
+pass unclipped. So Gram norms are rounded up: ``ROUNDING_MARGIN`` times machine epsilon times (sum_r |left_r| |right_r|)^2
+is added, at most a few 1e-5 of the norm for ordinary float32 gradients.
 """
 
 from __future__ import annotations
@@ -24,9 +28,12 @@ from torch import Tensor
 
 __all__ = ["Dense", "Factor", "Lookup", "Outer", "combine", "squared_norms"]
 
-# Materialising costs about R*d*p multiplications a unit, the Gram form R*R*(d + p) and a second product for the sum.
-# Up to this many times the size of the factors themselves, the materialised gradient was the faster of the two.
+# A gradient is materialised where it takes no more memory than its factors. Measured on a CPU, a higher or lower ratio is
+# slower: the Gram form costs R*R*(d + p) products more, the materialised one memory traffic.
 DENSE_SIZE_RATIO = 1.0
+
+# In units of epsilon; the worst error seen in sums that cancel was below 1 (tests/engine/test_factors.py).
+ROUNDING_MARGIN = 4.0
 
 
 @dataclass(frozen=True)
@@ -56,9 +63,10 @@ class Outer:
     right_URd: Tensor
 
     def squared_norms(self) -> Tensor:
-        gram_URR = torch.bmm(self.left_URp, self.left_URp.mT)
-        gram_URR *= torch.bmm(self.right_URd, self.right_URd.mT)
-        return gram_URR.sum((1, 2))
+        product_URR = torch.bmm(self.left_URp, self.left_URp.mT)
+        product_URR *= torch.bmm(self.right_URd, self.right_URd.mT)
+        sizes_UR = product_URR.diagonal(dim1=1, dim2=2).sqrt()  # |left_r| |right_r|
+        return product_URR.sum((1, 2)) + _rounding_margin(sizes_UR)
 
     def without(self, dropped_U: Tensor) -> Outer:
         return Outer(_zero_units(self.left_URp, dropped_U), _zero_units(self.right_URd, dropped_U))
@@ -90,7 +98,7 @@ class Lookup:
 
     def squared_norms(self) -> Tensor:
         """Values of one (unit, row) pair are added up first, then squared."""
-        units, positions = self.index_UR.shape
+        units = len(self.index_UR)
         unit_U = torch.arange(units, device=self.index_UR.device)
         pairs, slot = torch.unique(unit_U[:, None] * self.V + self.index_UR, return_inverse=True)
         sums = self.value_URd.new_zeros(len(pairs), self.value_URd.shape[2])
@@ -135,24 +143,26 @@ def combine(factors: Sequence[Factor]) -> tuple[Factor, ...]:
 
 
 def squared_norms(factors: Sequence[Factor]) -> Tensor:
-    """The squared norm of each unit's gradient, ``(U,)``, of factors that ``combine`` returned.
-
-    Rounding may make a sum of Gram products slightly negative; it is cut at 0 (NaN stays NaN).
-    """
+    """The squared norm of each unit's gradient, ``(U,)``, of factors that ``combine`` returned; NaN stays NaN."""
     total_U = torch.stack([factor.squared_norms() for factor in factors]).sum(0)
     outer = next((factor for factor in factors if isinstance(factor, Outer)), None)
     lookup = next((factor for factor in factors if isinstance(factor, Lookup)), None)
     if outer is not None and lookup is not None:
-        total_U += 2 * _cross_products(outer, lookup)
+        total_U += 2 * _inner_products(outer, lookup)
+        total_U += _rounding_margin(torch.linalg.vector_norm(lookup.value_URd, dim=2))
     return total_U.clamp(min=0)
 
 
-def _cross_products(outer: Outer, lookup: Lookup) -> Tensor:
+def _inner_products(outer: Outer, lookup: Lookup) -> Tensor:
     """``<outer_u, lookup_u>`` of each unit: sum over r, s of left_ur[index_us] <right_ur, value_us>."""
-    products_URS = torch.bmm(outer.right_URd, lookup.value_URd.mT)
-    index_URS = lookup.index_UR[:, None, :].expand_as(products_URS)
-    products_URS *= outer.left_URp.gather(2, index_URS)
-    return products_URS.sum((1, 2))
+    product_URS = torch.bmm(outer.right_URd, lookup.value_URd.mT)
+    product_URS *= outer.left_URp.gather(2, lookup.index_UR[:, None, :].expand_as(product_URS))
+    return product_URS.sum((1, 2))
+
+
+def _rounding_margin(sizes_UR: Tensor) -> Tensor:
+    """Room for the rounding of a sum of Gram products. A cross term of sizes a, b has 2ab <= a^2 + b^2: both margins."""
+    return ROUNDING_MARGIN * torch.finfo(sizes_UR.dtype).eps * sizes_UR.sum(1).square()
 
 
 def _join_outers(outers: Sequence[Outer]) -> Outer:

@@ -1,7 +1,8 @@
 """Gaussian noise on the clipped sum, once a logical batch.
 
-Each parameter's noise comes from its own keyed stream, addressed by (step, name): a step that is run again after a crash draws the
-same noise, and no two steps or parameters ever share it. Add it after the last micro-batch, also when the batch is empty.
+Each parameter's noise comes from its own keyed stream, addressed by (step, name): a step that is run again after a
+crash draws the same noise, and no two steps or parameters ever share it. Add it after the last micro-batch, also when
+the batch is empty.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ def add_noise_(
 ) -> None:
     """Add independent N(0, noise_stddev^2) to every coordinate of ``p.grad``; zeros are created where it is None.
 
-    A parameter that appears under several names (tied weights) gets noise once, from the first name's stream. Frozen parameters are
-    left out. With noise_stddev 0 nothing is drawn.
+    A parameter that appears under several names (tied weights) gets noise once, from the first name's stream. Frozen
+    parameters are left out. With noise_stddev 0 nothing is drawn.
 
     Args:
         parameters: ``model.named_parameters()``; names are addresses, so they must not change in a run.

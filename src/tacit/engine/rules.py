@@ -1,10 +1,10 @@
 """How a layer's parameters get their per-unit gradients: one function a parameter, one line in ``RULES`` a layer.
 
-Legend: U units, R positions of a unit, d input features, p output features, V rows of a table, w a parameter's own shape.
+Legend: U units, R positions of a unit, d input features, p output features, w a parameter's own shape.
 
-A rule sees the layer's input and the gradient at its output, both as (unit, position, features), and returns a
-``Factor``. To add a layer, write its functions and its line in ``RULES``; the contract suite then runs it. The lookup is
-by exact type: a subclass may have another forward, so it needs its own line.
+A rule's function sees the layer's input and the gradient at its output, both as (unit, position, features), and returns
+a ``Factor``. To add a layer, write its functions and its line in ``RULES``; the contract suite asks for a case of it.
+The lookup is by exact type: a subclass may have another forward, so it needs its own line.
 """
 
 from __future__ import annotations
@@ -84,9 +84,9 @@ RULES: dict[type[nn.Module], Rule] = {
     ),
 }
 
-# Parameters that a module owns and never reads itself; the key is the class's full name, so that nothing is imported.
-# BERT's head holds the decoder's bias a second time (modeling_bert.py): tied, it is the decoder's own parameter; untied, its
-# gradient is zero. Should a version read it after all, the backward is refused by the parameter's name.
+# Parameters that a module owns and never reads itself, by the class's full name, so that nothing is imported. BERT's head
+# holds the decoder's bias a second time (modeling_bert.py): tied, it is the decoder's own parameter; untied, its gradient
+# is zero. Should a version read it after all, the backward is refused by the parameter's name.
 UNREAD_PARAMETERS: dict[str, tuple[str, ...]] = {
     "transformers.models.bert.modeling_bert.BertLMPredictionHead": ("bias",),
 }

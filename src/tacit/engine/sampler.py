@@ -1,8 +1,8 @@
 """Poisson sampling of units, and its draws cut into micro-batches of one shape.
 
-Every step includes every unit independently with the same probability: the law that the accountant assumes (Abadi et al.
-2016, arXiv 1607.00133; Mironov et al. 2019, arXiv 1908.10530). The size of a draw varies, and may be 0. It is never cut to a cap:
-a large draw becomes more micro-batches.
+Every step includes every unit independently with the same probability: the law that the accountant assumes (Abadi et
+al. 2016, arXiv 1607.00133; Mironov et al. 2019, arXiv 1908.10530). The size of a draw varies, and may be 0. It is never
+cut to a cap: a large draw becomes more micro-batches.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ PADDING = -1
 def poisson_sample(units: int, sampling_probability: float, generator: np.random.Generator) -> np.ndarray:
     """The units of one step: each of ``0 .. units - 1`` is in with ``sampling_probability``, independently.
 
-    One global draw, of which ranks take slices. It takes one float64 uniform a unit whatever the probability is, so a unit's fate
-    depends on the generator and on its own place only.
+    One global draw, of which ranks take slices. It takes one float64 uniform a unit whatever the probability is, so a
+    unit's fate depends on the generator and on its own place only.
 
     Args:
         units: how many units there are.
@@ -43,10 +43,10 @@ def poisson_sample(units: int, sampling_probability: float, generator: np.random
 
 
 def micro_batches(indices: np.ndarray, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Cut a draw into pieces of one shape: ``(indices (size,), real (size,))``; the last is filled with ``PADDING`` (-1).
+    """Cut a draw into pieces of one shape, ``(indices (size,), real (size,))``; ``PADDING`` (-1) fills the last one.
 
-    ``real`` is True where the index is a unit. The caller puts blank rows with loss 0 in the other places. No indices, no
-    pieces: the step is then noise alone.
+    ``real`` is True where the index is a unit. The caller puts blank rows with loss 0 in the other places. No indices,
+    no pieces: the step is then noise alone.
 
         >>> [(i.tolist(), real.tolist()) for i, real in micro_batches(np.array([4, 7, 9]), 2)]
         [([4, 7], [True, True]), ([9, -1], [True, False])]

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from transformers import BertConfig, BertForMaskedLM
+from transformers.utils import logging
 
 from tacit.config import ModelOptions
 
@@ -42,6 +43,7 @@ def load_bert(folder: Path) -> BertForMaskedLM:
 
 def save_bert(model: BertForMaskedLM, folder: Path) -> None:
     """Write config.json and model.safetensors."""
+    logging.disable_progress_bar()
     model.save_pretrained(folder)
 
 

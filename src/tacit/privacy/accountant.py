@@ -23,7 +23,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.rdp import RdpAccountant
 
 from tacit.errors import UsageError
-from tacit.privacy.events import Gaussian, NonPrivate, PoissonGaussian, Relation, Spend, ThresholdedHistogram
+from tacit.privacy.events import Gaussian, NonPrivate, PoissonGaussian, Relation, Spend, ThresholdedHistogram, check_relation
 from tacit.privacy.histogram import Case, cases, gaussian_delta, log_hidden_probability
 
 __all__ = ["Account", "account_parts", "epsilon", "joint_epsilon", "loss_distribution", "mu_at", "rdp_epsilon"]
@@ -104,6 +104,9 @@ class Account:
     grid: float = GRIDS[0]
     pessimistic: bool = True
     _curves: dict[int, Callable[[float], float]] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_relation(self.relation)
 
     def delta(self, epsilon: float) -> float:
         """The smallest delta at this epsilon (up to the grid)."""
@@ -248,6 +251,7 @@ def rdp_epsilon(spends: Iterable[Spend], delta: float, relation: Relation = "add
     (Canonne et al. 2020, proposition 5).
     """
     _check_delta(delta)
+    check_relation(relation)
     accountant = RdpAccountant(RDP_ORDERS, neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE)
     hidden = 0.0
     factor = 2 if relation == "replace" else 1
@@ -306,6 +310,7 @@ def _epsilon(spends: tuple[Spend, ...], delta: float, relation: Relation) -> flo
 
 def account_parts(spends: Iterable[Spend], relation: Relation) -> list[tuple[Spend, ...]]:
     """The groups of spends that compose: one a partition under add-or-remove, all together under replacement."""
+    check_relation(relation)
     groups: dict[str, list[Spend]] = {}
     for spend in spends:
         groups.setdefault(spend.partition if relation == "add-or-remove" else "all", []).append(spend)

@@ -1,7 +1,7 @@
 """Noise for a budget: the smallest noise whose certified epsilon meets a target, and never one that misses it.
 
-Each search brackets with cheap bounds, bisects on a coarse loss grid, and certifies its answer with the accountant that the
-certificate uses; an answer that fails certification is raised until it passes.
+Each search looks for the place with cheap bounds (a coarse loss grid, Renyi DP), then brackets and bisects with the accountant
+that the certificate uses; an answer that fails certification is raised until it passes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from scipy import special
 
 from tacit.errors import BudgetError, UsageError
-from tacit.privacy.accountant import Account, epsilon
+from tacit.privacy.accountant import Account, epsilon, rdp_epsilon
 from tacit.privacy.events import Gaussian, PoissonGaussian, Relation, Spend, ThresholdedHistogram
 from tacit.privacy.histogram import histogram_delta
 
@@ -20,6 +20,7 @@ __all__ = ["gaussian_noise", "histogram", "threshold_for", "training_noise"]
 
 _COARSE_GRID = 1e-3
 _LARGEST_NOISE = 1e6
+_SMALLEST_NOISE = 1e-2
 
 
 def _check_target(target_epsilon: float, delta: float) -> None:
@@ -30,29 +31,42 @@ def _check_target(target_epsilon: float, delta: float) -> None:
 
 
 def _smallest_noise(epsilon_of: Callable[[float], float], certify: Callable[[float], float], target: float) -> float:
-    """The smallest noise with epsilon at most ``target``, to three and a half digits; ``certify`` has the last word."""
-    low, high = 0.0, 1.0
-    while epsilon_of(high) > target:
-        low, high = high, high * 2
-        if high > _LARGEST_NOISE:
-            raise BudgetError(
-                f"no noise multiplier up to {_LARGEST_NOISE:g} meets epsilon {target:g}: raise the budget"
-            )
-    if low == 0.0:
-        low = 0.5
-        while epsilon_of(low) <= target and low > 1e-2:
-            low, high = low / 2, low
-    while high / low > 1.0005:
+    """The smallest noise with epsilon at most ``target``, to half a percent; ``certify`` has the last word.
+
+    ``epsilon_of`` is cheap and says where to look. It may be far too high (a coarse grid on many steps with a small sampling
+    probability) or too low (a stand-in for a histogram), so the certified epsilon is bracketed and bisected again.
+    """
+    _, near = _bisect(epsilon_of, target, *_bracket(epsilon_of, target, 1.0, 2.0), ratio=1.0005)
+    _, enough = _bisect(certify, target, *_bracket(certify, target, _round_up(near), 1.004), ratio=1.005)
+    enough = _round_up(enough)
+    while certify(enough) > target:
+        enough = _round_up(enough * 1.001)
+    return enough
+
+
+def _bracket(epsilon_of: Callable[[float], float], target: float, start: float, factor: float) -> tuple[float, float]:
+    """(too little noise, enough noise) around ``start``, in steps that grow up to a doubling."""
+    low = high = start
+    if epsilon_of(start) > target:
+        while epsilon_of(high) > target:
+            low, high, factor = high, high * factor, min(2.0, factor**2)
+            if high > _LARGEST_NOISE:
+                raise BudgetError(
+                    f"no noise multiplier up to {_LARGEST_NOISE:g} meets epsilon {target:g}: raise the budget"
+                )
+    else:
+        while low > _SMALLEST_NOISE and epsilon_of(low) <= target:
+            low, high, factor = low / factor, low, min(2.0, factor**2)
+    return low, high
+
+
+def _bisect(
+    epsilon_of: Callable[[float], float], target: float, low: float, high: float, ratio: float
+) -> tuple[float, float]:
+    while high / low > ratio:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if epsilon_of(middle) > target else (low, middle)
-    high = _round_up(high)
-    while certify(high) > target:
-        high = _round_up(high * 1.001)
-        if high > _LARGEST_NOISE:
-            raise BudgetError(
-                f"no noise multiplier up to {_LARGEST_NOISE:g} meets epsilon {target:g}: raise the budget"
-            )
-    return high
+    return low, high
 
 
 def _round_up(noise: float) -> float:
@@ -88,10 +102,15 @@ def training_noise(
         return [Spend(PoissonGaussian(probability, noise), steps) for probability, steps in schedule]
 
     stand_ins = tuple(_stand_in(spend, relation) for spend in others)
+
+    def roughly(noise: float) -> float:
+        spends = (*stand_ins, *training(noise))
+        coarse = Account(spends, relation, _COARSE_GRID).epsilon(delta)
+        renyi = rdp_epsilon(spends, delta, relation)
+        return coarse if renyi is None else min(coarse, renyi)
+
     return _smallest_noise(
-        lambda noise: Account((*stand_ins, *training(noise)), relation, _COARSE_GRID).epsilon(delta),
-        lambda noise: epsilon((*others, *training(noise)), delta, relation),
-        target_epsilon,
+        roughly, lambda noise: epsilon((*others, *training(noise)), delta, relation), target_epsilon
     )
 
 

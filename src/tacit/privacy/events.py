@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from tacit.errors import RefusedError, UsageError
 
@@ -25,12 +25,19 @@ __all__ = [
     "Relation",
     "Spend",
     "ThresholdedHistogram",
+    "check_relation",
     "event_from_dict",
     "event_to_dict",
 ]
 
 Relation = Literal["add-or-remove", "replace"]
 """Neighbouring corpora differ by one unit added or removed, or by one unit replaced."""
+
+
+def check_relation(relation: str) -> None:
+    """Refuse an unknown relation: what is not understood is never counted as the cheaper one."""
+    if relation not in get_args(Relation):
+        raise UsageError(f"relation is {relation!r}; it must be one of {', '.join(get_args(Relation))}")
 
 
 def _require(condition: bool, name: str, value: float, wanted: str) -> None:
@@ -142,6 +149,8 @@ class Spend:
     partition: str = "training"
 
     def __post_init__(self) -> None:
+        if type(self.event) not in _NAMES:
+            raise UsageError(f"{type(self.event).__qualname__} is not an event that an accountant knows")
         _require(self.count >= 1, "count", self.count, "at least 1")
 
 

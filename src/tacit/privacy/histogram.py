@@ -32,7 +32,7 @@ import numpy as np
 from scipy import special
 
 from tacit.errors import UsageError
-from tacit.privacy.events import Relation, ThresholdedHistogram
+from tacit.privacy.events import Relation, ThresholdedHistogram, check_relation
 
 __all__ = [
     "Case",
@@ -96,6 +96,7 @@ class Case:
 
 def cases(event: ThresholdedHistogram, relation: Relation) -> list[Case]:
     """Every neighbour that the guarantee is the maximum of (see the module's text)."""
+    check_relation(relation)
     n = event.max_words
     log_p = log_hidden_probability(event)
     rows: list[Case] = []

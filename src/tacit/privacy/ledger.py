@@ -21,6 +21,7 @@ import contextlib
 import hashlib
 import json
 import math
+import os
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -97,6 +98,11 @@ def _digest(previous: str, kind: str, body: str, first: int, count: int) -> str:
     return hashlib.sha256(_canonical([previous, kind, body, first, count]).encode()).hexdigest()
 
 
+def _log_of(path: Path) -> Path:
+    """SQLite's write-ahead log."""
+    return path.with_name(path.name + "-wal")
+
+
 def _number(value: float) -> float | str:
     return "infinity" if math.isinf(value) else value
 
@@ -115,10 +121,13 @@ class Ledger:
         """A new ledger whose first row is the header.
 
         Raises:
-            LedgerError: the file exists.
+            LedgerError: the file exists, or the write-ahead log of a lost one: SQLite would read it into the new ledger.
         """
         if path.exists():
             raise LedgerError(f"{path} exists already: open it, or choose another run folder")
+        log = _log_of(path)
+        if log.exists():
+            raise LedgerError(f"{log}: left by a ledger that is gone; bring {path.name} back, or remove this file")
         partial = path.with_name(path.name + ".partial")
         partial.unlink(missing_ok=True)
         body = _canonical({**header.__dict__, "epsilon": _number(header.epsilon)})
@@ -142,13 +151,15 @@ class Ledger:
         if not path.is_file():
             raise LedgerError(f"{path}: no ledger there; `tacit run CONFIG` makes one")
         uri = f"{path.resolve().as_uri()}?mode={'ro' if readonly else 'rw'}"
+        if readonly and not _log_of(path).exists() and not os.access(path.parent, os.W_OK):
+            uri += "&immutable=1"  # SQLite cannot make its log there; without one the file alone is the whole ledger
         connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=10)
         try:
             if not readonly:
                 connection.execute("PRAGMA journal_mode=WAL")
                 connection.execute("PRAGMA synchronous=FULL")
             return cls(connection, path)
-        except sqlite3.DatabaseError:
+        except (sqlite3.DatabaseError, TypeError):  # a TypeError: a value of a type that no row has
             connection.close()
             raise LedgerError(f"{path}: not a ledger, or damaged") from None
         except LedgerError:
@@ -252,8 +263,10 @@ class Ledger:
 
         Raises:
             BudgetError: the step lies beyond the stage's limit. Nothing is written.
-            UsageError: the stage was not planned, or a step would be skipped.
+            UsageError: the stage was not planned, or a step is negative or would be skipped.
         """
+        if step < 0:
+            raise UsageError(f"stage {stage!r}: step is {step}; steps are counted from 0")
         plan = self.plans.get(stage)
         if plan is None:
             raise UsageError(f"stage {stage!r} was not planned in the ledger")

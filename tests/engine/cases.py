@@ -1,0 +1,238 @@
+"""The family of models that every check of the clipper runs on. A layer is added to it by one line in ``CASES``.
+
+A batch is a dict of tensors whose dimension 0 is the example; ``losses`` returns one loss a row. Everything is float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import BertConfig, BertForMaskedLM
+
+Batch = dict[str, Tensor]
+Losses = Callable[[nn.Module, Batch], Tensor]
+IGNORED = -100
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, its batches (by rows and seed) and its per-example losses."""
+
+    build: Callable[[], nn.Module]
+    batch: Callable[[int, int], Batch]
+    losses: Losses
+
+    def model(self, dtype: torch.dtype = torch.float64) -> nn.Module:
+        torch.manual_seed(7)
+        model = self.build().to(torch.float64)
+        with torch.no_grad():
+            for parameter in model.parameters():  # ones and zeros would hide a forgotten weight or bias
+                parameter += 0.1 * torch.randn_like(parameter)
+        return model.to(dtype)
+
+
+def take(batch: Batch, rows: list[int]) -> Batch:
+    return {name: values[rows] for name, values in batch.items()}
+
+
+def cast(batch: Batch, dtype: torch.dtype) -> Batch:
+    return {name: v.to(dtype) if v.is_floating_point() else v for name, v in batch.items()}
+
+
+def vectors(*shape: int) -> Callable[[int, int], Batch]:
+    """Inputs of a shape a row, and a weight a row so that some norms are below the clip norm and some far above."""
+
+    def batch(rows: int, seed: int) -> Batch:
+        generator = torch.Generator().manual_seed(seed)
+        x = torch.randn(rows, *shape, generator=generator, dtype=torch.float64)
+        return {"x": x, "weight": 10 ** torch.linspace(-2, 2, max(rows, 1), dtype=torch.float64)[:rows]}
+
+    return batch
+
+
+def tokens(length: int, vocabulary: int) -> Callable[[int, int], Batch]:
+    """Token ids with repeats and padding (id 0), their mask, labels at some positions, and a weight a row."""
+
+    def batch(rows: int, seed: int) -> Batch:
+        generator = torch.Generator().manual_seed(seed)
+        ids = torch.randint(1, vocabulary, (rows, length), generator=generator)
+        lengths = torch.randint(2, length + 1, (rows, 1), generator=generator)
+        mask = torch.arange(length)[None] < lengths
+        labelled = (torch.rand(rows, length, generator=generator) < 0.5) & mask
+        labelled[:, 0] = True
+        labels = torch.randint(0, vocabulary, (rows, length), generator=generator)
+        weight = 10 ** torch.linspace(-2, 2, max(rows, 1), dtype=torch.float64)[:rows]
+        return {
+            "ids": ids * mask,
+            "mask": mask.long(),
+            "labels": torch.where(labelled, labels, IGNORED),
+            "weight": weight,
+        }
+
+    return batch
+
+
+def square_losses(model: nn.Module, batch: Batch) -> Tensor:
+    output = model(batch["x"])
+    return batch["weight"] * (output - 0.3).square().flatten(1).sum(1)
+
+
+def id_losses(model: nn.Module, batch: Batch) -> Tensor:
+    """For models of token ids with one output vector a row or a position."""
+    return batch["weight"] * (model(batch["ids"]) - 0.3).square().flatten(1).sum(1)
+
+
+def masked_token_losses(logits: Tensor, labels: Tensor) -> Tensor:
+    """Mean cross-entropy over each row's own labelled positions."""
+    losses = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none")
+    return losses.view(labels.shape).sum(1) / (labels != IGNORED).sum(1).clamp(min=1)
+
+
+def full_head_losses(model: nn.Module, batch: Batch) -> Tensor:
+    """The model exactly as transformers is called: no position ids, logits everywhere."""
+    logits = model(input_ids=batch["ids"], attention_mask=batch["mask"]).logits
+    return batch["weight"] * masked_token_losses(logits, batch["labels"])
+
+
+def gathered_head_losses(model: BertForMaskedLM, batch: Batch, positions: int = 3) -> Tensor:
+    """The head on the first labelled positions of each row only: (B, K, d) instead of (B, T, d)."""
+    hidden = model.bert(input_ids=batch["ids"], attention_mask=batch["mask"]).last_hidden_state
+    order = (batch["labels"] == IGNORED).long().argsort(dim=1, stable=True)[:, :positions]
+    logits = model.cls(hidden.gather(1, order[:, :, None].expand(-1, -1, hidden.shape[2])))
+    return batch["weight"] * masked_token_losses(logits, batch["labels"].gather(1, order))
+
+
+def tiny_bert(vocabulary: int = 40, tied: bool = True, dropout: float = 0.0) -> BertForMaskedLM:
+    config = BertConfig(
+        vocab_size=vocabulary,
+        hidden_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=12,
+        max_position_embeddings=16,
+        tie_word_embeddings=tied,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+    )
+    return BertForMaskedLM(config)
+
+
+class TiedTable(nn.Module):
+    """A table used as input embedding and as output weight, with a layer between; large enough for the Gram form or not."""
+
+    def __init__(self, vocabulary: int, width: int, padding_idx: int | None) -> None:
+        super().__init__()
+        self.table = nn.Embedding(vocabulary, width, padding_idx=padding_idx)
+        self.middle = nn.Linear(width, width)
+        self.head = nn.Linear(width, vocabulary)
+        self.head.weight = self.table.weight
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.middle(self.table(ids))))
+
+
+class SharedPositions(nn.Module):
+    """Positions of shape (1, T) pass an embedding and a layer before they meet the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(11, 4), nn.Embedding(6, 3)
+        self.widen = nn.Linear(3, 4)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        places = torch.arange(ids.shape[1])[None]
+        return self.tokens(ids) * self.widen(torch.tanh(self.positions(places)))
+
+
+class ReusedLayers(nn.Module):
+    """A linear layer called twice on different lengths, a table called twice, and one bias in two kinds of layer."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.table, self.shared = nn.Embedding(9, width), nn.Linear(width, width)
+        self.normalise = nn.LayerNorm(width)
+        self.normalise.bias = self.shared.bias
+
+    def forward(self, ids: Tensor) -> Tensor:
+        once = self.shared(input=self.table(ids))
+        again = self.shared(self.normalise(torch.tanh(once))[:, 1:])
+        return again + self.table(ids.flip(1))[:, 1:]
+
+
+class Unreached(nn.Module):
+    """A layer that the forward never calls, and one whose output is not used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used, self.unused, self.ignored = nn.Linear(3, 2), nn.Linear(3, 2), nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.ignored(x)
+        return self.used(x)
+
+
+def partly_frozen() -> nn.Module:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.LayerNorm(4), nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2))
+    model[0].requires_grad_(False)
+    model[2].weight.requires_grad_(False)
+    model[3].weight.requires_grad_(False)
+    model[5].bias.requires_grad_(False)
+    return model
+
+
+def in_place() -> nn.Module:
+    return nn.Sequential(nn.Linear(3, 6), nn.ReLU(inplace=True), nn.Linear(6, 4), nn.ReLU(inplace=True), nn.Linear(4, 2))
+
+
+def sequence(*layers: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
+    return lambda: nn.Sequential(*(layer() for layer in layers))
+
+
+CASES: dict[str, Case] = {
+    "linear-2d": Case(
+        sequence(lambda: nn.Linear(5, 4), nn.Tanh, lambda: nn.Linear(4, 3, bias=False)), vectors(5), square_losses
+    ),
+    "linear-3d": Case(sequence(lambda: nn.Linear(5, 4), nn.Tanh, lambda: nn.Linear(4, 3)), vectors(6, 5), square_losses),
+    "linear-4d": Case(
+        sequence(lambda: nn.Linear(3, 2, bias=False), nn.Tanh, lambda: nn.Linear(2, 3)), vectors(2, 4, 3), square_losses
+    ),
+    "linear-gram": Case(
+        sequence(lambda: nn.Linear(30, 20), nn.Tanh, lambda: nn.Linear(20, 30)), vectors(3, 30), square_losses
+    ),
+    "layer-norm-2d": Case(sequence(lambda: nn.LayerNorm(5), lambda: nn.Linear(5, 2)), vectors(5), square_losses),
+    "layer-norm-two-dims": Case(
+        sequence(lambda: nn.LayerNorm((3, 4)), nn.Tanh, lambda: nn.LayerNorm(4, bias=False), lambda: nn.Linear(4, 2)),
+        vectors(2, 3, 4),
+        square_losses,
+    ),
+    "embedding-padding": Case(
+        sequence(lambda: nn.Embedding(8, 4, padding_idx=0), lambda: nn.LayerNorm(4), lambda: nn.Linear(4, 3)),
+        tokens(7, 8),
+        id_losses,
+    ),
+    "embedding-large": Case(
+        sequence(lambda: nn.Embedding(300, 5, padding_idx=0), nn.Tanh, lambda: nn.Linear(5, 3)), tokens(9, 8), id_losses
+    ),
+    "embedding-1d": Case(
+        sequence(lambda: nn.Embedding(8, 4), nn.Tanh, lambda: nn.Linear(4, 3)),
+        tokens(7, 8),
+        lambda model, batch: id_losses(model, batch | {"ids": batch["ids"][:, 0].contiguous()}),
+    ),
+    "tied-small": Case(lambda: TiedTable(6, 4, None), tokens(8, 6), id_losses),
+    "tied-gram": Case(lambda: TiedTable(60, 12, None), tokens(5, 9), id_losses),
+    "tied-gram-padding": Case(lambda: TiedTable(60, 12, 0), tokens(5, 9), id_losses),
+    "shared-positions": Case(SharedPositions, tokens(6, 11), id_losses),
+    "reused-small": Case(lambda: ReusedLayers(3), tokens(6, 9), id_losses),
+    "reused-gram": Case(lambda: ReusedLayers(24), tokens(4, 9), id_losses),
+    "unreached": Case(Unreached, vectors(4, 3), square_losses),
+    "frozen": Case(partly_frozen, vectors(4, 3), square_losses),
+    "in-place": Case(in_place, vectors(4, 3), square_losses),
+    "bert-tied": Case(tiny_bert, tokens(7, 40), full_head_losses),
+    "bert-tied-gram": Case(lambda: tiny_bert(vocabulary=400), tokens(7, 400), full_head_losses),
+    "bert-untied": Case(lambda: tiny_bert(tied=False), tokens(7, 40), full_head_losses),
+    "bert-gathered-head": Case(lambda: tiny_bert(vocabulary=90), tokens(7, 90), gathered_head_losses),
+}

@@ -1,0 +1,77 @@
+"""A run small enough for tests: the real pipeline on a few synthetic patients, about a dozen seconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tacit.corpus.synthetic import SyntheticPrivate, SyntheticPublic, write_private, write_public
+
+SENTINEL = "zqsentinelword"
+
+
+def write_corpora(folder: Path, patients: int = 150, records: int = 600) -> None:
+    """Private notes (each patient's first note also holds a sentinel of its own) and public text."""
+    write_private(folder / "notes.jsonl", SyntheticPrivate(patients=patients, notes_per_patient=(1, 2)))
+    lines = [json.loads(line) for line in (folder / "notes.jsonl").read_text().splitlines()]
+    for number, note in enumerate(lines):
+        note["text"] += f" {SENTINEL}{number} Sentinel-Case-{number}"
+    (folder / "notes.jsonl").write_text("".join(json.dumps(note) + "\n" for note in lines))
+    write_public(folder / "public.jsonl", SyntheticPublic(records=records))
+
+
+def small_values(folder: Path, **sections: Any) -> dict[str, Any]:
+    """Configuration values; keyword arguments replace whole sections."""
+    values: dict[str, Any] = {
+        "title": "small test run",
+        "run": str(folder / "run"),
+        "privacy": {"unit": "user", "units": 150, "budget": {"epsilon": 9.0, "delta": 1e-4}},
+        "private": {"path": str(folder / "notes.jsonl"), "id_field": "note_id", "user_field": "patient_id"},
+        "public": [{"path": str(folder / "public.jsonl"), "id_field": "id"}],
+        "vocabulary": {"max_words": 16, "size": 500, "noise_stddev": 6.0, "threshold": 40},
+        "model": {"layers": 1, "width": 32, "heads": 2, "length": 24},
+        "phases": [
+            {
+                "name": "public",
+                "plan": "plain",
+                "stream": "public",
+                "steps": 6,
+                "batch_size": 16,
+                "learning_rate": 1e-3,
+            },
+            {
+                "name": "private",
+                "plan": "dp",
+                "stream": "private",
+                "steps": 12,
+                "expected_batch": 20,
+                "clip_norm": 0.5,
+                "sequences_per_unit": 2,
+                "learning_rate": 1e-3,
+                "noise_multiplier": 1.0,
+            },
+        ],
+        "evaluation": {"held_out": 0.2, "public_sequences": 32},
+        "audit": {"canaries": 3, "probability": 0.2, "contexts": 2, "control": True, "control_steps": 4},
+        "compute": {"micro_batch": 16, "threads": 1, "checkpoint_seconds": 0.0},
+    }
+    return {**values, **sections}
+
+
+def write_config(path: Path, values: dict[str, Any]) -> Path:
+    """The values as a YAML file."""
+    path.write_text(yaml.safe_dump(values))
+    return path
+
+
+def tacit(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The command line in a process of its own, as a user starts it."""
+    command = [sys.executable, "-m", "tacit.cli.main", *map(str, arguments)]
+    environment = {**os.environ, "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)

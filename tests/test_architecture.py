@@ -1,0 +1,112 @@
+"""Who may import whom (docs/adding.md): the imports are read from the source, and an upward one fails."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tacit
+
+ROOT = Path(tacit.__file__).parent
+
+BASE = {"errors", "randomness", "files", "progress"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "randomness": set(),
+    "files": set(),
+    "progress": set(),
+    "config": {"errors"},
+    "folder": {"errors", "files", "config"},
+    "privacy": BASE,
+    "corpus": BASE,
+    "engine": BASE,
+    "vocabulary": BASE | {"privacy", "corpus"},
+    "models": BASE | {"engine", "config"},
+    "training": BASE | {"config", "privacy", "corpus", "engine", "vocabulary", "models"},
+    "tasks": BASE | {"models", "training", "corpus"},
+    "audit": BASE | {"models", "training", "corpus"},
+    "report": BASE | {"privacy"},
+    "planning": BASE | {"config", "privacy", "training"},
+}
+MAY_IMPORT["pipeline"] = {*MAY_IMPORT, "pipeline"} - {"report"}
+MAY_IMPORT["release"] = {*MAY_IMPORT, "pipeline"}
+MAY_IMPORT["cli"] = {*MAY_IMPORT, "release"}
+TORCH = {"engine", "models", "training", "tasks", "audit", "pipeline", "cli"}
+
+
+def _package(path: Path) -> str:
+    parts = path.relative_to(ROOT).parts
+    return parts[0].removesuffix(".py")
+
+
+def imports_of(source: str) -> set[str]:
+    """Full names of all imported modules, also inside functions."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            found.add(node.module)
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def upward_imports(package: str, source: str) -> set[str]:
+    """Packages of tacit that this source may not import."""
+    inside = {name.split(".")[1] for name in imports_of(source) if name.startswith("tacit.")}
+    known = {_package(path) for path in ROOT.rglob("*.py")}
+    return {name for name in inside & known if name != package and name not in MAY_IMPORT[package]}
+
+
+SOURCES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_go_down(path: Path) -> None:
+    assert upward_imports(_package(path), path.read_text()) == set()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_torch_is_imported_only_where_tensors_are(path: Path) -> None:
+    names = {name.split(".")[0] for name in imports_of(path.read_text())}
+    if names & {"torch", "transformers"}:
+        assert _package(path) in TORCH
+
+
+def test_an_upward_import_is_caught() -> None:
+    assert upward_imports("privacy", "from tacit.training.loop import run_phase") == {"training"}
+    assert upward_imports("corpus", "def f():\n    import tacit.vocabulary.count") == {"vocabulary"}
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["accountant", "epsilon", "--help"]])
+def test_light_commands_start_without_torch(arguments: list[str]) -> None:
+    code = (
+        "import sys\nfrom tacit.cli.main import app\n"
+        f"try:\n    app({arguments!r})\nexcept SystemExit:\n    pass\n"
+        "assert not {'torch', 'transformers', 'dp_accounting', 'matplotlib'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_all_names_the_public_names() -> None:
+    """``__all__`` of every module that has one lists names that exist."""
+    for path in SOURCES:
+        tree = ast.parse(path.read_text())
+        defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        for node in tree.body:
+            if isinstance(node, ast.Assign):
+                defined |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                defined.add(node.target.id)
+            elif isinstance(node, ast.ImportFrom | ast.Import):
+                defined |= {alias.asname or alias.name for alias in node.names}
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and any(
+                isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets
+            ):
+                assert set(ast.literal_eval(node.value)) <= defined, path

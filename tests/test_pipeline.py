@@ -1,0 +1,348 @@
+"""The whole pipeline at test size: what it leaves, that nothing private leaves it, that a killed run continues bit for bit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from safetensors.numpy import load_file
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+from tacit.cli.demo import demo_config
+from tacit.corpus.synthetic import SyntheticPrivate, SyntheticPublic, write_private, write_public
+from tacit.files import read_json
+from tacit.privacy.ledger import Ledger
+
+from .small import SENTINEL, small_values, tacit, write_config, write_corpora
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """A folder with a finished run, and what the command printed."""
+    folder = tmp_path_factory.mktemp("finished")
+    write_corpora(folder)
+    done = tacit("run", write_config(folder / "config.yaml", small_values(folder)))
+    assert done.returncode == 0, done.stderr
+    return folder, done
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def _holding(needle: str, contents: dict[str, bytes]) -> list[str]:
+    return [name for name, data in contents.items() if needle.lower().encode() in data.lower()]
+
+
+def test_a_run_leaves_what_the_readme_says(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder, done = finished
+    run = folder / "run"
+    assert set(_contents(run / "release")) == {
+        "model/config.json",
+        "model/model.safetensors",
+        "model/tokenizer.json",
+        "model/tokenizer_config.json",
+        "certificate.json",
+        "report.html",
+        "report.json",
+        "README.md",
+    }
+    assert stat.S_IMODE((run / "private").stat().st_mode) == 0o700
+    assert "Guaranteed for every user" in done.stdout
+    assert str(run / "release" / "report.html") in done.stdout
+
+
+def test_transformers_loads_the_release_offline(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    model_folder = finished[0] / "run" / "release" / "model"
+    tokenizer = AutoTokenizer.from_pretrained(model_folder, local_files_only=True)
+    model = AutoModelForMaskedLM.from_pretrained(model_folder, local_files_only=True)
+    inputs = tokenizer("the patient reports [MASK] pain", return_tensors="pt")
+    logits = model(**inputs).logits
+    assert logits.shape == (1, inputs["input_ids"].shape[1], len(tokenizer))
+    assert tokenizer.unk_token_id not in inputs["input_ids"]
+
+
+def test_no_private_word_in_any_output(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder, done = finished
+    outputs = _contents(folder / "run" / "release")
+    outputs |= {"stdout": done.stdout.encode(), "stderr": done.stderr.encode()}
+    outputs |= {path.name: path.read_bytes() for path in (folder / "run").iterdir() if path.is_file()}
+    for needle in (SENTINEL, "sentinel-case"):
+        assert _holding(needle, outputs) == []
+    # The same search finds the words where they are: it could fail.
+    assert _holding(SENTINEL, {"notes": (folder / "notes.jsonl").read_bytes()}) == ["notes"]
+
+
+def test_without_threshold_and_noise_the_same_search_finds_the_sentinel(tmp_path: Path) -> None:
+    """The known-wrong release: a vocabulary without noise and threshold gives the words away."""
+    from tacit.vocabulary.count import count_words
+    from tacit.vocabulary.select import draw_noise, release
+    from tacit.vocabulary.tokenizer import TokenizerOptions
+
+    from tacit.randomness import Streams
+
+    counts = count_words([("a", ["one " + SENTINEL])], 16, Streams(bytes(32)), TokenizerOptions())
+    open_release = json.dumps(release(counts, draw_noise(len(counts), 0.0), 1)).encode()
+    assert _holding(SENTINEL, {"vocabulary": open_release}) == ["vocabulary"]
+
+
+def test_the_demo_gives_away_no_planted_word(tmp_path: Path) -> None:
+    """The demo's own corpora and configuration with fewer steps: planted words and names, in every output."""
+    data = tmp_path / "demo-data"
+    data.mkdir()
+    planted = write_private(data / "notes.jsonl", SyntheticPrivate())
+    write_public(data / "public.jsonl", SyntheticPublic())
+    values = demo_config(tmp_path)
+    for phase in values["phases"]:  # type: ignore[attr-defined]
+        phase["steps"] = 2
+        if phase["plan"] == "dp":
+            phase["noise_multiplier"] = 1.5
+            phase["expected_batch"] = 32
+    values["audit"]["control_steps"] = 2  # type: ignore[index]
+    done = tacit("run", write_config(tmp_path / "config.yaml", values))
+    assert done.returncode == 0, done.stderr
+    run = tmp_path / "demo"
+    outputs = _contents(run / "release")
+    outputs |= {"stdout": done.stdout.encode(), "stderr": done.stderr.encode()}
+    outputs |= {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
+    assert len(planted) > 10
+    notes = [json.loads(line) for line in (data / "notes.jsonl").read_text().splitlines()]
+    identities = {note["patient_id"] for note in notes} | {note["note_id"] for note in notes}
+    for needle in [*planted, *sorted(identities)]:
+        assert _holding(needle, outputs) == [], "a private word is in an output"
+
+
+def test_report_of_the_release_has_no_control(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    run = finished[0] / "run"
+    released = read_json(run / "release" / "report.json")
+    curators = read_json(run / "private" / "report" / "report.json")
+    assert {row["model"] for row in released["exposure"]} == {"released model"}
+    assert {row["model"] for row in curators["exposure"]} == {"released model", "control without DP"}
+
+
+def test_ledger_and_certificate_agree_with_the_plan(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder, _ = finished
+    plan = json.loads(tacit("plan", folder / "config.yaml", "--json").stdout)
+    ledger = json.loads(tacit("ledger", folder / "run", "--json").stdout)
+    certificate = read_json(folder / "run" / "release" / "certificate.json")
+    assert ledger["epsilon"] == pytest.approx(plan["epsilon"], rel=1e-9)
+    assert certificate["epsilons"][0]["epsilon"] == pytest.approx(plan["epsilon"], rel=1e-9)
+    assert [stage["spent"] for stage in ledger["stages"]] == [1, 12, 1]
+    verified = tacit("verify", folder / "run")
+    assert verified.returncode == 0, verified.stderr
+
+
+def test_verify_fails_when_a_released_file_was_altered(
+    finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished[0] / "run", run)
+    weights = run / "release" / "model" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
+    done = tacit("verify", run)
+    assert done.returncode == 4
+    assert "released files" in done.stderr
+
+
+def test_a_changed_configuration_is_refused_and_named(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder, _ = finished
+    values = small_values(folder)
+    values["model"] = {**values["model"], "layers": 2}
+    done = tacit("run", write_config(folder / "changed.yaml", values))
+    assert done.returncode == 2
+    assert "model.layers: 1 -> 2" in done.stderr
+
+
+def test_speed_options_may_change(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder, before = finished
+    values = small_values(folder, compute={"micro_batch": 4, "threads": 2})
+    done = tacit("run", write_config(folder / "speed.yaml", values))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == before.stdout
+
+
+def test_changed_private_data_is_refused(
+    finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    shutil.copytree(finished[0] / "run", tmp_path / "run")
+    for name in ("notes.jsonl", "public.jsonl"):
+        shutil.copy(finished[0] / name, tmp_path / name)
+    shutil.rmtree(tmp_path / "run" / "release")
+    (tmp_path / "run" / "private" / "checkpoints" / "private.pt").unlink()
+    lines = (tmp_path / "notes.jsonl").read_text().splitlines()
+    (tmp_path / "notes.jsonl").write_text("\n".join(lines[:-1]) + "\n")
+    config = yaml.safe_load((finished[0] / "config.yaml").read_text())
+    shutil.copy(tmp_path / "notes.jsonl", finished[0] / "other-notes.jsonl")
+    original = (finished[0] / "notes.jsonl").read_bytes()
+    try:
+        (finished[0] / "notes.jsonl").write_bytes((tmp_path / "notes.jsonl").read_bytes())
+        done = tacit("run", write_config(tmp_path / "config.yaml", {**config, "run": str(tmp_path / "run")}))
+    finally:
+        (finished[0] / "notes.jsonl").write_bytes(original)
+    assert done.returncode == 4
+    assert "private corpus changed" in done.stderr
+
+
+# kill and resume -----------------------------------------------------------------------------------------------------
+
+# A child that kills itself with SIGKILL at the n-th call of a function: nothing can be cleaned up or flushed.
+_CHILD = """
+import os, signal, sys
+import tacit.files, tacit.training.checkpoint, tacit.training.loop, tacit.pipeline
+from tacit.privacy.ledger import Ledger
+target, number, config = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+owners = {
+    "charge": (Ledger, "charge"),
+    "noise": (tacit.training.loop, "add_noise_"),
+    "replace": (os, "replace"),
+    "draw": (tacit.pipeline, "draw_noise"),
+    "release": (tacit.pipeline, "release"),
+}
+owner, name = owners[target]
+original = getattr(owner, name)
+calls = 0
+def counted(*arguments, **options):
+    global calls
+    result = original(*arguments, **options)
+    calls += 1
+    if calls == number:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return result
+setattr(owner, name, counted)
+import tacit
+tacit.run(config)
+"""
+
+
+def _run_and_kill(target: str, number: int, config: Path) -> int:
+    command = [sys.executable, "-c", _CHILD, target, str(number), str(config)]
+    return subprocess.run(command, capture_output=True, check=False).returncode
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run whose vocabulary is made: key and vocabulary noise exist, so every copy must end alike."""
+    folder = tmp_path_factory.mktemp("started")
+    write_corpora(folder)
+    done = tacit("vocabulary", write_config(folder / "config.yaml", small_values(folder)))
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def _copy_of(started: Path, folder: Path) -> Path:
+    shutil.copytree(started / "run", folder / "run")
+    return write_config(folder / "config.yaml", small_values(started, run=str(folder / "run")))
+
+
+def _outcome(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, object], dict[str, object]]:
+    certificate = read_json(folder / "run" / "release" / "certificate.json")
+    evaluation = read_json(folder / "run" / "private" / "evaluation.json")
+    return load_file(folder / "run" / "release" / "model" / "model.safetensors"), certificate, evaluation
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(started: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    done = tacit("run", _copy_of(started, folder))
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def _assert_same_end(folder: Path, uninterrupted: Path) -> None:
+    weights, certificate, evaluation = _outcome(folder)
+    expected_weights, expected_certificate, expected_evaluation = _outcome(uninterrupted)
+    assert weights.keys() == expected_weights.keys()
+    for name in weights:
+        assert np.array_equal(weights[name], expected_weights[name]), name
+    assert evaluation == expected_evaluation
+    for name in ("epsilons", "spends", "files"):
+        assert certificate[name] == expected_certificate[name]
+
+
+@pytest.mark.parametrize(
+    "kills",
+    [
+        [("charge", 3), ("noise", 2), ("replace", 4)],
+        [("noise", 1), ("charge", 1), ("charge", 7), ("replace", 9)],
+        [("replace", 2), ("replace", 5), ("noise", 5)],
+    ],
+)
+def test_killed_and_resumed_equals_uninterrupted(
+    kills: list[tuple[str, int]], started: Path, uninterrupted: Path, tmp_path: Path
+) -> None:
+    config = _copy_of(started, tmp_path)
+    for target, number in kills:
+        assert _run_and_kill(target, number, config) == -signal.SIGKILL
+    done = tacit("run", config)
+    assert done.returncode == 0, done.stderr
+    _assert_same_end(tmp_path, uninterrupted)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_killed_at_random_times_equals_uninterrupted(
+    seed: int, started: Path, uninterrupted: Path, tmp_path: Path
+) -> None:
+    config = _copy_of(started, tmp_path)
+    seconds = np.random.default_rng(seed).uniform(2.0, 9.0, size=3)
+    for wait in seconds:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tacit.cli.main", "run", str(config)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            process.wait(timeout=wait)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    done = tacit("run", config)
+    assert done.returncode == 0, done.stderr
+    _assert_same_end(tmp_path, uninterrupted)
+
+
+def test_the_vocabulary_is_drawn_once_however_often_it_is_killed(tmp_path: Path) -> None:
+    write_corpora(tmp_path)
+    config = write_config(tmp_path / "config.yaml", small_values(tmp_path))
+    assert _run_and_kill("draw", 1, config) == -signal.SIGKILL  # drawn, not yet on disk, so used for nothing
+    noise = tmp_path / "run" / "private" / "vocabulary" / "noise.npy"
+    assert not noise.exists()
+    assert _run_and_kill("release", 1, config) == -signal.SIGKILL  # on disk and used
+    first = noise.read_bytes()
+    assert tacit("vocabulary", config).returncode == 0
+    assert noise.read_bytes() == first
+    with Ledger.open(tmp_path / "run" / "ledger.sqlite", readonly=True) as ledger:
+        assert ledger.spent("vocabulary") == 1
+
+
+def test_an_older_checkpoint_never_unspends(started: Path, uninterrupted: Path, tmp_path: Path) -> None:
+    config = _copy_of(started, tmp_path)
+    assert _run_and_kill("noise", 5, config) == -signal.SIGKILL
+    checkpoint = tmp_path / "run" / "private" / "checkpoints" / "private.pt"
+    older = checkpoint.read_bytes()
+    assert _run_and_kill("noise", 5, config) == -signal.SIGKILL
+    with Ledger.open(tmp_path / "run" / "ledger.sqlite", readonly=True) as ledger:
+        spent = ledger.spent("private")
+    checkpoint.write_bytes(older)
+    assert _run_and_kill("noise", 1, config) == -signal.SIGKILL
+    with Ledger.open(tmp_path / "run" / "ledger.sqlite", readonly=True) as ledger:
+        assert ledger.spent("private") == spent
+    assert tacit("run", config).returncode == 0
+    _assert_same_end(tmp_path, uninterrupted)
+
+
+def test_another_key_is_refused(started: Path, tmp_path: Path) -> None:
+    config = _copy_of(started, tmp_path)
+    (tmp_path / "run" / "private" / "key").write_bytes(bytes(32))
+    done = tacit("run", config)
+    assert done.returncode == 2
+    assert "key" in done.stderr
