@@ -35,7 +35,7 @@ check: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/wordpiece.py
-	$(BIN)/python benchmarks/step.py
+	$(BIN)/python benchmarks/engine.py
 
 clean:
 	rm -rf $(VENV) runs .pytest_cache .ruff_cache .hypothesis

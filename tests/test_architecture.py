@@ -33,6 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "planning": BASE | {"config", "privacy", "training"},
 }
 MAY_IMPORT["pipeline"] = {*MAY_IMPORT, "pipeline"} - {"report"}
+MAY_IMPORT["facts"] = {*MAY_IMPORT}
 MAY_IMPORT["release"] = {*MAY_IMPORT, "pipeline"}
 MAY_IMPORT["cli"] = {*MAY_IMPORT, "release"}
 TORCH = {"engine", "models", "training", "tasks", "audit", "pipeline", "cli"}

@@ -85,11 +85,10 @@ def test_no_private_word_in_any_output(finished: tuple[Path, subprocess.Complete
 
 def test_without_threshold_and_noise_the_same_search_finds_the_sentinel(tmp_path: Path) -> None:
     """The known-wrong release: a vocabulary without noise and threshold gives the words away."""
+    from tacit.randomness import Streams
     from tacit.vocabulary.count import count_words
     from tacit.vocabulary.select import draw_noise, release
     from tacit.vocabulary.tokenizer import TokenizerOptions
-
-    from tacit.randomness import Streams
 
     counts = count_words([("a", ["one " + SENTINEL])], 16, Streams(bytes(32)), TokenizerOptions())
     open_release = json.dumps(release(counts, draw_noise(len(counts), 0.0), 1)).encode()
@@ -346,3 +345,38 @@ def test_another_key_is_refused(started: Path, tmp_path: Path) -> None:
     done = tacit("run", config)
     assert done.returncode == 2
     assert "key" in done.stderr
+
+
+def test_a_lost_ledger_is_refused(finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
+    """Without the refusal, a new ledger would certify the old model with epsilon 0."""
+    run = tmp_path / "run"
+    shutil.copytree(finished[0] / "run", run)
+    (run / "ledger.sqlite").unlink()
+    shutil.rmtree(run / "release")
+    done = tacit("run", write_config(tmp_path / "config.yaml", small_values(finished[0], run=str(run))))
+    assert done.returncode == 4
+    assert "ledger is missing" in done.stderr
+    assert not (run / "release").exists()
+
+
+def test_a_release_needs_every_planned_step_in_the_ledger(
+    finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    """A ledger of a start that spent nothing, put beside the results of a finished run."""
+    from tacit.config import parse_config
+    from tacit.pipeline import open_run
+
+    run, empty = tmp_path / "run", tmp_path / "empty"
+    shutil.copytree(finished[0] / "run", run)
+    shutil.rmtree(run / "release")
+    (run / "ledger.sqlite").unlink()
+    empty.joinpath("private").mkdir(parents=True)
+    shutil.copy(run / "private" / "key", empty / "private" / "key")
+    with open_run(parse_config(small_values(finished[0], run=str(empty)))):
+        pass
+    shutil.copy(empty / "ledger.sqlite", run / "ledger.sqlite")
+    (run / "private" / "evaluation.json").unlink()
+    done = tacit("run", write_config(tmp_path / "config.yaml", small_values(finished[0], run=str(run))))
+    assert done.returncode == 4
+    assert "does not hold all of vocabulary, private" in done.stderr
+    assert not (run / "release").exists()

@@ -273,6 +273,11 @@ class RunConfig(_Options):
         return self.model_dump(mode="json", exclude={"run", "title", "compute"})
 
     @property
+    def uses_heuristic(self) -> bool:
+        """Whether a stage without a proof runs, so that epsilon is infinite; ``allow`` alone does not make it so."""
+        return self.vocabulary.method == "hoory"
+
+    @property
     def dp_phases(self) -> list[DpPhase]:
         """The phases that train on the private stream."""
         return [phase for phase in self.phases if isinstance(phase, DpPhase)]
@@ -304,7 +309,10 @@ def _check_meaning(config: RunConfig) -> None:
             "vocabulary.method: hoory uses the paper's threshold, whose true delta is far above the one it claims; "
             "use method: histogram, or add heuristic:hoory to allow (reported with epsilon = infinity)",
         )
-    if (config.vocabulary.noise_stddev is None) != (config.vocabulary.threshold is None):
+    given = (config.vocabulary.noise_stddev is not None, config.vocabulary.threshold is not None)
+    if config.vocabulary.method == "hoory" and given[1]:
+        raise UsageError("vocabulary.threshold: method hoory computes it by the paper's formula; leave it out")
+    if config.vocabulary.method == "histogram" and given[0] != given[1]:
         raise UsageError("vocabulary: give noise_stddev and threshold together, or neither")
     if config.model.width % config.model.heads:
         raise UsageError(f"model.width {config.model.width} is not a multiple of model.heads {config.model.heads}")
@@ -375,7 +383,9 @@ def parse_config(values: Any, source: str = "configuration") -> RunConfig:
     try:
         config = RunConfig.model_validate(values)
     except pydantic.ValidationError as error:
-        raise UsageError(_explain(dict(error.errors(include_input=False)[0]), source)) from None
+        # A misspelt required option is both unknown and missing: the unknown name is what helps.
+        errors = sorted(error.errors(include_input=False), key=lambda found: found["type"] != "extra_forbidden")
+        raise UsageError(_explain(dict(errors[0]), source)) from None
     _check_meaning(config)
     return config
 
@@ -397,12 +407,19 @@ def load_config(path: Path) -> RunConfig:
 
 
 def config_differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
-    """Options that differ, as ``name: old -> new`` lines."""
+    """Options that differ, as ``name: old -> new`` lines; list members are named by their place."""
     lines: list[str] = []
     for key in sorted(set(old) | set(new)):
-        before, after = old.get(key), new.get(key)
+        before, after = _by_place(old.get(key)), _by_place(new.get(key))
         if isinstance(before, dict) and isinstance(after, dict):
             lines += config_differences(before, after, f"{prefix}{key}.")
         elif before != after:
             lines.append(f"{prefix}{key}: {before} -> {after}")
     return lines
+
+
+def _by_place(value: Any) -> Any:
+    """A list of mappings as a mapping from places, so that only what differs in a member is shown."""
+    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+        return {str(place): item for place, item in enumerate(value)}
+    return value

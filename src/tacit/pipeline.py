@@ -33,7 +33,7 @@ from tacit.config import CorpusOptions, RunConfig, TupleUnit, config_differences
 from tacit.corpus.canaries import Canary, draw_canaries, plant
 from tacit.corpus.readers import Source, read_records
 from tacit.corpus.units import Unit, UnitKind, group_units, split_held_out, unit_fingerprint
-from tacit.errors import AuditError, DataError, UsageError
+from tacit.errors import AuditError, DataError, LedgerError, UsageError
 from tacit.files import private_folder, read_json, write_atomically, write_json
 from tacit.folder import RunFolder
 from tacit.models.bert import build_bert
@@ -258,12 +258,13 @@ def _open_ledger(config: RunConfig, folder: RunFolder, key: bytes) -> Ledger:
         unit=privacy.unit_name,
         relation=privacy.relation,
         units=privacy.units,
-        epsilon=float("inf") if config.allow else privacy.budget.epsilon,
+        epsilon=float("inf") if config.uses_heuristic else privacy.budget.epsilon,
         delta=privacy.budget.delta,
         config_digest=config.digest(),
         key_commitment=Streams(key).commitment(),
     )
     if not folder.ledger.exists():
+        _refuse_lost_ledger(folder)
         return Ledger.create(folder.ledger, header)
     ledger = Ledger.open(folder.ledger)
     if ledger.header != header:
@@ -272,6 +273,20 @@ def _open_ledger(config: RunConfig, folder: RunFolder, key: bytes) -> Ledger:
             f"{folder.root}: the ledger belongs to another configuration or key; use another `run:` folder"
         )
     return ledger
+
+
+def _refuse_lost_ledger(folder: RunFolder) -> None:
+    """Results without their ledger were paid for in a ledger that is gone: a new one would not know of them."""
+    results = [
+        *folder.private.glob("vocabulary/*"),
+        *folder.private.glob("checkpoints/*"),
+        *folder.root.glob("release/*"),
+    ]
+    if results:
+        raise LedgerError(
+            f"{folder.ledger}: the ledger is missing but the run has results, whose privacy was paid for in it; "
+            "restore it, or use another `run:` folder"
+        )
 
 
 def _set_up_torch(config: RunConfig) -> None:

@@ -191,7 +191,7 @@ def _dp_plan(phase: DpPhase, units: int, noise_multiplier: float) -> DpPlan:
 def _phases(config: RunConfig, vocabulary: Spend) -> tuple[Phase, ...]:
     """The phases with their noise; what is not given is solved jointly (one multiplier for all unsolved phases)."""
     privacy = config.privacy
-    fixed = [vocabulary] if not config.allow else []
+    fixed = [] if config.uses_heuristic else [vocabulary]
     schedule = []
     for phase in config.dp_phases:
         probability = phase.expected_batch / privacy.units
@@ -245,7 +245,7 @@ def solve(config: RunConfig) -> Mechanisms:
     mechanisms = Mechanisms(vocabulary, _phases(config, Spend(vocabulary, 1, TRAINING)), _evaluation_event(config))
     privacy = config.privacy
     total = joint_epsilon(mechanisms.spends(), privacy.budget.delta, privacy.relation)
-    if total > privacy.budget.epsilon and not config.allow:
+    if total > privacy.budget.epsilon and not config.uses_heuristic:
         raise BudgetError(
             f"the run as configured has epsilon {total:.4g} at delta {privacy.budget.delta:g}; the budget is "
             f"{privacy.budget.epsilon:g}. Nothing was spent: raise noise or threshold, lower steps, or leave the noise out "

@@ -185,7 +185,9 @@ def partly_frozen() -> nn.Module:
 
 
 def in_place() -> nn.Module:
-    return nn.Sequential(nn.Linear(3, 6), nn.ReLU(inplace=True), nn.Linear(6, 4), nn.ReLU(inplace=True), nn.Linear(4, 2))
+    return nn.Sequential(
+        nn.Linear(3, 6), nn.ReLU(inplace=True), nn.Linear(6, 4), nn.ReLU(inplace=True), nn.Linear(4, 2)
+    )
 
 
 def sequence(*layers: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
@@ -196,7 +198,9 @@ CASES: dict[str, Case] = {
     "linear-2d": Case(
         sequence(lambda: nn.Linear(5, 4), nn.Tanh, lambda: nn.Linear(4, 3, bias=False)), vectors(5), square_losses
     ),
-    "linear-3d": Case(sequence(lambda: nn.Linear(5, 4), nn.Tanh, lambda: nn.Linear(4, 3)), vectors(6, 5), square_losses),
+    "linear-3d": Case(
+        sequence(lambda: nn.Linear(5, 4), nn.Tanh, lambda: nn.Linear(4, 3)), vectors(6, 5), square_losses
+    ),
     "linear-4d": Case(
         sequence(lambda: nn.Linear(3, 2, bias=False), nn.Tanh, lambda: nn.Linear(2, 3)), vectors(2, 4, 3), square_losses
     ),

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from functools import partial
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from tacit.engine import RULES, PerExampleClipper
 
-from .cases import CASES, Batch, Case, Losses, TiedTable, cast, id_losses, take, tokens
+from .cases import CASES, Batch, Case, Losses, TiedTable, cast, full_head_losses, id_losses, take, tiny_bert, tokens
 from .checks import (
     Engine,
     Result,
@@ -164,8 +167,8 @@ def silently_untrained(model: nn.Module, batch: Batch, losses: Losses, clip_norm
     return Result(result.norms, result.sums | {last: torch.zeros_like(result.sums[last])})
 
 
-def norm_per_row_not_per_unit(model: nn.Module, batch: Batch, losses: Losses, clip_norm: float) -> Result:
-    """Opacus' rule for half the batch: clip to C, but by the norm of the weights only, without the biases."""
+def norm_without_biases(model: nn.Module, batch: Batch, losses: Losses, clip_norm: float) -> Result:
+    """Biases are scaled like the rest and added, but do not count in the norm."""
     gradients = [autograd(losses(model, take(batch, [i])).sum(), model) for i in range(rows_of(batch))]
     norms = [norm_of({name: g for name, g in one.items() if "bias" not in name}) for one in gradients]
     return clip_and_add(gradients, norms, clip_norm)
@@ -176,7 +179,7 @@ WRONG: dict[str, Engine] = {
     "batch-mean": batch_mean,
     "no-clipping": no_clipping,
     "silently-untrained": silently_untrained,
-    "norm-without-biases": norm_per_row_not_per_unit,
+    "norm-without-biases": norm_without_biases,
 }
 
 
@@ -232,7 +235,51 @@ def test_missing_biases_break_the_bound() -> None:
     case = CASES["tied-small"]
     batch = case.batch(4, 8)
     with pytest.raises(AssertionError, match="removing"):
-        check_influence(norm_per_row_not_per_unit, case.model(), batch, case.losses, 1e-3)
+        check_influence(norm_without_biases, case.model(), batch, case.losses, 1e-3)
+
+
+def unit_influence(rows_clipped_together: int) -> float:
+    """How far taking away the first unit of two rows moves the sum."""
+    case = CASES["linear-gram"]
+    batch = take(case.batch(6, 8), [4, 4, 0, 1, 2, 3])
+    model = case.model()
+    clip_norm = median_norm(case, batch)
+    whole = our_engine(model, batch, case.losses, clip_norm, rows_clipped_together).vector()
+    without = our_engine(model, take(batch, [2, 3, 4, 5]), case.losses, clip_norm, rows_clipped_together).vector()
+    return ((whole - without).norm() / clip_norm).item()
+
+
+def test_a_unit_of_two_rows_moves_the_sum_by_one_clip_norm_at_most() -> None:
+    assert unit_influence(2) <= 1 + 1e-9
+    assert unit_influence(1) > 1.9  # rows clipped one by one: a unit counts twice
+
+
+widths = st.integers(1, 9)
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(
+    rows=st.integers(2, 4),
+    length=st.integers(1, 6),
+    vocabulary=st.integers(2, 40),
+    width=widths,
+    padding=st.booleans(),
+    exponent=st.integers(-6, 6),
+    seed=st.integers(0, 10**6),
+)
+def test_influence_is_bounded_at_any_shape_and_scale(
+    rows: int, length: int, vocabulary: int, width: int, padding: bool, exponent: int, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    model = nn.Sequential(TiedTable(vocabulary, width, 0 if padding else None), nn.LayerNorm(vocabulary)).double()
+    batch = {
+        "ids": torch.randint(0, vocabulary, (rows, length)),
+        "weight": 10.0 ** torch.randint(-3, 4, (rows,)).double() * torch.randn(rows).double().sign(),
+    }
+    clip_norm = 10.0**exponent
+    check_influence(our_engine, model, batch, id_losses, clip_norm)
+    expected = loop_engine(model, batch, id_losses, clip_norm)
+    assert_close(our_engine(model, batch, id_losses, clip_norm), expected, scale=clip_norm)
 
 
 # One graph: randomness and recomputation
@@ -248,23 +295,36 @@ def same_graph_engine(model: nn.Module, batch: Batch, losses: Losses, clip_norm:
 
 @pytest.mark.parametrize("checkpointing", [None, False, True], ids=["plain", "checkpoint", "reentrant"])
 def test_dropout_and_activation_checkpointing(checkpointing: bool | None) -> None:
-    from .cases import full_head_losses, tiny_bert
-
     case = Case(partial(tiny_bert, dropout=0.3), tokens(7, 40), full_head_losses)
     batch = case.batch(4, 2)
     expected = same_graph_engine(case.model().train(), batch, case.losses, 1.0, seed=5)
     model = case.model().train()
     if checkpointing is not None:
-        model.gradient_checkpointing_enable({"use_reentrant": checkpointing})
+        model.activation_checkpointing_enable({"use_reentrant": checkpointing})
     torch.manual_seed(5)
     assert_close(our_engine(model, batch, case.losses, 1.0), expected)
     other = same_graph_engine(case.model().train(), batch, case.losses, 1.0, seed=6)
     assert (other.vector() - expected.vector()).norm() > 1e-3  # the masks matter
 
 
-def test_eval_mode_has_no_dropout() -> None:
-    from .cases import full_head_losses, tiny_bert
+@pytest.mark.parametrize("checkpointing", [True, False])
+def test_activation_checkpointing_still_frees_activations(checkpointing: bool) -> None:
+    """The engine's own record of a layer's input is recomputed too, instead of kept."""
+    case = CASES["bert-tied"]
+    batch, model = case.batch(3, 2), case.model().train()
+    if checkpointing:
+        model.activation_checkpointing_enable({"use_reentrant": False})
+    inputs: list[weakref.ref[Tensor]] = []
+    inner = model.get_submodule("bert.encoder.layer.0.output.dense")
+    inner.register_forward_hook(lambda module, args, output: inputs.append(weakref.ref(args[0].untyped_storage())))
+    clipper = PerExampleClipper(model, 1.0)
+    with clipper:
+        loss = case.losses(model, batch).sum()
+        assert (inputs[0]() is None) == checkpointing
+        loss.backward()
 
+
+def test_eval_mode_has_no_dropout() -> None:
     case = Case(partial(tiny_bert, dropout=0.3), tokens(7, 40), full_head_losses)
     batch = case.batch(4, 2)
     expected = loop_engine(CASES["bert-tied"].model(), batch, case.losses, 1.0)
@@ -290,7 +350,8 @@ def test_two_calls_in_a_context_are_the_same_rows() -> None:
     torch.testing.assert_close(clipper.norms, expected.norms)
 
 
-def test_autocast_clips_what_it_adds() -> None:
+@pytest.mark.parametrize("around", ["the forward", "the context"])
+def test_autocast_clips_what_it_adds(around: str) -> None:
     """Under bfloat16 layers the norm is that of the gradient that is added, in float32."""
     case = CASES["tied-gram"]
     batch = cast(take(case.batch(5, 3), [4]), torch.float32)
@@ -300,8 +361,11 @@ def test_autocast_clips_what_it_adds() -> None:
         with torch.autocast("cpu", dtype=torch.bfloat16):
             return id_losses(m, b)
 
-    unclipped = our_engine(model, batch, losses, 1e9)
-    clipped = our_engine(model, batch, losses, 0.5)
+    def engine(clip_norm: float) -> Result:
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=around == "the context"):
+            return our_engine(model, batch, losses, clip_norm)
+
+    unclipped, clipped = engine(1e9), engine(0.5)
     assert all(value.dtype == torch.float32 for value in clipped.sums.values())
     torch.testing.assert_close(unclipped.vector().norm(), unclipped.norms[0], rtol=1e-5, atol=0)
-    torch.testing.assert_close(clipped.vector().norm().item(), 0.5, rtol=1e-5, atol=0)
+    assert clipped.vector().norm().item() == pytest.approx(0.5, rel=1e-5)

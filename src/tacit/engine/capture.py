@@ -158,16 +158,14 @@ class _Tap(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, output: Tensor, anchor: Tensor, input: Tensor, capture: Capture, site: Site) -> Tensor:
-        ctx.set_materialize_grads(False)
         ctx.save_for_backward(input)
         ctx.capture, ctx.site = capture, site
         return output.detach()
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        (gradient,) = grad_outputs
         if torch.is_grad_enabled():
             raise RefusedError("second-order-gradient", "create_graph=True inside a clipping context; leave it out")
-        if gradient is not None:
-            ctx.capture.add(ctx.site, *ctx.saved_tensors, gradient)
+        (input,), (gradient,) = ctx.saved_tensors, grad_outputs
+        ctx.capture.add(ctx.site, input, gradient)
         return gradient, None, None, None, None

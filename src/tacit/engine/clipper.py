@@ -127,7 +127,7 @@ class PerExampleClipper:
         return handles
 
     def _before_any(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self._capture is not None:
+        if self._capture is not None and torch.is_grad_enabled():
             self._capture.learn_batch_size(args, kwargs)
 
     def _before_site(self, site: Site, module: nn.Module, args: tuple[Any, ...]) -> None:

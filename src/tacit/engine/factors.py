@@ -143,14 +143,18 @@ def combine(factors: Sequence[Factor]) -> tuple[Factor, ...]:
 
 
 def squared_norms(factors: Sequence[Factor]) -> Tensor:
-    """The squared norm of each unit's gradient, ``(U,)``, of factors that ``combine`` returned; NaN stays NaN."""
+    """The squared norm of each unit's gradient, ``(U,)``, of factors that ``combine`` returned.
+
+    Should rounding beat the margin, a negative result is left as it is: its root is NaN, and the unit is dropped, not
+    passed unclipped.
+    """
     total_U = torch.stack([factor.squared_norms() for factor in factors]).sum(0)
     outer = next((factor for factor in factors if isinstance(factor, Outer)), None)
     lookup = next((factor for factor in factors if isinstance(factor, Lookup)), None)
     if outer is not None and lookup is not None:
         total_U += 2 * _inner_products(outer, lookup)
         total_U += _rounding_margin(torch.linalg.vector_norm(lookup.value_URd, dim=2))
-    return total_U.clamp(min=0)
+    return total_U
 
 
 def _inner_products(outer: Outer, lookup: Lookup) -> Tensor:

@@ -23,15 +23,34 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.rdp import RdpAccountant
 
 from tacit.errors import UsageError
-from tacit.privacy.events import Gaussian, NonPrivate, PoissonGaussian, Relation, Spend, ThresholdedHistogram, check_relation
+from tacit.privacy.events import (
+    Gaussian,
+    NonPrivate,
+    PoissonGaussian,
+    Relation,
+    Spend,
+    ThresholdedHistogram,
+    check_relation,
+)
 from tacit.privacy.histogram import Case, cases, gaussian_delta, log_hidden_probability
 
-__all__ = ["Account", "account_parts", "epsilon", "joint_epsilon", "loss_distribution", "mu_at", "rdp_epsilon"]
+__all__ = [
+    "Account",
+    "account_parts",
+    "epsilon",
+    "joint_epsilon",
+    "loss_distribution",
+    "mu_at",
+    "rdp_epsilon",
+    "shared_account",
+]
 
 GRIDS = (1e-4, 2e-5)
 """Discretisation of the loss: the first is tried first, the next when Renyi DP does better (SOUNDNESS section 3)."""
 
-RDP_ORDERS = (*(1.5 + tenth / 10 for tenth in range(95)), *range(11, 65), 72, 80, 96, 128, 192, 256, 512, 1024)
+_COARSEST_GRID = 1e-3
+
+RDP_ORDERS = (*(1.5 + half / 2 for half in range(22)), *range(13, 65), 72, 80, 96, 128, 192, 256, 512, 1024)
 """Renyi orders. Those below 1.5 matter only for epsilons above 20, and their series often fails to converge."""
 
 _RELATIONS = {
@@ -180,14 +199,11 @@ class Account:
         return self._curves[words]
 
     def _make_curve(self, words: int) -> Callable[[float], float]:
+        mu = self._only_gaussian(words)
+        if mu is not None:
+            return lambda epsilon: float(gaussian_delta(epsilon, mu))
         others = self._others
         first = self._histograms[0] if self._histograms else None
-        if others is None:
-            if first is None:
-                return lambda epsilon: float(gaussian_delta(epsilon, 0.0))
-            if first.noise == "gaussian" or words == 0:
-                mu = math.sqrt(words) / first.noise_stddev
-                return lambda epsilon: float(gaussian_delta(epsilon, mu))
         if first is not None and words > 0:
             mine = _histogram_pld(first, words, self.grid, self.pessimistic)
             composed = mine if others is None else others.compose(mine)
@@ -197,6 +213,22 @@ class Account:
         mass, shift = self._further
         return lambda epsilon: mass + (1 - mass) * float(composed.get_delta_for_epsilon(epsilon + shift))  # type: ignore[arg-type]
 
+    def _only_gaussian(self, words: int) -> float | None:
+        """Mu of the whole when it is Gaussian mechanisms alone, which compose to one exactly; else None."""
+        if any(isinstance(spend.event, PoissonGaussian) for spend in self.spends) or len(self._histograms) > 1:
+            return None
+        squares = 0.0
+        if self._histograms and words > 0:
+            first = self._histograms[0]
+            if first.noise != "gaussian":
+                return None
+            squares += words / first.noise_stddev**2
+        factor = 2 if self.relation == "replace" else 1
+        for spend in self.spends:
+            if isinstance(spend.event, Gaussian):
+                squares += spend.count * (factor / spend.event.noise_multiplier) ** 2
+        return math.sqrt(squares)
+
     def _case_delta(self, case: Case, epsilon: float) -> float:
         return case.infinite_mass + (1 - case.infinite_mass) * self._curve(case.words)(epsilon + case.shift)
 
@@ -204,8 +236,9 @@ class Account:
         """The largest delta over the neighbours, and the neighbour that has it, with few compositions.
 
         Neighbours come in runs in which ``words`` falls and the infinite mass rises. H grows with the number of words, so
-        the value of a run's first curve with its last masses bounds the whole run; runs are halved until the bound of
-        every run is reached by a neighbour that was evaluated exactly.
+        the value of a run's first curve with its last masses bounds the whole run. The bounds, and a first look at each
+        neighbour, come from a coarser grid, which lies above this one and is much cheaper; runs are halved until no bound
+        exceeds the best neighbour on this grid. For a lower estimate the ends of the runs are enough.
         """
         best, best_case = -1.0, neighbours[0]
         runs = [[case for case in neighbours if bool(case.infinite_mass) == kind] for kind in (False, True)]
@@ -213,13 +246,19 @@ class Account:
         while pending:
             run = pending.pop()
             for case in {run[0], run[-1]}:
-                value = self._case_delta(case, epsilon)
-                if value > best:
-                    best, best_case = value, case
-            if len(run) > 2 and self._bound(run, epsilon) > best * (1 + 1e-12):
+                if not self.pessimistic or self._coarser._case_delta(case, epsilon) > best:
+                    value = self._case_delta(case, epsilon)
+                    if value > best:
+                        best, best_case = value, case
+            if self.pessimistic and len(run) > 2 and self._coarser._bound(run, epsilon) > best * (1 + 1e-12):
                 middle = len(run) // 2
                 pending += [run[middle:], run[: middle + 1]]
         return best, best_case
+
+    @functools.cached_property
+    def _coarser(self) -> Account:
+        """Upper bounds of this account's curves: a pessimistic grid of ten times the width rounds every loss up further."""
+        return Account(self.spends, self.relation, 10 * self.grid) if self.grid < _COARSEST_GRID else self
 
     def _bound(self, run: Sequence[Case], epsilon: float) -> float:
         mass = max(case.infinite_mass for case in run)
@@ -294,12 +333,23 @@ def _quiet_library() -> Iterator[None]:
 def epsilon(spends: Sequence[Spend], delta: float, relation: Relation = "add-or-remove") -> float:
     """The certified epsilon of events on the same units: the smallest of the upper bounds at hand."""
     _check_delta(delta)
-    return _epsilon(tuple(spends), delta, relation) if spends else 0.0
+    # Without the partitions' names, so that the same events on either part of the units are computed once.
+    return _epsilon(_unnamed(spends), delta, relation) if spends else 0.0
+
+
+def _unnamed(spends: Iterable[Spend]) -> tuple[Spend, ...]:
+    return tuple(Spend(spend.event, spend.count) for spend in spends)
+
+
+@functools.lru_cache(maxsize=3)
+def shared_account(spends: tuple[Spend, ...], relation: Relation) -> Account:
+    """The certifying account of these spends, kept so that another delta costs no new composition."""
+    return Account(spends, relation, GRIDS[0])
 
 
 @functools.lru_cache(maxsize=256)
 def _epsilon(spends: tuple[Spend, ...], delta: float, relation: Relation) -> float:
-    found = Account(spends, relation, GRIDS[0]).epsilon(delta)
+    found = shared_account(spends, relation).epsilon(delta)
     renyi = rdp_epsilon(spends, delta, relation)
     for grid in GRIDS[1:]:
         if renyi is None or renyi >= found or math.isinf(found):
@@ -314,7 +364,7 @@ def account_parts(spends: Iterable[Spend], relation: Relation) -> list[tuple[Spe
     groups: dict[str, list[Spend]] = {}
     for spend in spends:
         groups.setdefault(spend.partition if relation == "add-or-remove" else "all", []).append(spend)
-    return [tuple(group) for group in groups.values()]
+    return [_unnamed(group) for group in groups.values()]
 
 
 def joint_epsilon(spends: Iterable[Spend], delta: float, relation: Relation = "add-or-remove") -> float:
@@ -335,7 +385,9 @@ def loss_distribution(spends: Sequence[Spend], relation: Relation = "add-or-remo
     # The library offers no public view of the masses; `Account` needs none, so this is the only place that looks inside.
     pmf = composed._pmf_remove.to_dense_pmf()
     losses = (pmf._lower_loss + np.arange(len(pmf._probs))) * pmf._discretization
-    return np.append(losses, math.inf), np.append(pmf._probs, pmf._infinity_mass)
+    # The library composes by Fourier transforms, which leave masses of about -1e-20 where there are none.
+    masses = np.maximum(np.append(pmf._probs, pmf._infinity_mass), 0.0)
+    return np.append(losses, math.inf), masses / masses.sum()
 
 
 def mu_at(epsilon: float, delta: float) -> float:

@@ -109,9 +109,7 @@ def training_noise(
         renyi = rdp_epsilon(spends, delta, relation)
         return coarse if renyi is None else min(coarse, renyi)
 
-    return _smallest_noise(
-        roughly, lambda noise: epsilon((*others, *training(noise)), delta, relation), target_epsilon
-    )
+    return _smallest_noise(roughly, lambda noise: epsilon((*others, *training(noise)), delta, relation), target_epsilon)
 
 
 def _stand_in(spend: Spend, relation: Relation) -> Spend:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import LedgerError, UsageError
-from tacit.privacy.accountant import Account, account_parts, joint_epsilon, mu_at, rdp_epsilon
+from tacit.privacy.accountant import Account, account_parts, joint_epsilon, mu_at, rdp_epsilon, shared_account
 from tacit.privacy.events import NonPrivate, Relation, Spend, event_to_dict
 from tacit.privacy.ledger import Ledger
 
@@ -24,8 +24,8 @@ __all__ = [
     "file_digests",
     "make_certificate",
     "read_number",
-    "total_variation",
     "second_opinion",
+    "total_variation",
     "verify_certificate",
     "write_number",
 ]
@@ -44,8 +44,11 @@ def read_number(value: float | str) -> float:
 
 
 def certificate_deltas(delta: float) -> tuple[float, float, float]:
-    """The certified delta, then a tenth and a hundredth of it."""
-    return delta, delta / 10, delta / 100
+    """The certified delta, then a half and a fifth of it.
+
+    Not smaller: the vocabulary's threshold spends a share of delta (a tenth by default) that no epsilon buys back.
+    """
+    return delta, float(f"{delta / 2:.12g}"), float(f"{delta / 5:.12g}")
 
 
 def file_digests(folder: Path, leave_out: tuple[str, ...] = ()) -> dict[str, str]:
@@ -106,7 +109,7 @@ def total_variation(spends: list[Spend], relation: Relation) -> float:
 
     Nobody tells such corpora apart from even odds more often than with probability (1 + this) / 2.
     """
-    return max((Account(part, relation).delta(0.0) for part in account_parts(spends, relation)), default=0.0)
+    return max((shared_account(part, relation).delta(0.0) for part in account_parts(spends, relation)), default=0.0)
 
 
 @dataclass(frozen=True)

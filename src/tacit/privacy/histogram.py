@@ -65,7 +65,7 @@ def gaussian_delta(epsilon: float | np.ndarray, mu: float | np.ndarray) -> np.nd
 @functools.lru_cache(maxsize=64)
 def _discrete_log_tail(noise_stddev: float, at_least: int) -> float:
     """ln P[X >= at_least] for a discrete Gaussian X with P[X = x] proportional to exp(-x^2 / (2 s^2))."""
-    reach = int(math.ceil(45 * noise_stddev)) + abs(at_least) + 2
+    reach = math.ceil(45 * noise_stddev) + abs(at_least) + 2
     support = np.arange(-reach, reach + 1, dtype=float)
     exponents = -(support**2) / (2 * noise_stddev**2)
     return float(special.logsumexp(exponents[support >= at_least]) - special.logsumexp(exponents))

@@ -1,0 +1,279 @@
+"""The facts of a run's report, from the ledger, the certificate and released values: what a reader may know.
+
+The only private inputs are none: the vocabulary's number of released words, the noisy evaluation and the exposure of keyed
+canaries under the released model are all functions of ledger entries. The control without DP is passed in for the curator's
+copy alone, and `tacit.report.data.ReportData` refuses it elsewhere.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import tacit
+from tacit.audit.exposure import Exposure
+from tacit.config import DpPhase, RunConfig
+from tacit.folder import RunFolder
+from tacit.planning import HELD_OUT, TRAINING, parameter_count
+from tacit.privacy.accountant import epsilon, joint_epsilon
+from tacit.privacy.certificate import read_number
+from tacit.privacy.events import Event, Gaussian, PoissonGaussian, Spend, ThresholdedHistogram
+from tacit.privacy.ledger import Ledger
+from tacit.report import data as facts
+
+__all__ = ["report_data"]
+
+_UNITS = {
+    "record": "one record of the private corpus",
+    "document": "one document: all records with the same document id",
+    "user": "one person: all records with the same user id",
+}
+
+
+def report_data(
+    config: RunConfig,
+    folder: RunFolder,
+    ledger: Ledger,
+    certificate: dict[str, Any],
+    exposures: dict[str, list[Exposure]],
+    evaluation: dict[str, Any],
+    released_words: int,
+    curator: bool,
+) -> facts.ReportData:
+    header = ledger.header
+    vocabulary = next(plan.event for plan in ledger.plans.values() if isinstance(plan.event, ThresholdedHistogram))
+    return facts.ReportData(
+        title=config.title,
+        tacit_version=tacit.__version__,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        run_name=folder.root.name,
+        config_digest=header.config_digest,
+        ledger_head=ledger.head,
+        guarantee=_guarantee(config, certificate),
+        ledger=_ledger_rows(ledger),
+        cumulative=_cumulative(ledger),
+        exposure=_exposure_rows(config, exposures),
+        utility=_utility_rows(evaluation),
+        vocabulary=facts.VocabularyFacts(
+            method=config.vocabulary.method,
+            size=evaluation["vocabulary_size"],
+            released_words=released_words,
+            parameters=_parameters(vocabulary),
+        ),
+        model=_model_facts(config, evaluation["vocabulary_size"]),
+        phases=_phase_rows(config, ledger),
+        files=tuple(facts.ReleasedFile(path=path, sha256=digest) for path, digest in certificate["files"].items()),
+        budget_epsilon=None if math.isinf(header.epsilon) else header.epsilon,
+        curator_copy=curator,
+    )
+
+
+def _model_facts(config: RunConfig, vocabulary_size: int) -> facts.ModelFacts:
+    model = config.model
+    return facts.ModelFacts(
+        kind=model.kind,
+        layers=model.layers,
+        width=model.width,
+        heads=model.heads,
+        parameters=parameter_count(model, vocabulary_size),
+        max_length=model.length,
+    )
+
+
+def _guarantee(config: RunConfig, certificate: dict[str, Any]) -> facts.Guarantee:
+    privacy = config.privacy
+    word = privacy.unit if isinstance(privacy.unit, str) else "record"
+    described = (
+        _UNITS[word] if isinstance(privacy.unit, str) else f"{privacy.unit.tuple} consecutive words of a document"
+    )
+    return facts.Guarantee(
+        unit=word,
+        unit_description=described,
+        relation=privacy.relation,
+        epsilons=_epsilon_pairs(certificate),
+        mu=read_number(certificate["mu"]),
+        mu_delta=certificate["epsilons"][0]["delta"],
+        status=certificate["status"],
+        covered_outputs=(
+            "model/: weights, configuration and tokenizer (the vocabulary came from a private release)",
+            "certificate.json, report.html, report.json and README.md, with every number in them",
+        ),
+        assumptions=_assumptions(config),
+        not_covered=_not_covered(config),
+        randomness=certificate["randomness"],
+    )
+
+
+def _epsilon_pairs(certificate: dict[str, Any]) -> tuple[facts.EpsilonPair, ...]:
+    """The certified pairs and, when there is a guarantee, the pair at epsilon 0 that bounds a guess best."""
+    pairs = [
+        facts.EpsilonPair(delta=pair["delta"], epsilon=read_number(pair["epsilon"])) for pair in certificate["epsilons"]
+    ]
+    if certificate["status"] == "proved" and 0 < certificate["total_variation"] < 1:
+        pairs.append(facts.EpsilonPair(delta=certificate["total_variation"], epsilon=0.0))
+    return tuple(pairs)
+
+
+def _assumptions(config: RunConfig) -> tuple[facts.Assumption, ...]:
+    unit = config.privacy.unit_name
+    rows: list[tuple[str, Any]] = [
+        (
+            "Epsilon is the joint privacy loss distribution of every ledger entry; Renyi DP bounds it independently.",
+            "proved",
+        ),
+        ("The histogram's delta follows its exact law, not the formula of the paper (docs/guarantees.md).", "proved"),
+        (f"The ids in the private corpus say correctly which texts belong to one {unit}.", "assumed"),
+        (
+            f"privacy.units = {config.privacy.units} was stated without looking at the private corpus (it sets the sampling "
+            "probability; the guarantee holds whatever the true number is).",
+            "assumed",
+        ),
+        (
+            "Steps, noise, clip norm, model size and all other options were fixed without looking at the private text.",
+            "assumed",
+        ),
+        ("The run's key and everything in run/private stay secret.", "assumed"),
+        ("Noise is drawn in floating point: attacks on the last bits of the noise are not modelled.", "assumed"),
+    ]
+    return tuple(facts.Assumption(text=text, label=label) for text, label in rows)
+
+
+def _not_covered(config: RunConfig) -> tuple[str, ...]:
+    unit = config.privacy.unit_name
+    lines = [
+        f"What several {unit}s have in common: facts, habits or names that occur with many of them can be learned.",
+        f"Groups: for k {unit}s together the bound is weaker (epsilon grows about k times).",
+        "Public text: the public corpora get no protection.",
+        "Other releases of the same private text, by this tool or by others: every further release adds up.",
+        "Everything in run/private: checkpoints, keys, canaries and the curator's copy of the report are not safe to publish.",
+        "Time: how long the run took depends on the private text and is visible to whoever watches the machine.",
+    ]
+    return tuple(lines)
+
+
+def _parameters(event: Event) -> dict[str, int | float | str]:
+    return {name: value for name, value in asdict(event).items() if isinstance(value, int | float | str)}
+
+
+_MECHANISMS: dict[type, str] = {
+    ThresholdedHistogram: "thresholded word histogram with integer Gaussian noise",
+    PoissonGaussian: "DP-SGD step: Poisson sampling, clipping, Gaussian noise",
+    Gaussian: "Gaussian noise on bounded sums",
+}
+
+
+def _ledger_rows(ledger: Ledger) -> tuple[facts.LedgerRow, ...]:
+    header, plans = ledger.header, ledger.plans
+    rows = []
+    for row in ledger.rows:
+        if row.kind != "spend":
+            continue
+        plan = plans[row.body["stage"]]
+        alone = epsilon([Spend(plan.event, row.count, plan.partition)], header.delta, header.relation)
+        rows.append(
+            facts.LedgerRow(
+                sequence=row.sequence,
+                stage=plan.stage,
+                mechanism=_MECHANISMS.get(type(plan.event), "release without a guarantee"),
+                parameters=_parameters(plan.event),
+                count=row.count,
+                epsilon_alone=alone,
+                partition=HELD_OUT if plan.partition == HELD_OUT else TRAINING,
+                digest=row.digest[:12],
+            )
+        )
+    return tuple(rows)
+
+
+def _cumulative(ledger: Ledger) -> tuple[facts.CumulativePoint, ...]:
+    header = ledger.header
+    points, so_far = [], []
+    for plan in ledger.plans.values():
+        count = ledger.spent(plan.stage)
+        if count:
+            so_far.append(Spend(plan.event, count, plan.partition))
+            joint = joint_epsilon(so_far, header.delta, header.relation)
+            points.append(facts.CumulativePoint(label=plan.stage, epsilon=joint))
+    return tuple(points)
+
+
+def _exposure_rows(config: RunConfig, exposures: dict[str, list[Exposure]]) -> tuple[facts.ExposureRow, ...]:
+    options = config.audit
+    if options is None:
+        return ()
+    return tuple(
+        facts.ExposureRow(
+            pattern=row.pattern,
+            model=facts.CONTROL if name == facts.CONTROL else facts.RELEASED,
+            canaries=row.canaries,
+            insertion_probability=options.probability,
+            exposure_bits=row.bits,
+            null_bits=row.null_bits,
+            p_value=row.p_value,
+            ceiling_bits=row.ceiling_bits,
+            rank_mean=row.mean_rank,
+        )
+        for name, rows in exposures.items()
+        for row in rows
+    )
+
+
+_CORPORA: dict[str, Any] = {
+    "public": "public held-out text",
+    "private": "private held-out units (noisy, in the ledger)",
+}
+_MODELS: Sequence[Any] = ("released model", "after public phase", "unigram")
+
+
+def _utility_rows(evaluation: dict[str, Any]) -> tuple[facts.UtilityRow, ...]:
+    rows = []
+    for key, corpus in _CORPORA.items():
+        if key not in evaluation:
+            continue
+        for model in _MODELS:
+            if model in evaluation[key]:
+                rows.append(_utility_row(corpus, model, evaluation[key][model], noisy=key == "private"))
+        size = evaluation["vocabulary_size"]
+        rows.append(
+            facts.UtilityRow(corpus=corpus, model="uniform", masked_token_accuracy=1 / size, perplexity=float(size))
+        )
+    return tuple(rows)
+
+
+def _utility_row(corpus: Any, model: Any, scores: dict[str, Any], noisy: bool) -> facts.UtilityRow:
+    return facts.UtilityRow(
+        corpus=corpus,
+        model=model,
+        masked_token_accuracy=scores["accuracy"],
+        masked_token_accuracy_interval95=tuple(scores["accuracy_interval"]) if noisy else None,
+        perplexity=scores["perplexity"],
+        perplexity_interval95=tuple(scores["perplexity_interval"]) if noisy else None,
+        note="interval of the added noise alone" if noisy else "",
+    )
+
+
+def _phase_rows(config: RunConfig, ledger: Ledger) -> tuple[facts.PhaseRow, ...]:
+    rows = []
+    for phase in config.phases:
+        if isinstance(phase, DpPhase):
+            event = ledger.plans[phase.name].event
+            assert isinstance(event, PoissonGaussian)
+            batch = (
+                f"{phase.expected_batch} units expected (Poisson), at most {phase.sequences_per_unit} sequences each"
+            )
+            plan = f"DP-SGD, clip norm {phase.clip_norm:g}, noise multiplier {event.noise_multiplier:g}"
+        else:
+            batch, plan = f"{phase.batch_size} sequences", "ordinary training"
+        rows.append(
+            facts.PhaseRow(
+                stream=phase.stream,
+                plan=plan,
+                steps=phase.steps,
+                batch=batch,
+                optimizer=f"AdamW, learning rate {phase.learning_rate:g}",
+            )
+        )
+    return tuple(rows)
