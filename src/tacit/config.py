@@ -220,6 +220,7 @@ class AuditOptions(_Options):
         control: train the same corpus without DP too, as the positive control; its results stay private.
         control_steps: steps of the control; the DP phases' steps when not given.
         control_batch: sequences a step of the control.
+        control_learning_rate: high enough that a model without DP does memorise: a control at its null tests nothing.
         max_exposure_p_value: fail (exit code 5) when any pattern's p-value is below this; 0: never.
     """
 
@@ -230,6 +231,7 @@ class AuditOptions(_Options):
     control: bool = False
     control_steps: Count | None = None
     control_batch: Count = 64
+    control_learning_rate: Positive = 6e-3
     max_exposure_p_value: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 

@@ -39,11 +39,15 @@ def read_json(path: Path) -> Any:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """A temporary folder that replaces ``path`` as a whole when the block ends without an error."""
+    """A temporary folder that replaces ``path`` as a whole when the block ends; on an error nothing is left."""
     partial = path.with_name(f".{path.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    yield partial
+    try:
+        yield partial
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
     old = path.with_name(f".{path.name}.old")
     shutil.rmtree(old, ignore_errors=True)
     if path.exists():

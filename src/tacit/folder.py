@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.config import RunConfig, parse_config
-from tacit.errors import UsageError
+from tacit.errors import DataError, UsageError
 from tacit.files import read_json
 
 __all__ = ["RunFolder"]
@@ -43,7 +43,12 @@ class RunFolder:
 
         Raises:
             UsageError: the folder is not a run.
+            DataError: the stored configuration is damaged.
         """
         if not self.config.is_file():
             raise UsageError(f"{self.root}: not a run folder (no config.json); `tacit run CONFIG` makes one")
-        return parse_config(read_json(self.config), str(self.config))
+        try:
+            values = read_json(self.config)
+        except ValueError:
+            raise DataError(f"{self.config}: not JSON, so damaged; bring it back, or use another run folder") from None
+        return parse_config(values, str(self.config))

@@ -382,7 +382,8 @@ def _control_phases(state: RunState) -> tuple[Phase, ...]:
     for phase in state.mechanisms.phases:
         if isinstance(phase.plan, DpPlan):
             steps = options.control_steps or phase.steps
-            phase = dataclasses.replace(phase, plan=PlainPlan(options.control_batch), steps=steps)
+            optimizer = dataclasses.replace(phase.optimizer, learning_rate=options.control_learning_rate)
+            phase = dataclasses.replace(phase, plan=PlainPlan(options.control_batch), steps=steps, optimizer=optimizer)
         phases.append(phase)
     return tuple(phases)
 

@@ -136,16 +136,17 @@ class TiedTable(nn.Module):
 
 
 class SharedPositions(nn.Module):
-    """Positions of shape (1, T) pass an embedding and a layer before they meet the batch."""
+    """Positions of shape (1, T) pass an embedding and a layer before they meet the batch; one vector (1,) is shared by all."""
 
     def __init__(self) -> None:
         super().__init__()
         self.tokens, self.positions = nn.Embedding(11, 4), nn.Embedding(6, 3)
-        self.widen = nn.Linear(3, 4)
+        self.widen, self.kind = nn.Linear(3, 4), nn.Embedding(2, 4)
 
     def forward(self, ids: Tensor) -> Tensor:
         places = torch.arange(ids.shape[1])[None]
-        return self.tokens(ids) * self.widen(torch.tanh(self.positions(places)))
+        mixed = self.tokens(ids) * self.widen(torch.tanh(self.positions(places)))
+        return mixed + self.kind(torch.ones(1, dtype=torch.long))[:, None]
 
 
 class ReusedLayers(nn.Module):

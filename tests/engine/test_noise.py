@@ -131,8 +131,12 @@ def test_a_tied_parameter_gets_noise_once() -> None:
     torch.testing.assert_close(model[0].weight.grad, alone.grad, rtol=0, atol=0)
 
 
-def test_zero_deviation_draws_nothing_and_makes_gradients() -> None:
-    """Whatever the streams hold: they are not read."""
+def test_float64_parameters_get_float64_noise() -> None:
+    values = draw(ours, 0, torch.float64)["first"]
+    assert (values * STDDEV != (values * STDDEV).astype(np.float32)).mean() > 0.99
+
+
+def test_zero_deviation_changes_nothing_and_makes_gradients() -> None:
     named = parameters()
     named["first"].grad = torch.ones(200, 300)
     add_noise_(named.items(), 0.0, STREAMS, 0)

@@ -73,12 +73,13 @@ def rank_p_value(mean_rank: float, candidates: int, canaries: int) -> float:
         return 0.0
     # Small sums have the closed form C(s + n, n) / V^n, which does not lose digits to cancellation.
     if at_most < candidates:
-        return math.exp(
+        logarithm = (
             math.lgamma(at_most + canaries + 1)
             - math.lgamma(at_most + 1)
             - math.lgamma(canaries + 1)
             - canaries * math.log(candidates)
         )
+        return min(1.0, math.exp(logarithm))
     return float(min(1.0, weights[: at_most + 1].sum()))
 
 

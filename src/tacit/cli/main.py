@@ -48,9 +48,10 @@ def main() -> None:
     except TacitError as error:
         typer.echo(f"tacit: {error}", err=True)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        typer.echo("tacit: interrupted; run the same command again to continue", err=True)
-        sys.exit(130)
+    except SystemExit as stop:
+        if stop.code == 130:  # how typer ends after Ctrl-C, without a word
+            typer.echo("tacit: interrupted; run the same command again to continue", err=True)
+        raise
     except OSError as error:
         typer.echo(f"tacit: {error.filename or 'file system'}: {error.strerror}", err=True)
         sys.exit(UsageError.exit_code)

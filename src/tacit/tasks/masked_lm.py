@@ -113,10 +113,13 @@ def _score_model(model: BertForMaskedLM, masked: MaskedRows) -> tuple[np.ndarray
 
 
 def unit_vectors(scores: Mapping[str, Scores], loss_bound: float) -> np.ndarray:
-    """Vectors (U, M) with entries in [0, 1]: a one, then each model's accuracy and its loss over ``loss_bound``, clipped."""
+    """Vectors (U, M) with entries in [0, 1]: a one, then each model's accuracy and its loss over ``loss_bound``, clipped.
+
+    A loss that is not a number (a model that diverged) counts as the bound: whether a release fails must not depend on a unit.
+    """
     columns = [np.ones_like(next(iter(scores.values())).loss_U)]
     for score in scores.values():
-        columns += [score.accuracy_U, np.clip(score.loss_U / loss_bound, 0.0, 1.0)]
+        columns += [score.accuracy_U, np.nan_to_num(np.clip(score.loss_U / loss_bound, 0.0, 1.0), nan=1.0)]
     return np.stack(columns, axis=1)
 
 
