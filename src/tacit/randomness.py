@@ -68,6 +68,7 @@ def load_or_create_key(path: Path) -> bytes:
         return path.read_bytes()
     partial = path.with_suffix(".partial")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.fchmod(descriptor, 0o600)  # also when an interrupted call left the file with other permissions
     with os.fdopen(descriptor, "wb") as file:
         file.write(secrets.token_bytes(KEY_BYTES))
         file.flush()

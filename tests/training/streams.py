@@ -51,6 +51,7 @@ def random_units(number: int, seed: int = 0) -> dict[str, list[list[int]]]:
 
 def tiny_bert(vocabulary: int = VOCABULARY, length: int = LENGTH, width: int = 8, seed: int = 1) -> BertForMaskedLM:
     """One layer, in float64."""
-    return build_bert(
-        ModelOptions(layers=1, width=width, heads=2, intermediate=2 * width, length=length), vocabulary, 0, seed
-    ).to(torch.float64)
+    options = ModelOptions(layers=1, width=width, heads=2, intermediate=2 * width, length=length)
+    model = build_bert(options, vocabulary, 0, seed)
+    torch.nn.Module.double(model)
+    return model

@@ -132,8 +132,9 @@ class NoiseEachMicroBatch(_DpStep):
             with self._clipper:
                 masked_losses(self._model, *batch).sum().backward()
             add_noise_(self._model.named_parameters(), self._plan.noise_stddev, streams, step)
-        for parameter in self._model.parameters():
-            parameter.grad.div_(self._plan.normaliser)
+        for gradient in [parameter.grad for parameter in self._model.parameters()]:
+            assert gradient is not None
+            gradient.div_(self._plan.normaliser)
 
 
 class DividedByBatch(_DpStep):

@@ -151,7 +151,7 @@ def threshold_for(
         event = ThresholdedHistogram(noise_stddev, threshold, max_words, noise)  # type: ignore[arg-type]
         return histogram_delta(event, target_epsilon, relation)
 
-    _check_target(min(target_epsilon, 1e300), delta)
+    _check_target(1.0 if target_epsilon == math.inf else target_epsilon, delta)
     whole = noise == "discrete-gaussian"
     high = math.ceil(1 - noise_stddev * float(special.ndtri(delta * 1e-6 / max_words)))
     if delta_at(high) > delta:

@@ -1,0 +1,78 @@
+"""Files and folders appear as a whole or not at all."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from tacit.files import atomic_folder, private_folder, read_json, write_atomically, write_json
+
+
+class Stopped(Exception):
+    """What ends a write half-way."""
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_folder_replaces_the_old_one_as_a_whole(tmp_path: Path) -> None:
+    target = tmp_path / "release"
+    for content in ("old", "new"):
+        with atomic_folder(target) as partial:
+            (partial / content).write_text(content)
+            assert names(tmp_path) != ["release"]
+            assert not (target / content).exists()
+    assert names(tmp_path) == ["release"]
+    assert names(target) == ["new"]
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_an_error_leaves_no_half_written_folder(tmp_path: Path, before: bool) -> None:
+    target = tmp_path / "release"
+    if before:
+        with atomic_folder(target) as partial:
+            (partial / "old").write_text("old")
+
+    def write_half() -> None:
+        with atomic_folder(target) as partial:
+            (partial / "half").write_text("half")
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        write_half()
+    assert names(tmp_path) == (["release"] if before else [])
+    assert not before or names(target) == ["old"]
+
+
+def test_what_a_killed_process_left_is_not_taken_over(tmp_path: Path) -> None:
+    (tmp_path / ".release.partial").mkdir()
+    (tmp_path / ".release.partial" / "half").write_text("half")
+    with atomic_folder(tmp_path / "release") as partial:
+        (partial / "whole").write_text("whole")
+    assert names(tmp_path) == ["release"]
+    assert names(tmp_path / "release") == ["whole"]
+
+
+def test_an_error_leaves_the_old_file_and_no_half_written_one(tmp_path: Path) -> None:
+    path = tmp_path / "values.json"
+    write_json(path, {"b": 1, "a": [2.5]})
+
+    def half(partial: Path) -> None:
+        partial.write_text("half")
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        write_atomically(path, half)
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(path, {"a": float("nan")})
+    assert names(tmp_path) == ["values.json"]
+    assert read_json(path) == {"a": [2.5], "b": 1}
+
+
+def test_a_private_folder_is_closed_also_when_it_was_open(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir(mode=0o755)
+    for name in ("open", "new"):
+        assert stat.S_IMODE(private_folder(tmp_path / name).stat().st_mode) == 0o700
