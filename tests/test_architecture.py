@@ -13,10 +13,10 @@ import tacit
 
 ROOT = Path(tacit.__file__).parent
 
-BASE = {"errors", "randomness", "files", "progress"}
+BASE = {"errors", "randomness", "files", "progress"}  # what every package may use
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
-    "randomness": set(),
+    "randomness": {"errors"},
     "files": set(),
     "progress": set(),
     "config": {"errors"},

@@ -380,3 +380,30 @@ def test_a_release_needs_every_planned_step_in_the_ledger(
     assert done.returncode == 4
     assert "does not hold all of vocabulary, private" in done.stderr
     assert not (run / "release").exists()
+
+
+def test_a_mistake_in_the_public_corpus_shows_before_anything_is_spent(tmp_path: Path) -> None:
+    write_corpora(tmp_path)
+    (tmp_path / "public.jsonl").rename(tmp_path / "elsewhere.jsonl")
+    config = write_config(tmp_path / "config.yaml", small_values(tmp_path))
+    done = tacit("vocabulary", config)
+    assert done.returncode == 4
+    with Ledger.open(tmp_path / "run" / "ledger.sqlite", readonly=True) as ledger:
+        assert ledger.spends() == []
+    values = small_values(tmp_path, public=[{"path": str(tmp_path / "elsewhere.jsonl"), "id_field": "id"}])
+    done = tacit("vocabulary", write_config(config, values))
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_damaged_checkpoint_or_key_is_one_line(started: Path, tmp_path: Path) -> None:
+    config = _copy_of(started, tmp_path)
+    checkpoint = tmp_path / "run" / "private" / "checkpoints" / "private.pt"
+    checkpoint.write_bytes(b"not a checkpoint")
+    done = tacit("run", config)
+    assert done.returncode == 4
+    assert "damaged checkpoint" in done.stderr.splitlines()[-1]
+    checkpoint.unlink()
+    (tmp_path / "run" / "private" / "key").write_bytes(b"")
+    done = tacit("run", config)
+    assert done.returncode == 4
+    assert "Traceback" not in done.stderr

@@ -318,6 +318,9 @@ def _check_meaning(config: RunConfig) -> None:
         raise UsageError("vocabulary: give noise_stddev and threshold together, or neither")
     if config.model.width % config.model.heads:
         raise UsageError(f"model.width {config.model.width} is not a multiple of model.heads {config.model.heads}")
+    for pattern in config.audit.patterns if config.audit else ():
+        if len(pattern) > config.model.length - 2:
+            raise UsageError(f"audit.patterns: {pattern} does not fit in model.length {config.model.length}")
     names = [phase.name for phase in config.phases]
     for name in names:
         if name in _OTHER_STAGES or name.startswith("control-"):

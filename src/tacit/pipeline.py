@@ -42,7 +42,7 @@ from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.progress import Reporter, SilentReporter
 from tacit.randomness import Streams, load_or_create_key
 from tacit.tasks.masked_lm import means_of_sum, noisy_sum, score_units, unigram, unit_vectors
-from tacit.training.checkpoint import load_weights
+from tacit.training.checkpoint import finished_steps, load_weights
 from tacit.training.loop import run_phase
 from tacit.training.masking import Masking
 from tacit.training.plans import DpPlan, Phase, PlainPlan
@@ -115,6 +115,17 @@ class RunState:
             special_ids=len(SPECIAL_TOKENS),
             vocabulary_size=self.tokenizer.get_vocab_size(),
         )
+
+    def check_data(self) -> None:
+        """Read every corpus, so that a mistake in any of them shows before something is spent.
+
+        Raises:
+            DataError: a corpus is missing, malformed or empty.
+        """
+        training, _ = self.private_units
+        if not training:
+            raise DataError("no private unit is left for training: lower evaluation.held_out or give more text")
+        self.public_units  # noqa: B018  (reading it is the check)
 
     def sequences(self, units: list[Unit]) -> SequenceStream:
         """Tokenised rows of units."""
@@ -302,6 +313,7 @@ def vocabulary(state: RunState) -> None:
     folder = private_folder(state.folder.private / "vocabulary")
     if (folder / "tokenizer.json").exists():
         return
+    state.check_data()
     options = state.config.vocabulary
     text = TokenizerOptions(lowercase=options.lowercase)
     state.reporter.say("Vocabulary: counting words under the contribution bound ...")
@@ -344,7 +356,7 @@ def train(state: RunState) -> None:
 
 def _run_phases(state: RunState, phases: tuple[Phase, ...], prefix: str, ledger: Ledger | None) -> None:
     last = state.checkpoint(prefix + phases[-1].name)
-    if _finished(last, phases[-1].steps):
+    if finished_steps(last) == phases[-1].steps:
         return
     model = state.new_model()
     title = "Control without DP" if prefix else "Training"
@@ -368,10 +380,6 @@ def _run_phases(state: RunState, phases: tuple[Phase, ...], prefix: str, ledger:
                 path,
                 bar.advance_to,
             )
-
-
-def _finished(checkpoint: Path, steps: int) -> bool:
-    return checkpoint.exists() and torch.load(checkpoint, weights_only=True, mmap=True)["next_step"] == steps
 
 
 def _control_phases(state: RunState) -> tuple[Phase, ...]:

@@ -20,6 +20,8 @@ from pathlib import Path
 import numpy as np
 from randomgen import ChaCha
 
+from tacit.errors import DataError
+
 __all__ = ["KEY_BYTES", "Streams", "load_or_create_key"]
 
 KEY_BYTES = 32
@@ -65,7 +67,10 @@ class Streams:
 def load_or_create_key(path: Path) -> bytes:
     """The 32-byte key in ``path``; the first call draws it from the operating system and writes it (mode 0600, synced)."""
     if path.exists():
-        return path.read_bytes()
+        key = path.read_bytes()
+        if len(key) != KEY_BYTES:
+            raise DataError(f"{path}: a key has {KEY_BYTES} bytes, this file has {len(key)}; restore it")
+        return key
     partial = path.with_suffix(".partial")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.fchmod(descriptor, 0o600)  # also when an interrupted call left the file with other permissions

@@ -95,6 +95,7 @@ def test_the_issues_example_of_the_histogram(tacit: Tacit) -> None:
     assert (found["delta"], found["threshold"], found["max_words"]) == (1e-9, 1370, 256)
 
 
+@pytest.mark.slow
 def test_the_issues_example_of_both(tacit: Tacit) -> None:
     options = ("--noise-stddev", "200", "--threshold", "1370", "--max-words", "256", *TRAINING, "--delta", "1.1e-8")
     found = tacit("accountant", "joint", *options, "--json").json

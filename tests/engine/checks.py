@@ -34,6 +34,28 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
+FOUR = torch.arange(12.0).view(4, 3)
+
+
+def two_layers() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+
+
+def step(clipper: PerExampleClipper, model: nn.Module, x: Tensor = FOUR) -> None:
+    with clipper:
+        model(x).square().sum().backward()
+
+
+class Scale(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.gain * x
+
+
 def rows_of(batch: Batch) -> int:
     return len(next(iter(batch.values())))
 

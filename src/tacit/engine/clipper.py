@@ -46,7 +46,7 @@ class PerExampleClipper:
 
     Contexts accumulate, as ``backward`` does, so micro-batches need no other code. Dimension 0 of every layer's input
     is the example; a leading 1 means that all examples share it. Every backward inside a context counts, also one that
-    ``torch.autograd.grad`` runs. Norms in float32 have rounding errors of order 1e-6, relative.
+    ``torch.autograd.grad`` runs. Norms in float32 are rounded up, by some 1e-6 of their size (``factors``).
 
     | case | what happens |
     | --- | --- |

@@ -13,14 +13,21 @@ from scipy import special
 
 from tacit.errors import BudgetError, UsageError
 from tacit.privacy.accountant import Account, epsilon, rdp_epsilon
-from tacit.privacy.events import Gaussian, PoissonGaussian, Relation, Spend, ThresholdedHistogram
+from tacit.privacy.events import (
+    SMALLEST_NOISE_MULTIPLIER,
+    Gaussian,
+    PoissonGaussian,
+    Relation,
+    Spend,
+    ThresholdedHistogram,
+)
 from tacit.privacy.histogram import histogram_delta
 
 __all__ = ["gaussian_noise", "histogram", "threshold_for", "training_noise"]
 
 _COARSE_GRID = 1e-3
 _LARGEST_NOISE = 1e6
-_SMALLEST_NOISE = 1e-2
+_SMALLEST_NOISE = SMALLEST_NOISE_MULTIPLIER
 
 
 def _check_target(target_epsilon: float, delta: float) -> None:
@@ -56,7 +63,7 @@ def _bracket(epsilon_of: Callable[[float], float], target: float, start: float, 
                 )
     else:
         while low > _SMALLEST_NOISE and epsilon_of(low) <= target:
-            low, high, factor = low / factor, low, min(2.0, factor**2)
+            low, high, factor = max(low / factor, _SMALLEST_NOISE), low, min(2.0, factor**2)
     return low, high
 
 

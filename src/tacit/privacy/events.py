@@ -45,6 +45,19 @@ def _require(condition: bool, name: str, value: float, wanted: str) -> None:
         raise UsageError(f"{name} is {value!r}; it must be {wanted}")
 
 
+SMALLEST_NOISE_MULTIPLIER = 0.05
+"""Below it epsilon is in the hundreds: no guarantee worth the name, and its loss distribution fills the memory."""
+
+
+def _require_noise(noise_multiplier: float) -> None:
+    _require_positive("noise_multiplier", noise_multiplier)
+    if noise_multiplier < SMALLEST_NOISE_MULTIPLIER:
+        raise RefusedError(
+            "noise-too-small",
+            f"noise_multiplier is {noise_multiplier:g}; below {SMALLEST_NOISE_MULTIPLIER} nothing is protected: raise it",
+        )
+
+
 def _require_positive(name: str, value: float) -> None:
     _require(math.isfinite(value) and value > 0, name, value, "a finite number above 0")
 
@@ -64,7 +77,7 @@ class PoissonGaussian:
     def __post_init__(self) -> None:
         q = self.sampling_probability
         _require(0 < q <= 1, "sampling_probability", q, "above 0 and at most 1")
-        _require_positive("noise_multiplier", self.noise_multiplier)
+        _require_noise(self.noise_multiplier)
 
 
 @dataclass(frozen=True)
@@ -78,7 +91,7 @@ class Gaussian:
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        _require_positive("noise_multiplier", self.noise_multiplier)
+        _require_noise(self.noise_multiplier)
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,11 @@ class Ledger:
                 connection.execute("PRAGMA journal_mode=WAL")
                 connection.execute("PRAGMA synchronous=FULL")
             return cls(connection, path)
-        except (sqlite3.DatabaseError, TypeError, ValueError):  # the last two: a value of a type or coding that no row has
+        except (
+            sqlite3.DatabaseError,
+            TypeError,
+            ValueError,
+        ):  # the last two: a value of a type or coding that no row has
             connection.close()
             raise LedgerError(f"{path}: not a ledger, or damaged") from None
         except LedgerError:

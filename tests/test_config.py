@@ -1,0 +1,381 @@
+"""The configuration: what has no meaning or no guarantee is refused before anything is read, and says which option it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tacit.config import ComputeOptions, RunConfig, config_differences, load_config, parse_config
+from tacit.errors import RefusedError, UsageError
+
+
+def values() -> dict[str, Any]:
+    return {
+        "run": "runs/test",
+        "privacy": {"unit": "user", "units": 1000, "budget": {"epsilon": 2.0, "delta": 1e-6}},
+        "private": {"path": "notes.jsonl", "user_field": "patient"},
+        "public": [{"path": "public.jsonl"}],
+        "phases": [
+            {
+                "name": "public",
+                "plan": "plain",
+                "stream": "public",
+                "steps": 5,
+                "batch_size": 8,
+                "learning_rate": 1e-3,
+            },
+            {
+                "name": "private",
+                "plan": "dp",
+                "stream": "private",
+                "steps": 5,
+                "expected_batch": 100,
+                "clip_norm": 1.0,
+                "learning_rate": 1e-3,
+            },
+        ],
+    }
+
+
+def with_value(place: str, value: Any) -> dict[str, Any]:
+    """The values with one changed; ``place`` is a path such as ``phases.1.steps``."""
+    changed = values()
+    inside: Any = changed
+    *path, last = [int(part) if part.isdigit() else part for part in place.split(".")]
+    for part in path:
+        if isinstance(inside, dict):
+            inside.setdefault(part, {})
+        inside = inside[part]
+    inside[last] = value
+    return changed
+
+
+def message(changed: dict[str, Any]) -> str:
+    with pytest.raises(UsageError) as caught:
+        parse_config(changed, "run.yaml")
+    text = str(caught.value)
+    assert caught.value.exit_code == 2
+    assert "\n" not in text
+    return text
+
+
+def test_the_values_are_a_configuration() -> None:
+    config = parse_config(values())
+    assert [phase.name for phase in config.dp_phases] == ["private"]
+    assert config.privacy.relation == "add-or-remove"
+    assert config.audit is None
+
+
+# refusals ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "reason"),
+    [
+        ("privacy.budget.delta", 1e-3, "delta-too-large"),
+        ("privacy.budget.delta", 0.5, "delta-too-large"),
+        ("privacy.units", 2_000_000, "delta-too-large"),
+        ("vocabulary.method", "hoory", "vocabulary-formula"),
+    ],
+)
+def test_what_cannot_be_proved_is_refused_with_its_reason(place: str, value: Any, reason: str) -> None:
+    with pytest.raises(RefusedError) as caught:
+        parse_config(with_value(place, value))
+    assert caught.value.reason == reason
+    assert caught.value.exit_code == 2
+    assert reason in str(caught.value)
+
+
+def test_a_delta_below_one_over_the_units_is_taken() -> None:
+    assert parse_config(with_value("privacy.budget.delta", 9.99e-4)).privacy.budget.delta == 9.99e-4
+
+
+def test_a_heuristic_runs_only_when_it_is_allowed_by_name() -> None:
+    changed = with_value("vocabulary.method", "hoory")
+    for allow in ([], ["heuristic:other"], ["hoory"]):
+        with pytest.raises(UsageError):
+            parse_config({**changed, "allow": allow})
+    config = parse_config({**changed, "allow": ["heuristic:hoory"]})
+    assert config.uses_heuristic
+    assert not parse_config({**values(), "allow": ["heuristic:hoory"]}).uses_heuristic
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        ("allow", ["heuristic:all"], "unknown entry 'heuristic:all'; known: heuristic:hoory"),
+        ("vocabulary.noise_stddev", 30.0, "noise_stddev and threshold together"),
+        ("vocabulary.threshold", 200, "noise_stddev and threshold together"),
+        ("model.heads", 3, "not a multiple of model.heads 3"),
+        ("phases.1.name", "public", "share a name"),
+        ("phases.1.expected_batch", 1001, "exceeds privacy.units 1000"),
+        ("private.user_field", None, "private.user_field is not set"),
+        ("phases.1.name", "vocabulary", "'vocabulary' is used by the run itself"),
+        ("phases.0.name", "evaluation", "'evaluation' is used by the run itself"),
+        ("phases.1.name", "control-public", "'control-public' is used by the run itself"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(place: str, value: Any, said: str) -> None:
+    assert said in message(with_value(place, value))
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("privacy.budget.epsilon", 0.0),
+        ("privacy.budget.epsilon", -1),
+        ("privacy.budget.epsilon", float("nan")),
+        ("privacy.budget.epsilon", float("inf")),
+        ("privacy.budget.epsilon", "nan"),
+        ("privacy.budget.delta", 0),
+        ("privacy.budget.delta", 1),
+        ("privacy.budget.delta", float("nan")),
+        ("privacy.units", 0),
+        ("privacy.units", 10.5),
+        ("privacy.unit", "paragraph"),
+        ("privacy.unit", {"tuple": 0}),
+        ("privacy.relation", "swap"),
+        ("vocabulary.epsilon_share", 1.0),
+        ("vocabulary.delta_share", 0.0),
+        ("vocabulary.max_words", 0),
+        ("vocabulary.threshold", float("nan")),
+        ("vocabulary.noise_stddev", float("inf")),
+        ("vocabulary.size", 299),
+        ("model.kind", "gpt2"),
+        ("model.length", 7),
+        ("model.dropout", 1.0),
+        ("masking_probability", 1.0),
+        ("phases", []),
+        ("public", []),
+        ("phases.0.plan", "sgd"),
+        ("phases.0.stream", "private"),
+        ("phases.1.stream", "public"),
+        ("phases.1.clip_norm", 0),
+        ("phases.1.clip_norm", float("nan")),
+        ("phases.1.noise_multiplier", 0),
+        ("phases.1.noise_multiplier", float("inf")),
+        ("phases.1.learning_rate", float("nan")),
+        ("phases.1.steps", 0),
+        ("phases.1.warmup", 1.0),
+        ("phases.1.name", "Private"),
+        ("phases.1.name", "../private"),
+        ("phases.1.name", "private\n"),
+        ("evaluation.held_out", 1.0),
+        ("evaluation.held_out", -0.1),
+        ("audit.patterns", ["HH"]),
+        ("audit.patterns", ["HSS"]),
+        ("audit.probability", 0),
+        ("compute.micro_batch", 0),
+        ("private.max_record_bytes", 0),
+    ],
+)
+def test_a_value_outside_its_range_is_refused_by_the_name_of_its_option(place: str, value: Any) -> None:
+    text = message(with_value(place, value))
+    assert text.startswith("run.yaml: option '")
+    named = text.split("'")[1]
+    assert place.startswith(named) or named.startswith(place)
+
+
+@pytest.mark.parametrize(
+    ("place", "near"),
+    [
+        ("privcy", "privacy"),
+        ("privacy.relations", "relation"),
+        ("privacy.budget.epsilonn", "epsilon"),
+        ("vocabulary.max_word", "max_words"),
+        ("model.widht", "width"),
+        ("phases.1.noise_multiplyer", "noise_multiplier"),
+        ("phases.1.clipnorm", "clip_norm"),
+        ("phases.0.batchsize", "batch_size"),
+        ("public.0.text_feild", "text_field"),
+        ("audit.canarys", "canaries"),
+        ("compute.microbatch", "micro_batch"),
+        ("evaluation.heldout", "held_out"),
+    ],
+)
+def test_an_unknown_option_names_the_nearest(place: str, near: str) -> None:
+    text = message(with_value(place, 1))
+    assert f"unknown option {place!r}" in text
+    assert f"did you mean {near!r}?" in text
+
+
+def test_a_misspelt_required_option_is_called_unknown_not_missing() -> None:
+    changed = values()
+    changed["privacy"]["budgets"] = changed["privacy"].pop("budget")
+    assert "did you mean 'budget'?" in message(changed)
+
+
+def test_an_option_like_no_other_lists_the_valid_ones() -> None:
+    text = message(with_value("privacy.zzzz", 1))
+    assert "valid here: unit, units, relation, budget" in text
+
+
+@pytest.mark.parametrize("place", ["run", "privacy", "privacy.budget", "privacy.budget.delta", "phases.1.clip_norm"])
+def test_a_missing_option_is_named(place: str) -> None:
+    changed = values()
+    inside: Any = changed
+    *path, last = [int(part) if part.isdigit() else part for part in place.split(".")]
+    for part in path:
+        inside = inside[part]
+    del inside[last]
+    assert f"option {place!r} is missing" in message(changed)
+
+
+def test_no_value_is_repeated_in_an_error() -> None:
+    """A configuration may hold a path or a name that is nobody's business."""
+    for place in ("privacy.unit", "privacy.units", "privacy.budget.delta", "model.kind", "phases", "vocabulary"):
+        assert "zq-secret" not in message(with_value(place, "zq-secret"))
+
+
+@pytest.mark.parametrize("whole", [None, [], "text", 3])
+def test_what_is_not_a_mapping_is_refused(whole: Any) -> None:
+    with pytest.raises(UsageError, match="a configuration is a mapping"):
+        parse_config(whole)
+
+
+def test_a_configuration_is_frozen() -> None:
+    config = parse_config(values())
+    with pytest.raises(Exception, match="frozen"):
+        config.privacy.units = 5  # type: ignore[misc]
+
+
+# files ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(values()))
+    assert load_config(path) == parse_config(values())
+    # YAML reads 1e-6, without a point, as text
+    path.write_text(yaml.safe_dump(with_value("privacy.budget.delta", "1e-6")))
+    assert load_config(path).privacy.budget.delta == 1e-6
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("run: a\nprivacy: {unit: user\npublic: []\n", 3), ("run: a\n\tprivacy: 1\n", 2), ("run: [1, 2\n", 2)],
+)
+def test_an_error_in_yaml_names_its_line(tmp_path: Path, text: str, line: int) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=rf"run\.yaml:{line}: not valid YAML"):
+        load_config(path)
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such configuration file"):
+        load_config(tmp_path / "absent.yaml")
+    with pytest.raises(UsageError, match="no such configuration file"):
+        load_config(tmp_path)
+    path = tmp_path / "run.yaml"
+    for content, said in ((b"\xff\xfe", "not UTF-8"), (b"", "a mapping"), (b"run: \x00", "not valid YAML")):
+        path.write_bytes(content)
+        with pytest.raises(UsageError, match=said):
+            load_config(path)
+
+
+def test_yaml_cannot_make_objects(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("run: !!python/object/apply:os.getcwd []\n")
+    with pytest.raises(UsageError, match="not valid YAML"):
+        load_config(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("${TACIT_TEST}/notes", "/data/notes"),
+        ("${TACIT_TEST:-/other}/notes", "/data/notes"),
+        ("${TACIT_ABSENT:-/other}/notes", "/other/notes"),
+        ("${TACIT_ABSENT:-}notes", "notes"),
+        ("$TACIT_TEST/notes", "$TACIT_TEST/notes"),
+    ],
+)
+def test_a_path_takes_the_environment(monkeypatch: pytest.MonkeyPatch, path: str, expected: str) -> None:
+    monkeypatch.setenv("TACIT_TEST", "/data")
+    monkeypatch.delenv("TACIT_ABSENT", raising=False)
+    assert parse_config(with_value("private.path", path)).private.resolved_path == Path(expected)
+
+
+def test_a_path_without_its_variable_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TACIT_ABSENT", raising=False)
+    config = parse_config(with_value("private.path", "${TACIT_ABSENT}/notes"))
+    with pytest.raises(UsageError, match="TACIT_ABSENT"):
+        _ = config.private.resolved_path
+
+
+# digest --------------------------------------------------------------------------------------------------------------
+
+OTHER_VALUES: dict[str, Any] = {
+    "privacy.unit": "record",
+    "privacy.units": 1001,
+    "privacy.relation": "replace",
+    "privacy.budget.epsilon": 2.5,
+    "privacy.budget.delta": 2e-6,
+    "private.path": "other.jsonl",
+    "private.text_field": "body",
+    "private.user_field": "other",
+    "private.limit": 10,
+    "public.0.path": "other.jsonl",
+    "vocabulary.max_words": 64,
+    "vocabulary.epsilon_share": 0.2,
+    "vocabulary.lowercase": False,
+    "model.width": 64,
+    "model.dropout": 0.1,
+    "masking_probability": 0.2,
+    "phases.0.batch_size": 9,
+    "phases.1.clip_norm": 0.9,
+    "phases.1.noise_multiplier": 3.0,
+    "phases.1.steps": 6,
+    "phases.1.name": "other",
+    "evaluation.held_out": 0.2,
+    "audit.canaries": 3,
+    "allow": ["heuristic:hoory"],
+}
+
+
+def test_the_digest_changes_with_everything_that_changes_a_result() -> None:
+    digests = {parse_config(values()).digest()}
+    digests |= {parse_config(with_value(place, value)).digest() for place, value in OTHER_VALUES.items()}
+    assert len(digests) == len(OTHER_VALUES) + 1
+    tops = {place.split(".")[0] for place in OTHER_VALUES}
+    assert tops == set(RunConfig.model_fields) - {"run", "title", "compute"}
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("run", "elsewhere"),
+        ("title", "another title"),
+        ("compute.micro_batch", 3),
+        ("compute.threads", 7),
+        ("compute.checkpoint_seconds", 0.0),
+    ],
+)
+def test_the_digest_ignores_place_title_and_speed(place: str, value: Any) -> None:
+    assert parse_config(with_value(place, value)).digest() == parse_config(values()).digest()
+
+
+def test_every_speed_option_is_covered_above() -> None:
+    assert set(ComputeOptions.model_fields) == {"micro_batch", "threads", "checkpoint_seconds"}
+
+
+def test_defaults_and_the_same_values_written_out_have_one_digest() -> None:
+    config = parse_config(values())
+    assert parse_config(config.model_dump(mode="json")) == config
+    assert parse_config(config.model_dump(mode="json")).digest() == config.digest()
+
+
+def test_differences_are_named() -> None:
+    for place, value, line in (
+        ("privacy.budget.epsilon", 3.0, "privacy.budget.epsilon: 2.0 -> 3.0"),
+        ("phases.1.steps", 6, "phases.1.steps: 5 -> 6"),
+        ("model.width", 64, "model.width: 128 -> 64"),
+    ):
+        old, new = parse_config(values()), parse_config(with_value(place, value))
+        assert config_differences(old.comparable(), new.comparable()) == [line]
+    same = parse_config(with_value("run", "elsewhere")).comparable()
+    assert config_differences(parse_config(values()).comparable(), same) == []
