@@ -89,7 +89,7 @@ ACCOUNTANTS: dict[str, Accountant] = {
 
 TABLE: dict[str, tuple[Spend, ...]] = {
     "dp-sgd": (Spend(PoissonGaussian(0.05, 3.0), 200),),
-    "dp-sgd, little noise": (Spend(PoissonGaussian(0.3, 2.0), 6),),
+    "dp-sgd, large batches": (Spend(PoissonGaussian(0.4, 6.0), 30),),
     "dp-sgd, two phases": (Spend(PoissonGaussian(0.05, 3.0), 200), Spend(PoissonGaussian(0.2, 5.0), 40)),
     "every unit every step": (Spend(PoissonGaussian(1.0, 8.0), 10),),
     "gaussian": (Spend(Gaussian(2.0), 3),),
@@ -247,7 +247,11 @@ class SelfMadeEvent:
     noise_multiplier = 1.0
 
 
-@pytest.mark.parametrize("event", [SelfMadeEvent(), mechanisms.Gaussian(1.0, 1.0), None, "gaussian"], ids=str)
+@pytest.mark.parametrize(
+    "event",
+    [SelfMadeEvent(), mechanisms.Gaussian(1.0, 1.0), None, "gaussian"],
+    ids=["own class", "another family", "None", "text"],
+)
 def test_an_unknown_event_is_refused_not_counted_as_free(event: object) -> None:
     with pytest.raises(UsageError, match="not an event that an accountant knows"):
         Spend(event)  # type: ignore[arg-type]
@@ -266,14 +270,13 @@ def test_every_kind_of_event_is_in_the_table() -> None:
 def test_renyi_is_above_pld_and_pld_above_its_optimistic_estimate(
     spends: tuple[Spend, ...], relation: Relation
 ) -> None:
-    upper = pld_epsilon(spends, DELTA, relation)
-    lower = Account(spends, relation, pessimistic=False).epsilon(DELTA)
+    upper, lower = (Account(spends, relation, 5e-4, pessimistic=kind).epsilon(DELTA) for kind in (True, False))
     renyi = rdp_epsilon(spends, DELTA, relation)
     steps = sum(spend.count for spend in spends)
     assert lower <= upper
-    assert upper - lower <= steps * 1e-4 + 1e-6  # at most a grid step a release, and what solving rounds
+    assert upper - lower <= steps * 5e-4 + 1e-6  # at most a grid step a release, and what solving rounds
     if renyi is not None:
-        assert upper <= renyi <= 1.35 * upper + 0.05
+        assert upper <= renyi <= 1.35 * upper
 
 
 @pytest.mark.parametrize("delta", [1e-3, 1e-8])
@@ -303,7 +306,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 @pytest.mark.parametrize("delta", [1e-4, 1e-8, 1e-12])
-@pytest.mark.parametrize(("noise", "steps"), [(20.0, 100), (3.0, 4), (30.0, 1000)])
+@pytest.mark.parametrize(("noise", "steps"), [(20.0, 100), (6.0, 16), (30.0, 1000)])
 def test_steps_that_sample_every_unit_are_one_gaussian(noise: float, steps: int, delta: float) -> None:
     """q = 1 goes through discretisation and Fourier transforms; the truth is a Gaussian with mu = sqrt(steps)/noise."""
     spends = (Spend(PoissonGaussian(1.0, noise), steps),)
@@ -312,6 +315,14 @@ def test_steps_that_sample_every_unit_are_one_gaussian(noise: float, steps: int,
     assert Account(spends, pessimistic=False).epsilon(delta) <= exact
     replaced = gaussian_epsilon(2 * math.sqrt(steps) / noise, delta)
     assert replaced <= Account(spends, "replace").epsilon(delta) <= replaced * 1.001
+
+
+@every_relation
+def test_a_gaussian_and_steps_that_sample_every_unit_are_one_gaussian(relation: Relation) -> None:
+    factor = 2 if relation == "replace" else 1
+    account = Account((Spend(Gaussian(4.0), 3), Spend(PoissonGaussian(1.0, 8.0), 10)), relation)
+    exact = gaussian_epsilon(factor * math.sqrt(3 / 16 + 10 / 64), DELTA)
+    assert exact <= account.epsilon(DELTA) <= exact * 1.001
 
 
 @every_relation

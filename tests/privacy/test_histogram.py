@@ -197,6 +197,20 @@ def test_replacement_is_bounded_within_the_logarithm_of_the_hidden_mass(event: T
         assert account.delta(e) <= max(pair.delta(e - slack) for pair in pairs) * (1 + 1e-3) + 1e-9
 
 
+def test_each_replacement_is_below_the_case_of_its_new_words() -> None:
+    """Case by case, at a threshold where p is far from 1: the largest case alone would hide a missing shift."""
+    event = ThresholdedHistogram(3.0, 2, 2)
+    account = Account((Spend(event),), "replace")
+    rows = cases(event, "replace")
+    without_shift = [Case(row.words, row.infinite_mass, 0.0) for row in rows]
+    broken = 0
+    for (_, m1, _, _), pair in neighbours(event, "replace", (far_above(event),)):
+        for e in EPSILONS:
+            assert account._case_delta(rows[m1], e) >= pair.delta(e) - 1e-12
+            broken += account._case_delta(without_shift[m1], e) < pair.delta(e) - 1e-6
+    assert broken > 0
+
+
 def replacement_law(event: ThresholdedHistogram, words_at: Callable[[int], int]) -> list[Case]:
     log_p = log_hidden_probability(event)
     n = event.max_words
@@ -358,10 +372,7 @@ def sum_deviation(j: int, s: float) -> float:
         span = 12 * math.ceil(math.sqrt(j)) * reach
         norm = mpmath.fsum(weight(x, j * square) for x in range(-span, span + 1))
         return float(
-            max(
-                abs(law[x + half] / (weight(x, j * square) / norm) - 1)
-                for x in range(0, math.ceil(6 * s * math.sqrt(j)))
-            )
+            max(abs(law[x + half] / (weight(x, j * square) / norm) - 1) for x in range(math.ceil(6 * s * math.sqrt(j))))
         )
 
 

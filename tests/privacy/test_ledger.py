@@ -444,7 +444,7 @@ def test_the_log_of_a_lost_ledger_is_not_read_into_a_new_one(tmp_path: Path) -> 
     with Ledger.create(old / "ledger.sqlite", header(100.0)) as ledger:
         ledger.plan("train", CHEAP, 5)
         shutil.copy(old / "ledger.sqlite-wal", new)
-    with pytest.raises(LedgerError, match="ledger.sqlite-wal"):
+    with pytest.raises(LedgerError, match=r"ledger\.sqlite-wal"):
         Ledger.create(new / "ledger.sqlite", header())
     (new / "ledger.sqlite-wal").unlink()
     with Ledger.create(new / "ledger.sqlite", header()) as fresh:

@@ -26,6 +26,7 @@ from tacit.privacy.histogram import histogram_delta
 __all__ = ["gaussian_noise", "histogram", "threshold_for", "training_noise"]
 
 _COARSE_GRID = 1e-3
+_LARGEST_COUNT_NOISE = 5000.0
 _LARGEST_NOISE = 1e6
 _SMALLEST_NOISE = SMALLEST_NOISE_MULTIPLIER
 
@@ -180,21 +181,31 @@ def histogram(
     """
     _check_target(target_epsilon, delta)
     smallest = _smallest_histogram_noise(target_epsilon, delta, max_words, relation)
+    if smallest > _LARGEST_COUNT_NOISE:
+        raise BudgetError(
+            f"a histogram with epsilon {target_epsilon:g} needs noise of {smallest:.0f} on every count: no corpus that fits "
+            "here would release a word; raise the budget or lower max_words"
+        )
     best: tuple[float, float] | None = None
     for step in range(41):
         noise = max(3.0, round(smallest * (1 + 0.005 * step), 2))
-        threshold = threshold_for(noise, max_words, target_epsilon, delta, relation, "discrete-gaussian")
+        threshold = threshold_for(noise, max_words, target_epsilon, delta, relation)
         if threshold is not None and (best is None or threshold < best[0]):
             best = (threshold, noise)
-    if best is None:
+    noise = best[1] if best else smallest
+    whole = threshold_for(noise, max_words, target_epsilon, delta, relation, "discrete-gaussian")
+    if best is None or whole is None:
         raise BudgetError(
             f"no histogram meets epsilon {target_epsilon:g} at delta {delta:g} with {max_words} words a unit"
         )
-    threshold, noise = best
-    event = ThresholdedHistogram(noise, threshold, max_words, "discrete-gaussian")
-    # The search used the real-valued closed form for the counts; the integer law has the last word.
+    event = ThresholdedHistogram(noise, whole, max_words, "discrete-gaussian")
+    # The search used the real-valued closed form for the counts; the integer law, on a grid, has the last word. The steps
+    # double, because the grid's rounding is large beside a very small epsilon.
+    factor = 1.002
     while epsilon([Spend(event)], delta, relation) > target_epsilon:
-        event = ThresholdedHistogram(round(event.noise_stddev * 1.002, 2) + 0.01, event.threshold + 1, max_words)
+        threshold = math.ceil(event.threshold * factor)
+        event = ThresholdedHistogram(round(event.noise_stddev * factor, 2) + 0.01, threshold, max_words)
+        factor = 1 + 2 * (factor - 1)
     return event
 
 
