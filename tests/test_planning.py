@@ -34,7 +34,7 @@ from tacit.privacy.histogram import histogram_delta
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.training.plans import DpPlan, PlainPlan
 
-BUDGET, DELTA = 2.0, 1e-5
+BUDGET, DELTA = 1.2, 1e-5
 
 PUBLIC = {"name": "public", "plan": "plain", "stream": "public", "steps": 7, "batch_size": 8, "learning_rate": 1e-3}
 PRIVATE = {
@@ -42,7 +42,7 @@ PRIVATE = {
     "plan": "dp",
     "stream": "private",
     "steps": 40,
-    "expected_batch": 100,
+    "expected_batch": 300,
     "clip_norm": 0.5,
     "sequences_per_unit": 2,
     "learning_rate": 1e-3,
@@ -114,8 +114,8 @@ def test_plans_are_those_of_the_configuration(plan: RunPlan) -> None:
     assert public.plan == PlainPlan(8)
     assert (public.name, public.stream, public.steps) == ("public", "public", 7)
     assert isinstance(private.plan, DpPlan)
-    assert private.plan.sampling_probability == 0.1
-    assert private.plan.normaliser == 100.0
+    assert private.plan.sampling_probability == 0.3
+    assert private.plan.normaliser == 300.0
     assert (private.plan.clip_norm, private.plan.sequences_per_unit) == (0.5, 2)
     assert private.plan.event == plan.mechanisms.spends()[1].event
     assert plan.mechanisms.spends()[1].count == private.steps == 40
@@ -156,14 +156,14 @@ def test_a_plan_under_replacement_counts_both_parts() -> None:
 
 
 def test_given_noise_is_kept_and_the_rest_solved() -> None:
-    given = {**PRIVATE, "name": "given", "noise_multiplier": 6.0, "steps": 20}
+    given = {**PRIVATE, "name": "given", "noise_multiplier": 12.0, "steps": 20}
     config = configure(vocabulary=GIVEN_VOCABULARY, phases=[given, PUBLIC, PRIVATE], evaluation={"held_out": 0.0})
     mechanisms = solve(config)
     assert mechanisms.vocabulary == ThresholdedHistogram(45.0, 240, 16)
     assert mechanisms.evaluation is None
     plans = {phase.name: phase.plan for phase in mechanisms.phases}
     assert isinstance(plans["given"], DpPlan)
-    assert plans["given"].noise_multiplier == 6.0
+    assert plans["given"].noise_multiplier == 12.0
     assert 0.98 * BUDGET < joint_epsilon(mechanisms.spends(), DELTA) <= BUDGET
 
 
@@ -180,7 +180,7 @@ def test_phases_without_noise_of_their_own_share_one_multiplier() -> None:
 @pytest.mark.parametrize(
     "sections",
     [
-        {"phases": [{**PRIVATE, "noise_multiplier": 0.8}]},
+        {"phases": [{**PRIVATE, "noise_multiplier": 3.0}]},
         {"vocabulary": {"max_words": 16, "noise_stddev": 5.0, "threshold": 40}},
         {"vocabulary": {"max_words": 16, "noise_stddev": 45.0, "threshold": 60}},
     ],
@@ -236,7 +236,7 @@ def test_leave_that_is_not_used_changes_nothing(plan: RunPlan) -> None:
             configure(
                 allow=["heuristic:hoory"],
                 vocabulary=GIVEN_VOCABULARY,
-                phases=[{**PRIVATE, "noise_multiplier": 0.8}],
+                phases=[{**PRIVATE, "noise_multiplier": 3.0}],
             )
         )
 
@@ -274,7 +274,7 @@ def test_a_finished_ledger_holds_what_was_planned(plan: RunPlan, config: RunConf
 def test_a_run_without_held_out_units_has_no_evaluation_stage(tmp_path: Path) -> None:
     config = configure(
         vocabulary=GIVEN_VOCABULARY,
-        phases=[{**PRIVATE, "noise_multiplier": 8.0}],
+        phases=[{**PRIVATE, "noise_multiplier": 20.0}],
         evaluation={"held_out": 0.0},
     )
     mechanisms = solve(config)
@@ -332,7 +332,7 @@ def test_planning_reads_no_data_and_does_not_load_torch(tmp_path: Path) -> None:
     """The corpora of this configuration do not exist."""
     config = configure(
         vocabulary=GIVEN_VOCABULARY,
-        phases=[PUBLIC, {**PRIVATE, "noise_multiplier": 8.0}],
+        phases=[PUBLIC, {**PRIVATE, "noise_multiplier": 20.0}],
     )
     path = tmp_path / "run.yaml"
     path.write_text(json.dumps(config.model_dump(mode="json")))  # JSON is YAML

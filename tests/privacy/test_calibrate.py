@@ -23,12 +23,12 @@ def training(noise: float, schedule: list[tuple[float, int]]) -> list[Spend]:
 @pytest.mark.parametrize(
     ("target", "delta", "schedule", "relation", "others"),
     [
-        (1.0, 1e-6, [(0.05, 100)], "add-or-remove", []),
+        (1.0, 1e-6, [(0.3, 60)], "add-or-remove", []),
         (0.53, 1e-8, [(131072 / 83e6, 31_250)], "add-or-remove", []),
-        (1.5, 1e-5, [(0.05, 200), (0.2, 20)], "add-or-remove", []),
-        (2.0, 1e-5, [(0.05, 60)], "replace", []),
-        (2.0, 1e-6, [(0.05, 60)], "add-or-remove", [VOCABULARY]),
-        (2.0, 1e-5, [(0.05, 60)], "replace", [Spend(Gaussian(8.0))]),
+        (1.0, 1e-5, [(0.1, 200), (0.4, 20)], "add-or-remove", []),
+        (1.0, 1e-5, [(0.3, 60)], "replace", []),
+        (1.2, 1e-6, [(0.3, 60)], "add-or-remove", [VOCABULARY]),
+        (1.5, 1e-5, [(0.3, 60)], "replace", [Spend(Gaussian(9.0))]),
     ],
     ids=["plain", "many steps", "two phases", "replace", "with a vocabulary", "replace with a release"],
 )
@@ -49,8 +49,8 @@ def test_a_search_on_the_coarse_grid_alone_is_caught() -> None:
 
 def test_joint_calibration_asks_for_less_noise_than_adding_epsilons() -> None:
     alone = epsilon([VOCABULARY], 5e-7)
-    joint = calibrate.training_noise(2.0, 1e-6, [(0.05, 60)], others=[VOCABULARY])
-    added = calibrate.training_noise(2.0 - alone, 5e-7, [(0.05, 60)])
+    joint = calibrate.training_noise(1.2, 1e-6, [(0.3, 60)], others=[VOCABULARY])
+    added = calibrate.training_noise(1.2 - alone, 5e-7, [(0.3, 60)])
     assert joint < 0.97 * added
 
 

@@ -520,6 +520,21 @@ def test_branch_and_bound_finds_the_plain_maximum(name: str, relation: Relation)
         assert searched.delta(e) == value
 
 
+@pytest.mark.parametrize("training", [Spend(PoissonGaussian(0.2, 4.0), 10), Spend(PoissonGaussian(0.002, 2.0), 5000)])
+def test_branch_and_bound_on_two_grids_finds_the_plain_maximum(training: Spend) -> None:
+    """On the certifying grid the bounds come from a coarser one, which over many steps is far too high to help."""
+    spends = (Spend(ThresholdedHistogram(20.0, 110.0, 24, "gaussian")), training)
+    searched, plain = Account(spends), Account(spends)
+    for e in (0.3, 0.8, 1.5):
+        every = [plain._case_delta(case, e) for case in cases(plain._histograms[0], "add-or-remove")]
+        assert searched.delta(e) == pytest.approx(max(every), rel=1e-9)
+        for case in searched._neighbours:
+            assert searched._coarser._case_delta(case, e) >= plain._case_delta(case, e) * (1 - 1e-9)
+    assert len(searched._curves) < len(plain._curves)
+    optimistic = Account(spends, pessimistic=False)
+    assert optimistic.delta(0.8) <= searched.delta(0.8)
+
+
 def test_the_worst_neighbour_is_not_always_the_one_with_nothing_new() -> None:
     """So an account of all-shared neighbours alone, the usual one, is wrong, and the test above catches it."""
     event, _ = ACCOUNTS["worst at all new"]

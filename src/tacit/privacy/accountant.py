@@ -250,7 +250,7 @@ class Account:
                     value = self._case_delta(case, epsilon)
                     if value > best:
                         best, best_case = value, case
-            if self.pessimistic and len(run) > 2 and self._coarser._bound(run, epsilon) > best * (1 + 1e-12):
+            if self.pessimistic and len(run) > 2 and self._exceeds(run, epsilon, best):
                 middle = len(run) // 2
                 pending += [run[middle:], run[: middle + 1]]
         return best, best_case
@@ -259,6 +259,10 @@ class Account:
     def _coarser(self) -> Account:
         """Upper bounds of this account's curves: a pessimistic grid of ten times the width rounds every loss up further."""
         return Account(self.spends, self.relation, 10 * self.grid) if self.grid < _COARSEST_GRID else self
+
+    def _exceeds(self, run: Sequence[Case], epsilon: float, best: float) -> bool:
+        """Whether a run may hold a larger delta. Over many steps the coarser grid's bound says nothing; then this grid's does."""
+        return all(account._bound(run, epsilon) > best * (1 + 1e-12) for account in (self._coarser, self))
 
     def _bound(self, run: Sequence[Case], epsilon: float) -> float:
         mass = max(case.infinite_mass for case in run)
