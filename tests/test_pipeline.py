@@ -407,3 +407,13 @@ def test_a_damaged_checkpoint_or_key_is_one_line(started: Path, tmp_path: Path) 
     done = tacit("run", config)
     assert done.returncode == 4
     assert "Traceback" not in done.stderr
+
+
+def test_a_paid_vocabulary_release_is_not_drawn_again(started: Path, tmp_path: Path) -> None:
+    """Deleting the noise and the tokenizer would otherwise give a second release for the price of one."""
+    config = _copy_of(started, tmp_path)
+    shutil.rmtree(tmp_path / "run" / "private" / "vocabulary")
+    done = tacit("vocabulary", config)
+    assert done.returncode == 4
+    assert "vocabulary's noise" in done.stderr
+    assert not (tmp_path / "run" / "private" / "vocabulary" / "released.json").exists()

@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import functools
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -258,8 +259,9 @@ def _check_config(config: RunConfig, folder: RunFolder) -> None:
 
 
 def _forget_start(folder: RunFolder) -> None:
-    """Remove what a start that spent nothing left: its ledger and the public phases' checkpoints."""
-    for path in (*folder.root.glob("ledger.sqlite*"), *folder.private.glob("checkpoints/*")):
+    """Remove what a start that spent nothing left; the ledger's log goes first, it must not meet a new ledger."""
+    ledgers = sorted(folder.root.glob("ledger.sqlite*"), key=lambda path: path == folder.ledger)
+    for path in (*folder.private.glob("vocabulary/*"), *folder.private.glob("checkpoints/*"), *ledgers):
         path.unlink()
 
 
@@ -319,10 +321,9 @@ def vocabulary(state: RunState) -> None:
     state.reporter.say("Vocabulary: counting words under the contribution bound ...")
     units = ((unit.unit_id, unit.texts) for unit in state.private_units[0])
     counts = count_words(units, state.mechanisms.vocabulary.max_words, state.streams.child("vocabulary"), text)
+    noise = _vocabulary_noise(state, folder, len(counts))
     state.ledger.charge(VOCABULARY)
-    released = release(
-        counts, _vocabulary_noise(state, folder, len(counts)), int(state.mechanisms.vocabulary.threshold)
-    )
+    released = release(counts, noise, int(state.mechanisms.vocabulary.threshold))
     write_json(folder / "released.json", released)
     if not released:
         state.reporter.say("Vocabulary: no word reached the threshold; the tokenizer has single characters only")
@@ -333,11 +334,16 @@ def vocabulary(state: RunState) -> None:
 
 
 def _vocabulary_noise(state: RunState, folder: Path, words: int) -> np.ndarray:
-    """The noise of the release, drawn once: it is on disk before it is used, so a killed run repeats the same release."""
+    """The noise of the release, drawn once: on disk, and its keyed digest in the ledger, before it meets a count.
+
+    A killed run therefore repeats the same release, and other noise (a second release for the price of one) is refused.
+    """
     path = folder / "noise.npy"
     if not path.exists():
         noise = draw_noise(words, state.mechanisms.vocabulary.noise_stddev)
         write_atomically(path, lambda partial: _save_array(partial, noise))
+    digest = hashlib.blake2b(path.read_bytes(), key=state.streams.derive("noise digest"), digest_size=32)
+    state.ledger.bind("the vocabulary's noise", digest.hexdigest())
     return np.load(path)
 
 
