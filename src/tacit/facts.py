@@ -1,6 +1,6 @@
 """The facts of a run's report, from the ledger, the certificate and released values: what a reader may know.
 
-The only private inputs are none: the vocabulary's number of released words, the noisy evaluation and the exposure of keyed
+No input is private: the vocabulary's number of released words, the noisy evaluation and the exposure of keyed
 canaries under the released model are all functions of ledger entries. The control without DP is passed in for the curator's
 copy alone, and `tacit.report.data.ReportData` refuses it elsewhere.
 """
