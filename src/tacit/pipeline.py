@@ -126,7 +126,7 @@ class RunState:
         training, _ = self.private_units
         if not training:
             raise DataError("no private unit is left for training: lower evaluation.held_out or give more text")
-        self.public_units  # noqa: B018  (reading it is the check)
+        _ = self.public_units  # reading it is the check
 
     def sequences(self, units: list[Unit]) -> SequenceStream:
         """Tokenised rows of units."""
