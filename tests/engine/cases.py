@@ -7,11 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
+from peft import LoraConfig, get_peft_model
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import BertConfig, BertForMaskedLM
+from transformers import (
+    AlbertConfig,
+    AlbertForMaskedLM,
+    BertConfig,
+    BertForMaskedLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+)
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
+from transformers.models.mistral.modeling_mistral import MistralRMSNorm
+from transformers.models.phi3.modeling_phi3 import Phi3RMSNorm
+from transformers.models.qwen2.modeling_qwen2 import Qwen2RMSNorm
+from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
+from transformers.pytorch_utils import Conv1D
 
 Batch = dict[str, Tensor]
 Losses = Callable[[nn.Module, Batch], Tensor]
@@ -119,6 +136,113 @@ def tiny_bert(vocabulary: int = 40, tied: bool = True, dropout: float = 0.0) -> 
         attention_probs_dropout_prob=dropout,
     )
     return BertForMaskedLM(config)
+
+
+def tiny_gpt2(vocabulary: int = 30, tied: bool = True, dropout: float = 0.0, attention: str = "sdpa") -> nn.Module:
+    config = GPT2Config(
+        vocab_size=vocabulary,
+        n_positions=12,
+        n_embd=8,
+        n_layer=2,
+        n_head=2,
+        tie_word_embeddings=tied,
+        resid_pdrop=dropout,
+        embd_pdrop=dropout,
+        attn_pdrop=dropout,
+        attn_implementation=attention,
+        use_cache=False,
+    )
+    return GPT2LMHeadModel(config)
+
+
+def tiny_llama(tied: bool = False) -> nn.Module:
+    config = LlamaConfig(
+        vocab_size=30,
+        hidden_size=8,
+        intermediate_size=12,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=12,
+        tie_word_embeddings=tied,
+        use_cache=False,
+    )
+    return LlamaForCausalLM(config)
+
+
+def tiny_albert() -> nn.Module:
+    """Two passes through one and the same layer, and a small table that is widened."""
+    config = AlbertConfig(
+        vocab_size=30,
+        embedding_size=6,
+        hidden_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=12,
+        max_position_embeddings=12,
+    )
+    return AlbertForMaskedLM(config)
+
+
+def tiny_lora() -> nn.Module:
+    """Adapters of peft on GPT-2's attention; all else is frozen."""
+    options = LoraConfig(r=2, target_modules=["c_attn", "c_proj"], fan_in_fan_out=True, init_lora_weights=False)
+    return get_peft_model(tiny_gpt2(), options)
+
+
+class LstmModel(nn.Module):
+    """Table, LSTM, output layer; tied or not, batch first or not."""
+
+    def __init__(self, layers: int = 1, batch_first: bool = True, tied: bool = False, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.batch_first = batch_first
+        self.table = nn.Embedding(20, 5)
+        self.lstm = nn.LSTM(5, 5, num_layers=layers, batch_first=batch_first, dropout=dropout)
+        self.head = nn.Linear(5, 20)
+        if tied:
+            self.head.weight = self.table.weight
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.table(ids)
+        output = self.lstm(x)[0] if self.batch_first else self.lstm(x.transpose(0, 1))[0].transpose(0, 1)
+        return self.head(output)
+
+
+class Gain(nn.Module):
+    """A layer without a rule: a bare parameter, with a layer inside that has one."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gain, self.inner = nn.Parameter(torch.ones(width)), nn.Linear(width, width)
+
+    def forward(self, x: Tensor, shift: Tensor, scale: float = 1.0) -> dict[str, Tensor]:
+        mixed = self.gain * torch.tanh(self.inner(x)) * scale + self.gain.sum() * shift
+        return {"mixed": mixed, "squared": self.gain**2 * x}
+
+
+class WithoutRules(nn.Module):
+    """Layers that go to the fallback: bare parameters, a convolution, a learned token before the others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain, self.convolution, self.last = Gain(4), nn.Conv1d(4, 3, 2), nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        output = self.gain(x, shift=torch.ones(1, 4, dtype=x.dtype), scale=0.7)
+        total = torch.relu_(output["mixed"]) + output["squared"]
+        return self.last(self.convolution(total.transpose(1, 2)).transpose(1, 2))
+
+
+class OwnToken(nn.Module):
+    """The whole model goes to the fallback for its one bare parameter; its layers keep their rules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token, self.first, self.second = nn.Parameter(torch.zeros(1, 1, 4)), nn.Linear(4, 4), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        longer = torch.cat([self.token.expand(len(x), -1, -1), self.first(x)], 1)
+        return self.second(torch.tanh(longer + longer.mean(1, keepdim=True)))
 
 
 class TiedTable(nn.Module):
@@ -239,5 +363,35 @@ CASES: dict[str, Case] = {
     "bert-tied": Case(tiny_bert, tokens(7, 40), full_head_losses),
     "bert-tied-gram": Case(lambda: tiny_bert(vocabulary=400), tokens(7, 400), full_head_losses),
     "bert-untied": Case(lambda: tiny_bert(tied=False), tokens(7, 40), full_head_losses),
+    "conv1d-gram": Case(
+        sequence(lambda: Conv1D(20, 30), nn.Tanh, lambda: Conv1D(2, 20)), vectors(3, 30), square_losses
+    ),
+    "rms-norm": Case(
+        sequence(lambda: nn.RMSNorm(5), nn.Tanh, lambda: nn.RMSNorm((3, 5), eps=1e-3), lambda: nn.Linear(5, 2)),
+        vectors(3, 5),
+        square_losses,
+    ),
+    **{
+        f"norm-of-{rule.__name__}": Case(
+            sequence(partial(rule, 5), nn.Tanh, lambda: nn.Linear(5, 2)), vectors(3, 5), square_losses
+        )
+        for rule in (LlamaRMSNorm, MistralRMSNorm, Qwen2RMSNorm, Qwen3RMSNorm, Phi3RMSNorm)
+    },
+    "lstm": Case(LstmModel, tokens(6, 20), id_losses),
+    "lstm-layers-tied": Case(lambda: LstmModel(layers=2, batch_first=False, tied=True), tokens(8, 20), id_losses),
+    "fallback": Case(WithoutRules, vectors(5, 4), square_losses),
+    "fallback-whole-model": Case(OwnToken, vectors(5, 4), square_losses),
+    "fallback-attention": Case(
+        sequence(lambda: nn.TransformerEncoderLayer(4, 2, 6, dropout=0.0, batch_first=True)),
+        vectors(5, 4),
+        square_losses,
+    ),
+    "gpt2-tied": Case(tiny_gpt2, tokens(7, 30), full_head_losses),
+    "gpt2-tied-gram": Case(lambda: tiny_gpt2(vocabulary=300), tokens(7, 300), full_head_losses),
+    "gpt2-untied-eager": Case(lambda: tiny_gpt2(tied=False, attention="eager"), tokens(7, 30), full_head_losses),
+    "llama": Case(tiny_llama, tokens(7, 30), full_head_losses),
+    "llama-tied": Case(lambda: tiny_llama(tied=True), tokens(7, 30), full_head_losses),
+    "albert": Case(tiny_albert, tokens(7, 30), full_head_losses),
+    "lora": Case(tiny_lora, tokens(7, 30), full_head_losses),
     "bert-gathered-head": Case(lambda: tiny_bert(vocabulary=90), tokens(7, 90), gathered_head_losses),
 }

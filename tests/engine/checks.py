@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from tacit.engine import PerExampleClipper
+from tacit.engine import Clipping, FlatClipping, PerExampleClipper
 
 from .cases import Batch, Case, Losses, take
 
@@ -34,6 +34,7 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
+FLAT = FlatClipping()
 FOUR = torch.arange(12.0).view(4, 3)
 
 
@@ -60,9 +61,16 @@ def rows_of(batch: Batch) -> int:
     return len(next(iter(batch.values())))
 
 
-def our_engine(model: nn.Module, batch: Batch, losses: Losses, clip_norm: float, sequences_per_unit: int = 1) -> Result:
+def our_engine(
+    model: nn.Module,
+    batch: Batch,
+    losses: Losses,
+    clip_norm: float,
+    sequences_per_unit: int = 1,
+    clipping: Clipping = FLAT,
+) -> Result:
     model.zero_grad()
-    clipper = PerExampleClipper(model, clip_norm, sequences_per_unit)
+    clipper = PerExampleClipper(model, clip_norm, sequences_per_unit, clipping)
     with clipper:
         losses(model, batch).sum().backward()
     clipper.close()

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tacit.engine import RULES, PerExampleClipper, Rule, clip_coefficients
+from tacit.engine import RULES, AutomaticClipping, FlatClipping, PerExampleClipper, PerLayerClipping, Rule
 from tacit.engine.factors import Dense
 from tacit.errors import UsageError
 
@@ -20,10 +20,39 @@ from .checks import FOUR, Scale, assert_close, autograd, loop_engine, our_engine
 # Options and coefficients
 
 
-def test_coefficients_of_edge_cases() -> None:
-    norms = torch.tensor([0.0, 1e-30, 0.5, 2.0, 8.0, float("inf"), float("nan")])
-    assert clip_coefficients(norms, 2.0).tolist() == [1.0, 1.0, 1.0, 1.0, 0.25, 0.0, 0.0]
-    assert clip_coefficients(torch.zeros(0), 2.0).shape == (0,)
+NORMS = torch.tensor([[0.0, 1e-30, 0.5, 2.0, 8.0, float("inf"), float("nan")]])
+
+
+def test_flat_coefficients_of_edge_cases() -> None:
+    assert FlatClipping().coefficients(NORMS, 2.0).tolist() == [[1.0, 1.0, 1.0, 1.0, 0.25, 0.0, 0.0]]
+    assert FlatClipping().coefficients(torch.zeros(1, 0), 2.0).shape == (1, 0)
+
+
+def test_automatic_coefficients_of_edge_cases() -> None:
+    found = AutomaticClipping(0.5).coefficients(NORMS, 2.0)
+    torch.testing.assert_close(found, torch.tensor([[4.0, 4.0, 2.0, 0.8, 2 / 8.5, 0.0, 0.0]]))
+
+
+def test_per_layer_coefficients_share_the_bound() -> None:
+    norms = torch.tensor(
+        [[0.0, 9.0, 1.0, 1.0], [0.5, 9.0, float("inf"), 1.0], [9.0, 9.0, 1.0, 1.0], [0.1, 9.0, 1.0, 1.0]]
+    )
+    found = PerLayerClipping().coefficients(norms, 2.0)  # four layers: each may add 1
+    torch.testing.assert_close(found[:, 0], torch.tensor([1.0, 1.0, 1 / 9, 1.0]))
+    torch.testing.assert_close(found[:, 1], torch.full((4,), 1 / 9))
+    assert not found[:, 2].any()
+    assert found[:, 3].tolist() == [1.0] * 4
+
+
+def test_layers_are_modules_and_a_tie_belongs_to_the_first() -> None:
+    names = ["table.weight", "block.0.weight", "block.0.bias", "norm.weight", "own"]
+    assert PerLayerClipping().groups(names) == [0, 1, 1, 2, 3]
+
+
+@pytest.mark.parametrize("stability", [0.0, -1.0, float("nan"), float("inf")])
+def test_stability_must_be_positive_and_finite(stability: float) -> None:
+    with pytest.raises(UsageError, match="stability"):
+        AutomaticClipping(stability)
 
 
 @pytest.mark.parametrize("clip_norm", [0.0, -1.0, float("inf"), float("nan")])

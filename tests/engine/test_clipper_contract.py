@@ -12,7 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from tacit.engine import RULES, PerExampleClipper
+from tacit.engine import (
+    RULES,
+    AutomaticClipping,
+    Clipping,
+    FlatClipping,
+    PerExampleClipper,
+    PerLayerClipping,
+)
+from tacit.engine.rules import full_name
 
 from .cases import CASES, Batch, Case, Losses, TiedTable, cast, full_head_losses, id_losses, take, tiny_bert, tokens
 from .checks import (
@@ -35,8 +43,8 @@ every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
 
 def test_every_rule_has_a_case() -> None:
-    reached = {type(module) for case in CASES.values() for module in case.model().modules()}
-    assert RULES.keys() <= reached
+    modules = [module for case in CASES.values() for module in case.model().modules()]
+    assert RULES.keys() <= {type(module) for module in modules} | {full_name(module) for module in modules}
 
 
 @every_case
@@ -118,7 +126,8 @@ def test_a_row_of_bad_inputs_contributes_zero(name: str, bad: float) -> None:
     assert_close(Result(actual.norms[[0, 2, 3]], actual.sums), expected)
 
 
-EMPTY_RUNS = [name for name in CASES if not name.startswith("bert")]  # transformers' BERT cannot run 0 rows
+# transformers' models cannot run 0 rows; the fallback has no unit to look at
+EMPTY_RUNS = [name for name in CASES if not name.startswith(("bert", "gpt2", "llama", "albert", "lora", "fallback"))]
 
 
 @pytest.mark.parametrize("name", EMPTY_RUNS)
@@ -134,6 +143,63 @@ def test_an_empty_batch_adds_zeros(name: str) -> None:
 def test_influence_is_bounded(case: Case) -> None:
     batch = case.batch(4, 8)
     check_influence(our_engine, case.model(), batch, case.losses, median_norm(case, batch))
+
+
+# Clipping functions
+
+
+def clipped_loop(model: nn.Module, batch: Batch, losses: Losses, clipping: Clipping, clip_norm: float) -> Result:
+    """The oracle for every clipping function: per-example autograd, the group norms by hand, then the formulas of the papers."""
+    each = [autograd(losses(model, take(batch, [i])).sum(), model) for i in range(rows_of(batch))]
+    layers = sorted({name.rpartition(".")[0] for name in each[0]})
+    total = {name: torch.zeros_like(value) for name, value in each[0].items()}
+    for one in each:
+        whole = norm_of(one).item()
+        for name, gradient in one.items():
+            if isinstance(clipping, PerLayerClipping):
+                layer = [g for other, g in one.items() if other.rpartition(".")[0] == name.rpartition(".")[0]]
+                norm = torch.cat([g.flatten() for g in layer]).norm().item()
+                scale = min(1.0, clip_norm / len(layers) ** 0.5 / norm) if norm > 0 else 1.0
+            elif isinstance(clipping, AutomaticClipping):
+                scale = clip_norm / (whole + clipping.stability)
+            else:
+                scale = min(1.0, clip_norm / whole) if whole > 0 else 1.0
+            total[name] += scale * gradient
+    return Result(torch.stack([norm_of(one) for one in each]), total)
+
+
+CLIPPINGS = {"flat": FlatClipping(), "automatic": AutomaticClipping(), "per-layer": PerLayerClipping()}
+every_clipping = pytest.mark.parametrize("clipping", CLIPPINGS.values(), ids=CLIPPINGS.keys())
+
+
+@every_clipping
+@pytest.mark.parametrize("name", ["linear-gram", "tied-gram", "lstm", "gpt2-tied", "fallback"])
+def test_clipping_functions(name: str, clipping: Clipping) -> None:
+    case = CASES[name]
+    batch = case.batch(5, 3)
+    clip_norm = median_norm(case, batch)
+
+    def engine(model: nn.Module, batch: Batch, losses: Losses, clip_norm: float) -> Result:
+        return our_engine(model, batch, losses, clip_norm, clipping=clipping)
+
+    expected = clipped_loop(case.model(), batch, case.losses, clipping, clip_norm)
+    assert_close(engine(case.model(), batch, case.losses, clip_norm), expected)
+    check_influence(engine, case.model(), case.batch(4, 8), case.losses, clip_norm)
+
+
+def test_per_layer_bounds_that_are_not_shared_break_the_bound() -> None:
+    """Known wrong: every layer clipped to C itself, as if the layers were one."""
+
+    class Unshared(PerLayerClipping):
+        def scales(self, norms_GU: Tensor, clip_norm: float) -> Tensor:
+            return super().scales(norms_GU, clip_norm * len(norms_GU) ** 0.5)
+
+    def engine(model: nn.Module, batch: Batch, losses: Losses, clip_norm: float) -> Result:
+        return our_engine(model, batch, losses, clip_norm, clipping=Unshared())
+
+    case = CASES["gpt2-tied"]
+    with pytest.raises(AssertionError, match="removing"):
+        check_influence(engine, case.model(), case.batch(4, 8), case.losses, 1e-4)
 
 
 # Known-wrong engines: what peers have shipped. Each must fail.

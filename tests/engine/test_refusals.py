@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,7 @@ from tacit.engine import PerExampleClipper
 from tacit.errors import RefusedError, UsageError
 
 from .cases import CASES, full_head_losses, tiny_bert
-from .checks import FOUR, Scale, step, two_layers
+from .checks import FOUR, step, two_layers
 
 # Refused when the clipper is made
 
@@ -28,19 +29,16 @@ def patched_forward() -> nn.Module:
     return layer
 
 
-WITHOUT_RULE: dict[str, tuple[Callable[[], nn.Module], str]] = {
-    "bare parameter": (Scale, r"'gain' of inner\.0 \(Scale\)"),
-    "subclass": (lambda: OwnLinear(3, 2), r"'weight' of inner\.0 \(OwnLinear\)"),
-    "attention": (lambda: nn.MultiheadAttention(4, 2), r"inner\.0 \(MultiheadAttention\)"),
-    "reparametrised": (lambda: nn.utils.parametrizations.weight_norm(nn.Linear(3, 2)), r"Parametrized"),
+OBJECTIONS: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "patched": (patched_forward, r"inner\.0 \(Linear\) has a forward of its own"),
     "max_norm": (lambda: nn.Embedding(3, 2, max_norm=1.0), r"inner\.0 \(Embedding\) max_norm"),
     "by frequency": (lambda: nn.Embedding(3, 2, scale_grad_by_freq=True), r"inner\.0 \(Embedding\) scale_grad_by_freq"),
+    "projected lstm": (lambda: nn.LSTM(3, 4, proj_size=2), r"inner\.0 \(LSTM\) has projections"),
 }
 
 
-@pytest.mark.parametrize(("build", "named"), WITHOUT_RULE.values(), ids=WITHOUT_RULE.keys())
-def test_a_parameter_without_a_rule_is_refused_by_name(build: Callable[[], nn.Module], named: str) -> None:
+@pytest.mark.parametrize(("build", "named"), OBJECTIONS.values(), ids=OBJECTIONS.keys())
+def test_a_layer_that_its_rule_cannot_clip_is_refused_by_name(build: Callable[[], nn.Module], named: str) -> None:
     model = nn.ModuleDict({"inner": nn.Sequential(build()), "head": nn.Linear(2, 2)})
     with pytest.raises(RefusedError, match=named) as refusal:
         PerExampleClipper(model)
@@ -48,6 +46,92 @@ def test_a_parameter_without_a_rule_is_refused_by_name(build: Callable[[], nn.Mo
     assert "\n" not in str(refusal.value)
     model["inner"].requires_grad_(False)
     PerExampleClipper(model).close()
+
+
+class Noisy(nn.Module):
+    """Base of layers without a rule; each does one thing that no example alone could repeat."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(3))
+
+
+class DropsOut(Noisy):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.dropout(self.gain * x, 0.5)
+
+
+class DrawsNumpy(Noisy):
+    """Randomness that vmap does not see: only the comparison of the outputs can."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.generator = np.random.default_rng(0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.gain * x * self.generator.random()
+
+
+class CentresBatch(Noisy):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.gain * (x - x.mean(0))
+
+
+class MeanLoss(Noisy):
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.gain * x).mean()
+
+
+class Branches(Noisy):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.gain * x if bool((x > 100).any()) else -self.gain * x
+
+
+class SwapsRows(Noisy):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.gain * x.flip(0)
+
+
+INEXACT: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "dropout": (DropsOut, "cannot run one example at a time"),
+    "unseen randomness": (DrawsNumpy, "another output alone"),
+    "mixes the batch": (CentresBatch, "another output alone"),
+    "swaps rows": (SwapsRows, "another output alone"),
+    "mean over the batch": (MeanLoss, "not one row an example"),
+    "branches on data": (Branches, "cannot run one example at a time"),
+    "reparametrised": (lambda: nn.utils.parametrizations.weight_norm(nn.Linear(3, 3)), "not one row an example"),
+}
+
+
+@pytest.mark.parametrize(("build", "named"), INEXACT.values(), ids=INEXACT.keys())
+def test_a_layer_that_the_fallback_cannot_repeat_is_refused_by_name(build: Callable[[], nn.Module], named: str) -> None:
+    model = nn.Sequential(nn.Linear(3, 3), build())
+    with pytest.raises(RefusedError, match=named) as refusal:
+        step(PerExampleClipper(model), model)
+    assert refusal.value.reason == "parameter-without-rule"
+    assert "1" in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+    assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
+
+
+def test_a_compiled_model_is_refused() -> None:
+    compiled = torch.compile(two_layers(), backend="eager")
+    with pytest.raises(RefusedError, match=r"before torch\.compile") as refusal:
+        PerExampleClipper(compiled)
+    assert refusal.value.reason == "compiled-model"
+    in_place = two_layers()
+    in_place[0].compile(backend="eager")
+    with pytest.raises(RefusedError, match=r"0 \(Linear\) is compiled"):
+        PerExampleClipper(in_place)
+
+
+def test_a_compiled_step_is_refused_or_exact() -> None:
+    """Code around the model may be compiled: dynamo either meets our refusal or runs the hooks as they are."""
+    model = two_layers()
+    clipper = PerExampleClipper(model)
+    losses = torch.compile(lambda x: model(x).square().sum(1), backend="eager")
+    with pytest.raises(RefusedError, match="compiled-model"), clipper:
+        losses(FOUR).sum().backward()
 
 
 def test_an_extra_parameter_on_a_known_layer_is_refused() -> None:

@@ -6,22 +6,30 @@ factors.py   one parameter's per-unit gradients without a (p, d) tensor a unit
 rules.py     which factors each kind of layer has: the table to extend
 sites.py     which layers of a model to hook, and what is refused
 capture.py   what a clipping context records
+clipping.py  from norms to coefficients: flat, automatic, per-layer
 clipper.py   the context: norms, coefficients, clipped sum
+fallback.py  layers without a rule, under vmap
+lstm.py      nn.LSTM, computed so that its gates' gradients are at hand
+heads.py     output heads whose logits never exist whole
 sampler.py   Poisson sampling and fixed-shape micro-batches
 noise.py     Gaussian noise on the sum, keyed by step and parameter
 """
 
-from tacit.engine.clipper import PerExampleClipper, clip_coefficients
+from tacit.engine.clipper import PerExampleClipper
+from tacit.engine.clipping import AutomaticClipping, Clipping, FlatClipping, PerLayerClipping
 from tacit.engine.noise import add_noise_
 from tacit.engine.rules import RULES, Rule
 from tacit.engine.sampler import micro_batches, poisson_sample
 
 __all__ = [
     "RULES",
+    "AutomaticClipping",
+    "Clipping",
+    "FlatClipping",
     "PerExampleClipper",
+    "PerLayerClipping",
     "Rule",
     "add_noise_",
-    "clip_coefficients",
     "micro_batches",
     "poisson_sample",
 ]

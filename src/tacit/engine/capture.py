@@ -1,4 +1,4 @@
-"""What one clipping context records: for each call of a layer, its input and the gradient at its output.
+"""What one clipping context records: for each call of a layer, what its parameters' per-unit gradients are made from.
 
 ``_Tap`` is the identity on a layer's output. Its backward hands (input, output gradient) to the context's ``Capture``.
 The input is kept by ``save_for_backward``: changing it in place is an error, and activation checkpointing recomputes it.
@@ -8,9 +8,11 @@ Legend: B rows of the batch, U units, UR (unit, position). A unit's positions ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -19,35 +21,52 @@ from tacit.engine.factors import Factor
 from tacit.engine.sites import Site
 from tacit.errors import RefusedError, UsageError
 
-__all__ = ["Capture"]
+__all__ = ["Capture", "Record", "current_capture", "per_unit", "refuse_second_order"]
 
 
-@dataclass(frozen=True)
-class _Record:
-    site: Site
-    input: Tensor
-    gradient: Tensor
+class Record(Protocol):
+    """One call of a layer."""
+
+    def factors(self, units: int) -> Iterable[tuple[str, Factor]]:
+        """The per-unit gradients of each trainable parameter, by its name in the model."""
+        ...
 
 
 class Capture:
     """The records of one context. The batch size is learned from the first module of the model that is called."""
 
-    def __init__(self, sequences_per_unit: int) -> None:
+    def __init__(self, sites: Mapping[nn.Module, Site], sequences_per_unit: int) -> None:
+        self._sites = sites
         self._sequences_per_unit = sequences_per_unit
-        self._batch: int | None = None
+        self._rows: int | None = None
         self._model_inputs: list[Tensor] = []
-        self._records: list[_Record] = []
+        self._records: list[Record] = []
         self._open = True
         # The output of an embedding, or of the first layer, has no graph of its own: this gives the tap one.
-        self._anchor = torch.zeros((), requires_grad=True)
+        self.anchor = torch.zeros((), requires_grad=True)
 
-    def learn_batch_size(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    @property
+    def rows(self) -> int:
+        """Rows of the batch.
+
+        Raises:
+            UsageError: no module of the model has seen a tensor yet.
+        """
+        if self._rows is None:
+            raise UsageError("a layer was called before any module of the model had seen a tensor input")
+        return self._rows
+
+    def site_of(self, module: nn.Module) -> Site | None:
+        """The site of a layer of the model; None where it has no trainable parameter or is not in the model."""
+        return self._sites.get(module)
+
+    def learn_rows(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Take the batch size from the inputs of the first module called: the first tensor's leading dimension.
 
         Raises:
             UsageError: another tensor leads with another size (1 is allowed), or units do not divide the batch.
         """
-        if self._batch is not None:
+        if self._rows is not None:
             return
         tensors = [tensor for tensor in _tensors_in((args, kwargs)) if tensor.dim() > 0]
         if not tensors:
@@ -57,90 +76,124 @@ class Capture:
             raise UsageError(f"the model's tensor inputs lead with sizes {sizes}; dimension 0 must be the batch in all")
         if batch % self._sequences_per_unit:
             raise UsageError(f"{batch} rows are no multiple of sequences_per_unit={self._sequences_per_unit}")
-        self._batch, self._model_inputs = batch, tensors
+        self._rows, self._model_inputs = batch, tensors
 
     def tap(self, site: Site, input: Tensor, output: Tensor) -> Tensor:
         """The layer's output with one row an example, which reports its gradient here.
 
         Where the input leads with 1, such as position indices of shape (1, T), the output is expanded to the batch.
         """
-        batch = self._check_rows(site, input)
-        if input.shape[0] != batch:
-            output = output.expand(batch, *output.shape[1:])
-        return _Tap.apply(output, self._anchor, input.detach(), self, site)
+        self._check_rows(site, input)
+        if input.shape[0] != self.rows:
+            output = output.expand(self.rows, *output.shape[1:])
+        return _Tap.apply(output, self.anchor, input.detach(), self, site)
 
-    def _check_rows(self, site: Site, input: Tensor) -> int:
-        batch = self._batch
-        if batch is None:
-            raise UsageError(f"{site.describe()} was called before any module of the model had seen a tensor input")
+    def _check_rows(self, site: Site, input: Tensor) -> None:
+        rows = self.rows
         leading = input.shape[: input.dim() - site.rule.input_features(site.module)]
-        if len(leading) == 0 or leading[0] not in (1, batch):
+        if len(leading) == 0 or leading[0] not in (1, rows):
             raise UsageError(
-                f"{site.describe()} got an input of shape {tuple(input.shape)} in a batch of {batch}: it flattens the "
+                f"{site.describe()} got an input of shape {tuple(input.shape)} in a batch of {rows}: it flattens the "
                 "batch or is not per example; dimension 0 must be the example (or 1, shared by all)"
             )
-        if len(leading) == 1 and batch > 1 and self._may_be_positions(input, batch):
+        if len(leading) == 1 and rows > 1 and self._may_be_positions(input, rows):
             raise RefusedError(
                 "ambiguous-batch-dimension",
-                f"the {batch} rows that {site.describe()} got may be examples or positions, since the batch is as long "
+                f"the {rows} rows that {site.describe()} got may be examples or positions, since the batch is as long "
                 "as its sequences; give position indices the shape (1, positions), or use another batch size",
             )
-        return batch
 
-    def _may_be_positions(self, input: Tensor, batch: int) -> bool:
+    def _may_be_positions(self, input: Tensor, rows: int) -> bool:
         """Whether rows that come from no layer may be positions that all examples share."""
         if input.shape[0] == 1 or input.requires_grad or any(input is tensor for tensor in self._model_inputs):
             return False
-        return any(tensor.dim() > 1 and tensor.shape[1] == batch for tensor in self._model_inputs)
+        return any(tensor.dim() > 1 and tensor.shape[1] == rows for tensor in self._model_inputs)
 
-    def add(self, site: Site, input: Tensor, gradient: Tensor) -> None:
-        """Record one call of a layer; the backward calls this.
+    def add(self, record: Record) -> None:
+        """Record one call of a layer; its backward calls this.
 
         Raises:
             UsageError: the context has ended.
         """
         if not self._open:
             raise UsageError("backward ran after its clipping context; call losses.sum().backward() inside the context")
-        self._records.append(_Record(site, input, gradient))
+        self._records.append(record)
 
     def close(self) -> None:
         """No more records: the context has ended."""
         self._open = False
         self._model_inputs = []
 
-    def take_factors(self) -> dict[nn.Parameter, list[Factor]]:
+    def take_factors(self) -> dict[str, list[Factor]]:
         """The factors of each parameter that the backward reached; the records are forgotten.
 
         Raises:
             UsageError: the backward reached no layer.
         """
-        if self._batch is None or not self._records:
+        if self._rows is None or not self._records:
             raise UsageError("nothing was recorded; call the model and losses.sum().backward() inside the context")
-        factors: dict[nn.Parameter, list[Factor]] = {}
+        factors: dict[str, list[Factor]] = {}
         for record in self._records:
-            for parameter, factor in _factors(record, self._batch // self._sequences_per_unit):
-                factors.setdefault(parameter, []).append(factor)
+            for name, factor in record.factors(self._rows // self._sequences_per_unit):
+                factors.setdefault(name, []).append(factor)
         self._records = []
         return factors
 
 
-def _factors(record: _Record, units: int) -> Iterator[tuple[nn.Parameter, Factor]]:
-    rule, module = record.site.rule, record.site.module
-    input_B = record.input.expand(record.gradient.shape[0], *record.input.shape[1:])
-    for name, parameter in record.site.parameters.items():
-        input_UR = _per_unit(input_B, units, rule.input_features(module), parameter.dtype)
-        gradient_UR = _per_unit(record.gradient, units, rule.output_features(module), parameter.dtype)
-        yield parameter, rule.factors[name](module, input_UR, gradient_UR)
+_current: ContextVar[Capture | None] = ContextVar("current clipping context", default=None)
 
 
-def _per_unit(x_B: Tensor, units: int, feature_dims: int, dtype: torch.dtype) -> Tensor:
-    """(B, ..., features) as (unit, position, features); floating point in the parameter's own precision.
+def current_capture() -> Capture | None:
+    """The clipping context that is active here, the innermost one; None outside any."""
+    return _current.get()
+
+
+@contextmanager
+def activated(capture: Capture) -> Iterator[None]:
+    """Make a capture the current one."""
+    token = _current.set(capture)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+@dataclass(frozen=True)
+class _LayerRecord:
+    """A call of a layer that has a rule: its input and the gradient at its output."""
+
+    site: Site
+    input: Tensor
+    gradient: Tensor
+
+    def factors(self, units: int) -> Iterator[tuple[str, Factor]]:
+        rule, module = self.site.rule, self.site.module
+        input_B = self.input.expand(self.gradient.shape[0], *self.input.shape[1:])
+        for name, name_in_model in self.site.names.items():
+            dtype = module.get_parameter(name).dtype
+            input_UR = per_unit(input_B, units, rule.input_features(module), dtype)
+            gradient_UR = per_unit(self.gradient, units, rule.output_features(module), dtype)
+            yield name_in_model, rule.factors[name](module, input_UR, gradient_UR)
+
+
+def per_unit(x_B: Tensor, units: int, feature_dims: int, dtype: torch.dtype) -> Tensor:
+    """(B, ..., features) as (unit, position, features); floating point in the precision that is asked for.
 
     With two rows a unit, (4, 5, 3) becomes (2, 10, 3).
     """
     leading, features = x_B.shape[: x_B.dim() - feature_dims], x_B.shape[x_B.dim() - feature_dims :]
     x_UR = x_B.reshape(units, leading.numel() // max(units, 1), *features)
     return x_UR.to(dtype) if x_UR.is_floating_point() else x_UR
+
+
+def refuse_second_order() -> None:
+    """A backward that builds a graph of itself would not be recorded again.
+
+    Raises:
+        RefusedError: ``second-order-gradient``.
+    """
+    if torch.is_grad_enabled():
+        raise RefusedError("second-order-gradient", "create_graph=True inside a clipping context; leave it out")
 
 
 def _tensors_in(value: Any) -> Iterator[Tensor]:
@@ -164,8 +217,7 @@ class _Tap(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        if torch.is_grad_enabled():
-            raise RefusedError("second-order-gradient", "create_graph=True inside a clipping context; leave it out")
+        refuse_second_order()
         (input,), (gradient,) = ctx.saved_tensors, grad_outputs
-        ctx.capture.add(ctx.site, input, gradient)
+        ctx.capture.add(_LayerRecord(ctx.site, input, gradient))
         return gradient, None, None, None, None

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -22,21 +22,26 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from tacit.engine.capture import Capture
+from tacit.engine.capture import Capture, activated
+from tacit.engine.clipping import Clipping, FlatClipping
 from tacit.engine.factors import Factor, combine, squared_norms
+from tacit.engine.fallback import tap_call
+from tacit.engine.lstm import LstmMode
 from tacit.engine.sites import Site, find_sites, trainable_parameters
 from tacit.errors import RefusedError, UsageError
 
-__all__ = ["PerExampleClipper", "clip_coefficients"]
+__all__ = ["PerExampleClipper"]
+
+_FLAT = FlatClipping()
 
 
 class PerExampleClipper:
     """Adds ``sum_u min(1, clip_norm / ||g_u||) g_u`` to ``p.grad`` of every trainable parameter of a model.
 
-    ``g_u`` is the gradient of unit u over all trainable parameters together, summed over its ``sequences_per_unit``
-    rows: unit u owns rows u*k to u*k + k - 1 of the batch. If ``losses[i]`` depends on row i only, adding or removing
-    one unit changes the sum by at most ``clip_norm`` in L2, and replacing one by at most twice that (Abadi et al. 2016,
-    arXiv 1607.00133, algorithm 1).
+    (With another ``clipping``, its own coefficients, under the same bound.) ``g_u`` is the gradient of unit u over all
+    trainable parameters together, summed over its ``sequences_per_unit`` rows: unit u owns rows u*k to u*k + k - 1 of
+    the batch. If ``losses[i]`` depends on row i only, adding or removing one unit changes the sum by at most
+    ``clip_norm`` in L2, and replacing one by at most twice that (Abadi et al. 2016, arXiv 1607.00133, algorithm 1).
 
         clipper = PerExampleClipper(model, clip_norm=1.0)
         with clipper:
@@ -50,7 +55,7 @@ class PerExampleClipper:
 
     | case | what happens |
     | --- | --- |
-    | norm 0, such as a padding row with loss 0 | coefficient 1, contributes zero |
+    | norm 0, such as a padding row with loss 0 | contributes zero |
     | norm inf or NaN, or a square that overflows | contributes exactly zero, whatever its tensors hold |
     | empty batch (0 rows) | no norms, zero gradients, where the model itself runs (transformers' BERT does not) |
     | parameter that the backward does not reach | ``p.grad`` as it was, zeros if it was None |
@@ -60,15 +65,19 @@ class PerExampleClipper:
         model: float32 or float64 parameters; it keeps hooks, idle outside contexts, until ``close``.
         clip_norm: the bound C, positive and finite.
         sequences_per_unit: rows that form one unit.
+        clipping: ``FlatClipping()``, ``AutomaticClipping()`` or ``PerLayerClipping()``.
 
     Raises:
         UsageError: an option is out of range, or nothing can be trained; in a context, the batch is not dimension 0,
             is no multiple of ``sequences_per_unit``, or no backward ran.
-        RefusedError: ``parameter-without-rule`` or ``cross-example-operation``; in a context,
-            ``parameter-outside-rule``, ``ambiguous-batch-dimension`` or ``second-order-gradient``.
+        RefusedError: ``parameter-without-rule``, ``cross-example-operation`` or ``compiled-model``; in a context,
+            ``parameter-outside-rule``, ``parameter-without-rule``, ``ambiguous-batch-dimension``,
+            ``packed-sequence``, ``compiled-model`` or ``second-order-gradient``.
     """
 
-    def __init__(self, model: nn.Module, clip_norm: float = 1.0, sequences_per_unit: int = 1) -> None:
+    def __init__(
+        self, model: nn.Module, clip_norm: float = 1.0, sequences_per_unit: int = 1, clipping: Clipping = _FLAT
+    ) -> None:
         if not (math.isfinite(clip_norm) and clip_norm > 0):
             raise UsageError(f"clip_norm must be positive and finite, not {clip_norm}")
         if sequences_per_unit < 1:
@@ -76,11 +85,14 @@ class PerExampleClipper:
         self._model = model
         self._clip_norm = float(clip_norm)
         self._sequences_per_unit = sequences_per_unit
+        self._clipping = clipping
         self._parameters = trainable_parameters(model)
+        self._sites = {site.module: site for site in find_sites(model)}
         self._capture: Capture | None = None
+        self._context = ExitStack()
+        self._lstm_modes: list[LstmMode] = []
         self._norms: Tensor | None = None
-        self._parameter_hooks: list[RemovableHandle] = []
-        self._module_hooks = self._register(find_sites(model))
+        self._module_hooks = self._register()
 
     @property
     def norms(self) -> Tensor:
@@ -102,10 +114,12 @@ class PerExampleClipper:
         if not self._module_hooks:
             raise UsageError("this clipper was closed; make a new one")
         _check_unchanged(self._parameters, trainable_parameters(self._model))
-        self._capture = Capture(self._sequences_per_unit)
-        self._parameter_hooks = [
-            parameter.register_hook(partial(_refuse_outside_use, name)) for name, parameter in self._parameters.items()
-        ]
+        self._capture = Capture(self._sites, self._sequences_per_unit)
+        with ExitStack() as context:
+            for name, parameter in self._parameters.items():
+                context.callback(parameter.register_hook(partial(_refuse_outside_use, name)).remove)
+            context.enter_context(activated(self._capture))
+            self._context = context.pop_all()
         return self
 
     def __exit__(
@@ -115,12 +129,12 @@ class PerExampleClipper:
         if kind is None and capture is not None:
             self._add_clipped_sum(capture)
 
-    def _register(self, sites: list[Site]) -> list[RemovableHandle]:
+    def _register(self) -> list[RemovableHandle]:
         """Hooks that are idle outside a context. Ours sees a layer's output before a hook of the user changes it."""
         handles = [
             module.register_forward_pre_hook(self._before_any, with_kwargs=True) for module in self._model.modules()
         ]
-        for site in sites:
+        for site in self._sites.values():
             before, after = partial(self._before_site, site), partial(self._after_site, site)
             handles.append(site.module.register_forward_pre_hook(before))
             handles.append(site.module.register_forward_hook(after, prepend=True, with_kwargs=True, always_call=True))
@@ -128,29 +142,37 @@ class PerExampleClipper:
 
     def _before_any(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._capture is not None and torch.is_grad_enabled():
-            self._capture.learn_batch_size(args, kwargs)
+            _refuse_compiling()
+            self._capture.learn_rows(args, kwargs)
 
     def _before_site(self, site: Site, module: nn.Module, args: tuple[Any, ...]) -> None:
-        if self._capture is not None:
-            _set_requires_grad(site.parameters.values(), False)
+        if self._capture is None:
+            return
+        _set_requires_grad(site.parameters(), False)
+        if site.kind == "lstm" and torch.is_grad_enabled():
+            mode = LstmMode(site, self._capture)
+            mode.__enter__()
+            self._lstm_modes.append(mode)
 
     def _after_site(
-        self, site: Site, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor | None
-    ) -> Tensor | None:
+        self, site: Site, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    ) -> Any:
         """Also called when the layer raised: its output is None then."""
         if self._capture is None:
             return None
-        _set_requires_grad(site.parameters.values(), True)
+        _set_requires_grad(site.parameters(), True)
+        if site.kind == "lstm" and self._lstm_modes:
+            self._lstm_modes.pop().__exit__(None, None, None)
         if output is None or not torch.is_grad_enabled():
             return None
-        return self._capture.tap(site, args[0] if args else kwargs["input"], output)
+        if site.kind == "rule":
+            return self._capture.tap(site, args[0] if args else next(iter(kwargs.values())), output)
+        return tap_call(self._capture, site, args, kwargs, output) if site.kind == "fallback" else None
 
     def _release(self) -> Capture | None:
         """End the context: no hook on a parameter, and every parameter requires its gradient again."""
         capture, self._capture = self._capture, None
-        for handle in self._parameter_hooks:
-            handle.remove()
-        self._parameter_hooks = []
+        self._context.close()
         if capture is not None:
             capture.close()
             _set_requires_grad(self._parameters.values(), True)
@@ -160,30 +182,27 @@ class PerExampleClipper:
         device = next(iter(self._parameters.values())).device.type
         with torch.no_grad(), torch.autocast(device, enabled=False), _full_precision():
             uses = capture.take_factors()
-            factors = {parameter: combine(uses.pop(parameter)) for parameter in list(uses)}  # pop: frees memory early
-            self._norms = _total([squared_norms(combined) for combined in factors.values()]).sqrt()
-            coefficients = clip_coefficients(self._norms, self._clip_norm)
+            factors = {name: combine(uses.pop(name)) for name in list(uses)}  # pop: frees memory early
+            squares = {name: squared_norms(combined) for name, combined in factors.items()}
+            norms_GU, group_of = self._group_norms(squares)
+            self._norms = norms_GU.square().sum(0).sqrt() if len(norms_GU) > 1 else norms_GU[0]
+            coefficients_GU = self._clipping.coefficients(norms_GU, self._clip_norm)
             dropped = ~self._norms.isfinite()
             some_dropped = bool(dropped.any())
-            for parameter in self._parameters.values():
-                combined = factors.pop(parameter, ())
+            for name, parameter in self._parameters.items():
+                combined = factors.pop(name, ())
                 if some_dropped:
                     combined = tuple(factor.without(dropped) for factor in combined)
-                _accumulate(parameter, combined, coefficients)
+                _accumulate(parameter, combined, coefficients_GU[group_of[name]])
 
-
-def clip_coefficients(norms_U: Tensor, clip_norm: float) -> Tensor:
-    """``min(1, clip_norm / norm)``: 1 for norm 0, and 0 for a norm that is infinite or NaN."""
-    coefficients = clip_norm / norms_U.clamp(min=clip_norm)
-    return torch.where(norms_U.isfinite(), coefficients, 0.0)
-
-
-def _total(squares: list[Tensor]) -> Tensor:
-    """Their sum, in float64 if any of them is."""
-    total = squares[0]
-    for square in squares[1:]:
-        total = total + square
-    return total
+    def _group_norms(self, squares: dict[str, Tensor]) -> tuple[Tensor, dict[str, int]]:
+        """The norms (G, U) of the clipping's groups, and each parameter's group."""
+        group_of = dict(zip(self._parameters, self._clipping.groups(list(self._parameters)), strict=True))
+        first = next(iter(squares.values()))
+        totals = [torch.zeros_like(first) for _ in range(max(group_of.values()) + 1)]
+        for name, square in squares.items():
+            totals[group_of[name]] = totals[group_of[name]] + square  # not in place: float64 beside float32
+        return torch.stack(totals).sqrt(), group_of
 
 
 def _accumulate(parameter: nn.Parameter, factors: Iterable[Factor], coefficients: Tensor) -> None:
@@ -198,6 +217,14 @@ def _check_unchanged(before: dict[str, nn.Parameter], now: dict[str, nn.Paramete
     if changed:
         raise UsageError(
             f"{changed[0]} was frozen, unfrozen or replaced after the clipper was made; make a new clipper"
+        )
+
+
+def _refuse_compiling() -> None:
+    if torch.compiler.is_compiling():
+        raise RefusedError(
+            "compiled-model",
+            "torch.compile was at work inside a clipping context; call the model's plain forward there",
         )
 
 

@@ -4,7 +4,8 @@ Legend: U units, R positions of a unit, d input features, p output features, w a
 
 A rule's function sees the layer's input and the gradient at its output, both as (unit, position, features), and returns
 a ``Factor``. To add a layer, write its functions and its line in ``RULES``; the contract suite asks for a case of it.
-The lookup is by exact type: a subclass may have another forward, so it needs its own line.
+The lookup is by exact type: a subclass may have another forward, so it needs its own line. A class of another library is
+named by its full name, so that nothing is imported.
 """
 
 from __future__ import annotations
@@ -19,7 +20,17 @@ from torch.nn import functional as F
 
 from tacit.engine.factors import Dense, Factor, Lookup, Outer
 
-__all__ = ["CROSS_EXAMPLE_MODULES", "RULES", "UNREAD_PARAMETERS", "FactorFunction", "Rule"]
+__all__ = [
+    "CROSS_EXAMPLE_MODULES",
+    "RULES",
+    "SELF_CONTAINED_MODULES",
+    "UNREAD_PARAMETERS",
+    "FactorFunction",
+    "Rule",
+    "full_name",
+    "lstm_objection",
+    "rule_of",
+]
 
 FactorFunction = Callable[[Any, Tensor, Tensor], Factor]
 
@@ -76,12 +87,39 @@ def _layer_norm_features(module: nn.LayerNorm) -> int:
     return len(module.normalized_shape)
 
 
-RULES: dict[type[nn.Module], Rule] = {
+def _conv1d_weight(module: Any, input_URd: Tensor, gradient_URp: Tensor) -> Factor:
+    """GPT-2's linear layer keeps its weight as (inputs, outputs)."""
+    return Outer(input_URd, gradient_URp)
+
+
+def _rms_norm_weight(module: nn.RMSNorm, input_URw: Tensor, gradient_URw: Tensor) -> Factor:
+    normalised_URw = F.rms_norm(input_URw, list(module.normalized_shape), eps=module.eps)
+    return Dense((gradient_URw * normalised_URw).sum(1))
+
+
+def _llama_norm_weight(module: Any, input_URd: Tensor, gradient_URd: Tensor) -> Factor:
+    """These modules normalise in float32, whatever their input is."""
+    inverse_UR1 = torch.rsqrt(input_URd.float().square().mean(2, keepdim=True) + module.variance_epsilon)
+    return Dense((gradient_URd * (input_URd.float() * inverse_UR1)).sum(1))
+
+
+_LLAMA_NORM = Rule({"weight": _llama_norm_weight}, lambda _: 1, lambda _: 1)
+
+RULES: dict[type[nn.Module] | str, Rule] = {
     nn.Linear: Rule({"weight": _linear_weight, "bias": _sum_over_positions}, lambda _: 1, lambda _: 1),
     nn.Embedding: Rule({"weight": _embedding_weight}, lambda _: 0, lambda _: 1, _embedding_objection),
     nn.LayerNorm: Rule(
         {"weight": _layer_norm_weight, "bias": _sum_over_positions}, _layer_norm_features, _layer_norm_features
     ),
+    nn.RMSNorm: Rule({"weight": _rms_norm_weight}, _layer_norm_features, _layer_norm_features),
+    "transformers.pytorch_utils.Conv1D": Rule(
+        {"weight": _conv1d_weight, "bias": _sum_over_positions}, lambda _: 1, lambda _: 1
+    ),
+    "transformers.models.llama.modeling_llama.LlamaRMSNorm": _LLAMA_NORM,
+    "transformers.models.mistral.modeling_mistral.MistralRMSNorm": _LLAMA_NORM,
+    "transformers.models.qwen2.modeling_qwen2.Qwen2RMSNorm": _LLAMA_NORM,
+    "transformers.models.qwen3.modeling_qwen3.Qwen3RMSNorm": _LLAMA_NORM,
+    "transformers.models.phi3.modeling_phi3.Phi3RMSNorm": _LLAMA_NORM,
 }
 
 # Parameters that a module owns and never reads itself, by the class's full name, so that nothing is imported. BERT's head
@@ -91,5 +129,26 @@ UNREAD_PARAMETERS: dict[str, tuple[str, ...]] = {
     "transformers.models.bert.modeling_bert.BertLMPredictionHead": ("bias",),
 }
 
+# Layers that read the parameters of the modules inside them without calling these: they go to the fallback as a whole.
+SELF_CONTAINED_MODULES: tuple[type[nn.Module], ...] = (nn.MultiheadAttention,)
+
 # Layers that mix the examples of a batch, whatever their parameters: no per-example gradient exists.
 CROSS_EXAMPLE_MODULES: tuple[type[nn.Module], ...] = (torch.nn.modules.batchnorm._BatchNorm,)
+
+
+def full_name(module: nn.Module) -> str:
+    """The module's class with its package: ``transformers.pytorch_utils.Conv1D``."""
+    return f"{type(module).__module__}.{type(module).__qualname__}"
+
+
+def rule_of(module: nn.Module) -> Rule | None:
+    """The rule of exactly this class, if there is one."""
+    return RULES.get(type(module)) or RULES.get(full_name(module))
+
+
+def lstm_objection(module: Any) -> str | None:
+    """Why this ``nn.LSTM``, whose gradients ``lstm.py`` takes, cannot be clipped per example, or None."""
+    if module.proj_size:
+        return f"has projections (proj_size={module.proj_size}); use proj_size=0 and a linear layer"
+    unknown = [name for name, _ in module.named_parameters() if name not in module._flat_weights_names]
+    return f"has a parameter {unknown[0]!r} that is none of an LSTM's" if unknown else None

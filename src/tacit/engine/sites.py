@@ -2,29 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import nn
 
-from tacit.engine.rules import CROSS_EXAMPLE_MODULES, RULES, UNREAD_PARAMETERS, Rule
+from tacit.engine.rules import (
+    CROSS_EXAMPLE_MODULES,
+    SELF_CONTAINED_MODULES,
+    UNREAD_PARAMETERS,
+    Rule,
+    full_name,
+    lstm_objection,
+    rule_of,
+)
 from tacit.errors import RefusedError, UsageError
 
 __all__ = ["Site", "find_sites", "trainable_parameters"]
 
+Kind = Literal["rule", "lstm", "fallback"]
+
 
 @dataclass(frozen=True)
 class Site:
-    """A layer with a rule: where it is in the model, and its trainable parameters by their names in the layer."""
+    """A layer with trainable parameters.
+
+    Args:
+        path: where it is in the model.
+        module: the layer.
+        kind: how its gradients are had: by its rule, by our own LSTM, or by vmap.
+        names: its trainable parameters: the name in the layer -> the name in the model (the first one, where tied).
+    """
 
     path: str
     module: nn.Module
-    rule: Rule
-    parameters: Mapping[str, nn.Parameter]
+    kind: Kind
+    names: Mapping[str, str]
+
+    @property
+    def rule(self) -> Rule:
+        """The layer's rule; only where ``kind`` is "rule"."""
+        rule = rule_of(self.module)
+        assert rule is not None
+        return rule
 
     def describe(self) -> str:
+        """The layer in an error message: path and class."""
         return _describe(self.path, self.module)
+
+    def parameters(self) -> list[nn.Parameter]:
+        """The layer's trainable parameters as they are now."""
+        return [self.module.get_parameter(name) for name in self.names]
 
 
 def trainable_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -33,30 +63,56 @@ def trainable_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def find_sites(model: nn.Module) -> list[Site]:
-    """The layers that own trainable parameters, each with its rule.
+    """The layers that own trainable parameters.
 
     A module without a rule may hold a parameter that a layer with a rule holds too (a tied bias): if the module itself
-    reads it, the backward is refused.
+    reads it, the backward is refused. Other parameters of a module without a rule go to the vmap fallback.
 
     Raises:
         UsageError: no parameter requires a gradient, or one has a precision below float32.
-        RefusedError: a parameter belongs to no layer with a rule, or a layer mixes examples.
+        RefusedError: a layer mixes examples, is compiled, or is one that its rule cannot clip.
     """
-    _check_precisions(trainable_parameters(model))
-    owners = [(path, module, owned) for path, module in model.named_modules() if (owned := _owned(module))]
-    sites = [Site(path, m, RULES[type(m)], owned) for path, m, owned in owners if type(m) in RULES]
+    trainable = trainable_parameters(model)
+    _check_precisions(trainable)
     for path, module in model.named_modules():
         _check_no_mixing(path, module)
+        _check_not_compiled(path, module)
+    first_names = {parameter: name for name, parameter in trainable.items()}
+    owners = [(path, m, owned) for path, m in _named_modules(model) if (owned := _owned(m, first_names))]
+    sites = [Site(path, m, kind, owned) for path, m, owned in owners if (kind := _kind(m)) != "fallback"]
     for site in sites:
         _check_site(site)
-    covered = {parameter for site in sites for parameter in site.parameters.values()}
+    covered = {name for site in sites for name in site.names.values()}
     for path, module, owned in owners:
-        _check_covered(path, module, [name for name, parameter in owned.items() if parameter not in covered])
+        rest = {} if _kind(module) != "fallback" else _uncovered(module, owned, covered)
+        if rest:
+            sites.append(Site(path, module, "fallback", rest))
     return sites
 
 
-def _owned(module: nn.Module) -> dict[str, nn.Parameter]:
-    return {name: parameter for name, parameter in module.named_parameters(recurse=False) if parameter.requires_grad}
+def _kind(module: nn.Module) -> Kind:
+    if type(module) is nn.LSTM:
+        return "lstm"
+    return "fallback" if rule_of(module) is None else "rule"
+
+
+def _named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """All modules, without those whose parameters the module around them reads itself."""
+    for path, module in model.named_modules():
+        parent = model.get_submodule(path.rpartition(".")[0]) if path else None
+        if not isinstance(parent, SELF_CONTAINED_MODULES):
+            yield path, module
+
+
+def _owned(module: nn.Module, first_names: Mapping[nn.Parameter, str]) -> dict[str, str]:
+    within = isinstance(module, SELF_CONTAINED_MODULES)
+    named = module.named_parameters(recurse=within, remove_duplicate=False)
+    return {name: first_names[parameter] for name, parameter in named if parameter.requires_grad}
+
+
+def _uncovered(module: nn.Module, owned: Mapping[str, str], covered: set[str]) -> dict[str, str]:
+    unread = UNREAD_PARAMETERS.get(full_name(module), ())
+    return {name: first for name, first in owned.items() if first not in covered and name not in unread}
 
 
 def _check_precisions(trainable: Mapping[str, nn.Parameter]) -> None:
@@ -77,26 +133,28 @@ def _check_no_mixing(path: str, module: nn.Module) -> None:
         )
 
 
+def _check_not_compiled(path: str, module: nn.Module) -> None:
+    if full_name(module) == "torch._dynamo.eval_frame.OptimizedModule" or module._compiled_call_impl is not None:
+        raise RefusedError(
+            "compiled-model",
+            f"{_describe(path, module)} is compiled, and compiled code does not run the clipper's hooks; "
+            "give the clipper the model as it was before torch.compile",
+        )
+
+
 def _check_site(site: Site) -> None:
-    unknown = [name for name in site.parameters if name not in site.rule.factors]
-    objection = f"has a parameter {unknown[0]!r} that its rule does not know" if unknown else None
+    objection = _objection_to_rule(site) if site.kind == "rule" else lstm_objection(site.module)
     if "forward" in vars(site.module):
         objection = "has a forward of its own, set on the instance"
-    objection = objection or site.rule.objection(site.module)
     if objection:
         raise RefusedError("parameter-without-rule", f"{site.describe()} {objection}; freeze it or use a plain layer")
 
 
-def _check_covered(path: str, module: nn.Module, uncovered: list[str]) -> None:
-    kind = type(module)
-    unread = UNREAD_PARAMETERS.get(f"{kind.__module__}.{kind.__qualname__}", ())
-    for name in uncovered:
-        if name not in unread:
-            raise RefusedError(
-                "parameter-without-rule",
-                f"parameter {name!r} of {_describe(path, module)} has no per-example rule; freeze it with "
-                "requires_grad_(False), or add the layer to tacit.engine.rules.RULES",
-            )
+def _objection_to_rule(site: Site) -> str | None:
+    unknown = [name for name in site.names if name not in site.rule.factors]
+    return (
+        f"has a parameter {unknown[0]!r} that its rule does not know" if unknown else site.rule.objection(site.module)
+    )
 
 
 def _describe(path: str, module: nn.Module) -> str:

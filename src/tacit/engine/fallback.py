@@ -1,0 +1,162 @@
+"""Layers without a rule: their per-unit gradients by running the layer again, one unit at a time, under ``torch.func.vmap``.
+
+A layer is taken where that is exact: it must give one unit alone the same output as it gave the unit within the batch. This
+is checked at every call, so a layer that mixes examples, or draws random numbers, is refused by name. The cost is one more
+forward and backward of the layer and a gradient a unit of its own parameters. Layers inside it that have rules keep them.
+
+Legend: B rows of the batch, U units, k rows a unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad_and_value, vmap
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+
+from tacit.engine.capture import Capture, refuse_second_order
+from tacit.engine.factors import Dense, Factor
+from tacit.engine.sites import Site
+from tacit.errors import RefusedError
+
+__all__ = ["tap_call"]
+
+# Room for another order of the same sums, in units of the output's epsilon and relative to its largest value.
+_TOLERANCE = 1000.0
+
+
+def tap_call(capture: Capture, site: Site, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+    """The call's output, whose floating-point tensors report their gradients to the capture.
+
+    Raises:
+        RefusedError: ``parameter-without-rule``, if an output has no row for each example.
+    """
+    leaves, form = tree_flatten(output)
+    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.is_floating_point()]
+    outputs = [leaves[place] for place in places]
+    if not outputs or any(leaf.dim() == 0 or leaf.shape[0] != capture.rows for leaf in outputs):
+        raise _refusal(site, "gives an output that has not one row an example")
+    inputs, input_form = tree_flatten((args, kwargs))
+    call = _Call(capture, site, input_form, tuple(places), _autocast_dtype(outputs[0].device.type))
+    detached = [leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in inputs]
+    for place, tapped in zip(
+        places, _TapCall.apply(call, capture.anchor, len(outputs), *outputs, *detached), strict=True
+    ):
+        leaves[place] = tapped
+    return tree_unflatten(leaves, form)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What is known of a call before its backward; ``places``: which leaves of the output are floating-point tensors."""
+
+    capture: Capture
+    site: Site
+    input_form: TreeSpec
+    places: tuple[int, ...]
+    autocast: torch.dtype | None
+
+
+@dataclass(frozen=True)
+class _CallRecord:
+    call: _Call
+    inputs: tuple[Any, ...]
+    outputs: tuple[Tensor, ...]
+    gradients: tuple[Tensor, ...]
+
+    def factors(self, units: int) -> Iterator[tuple[str, Factor]]:
+        site = self.call.site
+        try:
+            gradients, outputs = self._run_again(units)
+        except RuntimeError as error:
+            raise _refusal(
+                site, "cannot run one example at a time under vmap (dropout, or other code that it forbids)"
+            ) from error
+        for again, before in zip(outputs, self.outputs, strict=True):
+            if not _same(again, before):
+                raise _refusal(
+                    site, "gives an example another output alone than within the batch (it mixes examples or is random)"
+                )
+        for name, name_in_model in site.names.items():
+            yield name_in_model, Dense(gradients[name])
+
+    def _run_again(self, units: int) -> tuple[dict[str, Tensor], tuple[Tensor, ...]]:
+        """Per-unit gradients by the parameter's name in the layer, and the outputs of this run as (U, k, ...)."""
+        rows = self.call.capture.rows
+        per_unit = [isinstance(leaf, Tensor) and leaf.dim() > 0 and leaf.shape[0] == rows for leaf in self.inputs]
+        inputs = [_cut(leaf, units) if cut else leaf for leaf, cut in zip(self.inputs, per_unit, strict=True)]
+        in_dims = (None, tuple(0 if cut else None for cut in per_unit), 0)
+        module, site = self.call.site.module, self.call.site
+        parameters = {name: module.get_parameter(name).detach() for name in site.names}
+
+        def weighted(parameters: dict[str, Tensor], inputs: tuple[Any, ...], gradients: tuple[Tensor, ...]) -> Any:
+            args, kwargs = tree_unflatten(list(inputs), self.call.input_form)
+            leaves, _ = tree_flatten(functional_call(module, parameters, args, kwargs, tie_weights=False))
+            outputs = tuple(leaves[place] for place in self.call.places)
+            products = [_product(o, g) for o, g in zip(outputs, gradients, strict=True)]
+            return torch.stack(products).sum(), outputs
+
+        gradients = tuple(_cut(gradient, units) for gradient in self.gradients)
+        run = vmap(grad_and_value(weighted, has_aux=True), in_dims=in_dims, randomness="error")
+        device = self.outputs[0].device.type
+        with torch.autocast(device, dtype=self.call.autocast, enabled=self.call.autocast is not None):
+            found, (_, outputs) = run(parameters, tuple(inputs), gradients)
+        return found, outputs
+
+
+def _cut(x_B: Tensor, units: int) -> Tensor:
+    return x_B.reshape(units, len(x_B) // max(units, 1), *x_B.shape[1:])
+
+
+def _product(x: Tensor, y: Tensor) -> Tensor:
+    """Sum of x * y, in float32 at least."""
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    return (x.to(dtype) * y.to(dtype)).sum()
+
+
+def _same(again: Tensor, before: Tensor) -> bool:
+    if again.numel() != before.numel():
+        return False
+    before = before.reshape(again.shape)
+    finite = before[before.isfinite()]
+    tolerance = _TOLERANCE * torch.finfo(before.dtype).eps * float(finite.abs().max() if finite.numel() else 0.0)
+    return torch.allclose(again, before, rtol=0.0, atol=tolerance, equal_nan=True)
+
+
+def _autocast_dtype(device: str) -> torch.dtype | None:
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+
+
+def _refusal(site: Site, reason: str) -> RefusedError:
+    return RefusedError(
+        "parameter-without-rule",
+        f"parameter {next(iter(site.names))!r} of {site.describe()} has no per-example rule, and the layer {reason}; freeze "
+        "it with requires_grad_(False), or add the layer to tacit.engine.rules.RULES",
+    )
+
+
+class _TapCall(torch.autograd.Function):
+    """The identity on a call's outputs; the inputs are saved beside them."""
+
+    @staticmethod
+    def forward(ctx: Any, call: _Call, anchor: Tensor, outputs: int, *tensors: Any) -> tuple[Tensor, ...]:
+        ctx.call, ctx.count = call, outputs
+        ctx.others = [None if isinstance(leaf, Tensor) else leaf for leaf in tensors]
+        ctx.is_tensor = [isinstance(leaf, Tensor) for leaf in tensors]
+        given = tuple(tensor.detach() for tensor in tensors[:outputs])
+        kept = [tensor.clone() for tensor in given]  # the caller may change the output in place
+        ctx.save_for_backward(*kept, *(leaf for leaf in tensors[outputs:] if isinstance(leaf, Tensor)))
+        return given
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        refuse_second_order()
+        saved = iter(ctx.saved_tensors)
+        leaves = [next(saved) if tensor else other for tensor, other in zip(ctx.is_tensor, ctx.others, strict=True)]
+        outputs, inputs = leaves[: ctx.count], leaves[ctx.count :]
+        ctx.call.capture.add(_CallRecord(ctx.call, tuple(inputs), tuple(outputs), gradients))
+        return None, None, None, *gradients, *(None for _ in inputs)
