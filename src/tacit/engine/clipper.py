@@ -27,6 +27,7 @@ from tacit.engine.clipping import Clipping, FlatClipping
 from tacit.engine.factors import Factor, combine, squared_norms
 from tacit.engine.fallback import tap_call
 from tacit.engine.lstm import LstmMode
+from tacit.engine.sharding import add_sum, is_sharded
 from tacit.engine.sites import Site, find_sites, trainable_parameters
 from tacit.errors import RefusedError, UsageError
 
@@ -117,7 +118,10 @@ class PerExampleClipper:
         self._capture = Capture(self._sites, self._sequences_per_unit)
         with ExitStack() as context:
             for name, parameter in self._parameters.items():
-                context.callback(parameter.register_hook(partial(_refuse_outside_use, name)).remove)
+                if is_sharded(parameter):
+                    context.enter_context(_gradient_aside(name, parameter))
+                else:
+                    context.callback(parameter.register_hook(partial(_refuse_outside_use, name)).remove)
             context.enter_context(activated(self._capture))
             self._context = context.pop_all()
         return self
@@ -172,10 +176,10 @@ class PerExampleClipper:
     def _release(self) -> Capture | None:
         """End the context: no hook on a parameter, and every parameter requires its gradient again."""
         capture, self._capture = self._capture, None
-        self._context.close()
         if capture is not None:
             capture.close()
             _set_requires_grad(self._parameters.values(), True)
+        self._context.close()
         return capture
 
     def _add_clipped_sum(self, capture: Capture) -> None:
@@ -206,6 +210,12 @@ class PerExampleClipper:
 
 
 def _accumulate(parameter: nn.Parameter, factors: Iterable[Factor], coefficients: Tensor) -> None:
+    if is_sharded(parameter):
+        total = torch.zeros(parameter.shape, dtype=parameter.dtype, device=coefficients.device)
+        for factor in factors:
+            factor.add_weighted_sum_(total, coefficients.to(parameter.dtype))
+        add_sum(parameter, total)
+        return
     if parameter.grad is None:
         parameter.grad = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
     for factor in factors:
@@ -213,11 +223,28 @@ def _accumulate(parameter: nn.Parameter, factors: Iterable[Factor], coefficients
 
 
 def _check_unchanged(before: dict[str, nn.Parameter], now: dict[str, nn.Parameter]) -> None:
-    changed = [name for name in {**before, **now} if before.get(name) is not now.get(name)]
+    changed = [name for name in {**before, **now} if not _same_parameter(before.get(name), now.get(name))]
     if changed:
         raise UsageError(
             f"{changed[0]} was frozen, unfrozen or replaced after the clipper was made; make a new clipper"
         )
+
+
+def _same_parameter(before: nn.Parameter | None, now: nn.Parameter | None) -> bool:
+    """FSDP2 puts full parameters in the shards' places for as long as they are gathered."""
+    return before is now or (is_sharded(before) and now is not None)
+
+
+@contextmanager
+def _gradient_aside(name: str, parameter: nn.Parameter) -> Iterator[None]:
+    """FSDP2 adds ordinary gradients to the shards itself; there must be none, and what was accumulated before is kept."""
+    before, parameter.grad = parameter.grad, None
+    try:
+        yield
+    finally:
+        found, parameter.grad = parameter.grad, before
+    if found is not None and bool((found != 0).any()):
+        _refuse_outside_use(name, found)
 
 
 def _refuse_compiling() -> None:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tacit.engine.factors import Dense, Factor, Lookup, Outer
+from tacit.engine.sharding import plain_class
 
 __all__ = [
     "CROSS_EXAMPLE_MODULES",
@@ -138,12 +139,13 @@ CROSS_EXAMPLE_MODULES: tuple[type[nn.Module], ...] = (torch.nn.modules.batchnorm
 
 def full_name(module: nn.Module) -> str:
     """The module's class with its package: ``transformers.pytorch_utils.Conv1D``."""
-    return f"{type(module).__module__}.{type(module).__qualname__}"
+    kind = plain_class(module)
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def rule_of(module: nn.Module) -> Rule | None:
     """The rule of exactly this class, if there is one."""
-    return RULES.get(type(module)) or RULES.get(full_name(module))
+    return RULES.get(plain_class(module)) or RULES.get(full_name(module))
 
 
 def lstm_objection(module: Any) -> str | None:

@@ -18,6 +18,7 @@ from tacit.engine.rules import (
     lstm_objection,
     rule_of,
 )
+from tacit.engine.sharding import is_sharded, plain_class
 from tacit.errors import RefusedError, UsageError
 
 __all__ = ["Site", "find_sites", "trainable_parameters"]
@@ -70,7 +71,7 @@ def find_sites(model: nn.Module) -> list[Site]:
 
     Raises:
         UsageError: no parameter requires a gradient, or one has a precision below float32.
-        RefusedError: a layer mixes examples, is compiled, or is one that its rule cannot clip.
+        RefusedError: a layer mixes examples, is compiled, is one that its rule cannot clip, or is sharded without a rule.
     """
     trainable = trainable_parameters(model)
     _check_precisions(trainable)
@@ -87,11 +88,13 @@ def find_sites(model: nn.Module) -> list[Site]:
         rest = {} if _kind(module) != "fallback" else _uncovered(module, owned, covered)
         if rest:
             sites.append(Site(path, module, "fallback", rest))
+    for site in sites:
+        _check_sharding(site)
     return sites
 
 
 def _kind(module: nn.Module) -> Kind:
-    if type(module) is nn.LSTM:
+    if plain_class(module) is nn.LSTM:
         return "lstm"
     return "fallback" if rule_of(module) is None else "rule"
 
@@ -148,6 +151,14 @@ def _check_site(site: Site) -> None:
         objection = "has a forward of its own, set on the instance"
     if objection:
         raise RefusedError("parameter-without-rule", f"{site.describe()} {objection}; freeze it or use a plain layer")
+
+
+def _check_sharding(site: Site) -> None:
+    if site.kind != "rule" and any(is_sharded(parameter) for parameter in site.parameters()):
+        raise RefusedError(
+            "sharded-without-rule",
+            f"{site.describe()} is sharded and has no rule of its own (LSTM or fallback); freeze it, or do not shard the model",
+        )
 
 
 def _objection_to_rule(site: Site) -> str | None:
