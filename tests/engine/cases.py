@@ -245,6 +245,17 @@ class OwnToken(nn.Module):
         return self.second(torch.tanh(longer + longer.mean(1, keepdim=True)))
 
 
+class BorrowedTable(nn.Module):
+    """User code that reads a table outside the embedding's own call (an output layer by hand): to be refused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(5, 3)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return F.linear(self.table(ids), self.table.weight)
+
+
 class TiedTable(nn.Module):
     """A table used as input embedding and as output weight, with a layer between; large enough for the Gram form or not."""
 

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from tacit.engine import PerExampleClipper
 from tacit.errors import RefusedError, UsageError
 
-from .cases import CASES, full_head_losses, tiny_bert
+from .cases import CASES, BorrowedTable, full_head_losses, tiny_bert
 from .checks import FOUR, step, two_layers
 
 # Refused when the clipper is made
@@ -148,17 +148,6 @@ def test_batch_norm_is_refused(layer: nn.Module) -> None:
 
 
 # Refused in a context
-
-
-class BorrowedTable(nn.Module):
-    """User code that reads a table outside the embedding's own call (an output layer by hand)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.table = nn.Embedding(5, 3)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        return F.linear(self.table(ids), self.table.weight)
 
 
 class ReadHeadBias(nn.Module):
