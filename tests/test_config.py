@@ -328,6 +328,7 @@ OTHER_VALUES: dict[str, Any] = {
     "masking_probability": 0.2,
     "phases.0.batch_size": 9,
     "phases.1.clip_norm": 0.9,
+    "phases.1.clipping": "automatic",
     "phases.1.noise_multiplier": 3.0,
     "phases.1.steps": 6,
     "phases.1.name": "other",

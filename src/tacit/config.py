@@ -182,6 +182,8 @@ class DpPhase(PhaseOptions):
         expected_batch: units in a step's batch on average; the sampling probability is this over ``privacy.units``, and it
             is the public constant that the noisy sum is divided by.
         clip_norm: C, bound on the l2 norm of one unit's gradient.
+        clipping: how a unit's gradient is scaled under that bound: flat (Abadi et al. 2016), automatic (Bu et al. 2022) or
+            per-layer.
         sequences_per_unit: a unit shows at most this many sequences a step (a fresh keyed choice).
         noise_multiplier: given instead of solved from the budget.
     """
@@ -190,6 +192,7 @@ class DpPhase(PhaseOptions):
     stream: Literal["private"]
     expected_batch: Count
     clip_norm: Positive
+    clipping: Literal["flat", "automatic", "per-layer"] = "flat"
     sequences_per_unit: Count = 1
     noise_multiplier: Positive | None = None
 

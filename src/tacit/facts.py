@@ -264,7 +264,7 @@ def _phase_rows(config: RunConfig, ledger: Ledger) -> tuple[facts.PhaseRow, ...]
             batch = (
                 f"{phase.expected_batch} units expected (Poisson), at most {phase.sequences_per_unit} sequences each"
             )
-            plan = f"DP-SGD, clip norm {phase.clip_norm:g}, noise multiplier {event.noise_multiplier:g}"
+            plan = f"DP-SGD, {phase.clipping} clipping, clip norm {phase.clip_norm:g}, noise multiplier {event.noise_multiplier:g}"
         else:
             batch, plan = f"{phase.batch_size} sequences", "ordinary training"
         rows.append(

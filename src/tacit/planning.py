@@ -185,6 +185,7 @@ def _dp_plan(phase: DpPhase, units: int, noise_multiplier: float) -> DpPlan:
         noise_multiplier=noise_multiplier,
         normaliser=float(phase.expected_batch),
         sequences_per_unit=phase.sequences_per_unit,
+        clipping=phase.clipping,
     )
 
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from tacit.engine import (
+    CLIPPINGS,
     RULES,
     AutomaticClipping,
     Clipping,
-    FlatClipping,
     PerExampleClipper,
     PerLayerClipping,
 )
@@ -168,7 +168,6 @@ def clipped_loop(model: nn.Module, batch: Batch, losses: Losses, clipping: Clipp
     return Result(torch.stack([norm_of(one) for one in each]), total)
 
 
-CLIPPINGS = {"flat": FlatClipping(), "automatic": AutomaticClipping(), "per-layer": PerLayerClipping()}
 every_clipping = pytest.mark.parametrize("clipping", CLIPPINGS.values(), ids=CLIPPINGS.keys())
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, Any]]]:
+def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What ranks 0 and 1 found."""
     folder = tmp_path_factory.mktemp("ranks")
     outputs = [folder / f"{rank}.pt" for rank in range(2)]
@@ -39,7 +38,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, A
     for process in processes:
         _, errors = process.communicate(timeout=200)
         assert process.returncode == 0, errors[-2000:]
-    yield [torch.load(output, weights_only=True) for output in outputs]
+    return [torch.load(output, weights_only=True) for output in outputs]
 
 
 @pytest.mark.parametrize("name", BLOCKS)

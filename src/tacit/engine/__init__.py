@@ -16,12 +16,13 @@ noise.py     Gaussian noise on the sum, keyed by step and parameter
 """
 
 from tacit.engine.clipper import PerExampleClipper
-from tacit.engine.clipping import AutomaticClipping, Clipping, FlatClipping, PerLayerClipping
+from tacit.engine.clipping import CLIPPINGS, AutomaticClipping, Clipping, FlatClipping, PerLayerClipping
 from tacit.engine.noise import add_noise_
 from tacit.engine.rules import RULES, Rule
 from tacit.engine.sampler import micro_batches, poisson_sample
 
 __all__ = [
+    "CLIPPINGS",
     "RULES",
     "AutomaticClipping",
     "Clipping",

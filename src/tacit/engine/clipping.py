@@ -24,7 +24,7 @@ from torch import Tensor
 
 from tacit.errors import UsageError
 
-__all__ = ["AutomaticClipping", "Clipping", "FlatClipping", "PerLayerClipping"]
+__all__ = ["CLIPPINGS", "AutomaticClipping", "Clipping", "FlatClipping", "PerLayerClipping"]
 
 
 class Clipping(ABC):
@@ -96,3 +96,10 @@ class PerLayerClipping(Clipping):
     def scales(self, norms_GU: Tensor, clip_norm: float) -> Tensor:
         bound = clip_norm / math.sqrt(len(norms_GU))
         return bound / norms_GU.clamp(min=bound)
+
+
+CLIPPINGS: dict[str, Clipping] = {
+    "flat": FlatClipping(),
+    "automatic": AutomaticClipping(),
+    "per-layer": PerLayerClipping(),
+}

@@ -47,6 +47,7 @@ class DpPlan:
         noise_multiplier: s; the sum gets noise of standard deviation s C.
         normaliser: public constant that the noisy sum is divided by (the expected batch size).
         sequences_per_unit: a unit shows at most this many sequences a step; all are clipped as one.
+        clipping: a name in `tacit.engine.CLIPPINGS`; each has the same bound, so the event does not know it.
     """
 
     sampling_probability: float
@@ -54,6 +55,7 @@ class DpPlan:
     noise_multiplier: float
     normaliser: float
     sequences_per_unit: int = 1
+    clipping: str = "flat"
 
     @property
     def event(self) -> PoissonGaussian:
