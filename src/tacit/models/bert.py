@@ -13,6 +13,7 @@ from transformers import BertConfig, BertForMaskedLM
 from transformers.utils import logging
 
 from tacit.config import ModelOptions
+from tacit.engine.heads import at_positions
 
 __all__ = ["build_bert", "load_bert", "masked_logits", "masked_losses", "save_bert"]
 
@@ -50,8 +51,7 @@ def save_bert(model: BertForMaskedLM, folder: Path) -> None:
 def masked_logits(model: BertForMaskedLM, ids_BT: Tensor, attention_BT: Tensor, slots_BK: Tensor) -> Tensor:
     """Logits (B, K, V) at the masked positions only: the head costs K/T of what it does at all positions."""
     hidden_BTD = model.bert(input_ids=ids_BT, attention_mask=attention_BT).last_hidden_state
-    index_BKD = slots_BK.unsqueeze(-1).expand(-1, -1, hidden_BTD.shape[-1])
-    return model.cls(hidden_BTD.gather(1, index_BKD))
+    return model.cls(at_positions(hidden_BTD, slots_BK))
 
 
 def masked_losses(
