@@ -9,17 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from tacit.engine.factors import (
-    IGNORE_INDEX,
-    Dense,
-    Factor,
-    Logits,
-    Lookup,
-    Outer,
-    combine,
-    rounded_product,
-    squared_norms,
-)
+from tacit.engine.combining import combine, squared_norms
+from tacit.engine.factors import Dense, Factor, Lookup, Outer
+from tacit.engine.logits import IGNORE_INDEX, Logits, rounded_product
 
 U, V, D = 3, 50, 8
 

@@ -18,8 +18,9 @@ from torch.utils.checkpoint import checkpoint
 from transformers import GPT2LMHeadModel
 
 from tacit.engine import PerExampleClipper
-from tacit.engine.factors import Logits, Lookup
+from tacit.engine.factors import Lookup
 from tacit.engine.heads import at_positions, causal_losses, token_losses
+from tacit.engine.logits import Logits
 from tacit.errors import RefusedError, UsageError
 
 from .cases import Batch, Case, Losses, take, tiny_gpt2, tiny_llama, tokens

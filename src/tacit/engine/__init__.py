@@ -2,21 +2,26 @@
 
 It knows tensors, not text.
 
-factors.py   one parameter's per-unit gradients without a (p, d) tensor a unit
-rules.py     which factors each kind of layer has: the table to extend
-sites.py     which layers of a model to hook, and what is refused
-capture.py   what a clipping context records
-clipping.py  from norms to coefficients: flat, automatic, per-layer
-clipper.py   the context: norms, coefficients, clipped sum
-fallback.py  layers without a rule, under vmap
-lstm.py      nn.LSTM, computed so that its gates' gradients are at hand
-heads.py     output heads whose logits never exist whole
-sampler.py   Poisson sampling and fixed-shape micro-batches
-noise.py     Gaussian noise on the sum, keyed by step and parameter
+factors.py     one parameter's per-unit gradients without a (p, d) tensor a unit
+logits.py      the factor of an output head with a large vocabulary
+combining.py   a parameter with several uses: ties and their cross terms
+rules.py       which factors each kind of layer has: the table to extend
+lstm.py        nn.LSTM, computed so that its gates' gradients are at hand
+fallback.py    layers without a rule, under vmap
+sites.py       which layers of a model to hook, and what is refused
+capture.py     what a clipping context records
+clipping.py    from norms to coefficients: flat, automatic, per-layer
+clipper.py     the context: norms, coefficients, clipped sum
+heads.py       output heads whose logits never exist whole
+sampler.py     Poisson sampling and fixed-shape micro-batches
+noise.py       Gaussian noise on the sum, keyed by step and parameter
+distributed.py several processes that add up their sums
+sharding.py    parameters that FSDP2 shards over processes
 """
 
 from tacit.engine.clipper import PerExampleClipper
 from tacit.engine.clipping import CLIPPINGS, AutomaticClipping, Clipping, FlatClipping, PerLayerClipping
+from tacit.engine.heads import at_positions, causal_losses, token_losses
 from tacit.engine.noise import add_noise_
 from tacit.engine.rules import RULES, Rule
 from tacit.engine.sampler import micro_batches, poisson_sample
@@ -31,6 +36,9 @@ __all__ = [
     "PerLayerClipping",
     "Rule",
     "add_noise_",
+    "at_positions",
+    "causal_losses",
     "micro_batches",
     "poisson_sample",
+    "token_losses",
 ]

@@ -12,7 +12,7 @@ gradient is ever added unclipped or left out of a norm.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import TracebackType
@@ -24,7 +24,8 @@ from torch.utils.hooks import RemovableHandle
 
 from tacit.engine.capture import Capture, activated
 from tacit.engine.clipping import Clipping, FlatClipping
-from tacit.engine.factors import Factor, combine, squared_norms
+from tacit.engine.combining import combine, squared_norms
+from tacit.engine.factors import Factor
 from tacit.engine.fallback import tap_call
 from tacit.engine.lstm import LstmMode
 from tacit.engine.sharding import add_sum, is_sharded
@@ -209,17 +210,24 @@ class PerExampleClipper:
         return torch.stack(totals).sqrt(), group_of
 
 
-def _accumulate(parameter: nn.Parameter, factors: Iterable[Factor], coefficients: Tensor) -> None:
+def _accumulate(parameter: nn.Parameter, factors: Sequence[Factor], coefficients: Tensor) -> None:
+    weights = coefficients.to(parameter.dtype)
     if is_sharded(parameter):
-        total = torch.zeros(parameter.shape, dtype=parameter.dtype, device=coefficients.device)
+        add_sum(parameter, _weighted_sum(parameter, factors, weights))
+    elif parameter.grad is None:
+        parameter.grad = _weighted_sum(parameter, factors, weights)
+    else:
         for factor in factors:
-            factor.add_weighted_sum_(total, coefficients.to(parameter.dtype))
-        add_sum(parameter, total)
-        return
-    if parameter.grad is None:
-        parameter.grad = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
-    for factor in factors:
-        factor.add_weighted_sum_(parameter.grad, coefficients.to(parameter.dtype))
+            factor.add_weighted_sum_(parameter.grad, weights)
+
+
+def _weighted_sum(parameter: Tensor, factors: Sequence[Factor], weights: Tensor) -> Tensor:
+    if not factors:
+        return torch.zeros(parameter.shape, dtype=parameter.dtype, device=weights.device)
+    total = factors[0].weighted_sum(weights)
+    for factor in factors[1:]:
+        factor.add_weighted_sum_(total, weights)
+    return total
 
 
 def _check_unchanged(before: dict[str, nn.Parameter], now: dict[str, nn.Parameter]) -> None:

@@ -31,7 +31,8 @@ import torch
 from torch import Tensor, nn
 
 from tacit.engine.capture import Capture, current_capture, per_unit
-from tacit.engine.factors import IGNORE_INDEX, Dense, Factor, Logits, Outer, rounded_product, spread_rows
+from tacit.engine.factors import Dense, Factor, Outer
+from tacit.engine.logits import IGNORE_INDEX, Logits, rounded_product, spread_rows
 from tacit.errors import RefusedError, UsageError
 
 __all__ = ["CHUNK_BYTES", "at_positions", "causal_losses", "token_losses"]

@@ -1,0 +1,91 @@
+"""A parameter that is used several times: its gradient is the sum of its uses, and so are its norm's cross terms.
+
+The inner product of a Lookup with an Outer is the sum over r, s of left_ur[index_us] <right_ur, value_us>, which makes the norm
+of a tied embedding exact: |head + embedding|^2 = |head|^2 + |embedding|^2 + 2 <head, embedding>.
+
+Legend: U units, R and S positions of a unit, d features of the input, p features of the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from tacit.engine.factors import Dense, Factor, Lookup, Outer, rounding_margin
+from tacit.engine.logits import Logits
+
+__all__ = ["combine", "squared_norms"]
+
+
+def combine(factors: Sequence[Factor]) -> tuple[Factor, ...]:
+    """The same gradient with at most one factor of each form, in the cheaper form.
+
+    A parameter that is used several times has one factor a use. Outer products (and lookups) of several uses are one
+    Outer (Lookup) over more positions. When any of them is Dense, or small, all of them are materialised and added.
+    Logits stay blocks unless there are Outers too: whole logits exist then anyway.
+    """
+    outers = [factor for factor in factors if isinstance(factor, Outer)]
+    logits = _join_logits([factor for factor in factors if isinstance(factor, Logits)])
+    if outers or len(logits) > 1:
+        outers, logits = [*outers, *(factor.outer() for factor in logits)], []
+    lookups = [factor for factor in factors if isinstance(factor, Lookup)]
+    merged: list[Factor] = [factor for factor in factors if isinstance(factor, Dense)]
+    materialise = bool(merged) or any(factor.cheaper_dense() for factor in logits)
+    merged += logits
+    if outers:
+        outer = _join_outers(outers)
+        materialise |= outer.cheaper_dense()
+        merged.append(outer)
+    if lookups:
+        merged.append(_join_lookups(lookups))
+    if materialise:
+        return (Dense(sum((f.dense().gradient_Uw for f in merged[1:]), merged[0].dense().gradient_Uw)),)
+    return tuple(merged)
+
+
+def squared_norms(factors: Sequence[Factor]) -> Tensor:
+    """The squared norm of each unit's gradient, ``(U,)``, of factors that ``combine`` returned.
+
+    Should rounding beat the margin, a negative result is left as it is: its root is NaN, and the unit is dropped, not
+    passed unclipped.
+    """
+    lookup = next((factor for factor in factors if isinstance(factor, Lookup)), None)
+    squares = [f.squared_norms(lookup) if isinstance(f, Logits) else f.squared_norms() for f in factors]
+    total_U = torch.stack(squares).sum(0)
+    outer = next((factor for factor in factors if isinstance(factor, Outer)), None)
+    if outer is not None and lookup is not None:
+        total_U += 2 * _inner_products(outer, lookup)
+    if lookup is not None and len(factors) > 1:
+        total_U += rounding_margin(torch.linalg.vector_norm(lookup.value_URd, dim=2))
+    return total_U
+
+
+def _inner_products(outer: Outer, lookup: Lookup) -> Tensor:
+    """``<outer_u, lookup_u>`` of each unit: sum over r, s of left_ur[index_us] <right_ur, value_us>."""
+    product_URS = torch.bmm(outer.right_URd, lookup.value_URd.mT)
+    product_URS *= outer.left_URp.gather(2, lookup.index_UR[:, None, :].expand_as(product_URS))
+    return product_URS.sum((1, 2))
+
+
+def _join_outers(outers: Sequence[Outer]) -> Outer:
+    if len(outers) == 1:
+        return outers[0]
+    left_URp = torch.cat([outer.left_URp for outer in outers], 1)
+    return Outer(left_URp, torch.cat([outer.right_URd for outer in outers], 1))
+
+
+def _join_lookups(lookups: Sequence[Lookup]) -> Lookup:
+    if len(lookups) == 1:
+        return lookups[0]
+    index_UR = torch.cat([lookup.index_UR for lookup in lookups], 1)
+    return Lookup(index_UR, torch.cat([lookup.value_URd for lookup in lookups], 1), lookups[0].V)
+
+
+def _join_logits(calls: Sequence[Logits]) -> list[Logits]:
+    """One, where all are calls of one head; otherwise as they are."""
+    if len(calls) < 2 or not all(call.joins(calls[0]) for call in calls):
+        return list(calls)
+    tensors = zip(*(call._per_position() for call in calls), strict=True)
+    return [calls[0]._with([torch.cat(of_calls, 1) for of_calls in tensors])]

@@ -1,0 +1,203 @@
+"""The factor of an output head with a large vocabulary: outer products whose left side is computed when it is asked for.
+
+Legend: U units, R and S positions of a unit, N all positions with a label, d features, V vocabulary, v some of its columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from tacit.engine.factors import Dense, Factor, Lookup, Outer, rounding_margin, zero_units
+
+__all__ = ["IGNORE_INDEX", "Logits", "rounded_product", "spread_rows"]
+
+IGNORE_INDEX = -100  # the label of a position without a loss, as in torch and transformers
+
+# Fewer units at a time rather than fewer columns of the vocabulary than this: thin products are slow.
+LEAST_COLUMNS = 1024
+
+
+@dataclass(frozen=True)
+class Logits(Factor):
+    """The weight (V, d) of an output head under cross-entropy: ``g_u = sum_r P_ur (upstream_ur hidden_ur)^T``.
+
+    P_ur = softmax(hidden_ur weight^T + bias) - onehot(label_ur), and 0 where the label is ``IGNORE_INDEX``. It is
+    computed again by each method, never whole: in blocks of units and of columns of the vocabulary. Norm and sum
+    compute it alike; a norm of another P, such as one in another precision, would not bound what the sum adds.
+
+    Args:
+        hidden_URd: the head's input, in the precision that sums are kept in (float32 or float64).
+        upstream_UR: the gradient at each position's loss.
+        label_UR: token ids or ``IGNORE_INDEX``.
+        lse_UR: the log of the sum of exp(logits) over the vocabulary, from the forward.
+        weight_Vd: the head's weight, referred to.
+        bias_V: its bias, or None.
+        rounding: what hidden and weight are rounded to in the logits (``rounded_product``).
+        block: entries of P that may exist at one time. (The Gram form has R*R entries a unit besides.)
+    """
+
+    hidden_URd: Tensor
+    upstream_UR: Tensor
+    label_UR: Tensor
+    lse_UR: Tensor
+    weight_Vd: Tensor
+    bias_V: Tensor | None
+    rounding: torch.dtype
+    block: int
+
+    def right_URd(self) -> Tensor:
+        """The right side of the outer products; P is the left one."""
+        return self.hidden_URd * self.upstream_UR[:, :, None]
+
+    def squared_norms(self, lookup: Lookup | None = None) -> Tensor:
+        """With a lookup of the same parameter, plus twice the inner product with it: one pass gives both."""
+        return torch.cat(
+            [part._squares(None if lookup is None else lookup.units(units)) for units, part in self._parts()]
+        )
+
+    def without(self, dropped_U: Tensor) -> Logits:
+        return replace(
+            self,
+            hidden_URd=zero_units(self.hidden_URd, dropped_U),
+            upstream_UR=zero_units(self.upstream_UR, dropped_U),
+            label_UR=self.label_UR.masked_fill(dropped_U[:, None], IGNORE_INDEX),
+        )
+
+    def weighted_sum(self, weight_U: Tensor) -> Tensor:
+        total = self.hidden_URd.new_zeros(self.weight_Vd.shape)
+        self.add_weighted_sum_(total, weight_U)
+        return total
+
+    def add_weighted_sum_(self, total: Tensor, weight_U: Tensor) -> None:
+        for units, part in self._parts():
+            row_N = part._labelled_rows()
+            right_Nd = (part.right_URd() * weight_U[units, None, None]).flatten(0, 1)[row_N]
+            for columns, p_Nv in part._blocks(row_N):
+                total[columns].addmm_(p_Nv.T, right_Nd)
+
+    def dense(self) -> Dense:
+        gradient_UVd = self.hidden_URd.new_empty(len(self.hidden_URd), *self.weight_Vd.shape)
+        for units, part in self._parts():
+            right_URd = part.right_URd()
+            for columns, p_URv in part._spread_blocks():
+                gradient_UVd[units, columns] = torch.bmm(p_URv.mT, right_URd)
+        return Dense(gradient_UVd)
+
+    def cheaper_dense(self) -> bool:
+        """Whether the (V, d) gradients of all units fit in a block: fewer products than a norm and a sum of blocks."""
+        return len(self.hidden_URd) * self.weight_Vd.numel() <= self.block
+
+    def outer(self) -> Outer:
+        """With P whole."""
+        left_URV = self.hidden_URd.new_empty(*self.label_UR.shape, len(self.weight_Vd))
+        for units, part in self._parts():
+            for columns, p_URv in part._spread_blocks():
+                left_URV[units, :, columns] = p_URv
+        return Outer(left_URV, self.right_URd())
+
+    def bias_gradient(self) -> Dense:
+        """The gradient of the head's bias, ``sum_r upstream_ur P_ur``."""
+        gradient_UV = self.hidden_URd.new_empty(len(self.hidden_URd), len(self.weight_Vd))
+        for units, part in self._parts():
+            for columns, p_URv in part._spread_blocks():
+                gradient_UV[units, columns] = torch.bmm(part.upstream_UR[:, None], p_URv)[:, 0]
+        return Dense(gradient_UV)
+
+    def joins(self, other: Logits) -> bool:
+        """Whether both are calls of one head in one precision: then they are one call with more positions."""
+        mine, others = self.bias_V, other.bias_V
+        one_bias = mine is others if mine is None or others is None else mine.is_set_to(others)
+        return one_bias and self.rounding == other.rounding
+
+    def _squares(self, lookup: Lookup | None) -> Tensor:
+        """Squared norms from P P^T or, where a unit has more positions than features, from the gradient itself."""
+        units, positions, d = self.hidden_URd.shape
+        right_URd = self.right_URd()
+        gram_URR = torch.bmm(right_URd, right_URd.mT) if positions <= d else None
+        product_URS = None if lookup is None else torch.bmm(right_URd, lookup.value_URd.mT)
+        square_U, p_square_UR = right_URd.new_zeros(units), right_URd.new_zeros(units, positions)
+        for columns, p_URv in self._spread_blocks():
+            p_square_UR += torch.linalg.vector_norm(p_URv, dim=2).square_()
+            if gram_URR is None:
+                square_U += torch.bmm(p_URv.mT, right_URd).square_().sum((1, 2))
+            else:
+                square_U += torch.bmm(p_URv, p_URv.mT).mul_(gram_URR).sum((1, 2))
+            if lookup is not None and product_URS is not None:
+                square_U += 2 * _inner_products_in(columns, p_URv, product_URS, lookup.index_UR)
+        return square_U + rounding_margin(p_square_UR.sqrt_() * torch.linalg.vector_norm(right_URd, dim=2))
+
+    def _parts(self) -> Iterator[tuple[slice, Logits]]:
+        """A few units at a time."""
+        units, positions = self.label_UR.shape
+        columns = max(positions, min(len(self.weight_Vd), LEAST_COLUMNS))
+        size = max(1, self.block // max(1, positions * columns))
+        for first in range(0, max(1, units), size):
+            some = slice(first, first + size)
+            yield some, self._with([tensor[some] for tensor in self._per_position()])
+
+    def _per_position(self) -> list[Tensor]:
+        return [self.hidden_URd, self.upstream_UR, self.label_UR, self.lse_UR]
+
+    def _with(self, per_position: Sequence[Tensor]) -> Logits:
+        hidden_URd, upstream_UR, label_UR, lse_UR = per_position
+        return replace(self, hidden_URd=hidden_URd, upstream_UR=upstream_UR, label_UR=label_UR, lse_UR=lse_UR)
+
+    def _labelled_rows(self) -> Tensor:
+        """The (unit, position) pairs that have a label, counted through."""
+        return (self.label_UR != IGNORE_INDEX).flatten().nonzero().flatten()
+
+    def _blocks(self, row_N: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """P at the labelled rows, in blocks of columns of the vocabulary."""
+        hidden_Nd = self.hidden_URd.flatten(0, 1)[row_N]
+        label_N1, lse_N1 = self.label_UR.flatten()[row_N, None], self.lse_UR.flatten()[row_N, None]
+        width = max(1, self.block // max(1, self.label_UR.numel()))
+        for first in range(0, len(self.weight_Vd), width):
+            columns = slice(first, min(first + width, len(self.weight_Vd)))
+            p_Nv = rounded_product(hidden_Nd, self.weight_Vd[columns].T, self.rounding)
+            if self.bias_V is not None:
+                p_Nv += self.bias_V[columns]
+            p_Nv.sub_(lse_N1).exp_()
+            place_N1 = label_N1 - first
+            here_N1 = (place_N1 >= 0) & (place_N1 < p_Nv.shape[1])
+            p_Nv.scatter_add_(1, place_N1.clamp(0, p_Nv.shape[1] - 1), -here_N1.to(p_Nv.dtype))
+            yield columns, p_Nv
+
+    def _spread_blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        """P as (unit, position, column), in blocks of columns."""
+        row_N, (units, positions) = self._labelled_rows(), self.label_UR.shape
+        for columns, p_Nv in self._blocks(row_N):
+            yield columns, spread_rows(p_Nv, row_N, units * positions).view(units, positions, p_Nv.shape[1])
+
+
+def _inner_products_in(columns: slice, p_URv: Tensor, product_URS: Tensor, index_US: Tensor) -> Tensor:
+    """``_inner_products`` as far as the looked-up rows are in these columns; P changes."""
+    place_US = index_US - columns.start
+    here_US = (place_US >= 0) & (place_US < p_URv.shape[2])
+    place_URS = place_US.clamp(0, p_URv.shape[2] - 1)[:, None, :].expand_as(product_URS)
+    product_US = p_URv.gather(2, place_URS).mul_(product_URS).sum(1)
+    return product_US.masked_fill(~here_US, 0).sum(1)
+
+
+def rounded_product(left_nd: Tensor, right_dm: Tensor, rounding: torch.dtype) -> Tensor:
+    """``left @ right`` of values rounded to a precision, multiplied and added up in float32 (float64 for float64).
+
+    Unlike a product in bfloat16, whose results are rounded too, it is the same to float32 precision on every device
+    and for every shape.
+    """
+    left_nd, right_dm = left_nd.to(rounding), right_dm.to(rounding)
+    if rounding in (torch.float32, torch.float64):
+        return left_nd @ right_dm
+    if left_nd.is_cuda:
+        return torch.mm(left_nd, right_dm, out_dtype=torch.float32)
+    return left_nd.float() @ right_dm.float()
+
+
+def spread_rows(x_Nv: Tensor, row_N: Tensor, rows: int) -> Tensor:
+    """``x_Nv`` at the given rows (in order, each once) of ``rows`` rows, zeros in the others."""
+    if len(row_N) == rows:
+        return x_Nv
+    return x_Nv.new_zeros(rows, x_Nv.shape[1]).index_copy_(0, row_N, x_Nv)
