@@ -8,6 +8,10 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
+
+from tacit.engine import poisson_sample
+from tacit.randomness import Streams
 
 from .small import small_values, write_config, write_corpora
 
@@ -57,18 +61,47 @@ def test_the_python_example_works_as_printed(tmp_path: Path, monkeypatch: pytest
     assert "Guaranteed for every user" in printed.getvalue()
 
 
-def test_the_clipper_example_works_as_printed() -> None:
-    import torch
+def test_the_training_loop_works_as_printed() -> None:
+    """Without noise the loop's step is the oracle's; with noise the parameters move by noise of the right size."""
+    weights = {noise: _trained_by_the_readme(noise) for noise in (0.0, 1e-3)}
+    expected = _trained_by_hand()
+    torch.testing.assert_close(weights[0.0], expected, rtol=1e-5, atol=1e-6)
+    assert 1e-7 < (weights[1e-3] - expected).abs().max() < 1e-2
 
-    from tacit.engine import PerExampleClipper
 
-    model = torch.nn.Linear(3, 2)
-    batch = torch.ones(4, 3)
-    names = {"model": model, "batch": batch, "per_example_losses": lambda model, batch: model(batch).square().sum(1)}
+DATA = torch.randn(40, 3, generator=torch.Generator().manual_seed(1)) * torch.logspace(-2, 2, 40)[:, None]
+STEPS, PROBABILITY, RATE, EXPECTED = 3, 0.5, 0.1, 20
+STREAMS = Streams(bytes(range(32)))
+
+
+def _model() -> torch.nn.Linear:
+    torch.manual_seed(0)
+    return torch.nn.Linear(3, 2, bias=False)
+
+
+def _trained_by_the_readme(noise_multiplier: float) -> torch.Tensor:
+    model = _model()
+    names = {
+        "model": model,
+        "data": DATA,
+        "optimizer": torch.optim.SGD(model.parameters(), RATE),
+        "per_example_losses": lambda model, data, indices: model(data[indices]).square().sum(1),
+        "steps": STEPS,
+        "probability": PROBABILITY,
+        "noise_multiplier": noise_multiplier,
+        "expected_batch": EXPECTED,
+        "streams": STREAMS,
+    }
     exec(compile(_blocks("python")[1], "README.md", "exec"), names)
-    clipper = names["clipper"]
-    assert isinstance(clipper, PerExampleClipper)
-    assert clipper.norms.shape == (4,)
-    assert model.weight.grad is not None
-    total = sum(float(parameter.grad.square().sum()) for parameter in model.parameters() if parameter.grad is not None)
-    assert total**0.5 <= 4 * 1.0 + 1e-5
+    return model.weight.detach()
+
+
+def _trained_by_hand() -> torch.Tensor:
+    weight = _model().weight.detach().double()
+    for step in range(STEPS):
+        total = torch.zeros_like(weight)
+        for x in DATA[poisson_sample(len(DATA), PROBABILITY, STREAMS.generator("sampling", step))].double():
+            gradient = 2 * torch.outer(weight @ x, x)
+            total += gradient * min(1.0, 1.0 / float(gradient.norm()))
+        weight = weight - RATE * total / EXPECTED
+    return weight.float()

@@ -177,6 +177,8 @@ class PerExampleClipper:
     def _release(self) -> Capture | None:
         """End the context: no hook on a parameter, and every parameter requires its gradient again."""
         capture, self._capture = self._capture, None
+        while self._lstm_modes:  # left open by an interrupt, after which no forward hook runs
+            self._lstm_modes.pop().__exit__(None, None, None)
         if capture is not None:
             capture.close()
             _set_requires_grad(self._parameters.values(), True)
@@ -244,7 +246,7 @@ def _same_parameter(before: nn.Parameter | None, now: nn.Parameter | None) -> bo
 
 
 @contextmanager
-def _gradient_aside(name: str, parameter: nn.Parameter) -> Iterator[None]:
+def _gradient_aside(name: str, parameter: Tensor) -> Iterator[None]:
     """FSDP2 adds ordinary gradients to the shards itself; there must be none, and what was accumulated before is kept."""
     before, parameter.grad = parameter.grad, None
     try:

@@ -77,7 +77,7 @@ class Dense(Factor):
         run = math.gcd(gradient_Un.shape[1], _RUN)
         if run < 16:
             return gradient_Un.square().sum(1)
-        return torch.linalg.vector_norm(gradient_Un.view(len(gradient_Un), -1, run), dim=2).square_().sum(1)
+        return torch.linalg.vector_norm(gradient_Un.unflatten(1, (-1, run)), dim=2).square_().sum(1)
 
     def without(self, dropped_U: Tensor) -> Dense:
         return Dense(zero_units(self.gradient_Uw, dropped_U))

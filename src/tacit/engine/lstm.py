@@ -27,50 +27,41 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from tacit.engine.capture import Capture, per_unit
+from tacit.engine.capture import Capture, per_unit, refuse_second_order
 from tacit.engine.factors import Dense, Factor, Outer
 from tacit.engine.sites import Site
 from tacit.errors import RefusedError, UsageError
 
-__all__ = ["LstmMode", "objection"]
+__all__ = ["LstmMode"]
 
 State = tuple[Tensor, Tensor]
-
-
-def objection(module: nn.LSTM) -> str | None:
-    """Why this LSTM cannot be clipped per example, or None."""
-    if module.proj_size:
-        return f"has projections (proj_size={module.proj_size}); use proj_size=0 and a linear layer"
-    known = {_own_name(kind, *place) for kind in _kinds(module.bias) for place in _places(module)}
-    unknown = [name for name, _ in module.named_parameters() if name not in known]
-    return f"has a parameter {unknown[0]!r} that is none of an LSTM's" if unknown else None
 
 
 class LstmMode(TorchFunctionMode):
     """While it is active, the kernel call of ``site``'s LSTM is computed here and recorded in ``capture``.
 
-    To be entered just before the module's forward and left just after it, with the module's trainable parameters taken
-    out of the graph. Other calls, and those of ``torch.no_grad``, pass unchanged.
+    To be entered just before a forward that builds a graph and left just after it, with the module's trainable
+    parameters taken out of the graph. Other functions pass unchanged.
 
     Args:
-        site: an ``nn.LSTM`` without ``objection``, and its trainable parameters.
+        site: an ``nn.LSTM`` without projections, and its trainable parameters.
         capture: the context that gets one record a layer, direction and backward.
 
     Raises (from the module's call):
-        UsageError: dimension 0 (1 if not ``batch_first``) of the input has another size than the batch.
-        RefusedError: ``packed-sequence``, or ``ambiguous-batch-dimension``: not ``batch_first``, and as many positions
-            as rows, so that a forgotten transposition would go unseen.
+        UsageError: dimension 0 (1 if not ``batch_first``) of the input has another size than the batch, or there is no
+            position.
+        RefusedError: ``packed-sequence``; ``parameter-outside-rule``, where a weight is no parameter; or
+            ``ambiguous-batch-dimension``: not ``batch_first``, and as many positions as rows, so that a forgotten
+            transposition would go unseen.
     """
 
     def __init__(self, site: Site, capture: Capture) -> None:
         super().__init__()
         self._site = site
         self._capture = capture
-        # The input may have no graph of its own: this gives the layer one.
-        self._anchor = torch.zeros((), requires_grad=True)
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        if func is torch._VF.lstm and torch.is_grad_enabled():
+        if func is torch._VF.lstm:
             return self._run(*args)
         return func(*args, **(kwargs or {}))
 
@@ -78,9 +69,6 @@ class LstmMode(TorchFunctionMode):
     def _module(self) -> nn.LSTM:
         assert isinstance(self._site.module, nn.LSTM)
         return self._site.module
-
-    def _describe(self) -> str:
-        return f"{self._site.path or 'the model'} (LSTM)"
 
     def _run(
         self,
@@ -97,7 +85,8 @@ class LstmMode(TorchFunctionMode):
         """The kernel's (output, h_n, c_n). It computes as the kernel does: a layer, dropout, the next layer."""
         self._check_call(input, hx, weights, batch_first)
         device, dtype = input.device.type, weights[0].dtype
-        result_dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else dtype
+        lower = torch.is_autocast_enabled(device) and dtype == torch.float32  # autocast leaves float64 as it is
+        result_dtype = torch.get_autocast_dtype(device) if lower else dtype
         with torch.autocast(device, enabled=False):
             x_TBD = (input.transpose(0, 1) if batch_first else input).to(dtype)
             h0, c0 = (state.to(dtype).unbind(0) for state in hx)
@@ -121,26 +110,28 @@ class LstmMode(TorchFunctionMode):
         if isinstance(hx, Tensor):  # the other form of the call: (data, batch_sizes, hx, ...)
             raise RefusedError(
                 "packed-sequence",
-                f"{self._describe()} got a PackedSequence, whose rows are not the batch's; pass the padded tensor and "
+                f"{self._site.describe()} got a PackedSequence, whose rows are not the batch's; pass the padded tensor and "
                 "read each row's outputs at its own positions, which padding on the right leaves as they are",
             )
         if any(weight.requires_grad for weight in weights):
             raise RefusedError(
                 "parameter-outside-rule",
-                f"{self._describe()} runs on weights that are not its own parameters, so their gradient cannot be "
+                f"{self._site.describe()} runs on weights that are not its own parameters, so their gradient cannot be "
                 "clipped per example; use a plain nn.LSTM, or freeze what the weights are made of",
             )
         rows, shape = self._capture.rows, tuple(input.shape)
         dimension = 0 if batch_first else 1
         if shape[dimension] != rows:
             raise UsageError(
-                f"{self._describe()} got an input of shape {shape} in a batch of {rows}; dimension {dimension} must be "
+                f"{self._site.describe()} got an input of shape {shape} in a batch of {rows}; dimension {dimension} must be "
                 "the example" + ("" if batch_first else ", since batch_first is False")
             )
+        if shape[1 - dimension] == 0:
+            raise UsageError(f"{self._site.describe()} got an input of shape {shape}, which has no position")
         if not batch_first and shape[0] == rows > 1:
             raise RefusedError(
                 "ambiguous-batch-dimension",
-                f"the {rows} rows that {self._describe()} got may be examples or positions, since the batch is as long "
+                f"the {rows} rows that {self._site.describe()} got may be examples or positions, since the batch is as long "
                 "as its sequences; build it with batch_first=True, or use another batch size",
             )
 
@@ -154,7 +145,7 @@ class LstmMode(TorchFunctionMode):
         own = {kind: _own_name(kind, layer, direction) for kind in _kinds(module.bias)}
         names = {kind: self._site.names[name] for kind, name in own.items() if name in self._site.names}
         call = _Call(self._capture, names, reverse=bool(direction))
-        return _Layer.apply(x_TBD, h0_BH, c0_BH, self._anchor, w_ih_GD, w_hh_GH, bias_G, call)
+        return _Layer.apply(x_TBD, h0_BH, c0_BH, self._capture.anchor, w_ih_GD, w_hh_GH, bias_G, call)
 
 
 @dataclass(frozen=True)
@@ -210,19 +201,19 @@ class _Layer(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         times = call.times(len(x_TBD))
         gates_TBG = F.linear(x_TBD, w_ih_GD, bias_G)
-        hidden_TBH, cell_TBH = _run_through_time_(gates_TBG, w_hh_GH, h0_BH, c0_BH, times)
-        ctx.save_for_backward(x_TBD, h0_BH, c0_BH, w_ih_GD, w_hh_GH, gates_TBG, cell_TBH, hidden_TBH)
+        hidden_TBH, cell_TBH, tanh_cell_TBH = _run_through_time_(gates_TBG, w_hh_GH, h0_BH, c0_BH, times)
+        saved = x_TBD, h0_BH, c0_BH, w_ih_GD, w_hh_GH, gates_TBG, hidden_TBH, cell_TBH, tanh_cell_TBH
+        ctx.save_for_backward(*saved)
         ctx.call = call
         return hidden_TBH, hidden_TBH[times[-1]].clone(), cell_TBH[times[-1]].clone()
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        if torch.is_grad_enabled():
-            raise RefusedError("second-order-gradient", "create_graph=True inside a clipping context; leave it out")
-        x_TBD, h0_BH, c0_BH, w_ih_GD, w_hh_GH, gates_TBG, cell_TBH, hidden_TBH = ctx.saved_tensors
+        refuse_second_order()
+        x_TBD, h0_BH, c0_BH, w_ih_GD, w_hh_GH, gates_TBG, hidden_TBH, cell_TBH, tanh_cell_TBH = ctx.saved_tensors
         call: _Call = ctx.call
         with torch.autocast(x_TBD.device.type, enabled=False):
-            gradient_TBG, cell_slope_TBH = _slopes(gates_TBG, cell_TBH, call.previous(cell_TBH, c0_BH))
+            gradient_TBG, cell_slope_TBH = _slopes(gates_TBG, tanh_cell_TBH, call.previous(cell_TBH, c0_BH))
             forget_TBH, times = gates_TBG.chunk(4, 2)[1], call.times(len(x_TBD))
             grad_h0, grad_c0 = _run_back_(gradient_TBG, cell_slope_TBH, forget_TBH, w_hh_GH, grad_outputs, times)
             if call.names:
@@ -234,12 +225,11 @@ class _Layer(torch.autograd.Function):
 
 def _run_through_time_(
     gates_TBG: Tensor, w_hh_GH: Tensor, h_BH: Tensor, c_BH: Tensor, times: Sequence[int]
-) -> tuple[Tensor, Tensor]:
-    """All (h_TBH, c_TBH), in the order ``times``. ``gates_TBG`` holds W_ih x + b before and the gates' values after."""
-    hidden_TBH = torch.empty_like(gates_TBG.chunk(4, 2)[0], memory_format=torch.contiguous_format)
-    cell_TBH = torch.empty_like(hidden_TBH)
+) -> tuple[Tensor, Tensor, Tensor]:
+    """All (h_TBH, c_TBH, tanh(c)_TBH), in the order ``times``. ``gates_TBG`` holds W_ih x + b, and the gates after."""
+    hidden_TBH, cell_TBH, tanh_cell_TBH = (h_BH.new_empty(len(times), *h_BH.shape) for _ in range(3))
     # Cut once for all positions: the loop is bound by the number of calls, not by their arithmetic.
-    z, hidden, cell = gates_TBG.unbind(), hidden_TBH.unbind(), cell_TBH.unbind()
+    z, hidden, cell, tanh_cell = (x_TB.unbind() for x_TB in (gates_TBG, hidden_TBH, cell_TBH, tanh_cell_TBH))
     input_forget = gates_TBG.chunk(2, 2)[0].unbind()
     input_gate, forget_gate, cell_gate, output_gate = (gate.unbind() for gate in gates_TBG.chunk(4, 2))
     w_hh_HG = w_hh_GH.T
@@ -249,18 +239,17 @@ def _run_through_time_(
         cell_gate[t].tanh_()
         output_gate[t].sigmoid_()
         c_BH = torch.mul(forget_gate[t], c_BH, out=cell[t]).addcmul_(input_gate[t], cell_gate[t])
-        h_BH = torch.tanh(c_BH, out=hidden[t]).mul_(output_gate[t])
-    return hidden_TBH, cell_TBH
+        h_BH = torch.mul(output_gate[t], torch.tanh(c_BH, out=tanh_cell[t]), out=hidden[t])
+    return hidden_TBH, cell_TBH, tanh_cell_TBH
 
 
-def _slopes(gates_TBG: Tensor, cell_TBH: Tensor, previous_cell_TBH: Tensor) -> tuple[Tensor, Tensor]:
+def _slopes(gates_TBG: Tensor, tanh_cell_TBH: Tensor, previous_cell_TBH: Tensor) -> tuple[Tensor, Tensor]:
     """What the loop back multiplies: (slope_TBG, stored as BT; cell_slope_TBH).
 
     The gradient at z is the slope times the gradient at the cell, for the output gate times that at h. The gradient at
     the cell grows by ``cell_slope`` times the gradient at h.
     """
     i, f, g, o = gates_TBG.chunk(4, 2)
-    tanh_cell_TBH = cell_TBH.tanh()
     positions, rows, features = gates_TBG.shape
     slope_TBG = gates_TBG.new_empty(rows, positions, features).transpose(0, 1)
     i_slope, f_slope, g_slope, o_slope = slope_TBG.chunk(4, 2)
@@ -297,11 +286,6 @@ def _run_back_(
 
 def _per_unit(x_TB: Tensor, units: int) -> Tensor:
     return per_unit(x_TB.transpose(0, 1), units, 1, x_TB.dtype)
-
-
-def _places(module: nn.LSTM) -> list[tuple[int, int]]:
-    """(layer, direction) of each set of weights, in torch's order."""
-    return [(layer, direction) for layer in range(module.num_layers) for direction in range(1 + module.bidirectional)]
 
 
 def _kinds(bias: bool) -> tuple[str, ...]:
