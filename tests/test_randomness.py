@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -103,6 +104,17 @@ def test_other_kinds_of_address_do_not_collide_with_text(address: tuple[object, 
     except TypeError:
         return
     assert drawn != Streams(KEY).derive(*map(str, address))
+
+
+def test_seeds_for_torch_are_64_bits_of_their_own_address() -> None:
+    streams = Streams(KEY)
+    seeds = [streams.seed("noise", step, name, chunk) for step in range(20) for name in "ab" for chunk in range(20)]
+    assert len(set(seeds)) == len(seeds)
+    assert seeds[0] == Streams(KEY).seed("noise", 0, "a", 0)
+    assert seeds[0] != Streams(bytes(32)).seed("noise", 0, "a", 0)
+    assert all(0 <= seed < 2**64 for seed in seeds)
+    assert max(seeds) > 2**63  # torch takes all 64 bits
+    torch.Generator().manual_seed(max(seeds))
 
 
 # the key -------------------------------------------------------------------------------------------------------------

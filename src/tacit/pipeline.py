@@ -9,6 +9,8 @@
 
 Every stage looks first for its own finished output, so running the same command again continues where it stopped. Only
 `tacit.release` writes to run/release; everything else stays in run/private (mode 0700).
+
+Under torchrun the first process does all of this, and the others `assist` it in the training phases (docs/distributed.md).
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +37,7 @@ from tacit.config import CorpusOptions, RunConfig, TupleUnit, config_differences
 from tacit.corpus.canaries import Canary, draw_canaries, plant
 from tacit.corpus.readers import Source, read_records
 from tacit.corpus.units import Unit, UnitKind, group_units, split_held_out, unit_fingerprint
+from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import AuditError, DataError, LedgerError, UsageError
 from tacit.files import private_folder, read_json, write_atomically, write_json
 from tacit.folder import RunFolder
@@ -41,7 +45,7 @@ from tacit.models.bert import build_bert
 from tacit.planning import EVALUATION, VOCABULARY, Mechanisms
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.progress import Reporter, SilentReporter
-from tacit.randomness import Streams, load_or_create_key
+from tacit.randomness import KEY_BYTES, Streams, load_or_create_key
 from tacit.tasks.masked_lm import means_of_sum, noisy_sum, score_units, unigram, unit_vectors
 from tacit.training.checkpoint import finished_steps, load_weights
 from tacit.training.loop import run_phase
@@ -53,38 +57,61 @@ from tacit.vocabulary.select import draw_noise, release
 from tacit.vocabulary.tokenizer import SPECIAL_TOKENS, TokenizerOptions, build_tokenizer
 from tacit.vocabulary.wordpiece import train_wordpiece
 
-__all__ = ["RunState", "audit", "check_audit_gate", "evaluate", "open_run", "train", "vocabulary"]
+__all__ = ["RunState", "assist", "audit", "check_audit_gate", "evaluate", "open_run", "train", "vocabulary"]
 
 _PUBLIC_HELD_OUT = 0.02
 
+_CORPUS = "the private corpus"
+"""The name of its fingerprint in the ledger."""
+
 
 class RunState:
-    """Everything that the stages of one open run share; data is read when it is first needed."""
+    """Everything that the stages of one open run share; data is read when it is first needed.
+
+    Args:
+        ledger: None in a process that assists the first one.
+        ranks: the processes that train together.
+    """
 
     def __init__(
         self,
         config: RunConfig,
         folder: RunFolder,
-        ledger: Ledger,
+        ledger: Ledger | None,
         key: bytes,
         mechanisms: Mechanisms,
         reporter: Reporter,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.config = config
         self.folder = folder
-        self.ledger = ledger
         self.streams = Streams(key)
         self.mechanisms = mechanisms
         self.reporter = reporter
+        self.ranks = ranks
+        self._ledger = ledger
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger, which the first process alone holds."""
+        if self._ledger is None:
+            raise UsageError("only the first process of a run holds its ledger")
+        return self._ledger
 
     @functools.cached_property
     def private_units(self) -> tuple[list[Unit], list[Unit]]:
         """(training, held out); bound to the ledger, so that a resumed run cannot continue on other data."""
+        if self._ledger is not None:
+            self._ledger.bind(_CORPUS, self.private_corpus[1])
+        return split_held_out(self.private_corpus[0], self.config.evaluation.held_out, self.streams.child("corpus"))
+
+    @functools.cached_property
+    def private_corpus(self) -> tuple[list[Unit], str]:
+        """All private units, and their keyed fingerprint."""
         unit = self.config.privacy.unit
         kind = UnitKind.parse({"tuple": unit.tuple} if isinstance(unit, TupleUnit) else unit)
         units = group_units(read_records(_source(self.config.private)), kind)
-        self.ledger.bind("the private corpus", unit_fingerprint(units, self.streams.child("corpus")))
-        return split_held_out(units, self.config.evaluation.held_out, self.streams.child("corpus"))
+        return units, unit_fingerprint(units, self.streams.child("corpus"))
 
     @functools.cached_property
     def public_units(self) -> tuple[list[Unit], list[Unit]]:
@@ -205,8 +232,10 @@ def _source(options: CorpusOptions) -> Source:
 
 
 @contextmanager
-def open_run(config: RunConfig, reporter: Reporter | None = None) -> Iterator[RunState]:
+def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks = ALONE) -> Iterator[RunState]:
     """Make or continue a run: its folder, lock, key, configuration and ledger with all private stages planned.
+
+    With several ranks the first one calls this, and the others `assist` it until the context ends.
 
     Raises:
         UsageError: the folder holds a run with another configuration (the differences are named), or is in use.
@@ -221,14 +250,16 @@ def open_run(config: RunConfig, reporter: Reporter | None = None) -> Iterator[Ru
     folder.root.mkdir(parents=True, exist_ok=True)
     private_folder(folder.private)
     with _locked(folder.private / "lock"):
-        _set_up_torch(config)
+        _set_up_torch(config, ranks)
         key = load_or_create_key(folder.private / "key")
         _check_config(config, folder)
         with _open_ledger(config, folder, key) as ledger:
             mechanisms = mechanisms or planning.mechanisms_from_ledger(config, ledger) or planning.solve(config)
             planning.plan_in_ledger(mechanisms, ledger)
             private_folder(folder.private / "checkpoints")
-            yield RunState(config, folder, ledger, key, mechanisms, reporter)
+            ranks.tell(_Opened(config.model_dump(mode="json"), Streams(key).commitment(), mechanisms))
+            yield RunState(config, folder, ledger, key, mechanisms, reporter, ranks)
+            ranks.tell(None)
 
 
 @contextmanager
@@ -302,9 +333,60 @@ def _refuse_lost_ledger(folder: RunFolder) -> None:
         )
 
 
-def _set_up_torch(config: RunConfig) -> None:
-    torch.set_num_threads(config.compute.threads or os.cpu_count() or 1)
+def _set_up_torch(config: RunConfig, ranks: Ranks) -> None:
+    """Threads (the ranks of one machine share its cores), and the same result every time."""
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", ranks.world))
+    torch.set_num_threads(config.compute.threads or max(1, (os.cpu_count() or 1) // here))
     torch.use_deterministic_algorithms(True)
+
+
+# the other processes under torchrun ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """What the first process tells the others when the run is open."""
+
+    config: dict[str, Any]
+    key_commitment: str
+    mechanisms: Mechanisms
+
+
+@dataclass(frozen=True)
+class _Phases:
+    """What it tells them before it trains: which phases, and what the ledger knows of the private corpus."""
+
+    prefix: str
+    fingerprint: str
+
+
+def assist(config: RunConfig, ranks: Ranks) -> None:
+    """Do this rank's part of all training that the first process begins, until it closes the run.
+
+    Raises:
+        UsageError: this process has another configuration.
+        DataError: it sees another key or private corpus.
+        TacitError: the first process stopped.
+    """
+    opened = ranks.hear()
+    if opened.config != config.model_dump(mode="json"):
+        raise UsageError(f"process {ranks.rank} was started with another configuration than process 0")
+    folder = RunFolder(Path(config.run))
+    path = folder.private / "key"
+    key = load_or_create_key(path) if path.exists() else bytes(KEY_BYTES)
+    if Streams(key).commitment() != opened.key_commitment:
+        raise DataError(f"{path}: process {ranks.rank} does not see the key of process 0; share the run folder")
+    _set_up_torch(config, ranks)
+    state = RunState(config, folder, None, key, opened.mechanisms, SilentReporter(), ranks)
+    while (order := ranks.hear()) is not None:
+        if state.private_corpus[1] != order.fingerprint:
+            raise DataError(f"process {ranks.rank} reads another private corpus than process 0; share the data")
+        _run_phases(state, order.prefix)
+
+
+def _call_others(state: RunState, prefix: str) -> None:
+    if state.ranks.first and state.ranks.world > 1:
+        state.ranks.tell(_Phases(prefix, state.private_corpus[1]))
 
 
 # stages --------------------------------------------------------------------------------------------------------------
@@ -355,15 +437,18 @@ def _save_array(path: Path, array: np.ndarray) -> None:
 def train(state: RunState) -> None:
     """Run the phases in order, then the control without DP when the audit asks for it."""
     vocabulary(state)
-    _run_phases(state, state.mechanisms.phases, "", state.ledger)
+    _run_phases(state, "")
     if state.config.audit is not None and state.config.audit.control:
-        _run_phases(state, _control_phases(state), "control-", None)
+        _run_phases(state, "control-")
 
 
-def _run_phases(state: RunState, phases: tuple[Phase, ...], prefix: str, ledger: Ledger | None) -> None:
+def _run_phases(state: RunState, prefix: str) -> None:
+    """All phases, or those of the control; at every rank, of which the first one alone looks whether they are done."""
+    phases = _control_phases(state) if prefix else state.mechanisms.phases
     last = state.checkpoint(prefix + phases[-1].name)
-    if finished_steps(last) == phases[-1].steps:
+    if state.ranks.first and finished_steps(last) == phases[-1].steps:
         return
+    _call_others(state, prefix)
     model = state.new_model()
     title = "Control without DP" if prefix else "Training"
     begun = not prefix
@@ -372,19 +457,20 @@ def _run_phases(state: RunState, phases: tuple[Phase, ...], prefix: str, ledger:
         if not begun:  # the control begins where the public phases ended
             load_weights(state.checkpoint(phase.name), model)
             continue
-        path = state.checkpoint(prefix + phase.name)
         stream = state.public_stream if phase.stream == "public" else state.private_stream
+        state.ranks.meet()
         with state.reporter.stage(f"{title}: {phase.name}", phase.steps) as bar:
             run_phase(
                 model,
                 phase,
                 stream,
                 state.masking,
-                ledger,
+                state.ledger if state.ranks.first and not prefix else None,
                 state.streams.child("phase", prefix + phase.name),
                 state.config.compute,
-                path,
+                state.checkpoint(prefix + phase.name),
                 bar.advance_to,
+                state.ranks,
             )
 
 

@@ -5,8 +5,9 @@ ChaCha20 key for that address with keyed BLAKE2b, so a draw is a function of (ke
 started again repeats the same draws, two addresses never share a keystream, and nobody without the key can predict one.
 
 ChaCha20 through ``randomgen`` is a cryptographic generator; the normals are numpy's ziggurat over its bits, in float32
-for training noise. What this does not give is protection against attacks on the floating-point grid of the noise itself
-(Mironov 2012); see docs/sharp-edges.md.
+for training noise. ``Streams.seed`` is for torch's own generators, which are not cryptographic: dropout, and training
+noise on a GPU (`tacit.engine.NoiseSource` says which one a run uses). What this does not give is protection against
+attacks on the floating-point grid of the noise itself (Mironov 2012); see `tacit.engine.Grid` and docs/sharp-edges.md.
 """
 
 from __future__ import annotations
@@ -58,6 +59,10 @@ class Streams:
         """A numpy generator over ChaCha20 at this address, from its beginning (about 25 microseconds)."""
         seed = int.from_bytes(self.derive("generator", *address), "big")
         return np.random.Generator(ChaCha(key=seed, rounds=20))  # pyright: ignore[reportArgumentType]
+
+    def seed(self, *address: str | int) -> int:
+        """64 bits at this address, for ``torch.Generator.manual_seed``; two of n addresses agree with chance n^2 / 2^65."""
+        return int.from_bytes(self.derive("seed", *address)[:8], "big")
 
     def commitment(self) -> str:
         """A public fingerprint of the key: it reveals nothing of the key and changes when the key does."""

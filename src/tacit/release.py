@@ -14,6 +14,7 @@ from typing import Any
 
 from tacit.audit.exposure import Exposure
 from tacit.config import RunConfig
+from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import LedgerError, UsageError
 from tacit.facts import report_data
 from tacit.files import atomic_folder, private_folder, read_json, write_json
@@ -70,13 +71,15 @@ class RunResult:
         )
 
 
-def run(config: RunConfig, reporter: Reporter | None = None) -> RunResult:
+def run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks = ALONE) -> RunResult:
     """All stages from text to report; calling it again continues a run that was stopped, and a finished run is left as it is.
+
+    With several ranks the first one calls this, and the others `assist` it (`tacit.pipeline`).
 
     Raises:
         TacitError: see the members in tacit.errors; what is already spent stays in the ledger.
     """
-    with open_run(config, reporter) as state:
+    with open_run(config, reporter, ranks) as state:
         if (state.folder.release / "certificate.json").exists():
             found = _stored_exposures(state.folder)
         else:

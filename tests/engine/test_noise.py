@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from scipy import stats
 from torch import nn
 
 from tacit.engine import add_noise_
+from tacit.engine.noise import CHUNK, Grid, NoiseSource, noise_source
 from tacit.errors import UsageError
 from tacit.randomness import Streams
 
@@ -23,23 +24,28 @@ Named = dict[str, nn.Parameter]
 AddNoise = Callable[[Named, float, int], None]
 
 
-def parameters(dtype: torch.dtype = torch.float32) -> Named:
-    return {name: nn.Parameter(torch.zeros(200, 300, dtype=dtype)) for name in ("first", "second")}
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+
+
+def parameters(dtype: torch.dtype = torch.float32, device: str = "cpu") -> Named:
+    return {name: nn.Parameter(torch.zeros(200, 300, dtype=dtype, device=device)) for name in ("first", "second")}
 
 
 def ours(named: Named, noise_stddev: float, step: int) -> None:
     add_noise_(named.items(), noise_stddev, STREAMS, step)
 
 
-def draw(add_noise: AddNoise, step: int, dtype: torch.dtype = torch.float32) -> dict[str, np.ndarray]:
-    named = parameters(dtype)
+def draw(
+    add_noise: AddNoise, step: int, dtype: torch.dtype = torch.float32, device: str = "cpu"
+) -> dict[str, np.ndarray]:
+    named = parameters(dtype, device)
     add_noise(named, STDDEV, step)
-    return {name: p.grad.double().numpy().ravel() / STDDEV for name, p in named.items() if p.grad is not None}
+    return {name: p.grad.double().cpu().numpy().ravel() / STDDEV for name, p in named.items() if p.grad is not None}
 
 
-def check_noise(add_noise: AddNoise, dtype: torch.dtype = torch.float32) -> None:
+def check_noise(add_noise: AddNoise, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
     """Standard normal after division by the deviation, and no correlation between parameters, steps or neighbours."""
-    draws = [values for step in (0, 1) for values in draw(add_noise, step, dtype).values()]
+    draws = [values for step in (0, 1) for values in draw(add_noise, step, dtype, device).values()]
     tests = 3 * len(draws) + 6
     limit = stats.norm.isf(FALSE_ALARM / tests / 2)
     for values in draws:
@@ -52,9 +58,10 @@ def check_noise(add_noise: AddNoise, dtype: torch.dtype = torch.float32) -> None
             assert abs(one @ other) / math.sqrt(one.size) < limit, "reused"
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_noise_follows_the_law(dtype: torch.dtype) -> None:
-    check_noise(ours, dtype)
+def test_noise_follows_the_law(dtype: torch.dtype, device: str) -> None:
+    check_noise(ours, dtype, device)
 
 
 def scaled(factor: float) -> AddNoise:
@@ -110,8 +117,9 @@ def test_noise_is_added_to_the_sum() -> None:
     np.testing.assert_allclose(added, fresh["first"], atol=1e-6)
 
 
-def test_a_step_run_again_draws_the_same_noise() -> None:
-    first, again = draw(ours, 5), draw(ours, 5)
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_step_run_again_draws_the_same_noise(device: str) -> None:
+    first, again = draw(ours, 5, device=device), draw(ours, 5, device=device)
     assert all((first[name] == again[name]).all() for name in first)
 
 
@@ -169,3 +177,163 @@ def test_options_out_of_range(noise_stddev: float, step: int) -> None:
 def test_low_precision_is_an_error() -> None:
     with pytest.raises(UsageError, match=r"first is torch\.bfloat16"):
         ours(parameters(torch.bfloat16), 1.0, 0)
+
+
+# threads -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], None]]:
+    """Sets torch's threads; back to what they were at the end."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("size", [1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 17])
+def test_the_bits_do_not_depend_on_the_number_of_threads(size: int, threads: Callable[[int], None]) -> None:
+    found = []
+    for number in (1, 2, 5):
+        threads(number)
+        named = {name: nn.Parameter(torch.zeros(size)) for name in ("a", "b", "c")}
+        ours(named, STDDEV, 2)
+        found.append(torch.cat([p.grad for p in named.values() if p.grad is not None]).numpy())
+    assert found[0].shape == (3 * size,)
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+
+
+def test_the_chunks_of_a_parameter_have_streams_of_their_own() -> None:
+    parameter = nn.Parameter(torch.zeros(3 * CHUNK))
+    ours({"p": parameter}, 1.0, 0)
+    assert parameter.grad is not None
+    chunks = parameter.grad.double().numpy().reshape(3, CHUNK)
+    limit = stats.norm.isf(FALSE_ALARM / 6)
+    for i in range(3):
+        for j in range(i):
+            assert abs(chunks[i] @ chunks[j]) / math.sqrt(CHUNK) < limit
+    expected = STREAMS.generator("noise", 0, "p", 2).standard_normal(CHUNK, dtype=np.float32)
+    np.testing.assert_array_equal(chunks[2], expected)
+
+
+def test_a_gradient_that_is_not_contiguous_gets_its_noise() -> None:
+    parameter = nn.Parameter(torch.zeros(40, 30))
+    parameter.grad = torch.ones(30, 40).t()
+    ours({"p": parameter}, STDDEV, 0)
+    fresh = nn.Parameter(torch.zeros(40, 30))
+    ours({"p": fresh}, STDDEV, 0)
+    torch.testing.assert_close(parameter.grad - 1, fresh.grad, rtol=0, atol=1e-6)
+
+
+# the source ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_source_follows_the_device_and_says_what_it_is() -> None:
+    assert noise_source(torch.device("cpu")) is NoiseSource.CHACHA20
+    assert noise_source(torch.device("cuda", 1)) is NoiseSource.PHILOX
+    assert "not cryptographic" in NoiseSource.PHILOX.value
+    assert "not cryptographic" not in NoiseSource.CHACHA20.value
+    with pytest.raises(UsageError, match="no noise for gradients on meta"):
+        noise_source(torch.device("meta"))
+
+
+def test_a_parameter_without_a_source_is_an_error_before_anything_changes() -> None:
+    named = {"first": nn.Parameter(torch.zeros(3)), "second": nn.Parameter(torch.zeros(3, device="meta"))}
+    with pytest.raises(UsageError, match="no noise for gradients on meta"):
+        ours(named, 1.0, 0)
+    assert named["first"].grad is None
+
+
+# the grid ------------------------------------------------------------------------------------------------------------
+
+CLIP_NORM = 0.75
+
+
+def on_grid(values: np.ndarray, spacing: float) -> bool:
+    return bool((values / spacing == np.rint(values / spacing)).all())
+
+
+def noisy(total: np.ndarray, grid: Grid | None, step: int = 0, noise_stddev: float = STDDEV) -> np.ndarray:
+    parameter = nn.Parameter(torch.zeros(total.shape, dtype=torch.float64))
+    parameter.grad = torch.from_numpy(total.copy())
+    add_noise_([("p", parameter)], noise_stddev, STREAMS, step, grid=grid)
+    return parameter.grad.numpy()
+
+
+def test_on_a_grid_the_reachable_values_do_not_depend_on_the_sum() -> None:
+    """Without it, the last bits of sum + noise give the sum away: here, whether it is 0 or 1/3."""
+    grid = Grid(2.0**-20)
+    for total in (0.0, 1 / 3, -1e-7, 5.5):
+        found = noisy(np.full(50_000, total), grid)
+        assert on_grid(found, grid.spacing)
+        assert not on_grid(noisy(np.full(50_000, total), None), grid.spacing)
+
+
+def test_sum_and_noise_are_rounded_to_the_nearest() -> None:
+    grid = Grid(2.0**-6)
+    total = np.random.default_rng(0).normal(size=10_000)
+    found, plain = noisy(total, grid), noisy(total, None)
+    rounded = np.rint(total / grid.spacing) * grid.spacing
+    noise = np.rint((plain - total) / grid.spacing) * grid.spacing
+    assert (found == rounded + noise).mean() > 0.999  # the difference plain - total has float64's own rounding
+    assert np.abs(found - plain).max() <= grid.spacing * (1 + 1e-9)
+    np.testing.assert_array_equal(noisy(total, grid, noise_stddev=0.0), rounded)
+
+
+def test_float32_gradients_are_summed_on_the_grid_in_float64() -> None:
+    """What float32 makes of the result is post-processing of a value on the grid."""
+    grid = Grid(2.0**-30)
+    total = torch.randn(5000, generator=torch.Generator().manual_seed(0))
+    parameter = nn.Parameter(torch.zeros(5000))
+    parameter.grad = total.clone()
+    add_noise_([("p", parameter)], STDDEV, STREAMS, 0, grid=grid)
+    expected = noisy(total.double().numpy(), grid)
+    np.testing.assert_array_equal(parameter.grad.numpy(), expected.astype(np.float32))
+
+
+def test_noise_on_a_grid_follows_the_law() -> None:
+    def rounded(named: Named, noise_stddev: float, step: int) -> None:
+        add_noise_(named.items(), noise_stddev, STREAMS, step, grid=Grid(2.0**-16))
+
+    check_noise(rounded)
+
+
+def sensitivity_reached(grid: Grid, dimensions: int) -> float:
+    """The worst unit that we know: it moves every coordinate over a rounding boundary, and spends the rest on one of them."""
+    nearly = grid.spacing / 2 * (1 - 1e-9)
+    total = np.full(dimensions, nearly)
+    unit = np.full(dimensions, 2e-9 * grid.spacing)
+    unit[0] = math.sqrt(CLIP_NORM**2 - np.square(unit[1:]).sum())
+    one, other = (noisy(values, grid, noise_stddev=0.0) for values in (total, total + unit))
+    return float(np.linalg.norm(other - one))
+
+
+def check_sensitivity(bound: Callable[[Grid, int], float]) -> None:
+    for exponent, dimensions in ((-3, 50), (-8, 5000), (-12, 200_000)):
+        grid = Grid(2.0**exponent)
+        assert sensitivity_reached(grid, dimensions) <= bound(grid, dimensions) * (1 + 1e-12)
+
+
+def test_rounding_moves_the_sum_by_no_more_than_the_sensitivity_says() -> None:
+    check_sensitivity(lambda grid, dimensions: grid.sensitivity(CLIP_NORM, dimensions))
+
+
+def test_the_check_of_the_sensitivity_catches_the_clip_norm_alone() -> None:
+    with pytest.raises(AssertionError):
+        check_sensitivity(lambda grid, dimensions: CLIP_NORM)
+
+
+@pytest.mark.parametrize("dimensions", [1, 100, 3_000_000, 110_000_000])
+@pytest.mark.parametrize("clip_norm", [1e-3, 0.5, 1.0, 30.0])
+def test_a_fine_grid_costs_less_than_a_thousandth_and_is_not_finer_than_needed(
+    clip_norm: float, dimensions: int
+) -> None:
+    grid = Grid.fine_enough(clip_norm, dimensions)
+    assert clip_norm < grid.sensitivity(clip_norm, dimensions) <= clip_norm * (1 + 1 / 1024)
+    assert Grid(2 * grid.spacing).sensitivity(clip_norm, dimensions) > clip_norm * (1 + 1 / 1024)
+
+
+@pytest.mark.parametrize("spacing", [0.0, -0.5, 0.3, 3.0, float("inf"), float("nan")])
+def test_a_grid_that_is_no_power_of_two_is_refused(spacing: float) -> None:
+    with pytest.raises(UsageError, match="power of two"):
+        Grid(spacing)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tacit.engine import micro_batches, poisson_sample
+from tacit.engine import micro_batches, poisson_sample, sampler
 from tacit.engine.sampler import PADDING
 from tacit.errors import UsageError
 from tacit.randomness import Streams
@@ -162,3 +162,13 @@ def test_micro_batches_hold_every_index_once_in_one_shape(count: int, size: int)
 def test_micro_batches_need_a_size() -> None:
     with pytest.raises(UsageError, match="at least 1"):
         next(micro_batches(np.arange(3), 0))
+
+
+def test_the_uniforms_that_are_drawn_at_once_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    generators = [STREAMS.generator("sampling", 1) for _ in range(4)]
+    whole = np.flatnonzero(generators[0].random(1000) < 0.3)
+    for size, generator in zip((1, 7, 1000), generators[1:], strict=True):
+        monkeypatch.setattr(sampler, "_UNIFORMS_AT_ONCE", size)
+        found = poisson_sample(1000, 0.3, generator)
+        assert found.dtype == np.int64
+        np.testing.assert_array_equal(found, whole)

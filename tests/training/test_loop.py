@@ -16,10 +16,9 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from tacit.config import ComputeOptions
 from tacit.engine import PerExampleClipper, add_noise_, micro_batches
 from tacit.errors import BudgetError
-from tacit.models.bert import masked_losses
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.randomness import Streams
-from tacit.training.loop import _DpStep, _unit_batch, run_phase
+from tacit.training.loop import _DpStep, _Source, _unit_batch, run_phase
 from tacit.training.masking import MaskedRows, mask_rows
 from tacit.training.plans import AdamOptions, DpPlan, Phase, PlainPlan
 from tacit.training.sequences import SequenceStream
@@ -59,9 +58,15 @@ def step_gradients(
     """What one step hands to the optimizer."""
     model = tiny_bert(width=width)
     model.train()
-    with kind(model, plan, compute(micro_batch)) as step_of:
-        step_of.gradients(indices, stream, MASKING, STREAMS, step)
+    with contextlib.closing(kind(model, plan, compute(micro_batch), _Source(stream, MASKING, STREAMS))) as step_of:
+        run_step(step_of, step, indices)
     return taken(model)
+
+
+def run_step(step_of: _DpStep, step: int, indices: np.ndarray) -> None:
+    for _ in step_of.add_up(step, indices, 0):
+        pass
+    step_of.finish(step)
 
 
 # the oracle ----------------------------------------------------------------------------------------------------------
@@ -126,12 +131,12 @@ def stream() -> SequenceStream:
 class NoiseEachMicroBatch(_DpStep):
     """Known wrong: the noise comes once a micro-batch."""
 
-    def gradients(self, indices, stream, masking, streams, step):  # type: ignore[no-untyped-def]
-        for chosen, real in micro_batches(indices, self._units_at_once):
-            batch = _unit_batch(chosen, real, self._plan.sequences_per_unit, stream, masking, streams, step)
-            with self._clipper:
-                masked_losses(self._model, *batch).sum().backward()
-            add_noise_(self._model.named_parameters(), self._plan.noise_stddev, streams, step)
+    def add(self, chosen, places, step):  # type: ignore[no-untyped-def]
+        super().add(chosen, places, step)
+        streams = STREAMS if places[0] == 0 else STREAMS.child(int(places[0]))
+        add_noise_(self._model.named_parameters(), self._plan.noise_stddev, streams, step)
+
+    def finish(self, step):  # type: ignore[no-untyped-def]
         for gradient in [parameter.grad for parameter in self._model.parameters()]:
             assert gradient is not None
             gradient.div_(self._plan.normaliser)
@@ -140,16 +145,16 @@ class NoiseEachMicroBatch(_DpStep):
 class DividedByBatch(_DpStep):
     """Known wrong: the divisor is the size of the drawn batch."""
 
-    def gradients(self, indices, stream, masking, streams, step):  # type: ignore[no-untyped-def]
-        self._plan = dataclasses.replace(self._plan, normaliser=max(1, len(indices)))
-        super().gradients(indices, stream, masking, streams, step)
+    def add_up(self, step, draw, drawn):  # type: ignore[no-untyped-def]
+        self._plan = dataclasses.replace(self._plan, normaliser=max(1, len(draw)))
+        return super().add_up(step, draw, drawn)
 
 
 class ClippedBySequence(_DpStep):
     """Known wrong: every sequence has the whole clip norm for itself."""
 
-    def __init__(self, model, plan, compute):  # type: ignore[no-untyped-def]
-        super().__init__(model, plan, compute)
+    def __init__(self, model, plan, compute, source):  # type: ignore[no-untyped-def]
+        super().__init__(model, plan, compute, source)
         self._clipper.close()
         self._clipper = PerExampleClipper(model, plan.clip_norm, 1)
 
@@ -157,8 +162,8 @@ class ClippedBySequence(_DpStep):
 class NotClipped(_DpStep):
     """Known wrong: the clip norm is so large that it never binds; the noise is as planned."""
 
-    def __init__(self, model, plan, compute):  # type: ignore[no-untyped-def]
-        super().__init__(model, plan, compute)
+    def __init__(self, model, plan, compute, source):  # type: ignore[no-untyped-def]
+        super().__init__(model, plan, compute, source)
         self._clipper.close()
         self._clipper = PerExampleClipper(model, 1e9, plan.sequences_per_unit)
 
@@ -166,6 +171,27 @@ class NotClipped(_DpStep):
 @pytest.mark.parametrize("micro_batch", [1, 4, 64])
 def test_a_step_is_the_clipped_sum_plus_the_noise_over_the_normaliser(stream: SequenceStream, micro_batch: int) -> None:
     check_step(_DpStep, np.arange(stream.units), stream, micro_batch)
+
+
+@pytest.mark.parametrize("clipping", ["flat", "automatic", "per-layer"])
+def test_a_step_clips_as_the_plan_says(clipping: str, stream: SequenceStream) -> None:
+    """By hand from the unit's own gradient: C / norm at most 1, C / (norm + 0.01), C / sqrt(L) for each of L layers."""
+    unit = stream.keys_U.index("unit 1")
+    gradient = unit_gradient(unit, stream, SILENT.sequences_per_unit)
+    norm = float(flat(gradient).norm())
+    assert norm > SILENT.clip_norm
+    layers = {name.rpartition(".")[0] for name in gradient}
+    scales = dict.fromkeys(gradient, min(1.0, SILENT.clip_norm / norm))
+    if clipping == "automatic":
+        scales = dict.fromkeys(gradient, SILENT.clip_norm / (norm + 0.01))
+    if clipping == "per-layer":
+        bound = SILENT.clip_norm / len(layers) ** 0.5
+        for layer in layers:
+            own = {name: value for name, value in gradient.items() if name.rpartition(".")[0] == layer}
+            scales |= dict.fromkeys(own, min(1.0, bound / max(float(flat(own).norm()), 1e-30)))
+    found = step_gradients(np.array([unit]), stream, dataclasses.replace(SILENT, clipping=clipping))
+    for name in gradient:
+        torch.testing.assert_close(found[name], gradient[name] * scales[name], rtol=1e-6, atol=1e-8, msg=name)
 
 
 def test_the_oracle_clips_some_units_and_not_all(stream: SequenceStream) -> None:
@@ -224,9 +250,9 @@ def scaled_noise(scale: float) -> type[_DpStep]:
     """Known wrong: a deviation that is off by a factor."""
 
     class ScaledNoise(_DpStep):
-        def gradients(self, indices, stream, masking, streams, step):  # type: ignore[no-untyped-def]
-            self._plan = dataclasses.replace(self._plan, noise_multiplier=scale * PLAN.noise_multiplier)
-            super().gradients(indices, stream, masking, streams, step)
+        def __init__(self, model, plan, compute, source):  # type: ignore[no-untyped-def]
+            louder = dataclasses.replace(plan, noise_multiplier=scale * plan.noise_multiplier)
+            super().__init__(model, louder, compute, source)
 
     return ScaledNoise
 
@@ -362,9 +388,9 @@ class WatchedStreams(Streams):
         self.ledger = ledger
         self.draws: list[tuple[tuple[str | int, ...], int]] = []
 
-    def generator(self, *address: str | int) -> np.random.Generator:
-        self.draws.append((address, self.ledger.spent("private")))
-        return super().generator(*address)
+    def derive(self, *address: str | int) -> bytes:
+        self.draws.append((address[1:], self.ledger.spent("private")))
+        return super().derive(*address)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -428,8 +454,8 @@ def test_the_optimizer_gets_exactly_the_steps_of_the_plan(
         optimizer.param_groups[0]["lr"] = AdamOptions(1e-3).learning_rate_at(step, steps)
         optimizer.zero_grad()
         indices = np.flatnonzero(STREAMS.generator("sampling", step).random(stream.units) < PLAN.sampling_probability)
-        with _DpStep(again, PLAN, compute()) as step_of:
-            step_of.gradients(indices, stream, MASKING, STREAMS, step)
+        with contextlib.closing(_DpStep(again, PLAN, compute(), _Source(stream, MASKING, STREAMS))) as step_of:
+            run_step(step_of, step, indices)
         for name, parameter in enumerate(again.parameters()):
             assert torch.equal(seen[step][str(name)], parameter.grad)  # type: ignore[arg-type]
         optimizer.step()

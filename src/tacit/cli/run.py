@@ -1,12 +1,42 @@
-"""`tacit run` and its stages `vocabulary`, `train`, `evaluate`: each continues what an earlier start has done."""
+"""`tacit run` and its stages `vocabulary`, `train`, `evaluate`: each continues what an earlier start has done.
+
+Under `torchrun -m tacit` the first process does the work of the command, and the others help it to train.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from tacit.cli.options import ConfigArgument
+from tacit.errors import TacitError
+
+if TYPE_CHECKING:
+    from tacit.config import RunConfig
+    from tacit.engine.distributed import Ranks
 
 __all__ = ["evaluate_command", "run_command", "train_command", "vocabulary_command"]
+
+
+def _together(path: Path, work: Callable[[RunConfig, Ranks], None]) -> None:
+    """``work`` in the first process; any others assist it until it has closed the run."""
+    from tacit import pipeline
+    from tacit.config import load_config
+    from tacit.engine.distributed import join
+
+    config = load_config(path)
+    with join() as ranks:
+        try:
+            if ranks.first:
+                work(config, ranks)
+            else:
+                pipeline.assist(config, ranks)
+        except TacitError as error:  # said before the others notice that this process has left, and say so
+            typer.echo(f"tacit: {error}", err=True)
+            raise typer.Exit(error.exit_code) from None
 
 
 def run_command(config: ConfigArgument) -> None:
@@ -14,44 +44,58 @@ def run_command(config: ConfigArgument) -> None:
 
     Leaves RUN/release (safe to publish), RUN/private (keep secret) and RUN/ledger.sqlite.
     """
-    import tacit
 
-    typer.echo(tacit.run(config).statement)
+    def work(options: RunConfig, ranks: Ranks) -> None:
+        from tacit.progress import TerminalReporter
+        from tacit.release import run
+
+        typer.echo(run(options, TerminalReporter(), ranks).statement)
+
+    _together(config, work)
 
 
 def vocabulary_command(config: ConfigArgument) -> None:
     """Only the DP vocabulary: tokenizer.json in RUN/private/vocabulary."""
-    from tacit import pipeline
-    from tacit.config import load_config
-    from tacit.progress import TerminalReporter
 
-    with pipeline.open_run(load_config(config), TerminalReporter()) as state:
-        pipeline.vocabulary(state)
+    def work(options: RunConfig, ranks: Ranks) -> None:
+        from tacit import pipeline
+        from tacit.progress import TerminalReporter
+
+        with pipeline.open_run(options, TerminalReporter(), ranks) as state:
+            pipeline.vocabulary(state)
+
+    _together(config, work)
 
 
 def train_command(config: ConfigArgument) -> None:
     """Vocabulary and all training phases (and the audit's control, when asked for)."""
-    from tacit import pipeline
-    from tacit.config import load_config
-    from tacit.progress import TerminalReporter
 
-    with pipeline.open_run(load_config(config), TerminalReporter()) as state:
-        pipeline.train(state)
+    def work(options: RunConfig, ranks: Ranks) -> None:
+        from tacit import pipeline
+        from tacit.progress import TerminalReporter
+
+        with pipeline.open_run(options, TerminalReporter(), ranks) as state:
+            pipeline.train(state)
+
+    _together(config, work)
 
 
 def evaluate_command(config: ConfigArgument) -> None:
     """Vocabulary, training, and held-out evaluation; prints the released scores as a table."""
-    from tacit import pipeline
-    from tacit.cli.options import table
-    from tacit.config import load_config
-    from tacit.progress import TerminalReporter
 
-    with pipeline.open_run(load_config(config), TerminalReporter()) as state:
-        found = pipeline.evaluate(state)
-    rows = [
-        [corpus, model, f"{scores['accuracy']:.3f}", f"{scores['perplexity']:.1f}"]
-        for corpus in ("public", "private")
-        if corpus in found
-        for model, scores in found[corpus].items()
-    ]
-    typer.echo(table(["held-out text", "model", "masked-token accuracy", "perplexity"], rows))
+    def work(options: RunConfig, ranks: Ranks) -> None:
+        from tacit import pipeline
+        from tacit.cli.options import table
+        from tacit.progress import TerminalReporter
+
+        with pipeline.open_run(options, TerminalReporter(), ranks) as state:
+            found = pipeline.evaluate(state)
+        rows = [
+            [corpus, model, f"{scores['accuracy']:.3f}", f"{scores['perplexity']:.1f}"]
+            for corpus in ("public", "private")
+            if corpus in found
+            for model, scores in found[corpus].items()
+        ]
+        typer.echo(table(["held-out text", "model", "masked-token accuracy", "perplexity"], rows))
+
+    _together(config, work)

@@ -1,58 +1,142 @@
-"""Gaussian noise on the clipped sum, once a logical batch.
+"""Gaussian noise on the clipped sum, once a logical batch, and the sum over all ranks.
 
-Each parameter's noise comes from its own keyed stream, addressed by (step, name): a step that is run again after a
-crash draws the same noise, and no two steps or parameters ever share it. Add it after the last micro-batch, also when
+The noise is a function of (key, step, the parameter's name, the place in the parameter) alone: `CHUNK` values at a time
+have a stream of their own. A step that is run again after a crash draws the same noise, no two steps or parameters ever
+share it, and neither the number of threads nor that of ranks changes it. Add it after the last micro-batch, also when
 the batch is empty.
 """
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from tacit.engine.distributed import ALONE, Ranks
+from tacit.engine.sharding import is_sharded, shard_of, zero_gradient
 from tacit.errors import UsageError
 from tacit.randomness import Streams
 
-__all__ = ["add_noise_"]
+__all__ = ["CHUNK", "Grid", "NoiseSource", "add_noise_", "noise_source"]
 
-_NUMPY_DTYPES: dict[torch.dtype, type[np.float32] | type[np.float64]] = {
-    torch.float32: np.float32,
-    torch.float64: np.float64,
-}
+CHUNK = 1 << 17
+"""Values of a parameter that share one stream: what threads and ranks divide."""
+
+_DTYPES = (torch.float32, torch.float64)
+
+
+class NoiseSource(enum.Enum):
+    """What training noise is drawn from, in words for the certificate."""
+
+    CHACHA20 = "ChaCha20 keyed by 256 bits (cryptographic), normals by numpy's ziggurat"
+    PHILOX = "Philox keyed by 64 bits on the GPU (not cryptographic), normals by CUDA"
+
+
+def noise_source(device: torch.device) -> NoiseSource:
+    """The source for gradients on a device: ChaCha20 on a CPU, Philox on a CUDA device.
+
+    Raises:
+        UsageError: another kind of device.
+    """
+    sources = {"cpu": NoiseSource.CHACHA20, "cuda": NoiseSource.PHILOX}
+    if device.type not in sources:
+        raise UsageError(f"no noise for gradients on {device.type}; use one of {', '.join(sources)}")
+    return sources[device.type]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Round the clipped sum to multiples of a public number before the noise, and the noise with it.
+
+    A floating-point sum with floating-point noise lies on values that depend on the sum itself, from which it can be
+    read off (Mironov 2012, "On significance of the least significant bits for differential privacy"). On a grid the
+    reachable values are the same for every sum. Sum, noise and result are float64 multiples of ``spacing``, exact below
+    2^53 spacings; what goes back to float32 parameters is post-processing.
+
+    What it does not give: the rounded ziggurat normals follow the Gaussian law to float64 precision, not exactly, as a
+    discrete Gaussian sampler would; the float32 additions before the rounding have their own errors; timing. So it is
+    a mitigation and no proof in exact arithmetic. It costs float64 noise and a float64 copy of the gradients.
+
+    Rounding moves each coordinate by at most spacing / 2, for the sum with a unit and for the sum without it, so the
+    rounded sums differ by at most ``clip_norm + spacing * sqrt(dimensions)`` in l2. A unit is in the sum of one rank
+    only, so this holds for any number of ranks. Set the noise from that bound and the event stays what it is:
+
+        grid = Grid.fine_enough(clip_norm, dimensions)
+        noise_stddev = noise_multiplier * grid.sensitivity(clip_norm, dimensions)
+
+    Args:
+        spacing: a power of two, so that scaling by it is exact.
+
+    Raises:
+        UsageError: spacing is no power of two.
+    """
+
+    spacing: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.spacing) and self.spacing > 0 and math.frexp(self.spacing)[0] == 0.5):
+            raise UsageError(f"the grid's spacing must be a power of two, not {self.spacing}")
+
+    @classmethod
+    def fine_enough(cls, clip_norm: float, dimensions: int) -> Grid:
+        """The widest grid that raises the sensitivity by less than a thousandth (1/1024)."""
+        return cls(2.0 ** math.floor(math.log2(clip_norm / (1024 * math.sqrt(dimensions)))))
+
+    def sensitivity(self, clip_norm: float, dimensions: int) -> float:
+        """Bound on what one unit changes the rounded sum of ``dimensions`` coordinates, in l2."""
+        return clip_norm + self.spacing * math.sqrt(dimensions)
+
+    def rounded(self, values: Tensor) -> Tensor:
+        """The nearest multiples of the spacing, in float64."""
+        return (values.double() / self.spacing).round_() * self.spacing
 
 
 def add_noise_(
-    parameters: Iterable[tuple[str, nn.Parameter]], noise_stddev: float, streams: Streams, step: int
+    parameters: Iterable[tuple[str, nn.Parameter]],
+    noise_stddev: float,
+    streams: Streams,
+    step: int,
+    ranks: Ranks = ALONE,
+    grid: Grid | None = None,
 ) -> None:
     """Add independent N(0, noise_stddev^2) to every coordinate of ``p.grad``; zeros are created where it is None.
 
-    A parameter that appears under several names (tied weights) gets noise once, from the first name's stream. Frozen
+    With several ranks, which all call this, ``p.grad`` becomes the sum of all ranks' ``p.grad`` with that noise *once*,
+    the same on every rank: each rank draws its share of the noise before the one all-reduce. The gradient of a sharded
+    parameter is a sum over ranks already; each rank adds its part of the same noise.
+
+    A parameter that appears under several names (tied weights) gets noise once, from the first name's streams. Frozen
     parameters are left out. With noise_stddev 0 nothing is drawn.
 
     Args:
         parameters: ``model.named_parameters()``; names are addresses, so they must not change in a run.
         noise_stddev: standard deviation of the noise on the *sum*: noise_multiplier * clip_norm.
-        streams: the run's keyed streams; the stream ``("noise", step, name)`` is read from its beginning.
+        streams: the run's keyed streams; ``("noise", step, name, chunk)`` are read from their beginnings.
         step: the logical step, never used twice with the same streams.
+        ranks: the processes whose gradients are one sum.
+        grid: round sum and noise; see `Grid` for the noise_stddev that this needs.
 
     Raises:
-        UsageError: the deviation is negative or not finite, the step is negative, a name stands for two parameters, or
-            a parameter is neither float32 nor float64.
+        UsageError: the deviation is negative or not finite, the step is negative, a name stands for two parameters, a
+            parameter is neither float32 nor float64, or its device has no noise source.
     """
     if not (math.isfinite(noise_stddev) and noise_stddev >= 0):
         raise UsageError(f"noise_stddev must be finite and not negative, not {noise_stddev}")
     if step < 0:
         raise UsageError(f"step must not be negative, not {step}")
-    for name, parameter in _each_once(parameters).items():
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
-        if noise_stddev > 0:
-            noise = _standard_normal(parameter, streams.generator("noise", step, name))
-            parameter.grad.add_(noise.to(parameter.device), alpha=noise_stddev)
+    named = _each_once(parameters)
+    noise = _Noise(noise_stddev, streams, step, grid)
+    whole = {name: _gradient(parameter) for name, parameter in named.items() if not is_sharded(parameter)}
+    _add_and_sum(whole, noise, ranks)
+    for name, parameter in named.items():
+        if name not in whole:
+            _add_to_shard(name, parameter, noise)
 
 
 def _each_once(parameters: Iterable[tuple[str, nn.Parameter]]) -> dict[str, nn.Parameter]:
@@ -63,13 +147,94 @@ def _each_once(parameters: Iterable[tuple[str, nn.Parameter]]) -> dict[str, nn.P
         if name in named and named[name] is not parameter:
             raise UsageError(f"two parameters are called {name}, so they would get the same noise; name them apart")
         if parameter.requires_grad and parameter not in seen:
-            if parameter.dtype not in _NUMPY_DTYPES:
+            if parameter.dtype not in _DTYPES:
                 raise UsageError(f"{name} is {parameter.dtype}; noise is added to float32 or float64 parameters only")
+            noise_source(parameter.device)
             seen.add(parameter)
             named[name] = parameter
     return named
 
 
-def _standard_normal(parameter: nn.Parameter, generator: np.random.Generator) -> torch.Tensor:
-    normals = generator.standard_normal(parameter.numel(), dtype=_NUMPY_DTYPES[parameter.dtype])
-    return torch.from_numpy(normals).view(parameter.shape)
+def _add_and_sum(gradients: dict[str, Tensor], noise: _Noise, ranks: Ranks) -> None:
+    """This rank's chunks of the noise, then the sum over the ranks, in place."""
+    sums = {name: noise.base(gradient) for name, gradient in gradients.items()}
+    if noise.stddev > 0:
+        chunks = [(name, start) for name, total in sums.items() for start in range(0, total.numel(), CHUNK)]
+        _in_threads(noise, [(name, start, sums[name]) for name, start in chunks[ranks.rank :: ranks.world]])
+    ranks.sum_(list(sums.values()))
+    for name, gradient in gradients.items():
+        if sums[name] is not gradient:
+            gradient.copy_(sums[name])
+
+
+def _add_to_shard(name: str, parameter: nn.Parameter, noise: _Noise) -> None:
+    """The whole parameter's noise, of which this rank's part is kept."""
+    if parameter.grad is None:
+        parameter.grad = zero_gradient(parameter)
+    gradient = parameter.grad
+    assert is_sharded(gradient)
+    own = gradient.to_local()
+    total = noise.base(own)
+    if noise.stddev > 0:
+        full = torch.zeros(parameter.shape, dtype=total.dtype, device=own.device)
+        _in_threads(noise, [(name, start, full) for start in range(0, full.numel(), CHUNK)])
+        part = shard_of(gradient, full)
+        assert is_sharded(part)
+        total += part.to_local()
+    if total is not own:
+        own.copy_(total)
+
+
+def _gradient(parameter: nn.Parameter) -> Tensor:
+    """``p.grad`` in one block of memory, made where it is missing."""
+    if parameter.grad is None:
+        parameter.grad = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
+    elif not parameter.grad.is_contiguous():
+        parameter.grad = parameter.grad.contiguous()
+    return parameter.grad
+
+
+@dataclass(frozen=True)
+class _Noise:
+    """The noise of one step."""
+
+    stddev: float
+    streams: Streams
+    step: int
+    grid: Grid | None
+
+    def base(self, gradient: Tensor) -> Tensor:
+        """What noise is added to: the gradient itself, or its rounded copy."""
+        return gradient if self.grid is None else self.grid.rounded(gradient)
+
+    def add_chunk(self, name: str, start: int, total: Tensor) -> None:
+        """Add the chunk that begins at ``start``."""
+        address = ("noise", self.step, name, start // CHUNK)
+        part = total.view(-1)[start : start + CHUNK]
+        if noise_source(total.device) is NoiseSource.CHACHA20:
+            self._add_numpy(part.numpy(), self.streams.generator(*address))
+        else:
+            generator = torch.Generator(total.device).manual_seed(self.streams.seed(*address))
+            noise = torch.randn(part.shape, generator=generator, device=total.device, dtype=total.dtype) * self.stddev
+            part.add_(noise if self.grid is None else self.grid.rounded(noise))
+
+    def _add_numpy(self, part: np.ndarray, generator: np.random.Generator) -> None:
+        """In numpy, which lets go of the interpreter lock in all three lines, and starts no threads of its own."""
+        noise = generator.standard_normal(part.shape, dtype=part.dtype.type)
+        noise *= self.stddev
+        if self.grid is not None:
+            np.rint(noise / self.grid.spacing, out=noise)
+            noise *= self.grid.spacing
+        part += noise
+
+
+def _in_threads(noise: _Noise, chunks: list[tuple[str, int, Tensor]]) -> None:
+    """Add all chunks, on as many threads as torch uses; chunks share no memory."""
+    threads = min(torch.get_num_threads(), len(chunks))
+    if threads < 2:
+        for chunk in chunks:
+            noise.add_chunk(*chunk)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(noise.add_chunk, *chunk) for chunk in chunks]:
+            done.result()

@@ -17,12 +17,14 @@ __all__ = ["PADDING", "micro_batches", "poisson_sample"]
 
 PADDING = -1
 
+_UNIFORMS_AT_ONCE = 1 << 20
+
 
 def poisson_sample(units: int, sampling_probability: float, generator: np.random.Generator) -> np.ndarray:
     """The units of one step: each of ``0 .. units - 1`` is in with ``sampling_probability``, independently.
 
-    One global draw, of which ranks take slices. It takes one float64 uniform a unit whatever the probability is, so a
-    unit's fate depends on the generator and on its own place only.
+    One global draw, of which ranks take slices (`Ranks.slice`). It takes one float64 uniform a unit whatever the
+    probability is, so a unit's fate depends on the generator and on its own place only. Memory is that of the result.
 
     Args:
         units: how many units there are.
@@ -39,14 +41,18 @@ def poisson_sample(units: int, sampling_probability: float, generator: np.random
         raise UsageError(f"units must not be negative, not {units}")
     if not 0 <= sampling_probability <= 1:
         raise UsageError(f"sampling_probability must be in [0, 1], not {sampling_probability}")
-    return np.flatnonzero(generator.random(units) < sampling_probability).astype(np.int64, copy=False)
+    parts = [np.zeros(0, dtype=np.int64)]
+    for start in range(0, units, _UNIFORMS_AT_ONCE):
+        uniforms = generator.random(min(_UNIFORMS_AT_ONCE, units - start))
+        parts.append(start + np.flatnonzero(uniforms < sampling_probability))
+    return np.concatenate(parts)
 
 
 def micro_batches(indices: np.ndarray, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Cut a draw into pieces of one shape, ``(indices (size,), real (size,))``; ``PADDING`` (-1) fills the last one.
 
     ``real`` is True where the index is a unit. The caller puts blank rows with loss 0 in the other places. No indices,
-    no pieces: the step is then noise alone.
+    no pieces: the step is then noise alone. To go on inside a draw, whose first n are done, cut ``indices[n:]``.
 
         >>> [(i.tolist(), real.tolist()) for i, real in micro_batches(np.array([4, 7, 9]), 2)]
         [([4, 7], [True, True]), ([9, -1], [True, False])]

@@ -1,51 +1,112 @@
-"""One checkpoint a phase: weights, optimizer state and the next step, replaced atomically.
+"""One checkpoint a phase: weights, optimizer state and how far training is, replaced atomically.
 
-There is nothing else to save: sampling, masks and noise are functions of (key, step), and the ledger knows what was paid.
+Inside a step it also holds the sum of the clipped gradients so far, one for each rank: functions of the private text
+*without noise*, until the step is done and the file is replaced. There is nothing else to save: sampling, masks, dropout
+and noise are functions of (key, step, place in the draw), and the ledger knows what was paid.
+
 Loading uses torch's weights-only reader, so a checkpoint cannot run code.
 """
 
 from __future__ import annotations
 
+import copy
 import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
+from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import DataError
 from tacit.files import write_atomically
 
-__all__ = ["finished_steps", "load_checkpoint", "load_weights", "save_checkpoint"]
+__all__ = ["Progress", "finished_steps", "gradients", "load_checkpoint", "load_weights", "save_checkpoint"]
 
 
-def save_checkpoint(path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, next_step: int) -> None:
-    """Write the state after step ``next_step - 1``."""
-    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "next_step": next_step}
+@dataclass(frozen=True)
+class Progress:
+    """How far a phase is.
+
+    Args:
+        step: the step to do next, counted from 0.
+        drawn: how many entries of this step's draw, from its beginning, are already in the gradients. Not a number of
+            micro-batches: their size may change between two starts, and no unit may count twice.
+    """
+
+    step: int = 0
+    drawn: int = 0
+
+
+def gradients(model: nn.Module) -> list[Tensor]:
+    """``p.grad`` of every trainable parameter; zeros are created where it is None."""
+    found: list[Tensor] = []
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            found.append(parameter.grad)
+    return found
+
+
+def save_checkpoint(
+    path: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    progress: Progress,
+    sums: Sequence[list[Tensor]] = (),
+) -> None:
+    """Write the state after step ``progress.step - 1``; inside a step with the ``gradients`` of each rank."""
+    state: dict[str, Any] = {
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "next_step": progress.step,
+    }
+    if progress.drawn:
+        state["partial"] = {"drawn": progress.drawn, "sums": list(sums)}
     write_atomically(path, lambda partial: torch.save(state, partial))
 
 
-def load_checkpoint(path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Load the state in place and return the next step; 0 when there is no checkpoint."""
+def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, ranks: Ranks = ALONE) -> Progress:
+    """Load the state in place, ``p.grad`` too when it is inside a step; ``Progress()`` when there is no checkpoint.
+
+    Partial sums are dealt out over the ranks, also when there are more or fewer of these now than when it was written.
+    """
     if not path.exists():
-        return 0
+        return Progress()
     state = _read(path)
     model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    return int(state["next_step"])
+    optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))  # out of the mapped file
+    if "partial" not in state:
+        return Progress(int(state["next_step"]))
+    _set_gradients(model, state["partial"]["sums"][ranks.rank :: ranks.world])
+    return Progress(int(state["next_step"]), int(state["partial"]["drawn"]))
 
 
-def load_weights(path: Path, model: torch.nn.Module) -> None:
+def _set_gradients(model: nn.Module, sums: Sequence[list[Tensor]]) -> None:
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for number, parameter in enumerate(trainable):
+        parts = [of_rank[number] for of_rank in sums]
+        parameter.grad = parts[0].to(parameter.device, copy=True) if parts else torch.zeros_like(parameter)
+        for part in parts[1:]:
+            parameter.grad += part.to(parameter.device)
+
+
+def load_weights(path: Path, model: nn.Module) -> None:
     """Load only the weights, in place."""
     model.load_state_dict(_read(path)["model"])
 
 
 def finished_steps(path: Path) -> int:
     """How many steps the checkpoint holds; 0 when there is none."""
-    return int(_read(path, mmap=True)["next_step"]) if path.exists() else 0
+    return int(_read(path)["next_step"]) if path.exists() else 0
 
 
-def _read(path: Path, mmap: bool = False) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, Any]:
+    """The file mapped into memory, so that only what is used is read."""
     try:
-        return torch.load(path, weights_only=True, mmap=mmap)
+        return torch.load(path, weights_only=True, mmap=True)
     except (RuntimeError, EOFError, pickle.UnpicklingError):
         raise DataError(f"{path}: damaged checkpoint; delete it, and its phase is done again at no cost") from None

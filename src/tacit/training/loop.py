@@ -3,14 +3,21 @@
 For a DP phase a step is: pay in the ledger, draw the units, sum their clipped gradients micro-batch by micro-batch, add the
 noise once (also when no unit was drawn), divide by the public normaliser, step the optimizer. The optimizer is torch's own.
 
+A step may be as large as it likes: memory is that of a micro-batch, and checkpoints inside it hold the sum so far. With
+several ranks, each micro-batch of a rank is a slice of the next ``units at once * world`` entries of the one draw, so that
+all ranks are at one place of the draw whenever a checkpoint is due.
+
 Shapes: B rows, T positions, K masked slots; k sequences a unit.
 """
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,19 +25,37 @@ import torch
 from transformers import BertForMaskedLM
 
 from tacit.config import ComputeOptions
-from tacit.engine import PerExampleClipper, add_noise_, micro_batches
+from tacit.engine import CLIPPINGS, PerExampleClipper, add_noise_, micro_batches
+from tacit.engine.distributed import ALONE, Ranks
 from tacit.models.bert import masked_losses
 from tacit.privacy.ledger import Ledger
 from tacit.randomness import Streams
-from tacit.training.checkpoint import load_checkpoint, save_checkpoint
+from tacit.training.checkpoint import Progress, gradients, load_checkpoint, save_checkpoint
 from tacit.training.masking import Masking, mask_rows
-from tacit.training.plans import DpPlan, Phase
+from tacit.training.plans import DpPlan, Phase, PlainPlan
 from tacit.training.sequences import SequenceStream
 
 __all__ = ["run_phase"]
 
 Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 """ids_BT, attention_BT, slots_BK, labels_BK, weights_BK: the arguments of `masked_losses` after the model."""
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What all steps of a phase read.
+
+    Args:
+        stream: the phase's records.
+        masking: how tokens are masked.
+        streams: keyed randomness of this phase alone.
+        ranks: the processes that share every step.
+    """
+
+    stream: SequenceStream
+    masking: Masking
+    streams: Streams
+    ranks: Ranks = ALONE
 
 
 def run_phase(
@@ -43,8 +68,13 @@ def run_phase(
     compute: ComputeOptions,
     checkpoint: Path,
     on_step: Callable[[int], None] = lambda done: None,
+    ranks: Ranks = ALONE,
 ) -> None:
     """Train ``model`` in place through one phase, from its checkpoint when there is one.
+
+    With several ranks all call this, with the same arguments but for the ledger, which the first one alone needs. It pays
+    before it adds its own part, and nothing is noisy and complete without that part: no sum exists unpaid. It alone
+    writes the checkpoint.
 
     Args:
         model: its weights at the phase's start (a checkpoint replaces them).
@@ -56,31 +86,35 @@ def run_phase(
         compute: speed options.
         checkpoint: file of the phase's checkpoint.
         on_step: called with the number of finished steps.
+        ranks: the processes that train together.
+
+    Raises:
+        ValueError: a DP phase has no ledger.
+        DataError: a rank has other weights than the first one.
     """
+    if isinstance(phase.plan, DpPlan) and ranks.first and ledger is None:
+        raise ValueError("a DP phase needs a ledger")
     optimizer = _optimizer(model, phase)
-    start = load_checkpoint(checkpoint, model, optimizer)
+    start = load_checkpoint(checkpoint, model, optimizer, ranks)
+    ranks.agree(f"the weights and the step at the start of phase {phase.name}", _digest(model, ranks, start))
+    saver = _Saver(checkpoint, model, optimizer, compute.checkpoint_seconds, ranks)
     model.train()
-    step_of = _DpStep(model, phase.plan, compute) if isinstance(phase.plan, DpPlan) else _PlainStep(model, compute)
-    saved = time.monotonic()
-    with step_of:
-        for step in range(start, phase.steps):
-            if isinstance(phase.plan, DpPlan):
-                if ledger is None:
-                    raise ValueError("a DP phase needs a ledger")
+    with closing(_step_of(model, phase, compute, _Source(stream, masking, streams, ranks))) as step_of:
+        for step in range(start.step, phase.steps):
+            if isinstance(phase.plan, DpPlan) and ledger is not None:
                 ledger.charge(phase.name, step)
-                indices = phase.plan.batch(stream.units, streams, step)
-            else:
-                indices = phase.plan.batch(stream.sequences, streams, step)
             for group in optimizer.param_groups:
                 group["lr"] = phase.optimizer.learning_rate_at(step, phase.steps)
-            optimizer.zero_grad(set_to_none=True)
-            torch.manual_seed(int(streams.generator("dropout", step).integers(2**63)))
-            step_of.gradients(indices, stream, masking, streams, step)
+            drawn = start.drawn if step == start.step else 0
+            if drawn == 0:
+                optimizer.zero_grad(set_to_none=True)
+            for done in step_of.add_up(step, step_of.draw(step), drawn):
+                saver.inside(Progress(step, done))
+            step_of.finish(step)
             optimizer.step()
             on_step(step + 1)
-            if step + 1 == phase.steps or time.monotonic() - saved >= compute.checkpoint_seconds:
-                save_checkpoint(checkpoint, model, optimizer, step + 1)
-                saved = time.monotonic()
+            saver.between(Progress(step + 1), last=step + 1 == phase.steps)
+    ranks.agree(f"the weights at the end of phase {phase.name}", _digest(model, ranks))
 
 
 def _optimizer(model: BertForMaskedLM, phase: Phase) -> torch.optim.AdamW:
@@ -95,54 +129,167 @@ def _optimizer(model: BertForMaskedLM, phase: Phase) -> torch.optim.AdamW:
     )
 
 
-class _DpStep:
-    """Noisy clipped gradients of a logical batch."""
+def _digest(model: BertForMaskedLM, ranks: Ranks, progress: Progress | None = None) -> bytes:
+    """What ranks compare; one process has nothing to compare with."""
+    digest = hashlib.sha256(repr(progress).encode())
+    if ranks.world > 1:
+        for parameter in model.parameters():
+            digest.update(parameter.detach().cpu().contiguous().numpy().tobytes())
+    return digest.digest()
 
-    def __init__(self, model: BertForMaskedLM, plan: DpPlan, compute: ComputeOptions) -> None:
+
+class _Saver:
+    """Writes the phase's checkpoint when its time has come, by the first rank's clock."""
+
+    def __init__(
+        self, path: Path, model: BertForMaskedLM, optimizer: torch.optim.Optimizer, seconds: float, ranks: Ranks
+    ) -> None:
+        self._path = path
+        self._model = model
+        self._optimizer = optimizer
+        self._seconds = seconds
+        self._ranks = ranks
+        self._saved = time.monotonic()
+
+    def inside(self, progress: Progress) -> None:
+        """Inside a step, at a place of the draw that all ranks have reached."""
+        if self._ranks.decide(self._due()):
+            self._write(progress, self._ranks.gather(gradients(self._model)))
+
+    def between(self, progress: Progress, last: bool) -> None:
+        """After a step."""
+        if last or self._due():
+            self._write(progress, [])
+
+    def _due(self) -> bool:
+        return time.monotonic() - self._saved >= self._seconds
+
+    def _write(self, progress: Progress, sums: list[list[torch.Tensor]]) -> None:
+        if self._ranks.first:
+            save_checkpoint(self._path, self._model, self._optimizer, progress, sums)
+        self._saved = time.monotonic()
+
+
+def _step_of(model: BertForMaskedLM, phase: Phase, compute: ComputeOptions, source: _Source) -> _Step:
+    if isinstance(phase.plan, DpPlan):
+        return _DpStep(model, phase.plan, compute, source)
+    return _PlainStep(model, phase.plan, compute, source)
+
+
+class _Step(ABC):
+    """The gradients of one step, in parts.
+
+    Args:
+        at_once: entries of the draw that a rank holds in memory at once.
+        source: what the steps read.
+    """
+
+    def __init__(self, at_once: int, source: _Source) -> None:
+        self._at_once = at_once
+        self._source = source
+
+    def add_up(self, step: int, draw: np.ndarray, drawn: int) -> Iterator[int]:
+        """Add the gradients of the step's draw from entry ``drawn`` on to ``p.grad``, those of this rank's slices.
+
+        After each round of all ranks but the last, it gives how many entries of the draw are done. Dropout has a seed for
+        each micro-batch, so that going on inside a step repeats it.
+        """
+        ranks = self._source.ranks
+        a_round = self._at_once * ranks.world
+        for begin in range(drawn, len(draw), a_round):
+            end = min(begin + a_round, len(draw))
+            places = ranks.slice(np.arange(begin, end))
+            if len(places):
+                torch.manual_seed(self._source.streams.seed("dropout", step, int(places[0])))
+                self.add(draw[places], places, step)
+            if end < len(draw):
+                yield end
+
+    @abstractmethod
+    def draw(self, step: int) -> np.ndarray:
+        """The step's draw, the same at every rank."""
+
+    @abstractmethod
+    def add(self, chosen: np.ndarray, places: np.ndarray, step: int) -> None:
+        """Add the gradients of these entries, which stand at these places of the draw."""
+
+    @abstractmethod
+    def finish(self, step: int) -> None:
+        """From the sums to what the optimizer gets, the same at every rank."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave the model as it was."""
+
+
+class _DpStep(_Step):
+    """Noisy clipped gradients of a logical batch of units."""
+
+    def __init__(self, model: BertForMaskedLM, plan: DpPlan, compute: ComputeOptions, source: _Source) -> None:
+        super().__init__(max(1, compute.micro_batch // plan.sequences_per_unit), source)
         self._model = model
         self._plan = plan
-        self._units_at_once = max(1, compute.micro_batch // plan.sequences_per_unit)
-        self._clipper = PerExampleClipper(model, plan.clip_norm, plan.sequences_per_unit)
+        self._clipper = PerExampleClipper(model, plan.clip_norm, plan.sequences_per_unit, CLIPPINGS[plan.clipping])
 
-    def __enter__(self) -> _DpStep:
-        return self
+    def draw(self, step: int) -> np.ndarray:
+        """One global Poisson draw."""
+        return self._plan.batch(self._source.stream.units, self._source.streams, step)
 
-    def __exit__(self, *exception: object) -> None:
-        self._clipper.close()
-
-    def gradients(
-        self, indices: np.ndarray, stream: SequenceStream, masking: Masking, streams: Streams, step: int
-    ) -> None:
-        for chosen, real in micro_batches(indices, self._units_at_once):
-            batch = _unit_batch(chosen, real, self._plan.sequences_per_unit, stream, masking, streams, step)
+    def add(self, chosen: np.ndarray, places: np.ndarray, step: int) -> None:
+        """Each unit's gradient is clipped; blank rows fill the micro-batch."""
+        source = self._source
+        for units, real in micro_batches(chosen, self._at_once):
+            batch = _unit_batch(
+                units, real, self._plan.sequences_per_unit, source.stream, source.masking, source.streams, step
+            )
             with self._clipper:
                 masked_losses(self._model, *batch).sum().backward()
-        add_noise_(self._model.named_parameters(), self._plan.noise_stddev, streams, step)
+
+    def finish(self, step: int) -> None:
+        """Noise once for all ranks, then the public normaliser."""
+        source = self._source
+        add_noise_(self._model.named_parameters(), self._plan.noise_stddev, source.streams, step, source.ranks)
         for parameter in self._model.parameters():
             if parameter.grad is not None:
                 parameter.grad.div_(self._plan.normaliser)
 
+    def close(self) -> None:
+        """End the clipper."""
+        self._clipper.close()
 
-class _PlainStep(nullcontext[None]):
+
+class _PlainStep(_Step):
     """The ordinary mean gradient of a batch of public sequences."""
 
-    def __init__(self, model: BertForMaskedLM, compute: ComputeOptions) -> None:
-        super().__init__()
+    def __init__(self, model: BertForMaskedLM, plan: PlainPlan, compute: ComputeOptions, source: _Source) -> None:
+        super().__init__(compute.micro_batch, source)
         self._model = model
-        self._rows_at_once = compute.micro_batch
+        self._plan = plan
+        self._uniforms_B3T = np.zeros((0, 3, 0))
 
-    def gradients(
-        self, indices: np.ndarray, stream: SequenceStream, masking: Masking, streams: Streams, step: int
-    ) -> None:
-        length = stream.ids_ST.shape[1]
-        uniforms = streams.generator("mask", step).random((len(indices), 3, length))
-        for start in range(0, len(indices), self._rows_at_once):
-            rows = indices[start : start + self._rows_at_once]
-            part = uniforms[start : start + self._rows_at_once]
-            masked = mask_rows(stream.ids_ST[rows], stream.lengths_S[rows], part, masking)
-            weights_BK = masked.real_BK / np.maximum(1, masked.real_BK.sum(axis=1, keepdims=True)) / len(indices)
-            batch = _tensors(masked.ids_BT, masked.attention_BT, masked.slots_BK, masked.labels_BK, weights_BK)
-            masked_losses(self._model, *batch).sum().backward()
+    def draw(self, step: int) -> np.ndarray:
+        """Rows, with the uniforms for all their masks."""
+        streams, length = self._source.streams, self._source.stream.ids_ST.shape[1]
+        self._uniforms_B3T = streams.generator("mask", step).random((self._plan.batch_size, 3, length))
+        return self._plan.batch(self._source.stream.sequences, streams, step)
+
+    def add(self, chosen: np.ndarray, places: np.ndarray, step: int) -> None:
+        """Rows of the batch, each with its share of the mean."""
+        stream = self._source.stream
+        masked = mask_rows(
+            stream.ids_ST[chosen], stream.lengths_S[chosen], self._uniforms_B3T[places], self._source.masking
+        )
+        of_row_BK = masked.real_BK / np.maximum(1, masked.real_BK.sum(axis=1, keepdims=True))
+        weights_BK = of_row_BK / self._plan.batch_size
+        batch = _tensors(masked.ids_BT, masked.attention_BT, masked.slots_BK, masked.labels_BK, weights_BK)
+        masked_losses(self._model, *batch).sum().backward()
+
+    def finish(self, step: int) -> None:
+        """The sum over the ranks."""
+        self._source.ranks.sum_(gradients(self._model))
+
+    def close(self) -> None:
+        """Nothing was changed."""
 
 
 def _unit_batch(

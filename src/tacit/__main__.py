@@ -1,0 +1,6 @@
+"""`python -m tacit` is `tacit`; for several processes: `torchrun --nproc-per-node 2 -m tacit train CONFIG`."""
+
+from tacit.cli.main import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+"""A phase on 1, 2 and 3 real processes: the same training, one ledger, and continuing after any of them is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tacit.config import ComputeOptions
+from tacit.engine.distributed import ALONE, Ranks
+from tacit.privacy.ledger import Ledger
+from tacit.randomness import Streams
+from tacit.training.loop import _DpStep, _Source, run_phase
+from tacit.training.plans import AdamOptions, Phase, PlainPlan
+from tacit.training.sequences import SequenceStream
+
+from ..processes import Ended, in_processes, values_of
+from .phases import KEY, PLAN, STEPS, Weights, assert_close, checkpoint_of, dropping_bert, same, spent, train
+from .streams import MASKING, random_units, stream_of
+
+
+@pytest.fixture(scope="module")
+def stream() -> SequenceStream:
+    return stream_of(random_units(8))
+
+
+@pytest.fixture(scope="module")
+def alone(stream: SequenceStream, tmp_path_factory: pytest.TempPathFactory) -> Weights:
+    """One process without dropout, whose masks depend on the number of ranks."""
+    return train(tmp_path_factory.mktemp("alone"), stream, checkpoint_seconds=1e9, dropout=0.0)
+
+
+class LossyStreams(Streams):
+    """Kills its process at the n-th micro-batch that it seeds."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(KEY)
+        self.left = number
+
+    def seed(self, *address: str | int) -> int:
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.left -= 1
+        return super().seed(*address)
+
+
+def on_ranks(
+    world: int, folder: Path, stream: SequenceStream, lost: int = -1, at: int = 0, **options: float
+) -> list[Ended]:
+    """The phase on so many processes, of which rank ``lost`` is killed at its micro-batch ``at``."""
+    folder.mkdir(exist_ok=True)
+
+    def work(ranks: Ranks) -> Weights:
+        streams = LossyStreams(at) if ranks.rank == lost else Streams(KEY)
+        return train(folder, stream, streams, ranks=ranks, **options)  # type: ignore[arg-type]
+
+    return in_processes(world, work)
+
+
+@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("checkpoint_seconds", [0.0, 1e9])
+def test_several_ranks_train_like_one(
+    world: int, checkpoint_seconds: float, stream: SequenceStream, alone: Weights, tmp_path: Path
+) -> None:
+    ended = on_ranks(world, tmp_path, stream, checkpoint_seconds=checkpoint_seconds, dropout=0.0)
+    found: list[Weights] = values_of(ended)
+    assert_close(found[0], alone)
+    assert all(same(weights, found[0]) for weights in found)
+    assert spent(tmp_path) == STEPS
+
+
+def test_ranks_without_units_take_part(tmp_path: Path) -> None:
+    """Two units for three ranks: in every step at least one rank has nothing to add."""
+    few = stream_of({name: rows for name, rows in random_units(2).items() if name.startswith("unit")})
+    (tmp_path / "alone").mkdir()
+    expected = train(tmp_path / "alone", few, dropout=0.0)
+    for weights in values_of(on_ranks(3, tmp_path / "three", few, dropout=0.0)):
+        assert_close(weights, expected)
+
+
+@pytest.mark.parametrize(("lost", "at"), [(0, 0), (1, 0), (0, 1), (1, 1), (1, 2), (0, 4), (1, 4)])
+def test_when_a_rank_is_killed_all_end_and_the_next_start_goes_on(
+    lost: int, at: int, stream: SequenceStream, tmp_path: Path
+) -> None:
+    whole = values_of(on_ranks(2, tmp_path / "whole", stream))
+    ended = on_ranks(2, tmp_path / "killed", stream, lost, at)
+    assert ended[lost].exit_code == -signal.SIGKILL
+    assert ended[1 - lost].error.startswith("TacitError: process ")
+    assert ended[1 - lost].seconds < 20
+    paid = spent(tmp_path / "killed")
+    found = values_of(on_ranks(2, tmp_path / "killed", stream))
+    assert all(same(weights, whole[0]) for weights in found)
+    assert spent(tmp_path / "killed") == STEPS >= paid
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_another_number_of_ranks_goes_on_at_the_same_unit(
+    world: int, stream: SequenceStream, alone: Weights, tmp_path: Path
+) -> None:
+    on_ranks(2, tmp_path, stream, 1, 1, dropout=0.0)
+    state = torch.load(checkpoint_of(tmp_path), weights_only=True)
+    assert len(state["partial"]["sums"]) == 2
+    for weights in values_of(on_ranks(world, tmp_path, stream, dropout=0.0)):
+        assert_close(weights, alone)
+
+
+def lose_a_rank(sums: list[list[torch.Tensor]]) -> list[list[torch.Tensor]]:
+    """Known wrong: the checkpoint has the first rank's sum only."""
+    return sums[:1]
+
+
+def sum_twice(sums: list[list[torch.Tensor]]) -> list[list[torch.Tensor]]:
+    """Known wrong: the total is given to every rank."""
+    total = [torch.stack(parts).sum(0) for parts in zip(*sums, strict=True)]
+    return [total, total]
+
+
+@pytest.mark.parametrize("wrong", [lose_a_rank, sum_twice])
+def test_the_check_catches_partial_sums_that_are_dealt_wrongly(
+    wrong: Callable[[list[list[torch.Tensor]]], list[list[torch.Tensor]]], stream: SequenceStream, tmp_path: Path
+) -> None:
+    whole = values_of(on_ranks(2, tmp_path / "whole", stream))
+    on_ranks(2, tmp_path / "killed", stream, 1, 1)
+    path = checkpoint_of(tmp_path / "killed")
+    state = torch.load(path, weights_only=True)
+    state["partial"]["sums"] = wrong(state["partial"]["sums"])
+    torch.save(state, path)
+    assert not same(values_of(on_ranks(2, tmp_path / "killed", stream))[0], whole[0])
+
+
+# the ledger ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_step_that_is_refused_happens_at_no_rank(stream: SequenceStream, tmp_path: Path) -> None:
+    """The ledger has one step less than the phase: the first rank says so, and no other rank gets a sum of that step."""
+    ended = on_ranks(2, tmp_path, stream, limit=STEPS - 1)
+    assert "step 2 is refused" in ended[0].error
+    assert ended[1].error.startswith("TacitError: process 1 of 2 stopped while ")
+    assert spent(tmp_path) == STEPS - 1
+    assert torch.load(checkpoint_of(tmp_path), weights_only=True)["next_step"] == STEPS - 1
+
+
+class PaidStreams(Streams):
+    """Notes what the ledger on disk held when each noise was drawn and each micro-batch seeded."""
+
+    def __init__(self, ledger: Path) -> None:
+        super().__init__(KEY)
+        self.ledger = ledger
+        self.seen: list[tuple[str, int, int]] = []
+
+    def derive(self, *address: str | int) -> bytes:
+        if len(address) > 2 and address[1] in ("noise", "dropout", "sampling"):
+            with Ledger.open(self.ledger, readonly=True) as ledger:
+                self.seen.append((str(address[1]), int(address[2]), ledger.spent("private")))
+        return super().derive(*address)
+
+
+def test_the_first_rank_pays_before_its_part_of_the_sum_exists(stream: SequenceStream, tmp_path: Path) -> None:
+    def work(ranks: Ranks) -> list[tuple[str, int, int]]:
+        streams = PaidStreams(tmp_path / "ledger.sqlite") if ranks.first else Streams(KEY)
+        train(tmp_path, stream, streams, ranks=ranks)
+        return streams.seen if isinstance(streams, PaidStreams) else []
+
+    seen = values_of(in_processes(2, work))[0]
+    assert {kind for kind, *_ in seen} == {"noise", "dropout", "sampling"}
+    assert all(paid > step for _, step, paid in seen)
+
+
+# what must agree -----------------------------------------------------------------------------------------------------
+
+
+def test_ranks_with_other_weights_are_refused_before_anything_is_paid(stream: SequenceStream, tmp_path: Path) -> None:
+    """A rank that does not see the checkpoint would begin elsewhere."""
+    (tmp_path / "0").mkdir()
+    (tmp_path / "1").mkdir()
+    train(tmp_path / "0", stream)
+
+    ended = in_processes(2, lambda ranks: train(tmp_path / str(ranks.rank), stream, ranks=ranks))
+    assert all(
+        "the weights and the step at the start of phase private: process 1 has another" in process.error
+        for process in ended
+    )
+
+
+# ordinary training ---------------------------------------------------------------------------------------------------
+
+
+def test_a_plain_phase_on_ranks_is_that_of_one_process(stream: SequenceStream, tmp_path: Path) -> None:
+    phase = Phase("public", "public", PlainPlan(7), STEPS, AdamOptions(1e-2))
+
+    def work(ranks: Ranks) -> Weights:
+        model = dropping_bert(0.0)
+        compute = ComputeOptions(micro_batch=2, threads=1, checkpoint_seconds=0.0)
+        path = tmp_path / f"{ranks.world}.pt"
+        run_phase(model, phase, stream, MASKING, None, Streams(KEY), compute, path, ranks=ranks)
+        return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+
+    expected = work(ALONE)
+    for world in (2, 3):
+        found = values_of(in_processes(world, work))
+        assert all(same(weights, found[0]) for weights in found)
+        assert_close(found[0], expected)
+
+
+def test_dropout_is_other_at_every_rank_and_place(stream: SequenceStream) -> None:
+    """No two micro-batches of a step share a seed, also not those of different ranks."""
+
+    class Noted(Streams):
+        seen: list[tuple[str | int, ...]]
+
+        def seed(self, *address: str | int) -> int:
+            self.seen.append(address)
+            return super().seed(*address)
+
+    seen: list[tuple[str | int, ...]] = []
+    for rank in range(3):
+        streams = Noted(KEY)
+        streams.seen = seen
+        source = _Source(stream, MASKING, streams, Ranks(rank, 3))
+        step_of = _DpStep(dropping_bert(), PLAN, ComputeOptions(micro_batch=4), source)
+        for _ in step_of.add_up(0, np.arange(stream.units), 0):
+            pass
+        step_of.close()
+    assert len(seen) == len(set(seen)) == 6  # 11 units, 2 at once: two rounds of three ranks

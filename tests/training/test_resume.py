@@ -1,0 +1,284 @@
+"""A process that is killed anywhere in a step and started again ends bit for bit like one that was left alone (T8)."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import signal
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tacit.config import ComputeOptions
+from tacit.engine.distributed import Ranks
+from tacit.errors import UsageError
+from tacit.privacy.ledger import Ledger
+from tacit.randomness import Streams
+from tacit.training.checkpoint import Progress, gradients, load_checkpoint, save_checkpoint
+from tacit.training.loop import _DpStep, _Source
+from tacit.training.sequences import SequenceStream
+
+from .phases import (
+    KEY,
+    PLAN,
+    STEPS,
+    Weights,
+    assert_close,
+    checkpoint_of,
+    dropping_bert,
+    same,
+    spent,
+    train,
+)
+from .streams import MASKING, random_units, stream_of
+
+POINTS = ("sampling", "dropout", "unit", "noise")
+"""The draws of a step: for the batch, for each micro-batch, for each unit in it, for each parameter at the end."""
+
+
+@pytest.fixture(scope="module")
+def stream() -> SequenceStream:
+    return stream_of(random_units(8))
+
+
+class CountedStreams(Streams):
+    """Counts draws by their kind, and kills this process (nothing is cleaned up or flushed) at the n-th of one kind."""
+
+    def __init__(self, kind: str = "", number: int = -1) -> None:
+        super().__init__(KEY)
+        self.kind, self.number = kind, number
+        self.counts = dict.fromkeys(POINTS, 0)
+
+    def derive(self, *address: str | int) -> bytes:
+        kind = str(address[1]) if len(address) > 1 else ""
+        if kind in self.counts:
+            if (kind, self.counts[kind]) == (self.kind, self.number):
+                os.kill(os.getpid(), signal.SIGKILL)
+            self.counts[kind] += 1
+        return super().derive(*address)
+
+
+def killed(work: Callable[[], object]) -> bool:
+    """Run ``work`` in a process of its own; whether it was killed."""
+
+    def child() -> None:
+        torch.set_num_threads(1)
+        work()
+        os._exit(0)
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join(60)
+    assert process.exitcode in (0, -signal.SIGKILL)
+    return process.exitcode != 0
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(stream: SequenceStream, tmp_path_factory: pytest.TempPathFactory) -> tuple[Weights, dict[str, int]]:
+    """The weights without a kill (and without any checkpoint on the way), and how many draws there were."""
+    streams = CountedStreams()
+    weights = train(tmp_path_factory.mktemp("uninterrupted"), stream, streams, checkpoint_seconds=1e9)
+    assert streams.counts["dropout"] > 2 * STEPS  # several micro-batches a step
+    return weights, streams.counts
+
+
+def kills(counts: dict[str, int]) -> list[tuple[str, int]]:
+    """Every draw of a batch and of a micro-batch; of units and parameters some."""
+    every = {"sampling": 1, "dropout": 1, "unit": 5, "noise": 23}
+    return [(kind, number) for kind in POINTS for number in range(0, counts[kind], every[kind])]
+
+
+def test_killed_anywhere_in_a_step_and_started_again_equals_uninterrupted(
+    stream: SequenceStream, uninterrupted: tuple[Weights, dict[str, int]], tmp_path: Path
+) -> None:
+    weights, counts = uninterrupted
+    inside = 0
+    for kind, number in kills(counts):
+        folder = tmp_path / f"{kind} {number}"
+        folder.mkdir()
+        assert killed(lambda: train(folder, stream, CountedStreams(kind, number))), (kind, number)  # noqa: B023
+        paid = spent(folder)
+        inside += "partial" in stored(folder)
+        assert same(train(folder, stream), weights), (kind, number)
+        assert spent(folder) == STEPS >= paid
+        assert "partial" not in stored(folder)  # what is without noise goes when its step is done
+    assert inside > STEPS
+
+
+def test_killed_again_and_again_equals_uninterrupted(
+    stream: SequenceStream, uninterrupted: tuple[Weights, dict[str, int]], tmp_path: Path
+) -> None:
+    """At the second micro-batch of every start: each start adds one micro-batch to the sum."""
+    starts = 0
+    while killed(lambda: train(tmp_path, stream, CountedStreams("dropout", 1))):
+        starts += 1
+        assert starts < 100
+    assert starts > STEPS
+    assert same(train(tmp_path, stream), uninterrupted[0])
+    assert spent(tmp_path) == STEPS
+
+
+# known-wrong continuations -------------------------------------------------------------------------------------------
+
+
+def stored(folder: Path) -> dict[str, object]:
+    path = checkpoint_of(folder)
+    return torch.load(path, weights_only=True) if path.exists() else {}
+
+
+def forget_the_sum(partial: dict[str, object]) -> None:
+    """Goes on inside the step with an empty sum."""
+    partial["sums"] = [[torch.zeros_like(own) for own in sums] for sums in partial["sums"]]  # type: ignore[attr-defined]
+
+
+def begin_on_top_of_the_sum(partial: dict[str, object]) -> None:
+    """Adds the step's first units to the sum that holds them already, so that they count twice."""
+    partial["sums"] = [[2 * own for own in sums] for sums in partial["sums"]]  # type: ignore[attr-defined]
+
+
+def skip_a_micro_batch(partial: dict[str, object]) -> None:
+    """Takes the number of the micro-batch for the one after it."""
+    partial["drawn"] += 2  # type: ignore[operator]
+
+
+def repeat_a_micro_batch(partial: dict[str, object]) -> None:
+    """Takes it for the one before."""
+    partial["drawn"] -= 2  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("wrong", [forget_the_sum, begin_on_top_of_the_sum, skip_a_micro_batch, repeat_a_micro_batch])
+def test_the_check_catches_a_wrong_continuation(
+    wrong: Callable[[dict[str, object]], None],
+    stream: SequenceStream,
+    uninterrupted: tuple[Weights, dict[str, int]],
+    tmp_path: Path,
+) -> None:
+    assert killed(lambda: train(tmp_path, stream, CountedStreams("dropout", 2)))
+    state = stored(tmp_path)
+    assert state["partial"]["drawn"] == 4  # type: ignore[index]
+    wrong(state["partial"])  # type: ignore[arg-type]
+    torch.save(state, checkpoint_of(tmp_path))
+    assert not same(train(tmp_path, stream), uninterrupted[0])
+
+
+class SeedsByCall(CountedStreams):
+    """Known wrong: dropout is seeded by how many micro-batches this process has seen, not by the place in the draw."""
+
+    def seed(self, *address: str | int) -> int:
+        return super().seed("dropout", self.counts["dropout"])
+
+
+def test_the_check_catches_dropout_that_does_not_continue(stream: SequenceStream, tmp_path: Path) -> None:
+    (tmp_path / "whole").mkdir()
+    expected = train(tmp_path / "whole", stream, SeedsByCall())
+    assert killed(lambda: train(tmp_path, stream, SeedsByCall("dropout", 2)))
+    assert not same(train(tmp_path, stream, SeedsByCall()), expected)
+
+
+# what may change between two starts ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("micro_batch", [2, 6, 64])
+def test_another_micro_batch_size_goes_on_at_the_same_unit(
+    micro_batch: int, stream: SequenceStream, tmp_path: Path
+) -> None:
+    """Without dropout, whose masks belong to a micro-batch: no unit is lost or counted twice."""
+    (tmp_path / "whole").mkdir()
+    expected = train(tmp_path / "whole", stream, dropout=0.0)
+    assert killed(lambda: train(tmp_path, stream, CountedStreams("dropout", 2), dropout=0.0))
+    assert stored(tmp_path)["partial"]["drawn"] == 4  # type: ignore[index]
+    assert_close(train(tmp_path, stream, micro_batch=micro_batch, dropout=0.0), expected)
+
+
+def test_an_older_checkpoint_inside_a_step_never_unspends(
+    stream: SequenceStream, uninterrupted: tuple[Weights, dict[str, int]], tmp_path: Path
+) -> None:
+    assert killed(lambda: train(tmp_path, stream, CountedStreams("dropout", 2)))
+    older = checkpoint_of(tmp_path).read_bytes()
+    assert killed(lambda: train(tmp_path, stream, CountedStreams("sampling", 2)))
+    assert spent(tmp_path) == STEPS
+    checkpoint_of(tmp_path).write_bytes(older)
+    assert same(train(tmp_path, stream), uninterrupted[0])
+    assert spent(tmp_path) == STEPS
+
+
+# what a checkpoint holds ---------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_inside_a_step_holds_the_clipped_sum_before_the_noise(
+    stream: SequenceStream, tmp_path: Path
+) -> None:
+    assert killed(lambda: train(tmp_path, stream, CountedStreams("dropout", 2)))
+    state = stored(tmp_path)
+    assert state["next_step"] == 0
+    model = dropping_bert()
+    model.train()
+    source = _Source(stream, MASKING, Streams(KEY))
+    compute = ComputeOptions(micro_batch=4, threads=1)
+    with closing(_DpStep(model, PLAN, compute, source)) as step_of:
+        draw = step_of.draw(0)
+        for _ in step_of.add_up(0, draw[: state["partial"]["drawn"]], 0):  # type: ignore[index]
+            pass
+    (held,) = state["partial"]["sums"]  # type: ignore[index]
+    assert all(torch.equal(own, expected) for own, expected in zip(held, gradients(model), strict=True))
+    assert any(float(own.abs().max()) > 0 for own in held)
+
+
+@pytest.mark.parametrize("then", [1, 2, 3])
+@pytest.mark.parametrize("now", [1, 2, 3])
+def test_partial_sums_are_dealt_out_over_any_number_of_ranks(then: int, now: int, tmp_path: Path) -> None:
+    path = tmp_path / "private.pt"
+    model = dropping_bert()
+    optimizer = torch.optim.AdamW(model.parameters())
+    sums = [[torch.full_like(p, float(10**rank)) for p in model.parameters()] for rank in range(then)]
+    save_checkpoint(path, model, optimizer, Progress(1, 6), sums)
+    total = [torch.zeros_like(p) for p in model.parameters()]
+    for rank in range(now):
+        assert load_checkpoint(path, model, optimizer, Ranks(rank, now)) == Progress(1, 6)
+        for own, gradient in zip(total, gradients(model), strict=True):
+            own += gradient
+    assert all(bool((own == sum(10**rank for rank in range(then))).all()) for own in total)
+
+
+# size ----------------------------------------------------------------------------------------------------------------
+
+
+def growth(micro_batch: int, units: int, stream: SequenceStream) -> float:
+    """Megabytes by which one step of so many units raises the peak memory of its process, after a small one."""
+    receive, send = multiprocessing.get_context("fork").Pipe(duplex=False)
+
+    def work() -> None:
+        model = dropping_bert(0.0)
+        model.train()
+        compute = ComputeOptions(micro_batch=micro_batch, threads=1)
+        with closing(_DpStep(model, PLAN, compute, _Source(stream, MASKING, Streams(KEY)))) as step_of:
+            for number in (32, units):
+                before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+                for _ in step_of.add_up(0, np.arange(number) % stream.units, 0):
+                    pass
+        send.send((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+
+    assert not killed(work)
+    return receive.recv()
+
+
+def test_memory_does_not_depend_on_the_logical_batch(stream: SequenceStream) -> None:
+    assert growth(64, 3200, stream) < 8
+    assert growth(6400, 3200, stream) > 20  # known wrong: the whole draw at once
+
+
+def test_a_ledger_refuses_a_step_that_a_checkpoint_is_not_inside(stream: SequenceStream, tmp_path: Path) -> None:
+    """A partial sum is worth nothing without its payment: a ledger that never paid refuses to skip the step."""
+    assert killed(lambda: train(tmp_path, stream, CountedStreams("dropout", 6)))
+    assert stored(tmp_path)["next_step"] > 0  # type: ignore[operator]
+    for path in tmp_path.glob("ledger.sqlite*"):
+        path.unlink()
+    with pytest.raises(UsageError, match="would skip"):
+        train(tmp_path, stream)
+    with Ledger.open(tmp_path / "ledger.sqlite") as ledger:
+        assert ledger.spent("private") == 0

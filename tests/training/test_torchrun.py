@@ -1,0 +1,131 @@
+"""The command under torchrun: the run of one process, one ledger, and one clear line when it cannot begin."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tacit.config import parse_config
+from tacit.engine.distributed import Ranks
+from tacit.pipeline import assist, open_run, train
+from tacit.privacy.ledger import Ledger
+
+from ..processes import in_processes
+from ..small import small_values, tacit, write_config, write_corpora
+
+pytestmark = pytest.mark.slow
+
+
+def torchrun(world: int, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """``torchrun --nproc-per-node WORLD -m tacit ...``, on a port of its own."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world)]
+    environment = {**os.environ, "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [*command, "-m", "tacit", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+        timeout=300,
+    )
+
+
+@pytest.fixture(scope="module")
+def configs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Two runs on the same text with the same key and vocabulary, whose noise is not a function of the key."""
+    folder = tmp_path_factory.mktemp("torchrun")
+    write_corpora(folder)
+    first = write_config(folder / "one.yaml", small_values(folder))
+    assert tacit("vocabulary", first).returncode == 0
+    shutil.copytree(folder / "run", folder / "other")
+    return first, write_config(folder / "other.yaml", small_values(folder, run=str(folder / "other")))
+
+
+def weights_of(run: Path, phase: str) -> dict[str, torch.Tensor]:
+    return torch.load(run / "private" / "checkpoints" / f"{phase}.pt", weights_only=True)["model"]
+
+
+def ledger_of(run: Path) -> list[tuple[Any, ...]]:
+    with Ledger.open(run / "ledger.sqlite", readonly=True) as ledger:
+        return [(row.sequence, row.kind, row.body, row.first, row.count, row.digest) for row in ledger.rows]
+
+
+def test_a_run_on_two_processes_is_that_of_one(configs: tuple[Path, Path]) -> None:
+    alone, together = tacit("train", configs[0]), torchrun(2, "run", configs[1])
+    assert alone.returncode == 0, alone.stderr
+    assert together.returncode == 0, together.stderr
+    one, other = configs[0].parent / "run", configs[0].parent / "other"
+    training, whole = ledger_of(one), ledger_of(other)
+    assert whole[: len(training)] == training
+    assert [body["stage"] for _, kind, body, *_ in whole[len(training) :] if kind == "spend"] == ["evaluation"]
+    for phase in ("public", "private", "control-private"):
+        found = weights_of(other, phase)
+        for name, expected in weights_of(one, phase).items():
+            torch.testing.assert_close(found[name], expected, rtol=1e-4, atol=1e-5, msg=f"{phase} {name}")
+    assert together.stdout.count("Guaranteed for every user") == 1  # the first process alone speaks
+    assert together.stderr.count("Release: model, certificate and report") == 1
+    assert tacit("verify", other).returncode == 0
+
+
+def test_when_the_first_process_cannot_begin_all_end_with_its_line(configs: tuple[Path, Path]) -> None:
+    with (configs[0].parent / "run" / "private" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = torchrun(2, "train", configs[0])
+    assert done.returncode != 0
+    lines = [line for line in done.stderr.splitlines() if line.startswith("tacit: ")]
+    assert "another process is using this run folder" in lines[0]
+    assert all(line.startswith("tacit: process 1 of 2 stopped while") for line in lines[1:])
+
+
+def opened_by(ranks: Ranks, mine: dict[str, Any], others: dict[str, Any]) -> None:
+    """The first process opens its run and trains; the other one assists with what it was given."""
+    if ranks.first:
+        with open_run(parse_config(mine), None, ranks) as state:
+            train(state)
+    else:
+        assist(parse_config(others), ranks)
+
+
+def place(folder: Path, corpora: Path, drop: int) -> Path:
+    """A machine's own folder: the corpora, with some of the private records left out."""
+    folder.mkdir()
+    lines = (corpora / "notes.jsonl").read_text().splitlines(keepends=True)
+    (folder / "notes.jsonl").write_text("".join(lines[drop:]))
+    shutil.copy(corpora / "public.jsonl", folder / "public.jsonl")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ("configuration", "process 1 was started with another configuration than process 0"),
+        ("run folder", "process 1 does not see the key of process 0"),
+        ("corpus", "process 1 reads another private corpus than process 0"),
+    ],
+)
+def test_a_process_that_sees_something_else_is_refused(
+    configs: tuple[Path, Path], other: str, message: str, tmp_path: Path
+) -> None:
+    """Each process in a folder of its own, with relative paths in the configuration; no step is paid."""
+    places = [place(tmp_path / str(rank), configs[0].parent, rank) for rank in range(2)]
+    values = small_values(Path(), run="run" if other == "run folder" else str(tmp_path / "run"))
+    changed = {**values, "masking_probability": 0.2} if other == "configuration" else values
+
+    def work(ranks: Ranks) -> None:
+        os.chdir(places[ranks.rank])
+        opened_by(ranks, values, changed)
+
+    first, second = in_processes(2, work)
+    assert message in second.error
+    assert first.error.startswith("TacitError: process 0 of 2 stopped while ")
+    run = places[0] / "run" if other == "run folder" else tmp_path / "run"
+    with Ledger.open(run / "ledger.sqlite", readonly=True) as ledger:
+        assert ledger.spent("private") == 0
