@@ -32,11 +32,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": BASE | {"privacy"},
     "planning": BASE | {"config", "privacy", "training"},
 }
-MAY_IMPORT["pipeline"] = {*MAY_IMPORT, "pipeline"} - {"report"}
+MAY_IMPORT["run_state"] = {*MAY_IMPORT} - {"report"}
+MAY_IMPORT["opening"] = {*MAY_IMPORT} - {"report"}
+MAY_IMPORT["pipeline"] = {*MAY_IMPORT} - {"report"}
 MAY_IMPORT["facts"] = {*MAY_IMPORT}
 MAY_IMPORT["release"] = {*MAY_IMPORT, "pipeline"}
 MAY_IMPORT["cli"] = {*MAY_IMPORT, "release"}
-TORCH = {"engine", "models", "training", "tasks", "audit", "pipeline", "cli"}
+MAY_IMPORT["__main__"] = {"cli"}
+TORCH = {"engine", "models", "training", "tasks", "audit", "run_state", "opening", "pipeline", "cli"}
 
 
 def _package(path: Path) -> str:

@@ -354,6 +354,7 @@ def test_the_digest_changes_with_everything_that_changes_a_result() -> None:
         ("compute.micro_batch", 3),
         ("compute.threads", 7),
         ("compute.checkpoint_seconds", 0.0),
+        ("compute.device", "cuda"),  # what it changes, the noise's source, is bound in the ledger
     ],
 )
 def test_the_digest_ignores_place_title_and_speed(place: str, value: Any) -> None:
@@ -361,7 +362,7 @@ def test_the_digest_ignores_place_title_and_speed(place: str, value: Any) -> Non
 
 
 def test_every_speed_option_is_covered_above() -> None:
-    assert set(ComputeOptions.model_fields) == {"micro_batch", "threads", "checkpoint_seconds"}
+    assert set(ComputeOptions.model_fields) == {"micro_batch", "threads", "checkpoint_seconds", "device"}
 
 
 def test_defaults_and_the_same_values_written_out_have_one_digest() -> None:

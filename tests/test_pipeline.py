@@ -364,7 +364,7 @@ def test_a_release_needs_every_planned_step_in_the_ledger(
 ) -> None:
     """A ledger of a start that spent nothing, put beside the results of a finished run."""
     from tacit.config import parse_config
-    from tacit.pipeline import open_run
+    from tacit.opening import open_run
 
     run, empty = tmp_path / "run", tmp_path / "empty"
     shutil.copytree(finished[0] / "run", run)

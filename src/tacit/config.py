@@ -245,9 +245,12 @@ class ComputeOptions(_Options):
         micro_batch: sequences in memory at once.
         threads: torch threads; all cores when not given.
         checkpoint_seconds: seconds between checkpoints.
+        device: cpu or cuda. The noise on a GPU is Philox, which is not cryptographic; the ledger and the certificate say so,
+            and a run cannot change it after its start.
     """
 
     micro_batch: Count = 64
+    device: Literal["cpu", "cuda"] = "cpu"
     threads: Count | None = None
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 30.0
 

@@ -1,6 +1,6 @@
 """A run from text to report: each stage is a function of the run's state, and `run` is all of them in order.
 
-    open_run   folder, lock, key, configuration check, ledger with every private stage planned
+    open_run   folder, lock, key, configuration check, ledger with every private stage planned (opening.py)
     vocabulary DP histogram -> WordPiece -> tokenizer
     train      the phases, then (when asked) the control without DP
     evaluate   held-out text: public exactly, private through a mechanism
@@ -16,380 +16,33 @@ Under torchrun the first process does all of this, and the others `assist` it in
 from __future__ import annotations
 
 import dataclasses
-import fcntl
-import functools
 import hashlib
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer
 from transformers import BertForMaskedLM
 
-from tacit import planning
 from tacit.audit.exposure import Exposure, measure_exposure
-from tacit.config import CorpusOptions, RunConfig, TupleUnit, config_differences
-from tacit.corpus.canaries import Canary, draw_canaries, plant
-from tacit.corpus.readers import Source, read_records
-from tacit.corpus.units import Unit, UnitKind, group_units, split_held_out, unit_fingerprint
-from tacit.engine.distributed import ALONE, Ranks
-from tacit.errors import AuditError, DataError, LedgerError, UsageError
+from tacit.config import RunConfig
+from tacit.engine.distributed import Ranks
+from tacit.errors import AuditError, DataError
 from tacit.files import private_folder, read_json, write_atomically, write_json
-from tacit.folder import RunFolder
-from tacit.models.bert import build_bert
-from tacit.planning import EVALUATION, VOCABULARY, Mechanisms
-from tacit.privacy.ledger import Ledger, LedgerHeader
-from tacit.progress import Reporter, SilentReporter
-from tacit.randomness import KEY_BYTES, Streams, load_or_create_key
+from tacit.opening import join_run
+from tacit.planning import EVALUATION, VOCABULARY
+from tacit.run_state import RunState
 from tacit.tasks.masked_lm import means_of_sum, noisy_sum, score_units, unigram, unit_vectors
 from tacit.training.checkpoint import finished_steps, load_weights
 from tacit.training.loop import run_phase
-from tacit.training.masking import Masking
 from tacit.training.plans import DpPlan, Phase, PlainPlan
-from tacit.training.sequences import SequenceStream, tokenize_units
 from tacit.vocabulary.count import count_words
 from tacit.vocabulary.select import draw_noise, release
-from tacit.vocabulary.tokenizer import SPECIAL_TOKENS, TokenizerOptions, build_tokenizer
+from tacit.vocabulary.tokenizer import TokenizerOptions, build_tokenizer
 from tacit.vocabulary.wordpiece import train_wordpiece
 
-__all__ = ["RunState", "assist", "audit", "check_audit_gate", "evaluate", "open_run", "train", "vocabulary"]
-
-_PUBLIC_HELD_OUT = 0.02
-
-_CORPUS = "the private corpus"
-"""The name of its fingerprint in the ledger."""
-
-
-class RunState:
-    """Everything that the stages of one open run share; data is read when it is first needed.
-
-    Args:
-        ledger: None in a process that assists the first one.
-        ranks: the processes that train together.
-    """
-
-    def __init__(
-        self,
-        config: RunConfig,
-        folder: RunFolder,
-        ledger: Ledger | None,
-        key: bytes,
-        mechanisms: Mechanisms,
-        reporter: Reporter,
-        ranks: Ranks = ALONE,
-    ) -> None:
-        self.config = config
-        self.folder = folder
-        self.streams = Streams(key)
-        self.mechanisms = mechanisms
-        self.reporter = reporter
-        self.ranks = ranks
-        self._ledger = ledger
-
-    @property
-    def ledger(self) -> Ledger:
-        """The ledger, which the first process alone holds."""
-        if self._ledger is None:
-            raise UsageError("only the first process of a run holds its ledger")
-        return self._ledger
-
-    @functools.cached_property
-    def private_units(self) -> tuple[list[Unit], list[Unit]]:
-        """(training, held out); bound to the ledger, so that a resumed run cannot continue on other data."""
-        if self._ledger is not None:
-            self._ledger.bind(_CORPUS, self.private_corpus[1])
-        return split_held_out(self.private_corpus[0], self.config.evaluation.held_out, self.streams.child("corpus"))
-
-    @functools.cached_property
-    def private_corpus(self) -> tuple[list[Unit], str]:
-        """All private units, and their keyed fingerprint."""
-        unit = self.config.privacy.unit
-        kind = UnitKind.parse({"tuple": unit.tuple} if isinstance(unit, TupleUnit) else unit)
-        units = group_units(read_records(_source(self.config.private)), kind)
-        return units, unit_fingerprint(units, self.streams.child("corpus"))
-
-    @functools.cached_property
-    def public_units(self) -> tuple[list[Unit], list[Unit]]:
-        """(training, held out) of the public corpora; every record is its own unit."""
-        units: list[Unit] = []
-        for number, options in enumerate(self.config.public):
-            found = group_units(read_records(_source(options)), UnitKind("record"))
-            units += [Unit(f"{number}:{unit.unit_id}", unit.texts) for unit in found]
-        training, held_out = split_held_out(units, _PUBLIC_HELD_OUT, self.streams.child("public corpus"))
-        if not training or not held_out:
-            raise DataError(
-                "the public corpus is too small to hold some records out: give at least a few hundred records"
-            )
-        return training, held_out
-
-    @functools.cached_property
-    def tokenizer(self) -> Tokenizer:
-        """The released tokenizer; `vocabulary` must have run."""
-        tokenizer = Tokenizer.from_file(str(self.folder.private / "vocabulary" / "tokenizer.json"))
-        tokenizer.encode_special_tokens = True  # a "[MASK]" that stands in a text is text
-        return tokenizer
-
-    @property
-    def masking(self) -> Masking:
-        """How this run masks."""
-        return Masking(
-            probability=self.config.masking_probability,
-            mask_id=SPECIAL_TOKENS.index("[MASK]"),
-            special_ids=len(SPECIAL_TOKENS),
-            vocabulary_size=self.tokenizer.get_vocab_size(),
-        )
-
-    def check_data(self) -> None:
-        """Read every corpus, so that a mistake in any of them shows before something is spent.
-
-        Raises:
-            DataError: a corpus is missing, malformed or empty.
-        """
-        training, _ = self.private_units
-        if not training:
-            raise DataError("no private unit is left for training: lower evaluation.held_out or give more text")
-        _ = self.public_units  # reading it is the check
-
-    def sequences(self, units: list[Unit]) -> SequenceStream:
-        """Tokenised rows of units."""
-        return tokenize_units(units, self.tokenizer, self.config.model.length, self.streams.child("sequences"))
-
-    @functools.cached_property
-    def public_stream(self) -> SequenceStream:
-        """Public training rows."""
-        return self.sequences(self.public_units[0])
-
-    @functools.cached_property
-    def public_held_out(self) -> SequenceStream:
-        """Public held-out rows, as one unit a row, at most ``evaluation.public_sequences``."""
-        stream = self.sequences(self.public_units[1])
-        rows = min(stream.sequences, self.config.evaluation.public_sequences)
-        keys = tuple(f"public {row}" for row in range(rows))
-        return SequenceStream(stream.ids_ST[:rows], stream.lengths_S[:rows], np.arange(rows + 1), keys)
-
-    @functools.cached_property
-    def canaries(self) -> list[Canary]:
-        """The planted canaries; empty without an audit."""
-        options = self.config.audit
-        if options is None:
-            return []
-        return draw_canaries(
-            options.patterns,
-            options.canaries,
-            self.masking.special_ids,
-            self.masking.vocabulary_size,
-            self.streams.child("canaries"),
-        )
-
-    @functools.cached_property
-    def private_stream(self) -> SequenceStream:
-        """Private training rows with the canaries planted."""
-        stream = self.sequences(self.private_units[0])
-        if self.config.audit is None:
-            return stream
-        ids, lengths = plant(
-            stream.ids_ST,
-            stream.lengths_S,
-            stream.starts_U1,
-            stream.keys_U,
-            self.canaries,
-            self.config.audit.probability,
-            self.streams.child("canaries"),
-        )
-        return dataclasses.replace(stream, ids_ST=ids, lengths_S=lengths)
-
-    def new_model(self) -> BertForMaskedLM:
-        """The untrained model of this run."""
-        seed = int.from_bytes(self.streams.derive("model")[:8], "big") >> 1
-        return build_bert(self.config.model, self.masking.vocabulary_size, 0, seed)
-
-    def checkpoint(self, phase: str) -> Path:
-        """The checkpoint file of a phase."""
-        return self.folder.private / "checkpoints" / f"{phase}.pt"
-
-    def trained_model(self, phase: str) -> BertForMaskedLM:
-        """The model as it stands in a phase's checkpoint."""
-        model = self.new_model()
-        load_weights(self.checkpoint(phase), model)
-        return model
-
-
-def _source(options: CorpusOptions) -> Source:
-    return Source(
-        path=options.resolved_path,
-        format=options.format,
-        text_field=options.text_field,
-        id_field=options.id_field,
-        user_field=options.user_field,
-        max_record_bytes=options.max_record_bytes,
-        limit=options.limit,
-    )
-
-
-@contextmanager
-def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks = ALONE) -> Iterator[RunState]:
-    """Make or continue a run: its folder, lock, key, configuration and ledger with all private stages planned.
-
-    With several ranks the first one calls this, and the others `assist` it until the context ends.
-
-    Raises:
-        UsageError: the folder holds a run with another configuration (the differences are named), or is in use.
-        BudgetError: the plan exceeds the budget; nothing is spent and no data was read.
-    """
-    reporter = SilentReporter() if reporter is None else reporter
-    folder = RunFolder(Path(config.run))
-    mechanisms = None
-    if not folder.ledger.exists():
-        reporter.say("Planning: solving the noise for the budget (no data is read yet) ...")
-        mechanisms = planning.solve(config)
-    folder.root.mkdir(parents=True, exist_ok=True)
-    private_folder(folder.private)
-    with _locked(folder.private / "lock"):
-        _set_up_torch(config, ranks)
-        key = load_or_create_key(folder.private / "key")
-        _check_config(config, folder)
-        with _open_ledger(config, folder, key) as ledger:
-            mechanisms = mechanisms or planning.mechanisms_from_ledger(config, ledger) or planning.solve(config)
-            planning.plan_in_ledger(mechanisms, ledger)
-            private_folder(folder.private / "checkpoints")
-            ranks.tell(_Opened(config.model_dump(mode="json"), Streams(key).commitment(), mechanisms))
-            yield RunState(config, folder, ledger, key, mechanisms, reporter, ranks)
-            ranks.tell(None)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UsageError(f"{path.parent.parent}: another process is using this run folder; wait for it") from None
-        yield
-
-
-def _check_config(config: RunConfig, folder: RunFolder) -> None:
-    """Refuse a changed configuration once something was spent; before that, start over with the new one."""
-    if folder.config.exists() and folder.ledger.exists():
-        old = folder.load_config()
-        differences = config_differences(old.comparable(), config.comparable())
-        if differences:
-            with Ledger.open(folder.ledger, readonly=True) as ledger:
-                spent = bool(ledger.spends())
-            if spent:
-                raise UsageError(
-                    f"{folder.root}: this run was started with another configuration: {'; '.join(differences)}. "
-                    "Use the old one, or another `run:` folder"
-                )
-            _forget_start(folder)
-    write_json(folder.config, config.model_dump(mode="json"))
-
-
-def _forget_start(folder: RunFolder) -> None:
-    """Remove what a start that spent nothing left; the ledger's log goes first, it must not meet a new ledger."""
-    ledgers = sorted(folder.root.glob("ledger.sqlite*"), key=lambda path: path == folder.ledger)
-    for path in (*folder.private.glob("vocabulary/*"), *folder.private.glob("checkpoints/*"), *ledgers):
-        path.unlink()
-
-
-def _open_ledger(config: RunConfig, folder: RunFolder, key: bytes) -> Ledger:
-    privacy = config.privacy
-    header = LedgerHeader(
-        unit=privacy.unit_name,
-        relation=privacy.relation,
-        units=privacy.units,
-        epsilon=float("inf") if config.uses_heuristic else privacy.budget.epsilon,
-        delta=privacy.budget.delta,
-        config_digest=config.digest(),
-        key_commitment=Streams(key).commitment(),
-    )
-    if not folder.ledger.exists():
-        _refuse_lost_ledger(folder)
-        return Ledger.create(folder.ledger, header)
-    ledger = Ledger.open(folder.ledger)
-    if ledger.header != header:
-        ledger.close()
-        raise UsageError(
-            f"{folder.root}: the ledger belongs to another configuration or key; use another `run:` folder"
-        )
-    return ledger
-
-
-def _refuse_lost_ledger(folder: RunFolder) -> None:
-    """Results without their ledger were paid for in a ledger that is gone: a new one would not know of them."""
-    results = [
-        *folder.private.glob("vocabulary/*"),
-        *folder.private.glob("checkpoints/*"),
-        *folder.root.glob("release/*"),
-    ]
-    if results:
-        raise LedgerError(
-            f"{folder.ledger}: the ledger is missing but the run has results, whose privacy was paid for in it; "
-            "restore it, or use another `run:` folder"
-        )
-
-
-def _set_up_torch(config: RunConfig, ranks: Ranks) -> None:
-    """Threads (the ranks of one machine share its cores), and the same result every time."""
-    here = int(os.environ.get("LOCAL_WORLD_SIZE", ranks.world))
-    torch.set_num_threads(config.compute.threads or max(1, (os.cpu_count() or 1) // here))
-    torch.use_deterministic_algorithms(True)
-
-
-# the other processes under torchrun ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Opened:
-    """What the first process tells the others when the run is open."""
-
-    config: dict[str, Any]
-    key_commitment: str
-    mechanisms: Mechanisms
-
-
-@dataclass(frozen=True)
-class _Phases:
-    """What it tells them before it trains: which phases, and what the ledger knows of the private corpus."""
-
-    prefix: str
-    fingerprint: str
-
-
-def assist(config: RunConfig, ranks: Ranks) -> None:
-    """Do this rank's part of all training that the first process begins, until it closes the run.
-
-    Raises:
-        UsageError: this process has another configuration.
-        DataError: it sees another key or private corpus.
-        TacitError: the first process stopped.
-    """
-    opened = ranks.hear()
-    if opened.config != config.model_dump(mode="json"):
-        raise UsageError(f"process {ranks.rank} was started with another configuration than process 0")
-    folder = RunFolder(Path(config.run))
-    path = folder.private / "key"
-    key = load_or_create_key(path) if path.exists() else bytes(KEY_BYTES)
-    if Streams(key).commitment() != opened.key_commitment:
-        raise DataError(f"{path}: process {ranks.rank} does not see the key of process 0; share the run folder")
-    _set_up_torch(config, ranks)
-    state = RunState(config, folder, None, key, opened.mechanisms, SilentReporter(), ranks)
-    while (order := ranks.hear()) is not None:
-        if state.private_corpus[1] != order.fingerprint:
-            raise DataError(f"process {ranks.rank} reads another private corpus than process 0; share the data")
-        _run_phases(state, order.prefix)
-
-
-def _call_others(state: RunState, prefix: str) -> None:
-    if state.ranks.first and state.ranks.world > 1:
-        state.ranks.tell(_Phases(prefix, state.private_corpus[1]))
-
-
-# stages --------------------------------------------------------------------------------------------------------------
+__all__ = ["assist", "audit", "check_audit_gate", "evaluate", "train", "vocabulary"]
 
 
 def vocabulary(state: RunState) -> None:
@@ -450,6 +103,7 @@ def _run_phases(state: RunState, prefix: str) -> None:
         return
     _call_others(state, prefix)
     model = state.new_model()
+    torch.nn.Module.to(model, state.device)  # transformers' own `to` has no types
     title = "Control without DP" if prefix else "Training"
     begun = not prefix
     for phase in phases:
@@ -570,3 +224,34 @@ def check_audit_gate(state: RunState, found: dict[str, list[Exposure]]) -> None:
                 f"audit: pattern {row.pattern} is exposed by {row.bits:.2f} bits, p = {row.p_value:.2g}, below the gate {gate:g}; "
                 "do not publish this release: check the engine and the ledger"
             )
+
+
+# the other processes under torchrun ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Phases:
+    """What it tells them before it trains: which phases, and what the ledger knows of the private corpus."""
+
+    prefix: str
+    fingerprint: str
+
+
+def assist(config: RunConfig, ranks: Ranks) -> None:
+    """Do this rank's part of all training that the first process begins, until it closes the run.
+
+    Raises:
+        UsageError: this process has another configuration.
+        DataError: it sees another key or private corpus.
+        TacitError: the first process stopped.
+    """
+    state = join_run(config, ranks)
+    while (order := ranks.hear()) is not None:
+        if state.private_corpus[1] != order.fingerprint:
+            raise DataError(f"process {ranks.rank} reads another private corpus than process 0; share the data")
+        _run_phases(state, order.prefix)
+
+
+def _call_others(state: RunState, prefix: str) -> None:
+    if state.ranks.first and state.ranks.world > 1:
+        state.ranks.tell(_Phases(prefix, state.private_corpus[1]))

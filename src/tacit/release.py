@@ -20,19 +20,21 @@ from tacit.facts import report_data
 from tacit.files import atomic_folder, private_folder, read_json, write_json
 from tacit.folder import RunFolder
 from tacit.models.bert import save_bert
-from tacit.pipeline import RunState, audit, check_audit_gate, evaluate, open_run
+from tacit.opening import open_run, training_noise
+from tacit.pipeline import audit, check_audit_gate, evaluate
 from tacit.privacy.certificate import file_digests, make_certificate, read_number
 from tacit.privacy.ledger import Ledger
 from tacit.progress import Reporter
 from tacit.report import data as facts
 from tacit.report.build import build_report
+from tacit.run_state import RunState
 from tacit.vocabulary.tokenizer import save_tokenizer
 
-__all__ = ["RANDOMNESS", "RunResult", "release_run", "report_run", "run"]
+__all__ = ["RunResult", "release_run", "report_run", "run"]
 
-RANDOMNESS = (
-    "Training noise, sampling and evaluation noise: ChaCha20 keyed by 256 bits from the operating system (cryptographic), "
-    "normals in float32; vocabulary noise: OpenDP's exact discrete Gaussian from the operating system."
+_RANDOMNESS = (
+    "Training noise: {training}, in float32; sampling and evaluation noise: ChaCha20 keyed by 256 bits from the operating system "
+    "(cryptographic); vocabulary noise: OpenDP's exact discrete Gaussian from the operating system."
 )
 
 
@@ -100,7 +102,9 @@ def release_run(state: RunState, exposures: dict[str, list[Exposure]]) -> None:
     state.reporter.say("Release: model, certificate and report ...")
     with atomic_folder(state.folder.release) as folder:
         _write_model(state, folder / "model")
-        certificate = make_certificate(state.ledger, file_digests(folder), RANDOMNESS)
+        certificate = make_certificate(
+            state.ledger, file_digests(folder), _RANDOMNESS.format(training=training_noise(state.config))
+        )
         write_json(folder / "certificate.json", certificate)
         _write_reports(state.config, state.folder, state.ledger, certificate, exposures, folder)
 

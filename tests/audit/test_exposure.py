@@ -29,6 +29,7 @@ from tacit.corpus.canaries import draw_canaries, insert_pieces, plant
 from tacit.errors import AuditError
 from tacit.models.bert import build_bert
 from tacit.randomness import Streams
+from tacit.run_state import RunState
 from tacit.training.loop import run_phase
 from tacit.training.masking import Masking
 from tacit.training.plans import AdamOptions, Phase, PlainPlan
@@ -233,7 +234,7 @@ def test_the_audit_sees_a_model_that_was_trained_without_dp(exposures: dict[str,
 
 def gate(options: AuditOptions | None, found: dict[str, list[Exposure]]) -> None:
     config = SimpleNamespace(audit=options)  # the gate reads this one section of the configuration
-    pipeline.check_audit_gate(cast(pipeline.RunState, SimpleNamespace(config=config)), found)
+    pipeline.check_audit_gate(cast(RunState, SimpleNamespace(config=config)), found)
 
 
 def test_the_gate_stops_an_exposed_release(exposures: dict[str, list[Exposure]]) -> None:

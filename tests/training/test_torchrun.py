@@ -15,7 +15,8 @@ import torch
 
 from tacit.config import parse_config
 from tacit.engine.distributed import Ranks
-from tacit.pipeline import assist, open_run, train
+from tacit.opening import open_run
+from tacit.pipeline import assist, train
 from tacit.privacy.ledger import Ledger
 
 from ..processes import in_processes

@@ -19,12 +19,13 @@ def command(run: RunArgument, as_json: JsonOption = False) -> None:
 
     from tacit import pipeline
     from tacit.folder import RunFolder
+    from tacit.opening import open_run
 
     config = RunFolder(run).load_config()
     if config.audit is None:
         raise UsageError(f"{run}: no canaries were planted; add `audit:` to the configuration of a new run")
     config = config.model_copy(update={"run": str(run)})
-    with pipeline.open_run(config) as state:
+    with open_run(config) as state:
         found = pipeline.audit(state)
         if as_json:
             print_json({name: [asdict(row) for row in rows] for name, rows in found.items()})

@@ -28,7 +28,7 @@ def _together(path: Path, work: Callable[[RunConfig, Ranks], None]) -> None:
     from tacit.engine.distributed import join
 
     config = load_config(path)
-    with join() as ranks:
+    with join(config.compute.device) as ranks:
         try:
             if ranks.first:
                 work(config, ranks)
@@ -59,9 +59,10 @@ def vocabulary_command(config: ConfigArgument) -> None:
 
     def work(options: RunConfig, ranks: Ranks) -> None:
         from tacit import pipeline
+        from tacit.opening import open_run
         from tacit.progress import TerminalReporter
 
-        with pipeline.open_run(options, TerminalReporter(), ranks) as state:
+        with open_run(options, TerminalReporter(), ranks) as state:
             pipeline.vocabulary(state)
 
     _together(config, work)
@@ -72,9 +73,10 @@ def train_command(config: ConfigArgument) -> None:
 
     def work(options: RunConfig, ranks: Ranks) -> None:
         from tacit import pipeline
+        from tacit.opening import open_run
         from tacit.progress import TerminalReporter
 
-        with pipeline.open_run(options, TerminalReporter(), ranks) as state:
+        with open_run(options, TerminalReporter(), ranks) as state:
             pipeline.train(state)
 
     _together(config, work)
@@ -86,9 +88,10 @@ def evaluate_command(config: ConfigArgument) -> None:
     def work(options: RunConfig, ranks: Ranks) -> None:
         from tacit import pipeline
         from tacit.cli.options import table
+        from tacit.opening import open_run
         from tacit.progress import TerminalReporter
 
-        with pipeline.open_run(options, TerminalReporter(), ranks) as state:
+        with open_run(options, TerminalReporter(), ranks) as state:
             found = pipeline.evaluate(state)
         rows = [
             [corpus, model, f"{scores['accuracy']:.3f}", f"{scores['perplexity']:.1f}"]

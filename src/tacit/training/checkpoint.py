@@ -107,6 +107,6 @@ def finished_steps(path: Path) -> int:
 def _read(path: Path) -> dict[str, Any]:
     """The file mapped into memory, so that only what is used is read."""
     try:
-        return torch.load(path, weights_only=True, mmap=True)
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except (RuntimeError, EOFError, pickle.UnpicklingError):
         raise DataError(f"{path}: damaged checkpoint; delete it, and its phase is done again at no cost") from None

@@ -243,7 +243,7 @@ class _DpStep(_Step):
                 units, real, self._plan.sequences_per_unit, source.stream, source.masking, source.streams, step
             )
             with self._clipper:
-                masked_losses(self._model, *batch).sum().backward()
+                _losses(self._model, batch).sum().backward()
 
     def finish(self, step: int) -> None:
         """Noise once for all ranks, then the public normaliser."""
@@ -282,7 +282,7 @@ class _PlainStep(_Step):
         of_row_BK = masked.real_BK / np.maximum(1, masked.real_BK.sum(axis=1, keepdims=True))
         weights_BK = of_row_BK / self._plan.batch_size
         batch = _tensors(masked.ids_BT, masked.attention_BT, masked.slots_BK, masked.labels_BK, weights_BK)
-        masked_losses(self._model, *batch).sum().backward()
+        _losses(self._model, batch).sum().backward()
 
     def finish(self, step: int) -> None:
         """The sum over the ranks."""
@@ -290,6 +290,10 @@ class _PlainStep(_Step):
 
     def close(self) -> None:
         """Nothing was changed."""
+
+
+def _losses(model: BertForMaskedLM, batch: Batch) -> torch.Tensor:
+    return masked_losses(model, *(tensor.to(model.device) for tensor in batch))
 
 
 def _unit_batch(

@@ -1,0 +1,209 @@
+"""What the stages of one open run share: its configuration, its mechanisms, and its data, read when it is first needed."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from pathlib import Path
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from transformers import BertForMaskedLM
+
+from tacit.config import CorpusOptions, RunConfig, TupleUnit
+from tacit.corpus.canaries import Canary, draw_canaries, plant
+from tacit.corpus.readers import Source, read_records
+from tacit.corpus.units import Unit, UnitKind, group_units, split_held_out, unit_fingerprint
+from tacit.engine.distributed import ALONE, Ranks
+from tacit.errors import DataError, UsageError
+from tacit.folder import RunFolder
+from tacit.models.bert import build_bert
+from tacit.planning import Mechanisms
+from tacit.privacy.ledger import Ledger
+from tacit.progress import Reporter
+from tacit.randomness import Streams
+from tacit.training.checkpoint import load_weights
+from tacit.training.masking import Masking
+from tacit.training.sequences import SequenceStream, tokenize_units
+from tacit.vocabulary.tokenizer import SPECIAL_TOKENS
+
+__all__ = ["RunState"]
+
+_PUBLIC_HELD_OUT = 0.02
+
+_CORPUS = "the private corpus"
+"""The name of its fingerprint in the ledger."""
+
+
+class RunState:
+    """Everything that the stages of one open run share; data is read when it is first needed.
+
+    Args:
+        ledger: None in a process that assists the first one.
+        ranks: the processes that train together.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        folder: RunFolder,
+        ledger: Ledger | None,
+        key: bytes,
+        mechanisms: Mechanisms,
+        reporter: Reporter,
+        ranks: Ranks = ALONE,
+    ) -> None:
+        self.config = config
+        self.folder = folder
+        self.streams = Streams(key)
+        self.mechanisms = mechanisms
+        self.reporter = reporter
+        self.ranks = ranks
+        self._ledger = ledger
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger, which the first process alone holds."""
+        if self._ledger is None:
+            raise UsageError("only the first process of a run holds its ledger")
+        return self._ledger
+
+    @functools.cached_property
+    def private_units(self) -> tuple[list[Unit], list[Unit]]:
+        """(training, held out); bound to the ledger, so that a resumed run cannot continue on other data."""
+        if self._ledger is not None:
+            self._ledger.bind(_CORPUS, self.private_corpus[1])
+        return split_held_out(self.private_corpus[0], self.config.evaluation.held_out, self.streams.child("corpus"))
+
+    @functools.cached_property
+    def private_corpus(self) -> tuple[list[Unit], str]:
+        """All private units, and their keyed fingerprint."""
+        unit = self.config.privacy.unit
+        kind = UnitKind.parse({"tuple": unit.tuple} if isinstance(unit, TupleUnit) else unit)
+        units = group_units(read_records(_source(self.config.private)), kind)
+        return units, unit_fingerprint(units, self.streams.child("corpus"))
+
+    @functools.cached_property
+    def public_units(self) -> tuple[list[Unit], list[Unit]]:
+        """(training, held out) of the public corpora; every record is its own unit."""
+        units: list[Unit] = []
+        for number, options in enumerate(self.config.public):
+            found = group_units(read_records(_source(options)), UnitKind("record"))
+            units += [Unit(f"{number}:{unit.unit_id}", unit.texts) for unit in found]
+        training, held_out = split_held_out(units, _PUBLIC_HELD_OUT, self.streams.child("public corpus"))
+        if not training or not held_out:
+            raise DataError(
+                "the public corpus is too small to hold some records out: give at least a few hundred records"
+            )
+        return training, held_out
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The released tokenizer; `vocabulary` must have run."""
+        tokenizer = Tokenizer.from_file(str(self.folder.private / "vocabulary" / "tokenizer.json"))
+        tokenizer.encode_special_tokens = True  # a "[MASK]" that stands in a text is text
+        return tokenizer
+
+    @property
+    def masking(self) -> Masking:
+        """How this run masks."""
+        return Masking(
+            probability=self.config.masking_probability,
+            mask_id=SPECIAL_TOKENS.index("[MASK]"),
+            special_ids=len(SPECIAL_TOKENS),
+            vocabulary_size=self.tokenizer.get_vocab_size(),
+        )
+
+    def check_data(self) -> None:
+        """Read every corpus, so that a mistake in any of them shows before something is spent.
+
+        Raises:
+            DataError: a corpus is missing, malformed or empty.
+        """
+        training, _ = self.private_units
+        if not training:
+            raise DataError("no private unit is left for training: lower evaluation.held_out or give more text")
+        _ = self.public_units  # reading it is the check
+
+    def sequences(self, units: list[Unit]) -> SequenceStream:
+        """Tokenised rows of units."""
+        return tokenize_units(units, self.tokenizer, self.config.model.length, self.streams.child("sequences"))
+
+    @functools.cached_property
+    def public_stream(self) -> SequenceStream:
+        """Public training rows."""
+        return self.sequences(self.public_units[0])
+
+    @functools.cached_property
+    def public_held_out(self) -> SequenceStream:
+        """Public held-out rows, as one unit a row, at most ``evaluation.public_sequences``."""
+        stream = self.sequences(self.public_units[1])
+        rows = min(stream.sequences, self.config.evaluation.public_sequences)
+        keys = tuple(f"public {row}" for row in range(rows))
+        return SequenceStream(stream.ids_ST[:rows], stream.lengths_S[:rows], np.arange(rows + 1), keys)
+
+    @functools.cached_property
+    def canaries(self) -> list[Canary]:
+        """The planted canaries; empty without an audit."""
+        options = self.config.audit
+        if options is None:
+            return []
+        return draw_canaries(
+            options.patterns,
+            options.canaries,
+            self.masking.special_ids,
+            self.masking.vocabulary_size,
+            self.streams.child("canaries"),
+        )
+
+    @functools.cached_property
+    def private_stream(self) -> SequenceStream:
+        """Private training rows with the canaries planted."""
+        stream = self.sequences(self.private_units[0])
+        if self.config.audit is None:
+            return stream
+        ids, lengths = plant(
+            stream.ids_ST,
+            stream.lengths_S,
+            stream.starts_U1,
+            stream.keys_U,
+            self.canaries,
+            self.config.audit.probability,
+            self.streams.child("canaries"),
+        )
+        return dataclasses.replace(stream, ids_ST=ids, lengths_S=lengths)
+
+    @property
+    def device(self) -> torch.device:
+        """Where models are trained and audited; each process on a machine has a GPU of its own."""
+        name = self.config.compute.device
+        return torch.device(name, int(os.environ.get("LOCAL_RANK", 0))) if name == "cuda" else torch.device(name)
+
+    def new_model(self) -> BertForMaskedLM:
+        """The untrained model of this run."""
+        seed = int.from_bytes(self.streams.derive("model")[:8], "big") >> 1
+        return build_bert(self.config.model, self.masking.vocabulary_size, 0, seed)
+
+    def checkpoint(self, phase: str) -> Path:
+        """The checkpoint file of a phase."""
+        return self.folder.private / "checkpoints" / f"{phase}.pt"
+
+    def trained_model(self, phase: str) -> BertForMaskedLM:
+        """The model as it stands in a phase's checkpoint."""
+        model = self.new_model()
+        load_weights(self.checkpoint(phase), model)
+        return model
+
+
+def _source(options: CorpusOptions) -> Source:
+    return Source(
+        path=options.resolved_path,
+        format=options.format,
+        text_field=options.text_field,
+        id_field=options.id_field,
+        user_field=options.user_field,
+        max_record_bytes=options.max_record_bytes,
+        limit=options.limit,
+    )
