@@ -193,9 +193,14 @@ def test_an_interrupt_inside_a_layer_leaves_it_trainable() -> None:
 
     model = two_layers()
     clipper = PerExampleClipper(model)
-    model[2].register_forward_pre_hook(interrupt)  # after ours, so the layer's parameters are out of the graph
-    with pytest.raises(KeyboardInterrupt), clipper:
-        model(FOUR)
+
+    def interrupted_step() -> None:
+        with clipper:
+            model[2].register_forward_pre_hook(interrupt)  # after ours, so the layer's parameters are out of the graph
+            model(FOUR)
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_step()
     assert all(parameter.requires_grad for parameter in model.parameters())
 
 

@@ -244,12 +244,16 @@ def test_a_gram_norm_is_never_below_the_true_norm_when_the_sum_cancels(
     found = [build(seed, *shape) for seed in range(0, 60, 3) for shape in SHAPES]
     true = [gradient_in_float64(*factors).norm().item() for factors in found]
     assert all(squared_norms(factors).sqrt().item() >= norm for factors, norm in zip(found, true, strict=True))
-    monkeypatch.setattr("tacit.engine.factors.ROUNDING_MARGIN", 0.0)
+    for module in ("factors", "combining", "logits"):
+        monkeypatch.setattr(
+            f"tacit.engine.{module}.rounding_margin", lambda sizes_UR, terms=1: torch.zeros(len(sizes_UR))
+        )
     assert any(squared_norms(factors).item() < norm**2 / 4 for factors, norm in zip(found, true, strict=True))
 
 
 def test_the_margin_is_small_for_ordinary_gradients() -> None:
+    """It grows with the terms of an inner product: 1.5e-4 of the norm at 128 positions of 1,024."""
     for positions, p, d in SHAPES:
         factor = Outer(one_unit(positions, p, seed=1), one_unit(positions, d, seed=2))
         true = gradient_in_float64(factor).norm().item()
-        assert squared_norms((factor,)).sqrt().item() == pytest.approx(true, rel=1e-4)
+        assert squared_norms((factor,)).sqrt().item() == pytest.approx(true, rel=2e-4)

@@ -403,9 +403,14 @@ def test_an_interrupt_inside_a_context_leaves_other_lstms_alone() -> None:
 
     model = tagger(Shape())
     clipper = PerExampleClipper(model)
-    model.lstm.register_forward_pre_hook(interrupt)  # after ours, so the mode is active
-    with pytest.raises(KeyboardInterrupt), clipper:
-        losses(model, batch_of(Shape()))
+
+    def interrupted_step() -> None:
+        with clipper:
+            model.lstm.register_forward_pre_hook(interrupt)  # after ours, so the mode is active
+            losses(model, batch_of(Shape()))
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_step()
     other = nn.LSTM(3, 2)
     other(torch.ones(1, 1, 3))[0].sum().backward()
     assert all(parameter.grad is not None for parameter in other.parameters())
@@ -456,8 +461,8 @@ def test_wrong_records_disagree_with_the_loop(
 ) -> None:
     add = Capture.add
 
-    def add_damaged(capture: Capture, record: Any) -> None:
-        add(capture, damage(record) if isinstance(record, LstmRecord) else record)
+    def add_damaged(capture: Capture, record: Any, layer: str, *gradients: Tensor) -> None:
+        add(capture, damage(record) if isinstance(record, LstmRecord) else record, layer, *gradients)
 
     monkeypatch.setattr(Capture, "add", add_damaged)
     with pytest.raises(AssertionError):

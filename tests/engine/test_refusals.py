@@ -229,6 +229,85 @@ def test_positions_without_a_batch_dimension_are_never_taken_for_examples(rows: 
     assert type(raised.value) is error
 
 
+class Permutes(nn.Module):
+    """Two layers with something between them that no shape can show."""
+
+    def __init__(self, between: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.first, self.between, self.second = nn.Linear(3, 4), between, nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(torch.tanh(self.between(self.first(x))))
+
+
+MIXING: dict[str, Callable[[Tensor], Tensor]] = {
+    "sorts rows": lambda x: x[x.sum(1).argsort()],
+    "reverses rows": lambda x: x.flip(0),
+    "centres the batch": lambda x: x - x.mean(0),
+    "mixes in the gradient alone": lambda x: x + (x.mean(0) - x.mean(0).detach()),
+}
+
+
+def summed(losses: Tensor) -> Tensor:
+    return losses.sum()
+
+
+def in_another_way(losses: Tensor) -> Tensor:
+    """Not recognised as a sum of losses: the first layer reached probes what is below it."""
+    return torch.einsum("b->", losses)
+
+
+@pytest.mark.parametrize("between", MIXING.values(), ids=MIXING.keys())
+@pytest.mark.parametrize("add_up", [summed, in_another_way])
+def test_examples_that_reach_each_other_are_refused(
+    between: Callable[[Tensor], Tensor], add_up: Callable[[Tensor], Tensor]
+) -> None:
+    model = Permutes(between)
+    clipper = PerExampleClipper(model)
+    x = torch.tensor([[3.0, 1, 2], [0, 1, 5], [9, 9, 9], [2, 2, 0]])
+    with pytest.raises(RefusedError, match=r"first \(Linear\).*reaches the row of another") as refusal, clipper:
+        add_up(model(x).square().sum(1)).backward()
+    assert refusal.value.reason == "cross-example-operation"
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("add_up", [summed, in_another_way])
+def test_rows_of_one_unit_may_reach_each_other(add_up: Callable[[Tensor], Tensor]) -> None:
+    def within(x: Tensor) -> Tensor:
+        pairs = x.view(2, 2, -1)
+        return (pairs - pairs.mean(1, keepdim=True)).view_as(x)
+
+    model = Permutes(within)
+    x = torch.tensor([[3.0, 1, 2], [0, 1, 5], [9, 9, 9], [2, 2, 0]])
+    clipper = PerExampleClipper(model, sequences_per_unit=2)
+    with clipper:
+        add_up(model(x).square().sum(1)).backward()
+    one_by_one = PerExampleClipper(model)
+    with pytest.raises(RefusedError, match="cross-example-operation"), one_by_one:
+        add_up(model(x).square().sum(1)).backward()
+
+
+def test_a_later_shape_in_which_rows_look_like_positions_is_probed_too() -> None:
+    """Positions first in the second layer: seen when there are as many of them as rows."""
+
+    class TimeFirst(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(3, 4), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = self.first(x)
+            if h.shape[0] == h.shape[1]:
+                h = h.transpose(0, 1)
+            return self.second(h)
+
+    model = TimeFirst()
+    clipper = PerExampleClipper(model)
+    step(clipper, model, torch.randn(4, 5, 3))
+    with pytest.raises(RefusedError, match="cross-example-operation"):
+        step(clipper, model, torch.randn(4, 4, 3))
+
+
 # Wrong use
 
 

@@ -10,6 +10,8 @@ lstm.py        nn.LSTM, computed so that its gates' gradients are at hand
 fallback.py    layers without a rule, under vmap
 sites.py       which layers of a model to hook, and what is refused
 capture.py     what a clipping context records
+probing.py     whether the loss of one example reaches another one's rows
+guards.py      what must not change around and inside a context
 clipping.py    from norms to coefficients: flat, automatic, per-layer
 clipper.py     the context: norms, coefficients, clipped sum
 heads.py       output heads whose logits never exist whole

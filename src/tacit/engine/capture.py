@@ -3,15 +3,20 @@
 ``_Tap`` is the identity on a layer's output. Its backward hands (input, output gradient) to the context's ``Capture``.
 The input is kept by ``save_for_backward``: changing it in place is an error, and activation checkpointing recomputes it.
 
+All of this takes row i of every layer's output to be example i's. No shape can show that: a model may permute its rows,
+put positions first, or index what examples share. So at times the backward is *probed*: from the first layer that it
+reaches, it is run down with the gradient of one unit alone, which must not touch the rows of another one.
+
 Legend: B rows of the batch, U units, UR (unit, position). A unit's positions are those of its rows, one after another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -21,7 +26,10 @@ from tacit.engine.factors import Factor
 from tacit.engine.sites import Site
 from tacit.errors import RefusedError, UsageError
 
-__all__ = ["Capture", "Record", "current_capture", "per_unit", "refuse_second_order"]
+__all__ = ["Capture", "Record", "Shapes", "activated", "current_capture", "per_unit", "refuse_second_order"]
+
+
+Shapes = tuple[torch.Size, ...]
 
 
 class Record(Protocol):
@@ -33,11 +41,21 @@ class Record(Protocol):
 
 
 class Capture:
-    """The records of one context. The batch size is learned from the first module of the model that is called."""
+    """The records of one context. The batch size is learned from the first module of the model that is called.
 
-    def __init__(self, sites: Mapping[nn.Module, Site], sequences_per_unit: int) -> None:
+    Args:
+        sites: the model's layers with trainable parameters.
+        sequences_per_unit: rows that form one unit.
+        probed: shapes of inputs for which the backward was probed in earlier contexts; None: never probe.
+    """
+
+    def __init__(self, sites: Mapping[nn.Module, Site], sequences_per_unit: int, probed: set[Shapes] | None) -> None:
         self._sites = sites
         self._sequences_per_unit = sequences_per_unit
+        self._probed = probed
+        self.outer = current_capture()
+        self._probe_due = False
+        self._alone: slice | None = None
         self._rows: int | None = None
         self._model_inputs: list[Tensor] = []
         self._records: list[Record] = []
@@ -71,12 +89,25 @@ class Capture:
         tensors = [tensor for tensor in _tensors_in((args, kwargs)) if tensor.dim() > 0]
         if not tensors:
             return
-        batch, sizes = tensors[0].shape[0], [tensor.shape[0] for tensor in tensors]
+        sizes = [tensor.shape[0] for tensor in tensors]
+        batch = next((size for size in sizes if size != 1), 1)
         if any(size not in (1, batch) for size in sizes):
             raise UsageError(f"the model's tensor inputs lead with sizes {sizes}; dimension 0 must be the batch in all")
         if batch % self._sequences_per_unit:
             raise UsageError(f"{batch} rows are no multiple of sequences_per_unit={self._sequences_per_unit}")
         self._rows, self._model_inputs = batch, tensors
+        self._probe_due = self._should_probe(tuple(tensor.shape for tensor in tensors))
+
+    def _should_probe(self, shapes: Shapes) -> bool:
+        """The first batch of several units, and each new shape in which rows may be taken for something else."""
+        rows = self.rows
+        if self._probed is None or rows <= self._sequences_per_unit or shapes in self._probed:
+            return False
+        risky = any(size in (1, rows) for shape in shapes for size in shape[1:])
+        if self._probed and not risky:
+            return False
+        self._probed.add(shapes)
+        return True
 
     def tap(self, site: Site, input: Tensor, output: Tensor) -> Tensor:
         """The layer's output with one row an example, which reports its gradient here.
@@ -86,7 +117,8 @@ class Capture:
         self._check_rows(site, input)
         if input.shape[0] != self.rows:
             output = output.expand(self.rows, *output.shape[1:])
-        return _Tap.apply(output, self.anchor, input.detach(), self, site)
+        below = output if self._probe_due and output.requires_grad else None
+        return _Tap.apply(output, self.anchor, input.detach(), self, site, below)
 
     def _check_rows(self, site: Site, input: Tensor) -> None:
         rows = self.rows
@@ -109,15 +141,54 @@ class Capture:
             return False
         return any(tensor.dim() > 1 and tensor.shape[1] == rows for tensor in self._model_inputs)
 
-    def add(self, record: Record) -> None:
-        """Record one call of a layer; its backward calls this.
+    def add(self, record: Record, layer: str, *gradients_B: Tensor) -> None:
+        """Record one call of a layer; its backward calls this. In a probe nothing is recorded but looked at.
+
+        Args:
+            record: what the factors are made from.
+            layer: its name, for errors.
+            gradients_B: the gradients at its outputs, rows first.
 
         Raises:
             UsageError: the context has ended.
+            RefusedError: ``cross-example-operation``.
         """
         if not self._open:
             raise UsageError("backward ran after its clipping context; call losses.sum().backward() inside the context")
-        self._records.append(record)
+        if self._alone is None:
+            self._records.append(record)
+        else:
+            for gradient_B in gradients_B:
+                self._check_alone(layer, gradient_B, self._alone)
+
+    def _check_alone(self, layer: str, gradient_B: Tensor, own: slice) -> None:
+        touched_B = ((gradient_B != 0) & gradient_B.isfinite()).flatten(1).any(1)  # NaN may come from 0 * inf
+        touched_B[own] = False
+        if bool(touched_B.any()):
+            raise RefusedError(
+                "cross-example-operation",
+                f"at {layer} the loss of one example reaches the row of another one; row i must be example i in every layer: "
+                "no mixing, no permuting, no indexing of rows, and positions that all share must broadcast over dimension 0",
+            )
+
+    def probe(self, run_back: Callable[[slice], object]) -> None:
+        """Call ``run_back(rows)`` for the first and the last unit: it runs the gradient of these rows alone, keeping the graph."""
+        self._probe_due = False
+        rows, k = self.rows, self._sequences_per_unit
+        for own in (slice(0, k), slice(rows - k, rows)):
+            self._alone = own
+            try:
+                run_back(own)
+            except RuntimeError as error:
+                if "use_reentrant" not in str(error):  # reentrant checkpoints cannot be run back twice
+                    raise
+            finally:
+                self._alone = None
+
+    @property
+    def probe_due(self) -> bool:
+        """Whether the first layer that the backward reaches should probe what is below it."""
+        return self._probe_due and self._alone is None
 
     def close(self) -> None:
         """No more records: the context has ended."""
@@ -160,14 +231,19 @@ def activated(capture: Capture) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _LayerRecord:
-    """A call of a layer that has a rule: its input and the gradient at its output."""
+    """A call of a layer that has a rule: its input, as it was in the backward, and the gradient at its output."""
 
     site: Site
     input: Tensor
+    version: int
     gradient: Tensor
 
     def factors(self, units: int) -> Iterator[tuple[str, Factor]]:
         rule, module = self.site.rule, self.site.module
+        if self.input._version != self.version:
+            raise UsageError(
+                f"the input of {self.site.describe()} was changed in place before the clipping context ended"
+            )
         input_B = self.input.expand(self.gradient.shape[0], *self.input.shape[1:])
         for name, name_in_model in self.site.names.items():
             dtype = module.get_parameter(name).dtype
@@ -210,14 +286,26 @@ class _Tap(torch.autograd.Function):
     """The identity. ``detach`` shares memory and version counter but is no view, so the output may change in place."""
 
     @staticmethod
-    def forward(ctx: Any, output: Tensor, anchor: Tensor, input: Tensor, capture: Capture, site: Site) -> Tensor:
+    def forward(
+        ctx: Any, output: Tensor, anchor: Tensor, input: Tensor, capture: Capture, site: Site, below: Tensor | None
+    ) -> Tensor:
         ctx.save_for_backward(input)
-        ctx.capture, ctx.site = capture, site
+        ctx.capture, ctx.site, ctx.below = capture, site, below
         return output.detach()
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         refuse_second_order()
+        capture: Capture = ctx.capture
         (input,), (gradient,) = ctx.saved_tensors, grad_outputs
-        ctx.capture.add(_LayerRecord(ctx.site, input, gradient))
-        return gradient, None, None, None, None
+        if capture.probe_due and ctx.below is not None:
+            capture.probe(partial(_run_back, ctx.below, capture.anchor, gradient))
+        capture.add(_LayerRecord(ctx.site, input, input._version, gradient), ctx.site.describe(), gradient)
+        return gradient, None, None, None, None, None
+
+
+def _run_back(below: Tensor, anchor: Tensor, gradient_B: Tensor, own: slice) -> None:
+    """From a layer's output down, with the gradient of some rows alone."""
+    alone_B = torch.zeros_like(gradient_B)
+    alone_B[own] = gradient_B[own]
+    torch.autograd.grad(below, anchor, alone_B, retain_graph=True, allow_unused=True)

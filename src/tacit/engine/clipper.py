@@ -11,7 +11,6 @@ gradient is ever added unclipped or left out of a norm.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -22,15 +21,25 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from tacit.engine.capture import Capture, activated
-from tacit.engine.clipping import Clipping, FlatClipping
+from tacit.engine.capture import Capture, Shapes, activated
+from tacit.engine.clipping import LARGEST, LEAST, Clipping, FlatClipping
 from tacit.engine.combining import combine, squared_norms
 from tacit.engine.factors import Factor
 from tacit.engine.fallback import tap_call
+from tacit.engine.guards import (
+    Still,
+    check_hooks,
+    check_own_parameters,
+    check_ready,
+    gradient_aside,
+    refuse_compiling,
+    refuse_outside_use,
+)
 from tacit.engine.lstm import LstmMode
+from tacit.engine.probing import LossWatch
 from tacit.engine.sharding import add_sum, is_sharded
 from tacit.engine.sites import Site, find_sites, trainable_parameters
-from tacit.errors import RefusedError, UsageError
+from tacit.errors import UsageError
 
 __all__ = ["PerExampleClipper"]
 
@@ -53,7 +62,8 @@ class PerExampleClipper:
 
     Contexts accumulate, as ``backward`` does, so micro-batches need no other code. Dimension 0 of every layer's input
     is the example; a leading 1 means that all examples share it. Every backward inside a context counts, also one that
-    ``torch.autograd.grad`` runs. Norms in float32 are rounded up, by some 1e-6 of their size (``factors``).
+    ``torch.autograd.grad`` runs. Norms in float32 are rounded up, by some 1e-5 of their size (``factors``). The
+    first context also probes that rows are independent (``probing``), which costs two more backwards.
 
     | case | what happens |
     | --- | --- |
@@ -65,7 +75,7 @@ class PerExampleClipper:
 
     Args:
         model: float32 or float64 parameters; it keeps hooks, idle outside contexts, until ``close``.
-        clip_norm: the bound C, positive and finite.
+        clip_norm: the bound C, from 1e-6 to 1e12.
         sequences_per_unit: rows that form one unit.
         clipping: ``FlatClipping()``, ``AutomaticClipping()`` or ``PerLayerClipping()``.
 
@@ -74,14 +84,15 @@ class PerExampleClipper:
             is no multiple of ``sequences_per_unit``, or no backward ran.
         RefusedError: ``parameter-without-rule``, ``cross-example-operation`` or ``compiled-model``; in a context,
             ``parameter-outside-rule``, ``parameter-without-rule``, ``ambiguous-batch-dimension``,
-            ``packed-sequence``, ``compiled-model`` or ``second-order-gradient``.
+            ``packed-sequence``, ``compiled-model``, ``cross-example-operation``, ``buffer-written`` or
+            ``second-order-gradient``.
     """
 
     def __init__(
         self, model: nn.Module, clip_norm: float = 1.0, sequences_per_unit: int = 1, clipping: Clipping = _FLAT
     ) -> None:
-        if not (math.isfinite(clip_norm) and clip_norm > 0):
-            raise UsageError(f"clip_norm must be positive and finite, not {clip_norm}")
+        if not LEAST <= clip_norm <= LARGEST:
+            raise UsageError(f"clip_norm must be from {LEAST:g} to {LARGEST:g}, not {clip_norm}")
         if sequences_per_unit < 1:
             raise UsageError(f"sequences_per_unit must be at least 1, not {sequences_per_unit}")
         self._model = model
@@ -91,9 +102,12 @@ class PerExampleClipper:
         self._parameters = trainable_parameters(model)
         self._sites = {site.module: site for site in find_sites(model)}
         self._capture: Capture | None = None
+        self._still: Still | None = None
         self._context = ExitStack()
         self._lstm_modes: list[LstmMode] = []
         self._norms: Tensor | None = None
+        self._probed: set[Shapes] = set()
+        self._site_hooks: dict[nn.Module, tuple[RemovableHandle, RemovableHandle]] = {}
         self._module_hooks = self._register()
 
     @property
@@ -115,15 +129,21 @@ class PerExampleClipper:
             raise UsageError("this clipping context is already active; end it before the next one")
         if not self._module_hooks:
             raise UsageError("this clipper was closed; make a new one")
-        _check_unchanged(self._parameters, trainable_parameters(self._model))
-        self._capture = Capture(self._sites, self._sequences_per_unit)
+        check_ready(self._model, self._parameters, self._sites)
+        for module, hooks in self._site_hooks.items():
+            check_hooks(self._sites[module], hooks)
+        sharded = any(is_sharded(parameter) for parameter in self._parameters.values())
+        self._capture = Capture(self._sites, self._sequences_per_unit, None if sharded else self._probed)
+        self._still = Still(self._model, self._parameters)
         with ExitStack() as context:
             for name, parameter in self._parameters.items():
                 if is_sharded(parameter):
-                    context.enter_context(_gradient_aside(name, parameter))
+                    context.enter_context(gradient_aside(name, parameter))
                 else:
-                    context.callback(parameter.register_hook(partial(_refuse_outside_use, name)).remove)
+                    context.callback(parameter.register_hook(partial(refuse_outside_use, name)).remove)
             context.enter_context(activated(self._capture))
+            if not self._probed and not sharded:
+                context.enter_context(LossWatch(self._capture))
             self._context = context.pop_all()
         return self
 
@@ -131,7 +151,8 @@ class PerExampleClipper:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         capture = self._release()
-        if kind is None and capture is not None:
+        if kind is None and capture is not None and self._still is not None:
+            self._still.check()
             self._add_clipped_sum(capture)
 
     def _register(self) -> list[RemovableHandle]:
@@ -141,18 +162,21 @@ class PerExampleClipper:
         ]
         for site in self._sites.values():
             before, after = partial(self._before_site, site), partial(self._after_site, site)
-            handles.append(site.module.register_forward_pre_hook(before))
-            handles.append(site.module.register_forward_hook(after, prepend=True, with_kwargs=True, always_call=True))
+            first = site.module.register_forward_pre_hook(before)
+            last = site.module.register_forward_hook(after, prepend=True, with_kwargs=True, always_call=True)
+            self._site_hooks[site.module] = first, last
+            handles += [first, last]
         return handles
 
     def _before_any(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._capture is not None and torch.is_grad_enabled():
-            _refuse_compiling()
+            refuse_compiling()
             self._capture.learn_rows(args, kwargs)
 
     def _before_site(self, site: Site, module: nn.Module, args: tuple[Any, ...]) -> None:
         if self._capture is None:
             return
+        check_own_parameters(site, self._parameters)
         _set_requires_grad(site.parameters(), False)
         if site.kind == "lstm" and torch.is_grad_enabled():
             mode = LstmMode(site, self._capture)
@@ -232,50 +256,9 @@ def _weighted_sum(parameter: Tensor, factors: Sequence[Factor], weights: Tensor)
     return total
 
 
-def _check_unchanged(before: dict[str, nn.Parameter], now: dict[str, nn.Parameter]) -> None:
-    changed = [name for name in {**before, **now} if not _same_parameter(before.get(name), now.get(name))]
-    if changed:
-        raise UsageError(
-            f"{changed[0]} was frozen, unfrozen or replaced after the clipper was made; make a new clipper"
-        )
-
-
-def _same_parameter(before: nn.Parameter | None, now: nn.Parameter | None) -> bool:
-    """FSDP2 puts full parameters in the shards' places for as long as they are gathered."""
-    return before is now or (is_sharded(before) and now is not None)
-
-
-@contextmanager
-def _gradient_aside(name: str, parameter: Tensor) -> Iterator[None]:
-    """FSDP2 adds ordinary gradients to the shards itself; there must be none, and what was accumulated before is kept."""
-    before, parameter.grad = parameter.grad, None
-    try:
-        yield
-    finally:
-        found, parameter.grad = parameter.grad, before
-    if found is not None and bool((found != 0).any()):
-        _refuse_outside_use(name, found)
-
-
-def _refuse_compiling() -> None:
-    if torch.compiler.is_compiling():
-        raise RefusedError(
-            "compiled-model",
-            "torch.compile was at work inside a clipping context; call the model's plain forward there",
-        )
-
-
 def _set_requires_grad(parameters: Iterable[nn.Parameter], value: bool) -> None:
     for parameter in parameters:
         parameter.requires_grad_(value)
-
-
-def _refuse_outside_use(name: str, gradient: Tensor) -> None:
-    raise RefusedError(
-        "parameter-outside-rule",
-        f"{name} was used outside its layer's own call, or before the context began, so its gradient cannot be clipped "
-        "per example; call the layer inside the context, or freeze the parameter",
-    )
 
 
 @contextmanager

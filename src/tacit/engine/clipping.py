@@ -24,7 +24,11 @@ from torch import Tensor
 
 from tacit.errors import UsageError
 
-__all__ = ["CLIPPINGS", "AutomaticClipping", "Clipping", "FlatClipping", "PerLayerClipping"]
+__all__ = ["CLIPPINGS", "LARGEST", "LEAST", "AutomaticClipping", "Clipping", "FlatClipping", "PerLayerClipping"]
+
+
+# Below, float32 norms may have lost digits to underflow; above, coefficients overflow.
+LEAST, LARGEST = 1e-6, 1e12
 
 
 class Clipping(ABC):
@@ -62,17 +66,17 @@ class AutomaticClipping(Clipping):
     C then only scales the learning rate, so it needs no tuning.
 
     Args:
-        stability: gamma of the paper, above 0; keeps small gradients small.
+        stability: gamma of the paper; keeps small gradients small.
 
     Raises:
-        UsageError: stability is not positive and finite.
+        UsageError: stability is outside [1e-6, 1e12].
     """
 
     stability: float = 0.01
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.stability) and self.stability > 0):
-            raise UsageError(f"stability must be positive and finite, not {self.stability}")
+        if not LEAST <= self.stability <= LARGEST:
+            raise UsageError(f"stability must be from {LEAST:g} to {LARGEST:g}, not {self.stability}")
 
     def groups(self, names: Sequence[str]) -> list[int]:
         return [0] * len(names)

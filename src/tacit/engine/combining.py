@@ -58,7 +58,7 @@ def squared_norms(factors: Sequence[Factor]) -> Tensor:
     if outer is not None and lookup is not None:
         total_U += 2 * _inner_products(outer, lookup)
     if lookup is not None and len(factors) > 1:
-        total_U += rounding_margin(torch.linalg.vector_norm(lookup.value_URd, dim=2))
+        total_U += rounding_margin(torch.linalg.vector_norm(lookup.value_URd, dim=2), lookup.value_URd.shape[2])
     return total_U
 
 

@@ -38,6 +38,8 @@ def tap_call(capture: Capture, site: Site, args: tuple[Any, ...], kwargs: dict[s
     leaves, form = tree_flatten(output)
     places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.is_floating_point()]
     outputs = [leaves[place] for place in places]
+    if any(isinstance(leaf, Tensor) and leaf.is_complex() for leaf in leaves):
+        raise _refusal(site, "gives a complex output")
     if not outputs or any(leaf.dim() == 0 or leaf.shape[0] != capture.rows for leaf in outputs):
         raise _refusal(site, "gives an output that has not one row an example")
     inputs, input_form = tree_flatten((args, kwargs))
@@ -119,12 +121,18 @@ def _product(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _same(again: Tensor, before: Tensor) -> bool:
+    """Equal but for rounding. The room is that of a middling entry of the unit: one huge value must not hide the others."""
     if again.numel() != before.numel():
         return False
-    before = before.reshape(again.shape)
-    finite = before[before.isfinite()]
-    tolerance = _TOLERANCE * torch.finfo(before.dtype).eps * float(finite.abs().max() if finite.numel() else 0.0)
-    return torch.allclose(again, before, rtol=0.0, atol=tolerance, equal_nan=True)
+    if again.numel() == 0:
+        return True
+    before_Un = before.reshape(len(again), -1)
+    again_Un = again.reshape(len(again), -1)
+    room = _TOLERANCE * torch.finfo(before.dtype).eps
+    middling_U = before_Un.abs().nan_to_num(0.0).float().median(1, keepdim=True).values
+    difference = (again_Un - before_Un).abs()
+    close = difference <= room * (before_Un.abs() + middling_U)
+    return bool((close | (again_Un == before_Un) | (again_Un.isnan() & before_Un.isnan())).all())
 
 
 def _autocast_dtype(device: str) -> torch.dtype | None:
@@ -158,5 +166,6 @@ class _TapCall(torch.autograd.Function):
         saved = iter(ctx.saved_tensors)
         leaves = [next(saved) if tensor else other for tensor, other in zip(ctx.is_tensor, ctx.others, strict=True)]
         outputs, inputs = leaves[: ctx.count], leaves[ctx.count :]
-        ctx.call.capture.add(_CallRecord(ctx.call, tuple(inputs), tuple(outputs), gradients))
+        record = _CallRecord(ctx.call, tuple(inputs), tuple(outputs), gradients)
+        ctx.call.capture.add(record, ctx.call.site.describe(), *gradients)
         return None, None, None, *gradients, *(None for _ in inputs)

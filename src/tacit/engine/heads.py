@@ -234,7 +234,7 @@ class _TokenLosses(torch.autograd.Function):
             with torch.autocast(hidden_BRD.device.type, enabled=False):
                 gradients = record.summed()
         elif call.names:
-            call.capture.add(record)
+            call.capture.add(record, "the head", upstream_BR)
         return gradient_BRD, gradients.get("weight"), gradients.get("bias"), None, None, None
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from tacit.engine.factors import Dense, Factor, Lookup, Outer, rounding_margin, zero_units
+from tacit.engine.factors import Dense, Factor, Lookup, Outer, extreme, gram, rounding_margin, zero_units
 
 __all__ = ["IGNORE_INDEX", "Logits", "rounded_product", "spread_rows"]
 
@@ -117,7 +117,7 @@ class Logits(Factor):
         """Squared norms from P P^T or, where a unit has more positions than features, from the gradient itself."""
         units, positions, d = self.hidden_URd.shape
         right_URd = self.right_URd()
-        gram_URR = torch.bmm(right_URd, right_URd.mT) if positions <= d else None
+        gram_URR = gram(right_URd) if positions <= d else None
         product_URS = None if lookup is None else torch.bmm(right_URd, lookup.value_URd.mT)
         square_U, p_square_UR = right_URd.new_zeros(units), right_URd.new_zeros(units, positions)
         for columns, p_URv in self._spread_blocks():
@@ -125,10 +125,12 @@ class Logits(Factor):
             if gram_URR is None:
                 square_U += torch.bmm(p_URv.mT, right_URd).square_().sum((1, 2))
             else:
-                square_U += torch.bmm(p_URv, p_URv.mT).mul_(gram_URR).sum((1, 2))
+                square_U += gram(p_URv).mul_(gram_URR).sum((1, 2))
             if lookup is not None and product_URS is not None:
                 square_U += 2 * _inner_products_in(columns, p_URv, product_URS, lookup.index_UR)
-        return square_U + rounding_margin(p_square_UR.sqrt_() * torch.linalg.vector_norm(right_URd, dim=2))
+        right_UR = torch.linalg.vector_norm(right_URd, dim=2)
+        square_U += rounding_margin(p_square_UR.sqrt_() * right_UR, max(d, len(self.weight_Vd)))
+        return square_U.masked_fill_(extreme(right_UR.square_()), torch.inf)
 
     def _parts(self) -> Iterator[tuple[slice, Logits]]:
         """A few units at a time."""

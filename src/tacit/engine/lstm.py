@@ -218,7 +218,8 @@ class _Layer(torch.autograd.Function):
             grad_h0, grad_c0 = _run_back_(gradient_TBG, cell_slope_TBH, forget_TBH, w_hh_GH, grad_outputs, times)
             if call.names:
                 previous_TBH = call.previous(hidden_TBH, h0_BH).detach()
-                call.capture.add(LstmRecord(call.names, gradient_TBG, x_TBD.detach(), previous_TBH))
+                record = LstmRecord(call.names, gradient_TBG, x_TBD.detach(), previous_TBH)
+                call.capture.add(record, f"the LSTM of {next(iter(call.names.values()))}", gradient_TBG.transpose(0, 1))
             grad_x = gradient_TBG @ w_ih_GD if ctx.needs_input_grad[0] else None
         return grad_x, grad_h0, grad_c0, None, None, None, None, None
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 import torch
 from torch import nn
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from tacit.engine.rules import (
     CROSS_EXAMPLE_MODULES,
@@ -21,7 +22,7 @@ from tacit.engine.rules import (
 from tacit.engine.sharding import is_sharded, plain_class
 from tacit.errors import RefusedError, UsageError
 
-__all__ = ["Site", "find_sites", "trainable_parameters"]
+__all__ = ["Site", "check_forward", "check_precisions", "find_sites", "trainable_parameters"]
 
 Kind = Literal["rule", "lstm", "fallback"]
 
@@ -74,7 +75,7 @@ def find_sites(model: nn.Module) -> list[Site]:
         RefusedError: a layer mixes examples, is compiled, is one that its rule cannot clip, or is sharded without a rule.
     """
     trainable = trainable_parameters(model)
-    _check_precisions(trainable)
+    check_precisions(trainable)
     for path, module in model.named_modules():
         _check_no_mixing(path, module)
         _check_not_compiled(path, module)
@@ -114,11 +115,19 @@ def _owned(module: nn.Module, first_names: Mapping[nn.Parameter, str]) -> dict[s
 
 
 def _uncovered(module: nn.Module, owned: Mapping[str, str], covered: set[str]) -> dict[str, str]:
+    """What the fallback must take: not a parameter that a container holds for a layer inside it (a head's tied bias).
+
+    A module without children owns its parameters because it reads them (a scaled embedding, tied to the head).
+    """
     unread = UNREAD_PARAMETERS.get(full_name(module), ())
-    return {name: first for name, first in owned.items() if first not in covered and name not in unread}
+    leaf = not any(True for _ in module.children())
+    return {name: first for name, first in owned.items() if (leaf or first not in covered) and name not in unread}
 
 
-def _check_precisions(trainable: Mapping[str, nn.Parameter]) -> None:
+def check_precisions(trainable: Mapping[str, nn.Parameter]) -> None:
+    """Raises:
+    UsageError: nothing can be trained, or a parameter has a precision below float32.
+    """
     if not trainable:
         raise UsageError("the model has no trainable parameter: every requires_grad is False")
     for name, parameter in trainable.items():
@@ -134,6 +143,11 @@ def _check_no_mixing(path: str, module: nn.Module) -> None:
             "cross-example-operation",
             f"{_describe(path, module)} mixes the examples of a batch; use a per-example layer such as LayerNorm",
         )
+    if isinstance(module, _InstanceNorm) and module.track_running_stats:
+        raise RefusedError(
+            "buffer-written",
+            f"{_describe(path, module)} keeps running statistics of the batch, which no noise protects; turn them off",
+        )
 
 
 def _check_not_compiled(path: str, module: nn.Module) -> None:
@@ -147,10 +161,23 @@ def _check_not_compiled(path: str, module: nn.Module) -> None:
 
 def _check_site(site: Site) -> None:
     objection = _objection_to_rule(site) if site.kind == "rule" else lstm_objection(site.module)
-    if "forward" in vars(site.module):
-        objection = "has a forward of its own, set on the instance"
     if objection:
-        raise RefusedError("parameter-without-rule", f"{site.describe()} {objection}; freeze it or use a plain layer")
+        raise _refusal(site, objection)
+    check_forward(site)
+
+
+def check_forward(site: Site) -> None:
+    """A rule is about the class's own forward.
+
+    Raises:
+        RefusedError: ``parameter-without-rule``, if the instance has another one.
+    """
+    if site.kind != "fallback" and "forward" in vars(site.module):
+        raise _refusal(site, "has a forward of its own, set on the instance")
+
+
+def _refusal(site: Site, objection: str) -> RefusedError:
+    return RefusedError("parameter-without-rule", f"{site.describe()} {objection}; freeze it or use a plain layer")
 
 
 def _check_sharding(site: Site) -> None:
