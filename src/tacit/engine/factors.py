@@ -35,11 +35,10 @@ ROUNDING_MARGIN = 4.0
 TERMS_PER_MARGIN = 64
 GRAM_TERMS = 1024
 
-# When a gradient is materialised (docs/decisions/0004-engine.md). The Gram form costs R*R*(p + d) products, which are done
-# again for the sum; the gradient itself is the sum's own product, and is written once and read twice. Measured on a CPU: one
-# entry of it costs the time of about 70 products. It may take at most this much more memory than the factors it replaces.
-DENSE_TIME_RATIO = 70.0
-DENSE_MEMORY_RATIO = 2.0
+# A gradient is materialised where it takes at most this much of its factors' memory (docs/decisions/0004-engine.md has what
+# was measured). The Gram form costs R*R*(p + d) products more than the sum; the gradient itself is the sum's own product, but is
+# written to fresh memory once and read twice.
+DENSE_MEMORY_RATIO = 1.0
 
 _RUN = 256
 
@@ -135,10 +134,9 @@ class Outer(Factor):
         return Dense(torch.bmm(self.left_URp.mT, self.right_URd))
 
     def cheaper_dense(self) -> bool:
-        """Whether to materialise the units' gradients: where that takes less memory, or less time at little more."""
+        """Whether to materialise the units' gradients: where they are no larger than their factors."""
         positions, p, d = *self.left_URp.shape[1:], self.right_URd.shape[2]
-        factors, gram = positions * (p + d), positions * positions * (p + d)
-        return p * d <= factors or (p * d <= DENSE_MEMORY_RATIO * factors and DENSE_TIME_RATIO * p * d <= gram)
+        return p * d <= DENSE_MEMORY_RATIO * positions * (p + d)
 
 
 @dataclass(frozen=True)
