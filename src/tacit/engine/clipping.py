@@ -28,7 +28,8 @@ __all__ = ["CLIPPINGS", "LARGEST", "LEAST", "AutomaticClipping", "Clipping", "Fl
 
 
 # Below, float32 norms may have lost digits to underflow; above, coefficients overflow.
-LEAST, LARGEST = 1e-6, 1e12
+LEAST = 1e-6
+LARGEST = 1e12
 
 
 class Clipping(ABC):
