@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "privacy": BASE,
     "corpus": BASE,
     "engine": BASE,
+    "screening": BASE | {"privacy", "corpus"},
     "vocabulary": BASE | {"privacy", "corpus"},
     "models": BASE | {"engine", "config"},
     "training": BASE | {"config", "privacy", "corpus", "engine", "vocabulary", "models"},

@@ -444,7 +444,7 @@ COMMANDS = commands(typer.main.get_command(app))
 
 
 def test_every_command_is_known() -> None:
-    assert len(COMMANDS) == 16
+    assert len(COMMANDS) == 18
 
 
 @pytest.mark.parametrize("name", COMMANDS)

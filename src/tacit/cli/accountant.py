@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tacit.cli.options import JsonOption, print_json
-from tacit.errors import UsageError
+from tacit.cli.options import JsonOption, print_json, table
+from tacit.errors import RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from tacit.privacy.confidentiality import Confidentiality, Labels, PaperRow
 
 __all__ = ["app"]
 
@@ -245,3 +248,97 @@ def loss_distribution_command(
     title = f"DP-SGD: noise multiplier {noise_multiplier:g}, sampling {sampling_probability:g}, {steps} steps"
     plot_loss_distribution(losses, probabilities, epsilon(spends, delta, _relation(relation)), output, title)
     typer.echo(output)
+
+
+@app.command("confidentiality")
+def confidentiality_command(
+    noise_multiplier: Multiplier,
+    sampling_probability: Sampling,
+    steps: Steps,
+    delta: Delta,
+    gamma: Annotated[float | None, typer.Option(help="Share of the secrets that the balanced policy misses.")] = None,
+    labels: Annotated[int | None, typer.Option(help="Secrets labelled by hand, to bound gamma instead.")] = None,
+    missed: Annotated[int, typer.Option(help="How many of these the balanced policy missed.")] = 0,
+    delta_2: Annotated[
+        float | None,
+        typer.Option("--delta-2", help="Share that the conservative policy misses; without it everything is private."),
+    ] = None,
+    conservative_labels: Annotated[int | None, typer.Option(help="Labelled secrets, to bound delta-2 instead.")] = None,
+    conservative_missed: Annotated[int, typer.Option(help="How many of these the conservative policy missed.")] = 0,
+    confidence: Annotated[float, typer.Option(help="Confidence of each upper bound from labels.")] = 0.95,
+    deduplication: Annotated[str, typer.Option(help="none, mask-all or keep-first; exact copies only.")] = "none",
+    order: Annotated[
+        str, typer.Option(help="deduplicate-first (as in the paper) or redact-first.")
+    ] = "deduplicate-first",
+    policy: Annotated[
+        str, typer.Option(help="patterns (each token by itself) or context (may flip other labels of the record).")
+    ] = "patterns",
+    mask_reserved: Annotated[
+        bool, typer.Option("--mask-reserved", help="Raw text cannot hold the mask token.")
+    ] = False,
+    whole_units: Annotated[
+        bool, typer.Option("--whole-units", help="What is deduplicated is the unit that training samples.")
+    ] = False,
+    group_size: Annotated[int, typer.Option(help="Data points in which the secrets of a group occur.")] = 1,
+    group_missed: Annotated[int | None, typer.Option(help="How many of the group the balanced policy misses.")] = None,
+    all_copies: Annotated[
+        bool, typer.Option("--all-copies", help="All copies of a sentence are masked at once.")
+    ] = False,
+    relation: RelationOption = "replace",
+    paper: Annotated[bool, typer.Option("--paper", help="Print the paper's own number, and each correction.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Confidentially redacted training: how much the release says of one secret (worst case, then Bayesian)."""
+    from tacit.privacy.confidentiality import Claim, Screening, confidentiality, paper_rows
+    from tacit.privacy.events import PoissonGaussian, Spend
+
+    if _relation(relation) != "replace":
+        raise RefusedError(
+            "replace-claim-from-add-or-remove",
+            "confidentiality replaces a secret by <MASK>: leave --relation out, or say replace",
+        )
+    spends = [Spend(PoissonGaussian(sampling_probability, noise_multiplier), steps)]
+    question: dict[str, Any] = {
+        "gamma": _share("gamma", gamma, labels, missed),
+        "delta_2": _share("delta-2", delta_2, conservative_labels, conservative_missed),
+        "confidence": confidence,
+        "screening": Screening(deduplication, order, policy, mask_reserved, whole_units),  # type: ignore[arg-type]
+        "claim": Claim(group_size, all_copies, group_missed),
+    }
+    found = confidentiality(spends, delta, **question)
+    rows = paper_rows(spends, delta, **question) if paper else ()
+    if as_json:
+        print_json(found.to_dict() | {"paper": [row.__dict__ for row in rows]})
+    else:
+        _show_confidentiality(found, rows)
+
+
+def _share(name: str, given: float | None, labelled: int | None, missed: int) -> float | Labels | None:
+    from tacit.privacy.confidentiality import Labels
+
+    if labelled is None:
+        if missed:
+            raise UsageError(f"{missed} labels missed, but of how many? (for {name})")
+        return given
+    if given is not None:
+        raise UsageError(f"give --{name} or labels to bound it by, not both")
+    return Labels(labelled, missed)
+
+
+def _show_confidentiality(found: Confidentiality, rows: tuple[PaperRow, ...]) -> None:
+    from tacit.privacy.confidentiality import PAPER_FORMULAS
+
+    for statement in (found.worst_case, found.bayesian):
+        if statement is not None:
+            confidence = "" if statement.confidence is None else f", confidence {statement.confidence:.4g}"
+            typer.echo(f"{statement.kind}: epsilon {statement.epsilon:.4g} ({statement.status}{confidence})")
+            typer.echo(f"  {statement.sentence}")
+            for line in statement.steps:
+                typer.echo(f"  - {line}")
+            for line in statement.assumptions:
+                typer.echo(f"  * assumed: {line}")
+    typer.echo(found.apart)
+    if rows:
+        cells = [[row.change, f"{row.epsilon_missed:.4f}", f"{row.epsilon:.4f}"] for row in rows]
+        typer.echo("\n" + table(["from the paper's number to ours", "epsilon'", "epsilon"], cells))
+        typer.echo("\n" + table(["", "the paper", "here"], [list(line) for line in PAPER_FORMULAS]))

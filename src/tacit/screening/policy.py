@@ -1,0 +1,141 @@
+"""Screening policies: which spans of a text are marked (pi and pi_c of Zhao et al. 2022), as data files.
+
+Two are in the package. ``balanced`` (pi) marks what is to be masked. ``conservative`` (pi_c) marks anything not known to be
+safe; a record that it marks is trained on with noise only. A user's file has the same fields and may add patterns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pydantic
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+from tacit.errors import DataError
+from tacit.screening.core import CoreDetector
+from tacit.screening.safe import UnsafeSentences
+from tacit.screening.spans import Detector, Span
+from tacit.screening.user_patterns import PatternDetector, UserPattern
+
+__all__ = ["POLICIES", "PatternOptions", "Policy", "PolicyOptions", "load_policy", "package_policy"]
+
+POLICIES = ("balanced", "conservative")
+
+Score = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Options(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
+
+
+class PatternOptions(_Options):
+    """A pattern of the user's own, in RE2's syntax."""
+
+    label: Annotated[str, Field(min_length=1)]
+    pattern: Annotated[str, Field(min_length=1)]
+    score: Score = 1.0
+
+
+class PolicyOptions(_Options):
+    """A policy.
+
+    Args:
+        name: its name in reports.
+        least_score: detections with this score or a higher one are marked.
+        labels: only detections with these labels are marked; left out: all.
+        mark: ``spans`` marks detections only; ``sentences`` also every sentence that is not known to be safe.
+        safe_words: with ``mark: sentences``, how many of the most frequent ordinary words are safe.
+        known_words: words that are ordinary here, such as names of products: no names, and safe.
+        patterns: further things to find.
+    """
+
+    name: Annotated[str, Field(min_length=1)]
+    least_score: Score
+    labels: tuple[str, ...] | None = None
+    mark: Literal["spans", "sentences"] = "spans"
+    safe_words: Annotated[int, Field(ge=0)] = 0
+    known_words: tuple[str, ...] = ()
+    patterns: tuple[PatternOptions, ...] = ()
+
+
+class Policy:
+    """Detectors and the choice among what they find.
+
+    Args:
+        options: the policy.
+
+    Raises:
+        DataError: a pattern is unsafe (`PatternDetector`).
+    """
+
+    def __init__(self, options: PolicyOptions) -> None:
+        self.options = options
+        self._detectors: list[Detector] = [CoreDetector(options.known_words)]
+        if options.patterns:
+            patterns = [UserPattern(item.label, item.pattern, item.score) for item in options.patterns]
+            self._detectors.append(PatternDetector(patterns))
+        self._unsafe = UnsafeSentences(options.safe_words, options.known_words) if options.mark == "sentences" else None
+
+    @property
+    def name(self) -> str:
+        """The policy's name."""
+        return self.options.name
+
+    def spans(self, text: str) -> list[Span]:
+        """What the policy marks in one text, in code points; spans may overlap."""
+        return self.spans_of([text])[0]
+
+    def spans_of(self, texts: Sequence[str]) -> list[list[Span]]:
+        """What the policy marks in each text. Many short texts at once are faster than one by one."""
+        marked: list[list[Span]] = [[] for _ in texts]
+        for detector in self._detectors:
+            for own, found in zip(marked, detector.spans_of(texts), strict=True):
+                own += filter(self._is_marked, found)
+        if self._unsafe is not None:
+            for own, found in zip(marked, self._unsafe.spans_of(texts), strict=True):
+                own += found
+        return [sorted(own) for own in marked]
+
+    def _is_marked(self, span: Span) -> bool:
+        labels = self.options.labels
+        return span.score >= self.options.least_score and (labels is None or span.label in labels)
+
+
+def package_policy(name: str) -> Policy:
+    """A policy of the package: one of `POLICIES`."""
+    text = resources.files("tacit.screening.policies").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+    return Policy(_parsed(text, f"{name}.yaml"))
+
+
+def load_policy(path: Path) -> Policy:
+    """A policy from a user's file.
+
+    Raises:
+        DataError: the file cannot be read, is no YAML, has a wrong field, or an unsafe pattern; one line that names it.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise DataError(f"{path}: the policy cannot be read; check the path, and that it is UTF-8 text") from None
+    try:
+        return Policy(_parsed(text, str(path)))
+    except DataError as error:
+        message = str(error)
+    raise DataError(message if message.startswith(str(path)) else f"{path}: {message}")
+
+
+def _parsed(text: str, place: str) -> PolicyOptions:
+    try:
+        values: Any = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise DataError(f"{place}: this is not valid YAML") from None
+    try:
+        return PolicyOptions.model_validate(values)
+    except pydantic.ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+    field = ".".join(map(str, first["loc"])) or "the whole file"
+    raise DataError(f"{place}: {field}: {first['msg']}")

@@ -1,0 +1,151 @@
+"""Names and addresses: patterns over the letters of the words (tacit.screening.lexicon), in linear time.
+
+The patterns know no text: "a capitalised unknown word with capitalised neighbours is a name" is ``[UF]`` with its
+neighbours. They run on Python's ``re``; each repetition is bounded, so that no text can make one slow.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import accumulate
+
+from tacit.screening.lexicon import Lexicon, split_words
+from tacit.screening.patterns import Found
+
+__all__ = ["Words"]
+
+_GLUE = r"(?:[ \-]|(?<=[IAiTtZSsQqu])\.)"
+_LINK = r"(?:[oeOAaiW][ \-.]|J\.){0,3}"
+_MEMBER = r"[UFGCIZTBSMQONKxdD](?:-[a-z])?"
+_LOOSE = r"[ /,.\-#]"
+_NUMBER = r"[dDx](?:-[dDx])?"
+_ADDRESS_WORD = r"[UFGCufcheIdDxZTBQSKOotAsbiW]"
+_CITY = rf"(?:[ ,]{_LINK}[UFGCZ]){{0,6}}(?: D)?(?:,{_LINK}[UFGCZ](?: [UFGCcZ])?){{0,2}}"
+_STREET_END = r"(?:[Ss]|T(?![ ,.][UFI]))(?: [cC](?=[ ,.|/]))?(?: [IiAa](?=[.,|]))?"
+_UNIT = rf"(?:{_LOOSE}{{1,2}}(?:[Qq]{_LOOSE})?(?:[dDx]|(?<=[#QqF.])[IiAaZc]|(?<=[Qq] )[iaIAcZ])(?: [Qq](?![a-z]))?)"
+_NAME_WORD = rf"(?:{_GLUE}{_LINK}(?:{_MEMBER}|[uf]))"
+_AFTER = r"(?:,(?:[TtZU](?:-I)?|I\.I)(?![a-zA-Z])){0,4}"
+_START = r"(?:(?<=[a-zN] )[oOAW] |[Aa][ \-](?=[IxdUB]|C-))?"
+_BUSINESS_START = r"(?:(?<=[a-zN] )[oOAW] |W (?=[UFC] B)|(?:[Aa][ \-]){1,2}(?=[IxdUB]|C-))?"
+
+# Each is tried at each word, in this order; the first that matches wins.
+_FORMS = {
+    # 12 Old Mill Road Apt. 4, Smithtown, CT 85093, USA; also without a known word for the street
+    "address_zip": rf"{_NUMBER}(?:{_LOOSE}{_ADDRESS_WORD}){{1,14}}?(?:{_LOOSE}Z|,[wWoO]){_LOOSE}D(?:,[UFGCZ](?: [UFGCZ])?)?",
+    # Unit 1409 Box 0320 DPO AE 07927; USS Smith FPO AP 12345
+    "address_military": rf"(?:[QqUFCGuf]{_LOOSE}){{1,2}}[dDxufUFCGc](?:{_LOOSE}[UFGCufcdDxQq]){{0,4}}"
+    rf"{_LOOSE}[Mm]{_LOOSE}[ZcuwotWe]{_LOOSE}D",
+    # 12 Old Mill Road, 2nd Floor, Smithtown
+    "address": rf"{_NUMBER}(?:(?:[ ,\-#]|(?<=[ITZSQsqu])\.){_ADDRESS_WORD}){{1,6}}[ .\-]"
+    rf"{_STREET_END}{_UNIT}{{0,3}}{_CITY}{_UNIT}{{0,3}}",
+    # Avenida Central 12, Luite tee 87
+    "address_number": rf"(?:[dDx] ){{0,2}}(?:[sS][ .])?[UFufS](?:{_GLUE}{_LINK}[UFGCufcsqSQ]){{0,3}} [dDx](?!-)",
+    "corner": rf"(?:[oO] )?[Kk] o(?:[ .]{_ADDRESS_WORD}){{1,6}}(?: o(?:[ .]{_ADDRESS_WORD}){{1,3}})?",
+    "unit": rf"[Qq]{_LOOSE}[dDx]",
+    "titled": rf"[Tt][ .][UFGCIufc]{_NAME_WORD}{{0,4}}(?:,[UF](?: [IA])?)?{_AFTER}",
+    "named": rf"(?:(?<=[Nn][ \-]w )|(?<=[Nn]:))(?:W A )?[UFGCIufc]{_NAME_WORD}{{0,3}}",
+    # Red Hill Dental, Cuts for Kids; A+ Haircuts; Alamo garden apartments; (with) apple dental practice
+    "business": rf"{_BUSINESS_START}[UFGCufxD](?:-[a-zI])?"
+    rf"(?:(?:[ \-]{_LINK}|(?<=[CSUFG]) w )[UFGCISx](?:-[a-zI])?){{0,3}}[ \-]B"
+    r"(?:[ \-][BbhSsUCFG]){0,4}(?: [wWo] [UFGCB](?: [UFGCB])?)?(?:,[Bb])?"
+    r"|[Aa]-[Bb](?: [wW] [UFGCc])?"
+    rf"|{_BUSINESS_START}(?:[UFGxDSuf]|(?<=[a-z] )C)(?:-[a-z])?(?:[ \-][UFGCufcIixSd]){{0,2}}"
+    r"[ \-][bhB](?:[ \-][BbhSUFGC]){0,4}(?: o [bhB])?"
+    r"|(?<=[woN] )(?:a )?(?:[cufis](?:-[a-z])?[ \-]){1,4}b(?: [bhs]){0,4}",
+    "run": rf"{_START}{_MEMBER}(?:{_GLUE}{_LINK}{_MEMBER}){{1,12}}(?:-[a-z])?(?: h)?{_AFTER}",
+    "lettered": r"(?<=[woNai] )[cuf](?:[ .][cufIi]){1,2}(?:,| )[tTZ](?! [cufUFGC])",
+    "one": r"[UF](?:-[a-zA-Z]){0,6}|(?<=[a-z] )G(?:-[wi])?|[GB](?=:)|(?<=[|:])G(?=[|.])|(?<=[,/])[IZ](?=/)",
+    "lower": rf"(?:e ){{0,3}}[fu](?:[ \-.]{_LINK}[fuUF]){{0,4}}(?:-[wi])?(?:,(?:t|i\.i))?(?: s)?",
+}
+# What none of them can begin with is passed over at once: most words are. A test compares with and without.
+_BEGINS = (
+    r"(?=[UFGufdDxSsQqTtKkNneBZMIO]|C(?:-[a-z])?[ \-.,/#](?:[A-Zdxbhufoeai]|w [A-Z])|A[ \-]|a-[Bb]|a[ \-][aAIxdUBC]"
+    r"|W [UFC] B|[oO] [Kk])"
+    r"|(?<=[a-zN] )(?=[oAW] [A-Zuxdf])|(?<=[woNai] )(?=(?:a )?[cis](?:-[a-z])?[ .\-][cufisb])"
+    r"|(?<=[Nn][ \-]w )(?=[cfuiCW])|(?<=[Nn]:)(?=[cfuiCW])"
+)
+_ANY_FORM = "|".join(f"(?P<{kind}>{form})" for kind, form in _FORMS.items())
+_PATTERN = re.compile(f"(?:{_BEGINS})(?:{_ANY_FORM})")
+_SEEDS = re.compile(r"[UFx]")
+_CAPITALS = frozenset("FGCIZTBSMQONKU")
+_BRACKETED = 60
+_SENTENCE_ENDS = frozenset(".|:")
+_SCORES = {
+    "address_zip": 0.9,
+    "address_military": 0.9,
+    "address": 0.8,
+    "address_number": 0.5,
+    "corner": 0.8,
+    "unit": 0.6,
+    "titled": 0.8,
+    "named": 0.6,
+    "lettered": 0.6,
+    "business": 0.4,
+}
+_LABELS = {kind: "address" if kind.startswith(("address", "corner", "unit")) else "name" for kind in _FORMS}
+
+
+class Words:
+    """Finds names and addresses in a normalised text.
+
+    Args:
+        lexicon: which words are common.
+    """
+
+    def __init__(self, lexicon: Lexicon) -> None:
+        self._lexicon = lexicon
+
+    def letters(self, text: str) -> tuple[str, list[int]]:
+        """A letter for each gap (even places) and word (odd places), and where each of them begins, and the end."""
+        parts = split_words(text)
+        return "".join(map(self._lexicon.__getitem__, parts)), list(accumulate(map(len, parts), initial=0))
+
+    def found(self, text: str) -> Iterator[Found]:
+        """Names and addresses: start, end, label, score in [0, 1]."""
+        letters, places = self.letters(text)
+        for match in _PATTERN.finditer(letters):
+            kind = str(match.lastgroup)
+            first, last, score = match.start(), match.end(), _SCORES.get(kind, 0.0)
+            label = _LABELS[kind]
+            if kind in ("run", "one"):
+                first, last, label, score = _capitalised(letters, first, last)
+            elif kind == "lower":
+                label, score = "name", _lower_score(letters, first, last)
+            if score:
+                yield places[first], _end(text, letters, places, last), label, score
+
+
+def _lower_score(letters: str, first: int, last: int) -> float:
+    """How likely unknown words in lower case are a name: more when listed, several, or after a function word ("to xiaoxue")."""
+    if "f" in letters[first:last]:
+        return 0.5
+    return 0.4 if last - first > 1 else 0.3 if letters[first - 2 : first] == "w " else 0.25
+
+
+def _capitalised(letters: str, first: int, last: int) -> tuple[int, int, str, float]:
+    """A run of capitalised words: which of them are a name, whether a number makes it an address, and how sure."""
+    opens = last - first > 1 and letters[first - 1] in _SENTENCE_ENDS
+    drops = letters[first] in "OW" and letters[first - 1] != ":"
+    if opens and (drops or (letters[first] == "C" and _SEEDS.search(letters, first + 1, last))):
+        first += 2
+        if last - first == 1 and letters[first] not in "UFGx":
+            return first, last, "name", 0.0
+    number_before = first >= 2 and letters[first - 1] in " -#," and letters[first - 2] in "dDx"
+    number_after = last + 1 < len(letters) and letters[last] in " /,#" and letters[last + 1] in "dDx"
+    seeds = _SEEDS.search(letters, first, last) is not None
+    if number_before or (number_after and seeds):
+        return first - 2 * number_before, last + 2 * number_after, "address", 0.6
+    if seeds or last - first == 1:
+        return first, last, "name", 0.6
+    capitals = sum(letter in _CAPITALS for letter in letters[first:last])
+    return first, last, "name", 0.35 if capitals > 1 else 0.0
+
+
+def _end(text: str, letters: str, places: list[int], last: int) -> int:
+    """Where the last word ends; with its full stop if it is an abbreviation."""
+    end = places[last]
+    if letters[last - 1] in "IAiTtSsQB" and text[end : end + 1] == ".":
+        return end + 1
+    closes = text[end : end + 1] == ")" and text.rfind("(", max(0, end - _BRACKETED), end) > text.rfind(")", 0, end)
+    return end + closes

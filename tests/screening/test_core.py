@@ -1,0 +1,125 @@
+"""The core detector: secrets cannot be hidden by how they are written, and offsets are the original's."""
+
+from __future__ import annotations
+
+import random
+import unicodedata
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.screening.core import CoreDetector
+from tacit.screening.spans import Detector, Span, merged
+
+CORE = CoreDetector()
+SECRETS = {
+    "card": "4111 1111 1111 1111",
+    "ssn": "123-45-6789",
+    "phone": "(415) 555-2671",
+    "order": "836-35527-7547",
+    "iban": "GB29NWBK60161331926819",
+    "code": "6VJT7WO70Z",
+}
+INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff\u00ad\u034f\ufe0f\u202a\x00\u0332"
+ZEROS = "0０٠०৹𝟎𝟘𝟬"[:1] + "０٠०𝟎𝟘𝟬"
+DASHES = "-‐‑‒–—−－"
+SPACES = " \u00a0\u2007\u3000\n\t"
+PLACES = ["ﬁnal ﬁle: ", "Das Maß ist ", "see ", "ﷺ ", "½ of it, ", ""]
+
+
+def hidden(secret: str, rng: random.Random) -> str:
+    """The secret with digits of another script, other dashes, line breaks and invisible characters inside."""
+    zero = ord(rng.choice(ZEROS))
+    written = []
+    for character in secret:
+        if character.isdigit():
+            character = chr(zero + int(character))
+        elif character == "-":
+            character = rng.choice(DASHES) + rng.choice(["", "\n"])
+        elif character == " ":
+            character = rng.choice(SPACES)
+        written.append(character + rng.choice(["", "", rng.choice(INVISIBLE)]))
+    return "".join(written[:-1]) + written[-1][0]
+
+
+def missed(detector: Detector, label: str, seed: int) -> bool:
+    """Whether a character of a hidden secret is not marked."""
+    rng = random.Random(seed)
+    before, secret = rng.choice(PLACES), hidden(SECRETS[label], rng)
+    text = f"{before}it is {secret}, ok?"
+    runs = merged(detector.spans(text))
+    start = len(before) + len("it is ")
+    return not any(first <= start and start + len(secret) <= last for first, last in runs)
+
+
+@pytest.mark.parametrize("label", SECRETS)
+@settings(max_examples=60)
+@given(seed=st.integers(0, 10**9))
+def test_no_secret_can_be_hidden(label: str, seed: int) -> None:
+    assert not missed(CORE, label, seed)
+
+
+class Changed(Detector):
+    """The core behind a change of the text; its spans are returned as they are."""
+
+    name = "wrong"
+
+    def __init__(self, change: Callable[[str], Sequence[str]]) -> None:
+        self._change = change
+
+    def spans(self, text: str) -> list[Span]:
+        found: list[Span] = []
+        start = 0
+        for part in self._change(text):
+            found += [span._replace(start=span.start + start, end=span.end + start) for span in CORE.spans(part)]
+            start += len(part)
+        return found
+
+
+@pytest.mark.parametrize(
+    ("change", "label"),
+    [
+        (lambda text: [unicodedata.normalize("NFKC", text)], "phone"),  # offsets shifted after NFKC
+        (lambda text: ["".join(c for c in text if unicodedata.category(c) != "Cf")], "ssn"),  # and after a removal
+        (lambda text: text.split("\n")[:1], "card"),  # only the first line of a wrapped number
+        (lambda text: text.splitlines(keepends=True), "ssn"),  # each line for itself
+    ],
+)
+def test_detectors_that_lose_their_place_are_caught(change: Callable[[str], Sequence[str]], label: str) -> None:
+    assert any(missed(Changed(change), label, seed) for seed in range(60))
+
+
+TEXT = st.text(max_size=60) | st.lists(
+    st.sampled_from(["Bob ", "4111 1111 ", "1111 1111", "\n", "12 Main Street", ", ", "\0", "é", "call ", "３", "Zzxqy", ". "])
+).map("".join)  # fmt: skip
+
+
+@given(st.lists(TEXT, max_size=6))
+def test_many_texts_give_what_each_gives_alone(texts: list[str]) -> None:
+    together = CORE.spans_of(texts)
+    assert together == [CORE.spans(text) for text in texts]
+    for text, spans in zip(texts, together, strict=True):
+        assert all(0 <= span.start < span.end <= len(text) and 0 <= span.score <= 1 for span in spans)
+
+
+def test_a_wrapped_address_is_one_run() -> None:
+    text = "Write to 19902 Dobrovského 1394 Apt. 066\nSt Georges, QC 54256 today"
+    runs = merged(CORE.spans(text))
+    assert [text[start:end] for start, end in runs] == ["19902 Dobrovského 1394 Apt. 066\nSt Georges, QC 54256"]
+
+
+def test_known_words_are_no_names() -> None:
+    assert CORE.spans("the Zzxqy is here")
+    assert not CoreDetector(known=["zzxqy"]).spans("the Zzxqy is here")
+
+
+def test_it_is_quick_enough() -> None:
+    """Not the benchmark (benchmarks/screening.py): a slip that makes it ten times slower is caught."""
+    import time
+
+    texts = ["Can you tell me when my order 836-35527-7547 will arrive? I am Jennifer Lopez."] * 3000
+    start = time.process_time()
+    CORE.spans_of(texts)
+    assert sum(map(len, texts)) / (time.process_time() - start) > 400_000

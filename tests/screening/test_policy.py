@@ -1,0 +1,85 @@
+"""Policies: the two of the package, a user's own, and bad files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacit.errors import DataError
+from tacit.screening.policy import POLICIES, Policy, PolicyOptions, load_policy, package_policy
+from tacit.screening.spans import merged
+
+BALANCED, CONSERVATIVE = map(package_policy, POLICIES)
+
+
+def covered(policy: Policy, text: str) -> set[int]:
+    return {place for start, end in merged(policy.spans(text)) for place in range(start, end)}
+
+
+@given(
+    st.text(max_size=80)
+    | st.lists(st.sampled_from(["Bob ", "call 415-555-2671 ", "zzxqy ", "is here. ", "the "])).map("".join)
+)
+def test_conservative_marks_all_that_balanced_marks(text: str) -> None:
+    assert covered(BALANCED, text) <= covered(CONSERVATIVE, text)
+
+
+def test_both_leave_plain_english_alone() -> None:
+    text = "Hello, what can I do for you?"
+    assert BALANCED.spans(text) == CONSERVATIVE.spans(text) == []
+
+
+def test_conservative_marks_what_balanced_does_not_know() -> None:
+    text = "It costs $12 in 1997."
+    assert covered(BALANCED, text) == set()
+    assert covered(CONSERVATIVE, text) == set(range(len(text)))
+
+
+def test_labels_scores_and_patterns() -> None:
+    text = "Call 415-555-2671, card 4111 1111 1111 1111, badge B-12"
+    values = {"name": "mine", "least_score": 0.9, "labels": ["card", "badge"]}
+    options = PolicyOptions.model_validate(values | {"patterns": [{"label": "badge", "pattern": "B-[0-9]+"}]})
+    assert [text[span.start : span.end] for span in Policy(options).spans(text)] == ["4111 1111 1111 1111", "B-12"]
+
+
+def test_a_file_of_the_users_own(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "name: mine\nleast_score: 0.3\nknown_words: [Zzxqy]\npatterns:\n- {label: badge, pattern: 'B-\\d+'}\n"
+    )
+    policy = load_policy(file)
+    assert policy.name == "mine"
+    spans = policy.spans("the Zzxqy has badge B-12")
+    assert "badge" in {span.label for span in spans}
+    assert all(span.start > len("the Zzxqy has ") for span in spans)
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        (b"name: [", "not valid YAML"),
+        (b"\xff", "cannot be read"),
+        (b"- 1", "whole file"),
+        (b"name: x", "least_score"),
+        (b"{name: x, least_score: 2}", "least_score"),
+        (b"{name: x, least_score: 0.5, colour: red}", "colour"),
+        (b"{name: x, least_score: 0.5, patterns: [{label: a, pattern: '(a)\\1'}]}", "item 1 (a)"),
+    ],
+)
+def test_a_bad_file_is_one_line(tmp_path: Path, content: bytes, part: str) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        load_policy(file)
+    message = str(caught.value)
+    assert message.startswith(str(file))
+    assert part in message
+    assert "\n" not in message
+
+
+def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot be read"):
+        load_policy(tmp_path / "none.yaml")
