@@ -4,7 +4,7 @@
                                 [--json FILE] [--markdown [FILE]] [--device cuda] [--load FILE ...]
 
 A step is forward, backward and AdamW. The ordinary step is transformers' own: mean loss, full logits, every parameter.
-``engine/cases.py`` has the models, ``engine/methods.py`` the ways to make the step.
+``engine_parts/cases.py`` has the models, ``engine_parts/methods.py`` the ways to make the step.
 
 Time. All methods of a case run in one process, each on a model of its own. A round runs every method once, and each round
 begins with another one; a ratio is the median over the rounds of (method / reference) within the round, so that other
@@ -44,8 +44,18 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import torch
-from engine.methods import CLIP_NORM, METHODS, Step, clipping_error, loop_gradient, reference_of, set_up, variant_of
-from engine.table import (
+from engine_parts.cases import CASES, build, make_batch, row_losses
+from engine_parts.methods import (
+    CLIP_NORM,
+    METHODS,
+    Step,
+    clipping_error,
+    loop_gradient,
+    reference_of,
+    set_up,
+    variant_of,
+)
+from engine_parts.table import (
     LogicalRow,
     Memory,
     Results,
@@ -59,7 +69,6 @@ from engine.table import (
 )
 from torch import Tensor
 
-from engine.cases import CASES, build, make_batch, row_losses
 from tacit.engine import PerExampleClipper, add_noise_
 from tacit.errors import RefusedError
 from tacit.randomness import Streams

@@ -19,8 +19,11 @@ from tacit.engine import PerExampleClipper, PerLayerClipping, add_noise_
 from tacit.errors import RefusedError
 from tacit.randomness import Streams
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-cases = importlib.import_module("engine.cases")
+if __name__ == "__main__":  # a process of its own, outside the tests' package
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    cases = importlib.import_module("engine.cases")
+else:
+    from . import cases
 
 CLIP_NORM, NOISE = 0.5, 2.0
 BLOCKS: dict[str, Callable[[nn.Module], list[nn.Module]]] = {

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.cases import CASES, Bar
-from engine.methods import METHODS
+from engine_parts.cases import CASES, Bar
+from engine_parts.methods import METHODS
 
 __all__ = [
     "BEGIN",

@@ -24,7 +24,7 @@ from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from engine.cases import (
+from engine_parts.cases import (
     OWN,
     UNTIED,
     Batch,
