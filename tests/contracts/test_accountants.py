@@ -561,3 +561,13 @@ def test_an_event_that_is_not_understood_is_refused(values: dict[str, object]) -
 def test_an_impossible_event_is_refused(kind: type, fields: tuple[object, ...]) -> None:
     with pytest.raises(UsageError):
         kind(*fields)
+
+
+def test_below_the_floor_of_fourier_transforms_no_epsilon_is_too_small() -> None:
+    """Loss distributions stay flat there; Renyi DP does not, and where there is none the question is refused."""
+    spends = [Spend(PoissonGaussian(0.02, 1.1), 200)]
+    tiny = [epsilon(spends, delta) for delta in (1e-11, 1e-13, 1e-20, 1e-30)]
+    assert tiny == sorted(tiny)
+    assert tiny[3] > tiny[2] + 0.5
+    with pytest.raises(UsageError, match="below 1e-12"):
+        epsilon(spends, 1e-20, "replace")

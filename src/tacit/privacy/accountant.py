@@ -35,6 +35,7 @@ from tacit.privacy.events import (
 from tacit.privacy.histogram import Case, cases, gaussian_delta, log_hidden_probability
 
 __all__ = [
+    "SMALLEST_DELTA",
     "Account",
     "account_parts",
     "epsilon",
@@ -47,6 +48,9 @@ __all__ = [
 
 GRIDS = (1e-4, 2e-5)
 """Discretisation of the loss: the first is tried first, the next when Renyi DP does better (SOUNDNESS section 3)."""
+
+SMALLEST_DELTA = 1e-12
+"""Composition by Fourier transforms drops masses of about 1e-15: an epsilon at a smaller delta would be too small."""
 
 _COARSEST_GRID = 1e-3
 
@@ -353,6 +357,8 @@ def shared_account(spends: tuple[Spend, ...], relation: Relation) -> Account:
 
 @functools.lru_cache(maxsize=256)
 def _epsilon(spends: tuple[Spend, ...], delta: float, relation: Relation) -> float:
+    if delta < SMALLEST_DELTA and not any(isinstance(spend.event, NonPrivate) for spend in spends):
+        return _epsilon_at_tiny_delta(spends, delta, relation)
     found = shared_account(spends, relation).epsilon(delta)
     renyi = rdp_epsilon(spends, delta, relation)
     for grid in GRIDS[1:]:
@@ -360,6 +366,16 @@ def _epsilon(spends: tuple[Spend, ...], delta: float, relation: Relation) -> flo
             break
         found = min(found, Account(spends, relation, grid).epsilon(delta))
     return found if renyi is None else min(found, renyi)
+
+
+def _epsilon_at_tiny_delta(spends: tuple[Spend, ...], delta: float, relation: Relation) -> float:
+    """By Renyi DP alone, which has no numerical floor."""
+    found = rdp_epsilon(spends, delta, relation)
+    if found is None:
+        raise UsageError(
+            f"delta is {delta!r}; below {SMALLEST_DELTA:g} these events have no sound bound: ask for a larger delta"
+        )
+    return found
 
 
 def account_parts(spends: Iterable[Spend], relation: Relation) -> list[tuple[Spend, ...]]:

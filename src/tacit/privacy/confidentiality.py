@@ -24,13 +24,12 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import special
 
 from tacit.errors import DataError, RefusedError, UsageError
-from tacit.privacy.accountant import epsilon, rdp_epsilon
+from tacit.privacy.accountant import SMALLEST_DELTA, epsilon, rdp_epsilon
 from tacit.privacy.certificate import write_number
 from tacit.privacy.events import Gaussian, NonPrivate, PoissonGaussian, Relation, Spend
 
 __all__ = [
     "PAPER_FORMULAS",
-    "SMALLEST_DELTA",
     "Claim",
     "Confidentiality",
     "Guarantee",
@@ -204,9 +203,6 @@ def stability(screening: Screening, all_copies: bool = False) -> Stability:
 
 # Replacing several records --------------------------------------------------------------------------------------------
 
-
-SMALLEST_DELTA = 1e-12
-"""Composition by Fourier transforms drops masses of about 1e-15: an epsilon at a smaller delta would be too small."""
 
 _GRID = 1e-4
 _CELLS = 200_000
