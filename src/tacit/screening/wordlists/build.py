@@ -13,7 +13,7 @@ import argparse
 import importlib
 import pkgutil
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def common_words(corpora: Iterable[Iterable[str]], least_count: int = _LEAST_COU
 
     A corpus counts by its shares, so that a large one does not drown the others.
     """
-    share: Counter[str] = Counter()
+    share: defaultdict[str, float] = defaultdict(float)
     lower: Counter[str] = Counter()
     total: Counter[str] = Counter()
     for texts in corpora:
@@ -41,7 +41,7 @@ def common_words(corpora: Iterable[Iterable[str]], least_count: int = _LEAST_COU
         size = counts.total()
         for word, count in counts.items():
             total[word.lower()] += count
-            share[word.lower()] += count / size  # type: ignore[assignment]
+            share[word.lower()] += count / size
             lower[word.lower()] += count if word.islower() else 0
     kept = [word for word, count in total.items() if count >= least_count and lower[word] >= _LOWER_SHARE * count]
     return sorted(kept, key=lambda word: (-share[word], word))
