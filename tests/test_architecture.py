@@ -28,8 +28,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "vocabulary": BASE | {"privacy", "corpus"},
     "models": BASE | {"engine", "config"},
     "training": BASE | {"config", "privacy", "corpus", "engine", "vocabulary", "models"},
-    "tasks": BASE | {"models", "training", "corpus"},
-    "audit": BASE | {"models", "training", "corpus"},
+    "tasks": BASE | {"engine", "models", "training", "corpus"},
+    "audit": BASE | {"engine", "models", "training", "corpus"},
     "report": BASE | {"privacy"},
     "planning": BASE | {"config", "privacy", "training"},
 }

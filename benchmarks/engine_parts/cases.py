@@ -223,17 +223,24 @@ def mean_loss(case: Case, model: Callable[..., Any], batch: Batch) -> Tensor:
     return model(**batch.inputs, labels=batch.labels_BT).loss
 
 
-def row_losses(case: Case, model: Callable[..., Any], batch: Batch) -> Tensor:
-    """The mean of each row's labelled tokens, (B,), from the full logits."""
+TokenLosses = Callable[[Tensor, Tensor], Tensor]
+
+
+def row_losses(
+    case: Case, model: Callable[..., Any], batch: Batch, losses_of_tokens: TokenLosses | None = None
+) -> Tensor:
+    """The mean of each row's labelled tokens, (B,), from the full logits; by torch's cross-entropy unless told otherwise."""
     output = model(**batch.inputs)
-    return token_losses(output if case.family is LSTM else output.logits, _targets(case, batch.labels_BT))
+    targets_BT = _targets(case, batch.labels_BT)
+    losses_BT = (losses_of_tokens or token_losses)(output if case.family is LSTM else output.logits, targets_BT)
+    return losses_BT.sum(1) / (targets_BT != IGNORED).sum(1)
 
 
 def token_losses(logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
-    losses = F.cross_entropy(
+    losses_N = F.cross_entropy(
         logits_BTV.float().flatten(0, 1), targets_BT.flatten(), ignore_index=IGNORED, reduction="none"
     )
-    return losses.view(targets_BT.shape).sum(1) / (targets_BT != IGNORED).sum(1)
+    return losses_N.view(targets_BT.shape)
 
 
 def _targets(case: Case, labels_BT: Tensor) -> Tensor:
@@ -255,7 +262,7 @@ def chunked_head_losses(model: GPT2LMHeadModel, batch: Batch) -> Tensor:
     return causal_losses(model.lm_head, hidden_BTD, batch.labels_BT)
 
 
-_FULL = ("ordinary", "tacit")
+_FULL = ("ordinary", "tacit", "tacit-torch-loss")
 _PEERS = ("ordinary-untied", "opacus", "opacus-ghost", "vmap")
 _ALONE = ("opacus", "opacus-ghost", "vmap")  # nothing is tied: the peers take the ordinary step's own model
 _SMALL = Shape(batch=16, length=128, layers=4, width=256, heads=4, vocabulary=8192)

@@ -36,7 +36,7 @@ from engine_parts.cases import (
     mean_loss,
     row_losses,
 )
-from tacit.engine import PerExampleClipper
+from tacit.engine import PerExampleClipper, cross_entropy
 
 __all__ = ["CLIP_NORM", "METHODS", "Method", "Step", "clipping_error", "loop_gradient", "reference_of", "variant_of"]
 
@@ -198,6 +198,10 @@ def _map(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
     return Batch(inputs, change(batch.labels_BT), change(batch.slots_BK))
 
 
+def _full_losses(case: Case, model: nn.Module, batch: Batch) -> Tensor:
+    return row_losses(case, model, batch, cross_entropy)
+
+
 def _masked_losses(case: Case, model: nn.Module, batch: Batch) -> Tensor:
     return masked_head_losses(model, batch)
 
@@ -208,7 +212,8 @@ def _chunked_losses(case: Case, model: nn.Module, batch: Batch) -> Tensor:
 
 METHODS: dict[str, Method] = {
     "ordinary": Method("ordinary", _ordinary(mean_loss), clips=False),
-    "tacit": Method("tacit", _tacit(row_losses)),
+    "tacit": Method("tacit", _tacit(_full_losses)),
+    "tacit-torch-loss": Method("tacit, torch's cross-entropy", _tacit(row_losses)),
     "ordinary-masked": Method(
         "ordinary, head at masked positions", _ordinary(lambda *a: _masked_losses(*a).mean()), clips=False
     ),

@@ -344,7 +344,8 @@ def test_calls_without_a_graph_are_no_part_of_the_batch() -> None:
             other = batch_of(replace(shape, rows=7))
             inside = losses(model, other)
     torch.testing.assert_close(clipper.norms, expected.norms)
-    torch.testing.assert_close(inside, losses(model, other), rtol=0, atol=0)
+    with torch.no_grad():  # not bit for bit: products round by where in memory they are
+        torch.testing.assert_close(inside, losses(model, other), rtol=1e-13, atol=1e-15)
 
 
 def test_autocast_has_the_modules_dtypes_and_clips_what_it_adds() -> None:

@@ -10,10 +10,12 @@ lstm.py        nn.LSTM, computed so that its gates' gradients are at hand
 fallback.py    layers without a rule, under vmap
 sites.py       which layers of a model to hook, and what is refused
 capture.py     what a clipping context records
+positions.py   positions without a gradient, left out
 probing.py     whether the loss of one example reaches another one's rows
 guards.py      what must not change around and inside a context
 clipping.py    from norms to coefficients: flat, automatic, per-layer
 clipper.py     the context: norms, coefficients, clipped sum
+cross_entropy.py  the losses of logits that a model gave
 heads.py       output heads whose logits never exist whole
 sampler.py     Poisson sampling and fixed-shape micro-batches
 noise.py       Gaussian noise on the sum, keyed by step and parameter
@@ -23,6 +25,7 @@ sharding.py    parameters that FSDP2 shards over processes
 
 from tacit.engine.clipper import PerExampleClipper
 from tacit.engine.clipping import CLIPPINGS, AutomaticClipping, Clipping, FlatClipping, PerLayerClipping
+from tacit.engine.cross_entropy import cross_entropy
 from tacit.engine.heads import at_positions, causal_losses, token_losses
 from tacit.engine.noise import add_noise_
 from tacit.engine.rules import RULES, Rule
@@ -40,6 +43,7 @@ __all__ = [
     "add_noise_",
     "at_positions",
     "causal_losses",
+    "cross_entropy",
     "micro_batches",
     "poisson_sample",
     "token_losses",

@@ -1,6 +1,7 @@
-"""What one clipping context records: for each call of a layer, what its parameters' per-unit gradients are made from.
+"""What one clipping context records: for each call of a layer, the factors of its parameters' per-unit gradients.
 
-``_Tap`` is the identity on a layer's output. Its backward hands (input, output gradient) to the context's ``Capture``.
+``_Tap`` is the identity on a layer's output. Its backward hands (input, output gradient) to the context's ``Capture``,
+which makes the factors at once: what is materialised is in the cache, and frees both tensors for the rest of the backward.
 The input is kept by ``save_for_backward``: changing it in place is an error, and activation checkpointing recomputes it.
 
 All of this takes row i of every layer's output to be example i's. No shape can show that: a model may permute its rows,
@@ -22,11 +23,22 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from tacit.engine.combining import Gathered
 from tacit.engine.factors import Factor
+from tacit.engine.positions import with_gradient
 from tacit.engine.sites import Site
 from tacit.errors import RefusedError, UsageError
 
-__all__ = ["Capture", "Record", "Shapes", "activated", "current_capture", "per_unit", "refuse_second_order"]
+__all__ = [
+    "Capture",
+    "Record",
+    "Shapes",
+    "activated",
+    "current_capture",
+    "full_precision",
+    "per_unit",
+    "refuse_second_order",
+]
 
 
 Shapes = tuple[torch.Size, ...]
@@ -58,7 +70,8 @@ class Capture:
         self._alone: slice | None = None
         self._rows: int | None = None
         self._model_inputs: list[Tensor] = []
-        self._records: list[Record] = []
+        self._gathered = Gathered()
+        self._later: list[Record] = []
         self._open = True
         # The output of an embedding, or of the first layer, has no graph of its own: this gives the tap one.
         self.anchor = torch.zeros((), requires_grad=True)
@@ -141,13 +154,14 @@ class Capture:
             return False
         return any(tensor.dim() > 1 and tensor.shape[1] == rows for tensor in self._model_inputs)
 
-    def add(self, record: Record, layer: str, *gradients_B: Tensor) -> None:
+    def add(self, record: Record, layer: str, *gradients_B: Tensor, later: bool = False) -> None:
         """Record one call of a layer; its backward calls this. In a probe nothing is recorded but looked at.
 
         Args:
             record: what the factors are made from.
             layer: its name, for errors.
             gradients_B: the gradients at its outputs, rows first.
+            later: make its factors when the context has ended, since that calls the layer again.
 
         Raises:
             UsageError: the context has ended.
@@ -155,11 +169,18 @@ class Capture:
         """
         if not self._open:
             raise UsageError("backward ran after its clipping context; call losses.sum().backward() inside the context")
-        if self._alone is None:
-            self._records.append(record)
+        if self._alone is None and later:
+            self._later.append(record)
+        elif self._alone is None:
+            with torch.autocast(gradients_B[0].device.type, enabled=False), full_precision():
+                self._gather(record)
         else:
             for gradient_B in gradients_B:
                 self._check_alone(layer, gradient_B, self._alone)
+
+    def _gather(self, record: Record) -> None:
+        for name, factor in record.factors(self.rows // self._sequences_per_unit):
+            self._gathered.add(name, factor)
 
     def _check_alone(self, layer: str, gradient_B: Tensor, own: slice) -> None:
         touched_B = ((gradient_B != 0) & gradient_B.isfinite()).flatten(1).any(1)  # NaN may come from 0 * inf
@@ -195,20 +216,18 @@ class Capture:
         self._open = False
         self._model_inputs = []
 
-    def take_factors(self) -> dict[str, list[Factor]]:
-        """The factors of each parameter that the backward reached; the records are forgotten.
+    def take_factors(self) -> dict[str, tuple[Factor, ...]]:
+        """The combined factors of each parameter that the backward reached; they are forgotten here.
 
         Raises:
-            UsageError: the backward reached no layer.
+            UsageError: the backward reached no layer, or what a factor refers to was changed in place.
         """
-        if self._rows is None or not self._records:
+        for record in self._later:
+            self._gather(record)
+        self._later = []
+        if self._gathered.empty():
             raise UsageError("nothing was recorded; call the model and losses.sum().backward() inside the context")
-        factors: dict[str, list[Factor]] = {}
-        for record in self._records:
-            for name, factor in record.factors(self._rows // self._sequences_per_unit):
-                factors.setdefault(name, []).append(factor)
-        self._records = []
-        return factors
+        return self._gathered.take()
 
 
 _current: ContextVar[Capture | None] = ContextVar("current clipping context", default=None)
@@ -235,31 +254,39 @@ class _LayerRecord:
 
     site: Site
     input: Tensor
-    version: int
     gradient: Tensor
 
     def factors(self, units: int) -> Iterator[tuple[str, Factor]]:
         rule, module = self.site.rule, self.site.module
-        if self.input._version != self.version:
-            raise UsageError(
-                f"the input of {self.site.describe()} was changed in place before the clipping context ended"
-            )
         input_B = self.input.expand(self.gradient.shape[0], *self.input.shape[1:])
+        input_UR = per_unit(input_B, units, rule.input_features(module))
+        gradient_UR = per_unit(self.gradient, units, rule.output_features(module))
+        input_UR, gradient_UR = with_gradient(input_UR, gradient_UR)
         for name, name_in_model in self.site.names.items():
             dtype = module.get_parameter(name).dtype
-            input_UR = per_unit(input_B, units, rule.input_features(module), dtype)
-            gradient_UR = per_unit(self.gradient, units, rule.output_features(module), dtype)
-            yield name_in_model, rule.factors[name](module, input_UR, gradient_UR)
+            yield name_in_model, rule.factors[name](module, _as(dtype, input_UR), _as(dtype, gradient_UR))
 
 
-def per_unit(x_B: Tensor, units: int, feature_dims: int, dtype: torch.dtype) -> Tensor:
-    """(B, ..., features) as (unit, position, features); floating point in the precision that is asked for.
-
-    With two rows a unit, (4, 5, 3) becomes (2, 10, 3).
-    """
+def per_unit(x_B: Tensor, units: int, feature_dims: int) -> Tensor:
+    """(B, ..., features) as (unit, position, features). With two rows a unit, (4, 5, 3) becomes (2, 10, 3)."""
     leading, features = x_B.shape[: x_B.dim() - feature_dims], x_B.shape[x_B.dim() - feature_dims :]
-    x_UR = x_B.reshape(units, leading.numel() // max(units, 1), *features)
-    return x_UR.to(dtype) if x_UR.is_floating_point() else x_UR
+    return x_B.reshape(units, leading.numel() // max(units, 1), *features)
+
+
+def _as(dtype: torch.dtype, x: Tensor) -> Tensor:
+    """Numbers in the parameter's precision; indices as they are."""
+    return x.to(dtype) if x.is_floating_point() else x
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Matrix products in true float32, even where the user allows TF32 or bfloat16: the guarantee rests on the norms."""
+    precision = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(precision)
 
 
 def refuse_second_order() -> None:
@@ -300,7 +327,7 @@ class _Tap(torch.autograd.Function):
         (input,), (gradient,) = ctx.saved_tensors, grad_outputs
         if capture.probe_due and ctx.below is not None:
             capture.probe(partial(_run_back, ctx.below, capture.anchor, gradient))
-        capture.add(_LayerRecord(ctx.site, input, input._version, gradient), ctx.site.describe(), gradient)
+        capture.add(_LayerRecord(ctx.site, input, gradient), ctx.site.describe(), gradient)
         return gradient, None, None, None, None, None
 
 

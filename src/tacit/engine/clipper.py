@@ -11,8 +11,8 @@ gradient is ever added unclipped or left out of a norm.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from tacit.engine.capture import Capture, Shapes, activated
+from tacit.engine.capture import Capture, Shapes, activated, full_precision
 from tacit.engine.clipping import LARGEST, LEAST, Clipping, FlatClipping
-from tacit.engine.combining import combine, squared_norms
+from tacit.engine.combining import squared_norms
 from tacit.engine.factors import Factor
 from tacit.engine.fallback import tap_call
 from tacit.engine.guards import (
@@ -211,9 +211,8 @@ class PerExampleClipper:
 
     def _add_clipped_sum(self, capture: Capture) -> None:
         device = next(iter(self._parameters.values())).device.type
-        with torch.no_grad(), torch.autocast(device, enabled=False), _full_precision():
-            uses = capture.take_factors()
-            factors = {name: combine(uses.pop(name)) for name in list(uses)}  # pop: frees memory early
+        with torch.no_grad(), torch.autocast(device, enabled=False), full_precision():
+            factors = capture.take_factors()
             squares = {name: squared_norms(combined) for name, combined in factors.items()}
             norms_GU, group_of = self._group_norms(squares)
             self._norms = norms_GU.square().sum(0).sqrt() if len(norms_GU) > 1 else norms_GU[0]
@@ -259,14 +258,3 @@ def _weighted_sum(parameter: Tensor, factors: Sequence[Factor], weights: Tensor)
 def _set_requires_grad(parameters: Iterable[nn.Parameter], value: bool) -> None:
     for parameter in parameters:
         parameter.requires_grad_(value)
-
-
-@contextmanager
-def _full_precision() -> Iterator[None]:
-    """Matrix products in true float32, even where the user allows TF32 or bfloat16: the guarantee rests on the norms."""
-    precision = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(precision)

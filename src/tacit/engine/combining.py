@@ -15,8 +15,52 @@ from torch import Tensor
 
 from tacit.engine.factors import Dense, Factor, Lookup, Outer, rounding_margin
 from tacit.engine.logits import Logits
+from tacit.errors import UsageError
 
-__all__ = ["combine", "squared_norms"]
+__all__ = ["Gathered", "combine", "squared_norms"]
+
+
+class Gathered:
+    """The factors of each parameter, as its uses come in. Gradients that are cheaper materialised are so at once."""
+
+    def __init__(self) -> None:
+        self._dense: dict[str, Dense] = {}
+        self._others: dict[str, list[Factor]] = {}
+        self._versions: list[tuple[str, Tensor, int]] = []
+
+    def add(self, name: str, factor: Factor) -> None:
+        """Take one use of a parameter."""
+        if isinstance(factor, Outer) and factor.cheaper_dense():
+            factor = factor.dense()
+        if not isinstance(factor, Dense):
+            self._others.setdefault(name, []).append(factor)
+            self._versions += [(name, tensor, tensor._version) for tensor in factor.tensors()]
+        elif name in self._dense:
+            self._dense[name].gradient_Uw.add_(factor.gradient_Uw)
+        else:
+            self._dense[name] = factor
+
+    def empty(self) -> bool:
+        return not self._dense and not self._others
+
+    def take(self) -> dict[str, tuple[Factor, ...]]:
+        """All factors, combined; they are forgotten here.
+
+        Raises:
+            UsageError: what a factor refers to was changed since it came in.
+        """
+        for name, tensor, version in self._versions:
+            if tensor._version != version:
+                raise UsageError(
+                    f"the input of the layer of {name!r}, or the gradient at its output, was changed in place before the "
+                    "clipping context ended"
+                )
+        self._versions = []
+        combined = {}
+        for name in [*self._dense, *(name for name in self._others if name not in self._dense)]:
+            dense = [self._dense.pop(name)] if name in self._dense else []
+            combined[name] = combine([*dense, *self._others.pop(name, [])])  # pop: frees memory early
+        return combined
 
 
 def combine(factors: Sequence[Factor]) -> tuple[Factor, ...]:

@@ -38,7 +38,8 @@ GRAM_TERMS = 1024
 # A gradient is materialised where it takes at most this much of its factors' memory (docs/decisions/0004-engine.md has what
 # was measured). The Gram form costs R*R*(p + d) products more than the sum; the gradient itself is the sum's own product, but is
 # written to fresh memory once and read twice.
-DENSE_MEMORY_RATIO = 1.0
+DENSE_MEMORY_RATIO = 1.7
+DENSE_MOST_BYTES = 2**25
 
 _RUN = 256
 
@@ -66,6 +67,10 @@ class Factor(ABC):
     def dense(self) -> Dense:
         """The gradients themselves."""
 
+    @abstractmethod
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What it is made from, which must not change before it is used."""
+
 
 @dataclass(frozen=True)
 class Dense(Factor):
@@ -92,6 +97,9 @@ class Dense(Factor):
 
     def dense(self) -> Dense:
         return self
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        return (self.gradient_Uw,)
 
 
 @dataclass(frozen=True)
@@ -133,9 +141,15 @@ class Outer(Factor):
     def dense(self) -> Dense:
         return Dense(torch.bmm(self.left_URp.mT, self.right_URd))
 
+    def tensors(self) -> tuple[Tensor, ...]:
+        return self.left_URp, self.right_URd
+
     def cheaper_dense(self) -> bool:
-        """Whether to materialise the units' gradients: where they are no larger than their factors."""
-        positions, p, d = *self.left_URp.shape[1:], self.right_URd.shape[2]
+        """Whether to materialise the units' gradients."""
+        units, positions, p = self.left_URp.shape
+        d = self.right_URd.shape[2]
+        if units * p * d * self.left_URp.element_size() > DENSE_MOST_BYTES:
+            return False
         return p * d <= DENSE_MEMORY_RATIO * positions * (p + d)
 
 
@@ -172,6 +186,9 @@ class Lookup(Factor):
     def add_weighted_sum_(self, total: Tensor, weight_U: Tensor) -> None:
         value_URd = self.value_URd * weight_U[:, None, None]
         total.index_add_(0, self.index_UR.flatten(), value_URd.flatten(0, 1))
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        return self.index_UR, self.value_URd
 
     def dense(self) -> Dense:
         units, _, d = self.value_URd.shape

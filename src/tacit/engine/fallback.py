@@ -167,5 +167,5 @@ class _TapCall(torch.autograd.Function):
         leaves = [next(saved) if tensor else other for tensor, other in zip(ctx.is_tensor, ctx.others, strict=True)]
         outputs, inputs = leaves[: ctx.count], leaves[ctx.count :]
         record = _CallRecord(ctx.call, tuple(inputs), tuple(outputs), gradients)
-        ctx.call.capture.add(record, ctx.call.site.describe(), *gradients)
+        ctx.call.capture.add(record, ctx.call.site.describe(), *gradients, later=True)
         return None, None, None, *gradients, *(None for _ in inputs)

@@ -31,6 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.engine.capture import Capture, current_capture, per_unit
+from tacit.engine.cross_entropy import check_labels
 from tacit.engine.factors import Dense, Factor, Outer
 from tacit.engine.logits import IGNORE_INDEX, Logits, rounded_product, spread_rows
 from tacit.errors import RefusedError, UsageError
@@ -130,7 +131,7 @@ def token_losses(head: nn.Linear, hidden_BRD: Tensor, labels_BR: Tensor, chunk_p
     """
     _check_head(head)
     _check_shapes(head, hidden_BRD, labels_BR)
-    _check_labels(head, labels_BR)
+    check_labels(labels_BR, head.out_features)
     call = _call(head, hidden_BRD, chunk_positions)
     weight_VD, bias_V = head.weight, head.bias
     if call.capture is not None:  # recorded instead, so not in the graph
@@ -274,10 +275,10 @@ class _HeadRecord:
 
     def _logits(self, units: int) -> Logits:
         return Logits(
-            hidden_URd=per_unit(self.hidden_BRD, units, 1, self.call.dtype),
+            hidden_URd=per_unit(self.hidden_BRD, units, 1).to(self.call.dtype),
             upstream_UR=self._upstream_UR(units),
-            label_UR=per_unit(self.labels_BR, units, 0, self.call.dtype),
-            lse_UR=per_unit(self.lse_BR, units, 0, self.call.dtype),
+            label_UR=per_unit(self.labels_BR, units, 0),
+            lse_UR=per_unit(self.lse_BR, units, 0).to(self.call.dtype),
             weight_Vd=self.weight_VD,
             bias_V=self.bias_V,
             rounding=self.call.rounding,
@@ -286,17 +287,17 @@ class _HeadRecord:
 
     def _kept_weight(self, units: int) -> Outer:
         assert self.kept_BRV is not None
-        hidden_URD = per_unit(self.hidden_BRD, units, 1, self.call.dtype)
-        kept_URV = per_unit(self.kept_BRV, units, 1, self.call.dtype)
+        hidden_URD = per_unit(self.hidden_BRD, units, 1).to(self.call.dtype)
+        kept_URV = per_unit(self.kept_BRV, units, 1).to(self.call.dtype)
         return Outer(kept_URV, hidden_URD * self._upstream_UR(units)[:, :, None])
 
     def _kept_bias(self, units: int) -> Dense:
         assert self.kept_BRV is not None
-        kept_URV = per_unit(self.kept_BRV, units, 1, self.call.dtype)
+        kept_URV = per_unit(self.kept_BRV, units, 1).to(self.call.dtype)
         return Dense(torch.bmm(self._upstream_UR(units)[:, None], kept_URV)[:, 0])
 
     def _upstream_UR(self, units: int) -> Tensor:
-        return per_unit(self.upstream_BR, units, 0, self.call.dtype)
+        return per_unit(self.upstream_BR, units, 0).to(self.call.dtype)
 
 
 def _losses(
@@ -351,11 +352,3 @@ def _check_shapes(head: nn.Linear, hidden_BRD: Tensor, labels_BR: Tensor) -> Non
             f"hidden states {tuple(hidden_BRD.shape)} and labels {tuple(labels_BR.shape)} must be (rows, positions, "
             f"{head.in_features}) and (rows, positions)"
         )
-
-
-def _check_labels(head: nn.Linear, labels_BR: Tensor) -> None:
-    if labels_BR.dtype != torch.int64:
-        raise UsageError(f"labels are {labels_BR.dtype}; they must be int64")
-    wrong_BR = (labels_BR != IGNORE_INDEX) & ((labels_BR < 0) | (labels_BR >= head.out_features))
-    if bool(wrong_BR.any()):
-        raise UsageError(f"a label is neither in 0 .. {head.out_features - 1} nor {IGNORE_INDEX}")

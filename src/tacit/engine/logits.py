@@ -87,6 +87,10 @@ class Logits(Factor):
                 gradient_UVd[units, columns] = torch.bmm(p_URv.mT, right_URd)
         return Dense(gradient_UVd)
 
+    def tensors(self) -> tuple[Tensor, ...]:
+        bias = () if self.bias_V is None else (self.bias_V,)
+        return *self._per_position(), self.weight_Vd, *bias
+
     def cheaper_dense(self) -> bool:
         """Whether the (V, d) gradients of all units fit in a block: fewer products than a norm and a sum of blocks."""
         return len(self.hidden_URd) * self.weight_Vd.numel() <= self.block

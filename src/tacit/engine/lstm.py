@@ -286,7 +286,7 @@ def _run_back_(
 
 
 def _per_unit(x_TB: Tensor, units: int) -> Tensor:
-    return per_unit(x_TB.transpose(0, 1), units, 1, x_TB.dtype)
+    return per_unit(x_TB.transpose(0, 1), units, 1)
 
 
 def _kinds(bias: bool) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from transformers import BertConfig, BertForMaskedLM
 from transformers.utils import logging
 
 from tacit.config import ModelOptions
+from tacit.engine.cross_entropy import cross_entropy
 from tacit.engine.heads import at_positions
 
 __all__ = ["build_bert", "load_bert", "masked_logits", "masked_losses", "save_bert"]
@@ -68,5 +69,5 @@ def masked_losses(
     the mean over its own masked tokens and no row's loss depends on another row's length.
     """
     logits_BKV = masked_logits(model, ids_BT, attention_BT, slots_BK)
-    losses_BK = torch.nn.functional.cross_entropy(logits_BKV.transpose(1, 2), labels_BK, reduction="none")
+    losses_BK = cross_entropy(logits_BKV, labels_BK)
     return (losses_BK * weights_BK).sum(dim=1)

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from transformers import BertForMaskedLM
 
+from tacit.engine import cross_entropy
 from tacit.models.bert import masked_logits
 from tacit.randomness import Streams
 from tacit.training.masking import MaskedRows, Masking, mask_rows
@@ -105,9 +106,7 @@ def _score_model(model: BertForMaskedLM, masked: MaskedRows) -> tuple[np.ndarray
         slots_BK, labels_BK = torch.from_numpy(masked.slots_BK[part]), torch.from_numpy(masked.labels_BK[part])
         logits_BKV = masked_logits(model, ids_BT, attention_BT, slots_BK)
         right.append((logits_BKV.argmax(dim=-1) == labels_BK).numpy())
-        loss.append(
-            torch.nn.functional.cross_entropy(logits_BKV.transpose(1, 2), labels_BK, reduction="none").double().numpy()
-        )
+        loss.append(cross_entropy(logits_BKV, labels_BK).double().numpy())
     shape = masked.slots_BK.shape
     return (np.concatenate(right), np.concatenate(loss)) if right else (np.zeros(shape), np.zeros(shape))
 

@@ -1,0 +1,111 @@
+"""Cross-entropy of logits that a model gave, token by token, at about a third of the time and memory of torch's.
+
+torch keeps the log-softmax of all logits, and its backward fills two more tensors of their size. Here the forward keeps one
+number a position, the log-sum-exp, and the backward writes the one gradient that the model needs; both go through the
+logits in parts that fit in the cache.
+
+Legend: N positions, n some of them, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tacit.engine.logits import IGNORE_INDEX
+from tacit.errors import RefusedError, UsageError
+
+__all__ = ["check_labels", "cross_entropy", "log_sum_exp"]
+
+PART_BYTES = {"cpu": 2**20}  # of logits in float32; a core's second cache holds it
+OTHER_PART_BYTES = 2**27
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Cross-entropy in nats at each position, 0 where the label is -100: ``logits (..., V)``, ``labels (...)``.
+
+        losses = cross_entropy(model(ids).logits[:, :-1], ids[:, 1:]).sum(1)    # (B,), a causal model's, a row each
+
+    ``torch.nn.functional.cross_entropy(..., reduction="none")`` gives the same, slower.
+
+    Args:
+        logits: float; bfloat16 and float16 are computed in float32.
+        labels: int64 token ids, or ``IGNORE_INDEX`` (-100).
+
+    Returns:
+        The labels' shape; float32, or float64 for float64 logits.
+
+    Raises:
+        UsageError: the shapes do not fit, or a label is out of range.
+        RefusedError: ``second-order-gradient``: create_graph=True.
+    """
+    if logits.dim() == 0 or logits.shape[:-1] != labels.shape:
+        raise UsageError(
+            f"logits {tuple(logits.shape)} must have the labels' shape {tuple(labels.shape)} and one dimension more"
+        )
+    check_labels(labels, logits.shape[-1])
+    losses_N = _CrossEntropy.apply(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1))
+    return losses_N.view(labels.shape)
+
+
+def check_labels(labels: Tensor, vocabulary: int) -> None:
+    """Raises UsageError where a label is neither a token id nor ``IGNORE_INDEX``."""
+    if labels.dtype != torch.int64:
+        raise UsageError(f"labels are {labels.dtype}; they must be int64")
+    wrong = (labels != IGNORE_INDEX) & ((labels < 0) | (labels >= vocabulary))
+    if bool(wrong.any()):
+        raise UsageError(f"a label is neither in 0 .. {vocabulary - 1} nor {IGNORE_INDEX}")
+
+
+def log_sum_exp(logits_nV: Tensor) -> Tensor:
+    """The log of the sum of exp(logits) over the vocabulary, ``(n, 1)``."""
+    top_n1 = logits_nV.amax(1, keepdim=True)
+    return (logits_nV - top_n1).exp_().sum(1, keepdim=True).log_().add_(top_n1)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits_NV: Tensor, label_N: Tensor) -> Tensor:
+        dtype = torch.promote_types(logits_NV.dtype, torch.float32)
+        lse_N = torch.zeros(len(label_N), dtype=dtype, device=label_N.device)
+        labelled_N = label_N != IGNORE_INDEX
+        for rows in _parts(logits_NV, labelled_N):
+            lse_N[rows] = log_sum_exp(logits_NV[rows].to(dtype))[:, 0]
+        own_N = logits_NV.gather(1, label_N.clamp(min=0)[:, None])[:, 0]
+        ctx.save_for_backward(logits_NV, label_N, lse_N)
+        return (lse_N - own_N).masked_fill_(~labelled_N, 0)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        if torch.is_grad_enabled():
+            raise RefusedError("second-order-gradient", "create_graph=True through this cross-entropy; use torch's own")
+        logits_NV, label_N, lse_N = ctx.saved_tensors
+        labelled_N = label_N != IGNORE_INDEX
+        upstream_N1 = grad_outputs[0].masked_fill(~labelled_N, 0)[:, None]
+        column_N1 = label_N.clamp(min=0)[:, None]
+        few = _few(labelled_N)
+        gradient_NV = torch.zeros_like(logits_NV) if few else torch.empty_like(logits_NV)
+        for rows in _parts(logits_NV, labelled_N):
+            part_nV = logits_NV[rows].sub(lse_N[rows, None]).exp_().mul_(upstream_N1[rows])
+            gradient_NV[rows] = part_nV.scatter_add_(1, column_N1[rows], -upstream_N1[rows])
+        if not few:
+            gradient_NV[~labelled_N] = 0  # 0 * inf is NaN
+        return gradient_NV, None
+
+
+def _few(labelled_N: Tensor) -> bool:
+    """Whether less than half of the positions have a label."""
+    return 2 * int(labelled_N.sum()) < len(labelled_N)
+
+
+def _parts(logits_NV: Tensor, labelled_N: Tensor) -> Iterator[slice | Tensor]:
+    """The positions that have a label, a cache's worth of logits at a time; where most have one, simply all."""
+    size = PART_BYTES.get(logits_NV.device.type, OTHER_PART_BYTES)
+    rows = max(1, size // (4 * max(1, logits_NV.shape[1])))
+    if _few(labelled_N):
+        yield from labelled_N.nonzero()[:, 0].split(rows)
+    else:
+        yield from (slice(first, first + rows) for first in range(0, len(labelled_N), rows))

@@ -1,0 +1,143 @@
+"""Positions without a gradient are left out of the factors, and nothing shows it but the time."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tacit.engine import PerExampleClipper, cross_entropy, positions
+from tacit.engine.positions import with_gradient
+
+from .cases import Batch
+from .checks import assert_close, loop_engine, our_engine
+
+V, LENGTH = 37, 24
+
+
+class Masked(nn.Module):
+    """A tied head; nothing mixes positions, so those without a label have no gradient in any layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embedding, self.inner = nn.Embedding(V, 8), nn.Linear(8, 8)
+        self.norm, self.head = nn.LayerNorm(8), nn.Linear(8, V)
+        self.head.weight = self.embedding.weight
+        self.double()
+
+    def forward(self, ids_BT: Tensor) -> Tensor:
+        return self.head(self.norm(self.inner(self.embedding(ids_BT)).tanh()))
+
+
+def losses(model: nn.Module, batch: Batch) -> Tensor:
+    return cross_entropy(model(batch["ids"]), batch["labels"]).sum(1)
+
+
+def batch_with(labels_of_units: list[int]) -> Batch:
+    generator = torch.Generator().manual_seed(3)
+    ids = torch.randint(0, V, (len(labels_of_units), LENGTH), generator=generator)
+    labels = torch.full_like(ids, -100)
+    for unit, count in enumerate(labels_of_units):
+        places = torch.randperm(LENGTH, generator=generator)[:count]
+        labels[unit, places] = torch.randint(0, V, (count,), generator=generator)
+    return {"ids": ids, "labels": labels}
+
+
+@pytest.mark.parametrize("counts", [[0, 1, 2, 5], [3, 3], [12, 1], [13, 1], [24, 0, 1], [1], [0, 1]])
+@pytest.mark.parametrize("sequences_per_unit", [1, 2])
+def test_norms_and_sums_are_those_of_the_loop(counts: list[int], sequences_per_unit: int) -> None:
+    batch = batch_with(counts * sequences_per_unit)
+    norms = loop_engine(Masked(), batch, losses, 1.0, sequences_per_unit).norms
+    clip_norm = norms[norms > 0].median().item()
+    expected = loop_engine(Masked(), batch, losses, clip_norm, sequences_per_unit)
+    assert_close(our_engine(Masked(), batch, losses, clip_norm, sequences_per_unit), expected)
+
+
+def sparse(units: int, used: int, features: int = 5) -> tuple[Tensor, Tensor]:
+    torch.manual_seed(1)
+    input_URd, gradient_URp = torch.randn(units, LENGTH, 3), torch.zeros(units, LENGTH, features)
+    for unit in range(units):
+        gradient_URp[unit, torch.randperm(LENGTH)[: used - unit]] = torch.randn(used - unit, features)
+    return input_URd, gradient_URp
+
+
+def products(input_URd: Tensor, gradient_URp: Tensor) -> Tensor:
+    return torch.einsum("urp,urd->upd", gradient_URp, input_URd)
+
+
+def test_as_many_positions_are_kept_as_the_fullest_unit_has() -> None:
+    given = sparse(3, 7)
+    kept = with_gradient(*given)
+    assert kept[0].shape == (3, 7, 3)
+    assert kept[1].shape == (3, 7, 5)
+    torch.testing.assert_close(products(*kept), products(*given))
+
+
+def test_more_than_half_of_the_positions_stay_as_they_are() -> None:
+    given = sparse(2, LENGTH // 2 + 1)
+    kept = with_gradient(*given)
+    assert kept[0] is given[0]
+    assert kept[1] is given[1]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e-45])
+def test_a_gradient_in_the_last_feature_alone_is_seen(value: float) -> None:
+    """The first look, at a few features, and a norm whose square is lost would both miss it."""
+    input_URd, gradient_URp = torch.ones(2, LENGTH, 3), torch.zeros(2, LENGTH, 50)
+    gradient_URp[1, 20, 49] = value
+    kept_input, kept_gradient = with_gradient(input_URd, gradient_URp)
+    assert kept_input.shape == (2, 1, 3)
+    torch.testing.assert_close(kept_gradient[1, 0], gradient_URp[1, 20], equal_nan=True)
+
+
+class Overflowing(nn.Module):
+    """The input of the head is infinite at position 0 of unit 0, where nothing has a label."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.head = nn.Linear(4, V)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x).clamp(-1e3, 1e3).nan_to_num(0.0)
+
+
+def norms_beside(other_labels: int) -> Tensor:
+    """Of units 0 and 1, in a batch with a third one that has this many labels."""
+    torch.manual_seed(2)
+    x, labels = torch.randn(3, LENGTH, 4), torch.full((3, LENGTH), -100)
+    x[0, 0] = torch.inf
+    labels[:2, 5:7] = 3
+    labels[2, 3 : 3 + other_labels] = 4
+    model = Overflowing()
+    clipper = PerExampleClipper(model, 1.0)
+    with clipper:
+        cross_entropy(model(x), labels).sum(1).sum().backward()
+    return clipper.norms[:2]
+
+
+def test_whether_a_unit_is_dropped_does_not_depend_on_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 2 labels in the third unit positions are left out, with 20 they are not: 0 * inf must be the same in both."""
+    torch.testing.assert_close(norms_beside(2), norms_beside(20), equal_nan=True)
+    assert not norms_beside(2)[0].isfinite()
+
+    def careless(input_UR: Tensor, gradient_UR: Tensor) -> tuple[Tensor, Tensor]:
+        return with_gradient(input_UR.nan_to_num(0.0, 0.0, 0.0), gradient_UR)
+
+    def leaves_out(input_UR: Tensor, gradient_UR: Tensor) -> tuple[Tensor, Tensor]:
+        kept = careless(input_UR, gradient_UR)
+        return kept if kept[0].shape != input_UR.shape else (input_UR, gradient_UR)
+
+    monkeypatch.setattr("tacit.engine.capture.with_gradient", leaves_out)
+    with pytest.raises(AssertionError):
+        torch.testing.assert_close(norms_beside(2), norms_beside(20), equal_nan=True)
+
+
+def test_it_is_what_the_engine_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version that loses a position must fail against the loop."""
+    monkeypatch.setattr("tacit.engine.capture.with_gradient", lambda x, g: (x[:, 1:], g[:, 1:]))
+    batch = batch_with([24, 24])
+    with pytest.raises(AssertionError):
+        assert_close(our_engine(Masked(), batch, losses, 1.0), loop_engine(Masked(), batch, losses, 1.0))
+    assert positions.with_gradient is with_gradient
