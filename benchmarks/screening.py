@@ -1,6 +1,9 @@
-"""Megabytes of text a second that the core detector and both policies read, on one core.
+"""Megabytes of text a second that the core detector and both policies read on one core; or what screening a corpus takes.
 
-Run ``python benchmarks/screening.py DATA [--megabytes 4] [--json]``, where DATA is the folder of real corpora.
+Run ``python benchmarks/screening.py DATA [--megabytes 4] [--json]``, where DATA is the folder of real corpora; or
+``python benchmarks/screening.py DATA --corpus MB [--data-point record] [--workers 1 2] [--json]``, which writes a temporary
+corpus of so many megabytes (real dialogues over and over, every digit changed) and screens it with so many processes:
+megabytes a second of wall-clock time, and the most memory that the first process and that any worker ever held.
 """
 
 from __future__ import annotations
@@ -8,12 +11,25 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import multiprocessing
+import random
+import re
+import resource
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from itertools import chain, count
 from pathlib import Path
 
+from tacit.corpus.readers import Source
+from tacit.randomness import Streams
+from tacit.screen_stage import Corpus
 from tacit.screening import CoreDetector, Detector, Policy, package_policy
+from tacit.screening.corpus import ScreenPlan, screen_corpus
+from tacit.screening.split import DataPoint
 
 BATCH = 2000
 
@@ -60,12 +76,99 @@ def seconds(reader: Detector | Policy, texts: Sequence[str]) -> float:
     return time.process_time() - start
 
 
+# A whole corpus -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Screened:
+    """What screening a corpus took: seconds of the clock and of all processes, peak memory in MB of the first process and of
+    its largest worker. ``remembered``: data points whose digest is kept, since they are no copies."""
+
+    data_point: str
+    workers: int
+    megabytes: float
+    seconds: float
+    cpu_seconds: float
+    megabytes_per_second: float
+    data_points: int
+    public: int
+    remembered: int
+    first_process_memory: float
+    worker_memory: float
+
+
+def sgd_dialogues(data: Path) -> Iterator[str]:
+    """Whole dialogues, a turn a line."""
+    with gzip.open(data / "sgd" / "sgd.train.jsonl.gz", "rt", encoding="utf-8") as file:
+        yield from ("\n".join(turn[1] for turn in json.loads(line)["turns"]) for line in file)
+
+
+def write_corpus(path: Path, data: Path, megabytes: float) -> None:
+    """Both corpora in turn, again and again, every digit another one each time, up to this size of text."""
+    size = 0
+    with path.open("w", encoding="utf-8") as file:
+        for turn in count():
+            digits = random.Random(turn)
+            for number, text in enumerate(chain(customersim(data), sgd_dialogues(data))):
+                text = re.sub("[0-9]", lambda _, draw=digits: str(draw.randrange(10)), text)
+                file.write(json.dumps({"id": f"{turn}-{number}", "text": text}) + "\n")
+                size += len(text.encode())
+                if size >= 1e6 * megabytes:
+                    return
+
+
+def screened(path: Path, workers: int, data_point: DataPoint) -> Screened:
+    """Screen a corpus in this process, which has done nothing before."""
+    plan = ScreenPlan(data_point=data_point, deduplicate="exact", workers=workers)
+    corpus = Corpus(Source(path, id_field="id"))
+    with tempfile.TemporaryDirectory() as folder:
+        receipt = screen_corpus(corpus, plan, Path(folder) / "screened", Streams(bytes(32)), needed=[])
+    unit = 1e6 if sys.platform == "darwin" else 1e6 / 1024
+    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    own, largest = (used.ru_maxrss / unit for used in usage)
+    cpu = sum(used.ru_utime + used.ru_stime for used in usage)
+    counts = receipt.counts
+    return Screened(
+        data_point, workers, counts.bytes / 1e6, receipt.seconds, cpu, receipt.megabytes_per_second, counts.data_points,
+        counts.public, counts.data_points - counts.duplicates, own, largest if workers > 1 else 0.0,
+    )  # fmt: skip
+
+
+def corpus_benchmark(arguments: argparse.Namespace) -> None:
+    """Screen one corpus with each number of workers, each in a fresh process."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "corpus.jsonl"
+        write_corpus(path, arguments.data, arguments.corpus)
+        for workers in arguments.workers:
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as fresh:
+                found = fresh.submit(screened, path, workers, arguments.data_point).result()
+            if arguments.json:
+                print(json.dumps({"benchmark": "screening-corpus", **asdict(found)}), flush=True)
+                continue
+            print(
+                f"{found.megabytes:.0f} MB, {found.data_point}, {workers} workers: {found.seconds:.0f} s "
+                f"({found.cpu_seconds:.0f} s of all processes), {found.megabytes_per_second:.2f} MB/s; "
+                f"memory {found.first_process_memory:.0f} MB, largest worker {found.worker_memory:.0f} MB; "
+                f"{found.data_points} data points, {found.public} public, {found.remembered} remembered",
+                flush=True,
+            )
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="the folder of real corpora")
     parser.add_argument("--megabytes", type=float, default=4.0, help="text of each corpus")
+    parser.add_argument("--corpus", type=float, metavar="MB", help="screen a temporary corpus of this size instead")
+    parser.add_argument("--data-point", choices=["record", "line"], default="record", help="of the corpus")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="processes that screen the corpus")
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
     arguments = parser.parse_args()
+    if arguments.corpus is not None:
+        corpus_benchmark(arguments)
+        return
     readers = {
         "core": CoreDetector(),
         "balanced": package_policy("balanced"),

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from opacus import GradSampleModule
@@ -199,7 +200,7 @@ def _map(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
 
 
 def _full_losses(case: Case, model: nn.Module, batch: Batch) -> Tensor:
-    return row_losses(case, model, batch, cross_entropy)
+    return row_losses(case, model, batch, partial(cross_entropy, overwrite=True))
 
 
 def _masked_losses(case: Case, model: nn.Module, batch: Batch) -> Tensor:

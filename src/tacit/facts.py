@@ -44,7 +44,8 @@ def report_data(
     curator: bool,
 ) -> facts.ReportData:
     header = ledger.header
-    vocabulary = next(plan.event for plan in ledger.plans.values() if isinstance(plan.event, ThresholdedHistogram))
+    events = (plan.event for plan in ledger.plans.values())
+    vocabulary = next((event for event in events if isinstance(event, ThresholdedHistogram)), None)
     return facts.ReportData(
         title=config.title,
         tacit_version=tacit.__version__,
@@ -56,18 +57,42 @@ def report_data(
         ledger=_ledger_rows(ledger),
         cumulative=_cumulative(ledger),
         exposure=_exposure_rows(config, exposures),
-        utility=_utility_rows(evaluation),
+        utility=_utility_rows(evaluation, curator),
         vocabulary=facts.VocabularyFacts(
-            method=config.vocabulary.method,
+            method=_vocabulary_method(config),
             size=evaluation["vocabulary_size"],
-            released_words=released_words,
-            parameters=_parameters(vocabulary),
+            released_words=released_words if vocabulary is not None else 0,
+            parameters={} if vocabulary is None else _parameters(vocabulary),
         ),
         model=_model_facts(config, evaluation["vocabulary_size"]),
         phases=_phase_rows(config, ledger),
         files=tuple(facts.ReleasedFile(path=path, sha256=digest) for path, digest in certificate["files"].items()),
         budget_epsilon=None if math.isinf(header.epsilon) else header.epsilon,
         curator_copy=curator,
+        confidentiality=_confidentiality_lines(certificate),
+    )
+
+
+def _vocabulary_method(config: RunConfig) -> str:
+    if config.vocabulary.method != "public":
+        return config.vocabulary.method
+    return "words of the public corpora" if config.public else "words of the screened text, without noise"
+
+
+def _confidentiality_lines(certificate: dict[str, Any]) -> tuple[facts.ConfidentialityLine, ...]:
+    stated = certificate.get("confidentiality", {})
+    lines = (stated.get(name) for name in ("worst_case", "screened", "bayesian"))
+    return tuple(
+        facts.ConfidentialityLine(
+            **{
+                name: line[name]
+                for name in ("kind", "definition", "status", "sentence", "assumption", "epsilon", "delta")
+            },
+            paper=line["paper"]["epsilon"],
+            difference=line["paper"]["difference"],
+        )
+        for line in lines
+        if line is not None
     )
 
 
@@ -77,7 +102,7 @@ def _model_facts(config: RunConfig, vocabulary_size: int) -> facts.ModelFacts:
         kind=model.kind,
         layers=model.layers,
         width=model.width,
-        heads=model.heads,
+        heads=None if model.kind == "lstm" else model.heads,
         parameters=parameter_count(model, vocabulary_size),
         max_length=model.length,
     )
@@ -120,11 +145,21 @@ def _epsilon_pairs(certificate: dict[str, Any]) -> tuple[facts.EpsilonPair, ...]
 def _assumptions(config: RunConfig) -> tuple[facts.Assumption, ...]:
     unit = config.privacy.unit_name
     rows: list[tuple[str, Any]] = [
+        *_screening_assumptions(config),
         (
             "Epsilon is the joint privacy loss distribution of every ledger entry; Renyi DP bounds it independently.",
             "proved",
         ),
-        ("The histogram's delta follows its exact law, not the formula of the paper (docs/guarantees.md).", "proved"),
+        *(
+            []
+            if config.vocabulary.method == "public"
+            else [
+                (
+                    "The histogram's delta follows its exact law, not the formula of the paper (docs/guarantees.md).",
+                    "proved",
+                )
+            ]
+        ),
         (f"The ids in the private corpus say correctly which texts belong to one {unit}.", "assumed"),
         (
             f"privacy.units = {config.privacy.units} was stated without looking at the private corpus (it sets the sampling "
@@ -139,6 +174,21 @@ def _assumptions(config: RunConfig) -> tuple[facts.Assumption, ...]:
         ("Noise is drawn in floating point: attacks on the last bits of the noise are not modelled.", "assumed"),
     ]
     return tuple(facts.Assumption(text=text, label=label) for text, label in rows)
+
+
+def _screening_assumptions(config: RunConfig) -> list[tuple[str, Any]]:
+    options = config.screening
+    if options is None:
+        return []
+    if options.gamma is None:
+        return [("What the screening misses was not measured: the worst case alone is stated.", "assumed")]
+    return [
+        (
+            f"The balanced policy misses at most a share {options.gamma:g} of the secrets, and both policies a share "
+            f"{1.0 if options.delta2 is None else options.delta2:g} (`tacit screen --measure`), of secrets like the labelled ones.",
+            "measured",
+        )
+    ]
 
 
 def _not_covered(config: RunConfig) -> tuple[str, ...]:
@@ -224,42 +274,56 @@ def _exposure_rows(config: RunConfig, exposures: dict[str, list[Exposure]]) -> t
 _CORPORA: dict[str, Any] = {
     "public": "public held-out text",
     "private": "private held-out units (noisy, in the ledger)",
+    "curator": facts.CURATOR_TEXT,
 }
 _MODELS: Sequence[Any] = ("released model", "after public phase", "unigram")
 
 
-def _utility_rows(evaluation: dict[str, Any]) -> tuple[facts.UtilityRow, ...]:
+def _utility_rows(evaluation: dict[str, Any], curator: bool) -> tuple[facts.UtilityRow, ...]:
     rows = []
+    size = evaluation["vocabulary_size"]
     for key, corpus in _CORPORA.items():
-        if key not in evaluation:
+        if key not in evaluation or (key == "curator" and not curator):
             continue
         for model in _MODELS:
             if model in evaluation[key]:
                 rows.append(_utility_row(corpus, model, evaluation[key][model], noisy=key == "private"))
-        size = evaluation["vocabulary_size"]
+        masked = "accuracy" in evaluation[key]["released model"]
+        accuracy = 1 / size if masked else None
         rows.append(
-            facts.UtilityRow(corpus=corpus, model="uniform", masked_token_accuracy=1 / size, perplexity=float(size))
+            facts.UtilityRow(corpus=corpus, model="uniform", masked_token_accuracy=accuracy, perplexity=float(size))
         )
     return tuple(rows)
 
 
 def _utility_row(corpus: Any, model: Any, scores: dict[str, Any], noisy: bool) -> facts.UtilityRow:
+    accuracies = scores.get("accuracy_interval") if noisy else None
     return facts.UtilityRow(
         corpus=corpus,
         model=model,
-        masked_token_accuracy=scores["accuracy"],
-        masked_token_accuracy_interval95=tuple(scores["accuracy_interval"]) if noisy else None,
+        masked_token_accuracy=scores.get("accuracy"),
+        masked_token_accuracy_interval95=None if accuracies is None else tuple(accuracies),
         perplexity=scores["perplexity"],
         perplexity_interval95=tuple(scores["perplexity_interval"]) if noisy else None,
-        note="interval of the added noise alone" if noisy else "",
+        perplexity_per_word=scores.get("perplexity_per_word"),
+        bits_per_byte=scores.get("bits_per_byte"),
+        note=_utility_note(scores, noisy),
     )
+
+
+def _utility_note(scores: dict[str, Any], noisy: bool) -> str:
+    if noisy:
+        return "interval of the added noise alone"
+    if "bits_per_byte" not in scores:
+        return ""
+    return f"perplexity a token; {scores['perplexity_per_word']:.4g} a word, {scores['bits_per_byte']:.3f} bits a byte"
 
 
 def _phase_rows(config: RunConfig, ledger: Ledger) -> tuple[facts.PhaseRow, ...]:
     rows = []
     for phase in config.phases:
         if isinstance(phase, DpPhase):
-            event = ledger.plans[phase.name].event
+            event = ledger.plans[config.phase_name(phase, 0)].event
             assert isinstance(event, PoissonGaussian)
             batch = (
                 f"{phase.expected_batch} units expected (Poisson), at most {phase.sequences_per_unit} sequences each"
@@ -267,11 +331,12 @@ def _phase_rows(config: RunConfig, ledger: Ledger) -> tuple[facts.PhaseRow, ...]
             plan = f"DP-SGD, {phase.clipping} clipping, clip norm {phase.clip_norm:g}, noise multiplier {event.noise_multiplier:g}"
         else:
             batch, plan = f"{phase.batch_size} sequences", "ordinary training"
+        rounds = f", in {config.rounds} rounds by turns" if config.rounds > 1 else ""
         rows.append(
             facts.PhaseRow(
                 stream=phase.stream,
-                plan=plan,
-                steps=phase.steps,
+                plan=plan + rounds,
+                steps=config.rounds * phase.steps,
                 batch=batch,
                 optimizer=f"AdamW, learning rate {phase.learning_rate:g}",
             )

@@ -109,7 +109,7 @@ def _open_ledger(config: RunConfig, folder: RunFolder, key: bytes) -> Ledger:
         unit=privacy.unit_name,
         relation=privacy.relation,
         units=privacy.units,
-        epsilon=float("inf") if config.uses_heuristic else privacy.budget.epsilon,
+        epsilon=float("inf") if config.is_unbounded else privacy.budget.epsilon,
         delta=privacy.budget.delta,
         config_digest=config.digest(),
         key_commitment=Streams(key).commitment(),

@@ -17,26 +17,32 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from transformers import BertForMaskedLM
+from transformers import PreTrainedModel
 
 from tacit.audit.exposure import Exposure, measure_exposure
 from tacit.config import RunConfig
+from tacit.corpus.units import Unit
 from tacit.engine.distributed import Ranks
 from tacit.errors import AuditError, DataError
 from tacit.files import private_folder, read_json, write_atomically, write_json
 from tacit.opening import join_run
 from tacit.planning import EVALUATION, VOCABULARY
+from tacit.privacy.events import Gaussian, ThresholdedHistogram
+from tacit.randomness import Streams
 from tacit.run_state import RunState
-from tacit.tasks.masked_lm import means_of_sum, noisy_sum, score_units, unigram, unit_vectors
+from tacit.screening.redact import MASK
+from tacit.tasks import causal_lm, masked_lm
 from tacit.training.checkpoint import finished_steps, load_weights
 from tacit.training.loop import run_phase
 from tacit.training.plans import DpPlan, Phase, PlainPlan
+from tacit.training.sequences import SequenceStream
 from tacit.vocabulary.count import count_words
 from tacit.vocabulary.select import draw_noise, release
 from tacit.vocabulary.tokenizer import TokenizerOptions, build_tokenizer
@@ -53,29 +59,54 @@ def vocabulary(state: RunState) -> None:
     state.check_data()
     options = state.config.vocabulary
     text = TokenizerOptions(lowercase=options.lowercase)
-    state.reporter.say("Vocabulary: counting words under the contribution bound ...")
-    units = ((unit.unit_id, unit.texts) for unit in state.private_units[0])
-    counts = count_words(units, state.mechanisms.vocabulary.max_words, state.streams.child("vocabulary"), text)
-    noise = _vocabulary_noise(state, folder, len(counts))
-    state.ledger.charge(VOCABULARY)
-    released = release(counts, noise, int(state.mechanisms.vocabulary.threshold))
+    event = state.mechanisms.vocabulary
+    if isinstance(event, ThresholdedHistogram):
+        released = _released_words(state, event, folder, text)
+    else:
+        released = _words_without_noise(state, text)
     write_json(folder / "released.json", released)
     if not released:
         state.reporter.say("Vocabulary: no word reached the threshold; the tokenizer has single characters only")
-    pieces = train_wordpiece(released, options.size, text.alphabet, min_frequency=options.min_count)
-    tokenizer = build_tokenizer(pieces, text)
+    reserved = () if state.config.screening is None else (MASK,)
+    size = options.size - len(reserved)
+    pieces = train_wordpiece(released, size, text.alphabet, min_frequency=options.min_count)
+    tokenizer = build_tokenizer(pieces, text, reserved)
     write_atomically(folder / "tokenizer.json", lambda partial: tokenizer.save(str(partial)))
     state.reporter.say(f"Vocabulary: {len(released)} words released, {len(pieces)} pieces")
 
 
-def _vocabulary_noise(state: RunState, folder: Path, words: int) -> np.ndarray:
+def _released_words(
+    state: RunState, event: ThresholdedHistogram, folder: Path, text: TokenizerOptions
+) -> dict[str, int]:
+    """Noisy counts of the private words that reach the threshold."""
+    state.reporter.say("Vocabulary: counting words under the contribution bound ...")
+    counts = _word_counts(state, state.private_units[0], event.max_words, text)
+    noise = _vocabulary_noise(state, event, folder, len(counts))
+    state.ledger.charge(VOCABULARY)
+    return release(counts, noise, int(event.threshold))
+
+
+def _words_without_noise(state: RunState, text: TokenizerOptions) -> dict[str, int]:
+    """All words of the public corpora; where there are none, of the screened text, whose release the ledger holds."""
+    state.reporter.say("Vocabulary: counting words ...")
+    if state.config.public:
+        return _word_counts(state, state.public_units[0], sys.maxsize, text)
+    state.ledger.charge(VOCABULARY)
+    return _word_counts(state, state.screened_units, sys.maxsize, text)
+
+
+def _word_counts(state: RunState, units: list[Unit], most: int, text: TokenizerOptions) -> dict[str, int]:
+    return count_words(((unit.unit_id, unit.texts) for unit in units), most, state.streams.child("vocabulary"), text)
+
+
+def _vocabulary_noise(state: RunState, event: ThresholdedHistogram, folder: Path, words: int) -> np.ndarray:
     """The noise of the release, drawn once: on disk, and its keyed digest in the ledger, before it meets a count.
 
     A killed run therefore repeats the same release, and other noise (a second release for the price of one) is refused.
     """
     path = folder / "noise.npy"
     if not path.exists():
-        noise = draw_noise(words, state.mechanisms.vocabulary.noise_stddev)
+        noise = draw_noise(words, event.noise_stddev)
         write_atomically(path, lambda partial: _save_array(partial, noise))
     digest = hashlib.blake2b(path.read_bytes(), key=state.streams.derive("noise digest"), digest_size=32)
     state.ledger.bind("the vocabulary's noise", digest.hexdigest())
@@ -111,14 +142,14 @@ def _run_phases(state: RunState, prefix: str) -> None:
         if not begun:  # the control begins where the public phases ended
             load_weights(state.checkpoint(phase.name), model)
             continue
-        stream = state.public_stream if phase.stream == "public" else state.private_stream
+        stream = state.stream(phase.stream)
         state.ranks.meet()
         with state.reporter.stage(f"{title}: {phase.name}", phase.steps) as bar:
             run_phase(
                 model,
                 phase,
                 stream,
-                state.masking,
+                state.objective,
                 state.ledger if state.ranks.first and not prefix else None,
                 state.streams.child("phase", prefix + phase.name),
                 state.config.compute,
@@ -132,57 +163,108 @@ def _control_phases(state: RunState) -> tuple[Phase, ...]:
     """The same phases with ordinary training in place of DP: the positive control. Its model never leaves run/private."""
     options = state.config.audit
     assert options is not None
-    phases = []
-    for phase in state.mechanisms.phases:
+    planned = state.mechanisms.phases
+    first = next((number for number, phase in enumerate(planned) if phase.stream == "private"), len(planned))
+    own = {phase.name for phase in planned[first:]}  # those before are the run's own
+    phases: list[Phase] = []
+    for phase in planned:
         if isinstance(phase.plan, DpPlan):
             steps = options.control_steps or phase.steps
             optimizer = dataclasses.replace(phase.optimizer, learning_rate=options.control_learning_rate)
             phase = dataclasses.replace(phase, plan=PlainPlan(options.control_batch), steps=steps, optimizer=optimizer)
+        if phase.previous in own:
+            phase = dataclasses.replace(phase, previous=f"control-{phase.previous}")
         phases.append(phase)
     return tuple(phases)
 
 
 def evaluate(state: RunState) -> dict[str, Any]:
-    """Masked-token accuracy and perplexity on held-out text, beside baselines; written to run/private/evaluation.json.
+    """How well the model predicts held-out text, beside baselines; written to run/private/evaluation.json.
 
-    Public text is scored exactly. The private part is one Gaussian release in the ledger, on units kept from training.
+    Public text is scored exactly. The private part is one Gaussian release in the ledger, on units kept from training. With
+    screening there is no such release: the part ``curator`` is exact, and for the curator alone.
     """
     train(state)
     path = state.folder.private / "evaluation.json"
     if path.exists():
         return read_json(path)
-    vocabulary_size = state.masking.vocabulary_size
-    models: dict[str, BertForMaskedLM | np.ndarray] = {
-        "released model": state.trained_model(state.config.phases[-1].name)
-    }
-    public_phases = [phase.name for phase in state.config.phases if phase.stream == "public"]
-    if public_phases and state.config.dp_phases:
-        models["after public phase"] = state.trained_model(public_phases[-1])
-    models["unigram"] = unigram(state.public_stream, state.masking.special_ids, vocabulary_size)
-    bound = 1.5 * float(np.log(vocabulary_size))
     state.reporter.say("Evaluation: held-out text ...")
-    scores = score_units(models, state.public_held_out, 1, state.masking, state.streams.child("evaluation"))
-    total = unit_vectors(scores, bound).sum(axis=0)
-    found: dict[str, Any] = {
-        "public": means_of_sum(total, tuple(models), 0.0, bound),
-        "vocabulary_size": vocabulary_size,
-    }
+    models = _models_to_evaluate(state)
+    found: dict[str, Any] = {"vocabulary_size": state.masking.vocabulary_size}
+    streams = state.streams.child("evaluation")
+    if state.config.public:
+        found["public"] = _exact_scores(state, models, state.public_held_out, state.public_held_out_units, 1)
     if state.mechanisms.evaluation is not None:
-        found["private"] = _evaluate_private(state, models, bound)
+        found["private"] = _evaluate_private(state, state.mechanisms.evaluation, models, streams)
+    elif state.private_units[1]:
+        units = state.private_units[1]
+        found["curator"] = _exact_scores(state, models, state.sequences(units), units, None)
     write_json(path, found)
     return found
 
 
-def _evaluate_private(state: RunState, models: dict[str, BertForMaskedLM | np.ndarray], bound: float) -> dict[str, Any]:
-    event = state.mechanisms.evaluation
-    assert event is not None
+Models = dict[str, PreTrainedModel | np.ndarray]
+
+
+def _models_to_evaluate(state: RunState) -> Models:
+    """The released model, the one before private text where there is one, and the words' own frequencies."""
+    models: Models = {"released model": state.trained_model(state.mechanisms.phases[-1].name)}
+    of_public = [phase for phase in state.mechanisms.phases if phase.stream == "public"]
+    if of_public and state.config.dp_phases and state.config.rounds == 1:
+        models["after public phase"] = state.trained_model(of_public[-1].name)
+    stream = state.public_stream if state.config.public else state.screened_stream
+    size, special = state.masking.vocabulary_size, state.masking.special_ids
+    causal = state.config.model.is_causal
+    models["unigram"] = causal_lm.unigram(stream, size) if causal else masked_lm.unigram(stream, special, size)
+    return models
+
+
+def _loss_bound(state: RunState) -> float:
+    """Nats a token beyond which a loss counts as this: half as much again as the uniform model's."""
+    return 1.5 * float(np.log(state.masking.vocabulary_size))
+
+
+def _unit_vectors(
+    state: RunState, models: Models, stream: SequenceStream, per_unit: int, streams: Streams
+) -> np.ndarray:
+    """What each unit adds to a sum that may be released: entries in [0, 1]."""
+    if state.config.model.is_causal:
+        return causal_lm.unit_vectors(causal_lm.score_units(models, stream, streams, per_unit), _loss_bound(state))
+    scores = masked_lm.score_units(models, stream, per_unit, state.masking, streams)
+    return masked_lm.unit_vectors(scores, _loss_bound(state))
+
+
+def _means(state: RunState, models: Models, total_M: np.ndarray, noise_stddev: float) -> dict[str, Any]:
+    means_of_sum = causal_lm.means_of_sum if state.config.model.is_causal else masked_lm.means_of_sum
+    return means_of_sum(total_M, tuple(models), noise_stddev, _loss_bound(state))
+
+
+def _exact_scores(
+    state: RunState, models: Models, stream: SequenceStream, units: list[Unit], per_unit: int | None
+) -> dict[str, Any]:
+    """Without noise, over all tokens. A causal model has perplexities a token and a word, and bits a byte of the texts."""
     streams = state.streams.child("evaluation")
+    if not state.config.model.is_causal:
+        at_most = per_unit or state.config.evaluation.sequences_per_unit
+        return _means(state, models, _unit_vectors(state, models, stream, at_most, streams).sum(axis=0), 0.0)
+    sizes = causal_lm.text_sizes(units)
+    found: dict[str, Any] = {}
+    for name, losses in causal_lm.score_units(models, stream, streams).items():
+        exact = causal_lm.perplexities(losses, *sizes)
+        found[name] = {
+            "perplexity": exact.per_token,
+            "perplexity_per_word": exact.per_word,
+            "bits_per_byte": exact.bits_per_byte,
+        }
+    return found
+
+
+def _evaluate_private(state: RunState, event: Gaussian, models: Models, streams: Streams) -> dict[str, Any]:
     stream = state.sequences(state.private_units[1])
     state.ledger.charge(EVALUATION)
-    scores = score_units(models, stream, state.config.evaluation.sequences_per_unit, state.masking, streams)
-    vectors = unit_vectors(scores, bound)
-    total = noisy_sum(vectors, event.noise_multiplier, streams.generator("noise"))
-    return means_of_sum(total, tuple(models), event.noise_multiplier * float(np.sqrt(vectors.shape[1])), bound)
+    vectors = _unit_vectors(state, models, stream, state.config.evaluation.sequences_per_unit, streams)
+    total = masked_lm.noisy_sum(vectors, event.noise_multiplier, streams.generator("noise"))
+    return _means(state, models, total, event.noise_multiplier * float(np.sqrt(vectors.shape[1])))
 
 
 def audit(state: RunState) -> dict[str, list[Exposure]]:
@@ -195,7 +277,7 @@ def audit(state: RunState) -> dict[str, list[Exposure]]:
         return {}
     train(state)
     write_json(state.folder.private / "canaries.json", [dataclasses.asdict(canary) for canary in state.canaries])
-    last = state.config.phases[-1].name
+    last = state.mechanisms.phases[-1].name
     models = {"released model": state.checkpoint(last)}
     if options.control:
         models["control without DP"] = state.checkpoint(f"control-{last}")

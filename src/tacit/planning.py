@@ -16,7 +16,7 @@ from tacit.config import DpPhase, ModelOptions, PhaseOptions, PlainPhase, RunCon
 from tacit.errors import BudgetError
 from tacit.privacy import calibrate
 from tacit.privacy.accountant import epsilon, joint_epsilon, mu_at
-from tacit.privacy.events import Event, Gaussian, PoissonGaussian, Spend, ThresholdedHistogram
+from tacit.privacy.events import Event, Gaussian, NonPrivate, PoissonGaussian, Spend, ThresholdedHistogram
 from tacit.privacy.histogram import histogram_delta, hoory_claim
 from tacit.privacy.ledger import Ledger
 from tacit.training.plans import AdamOptions, DpPlan, Phase, PlainPlan
@@ -79,19 +79,27 @@ class Stage:
 class Mechanisms:
     """Everything that will be executed, frozen: the pipeline reads nothing else."""
 
-    vocabulary: ThresholdedHistogram
+    vocabulary: ThresholdedHistogram | NonPrivate | None
     phases: tuple[Phase, ...]
     evaluation: Gaussian | None
 
-    def spends(self) -> list[Spend]:
-        """The whole run as the ledger will hold it at the end."""
-        spends = [Spend(self.vocabulary, 1, TRAINING)]
+    def stages(self) -> dict[str, Spend]:
+        """The whole run as the ledger will hold it at the end, by stage."""
+        stages = {} if self.vocabulary is None else {VOCABULARY: Spend(self.vocabulary, 1, TRAINING)}
         for phase in self.phases:
-            if isinstance(phase.plan, DpPlan):
-                spends.append(Spend(phase.plan.event, phase.steps, TRAINING))
+            if phase.event is not None:
+                stages[phase.name] = Spend(phase.event, phase.steps, TRAINING)
         if self.evaluation is not None:
-            spends.append(Spend(self.evaluation, 1, HELD_OUT))
-        return spends
+            stages[EVALUATION] = Spend(self.evaluation, 1, HELD_OUT)
+        return stages
+
+    def spends(self) -> list[Spend]:
+        """What all stages cost."""
+        return list(self.stages().values())
+
+    def noisy_spends(self) -> list[Spend]:
+        """What the stages that add noise cost: all that the budget bounds where the others have no guarantee."""
+        return [spend for spend in self.spends() if not isinstance(spend.event, NonPrivate)]
 
 
 @dataclass(frozen=True)
@@ -124,34 +132,47 @@ def _jsonable(value: Any) -> Any:
 
 
 def parameter_count(model: ModelOptions, vocabulary_size: int) -> int:
-    """Trainable parameters of BertForMaskedLM with tied embeddings (a test compares with the built model)."""
+    """Trainable parameters of the model (a test compares with the built ones); BERT's and GPT-2's embeddings are tied."""
     width, inner = model.width, model.intermediate_width
-    embeddings = (vocabulary_size + model.length + 2) * width + 2 * width
+    if model.kind == "lstm":
+        return 2 * vocabulary_size * width + vocabulary_size + model.layers * (8 * width * width + 8 * width)
     layer = 4 * (width * width + width) + 2 * width + 2 * width * inner + inner + width + 2 * width
+    if model.kind == "gpt2":
+        return (vocabulary_size + model.length) * width + model.layers * layer + 2 * width
+    embeddings = (vocabulary_size + model.length + 2) * width + 2 * width
     head = width * width + width + 2 * width + vocabulary_size
     return embeddings + model.layers * layer + head
 
 
+def _head_positions(config: RunConfig) -> int:
+    """Positions of a sequence at which the head is evaluated."""
+    length = config.model.length
+    return length if config.model.is_causal else math.ceil(config.masking_probability * length)
+
+
 def _sequence_flops(config: RunConfig) -> float:
-    """Forward and backward of one sequence: six times parameters times positions, the head at masked positions only."""
+    """Forward and backward of one sequence: six times parameters times positions."""
     model, size = config.model, config.vocabulary.size
     layer = 4 * model.width**2 + 2 * model.width * model.intermediate_width
     attention = 2 * model.length * model.width
-    masked = math.ceil(config.masking_probability * model.length)
-    return 6.0 * (model.length * model.layers * (layer + attention) + masked * (size + model.width) * model.width)
+    if model.kind == "lstm":
+        layer, attention = 8 * model.width**2, 0
+    positions = _head_positions(config)
+    return 6.0 * (model.length * model.layers * (layer + attention) + positions * (size + model.width) * model.width)
 
 
 def _memory_bytes(config: RunConfig, parameters: int) -> int:
     """Weights, gradients, two Adam moments, and the activations of one micro-batch (float32), plus the libraries."""
     model, rows = config.model, config.compute.micro_batch
     per_position = model.layers * (16 * model.width + 2 * model.intermediate_width + model.heads * model.length)
-    masked = math.ceil(config.masking_probability * model.length)
-    activations = rows * (model.length * per_position + 4 * masked * config.vocabulary.size)
+    activations = rows * (model.length * per_position + 4 * _head_positions(config) * config.vocabulary.size)
     return 4 * (5 * parameters + activations) + 600_000_000
 
 
-def _vocabulary_event(config: RunConfig) -> ThresholdedHistogram:
+def _vocabulary_event(config: RunConfig) -> ThresholdedHistogram | NonPrivate | None:
     options, privacy = config.vocabulary, config.privacy
+    if options.method == "public":
+        return None if config.public else NonPrivate("vocabulary of screened text")
     target = privacy.budget.epsilon * options.epsilon_share
     delta = privacy.budget.delta * options.delta_share
     if options.method == "hoory":
@@ -163,12 +184,19 @@ def _vocabulary_event(config: RunConfig) -> ThresholdedHistogram:
     return calibrate.histogram(target, delta, options.max_words, privacy.relation)
 
 
-def _notes(config: RunConfig, vocabulary: ThresholdedHistogram) -> tuple[str, ...]:
-    if config.vocabulary.method != "hoory":
-        return ()
+def _notes(config: RunConfig, vocabulary: ThresholdedHistogram | NonPrivate | None) -> tuple[str, ...]:
+    notes = []
+    if config.screening is not None:
+        notes.append(
+            "screening: text that is judged safe is trained on without noise, so epsilon is infinite for the corpus as a whole; "
+            "what holds is the confidentiality account (`tacit confidentiality`), for which the DP phases alone count"
+        )
+    if config.vocabulary.method != "hoory" or not isinstance(vocabulary, ThresholdedHistogram):
+        return tuple(notes)
     delta = config.privacy.budget.delta * config.vocabulary.delta_share
     claim = hoory_claim(vocabulary.noise_stddev, vocabulary.max_words, delta)
     return (
+        *notes,
         f"vocabulary by the paper's formula: it claims delta {delta:.3g}; its true delta is at least "
         f"{histogram_delta(vocabulary, math.inf):.3g} (threshold {claim.threshold:.1f}, right is {claim.correct_threshold:.1f})",
     )
@@ -189,18 +217,20 @@ def _dp_plan(phase: DpPhase, units: int, noise_multiplier: float) -> DpPlan:
     )
 
 
-def _phases(config: RunConfig, vocabulary: Spend) -> tuple[Phase, ...]:
+def _phases(config: RunConfig, vocabulary: ThresholdedHistogram | NonPrivate | None) -> tuple[Phase, ...]:
     """The phases with their noise; what is not given is solved jointly (one multiplier for all unsolved phases)."""
     privacy = config.privacy
-    fixed = [] if config.uses_heuristic else [vocabulary]
+    fixed = [Spend(vocabulary, 1, TRAINING)] if isinstance(vocabulary, ThresholdedHistogram) else []
+    if config.vocabulary.method == "hoory":
+        fixed = []
     schedule = []
     for phase in config.dp_phases:
         probability = phase.expected_batch / privacy.units
         if phase.noise_multiplier is None:
-            schedule.append((probability, phase.steps))
+            schedule.append((probability, config.rounds * phase.steps))
         else:
             plan = _dp_plan(phase, privacy.units, phase.noise_multiplier)
-            fixed.append(Spend(plan.event, phase.steps, TRAINING))
+            fixed.append(Spend(plan.event, config.rounds * phase.steps, TRAINING))
     solved = 0.0
     if schedule:
         solved = calibrate.training_noise(
@@ -211,18 +241,25 @@ def _phases(config: RunConfig, vocabulary: Spend) -> tuple[Phase, ...]:
 
 def _with_noise(config: RunConfig, noise_multipliers: Mapping[str, float]) -> tuple[Phase, ...]:
     phases: list[Phase] = []
-    for phase in config.phases:
-        if isinstance(phase, PlainPhase):
-            plan = PlainPlan(phase.batch_size)
-        else:
-            plan = _dp_plan(phase, config.privacy.units, noise_multipliers[phase.name])
-        phases.append(Phase(phase.name, phase.stream, plan, phase.steps, _optimizer(phase)))
+    for number in range(config.rounds):
+        for phase in config.phases:
+            if isinstance(phase, PlainPhase):
+                plan = PlainPlan(phase.batch_size)
+            else:
+                plan = _dp_plan(phase, config.privacy.units, noise_multipliers[phase.name])
+            name, previous = config.phase_name(phase, number), config.phase_name(phase, number - 1) if number else None
+            phases.append(
+                Phase(name, phase.stream, plan, phase.steps, _optimizer(phase), number, config.rounds, previous)
+            )
     return tuple(phases)
 
 
 def _evaluation_event(config: RunConfig) -> Gaussian | None:
-    """Under add-or-remove the held-out units have the whole budget to themselves; under replacement a tenth of it."""
-    if config.evaluation.held_out == 0:
+    """Under add-or-remove the held-out units have the whole budget to themselves; under replacement a tenth of it.
+
+    With screening there is none: exact numbers stay with the curator.
+    """
+    if config.evaluation.held_out == 0 or config.screening is not None:
         return None
     privacy = config.privacy
     share = 1.0 if privacy.relation == "add-or-remove" else 0.1
@@ -243,10 +280,10 @@ def solve(config: RunConfig) -> Mechanisms:
         BudgetError: the given noise exceeds the budget, or no noise meets it.
     """
     vocabulary = _vocabulary_event(config)
-    mechanisms = Mechanisms(vocabulary, _phases(config, Spend(vocabulary, 1, TRAINING)), _evaluation_event(config))
+    mechanisms = Mechanisms(vocabulary, _phases(config, vocabulary), _evaluation_event(config))
     privacy = config.privacy
-    total = joint_epsilon(mechanisms.spends(), privacy.budget.delta, privacy.relation)
-    if total > privacy.budget.epsilon and not config.uses_heuristic:
+    total = joint_epsilon(mechanisms.noisy_spends(), privacy.budget.delta, privacy.relation)
+    if total > privacy.budget.epsilon and config.vocabulary.method != "hoory":
         raise BudgetError(
             f"the run as configured has epsilon {total:.4g} at delta {privacy.budget.delta:g}; the budget is "
             f"{privacy.budget.epsilon:g}. Nothing was spent: raise noise or threshold, lower steps, or leave the noise out "
@@ -257,32 +294,34 @@ def solve(config: RunConfig) -> Mechanisms:
 
 def plan_in_ledger(mechanisms: Mechanisms, ledger: Ledger) -> None:
     """Declare every private stage before data is touched; the ledger refuses what exceeds the budget."""
-    ledger.plan(VOCABULARY, mechanisms.vocabulary, 1, TRAINING)
-    for phase in mechanisms.phases:
-        if isinstance(phase.plan, DpPlan):
-            ledger.plan(phase.name, phase.plan.event, phase.steps, TRAINING)
-    if mechanisms.evaluation is not None:
-        ledger.plan(EVALUATION, mechanisms.evaluation, 1, HELD_OUT)
+    for name, spend in mechanisms.stages().items():
+        ledger.plan(name, spend.event, spend.count, spend.partition)
 
 
 def mechanisms_from_ledger(config: RunConfig, ledger: Ledger) -> Mechanisms | None:
     """What an earlier start of this run planned; None when it did not get that far."""
     plans = ledger.plans
-    wanted = {VOCABULARY, *(phase.name for phase in config.dp_phases)}
-    if config.evaluation.held_out > 0:
-        wanted.add(EVALUATION)
-    if not wanted <= set(plans):
+    first = {phase.name: plans.get(config.phase_name(phase, 0)) for phase in config.dp_phases}
+    multipliers = {
+        name: plan.event.noise_multiplier
+        for name, plan in first.items()
+        if plan and isinstance(plan.event, PoissonGaussian)
+    }
+    if multipliers.keys() != first.keys():
         return None
-    vocabulary = plans[VOCABULARY].event
-    evaluation = plans[EVALUATION].event if EVALUATION in wanted else None
-    multipliers = {}
-    for phase in config.dp_phases:
-        event = plans[phase.name].event
-        assert isinstance(event, PoissonGaussian)
-        multipliers[phase.name] = event.noise_multiplier
-    assert isinstance(vocabulary, ThresholdedHistogram)
+    vocabulary, evaluation = (plans[name].event if name in plans else None for name in (VOCABULARY, EVALUATION))
+    assert vocabulary is None or isinstance(vocabulary, ThresholdedHistogram | NonPrivate)
     assert evaluation is None or isinstance(evaluation, Gaussian)
-    return Mechanisms(vocabulary, _with_noise(config, multipliers), evaluation)
+    mechanisms = Mechanisms(vocabulary, _with_noise(config, multipliers), evaluation)
+    wanted = {*mechanisms.stages(), *_stages_beside_phases(config)}
+    return mechanisms if wanted <= plans.keys() else None
+
+
+def _stages_beside_phases(config: RunConfig) -> set[str]:
+    """Which of the vocabulary and the evaluation this run pays for."""
+    vocabulary = config.vocabulary.method != "public" or not config.public
+    evaluation = config.evaluation.held_out > 0 and config.screening is None
+    return {name for name, paid in ((VOCABULARY, vocabulary), (EVALUATION, evaluation)) if paid}
 
 
 def make_plan(config: RunConfig) -> RunPlan:
@@ -311,49 +350,52 @@ def make_plan(config: RunConfig) -> RunPlan:
     )
 
 
+_Row = tuple[str, str, dict[str, float | int | str], int, Event | None, str, float]
+"""A stage without its prices: name, mechanism, parameters, steps, event, partition, seconds."""
+
+
 def _stages(config: RunConfig, mechanisms: Mechanisms) -> tuple[Stage, ...]:
-    vocabulary, phases, evaluation = mechanisms.vocabulary, mechanisms.phases, mechanisms.evaluation
-    flops = _sequence_flops(config)
-    rows: list[tuple[str, str, dict[str, float | int | str], int, Event | None, str, float]] = [
-        (
-            VOCABULARY,
-            "thresholded histogram of words, integer Gaussian noise",
-            {
-                "noise_stddev": vocabulary.noise_stddev,
-                "threshold": vocabulary.threshold,
-                "max_words": vocabulary.max_words,
-            },
-            1,
-            vocabulary,
-            TRAINING,
-            config.privacy.units * 0.003,
-        )
-    ]
-    for phase in phases:
-        if isinstance(phase.plan, PlainPlan):
-            seconds = phase.steps * phase.plan.batch_size * flops / _FLOPS_PER_SECOND
-            numbers: dict[str, float | int | str] = {"batch_size": phase.plan.batch_size}
-            rows.append((phase.name, "ordinary training on public text", numbers, phase.steps, None, "", seconds))
-            continue
-        plan = phase.plan
-        sequences = plan.normaliser * plan.sequences_per_unit
-        numbers = {
-            "sampling_probability": plan.sampling_probability,
-            "clip_norm": plan.clip_norm,
-            "noise_multiplier": plan.noise_multiplier,
-            "normaliser": plan.normaliser,
-        }
-        seconds = 1.2 * phase.steps * sequences * flops / _FLOPS_PER_SECOND
-        mechanism = "DP-SGD: Poisson sampling, clipping, Gaussian noise"
-        rows.append((phase.name, mechanism, numbers, phase.steps, plan.event, TRAINING, seconds))
+    rows = [_vocabulary_row(config, mechanisms.vocabulary)]
+    rows += [_phase_row(phase, _sequence_flops(config)) for phase in mechanisms.phases]
+    evaluation = mechanisms.evaluation
     if evaluation is not None:
-        numbers = {"noise_multiplier": evaluation.noise_multiplier}
+        numbers: dict[str, float | int | str] = {"noise_multiplier": evaluation.noise_multiplier}
         mechanism = "Gaussian noise on bounded sums over held-out units"
         rows.append((EVALUATION, mechanism, numbers, 1, evaluation, HELD_OUT, 10.0))
     return tuple(_priced(config, rows))
 
 
-def _priced(config: RunConfig, rows: list[Any]) -> list[Stage]:
+def _vocabulary_row(config: RunConfig, event: ThresholdedHistogram | NonPrivate | None) -> _Row:
+    seconds = config.privacy.units * 0.003
+    if not isinstance(event, ThresholdedHistogram):
+        text = "public" if event is None else "screened"
+        return VOCABULARY, f"words of {text} text", {}, 1, event, TRAINING if event else "", seconds
+    numbers: dict[str, float | int | str] = {
+        "noise_stddev": event.noise_stddev,
+        "threshold": event.threshold,
+        "max_words": event.max_words,
+    }
+    return VOCABULARY, "thresholded histogram of words, integer Gaussian noise", numbers, 1, event, TRAINING, seconds
+
+
+def _phase_row(phase: Phase, flops: float) -> _Row:
+    plan, event = phase.plan, phase.event
+    if isinstance(plan, PlainPlan):
+        seconds = phase.steps * plan.batch_size * flops / _FLOPS_PER_SECOND
+        mechanism, partition = f"ordinary training on {phase.stream} text", TRAINING if event else ""
+        return phase.name, mechanism, {"batch_size": plan.batch_size}, phase.steps, event, partition, seconds
+    numbers: dict[str, float | int | str] = {
+        "sampling_probability": plan.sampling_probability,
+        "clip_norm": plan.clip_norm,
+        "noise_multiplier": plan.noise_multiplier,
+        "normaliser": plan.normaliser,
+    }
+    seconds = 1.2 * phase.steps * plan.normaliser * plan.sequences_per_unit * flops / _FLOPS_PER_SECOND
+    mechanism = "DP-SGD: Poisson sampling, clipping, Gaussian noise"
+    return phase.name, mechanism, numbers, phase.steps, event, TRAINING, seconds
+
+
+def _priced(config: RunConfig, rows: list[_Row]) -> list[Stage]:
     delta, relation = config.privacy.budget.delta, config.privacy.relation
     stages: list[Stage] = []
     so_far: list[Spend] = []

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from tacit.audit.exposure import Exposure
+from tacit.confidential import run_statement
 from tacit.config import RunConfig
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import LedgerError, UsageError
 from tacit.facts import report_data
 from tacit.files import atomic_folder, private_folder, read_json, write_json
 from tacit.folder import RunFolder
-from tacit.models.bert import save_bert
+from tacit.models.kinds import save_model
 from tacit.opening import open_run, training_noise
 from tacit.pipeline import audit, check_audit_gate, evaluate
 from tacit.privacy.certificate import file_digests, make_certificate, read_number
@@ -59,6 +60,14 @@ class RunResult:
     def statement(self) -> str:
         """One paragraph: what is guaranteed, for whom, and where the report is."""
         unit, report = self.certificate["unit"], self.folder.release / "report.html"
+        if "confidentiality" in self.certificate:
+            said = self.certificate["confidentiality"]
+            line = said["bayesian"] or said["worst_case"]
+            return (
+                "No differential privacy of the corpus: text that the screening lets through is trained on without noise. What "
+                f"holds is confidentiality. {line['sentence']} {line['assumption']} "
+                f"`tacit confidentiality {self.folder.root}` says all of it. The report is {report}."
+            )
         if self.certificate["status"] != "proved":
             return f"No guarantee: a heuristic was allowed, so epsilon is infinite. The report is {report}."
         change = "added to or removed from" if self.certificate["relation"] == "add-or-remove" else "replaced in"
@@ -102,8 +111,12 @@ def release_run(state: RunState, exposures: dict[str, list[Exposure]]) -> None:
     state.reporter.say("Release: model, certificate and report ...")
     with atomic_folder(state.folder.release) as folder:
         _write_model(state, folder / "model")
+        statement = run_statement(state.config, state.ledger)
         certificate = make_certificate(
-            state.ledger, file_digests(folder), _RANDOMNESS.format(training=training_noise(state.config))
+            state.ledger,
+            file_digests(folder),
+            _RANDOMNESS.format(training=training_noise(state.config)),
+            None if statement is None else statement.to_dict(),
         )
         write_json(folder / "certificate.json", certificate)
         _write_reports(state.config, state.folder, state.ledger, certificate, exposures, folder)
@@ -132,7 +145,7 @@ def _stored_exposures(folder: RunFolder) -> dict[str, list[Exposure]]:
 
 
 def _write_model(state: RunState, folder: Path) -> None:
-    save_bert(state.trained_model(state.config.phases[-1].name), folder)
+    save_model(state.trained_model(state.mechanisms.phases[-1].name), folder)
     save_tokenizer(state.tokenizer, folder, state.config.model.length)
     (folder / "generation_config.json").unlink(missing_ok=True)
 

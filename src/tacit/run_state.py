@@ -10,22 +10,25 @@ from pathlib import Path
 import numpy as np
 import torch
 from tokenizers import Tokenizer
-from transformers import BertForMaskedLM
+from transformers import PreTrainedModel
 
-from tacit.config import CorpusOptions, RunConfig, TupleUnit
+from tacit.config import RunConfig, TupleUnit
 from tacit.corpus.canaries import Canary, draw_canaries, plant
 from tacit.corpus.readers import Source, read_records
 from tacit.corpus.units import Unit, UnitKind, group_units, split_held_out, unit_fingerprint
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import DataError, UsageError
 from tacit.folder import RunFolder
-from tacit.models.bert import build_bert
+from tacit.models.kinds import build_model
 from tacit.planning import Mechanisms
 from tacit.privacy.ledger import Ledger
 from tacit.progress import Reporter
 from tacit.randomness import Streams
+from tacit.screen_stage import screened, screened_folder, source_of
+from tacit.screening.corpus import Receipt
 from tacit.training.checkpoint import load_weights
 from tacit.training.masking import Masking
+from tacit.training.objectives import CausalObjective, MaskedObjective, Objective
 from tacit.training.sequences import SequenceStream, tokenize_units
 from tacit.vocabulary.tokenizer import SPECIAL_TOKENS
 
@@ -75,6 +78,11 @@ class RunState:
         """(training, held out); bound to the ledger, so that a resumed run cannot continue on other data."""
         if self._ledger is not None:
             self._ledger.bind(_CORPUS, self.private_corpus[1])
+        if self.config.screening is not None:
+            held_out = self._screened_file("held_out") if self.config.evaluation.held_out else None
+            return self.private_corpus[0], [] if held_out is None else group_units(
+                read_records(held_out), UnitKind("record")
+            )
         return split_held_out(self.private_corpus[0], self.config.evaluation.held_out, self.streams.child("corpus"))
 
     @functools.cached_property
@@ -82,15 +90,32 @@ class RunState:
         """All private units, and their keyed fingerprint."""
         unit = self.config.privacy.unit
         kind = UnitKind.parse({"tuple": unit.tuple} if isinstance(unit, TupleUnit) else unit)
-        units = group_units(read_records(_source(self.config.private)), kind)
+        source = source_of(self.config.private) if self.config.screening is None else self._screened_file("private")
+        units = group_units(read_records(source), kind)
         return units, unit_fingerprint(units, self.streams.child("corpus"))
+
+    def _screened_file(self, name: str) -> Source:
+        """One of the files that screening writes; what one data point is was decided there."""
+        self.receipt  # noqa: B018 - screens the corpus first, where that was not done
+        most = 4 * self.config.private.max_record_bytes  # masks and escapes may lengthen a text
+        return Source(screened_folder(self.folder) / f"{name}.jsonl", "jsonl", id_field="id", max_record_bytes=most)
+
+    @functools.cached_property
+    def receipt(self) -> Receipt:
+        """What screening counted; private. It runs here, once."""
+        return screened(self.config, self.folder, self.streams, self.reporter)
+
+    @functools.cached_property
+    def screened_units(self) -> list[Unit]:
+        """The data points that screening lets through: they are trained on without noise."""
+        return group_units(read_records(self._screened_file("public")), UnitKind("record"))
 
     @functools.cached_property
     def public_units(self) -> tuple[list[Unit], list[Unit]]:
         """(training, held out) of the public corpora; every record is its own unit."""
         units: list[Unit] = []
         for number, options in enumerate(self.config.public):
-            found = group_units(read_records(_source(options)), UnitKind("record"))
+            found = group_units(read_records(source_of(options)), UnitKind("record"))
             units += [Unit(f"{number}:{unit.unit_id}", unit.texts) for unit in found]
         training, held_out = split_held_out(units, _PUBLIC_HELD_OUT, self.streams.child("public corpus"))
         if not training or not held_out:
@@ -116,6 +141,11 @@ class RunState:
             vocabulary_size=self.tokenizer.get_vocab_size(),
         )
 
+    @property
+    def objective(self) -> Objective:
+        """What this run's model is asked about its rows."""
+        return CausalObjective() if self.config.model.is_causal else MaskedObjective(self.masking)
+
     def check_data(self) -> None:
         """Read every corpus, so that a mistake in any of them shows before something is spent.
 
@@ -125,7 +155,8 @@ class RunState:
         training, _ = self.private_units
         if not training:
             raise DataError("no private unit is left for training: lower evaluation.held_out or give more text")
-        _ = self.public_units  # reading it is the check
+        if self.config.public:
+            _ = self.public_units  # reading it is the check
 
     def sequences(self, units: list[Unit]) -> SequenceStream:
         """Tokenised rows of units."""
@@ -137,9 +168,28 @@ class RunState:
         return self.sequences(self.public_units[0])
 
     @functools.cached_property
+    def screened_stream(self) -> SequenceStream:
+        """Rows of the data points that screening lets through."""
+        return self.sequences(self.screened_units)
+
+    def stream(self, name: str) -> SequenceStream:
+        """The rows that a phase reads."""
+        return {"public": lambda: self.public_stream, "screened": lambda: self.screened_stream}.get(
+            name, lambda: self.private_stream
+        )()
+
+    @property
+    def public_held_out_units(self) -> list[Unit]:
+        """Public held-out texts; of a causal model, whose texts count whole, as many as ``evaluation.public_sequences``."""
+        units = self.public_units[1]
+        return units[: self.config.evaluation.public_sequences] if self.config.model.is_causal else units
+
+    @functools.cached_property
     def public_held_out(self) -> SequenceStream:
-        """Public held-out rows, as one unit a row, at most ``evaluation.public_sequences``."""
-        stream = self.sequences(self.public_units[1])
+        """Public held-out rows: of a masked model one unit a row, at most ``evaluation.public_sequences``; of a causal one whole."""
+        stream = self.sequences(self.public_held_out_units)
+        if self.config.model.is_causal:
+            return stream
         rows = min(stream.sequences, self.config.evaluation.public_sequences)
         keys = tuple(f"public {row}" for row in range(rows))
         return SequenceStream(stream.ids_ST[:rows], stream.lengths_S[:rows], np.arange(rows + 1), keys)
@@ -160,9 +210,9 @@ class RunState:
 
     @functools.cached_property
     def private_stream(self) -> SequenceStream:
-        """Private training rows with the canaries planted."""
+        """Private training rows; for a masked model with the canaries planted (a causal one's are texts of the corpus)."""
         stream = self.sequences(self.private_units[0])
-        if self.config.audit is None:
+        if self.config.audit is None or self.config.model.is_causal:
             return stream
         ids, lengths = plant(
             stream.ids_ST,
@@ -181,29 +231,17 @@ class RunState:
         name = self.config.compute.device
         return torch.device(name, int(os.environ.get("LOCAL_RANK", 0))) if name == "cuda" else torch.device(name)
 
-    def new_model(self) -> BertForMaskedLM:
+    def new_model(self) -> PreTrainedModel:
         """The untrained model of this run."""
         seed = int.from_bytes(self.streams.derive("model")[:8], "big") >> 1
-        return build_bert(self.config.model, self.masking.vocabulary_size, 0, seed)
+        return build_model(self.config.model, self.masking.vocabulary_size, seed)
 
     def checkpoint(self, phase: str) -> Path:
         """The checkpoint file of a phase."""
         return self.folder.private / "checkpoints" / f"{phase}.pt"
 
-    def trained_model(self, phase: str) -> BertForMaskedLM:
+    def trained_model(self, phase: str) -> PreTrainedModel:
         """The model as it stands in a phase's checkpoint."""
         model = self.new_model()
         load_weights(self.checkpoint(phase), model)
         return model
-
-
-def _source(options: CorpusOptions) -> Source:
-    return Source(
-        path=options.resolved_path,
-        format=options.format,
-        text_field=options.text_field,
-        id_field=options.id_field,
-        user_field=options.user_field,
-        max_record_bytes=options.max_record_bytes,
-        limit=options.limit,
-    )

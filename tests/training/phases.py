@@ -18,7 +18,7 @@ from tacit.training.loop import run_phase
 from tacit.training.plans import AdamOptions, DpPlan, Phase
 from tacit.training.sequences import SequenceStream
 
-from .streams import LENGTH, MASKING, VOCABULARY
+from .streams import LENGTH, OBJECTIVE, VOCABULARY
 
 KEY = bytes(range(32))
 STEPS = 3
@@ -66,7 +66,7 @@ def train(
     ledger = opened_ledger(folder, limit) if ranks.first else None
     try:
         run_phase(
-            model, PHASE, stream, MASKING, ledger, streams or Streams(KEY), compute, checkpoint_of(folder), ranks=ranks
+            model, PHASE, stream, OBJECTIVE, ledger, streams or Streams(KEY), compute, checkpoint_of(folder), ranks=ranks
         )
     finally:
         if ledger is not None:

@@ -9,6 +9,7 @@ from transformers import BertForMaskedLM
 from tacit.config import ModelOptions
 from tacit.models.bert import build_bert
 from tacit.training.masking import Masking
+from tacit.training.objectives import MaskedObjective
 from tacit.training.sequences import SequenceStream
 
 torch.set_num_threads(1)  # models this small only lose by a second thread
@@ -17,6 +18,7 @@ LENGTH = 12
 VOCABULARY = 60
 SPECIAL = 5
 MASKING = Masking(probability=0.3, mask_id=4, special_ids=SPECIAL, vocabulary_size=VOCABULARY)
+OBJECTIVE = MaskedObjective(MASKING)
 
 
 def row(tokens: list[int], length: int = LENGTH) -> tuple[np.ndarray, int]:

@@ -18,12 +18,12 @@ from tacit.engine import PerExampleClipper, add_noise_, micro_batches
 from tacit.errors import BudgetError
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.randomness import Streams
-from tacit.training.loop import _DpStep, _Source, _unit_batch, run_phase
+from tacit.training.loop import _DpStep, _Source, _unit_targets, run_phase
 from tacit.training.masking import MaskedRows, mask_rows
 from tacit.training.plans import AdamOptions, DpPlan, Phase, PlainPlan
 from tacit.training.sequences import SequenceStream
 
-from .streams import LENGTH, MASKING, random_units, stream_of, tiny_bert
+from .streams import LENGTH, MASKING, OBJECTIVE, random_units, stream_of, tiny_bert
 
 STREAMS = Streams(bytes(range(32)))
 STEP = 3
@@ -58,7 +58,7 @@ def step_gradients(
     """What one step hands to the optimizer."""
     model = tiny_bert(width=width)
     model.train()
-    with contextlib.closing(kind(model, plan, compute(micro_batch), _Source(stream, MASKING, STREAMS))) as step_of:
+    with contextlib.closing(kind(model, plan, compute(micro_batch), _Source(stream, OBJECTIVE, STREAMS))) as step_of:
         run_step(step_of, step, indices)
     return taken(model)
 
@@ -308,11 +308,20 @@ def test_the_check_of_the_influence_catches(wrong: type[_DpStep]) -> None:
         check_influence(wrong, (64, 64))
 
 
+def unit_tensors(
+    chosen: np.ndarray, real: np.ndarray, per_unit: int, stream: SequenceStream, step: int = STEP
+) -> tuple[torch.Tensor, ...]:
+    """ids, attention, slots, labels and weights, as the losses get them."""
+    source = _Source(stream, OBJECTIVE, STREAMS)
+    targets, weights = _unit_targets(chosen, real, per_unit, source, step)
+    return *(torch.from_numpy(array.astype(np.int64)) for array in targets.arrays), torch.from_numpy(weights)
+
+
 def test_a_step_shows_at_most_the_planned_sequences_of_a_unit(stream: SequenceStream) -> None:
     for per_unit in (1, 2, 4):
         unit = stream.keys_U.index("repeated")
-        ids, *_, weights = _unit_batch(np.array([unit]), np.array([True]), per_unit, stream, MASKING, STREAMS, STEP)
-        assert len(ids) == per_unit
+        *_, weights = unit_tensors(np.array([unit]), np.array([True]), per_unit, stream)
+        assert len(weights) == per_unit
         assert int((weights.sum(dim=1) > 0).sum()) == per_unit
 
 
@@ -326,7 +335,7 @@ def own_rows(stream: SequenceStream, per_unit: int = 2, size: int = 3) -> Rows:
     """Everything that a step feeds the model for each unit, by the unit's name."""
     found: Rows = {}
     for chosen, real in micro_batches(np.arange(stream.units), size):
-        batch = _unit_batch(chosen, real, per_unit, stream, MASKING, STREAMS, STEP)
+        batch = unit_tensors(chosen, real, per_unit, stream)
         for place, unit in enumerate(chosen[real]):
             found[stream.keys_U[unit]] = tuple(part[place * per_unit : (place + 1) * per_unit] for part in batch)
     return found
@@ -373,7 +382,7 @@ def test_the_check_of_the_channel_catches(wrong: RowsOf) -> None:
 
 def test_masks_are_new_in_every_step(stream: SequenceStream) -> None:
     pair = np.array([0]), np.array([True])
-    first, second = (_unit_batch(*pair, 2, stream, MASKING, STREAMS, step)[2] for step in (0, 1))
+    first, second = (unit_tensors(*pair, 2, stream, step)[2] for step in (0, 1))
     assert not torch.equal(first, second)
 
 
@@ -445,7 +454,7 @@ def test_the_optimizer_gets_exactly_the_steps_of_the_plan(
     ledger.plan("private", PLAN.event, steps)
     model = tiny_bert()
     with handed_to_the_optimizer() as seen:
-        run_phase(model, phase_of(PLAN, steps), stream, MASKING, ledger, STREAMS, compute(), tmp_path / "private.pt")
+        run_phase(model, phase_of(PLAN, steps), stream, OBJECTIVE, ledger, STREAMS, compute(), tmp_path / "private.pt")
     assert len(seen) == ledger.spent("private") == steps
     again = tiny_bert()
     optimizer = torch.optim.AdamW(again.parameters(), lr=1e-3, betas=(0.9, 0.98), eps=1e-6, weight_decay=0.01)
@@ -454,7 +463,7 @@ def test_the_optimizer_gets_exactly_the_steps_of_the_plan(
         optimizer.param_groups[0]["lr"] = AdamOptions(1e-3).learning_rate_at(step, steps)
         optimizer.zero_grad()
         indices = np.flatnonzero(STREAMS.generator("sampling", step).random(stream.units) < PLAN.sampling_probability)
-        with contextlib.closing(_DpStep(again, PLAN, compute(), _Source(stream, MASKING, STREAMS))) as step_of:
+        with contextlib.closing(_DpStep(again, PLAN, compute(), _Source(stream, OBJECTIVE, STREAMS))) as step_of:
             run_step(step_of, step, indices)
         for name, parameter in enumerate(again.parameters()):
             assert torch.equal(seen[step][str(name)], parameter.grad)  # type: ignore[arg-type]
@@ -474,7 +483,7 @@ class LateLedger(Ledger):
 def check_paid_first(ledger: Ledger, stream: SequenceStream, checkpoint: Path) -> None:
     ledger.plan("private", PLAN.event, 3)
     streams = WatchedStreams(bytes(32), ledger)
-    run_phase(tiny_bert(), phase_of(PLAN, 3), stream, MASKING, ledger, streams, compute(), checkpoint)
+    run_phase(tiny_bert(), phase_of(PLAN, 3), stream, OBJECTIVE, ledger, streams, compute(), checkpoint)
     assert {address[0] for address, _ in streams.draws} == {"sampling", "unit", "noise", "dropout"}
     assert all(paid > int(address[1]) for address, paid in streams.draws)
     noise = [address for address, _ in streams.draws if address[0] == "noise"]
@@ -494,7 +503,7 @@ def test_empty_batches_are_charged_and_get_their_noise(stream: SequenceStream, l
     plan = dataclasses.replace(PLAN, sampling_probability=1e-12)
     ledger.plan("private", plan.event, 2)
     with handed_to_the_optimizer() as seen:
-        run_phase(tiny_bert(), phase_of(plan, 2), stream, MASKING, ledger, STREAMS, compute(), tmp_path / "private.pt")
+        run_phase(tiny_bert(), phase_of(plan, 2), stream, OBJECTIVE, ledger, STREAMS, compute(), tmp_path / "private.pt")
     assert ledger.spent("private") == len(seen) == 2
     for step, gradients in enumerate(seen):
         model = tiny_bert()
@@ -517,7 +526,7 @@ def test_a_step_beyond_the_plan_touches_no_data(stream: SequenceStream, ledger: 
             )
 
     with pytest.raises(BudgetError, match="step 2 is refused"):
-        run_phase(model, phase_of(PLAN, 3), watched, MASKING, ledger, streams, compute(), tmp_path / "private.pt", note)
+        run_phase(model, phase_of(PLAN, 3), watched, OBJECTIVE, ledger, streams, compute(), tmp_path / "private.pt", note)
     looks, draws, weights = at_limit
     assert isinstance(looks, int)
     assert looks > 0
@@ -529,7 +538,7 @@ def test_a_step_beyond_the_plan_touches_no_data(stream: SequenceStream, ledger: 
 
 def test_a_dp_phase_without_a_ledger_is_refused(stream: SequenceStream, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="needs a ledger"):
-        run_phase(tiny_bert(), phase_of(PLAN, 1), stream, MASKING, None, STREAMS, compute(), tmp_path / "private.pt")
+        run_phase(tiny_bert(), phase_of(PLAN, 1), stream, OBJECTIVE, None, STREAMS, compute(), tmp_path / "private.pt")
 
 
 # ordinary training ---------------------------------------------------------------------------------------------------
@@ -545,7 +554,7 @@ def test_a_plain_step_is_the_mean_gradient_of_its_rows(
             tiny_bert(),
             phase_of(PlainPlan(size), 1),
             stream,
-            MASKING,
+            OBJECTIVE,
             None,
             STREAMS,
             compute(micro_batch),

@@ -21,7 +21,7 @@ from tacit.training.sequences import SequenceStream
 
 from ..processes import Ended, in_processes, values_of
 from .phases import KEY, PLAN, STEPS, Weights, assert_close, checkpoint_of, dropping_bert, same, spent, train
-from .streams import MASKING, random_units, stream_of
+from .streams import OBJECTIVE, random_units, stream_of
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +197,7 @@ def test_a_plain_phase_on_ranks_is_that_of_one_process(stream: SequenceStream, t
         model = dropping_bert(0.0)
         compute = ComputeOptions(micro_batch=2, threads=1, checkpoint_seconds=0.0)
         path = tmp_path / f"{ranks.world}.pt"
-        run_phase(model, phase, stream, MASKING, None, Streams(KEY), compute, path, ranks=ranks)
+        run_phase(model, phase, stream, OBJECTIVE, None, Streams(KEY), compute, path, ranks=ranks)
         return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 
     expected = work(ALONE)
@@ -221,7 +221,7 @@ def test_dropout_is_other_at_every_rank_and_place(stream: SequenceStream) -> Non
     for rank in range(3):
         streams = Noted(KEY)
         streams.seen = seen
-        source = _Source(stream, MASKING, streams, Ranks(rank, 3))
+        source = _Source(stream, OBJECTIVE, streams, Ranks(rank, 3))
         step_of = _DpStep(dropping_bert(), PLAN, ComputeOptions(micro_batch=4), source)
         for _ in step_of.add_up(0, np.arange(stream.units), 0):
             pass

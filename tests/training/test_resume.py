@@ -37,7 +37,7 @@ from .phases import (
     spent,
     train,
 )
-from .streams import MASKING, random_units, stream_of
+from .streams import OBJECTIVE, random_units, stream_of
 
 POINTS = ("sampling", "dropout", "unit", "noise")
 """The draws of a step: for the batch, for each micro-batch, for each unit in it, for each parameter at the end."""
@@ -220,7 +220,7 @@ def test_a_checkpoint_inside_a_step_holds_the_clipped_sum_before_the_noise(
     assert state["next_step"] == 0
     model = dropping_bert()
     model.train()
-    source = _Source(stream, MASKING, Streams(KEY))
+    source = _Source(stream, OBJECTIVE, Streams(KEY))
     compute = ComputeOptions(micro_batch=4, threads=1)
     with closing(_DpStep(model, PLAN, compute, source)) as step_of:
         draw = step_of.draw(0)
@@ -268,7 +268,7 @@ def largest(micro_batch: int, units: int, stream: SequenceStream) -> int:
     model = dropping_bert(0.0)
     model.train()
     compute = ComputeOptions(micro_batch=micro_batch, threads=1)
-    source = _Source(stream, MASKING, Streams(KEY))
+    source = _Source(stream, OBJECTIVE, Streams(KEY))
     with closing(_DpStep(model, PLAN, compute, source)) as step_of, LargestTensor() as seen:
         for _ in step_of.add_up(0, np.arange(units) % stream.units, 0):
             pass

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from transformers import BertForMaskedLM
+from transformers import PreTrainedModel
 
 from tacit.corpus.canaries import Canary, insert_pieces
 from tacit.models.bert import masked_logits
@@ -106,7 +106,7 @@ def exposure_of_ranks(pattern: str, ranks: np.ndarray, candidates: int) -> Expos
 
 @torch.no_grad()
 def secret_ranks(
-    model: BertForMaskedLM,
+    model: PreTrainedModel,
     canaries: list[Canary],
     contexts_CT: np.ndarray,
     lengths_C: np.ndarray,
@@ -140,7 +140,7 @@ def secret_ranks(
 
 
 def measure_exposure(
-    model: BertForMaskedLM,
+    model: PreTrainedModel,
     canaries: list[Canary],
     contexts_CT: np.ndarray,
     lengths_C: np.ndarray,

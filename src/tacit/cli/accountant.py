@@ -4,58 +4,33 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated
 
 import typer
 
-from tacit.cli.options import JsonOption, print_json, table
+from tacit.cli.accountant_options import (
+    Delta,
+    MaxWords,
+    Multiplier,
+    NoiseKind,
+    RelationOption,
+    Sampling,
+    Stddev,
+    Steps,
+    Threshold,
+    check_histogram,
+    noise_named,
+    relation_named,
+    share_or_labels,
+    show,
+    show_confidentiality,
+)
+from tacit.cli.options import JsonOption, print_json
 from tacit.errors import RefusedError, UsageError
-
-if TYPE_CHECKING:
-    from tacit.privacy.confidentiality import Confidentiality, Labels, PaperRow
 
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="Compute epsilons and noise without any data (every figure is checkable).")
-
-Relation = Literal["add-or-remove", "replace"]
-RelationOption = Annotated[str, typer.Option("--relation", help="Neighbouring relation: add-or-remove or replace.")]
-Sampling = Annotated[float, typer.Option(help="Probability with which a unit is in a step's batch.")]
-Steps = Annotated[int, typer.Option(help="Number of training steps.")]
-Delta = Annotated[float, typer.Option(help="Delta of the guarantee.")]
-Multiplier = Annotated[float, typer.Option(help="Noise standard deviation over the clip norm.")]
-Stddev = Annotated[float | None, typer.Option(help="Standard deviation of the noise on a word's count.")]
-Threshold = Annotated[float | None, typer.Option(help="Smallest noisy count that is released.")]
-MaxWords = Annotated[int, typer.Option(help="Distinct words that one unit contributes at most.")]
-NoiseKind = Annotated[str, typer.Option("--noise", help="gaussian (real-valued) or discrete-gaussian (integers).")]
-
-
-def _relation(name: str) -> Relation:
-    if name == "replace":
-        return "replace"
-    if name == "add-or-remove":
-        return "add-or-remove"
-    raise UsageError(f"--relation is {name!r}; it must be add-or-remove or replace")
-
-
-def _check_histogram(noise_stddev: float | None, max_words: int) -> None:
-    if noise_stddev is not None and not (math.isfinite(noise_stddev) and noise_stddev > 0):
-        raise UsageError(f"--noise-stddev is {noise_stddev}; it must be a finite number above 0")
-    if max_words < 1:
-        raise UsageError(f"--max-words is {max_words}; it must be at least 1")
-
-
-def _show(values: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print_json(values)
-        return
-    for name, value in values.items():
-        if value is not None:
-            typer.echo(
-                f"{name.replace('_', ' ')}: {value:.6g}"
-                if isinstance(value, float)
-                else f"{name.replace('_', ' ')}: {value}"
-            )
 
 
 @app.command("epsilon")
@@ -72,8 +47,8 @@ def epsilon_command(
     from tacit.privacy.events import PoissonGaussian, Spend
 
     spends = [Spend(PoissonGaussian(sampling_probability, noise_multiplier), steps)]
-    found = epsilon(spends, delta, _relation(relation))
-    _show(
+    found = epsilon(spends, delta, relation_named(relation))
+    show(
         {
             "epsilon": found,
             "delta": delta,
@@ -81,7 +56,7 @@ def epsilon_command(
             "sampling_probability": sampling_probability,
             "steps": steps,
             "relation": relation,
-            "epsilon_rdp": rdp_epsilon(spends, delta, _relation(relation)),
+            "epsilon_rdp": rdp_epsilon(spends, delta, relation_named(relation)),
             "mu": mu_at(found, delta),
         },
         as_json,
@@ -102,12 +77,12 @@ def noise_command(
     from tacit.privacy.calibrate import training_noise
     from tacit.privacy.events import PoissonGaussian, Spend
 
-    found = training_noise(epsilon, delta, [(sampling_probability, steps)], _relation(relation))
+    found = training_noise(epsilon, delta, [(sampling_probability, steps)], relation_named(relation))
     spends = [Spend(PoissonGaussian(sampling_probability, found), steps)]
-    _show(
+    show(
         {
             "noise_multiplier": found,
-            "epsilon": epsilon_of(spends, delta, _relation(relation)),
+            "epsilon": epsilon_of(spends, delta, relation_named(relation)),
             "delta": delta,
             "sampling_probability": sampling_probability,
             "steps": steps,
@@ -140,8 +115,8 @@ def histogram_command(
     from tacit.privacy.events import ThresholdedHistogram
     from tacit.privacy.histogram import histogram_delta, hoory_claim
 
-    _check_histogram(noise_stddev, max_words)
-    kind = _relation(relation)
+    check_histogram(noise_stddev, max_words)
+    kind = relation_named(relation)
     if threshold is None:
         if epsilon is None or delta is None:
             raise UsageError("give --threshold, or --epsilon and --delta to solve it")
@@ -156,7 +131,7 @@ def histogram_command(
                 )
     if noise_stddev is None:
         raise UsageError("give --noise-stddev with --threshold")
-    event = ThresholdedHistogram(noise_stddev, threshold, max_words, _noise_kind(noise))
+    event = ThresholdedHistogram(noise_stddev, threshold, max_words, noise_named(noise))
     smallest = histogram_delta(event, math.inf, kind)
     found_epsilon = None
     if delta is not None:
@@ -165,7 +140,7 @@ def histogram_command(
 
         found_epsilon = epsilon_of([Spend(event)], delta, kind)
     claim = hoory_claim(noise_stddev, max_words, delta) if delta is not None and delta < 0.27 else None
-    _show(
+    show(
         {
             "epsilon": found_epsilon,
             "delta": delta if delta is not None else smallest,
@@ -179,14 +154,6 @@ def histogram_command(
         },
         as_json,
     )
-
-
-def _noise_kind(name: str) -> Literal["gaussian", "discrete-gaussian"]:
-    if name == "gaussian":
-        return "gaussian"
-    if name == "discrete-gaussian":
-        return "discrete-gaussian"
-    raise UsageError(f"--noise is {name!r}; it must be gaussian or discrete-gaussian")
 
 
 @app.command("joint")
@@ -206,11 +173,11 @@ def joint_command(
     from tacit.privacy.accountant import epsilon, rdp_epsilon
     from tacit.privacy.events import PoissonGaussian, Spend, ThresholdedHistogram
 
-    _check_histogram(noise_stddev, max_words)
-    kind = _relation(relation)
-    vocabulary = Spend(ThresholdedHistogram(noise_stddev, threshold, max_words, _noise_kind(noise)))
+    check_histogram(noise_stddev, max_words)
+    kind = relation_named(relation)
+    vocabulary = Spend(ThresholdedHistogram(noise_stddev, threshold, max_words, noise_named(noise)))
     training = Spend(PoissonGaussian(sampling_probability, noise_multiplier), steps)
-    _show(
+    show(
         {
             "epsilon": epsilon([vocabulary, training], delta, kind),
             "delta": delta,
@@ -244,9 +211,9 @@ def loss_distribution_command(
     from tacit.report.loss_plot import plot_loss_distribution
 
     spends = [Spend(PoissonGaussian(sampling_probability, noise_multiplier), steps)]
-    losses, probabilities = loss_distribution(spends, _relation(relation))
+    losses, probabilities = loss_distribution(spends, relation_named(relation))
     title = f"DP-SGD: noise multiplier {noise_multiplier:g}, sampling {sampling_probability:g}, {steps} steps"
-    plot_loss_distribution(losses, probabilities, epsilon(spends, delta, _relation(relation)), output, title)
+    plot_loss_distribution(losses, probabilities, epsilon(spends, delta, relation_named(relation)), output, title)
     typer.echo(output)
 
 
@@ -289,56 +256,30 @@ def confidentiality_command(
     as_json: JsonOption = False,
 ) -> None:
     """Confidentially redacted training: how much the release says of one secret (worst case, then Bayesian)."""
-    from tacit.privacy.confidentiality import Claim, Screening, confidentiality, paper_rows
+    from tacit.privacy.confidentiality import Claim, confidentiality
+    from tacit.privacy.crt_paper import paper_rows
     from tacit.privacy.events import PoissonGaussian, Spend
+    from tacit.privacy.replacement import screening_from_words
 
-    if _relation(relation) != "replace":
+    if relation_named(relation) != "replace":
         raise RefusedError(
             "replace-claim-from-add-or-remove",
             "confidentiality replaces a secret by <MASK>: leave --relation out, or say replace",
         )
     spends = [Spend(PoissonGaussian(sampling_probability, noise_multiplier), steps)]
-    question: dict[str, Any] = {
-        "gamma": _share("gamma", gamma, labels, missed),
-        "delta_2": _share("delta-2", delta_2, conservative_labels, conservative_missed),
-        "confidence": confidence,
-        "screening": Screening(deduplication, order, policy, mask_reserved, whole_units),  # type: ignore[arg-type]
-        "claim": Claim(group_size, all_copies, group_missed),
-    }
-    found = confidentiality(spends, delta, **question)
-    rows = paper_rows(spends, delta, **question) if paper else ()
+    asked = share_or_labels("gamma", gamma, labels, missed)
+    asked_2 = share_or_labels("delta-2", delta_2, conservative_labels, conservative_missed)
+    screening = screening_from_words(deduplication, order, policy, mask_reserved=mask_reserved, whole_units=whole_units)
+    claim = Claim(group_size, all_copies, group_missed)
+    found = confidentiality(
+        spends, delta, gamma=asked, delta_2=asked_2, confidence=confidence, screening=screening, claim=claim
+    )
+    rows = ()
+    if paper:
+        rows = paper_rows(
+            spends, delta, gamma=asked, delta_2=asked_2, confidence=confidence, screening=screening, claim=claim
+        )
     if as_json:
         print_json(found.to_dict() | {"paper": [row.__dict__ for row in rows]})
     else:
-        _show_confidentiality(found, rows)
-
-
-def _share(name: str, given: float | None, labelled: int | None, missed: int) -> float | Labels | None:
-    from tacit.privacy.confidentiality import Labels
-
-    if labelled is None:
-        if missed:
-            raise UsageError(f"{missed} labels missed, but of how many? (for {name})")
-        return given
-    if given is not None:
-        raise UsageError(f"give --{name} or labels to bound it by, not both")
-    return Labels(labelled, missed)
-
-
-def _show_confidentiality(found: Confidentiality, rows: tuple[PaperRow, ...]) -> None:
-    from tacit.privacy.confidentiality import PAPER_FORMULAS
-
-    for statement in (found.worst_case, found.bayesian):
-        if statement is not None:
-            confidence = "" if statement.confidence is None else f", confidence {statement.confidence:.4g}"
-            typer.echo(f"{statement.kind}: epsilon {statement.epsilon:.4g} ({statement.status}{confidence})")
-            typer.echo(f"  {statement.sentence}")
-            for line in statement.steps:
-                typer.echo(f"  - {line}")
-            for line in statement.assumptions:
-                typer.echo(f"  * assumed: {line}")
-    typer.echo(found.apart)
-    if rows:
-        cells = [[row.change, f"{row.epsilon_missed:.4f}", f"{row.epsilon:.4f}"] for row in rows]
-        typer.echo("\n" + table(["from the paper's number to ours", "epsilon'", "epsilon"], cells))
-        typer.echo("\n" + table(["", "the paper", "here"], [list(line) for line in PAPER_FORMULAS]))
+        show_confidentiality(found, rows)

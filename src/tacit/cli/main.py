@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from tacit.cli import accountant, audit, demo, env, ledger, plan, report, run, screen, verify
+from tacit.cli import accountant, audit, confidentiality, demo, env, ledger, plan, report, run, screen, verify
 from tacit.errors import TacitError, UsageError
 
 __all__ = ["app", "main"]
@@ -35,6 +35,7 @@ app.command("report")(report.command)
 app.command("ledger")(ledger.command)
 app.command("verify")(verify.command)
 app.command("screen")(screen.command)
+app.command("confidentiality")(confidentiality.command)
 app.command("env")(env.command)
 app.add_typer(accountant.app, name="accountant")
 

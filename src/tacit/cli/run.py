@@ -94,8 +94,8 @@ def evaluate_command(config: ConfigArgument) -> None:
         with open_run(options, TerminalReporter(), ranks) as state:
             found = pipeline.evaluate(state)
         rows = [
-            [corpus, model, f"{scores['accuracy']:.3f}", f"{scores['perplexity']:.1f}"]
-            for corpus in ("public", "private")
+            [corpus, model, f"{scores['accuracy']:.3f}" if "accuracy" in scores else "-", f"{scores['perplexity']:.1f}"]
+            for corpus in ("public", "private", "curator")
             if corpus in found
             for model, scores in found[corpus].items()
         ]

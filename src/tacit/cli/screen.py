@@ -1,44 +1,202 @@
-"""`tacit screen`: find what must not leak. So far: how well the policies find it, on gold labels."""
+"""`tacit screen`: find what must not leak in a run's private corpus and split it; or measure how well it is found, on gold."""
 
 from __future__ import annotations
 
+import itertools
+import secrets
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacit.cli.options import JsonOption, print_json, table
+from tacit.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from tacit.config import RunConfig
+    from tacit.screening.split import Judged, Placed
 
 __all__ = ["command"]
 
+ConfigArgument = Annotated[
+    Path | None, typer.Argument(metavar="CONFIG", help="YAML configuration with a section `screening`.")
+]
 MeasureOption = Annotated[
-    Path,
+    Path | None,
     typer.Option(
         metavar="GOLD",
-        help='Gold labels, JSON lines: {"text": ..., "spans": [[start, end, label], ...]}.',
+        help='Measure on gold labels instead, JSON lines: {"text": ..., "spans": [[start, end, label], ...]}.',
     ),
 ]
-BalancedOption = Annotated[Path | None, typer.Option(metavar="FILE", help="A policy of your own as pi.")]
-ConservativeOption = Annotated[Path | None, typer.Option(metavar="FILE", help="A policy of your own as pi_c.")]
+BalancedOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="With --measure: a policy of your own as pi.")
+]
+ConservativeOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="With --measure: a policy of your own as pi_c.")
+]
+PreviewOption = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Only show the first N data points, before and after; on a terminal."),
+]
+PreviewFileOption = Annotated[
+    Path | None, typer.Option(metavar="PATH", help="Write the preview to a file inside RUN/private.")
+]
 
 
 def command(
-    measure: MeasureOption,
+    config: ConfigArgument = None,
+    measure: MeasureOption = None,
     balanced: BalancedOption = None,
     conservative: ConservativeOption = None,
+    preview: PreviewOption = None,
+    preview_file: PreviewFileOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure both screening policies on gold labels: recall, precision, and bounds on what they miss.
+    """Screen a run's private corpus: redact, deduplicate, split into RUN/private/screened. `tacit run` does it too.
 
-    A gold span is found when every character of it is marked. The file is read; nothing is written.
+    What it leaves there is private, the counts of receipt.json (and of --json) included. Run it again to continue after a stop.
+    With --measure GOLD it measures both policies on gold labels instead; nothing is written then.
     """
-    from tacit.screening.measure import measure as measured
-    from tacit.screening.measure import read_gold
+    if (config is None) == (measure is None):
+        raise UsageError("give either a configuration to screen its corpus, or --measure GOLD to measure the policies")
+    if measure is not None:
+        if preview is not None or preview_file is not None:
+            raise UsageError("--preview and --preview-file show a corpus: give a configuration, not --measure")
+        _measure(measure, balanced, conservative, as_json)
+        return
+    assert config is not None
+    if balanced is not None or conservative is not None:
+        raise UsageError(
+            "--balanced and --conservative go with --measure; in a configuration: screening.balanced, screening.conservative"
+        )
+    from tacit.config import load_config
+
+    if preview is None and preview_file is None:
+        _screen(load_config(config), as_json)
+    elif preview is None or as_json:
+        raise UsageError("a preview needs --preview N, and is no JSON")
+    else:
+        _preview(load_config(config), preview, preview_file)
+
+
+# A corpus -------------------------------------------------------------------------------------------------------------
+
+
+def _screen(config: RunConfig, as_json: bool) -> None:
+    from tacit.files import private_folder
+    from tacit.folder import RunFolder
+    from tacit.progress import TerminalReporter
+    from tacit.randomness import Streams, load_or_create_key
+    from tacit.screen_stage import plan_of, screened, screened_folder
+
+    _ = plan_of(config)  # before a folder is made
+    folder = RunFolder(Path(config.run))
+    private_folder(folder.private)
+    receipt = screened(config, folder, Streams(load_or_create_key(folder.private / "key")), TerminalReporter())
+    if as_json:
+        print_json(receipt.to_dict())
+    else:
+        typer.echo(f"{screened_folder(folder)}: done; the counts are in receipt.json, and they are private")
+
+
+# A look at it ---------------------------------------------------------------------------------------------------------
+
+_STYLES = {"masked": "bold reverse", "unsafe": "underline"}
+
+
+def _preview(config: RunConfig, count: int, file: Path | None) -> None:
+    """Show private text to the curator: on a terminal, or in a file of the run's private folder."""
+    from rich.console import Console
+
+    from tacit.files import private_folder
+    from tacit.folder import RunFolder
+
+    if file is None:
+        if not sys.stdout.isatty():
+            raise UsageError(
+                "--preview shows private text, so standard output must be a terminal; --preview-file PATH writes it "
+                "to a file inside RUN/private"
+            )
+        console = Console(soft_wrap=True, highlight=False)
+        for text in _previewed(config, count):
+            console.print(text)
+        return
+    private = RunFolder(Path(config.run)).private
+    if not file.resolve().is_relative_to(private.resolve()):
+        raise UsageError(f"--preview-file {file}: it must lie inside {private}, for it holds private text")
+    texts = [text.plain for text in _previewed(config, count)]
+    private_folder(private)
+    if not file.parent.is_dir() or file.exists():
+        raise UsageError(f"--preview-file {file}: name a new file in a folder that is there")
+    file.write_text("\n".join(texts) + "\n", encoding="utf-8", errors="backslashreplace")
+    typer.echo(f"{file}: written; it holds private text")
+
+
+def _previewed(config: RunConfig, count: int) -> Iterator[Text]:
+    from rich.text import Text
+
+    for number, (judged, placed) in enumerate(_judged(config, count), start=1):
+        why = {"private": "masked" if judged.masked else "not known to be safe", "public": "known to be safe"}
+        reason = "copy of an earlier one" if placed.duplicate else why[placed.stream]
+        yield Text(f"{number}  {placed.stream}: {reason}", style="bold")
+        yield Text("  before  ").append_text(_highlighted(judged))
+        yield Text("  after   ").append_text(Text(_visible(placed.text)))
+
+
+def _judged(config: RunConfig, count: int) -> Iterator[tuple[Judged, Placed]]:
+    """The first data points with what becomes of them, as far as that depends on these alone."""
+    from tacit.randomness import KEY_BYTES, Streams
+    from tacit.screen_stage import Corpus, plan_of, source_of
+    from tacit.screening.corpus import policies_of
+    from tacit.screening.deduplicate import KeepFirst
+    from tacit.screening.split import STREAMS, Screener, Splitter, Stream
+
+    plan = plan_of(config)
+    streams = Streams(secrets.token_bytes(KEY_BYTES))  # only to tell copies apart, here and now
+    copies: dict[Stream, KeepFirst] = {}
+    if plan.copies is not None:
+        copies |= {stream: KeepFirst(plan.copies, streams.child(stream)) for stream in STREAMS}
+    splitter = Splitter(copies)
+    screener = Screener(**policies_of(plan), kind=plan.data_point)
+    judged = (one for record in Corpus(source_of(config.private)) for one in screener.judge([record.text])[0])
+    return ((one, splitter.place(one.point)) for one in itertools.islice(judged, count))
+
+
+def _highlighted(judged: Judged) -> Text:
+    """The raw text with what pi masks, or else what pi_c marks; in brackets too, for eyes and files without colours."""
+    from rich.text import Text
+
+    from tacit.screening.spans import merged
+
+    kind = "masked" if judged.masked else "unsafe"
+    shown, done = Text(), 0
+    for start, end in merged(judged.masked or judged.unsafe):
+        shown.append(_visible(judged.raw[done:start]))
+        shown.append(f"[{_visible(judged.raw[start:end])}]", style=_STYLES[kind])
+        done = end
+    return shown.append(_visible(judged.raw[done:]))
+
+
+def _visible(text: str) -> str:
+    """Text that cannot command the terminal: what is not printable is shown as its code."""
+    return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)
+
+
+# Gold -----------------------------------------------------------------------------------------------------------------
+
+
+def _measure(gold: Path, balanced: Path | None, conservative: Path | None, as_json: bool) -> None:
+    """A gold span is found when every character of it is marked."""
+    from tacit.screening.measure import measure, read_gold
     from tacit.screening.policy import POLICIES, load_policy, package_policy
 
     files = dict(zip(POLICIES, (balanced, conservative), strict=True))
     policies = [package_policy(name) if file is None else load_policy(file) for name, file in files.items()]
-    found = {name: result.to_dict() for name, result in zip(files, measured(policies, read_gold(measure)), strict=True)}
+    found = {name: result.to_dict() for name, result in zip(files, measure(policies, read_gold(gold)), strict=True)}
     if as_json:
         print_json(found)
         return

@@ -22,6 +22,7 @@ def command(
     """Recompute the certificate from the ledger, by two accountants, and compare; exit code 4 when anything differs."""
     from pathlib import Path
 
+    from tacit.confidential import check_statement
     from tacit.files import read_json
     from tacit.folder import RunFolder
     from tacit.privacy.certificate import verify_certificate
@@ -36,7 +37,10 @@ def command(
     except ValueError:
         raise LedgerError(f"{path}: not JSON") from None
     with Ledger.open(folder.ledger, readonly=True) as ledger:
-        checks = verify_certificate(ledger, stated, folder.release)
+        checks = [
+            *verify_certificate(ledger, stated, folder.release),
+            *check_statement(folder.load_config(), ledger, stated),
+        ]
     if as_json:
         print_json([{"check": check.name, "holds": check.holds, "detail": check.detail} for check in checks])
     else:

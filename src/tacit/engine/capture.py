@@ -27,6 +27,7 @@ from tacit.engine.combining import Gathered
 from tacit.engine.factors import Factor
 from tacit.engine.positions import with_gradient
 from tacit.engine.sites import Site
+from tacit.engine.workspace import Workspace
 from tacit.errors import RefusedError, UsageError
 
 __all__ = [
@@ -59,9 +60,16 @@ class Capture:
         sites: the model's layers with trainable parameters.
         sequences_per_unit: rows that form one unit.
         probed: shapes of inputs for which the backward was probed in earlier contexts; None: never probe.
+        workspace: memory for materialised gradients, free until the context has ended.
     """
 
-    def __init__(self, sites: Mapping[nn.Module, Site], sequences_per_unit: int, probed: set[Shapes] | None) -> None:
+    def __init__(
+        self,
+        sites: Mapping[nn.Module, Site],
+        sequences_per_unit: int,
+        probed: set[Shapes] | None,
+        workspace: Workspace,
+    ) -> None:
         self._sites = sites
         self._sequences_per_unit = sequences_per_unit
         self._probed = probed
@@ -70,7 +78,7 @@ class Capture:
         self._alone: slice | None = None
         self._rows: int | None = None
         self._model_inputs: list[Tensor] = []
-        self._gathered = Gathered()
+        self._gathered = Gathered(workspace)
         self._later: list[Record] = []
         self._open = True
         # The output of an embedding, or of the first layer, has no graph of its own: this gives the tap one.
@@ -207,6 +215,11 @@ class Capture:
                 self._alone = None
 
     @property
+    def is_probing(self) -> bool:
+        """Whether the backward that runs is a probe's, after which the graph is needed again."""
+        return self._alone is not None
+
+    @property
     def probe_due(self) -> bool:
         """Whether the first layer that the backward reaches should probe what is below it."""
         return self._probe_due and self._alone is None
@@ -263,7 +276,7 @@ class _LayerRecord:
         gradient_UR = per_unit(self.gradient, units, rule.output_features(module))
         input_UR, gradient_UR = with_gradient(input_UR, gradient_UR)
         for name, name_in_model in self.site.names.items():
-            dtype = module.get_parameter(name).dtype
+            dtype = getattr(module, name).dtype
             yield name_in_model, rule.factors[name](module, _as(dtype, input_UR), _as(dtype, gradient_UR))
 
 

@@ -39,6 +39,7 @@ from tacit.engine.lstm import LstmMode
 from tacit.engine.probing import LossWatch
 from tacit.engine.sharding import add_sum, is_sharded
 from tacit.engine.sites import Site, find_sites, trainable_parameters
+from tacit.engine.workspace import Workspace
 from tacit.errors import UsageError
 
 __all__ = ["PerExampleClipper"]
@@ -107,6 +108,7 @@ class PerExampleClipper:
         self._lstm_modes: list[LstmMode] = []
         self._norms: Tensor | None = None
         self._probed: set[Shapes] = set()
+        self._workspace = Workspace()
         self._site_hooks: dict[nn.Module, tuple[RemovableHandle, RemovableHandle]] = {}
         self._module_hooks = self._register()
 
@@ -123,6 +125,7 @@ class PerExampleClipper:
         for handle in self._module_hooks:
             handle.remove()
         self._module_hooks = []
+        self._workspace = Workspace()
 
     def __enter__(self) -> PerExampleClipper:
         if self._capture is not None:
@@ -133,7 +136,10 @@ class PerExampleClipper:
         for module, hooks in self._site_hooks.items():
             check_hooks(self._sites[module], hooks)
         sharded = any(is_sharded(parameter) for parameter in self._parameters.values())
-        self._capture = Capture(self._sites, self._sequences_per_unit, None if sharded else self._probed)
+        self._workspace.reset()
+        self._capture = Capture(
+            self._sites, self._sequences_per_unit, None if sharded else self._probed, self._workspace
+        )
         self._still = Still(self._model, self._parameters)
         with ExitStack() as context:
             for name, parameter in self._parameters.items():

@@ -15,15 +15,21 @@ from torch import Tensor
 
 from tacit.engine.factors import Dense, Factor, Lookup, Outer, rounding_margin
 from tacit.engine.logits import Logits
+from tacit.engine.workspace import Workspace
 from tacit.errors import UsageError
 
 __all__ = ["Gathered", "combine", "squared_norms"]
 
 
 class Gathered:
-    """The factors of each parameter, as its uses come in. Gradients that are cheaper materialised are so at once."""
+    """The factors of each parameter, as its uses come in. Gradients that are cheaper materialised are so at once.
 
-    def __init__(self) -> None:
+    Args:
+        workspace: where they are put.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
         self._dense: dict[str, Dense] = {}
         self._others: dict[str, list[Factor]] = {}
         self._versions: list[tuple[str, Tensor, int]] = []
@@ -31,12 +37,12 @@ class Gathered:
     def add(self, name: str, factor: Factor) -> None:
         """Take one use of a parameter."""
         if isinstance(factor, Outer) and factor.cheaper_dense():
-            factor = factor.dense()
+            factor = factor.dense(self._workspace.empty(factor.shape(), factor.left_URp))
         if not isinstance(factor, Dense):
             self._others.setdefault(name, []).append(factor)
             self._versions += [(name, tensor, tensor._version) for tensor in factor.tensors()]
         elif name in self._dense:
-            self._dense[name].gradient_Uw.add_(factor.gradient_Uw)
+            self._dense[name] = Dense(self._dense[name].gradient_Uw.add_(factor.gradient_Uw))
         else:
             self._dense[name] = factor
 
@@ -84,6 +90,8 @@ def combine(factors: Sequence[Factor]) -> tuple[Factor, ...]:
         merged.append(outer)
     if lookups:
         merged.append(_join_lookups(lookups))
+    if materialise and len(merged) == 1:
+        return (merged[0].dense(),)
     if materialise:
         return (Dense(sum((f.dense().gradient_Uw for f in merged[1:]), merged[0].dense().gradient_Uw)),)
     return tuple(merged)

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tacit.engine.capture import current_capture
 from tacit.engine.logits import IGNORE_INDEX
 from tacit.errors import RefusedError, UsageError
 
@@ -24,7 +25,7 @@ PART_BYTES = {"cpu": 2**20}  # of logits in float32; a core's second cache holds
 OTHER_PART_BYTES = 2**27
 
 
-def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+def cross_entropy(logits: Tensor, labels: Tensor, overwrite: bool = False) -> Tensor:
     """Cross-entropy in nats at each position, 0 where the label is -100: ``logits (..., V)``, ``labels (...)``.
 
         losses = cross_entropy(model(ids).logits[:, :-1], ids[:, 1:]).sum(1)    # (B,), a causal model's, a row each
@@ -34,6 +35,8 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     Args:
         logits: float; bfloat16 and float16 are computed in float32.
         labels: int64 token ids, or ``IGNORE_INDEX`` (-100).
+        overwrite: the backward puts its gradient into the logits' own memory, which saves a tensor as large as they are. They
+            are of no use after it: a graph that still needs them raises an error, but code that reads them gets gradients.
 
     Returns:
         The labels' shape; float32, or float64 for float64 logits.
@@ -47,7 +50,7 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
             f"logits {tuple(logits.shape)} must have the labels' shape {tuple(labels.shape)} and one dimension more"
         )
     check_labels(labels, logits.shape[-1])
-    losses_N = _CrossEntropy.apply(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1))
+    losses_N = _CrossEntropy.apply(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1), overwrite)
     return losses_N.view(labels.shape)
 
 
@@ -68,7 +71,7 @@ def log_sum_exp(logits_nV: Tensor) -> Tensor:
 
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, logits_NV: Tensor, label_N: Tensor) -> Tensor:
+    def forward(ctx: Any, logits_NV: Tensor, label_N: Tensor, overwrite: bool) -> Tensor:
         dtype = torch.promote_types(logits_NV.dtype, torch.float32)
         lse_N = torch.zeros(len(label_N), dtype=dtype, device=label_N.device)
         labelled_N = label_N != IGNORE_INDEX
@@ -76,6 +79,7 @@ class _CrossEntropy(torch.autograd.Function):
             lse_N[rows] = log_sum_exp(logits_NV[rows].to(dtype))[:, 0]
         own_N = logits_NV.gather(1, label_N.clamp(min=0)[:, None])[:, 0]
         ctx.save_for_backward(logits_NV, label_N, lse_N)
+        ctx.overwrite, ctx.capture = overwrite, current_capture()
         return (lse_N - own_N).masked_fill_(~labelled_N, 0)
 
     @staticmethod
@@ -87,13 +91,16 @@ class _CrossEntropy(torch.autograd.Function):
         upstream_N1 = grad_outputs[0].masked_fill(~labelled_N, 0)[:, None]
         column_N1 = label_N.clamp(min=0)[:, None]
         few = _few(labelled_N)
-        gradient_NV = torch.zeros_like(logits_NV) if few else torch.empty_like(logits_NV)
+        probing = ctx.capture is not None and ctx.capture.is_probing  # then the backward runs more than once
+        overwrite = ctx.overwrite and not probing
+        fresh = torch.zeros_like if few else torch.empty_like
+        gradient_NV = logits_NV.detach() if overwrite else fresh(logits_NV)
         for rows in _parts(logits_NV, labelled_N):
             part_nV = logits_NV[rows].sub(lse_N[rows, None]).exp_().mul_(upstream_N1[rows])
             gradient_NV[rows] = part_nV.scatter_add_(1, column_N1[rows], -upstream_N1[rows])
-        if not few:
-            gradient_NV[~labelled_N] = 0  # 0 * inf is NaN
-        return gradient_NV, None
+        if overwrite or not few:
+            gradient_NV.masked_fill_(~labelled_N[:, None], 0)  # 0 * inf is NaN
+        return gradient_NV, None, None
 
 
 def _few(labelled_N: Tensor) -> bool:

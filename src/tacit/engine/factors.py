@@ -40,6 +40,7 @@ GRAM_TERMS = 1024
 # written to fresh memory once and read twice.
 DENSE_MEMORY_RATIO = 1.7
 DENSE_MOST_BYTES = 2**25
+CACHE_BYTES = 2**22
 
 _RUN = 256
 
@@ -74,12 +75,15 @@ class Factor(ABC):
 
 @dataclass(frozen=True)
 class Dense(Factor):
-    """Each unit's gradient as it is: ``gradient_Uw``."""
+    """Each unit's gradient as it is: ``gradient_Uw``; and its squared norm, where that is known already."""
 
     gradient_Uw: Tensor
+    square_U: Tensor | None = None
 
     def squared_norms(self) -> Tensor:
         """Exact to a few epsilon: short runs by ``vector_norm``, which is fast and loses digits in long ones."""
+        if self.square_U is not None:
+            return self.square_U
         gradient_Un = self.gradient_Uw.flatten(1)
         run = math.gcd(gradient_Un.shape[1], _RUN)
         if run < 16:
@@ -138,8 +142,23 @@ class Outer(Factor):
             right_URd = right_URd * weight_U[:, None, None]
         return left_URp.flatten(0, 1), right_URd.flatten(0, 1)
 
-    def dense(self) -> Dense:
-        return Dense(torch.bmm(self.left_URp.mT, self.right_URd))
+    def dense(self, out_Upd: Tensor | None = None) -> Dense:
+        """Likewise, in the memory that is given. A few units at a time: their norms are taken while they are in the cache."""
+        units, p, d = self.shape()
+        out_Upd = self.left_URp.new_empty(units, p, d) if out_Upd is None else out_Upd
+        at_once = (
+            max(1, CACHE_BYTES // max(1, p * d * out_Upd.element_size())) if out_Upd.device.type == "cpu" else units
+        )
+        squares = []
+        for first in range(0, units, at_once):
+            some = slice(first, first + at_once)
+            part = Dense(torch.bmm(self.left_URp[some].mT, self.right_URd[some], out=out_Upd[some]))
+            squares.append(part.squared_norms())
+        return Dense(out_Upd, torch.cat(squares) if squares else out_Upd.new_zeros(0))
+
+    def shape(self) -> tuple[int, int, int]:
+        """(units, p, d)."""
+        return len(self.left_URp), self.left_URp.shape[2], self.right_URd.shape[2]
 
     def tensors(self) -> tuple[Tensor, ...]:
         return self.left_URp, self.right_URd

@@ -15,7 +15,7 @@ from torch.utils.hooks import RemovableHandle
 
 from tacit.engine.capture import current_capture
 from tacit.engine.sharding import is_sharded
-from tacit.engine.sites import Site, check_forward, check_precisions, trainable_parameters
+from tacit.engine.sites import Site, check_forward, check_precisions, first_named, trainable_parameters
 from tacit.errors import RefusedError, UsageError
 
 __all__ = [
@@ -67,7 +67,7 @@ class Still:
         self._model = model
         self._parameters = parameters
         self._versions = {name: parameter._version for name, parameter in parameters.items()}
-        self._buffers = {name: (buffer, buffer._version) for name, buffer in model.named_buffers()}
+        self._buffers = {name: (buffer, buffer._version) for name, buffer in _buffers(model).items()}
 
     def check(self) -> None:
         """Raises:
@@ -78,7 +78,7 @@ class Still:
         for name, parameter in self._parameters.items():
             if parameter._version != self._versions[name] and not is_sharded(parameter):
                 raise UsageError(f"{name} was changed inside the clipping context; step the optimizer after it")
-        for name, buffer in self._model.named_buffers():
+        for name, buffer in _buffers(self._model).items():
             before, version = self._buffers.get(name, (None, 0))
             if before is None or (buffer is not before and not _equal(buffer, before)) or before._version != version:
                 raise RefusedError(
@@ -86,6 +86,10 @@ class Still:
                     f"the buffer {name} was written inside the clipping context; what a model saves must not be a function of "
                     "the batch without noise: turn running statistics off, or put the layer in eval mode",
                 )
+
+
+def _buffers(model: nn.Module) -> dict[str, Tensor]:
+    return first_named(model, lambda module: module._buffers)
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:

@@ -14,8 +14,6 @@ from torch import Tensor
 
 __all__ = ["with_gradient"]
 
-# A look at a few features shows most gradients to have no zero rows, at no cost.
-_FIRST_LOOK = 8
 # Asking a GPU for a count waits for it, so it is asked for large heads alone.
 _WIDE = 4096
 
@@ -29,19 +27,14 @@ def with_gradient(input_UR: Tensor, gradient_UR: Tensor) -> tuple[Tensor, Tensor
     gradient_URn = gradient_UR.flatten(2) if gradient_UR.dim() > 2 else gradient_UR[:, :, None]
     if gradient_URn.numel() == 0 or (gradient_URn.is_cuda and gradient_URn.shape[2] < _WIDE):
         return input_UR, gradient_UR
-    if 2 * _most(gradient_URn[:, :, :_FIRST_LOOK] != 0) > positions:
+    if 2 * int(gradient_URn[:, :, 0].count_nonzero()) > units * positions:  # so more than half, in some unit
         return input_UR, gradient_UR
     used_UR = (gradient_URn.amax(2) != 0) | (gradient_URn.amin(2) != 0)  # no tensor as large as it; NaN is not 0 either
     if input_UR.is_floating_point():
         used_UR |= ~input_UR.isfinite().view(units, positions, -1).all(2)
-    most = max(1, _most(used_UR[:, :, None]))
+    most = max(1, int(used_UR.sum(1).max()))
     if 2 * most > positions:
         return input_UR, gradient_UR
     order_UR = torch.argsort(used_UR.byte(), dim=1, descending=True, stable=True)[:, :most]
     unit_U1 = torch.arange(units, device=order_UR.device)[:, None]
     return input_UR[unit_U1, order_UR], gradient_UR[unit_U1, order_UR]
-
-
-def _most(used_URn: Tensor) -> int:
-    """The most positions that any unit uses."""
-    return int(used_URn.any(2).sum(1).max())

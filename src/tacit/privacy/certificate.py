@@ -60,13 +60,16 @@ def file_digests(folder: Path, leave_out: tuple[str, ...] = ()) -> dict[str, str
     }
 
 
-def make_certificate(ledger: Ledger, files: dict[str, str], randomness: str) -> dict[str, Any]:
+def make_certificate(
+    ledger: Ledger, files: dict[str, str], randomness: str, confidentiality: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """The certificate as JSON-ready values.
 
     Args:
         ledger: the whole run; every planned stage counts with what was paid.
         files: SHA-256 of the covered files, by path in the release.
         randomness: what the noise was drawn from, in words.
+        confidentiality: of a run with screening, its statement; it stands apart from epsilon.
     """
     header = ledger.header
     spends = ledger.spends()
@@ -101,6 +104,7 @@ def make_certificate(ledger: Ledger, files: dict[str, str], randomness: str) -> 
         "key_commitment": header.key_commitment,
         "randomness": randomness,
         "files": files,
+        **({} if confidentiality is None else {"confidentiality": confidentiality}),
     }
 
 

@@ -28,10 +28,12 @@ from pydantic import (
 
 __all__ = [
     "CONTROL",
+    "CURATOR_TEXT",
     "INFINITY",
     "RELEASED",
     "UNIGRAM",
     "Assumption",
+    "ConfidentialityLine",
     "CumulativePoint",
     "EpsilonPair",
     "ExposureRow",
@@ -51,6 +53,7 @@ INFINITY = "infinity"
 RELEASED = "released model"
 CONTROL = "control without DP"
 UNIGRAM = "unigram"
+CURATOR_TEXT = "private held-out text (exact, for the curator)"
 
 
 def _read_infinity(value: object) -> object:
@@ -225,13 +228,43 @@ class UtilityRow(_Facts):
     confidence interval, (low, high).
     """
 
-    corpus: Literal["public held-out text", "private held-out units (noisy, in the ledger)"]
+    corpus: Literal[
+        "public held-out text",
+        "private held-out units (noisy, in the ledger)",
+        "private held-out text (exact, for the curator)",
+    ]
     model: Literal["after public phase", "released model", "unigram", "uniform"]
     masked_token_accuracy: Probability | None = None
     masked_token_accuracy_interval95: Interval | None = None
     perplexity: Annotated[float, Field(gt=0)] | None = None
     perplexity_interval95: Interval | None = None
+    perplexity_per_word: Annotated[float, Field(gt=0)] | None = None
+    bits_per_byte: Annotated[float, Field(ge=0)] | None = None
     note: Note = ""
+
+
+class ConfidentialityLine(_Facts):
+    """One line of a confidentiality statement (tacit.privacy.statement.Line), in words and with its numbers.
+
+    Args:
+        kind: worst-case, screened or bayesian.
+        definition: which definition of Zhao et al. 2022 it is about.
+        status: how well it is known.
+        sentence: what holds.
+        assumption: what that rests on.
+        paper: the paper's own number.
+        difference: why it is another one.
+    """
+
+    kind: Literal["worst-case", "screened", "bayesian"]
+    definition: Text
+    status: Literal["proved", "measured", "heuristic"]
+    epsilon: Epsilon
+    delta: Delta
+    sentence: Text
+    assumption: Text
+    paper: Epsilon
+    difference: Text
 
 
 class VocabularyFacts(_Facts):
@@ -279,6 +312,7 @@ class ReportData(_Facts):
         config_digest, ledger_head: hexadecimal digests.
         cumulative: one point a stage; the last one is the certified epsilon.
         exposure: the audit; rows of the control without DP only in a curator's copy.
+        confidentiality: of a run with screening, its statement; it stands apart from epsilon, which is then infinite.
         license: a licence identifier for the model card. The owner of the text decides, hence the default.
         budget_epsilon: the budget that the run was given, if any: a line in the plot.
         curator_copy: the copy for the private folder; it may hold values outside the guarantee and says so in red.
@@ -302,12 +336,17 @@ class ReportData(_Facts):
     model: ModelFacts
     phases: tuple[PhaseRow, ...]
     files: tuple[ReleasedFile, ...]
+    confidentiality: tuple[ConfidentialityLine, ...] = ()
     license: Text = "unknown"
     budget_epsilon: Annotated[float, Field(gt=0)] | None = None
     curator_copy: bool = False
 
     @model_validator(mode="after")
     def _nothing_outside_the_guarantee(self) -> Self:
+        if not self.curator_copy and any(row.corpus == CURATOR_TEXT for row in self.utility):
+            raise ValueError(
+                "exact scores of private text are outside the ledger; leave them out, or make a curator's copy"
+            )
         if not self.curator_copy and any(row.model == CONTROL for row in self.exposure):
             raise ValueError(
                 "exposure rows of the control without DP are functions of the private text outside the ledger; "

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from transformers import BertForMaskedLM
+from transformers import PreTrainedModel
 
 from tacit.engine import cross_entropy
 from tacit.models.bert import masked_logits
@@ -67,7 +67,7 @@ def _masked_units(
 
 
 def score_units(
-    models: Mapping[str, BertForMaskedLM | np.ndarray],
+    models: Mapping[str, PreTrainedModel | np.ndarray],
     stream: SequenceStream,
     per_unit: int,
     masking: Masking,
@@ -96,7 +96,7 @@ def _score_table(log_probabilities_V: np.ndarray, masked: MaskedRows) -> tuple[n
 
 
 @torch.no_grad()
-def _score_model(model: BertForMaskedLM, masked: MaskedRows) -> tuple[np.ndarray, np.ndarray]:
+def _score_model(model: PreTrainedModel, masked: MaskedRows) -> tuple[np.ndarray, np.ndarray]:
     model.eval()
     right, loss = [], []
     for start in range(0, len(masked.ids_BT), _ROWS_AT_ONCE):

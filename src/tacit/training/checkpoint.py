@@ -23,7 +23,15 @@ from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import DataError
 from tacit.files import write_atomically
 
-__all__ = ["Progress", "finished_steps", "gradients", "load_checkpoint", "load_weights", "save_checkpoint"]
+__all__ = [
+    "Progress",
+    "finished_steps",
+    "gradients",
+    "load_checkpoint",
+    "load_optimizer",
+    "load_weights",
+    "save_checkpoint",
+]
 
 
 @dataclass(frozen=True)
@@ -97,6 +105,11 @@ def _set_gradients(model: nn.Module, sums: Sequence[list[Tensor]]) -> None:
 def load_weights(path: Path, model: nn.Module) -> None:
     """Load only the weights, in place."""
     model.load_state_dict(_read(path)["model"])
+
+
+def load_optimizer(path: Path, optimizer: torch.optim.Optimizer) -> None:
+    """Load only the optimizer's state, in place."""
+    optimizer.load_state_dict(copy.deepcopy(_read(path)["optimizer"]))
 
 
 def finished_steps(path: Path) -> int:

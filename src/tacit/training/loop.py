@@ -7,7 +7,7 @@ A step may be as large as it likes: memory is that of a micro-batch, and checkpo
 several ranks, each micro-batch of a rank is a slice of the next ``units at once * world`` entries of the one draw, so that
 all ranks are at one place of the draw whenever a checkpoint is due.
 
-Shapes: B rows, T positions, K masked slots; k sequences a unit.
+Shapes: B rows, T positions, N targets of a row, n uniforms a position; k sequences a unit.
 """
 
 from __future__ import annotations
@@ -22,23 +22,19 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import BertForMaskedLM
+from transformers import PreTrainedModel
 
 from tacit.config import ComputeOptions
 from tacit.engine import CLIPPINGS, PerExampleClipper, add_noise_, micro_batches
 from tacit.engine.distributed import ALONE, Ranks
-from tacit.models.bert import masked_losses
 from tacit.privacy.ledger import Ledger
 from tacit.randomness import Streams
-from tacit.training.checkpoint import Progress, gradients, load_checkpoint, save_checkpoint
-from tacit.training.masking import Masking, mask_rows
+from tacit.training.checkpoint import Progress, gradients, load_checkpoint, load_optimizer, save_checkpoint
+from tacit.training.objectives import Objective, Targets
 from tacit.training.plans import DpPlan, Phase, PlainPlan
 from tacit.training.sequences import SequenceStream
 
 __all__ = ["run_phase"]
-
-Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
-"""ids_BT, attention_BT, slots_BK, labels_BK, weights_BK: the arguments of `masked_losses` after the model."""
 
 
 @dataclass(frozen=True)
@@ -47,22 +43,22 @@ class _Source:
 
     Args:
         stream: the phase's records.
-        masking: how tokens are masked.
+        objective: what the model is asked about rows.
         streams: keyed randomness of this phase alone.
         ranks: the processes that share every step.
     """
 
     stream: SequenceStream
-    masking: Masking
+    objective: Objective
     streams: Streams
     ranks: Ranks = ALONE
 
 
 def run_phase(
-    model: BertForMaskedLM,
+    model: PreTrainedModel,
     phase: Phase,
     stream: SequenceStream,
-    masking: Masking,
+    objective: Objective,
     ledger: Ledger | None,
     streams: Streams,
     compute: ComputeOptions,
@@ -78,13 +74,13 @@ def run_phase(
 
     Args:
         model: its weights at the phase's start (a checkpoint replaces them).
-        phase: what to do; a DP phase must be planned in the ledger under its name.
+        phase: what to do; with an event, it must be planned in the ledger under its name.
         stream: the phase's records.
-        masking: how tokens are masked.
-        ledger: needed by a DP phase.
+        objective: what the model is asked about the records' rows.
+        ledger: needed by a DP phase. Without one, ordinary training is not paid for: its model must stay private.
         streams: keyed randomness of this phase alone.
         compute: speed options.
-        checkpoint: file of the phase's checkpoint.
+        checkpoint: file of the phase's checkpoint; that of ``phase.previous`` lies beside it.
         on_step: called with the number of finished steps.
         ranks: the processes that train together.
 
@@ -95,16 +91,18 @@ def run_phase(
     if isinstance(phase.plan, DpPlan) and ranks.first and ledger is None:
         raise ValueError("a DP phase needs a ledger")
     optimizer = _optimizer(model, phase)
+    if phase.previous is not None:
+        load_optimizer(checkpoint.with_name(f"{phase.previous}.pt"), optimizer)
     start = load_checkpoint(checkpoint, model, optimizer, ranks)
     ranks.agree(f"the weights and the step at the start of phase {phase.name}", _digest(model, ranks, start))
     saver = _Saver(checkpoint, model, optimizer, compute.checkpoint_seconds, ranks)
     model.train()
-    with closing(_step_of(model, phase, compute, _Source(stream, masking, streams, ranks))) as step_of:
+    with closing(_step_of(model, phase, compute, _Source(stream, objective, streams, ranks))) as step_of:
         for step in range(start.step, phase.steps):
-            if isinstance(phase.plan, DpPlan) and ledger is not None:
+            if phase.event is not None and ledger is not None:
                 ledger.charge(phase.name, step)
             for group in optimizer.param_groups:
-                group["lr"] = phase.optimizer.learning_rate_at(step, phase.steps)
+                group["lr"] = phase.learning_rate_at(step)
             drawn = start.drawn if step == start.step else 0
             if drawn == 0:
                 optimizer.zero_grad(set_to_none=True)
@@ -117,7 +115,7 @@ def run_phase(
     ranks.agree(f"the weights at the end of phase {phase.name}", _digest(model, ranks))
 
 
-def _optimizer(model: BertForMaskedLM, phase: Phase) -> torch.optim.AdamW:
+def _optimizer(model: PreTrainedModel, phase: Phase) -> torch.optim.AdamW:
     options = phase.optimizer
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     return torch.optim.AdamW(
@@ -129,7 +127,7 @@ def _optimizer(model: BertForMaskedLM, phase: Phase) -> torch.optim.AdamW:
     )
 
 
-def _digest(model: BertForMaskedLM, ranks: Ranks, progress: Progress | None = None) -> bytes:
+def _digest(model: PreTrainedModel, ranks: Ranks, progress: Progress | None = None) -> bytes:
     """What ranks compare; one process has nothing to compare with."""
     digest = hashlib.sha256(repr(progress).encode())
     if ranks.world > 1:
@@ -142,7 +140,7 @@ class _Saver:
     """Writes the phase's checkpoint when its time has come, by the first rank's clock."""
 
     def __init__(
-        self, path: Path, model: BertForMaskedLM, optimizer: torch.optim.Optimizer, seconds: float, ranks: Ranks
+        self, path: Path, model: PreTrainedModel, optimizer: torch.optim.Optimizer, seconds: float, ranks: Ranks
     ) -> None:
         self._path = path
         self._model = model
@@ -170,7 +168,7 @@ class _Saver:
         self._saved = time.monotonic()
 
 
-def _step_of(model: BertForMaskedLM, phase: Phase, compute: ComputeOptions, source: _Source) -> _Step:
+def _step_of(model: PreTrainedModel, phase: Phase, compute: ComputeOptions, source: _Source) -> _Step:
     if isinstance(phase.plan, DpPlan):
         return _DpStep(model, phase.plan, compute, source)
     return _PlainStep(model, phase.plan, compute, source)
@@ -225,7 +223,7 @@ class _Step(ABC):
 class _DpStep(_Step):
     """Noisy clipped gradients of a logical batch of units."""
 
-    def __init__(self, model: BertForMaskedLM, plan: DpPlan, compute: ComputeOptions, source: _Source) -> None:
+    def __init__(self, model: PreTrainedModel, plan: DpPlan, compute: ComputeOptions, source: _Source) -> None:
         super().__init__(max(1, compute.micro_batch // plan.sequences_per_unit), source)
         self._model = model
         self._plan = plan
@@ -239,11 +237,9 @@ class _DpStep(_Step):
         """Each unit's gradient is clipped; blank rows fill the micro-batch."""
         source = self._source
         for units, real in micro_batches(chosen, self._at_once):
-            batch = _unit_batch(
-                units, real, self._plan.sequences_per_unit, source.stream, source.masking, source.streams, step
-            )
+            targets, weights_BN = _unit_targets(units, real, self._plan.sequences_per_unit, source, step)
             with self._clipper:
-                _losses(self._model, batch).sum().backward()
+                _losses(self._model, source.objective, targets, weights_BN).sum().backward()
 
     def finish(self, step: int) -> None:
         """Noise once for all ranks, then the public normaliser."""
@@ -261,28 +257,26 @@ class _DpStep(_Step):
 class _PlainStep(_Step):
     """The ordinary mean gradient of a batch of public sequences."""
 
-    def __init__(self, model: BertForMaskedLM, plan: PlainPlan, compute: ComputeOptions, source: _Source) -> None:
+    def __init__(self, model: PreTrainedModel, plan: PlainPlan, compute: ComputeOptions, source: _Source) -> None:
         super().__init__(compute.micro_batch, source)
         self._model = model
         self._plan = plan
-        self._uniforms_B3T = np.zeros((0, 3, 0))
+        self._uniforms_BnT = np.zeros((0, 0, 0))
 
     def draw(self, step: int) -> np.ndarray:
-        """Rows, with the uniforms for all their masks."""
-        streams, length = self._source.streams, self._source.stream.ids_ST.shape[1]
-        self._uniforms_B3T = streams.generator("mask", step).random((self._plan.batch_size, 3, length))
-        return self._plan.batch(self._source.stream.sequences, streams, step)
+        """Rows, with the uniforms of all of them."""
+        source = self._source
+        shape = self._plan.batch_size, source.objective.draws, source.stream.ids_ST.shape[1]
+        self._uniforms_BnT = source.streams.generator("mask", step).random(shape)
+        return self._plan.batch(source.stream.sequences, source.streams, step)
 
     def add(self, chosen: np.ndarray, places: np.ndarray, step: int) -> None:
         """Rows of the batch, each with its share of the mean."""
-        stream = self._source.stream
-        masked = mask_rows(
-            stream.ids_ST[chosen], stream.lengths_S[chosen], self._uniforms_B3T[places], self._source.masking
-        )
-        of_row_BK = masked.real_BK / np.maximum(1, masked.real_BK.sum(axis=1, keepdims=True))
-        weights_BK = of_row_BK / self._plan.batch_size
-        batch = _tensors(masked.ids_BT, masked.attention_BT, masked.slots_BK, masked.labels_BK, weights_BK)
-        _losses(self._model, batch).sum().backward()
+        stream, objective = self._source.stream, self._source.objective
+        ids_BT = stream.ids_ST[chosen].astype(np.int64)
+        targets = objective.targets(ids_BT, stream.lengths_S[chosen], self._uniforms_BnT[places])
+        of_row_BN = targets.real_BN / np.maximum(1, targets.real_BN.sum(axis=1, keepdims=True))
+        _losses(self._model, objective, targets, of_row_BN / self._plan.batch_size).sum().backward()
 
     def finish(self, step: int) -> None:
         """The sum over the ranks."""
@@ -292,53 +286,36 @@ class _PlainStep(_Step):
         """Nothing was changed."""
 
 
-def _losses(model: BertForMaskedLM, batch: Batch) -> torch.Tensor:
-    return masked_losses(model, *(tensor.to(model.device) for tensor in batch))
+def _losses(model: PreTrainedModel, objective: Objective, targets: Targets, weights_BN: np.ndarray) -> torch.Tensor:
+    arrays = [torch.from_numpy(array.astype(np.int64)).to(model.device) for array in targets.arrays]
+    return objective.losses(model, arrays, torch.from_numpy(weights_BN.astype(np.float32)).to(model.device))
 
 
-def _unit_batch(
-    chosen: np.ndarray,
-    real: np.ndarray,
-    per_unit: int,
-    stream: SequenceStream,
-    masking: Masking,
-    streams: Streams,
-    step: int,
-) -> Batch:
-    """Rows of a micro-batch of units, ``per_unit`` rows a unit; blank rows have no weight.
+def _unit_targets(
+    chosen: np.ndarray, real: np.ndarray, per_unit: int, source: _Source, step: int
+) -> tuple[Targets, np.ndarray]:
+    """Targets and weights of a micro-batch of units, ``per_unit`` rows a unit; blank rows have no weight.
 
-    All that is random for a unit comes from (key, step, the unit's own id). Its loss is the mean over all its masked tokens.
+    All that is random for a unit comes from (key, step, the unit's own id). Its loss is the mean over all its targets.
     """
-    length = stream.ids_ST.shape[1]
+    stream, objective = source.stream, source.objective
     rows = len(chosen) * per_unit
     ids_BT, lengths_B = _blank_rows(rows, stream)
-    uniforms_B3T = np.zeros((rows, 3, length))
+    uniforms_BnT = np.zeros((rows, objective.draws, stream.ids_ST.shape[1]))
     for place, unit in enumerate(chosen):
         if not real[place]:
             continue
-        generator = streams.generator("unit", step, stream.keys_U[unit])
+        generator = source.streams.generator("unit", step, stream.keys_U[unit])
         own = stream.choose_rows(int(unit), per_unit, generator)
         at = slice(place * per_unit, place * per_unit + len(own))
         ids_BT[at], lengths_B[at] = stream.ids_ST[own], stream.lengths_S[own]
-        uniforms_B3T[at] = generator.random((len(own), 3, length))
-    masked = mask_rows(ids_BT, lengths_B, uniforms_B3T, masking)
-    real_BK = masked.real_BK & (lengths_B > 2)[:, None]
-    of_unit_B = np.repeat(real_BK.reshape(len(chosen), -1).sum(axis=1), per_unit)
-    weights_BK = real_BK / np.maximum(1, of_unit_B)[:, None]
-    return _tensors(masked.ids_BT, masked.attention_BT, masked.slots_BK, masked.labels_BK, weights_BK)
+        uniforms_BnT[at] = generator.random((len(own), *uniforms_BnT.shape[1:]))
+    targets = objective.targets(ids_BT, lengths_B, uniforms_BnT)
+    real_BN = targets.real_BN & (lengths_B > 2)[:, None]
+    of_unit_B = np.repeat(real_BN.reshape(len(chosen), -1).sum(axis=1), per_unit)
+    return targets, real_BN / np.maximum(1, of_unit_B)[:, None]
 
 
 def _blank_rows(rows: int, stream: SequenceStream) -> tuple[np.ndarray, np.ndarray]:
     """Padding rows: all [PAD] (id 0), two positions visible so that attention has something to look at."""
     return np.zeros((rows, stream.ids_ST.shape[1]), dtype=np.int64), np.full(rows, 2, dtype=np.int64)
-
-
-def _tensors(*arrays: np.ndarray) -> Batch:
-    ids, attention, slots, labels, weights = arrays
-    return (
-        torch.from_numpy(ids.astype(np.int64)),
-        torch.from_numpy(attention.astype(np.int64)),
-        torch.from_numpy(slots.astype(np.int64)),
-        torch.from_numpy(labels.astype(np.int64)),
-        torch.from_numpy(weights.astype(np.float32)),
-    )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.privacy.events import PoissonGaussian
+from tacit.privacy.events import Event, NonPrivate, PoissonGaussian
 from tacit.randomness import Streams
 
 __all__ = ["AdamOptions", "DpPlan", "Phase", "PlainPlan", "Plan"]
@@ -100,11 +100,14 @@ class Phase:
     """``steps`` steps of a plan on one stream of records.
 
     Args:
-        name: unique in the run; the ledger's stage name of a DP phase.
-        stream: ``public`` or ``private``.
+        name: unique in the run; the ledger's stage name of a phase that reads private text.
+        stream: ``public`` text, the ``screened`` part of the private text, or the ``private`` rest (all of it, unscreened).
         plan: how one step uses the stream.
         steps: fixed beforehand, never derived from data.
         optimizer: AdamW's options.
+        round: which of the run's rounds it belongs to, from 0.
+        rounds: how many rounds there are; the learning rate's schedule runs over all of them.
+        previous: the phase of the round before, whose optimizer it goes on with.
     """
 
     name: str
@@ -112,3 +115,17 @@ class Phase:
     plan: Plan
     steps: int
     optimizer: AdamOptions
+    round: int = 0
+    rounds: int = 1
+    previous: str | None = None
+
+    @property
+    def event(self) -> Event | None:
+        """What one step costs; None on public text. Ordinary training on private text has no finite epsilon."""
+        if isinstance(self.plan, DpPlan):
+            return self.plan.event
+        return None if self.stream == "public" else NonPrivate(f"ordinary training on {self.stream} text")
+
+    def learning_rate_at(self, step: int) -> float:
+        """The rate of this phase's step."""
+        return self.optimizer.learning_rate_at(self.round * self.steps + step, self.rounds * self.steps)

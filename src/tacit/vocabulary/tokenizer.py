@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
 from tokenizers.decoders import WordPiece as WordPieceDecoder
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
@@ -90,7 +90,7 @@ def words_of(text: str, options: TokenizerOptions) -> list[str]:
     return [word for word, _ in pretokenizer.pre_tokenize_str(normalizer.normalize_str(text))]
 
 
-def build_tokenizer(pieces: Sequence[str], options: TokenizerOptions) -> Tokenizer:
+def build_tokenizer(pieces: Sequence[str], options: TokenizerOptions, reserved: Sequence[str] = ()) -> Tokenizer:
     """The tokenizer that spells words with the longest pieces that fit, from the left.
 
     A special token that stands in a text is read as that token, as everywhere in ``tokenizers``, unless
@@ -99,6 +99,7 @@ def build_tokenizer(pieces: Sequence[str], options: TokenizerOptions) -> Tokeniz
     Args:
         pieces: the vocabulary; a piece's id is its place. It begins with ``SPECIAL_TOKENS``.
         options: the same options with which the words were counted.
+        reserved: further tokens that are read whole wherever they stand, such as the mask of redacted text; their ids follow.
 
     Raises:
         ValueError: the special tokens are not in front, or a piece occurs twice.
@@ -123,6 +124,7 @@ def build_tokenizer(pieces: Sequence[str], options: TokenizerOptions) -> Tokeniz
     )
     tokenizer.decoder = WordPieceDecoder(prefix=CONTINUATION)
     tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
+    tokenizer.add_tokens([AddedToken(token, normalized=False) for token in reserved])
     return tokenizer
 
 

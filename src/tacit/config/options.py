@@ -1,4 +1,4 @@
-"""The configuration of a run: one YAML file, checked completely before anything is read or spent.
+"""The options of a run, as frozen models that refuse what they do not know.
 
 Privacy options and speed options are different classes: everything under ``compute`` can change between two starts of a run
 without changing any event, and `RunConfig.digest` leaves it out.
@@ -6,7 +6,6 @@ without changing any event, and `RunConfig.digest` leaves it out.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import os
@@ -14,11 +13,9 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import pydantic
-import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from tacit.errors import RefusedError, UsageError
+from tacit.errors import UsageError
 
 __all__ = [
     "AuditOptions",
@@ -32,10 +29,9 @@ __all__ = [
     "PlainPhase",
     "PrivacyOptions",
     "RunConfig",
+    "ScreeningOptions",
+    "TupleUnit",
     "VocabularyOptions",
-    "config_differences",
-    "load_config",
-    "parse_config",
 ]
 
 
@@ -111,11 +107,39 @@ class CorpusOptions(_Options):
         return Path(re.sub(r"\$\{(\w+)(:-([^}]*))?\}", value, self.path))
 
 
-class VocabularyOptions(_Options):
-    """The DP vocabulary (Hoory et al. 3.2 under the exact law).
+class ScreeningOptions(_Options):
+    """How the private corpus is screened before training: redacted, deduplicated, split in two streams (Zhao et al. 2022).
+
+    The private stream is trained on with noise, the public one without. What is then guaranteed is confidentiality, and no
+    longer differential privacy of the corpus (docs/confidentiality.md).
 
     Args:
-        method: ``histogram`` (exact law, integer noise) or ``hoory`` (the paper's formula; needs ``allow: [heuristic:hoory]``).
+        data_point: ``record``, or ``line``: every line of a record is a data point of its own, such as a turn of a dialogue.
+        balanced: a policy file as pi, which is masked; the package's own when not given.
+        conservative: a policy file as pi_c, which decides what is trained on with noise; the package's own when not given.
+        deduplicate: ``none``, or ``exact``: data points that are equal once redacted are masked as a whole, all but the first.
+        normalisation: what counts as equal (docs/deduplication.md).
+        gamma: upper bound on the share of secrets that the balanced policy misses, as measured (`tacit screen --measure`).
+        delta2: likewise of the conservative policy.
+        workers: processes that screen; it changes the speed alone.
+    """
+
+    data_point: Literal["record", "line"] = "record"
+    balanced: str | None = None
+    conservative: str | None = None
+    deduplicate: Literal["none", "exact"] = "none"
+    normalisation: Literal["none", "whitespace", "casefold"] = "none"
+    gamma: Annotated[float, Field(ge=0, le=1)] | None = None
+    delta2: Annotated[float, Field(ge=0, le=1)] | None = None
+    workers: Count = 2
+
+
+class VocabularyOptions(_Options):
+    """The vocabulary of the tokenizer (Hoory et al. 3.2 under the exact law).
+
+    Args:
+        method: ``histogram`` (exact law, integer noise), ``hoory`` (the paper's formula; needs ``allow: [heuristic:hoory]``), or
+            ``public`` (from the public corpora alone, which costs nothing; with ``screening`` and none, from the screened text).
         max_words: N, distinct words a unit contributes; a keyed random choice beyond.
         size: pieces of the tokenizer, special tokens and alphabet included.
         epsilon_share: the vocabulary alone gets this share of the budget's epsilon when its noise is solved. Gaussian
@@ -127,7 +151,7 @@ class VocabularyOptions(_Options):
         min_count: WordPiece merges pairs that occur at least this often in the noisy counts.
     """
 
-    method: Literal["histogram", "hoory"] = "histogram"
+    method: Literal["histogram", "hoory", "public"] = "histogram"
     max_words: Count = 128
     size: Annotated[int, Field(ge=300, le=200_000)] = 8192
     epsilon_share: Share = 0.3
@@ -139,9 +163,15 @@ class VocabularyOptions(_Options):
 
 
 class ModelOptions(_Options):
-    """The shape of the BERT model. Dropout is 0 by default: under DP the noise regularises more than enough."""
+    """The shape of the model. Dropout is 0 by default: under DP the noise regularises more than enough.
 
-    kind: Literal["bert"] = "bert"
+    Args:
+        kind: ``bert`` (masked tokens), ``gpt2`` or ``lstm`` (next tokens; Zhao et al. train one layer of width 200).
+        heads: attention heads; the LSTM has none.
+        intermediate: width of the feed-forward layers.
+    """
+
+    kind: Literal["bert", "gpt2", "lstm"] = "bert"
     layers: Count = 2
     width: Count = 128
     heads: Count = 2
@@ -153,6 +183,11 @@ class ModelOptions(_Options):
     def intermediate_width(self) -> int:
         """Width of the feed-forward layer; four times the width unless given."""
         return self.intermediate or 4 * self.width
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether it predicts next tokens."""
+        return self.kind != "bert"
 
 
 class PhaseOptions(_Options):
@@ -168,10 +203,16 @@ class PhaseOptions(_Options):
 
 
 class PlainPhase(PhaseOptions):
-    """Ordinary training on the public stream."""
+    """Ordinary training.
+
+    Args:
+        stream: ``public``, the public corpora; ``screened``, the part of the private corpus that screening lets through; or
+            ``private``, a baseline without any guarantee (needs ``allow: [heuristic:non-private]``).
+        batch_size: sequences a step.
+    """
 
     plan: Literal["plain"]
-    stream: Literal["public"]
+    stream: Literal["public", "screened", "private"]
     batch_size: Count
 
 
@@ -256,16 +297,21 @@ class ComputeOptions(_Options):
 
 
 class RunConfig(_Options):
-    """A whole run. See docs/tour.md for every option along the data's way."""
+    """A whole run. See docs/tour.md for every option along the data's way.
+
+    ``rounds``: the phases are run this many times in order, as in alternating training; each goes on with its own optimizer.
+    """
 
     title: str = "tacit run"
     run: str
     privacy: PrivacyOptions
     private: CorpusOptions
-    public: Annotated[tuple[CorpusOptions, ...], Field(min_length=1)]
+    public: tuple[CorpusOptions, ...] = ()
+    screening: ScreeningOptions | None = None
     vocabulary: VocabularyOptions = VocabularyOptions()
     model: ModelOptions = ModelOptions()
     masking_probability: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    rounds: Count = 1
     phases: Annotated[tuple[Annotated[PlainPhase | DpPhase, Field(discriminator="plan")], ...], Field(min_length=1)]
     evaluation: EvaluationOptions = EvaluationOptions()
     audit: AuditOptions | None = None
@@ -283,154 +329,19 @@ class RunConfig(_Options):
     @property
     def uses_heuristic(self) -> bool:
         """Whether a stage without a proof runs, so that epsilon is infinite; ``allow`` alone does not make it so."""
-        return self.vocabulary.method == "hoory"
+        unclipped = any(isinstance(phase, PlainPhase) and phase.stream == "private" for phase in self.phases)
+        return self.vocabulary.method == "hoory" or unclipped
+
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether epsilon is infinite for the corpus as a whole: a heuristic, or screened text, which gets no noise."""
+        return self.uses_heuristic or self.screening is not None
 
     @property
     def dp_phases(self) -> list[DpPhase]:
-        """The phases that train on the private stream."""
+        """The phases that train on the private stream with noise."""
         return [phase for phase in self.phases if isinstance(phase, DpPhase)]
 
-
-HEURISTICS = ("heuristic:hoory",)
-"""What ``allow`` may name; each is reported with epsilon = infinity."""
-
-
-_OTHER_STAGES = ("vocabulary", "evaluation")
-"""Stages of the ledger beside the phases. A name with ``control-`` would share a checkpoint with the control without DP."""
-
-
-def _check_meaning(config: RunConfig) -> None:
-    """Refuse what parses but has no guarantee or no sense; each with its reason code (docs/guarantees.md)."""
-    privacy = config.privacy
-    if privacy.budget.delta >= 1 / privacy.units:
-        raise RefusedError(
-            "delta-too-large",
-            f"privacy.budget.delta is {privacy.budget.delta:g} but must be below 1/privacy.units = {1 / privacy.units:.3g}: "
-            "a larger delta allows publishing a whole unit",
-        )
-    for name in config.allow:
-        if name not in HEURISTICS:
-            raise UsageError(f"allow: unknown entry {name!r}; known: {', '.join(HEURISTICS)}")
-    if config.vocabulary.method == "hoory" and "heuristic:hoory" not in config.allow:
-        raise RefusedError(
-            "vocabulary-formula",
-            "vocabulary.method: hoory uses the paper's threshold, whose true delta is far above the one it claims; "
-            "use method: histogram, or add heuristic:hoory to allow (reported with epsilon = infinity)",
-        )
-    given = (config.vocabulary.noise_stddev is not None, config.vocabulary.threshold is not None)
-    if config.vocabulary.method == "hoory" and given[1]:
-        raise UsageError("vocabulary.threshold: method hoory computes it by the paper's formula; leave it out")
-    if config.vocabulary.method == "histogram" and given[0] != given[1]:
-        raise UsageError("vocabulary: give noise_stddev and threshold together, or neither")
-    if config.model.width % config.model.heads:
-        raise UsageError(f"model.width {config.model.width} is not a multiple of model.heads {config.model.heads}")
-    for pattern in config.audit.patterns if config.audit else ():
-        if len(pattern) > config.model.length - 2:
-            raise UsageError(f"audit.patterns: {pattern} does not fit in model.length {config.model.length}")
-    names = [phase.name for phase in config.phases]
-    for name in names:
-        if name in _OTHER_STAGES or name.startswith("control-"):
-            raise UsageError(f"phases: the name {name!r} is used by the run itself; choose another")
-    if len(set(names)) < len(names):
-        raise UsageError(f"phases: two phases share a name ({', '.join(names)})")
-    for phase in config.dp_phases:
-        if phase.expected_batch > privacy.units:
-            raise UsageError(
-                f"phases: {phase.name}: expected_batch {phase.expected_batch} exceeds privacy.units {privacy.units}"
-            )
-    if privacy.unit == "user" and config.private.user_field is None:
-        raise UsageError(
-            "privacy.unit is user but private.user_field is not set: name the field that holds the user's id"
-        )
-
-
-def _field_names(location: tuple[Any, ...]) -> list[str]:
-    """The valid option names at the place where an unknown one was found."""
-    model: Any = RunConfig
-    for part in location[:-1]:
-        if isinstance(part, int) or part in ("plain", "dp"):
-            model = {"plain": PlainPhase, "dp": DpPhase}.get(part, model) if isinstance(part, str) else model
-            continue
-        field = getattr(model, "model_fields", {}).get(part)
-        if field is None:
-            continue
-        model = _model_in(field.annotation) or model
-    return list(model.model_fields)
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for argument in getattr(annotation, "__args__", ()):
-        found = _model_in(argument)
-        if found is not None:
-            return found
-    return None
-
-
-def _explain(error: dict[str, Any], source: str) -> str:
-    inner = ("plain", "dp", "TupleUnit")
-    location = ".".join(
-        str(part) for part in error["loc"] if part not in inner and not str(part).startswith("literal[")
-    )
-    if error["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(error["loc"][-1]), _field_names(error["loc"]), n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"valid here: {', '.join(_field_names(error['loc']))}"
-        return f"{source}: unknown option {location!r}; {hint}"
-    if error["type"] == "missing":
-        return f"{source}: option {location!r} is missing"
-    return f"{source}: option {location!r}: {error['msg'][0].lower()}{error['msg'][1:]}"
-
-
-def parse_config(values: Any, source: str = "configuration") -> RunConfig:
-    """Check plain values (as parsed from YAML) and return the configuration.
-
-    Raises:
-        UsageError: an unknown, missing or impossible option; the line names the nearest valid name.
-        RefusedError: a guarantee that cannot be proved, with its reason code.
-    """
-    if not isinstance(values, dict):
-        raise UsageError(f"{source}: a configuration is a mapping of options; see `recipes/`")
-    try:
-        config = RunConfig.model_validate(values)
-    except pydantic.ValidationError as error:
-        # A misspelt required option is both unknown and missing: the unknown name is what helps.
-        errors = sorted(error.errors(include_input=False), key=lambda found: found["type"] != "extra_forbidden")
-        raise UsageError(_explain(dict(errors[0]), source)) from None
-    _check_meaning(config)
-    return config
-
-
-def load_config(path: Path) -> RunConfig:
-    """Read and check a YAML configuration. Raises like `parse_config`."""
-    if not path.is_file():
-        raise UsageError(f"{path}: no such configuration file")
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError:
-        raise UsageError(f"{path}: not UTF-8 text") from None
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else "?"
-        raise UsageError(f"{path}:{line}: not valid YAML: {error.problem}") from None
-    except yaml.YAMLError:
-        raise UsageError(f"{path}: not valid YAML") from None
-    return parse_config(values, str(path))
-
-
-def config_differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
-    """Options that differ, as ``name: old -> new`` lines; list members are named by their place."""
-    lines: list[str] = []
-    for key in sorted(set(old) | set(new)):
-        before, after = _by_place(old.get(key)), _by_place(new.get(key))
-        if isinstance(before, dict) and isinstance(after, dict):
-            lines += config_differences(before, after, f"{prefix}{key}.")
-        elif before != after:
-            lines.append(f"{prefix}{key}: {before} -> {after}")
-    return lines
-
-
-def _by_place(value: Any) -> Any:
-    """A list of mappings as a mapping from places, so that only what differs in a member is shown."""
-    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
-        return {str(place): item for place, item in enumerate(value)}
-    return value
+    def phase_name(self, phase: PhaseOptions, round: int) -> str:
+        """The phase's name in a round, from 0: its own where there is one round only."""
+        return phase.name if self.rounds == 1 else f"{phase.name}-{round + 1}"

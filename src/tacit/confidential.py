@@ -1,0 +1,72 @@
+"""What a run with screening says of a secret: its statement, from its configuration and its ledger, and the check of it.
+
+The numbers are those of `tacit.privacy.statement`; here they get the run's own phases and the screening's own stability.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tacit.config import RunConfig, ScreeningOptions
+from tacit.privacy.certificate import Check
+from tacit.privacy.events import NonPrivate, PoissonGaussian, Spend
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.replacement import Screening, Stability, stability
+from tacit.privacy.statement import ConfidentialityStatement, statement_of_run
+
+__all__ = ["check_statement", "run_statement", "screening_stability"]
+
+
+def run_statement(config: RunConfig, ledger: Ledger) -> ConfidentialityStatement | None:
+    """The confidentiality of a run; None where it has none to state: no screening, or private text trained on without noise.
+
+    The private phases count as far as the ledger holds them, and everything else in it that reads private records with noise.
+    """
+    options = config.screening
+    if options is None or config.uses_heuristic:
+        return None
+    paid = [spend for spend in ledger.spends() if not isinstance(spend.event, NonPrivate)]
+    steps: dict[PoissonGaussian, int] = {}
+    for spend in paid:
+        if isinstance(spend.event, PoissonGaussian):
+            steps[spend.event] = steps.get(spend.event, 0) + spend.count
+    if not steps:
+        return None
+    event, *others = steps
+    return statement_of_run(
+        records=config.privacy.units,
+        sampling_probability=event.sampling_probability,
+        noise_multiplier=event.noise_multiplier,
+        steps=steps[event],
+        delta=config.privacy.budget.delta,
+        stability=screening_stability(options),
+        gamma=options.gamma,
+        delta_2=1.0 if options.delta2 is None else options.delta2,
+        others=[Spend(other, steps[other]) for other in others]
+        + [spend for spend in paid if not isinstance(spend.event, PoissonGaussian)],
+    )
+
+
+def screening_stability(options: ScreeningOptions) -> Stability:
+    """Records of the training that one masked secret changes, as `tacit.screening` works: it redacts first, by context."""
+    screening = Screening(
+        deduplication="none" if options.deduplicate == "none" else "keep-first",
+        order="redact-first",
+        policy="context",
+        mask_reserved=True,
+        whole_units=options.normalisation == "none",
+    )
+    return stability(screening)
+
+
+def check_statement(config: RunConfig, ledger: Ledger, certificate: dict[str, Any]) -> list[Check]:
+    """Recompute the statement of a certificate and compare; nothing where a run has none and states none."""
+    stated, found = certificate.get("confidentiality"), run_statement(config, ledger)
+    if stated is None and found is None:
+        return []
+    same_options = config.digest() == ledger.header.config_digest
+    same = found is not None and stated == found.to_dict()
+    return [
+        Check("configuration is the ledger's", same_options, ledger.header.config_digest[:12]),
+        Check("confidentiality statement", same, "as recomputed" if same else "differs from what is recomputed"),
+    ]

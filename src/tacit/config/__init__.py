@@ -1,0 +1,44 @@
+"""The configuration of a run: one YAML file, checked completely before anything is read or spent.
+
+options.py  every option, as frozen models
+check.py    what parses but is refused
+load.py     from YAML, with one line for a mistake
+"""
+
+from tacit.config.load import config_differences, load_config, parse_config
+from tacit.config.options import (
+    AuditOptions,
+    Budget,
+    ComputeOptions,
+    CorpusOptions,
+    DpPhase,
+    EvaluationOptions,
+    ModelOptions,
+    PhaseOptions,
+    PlainPhase,
+    PrivacyOptions,
+    RunConfig,
+    ScreeningOptions,
+    TupleUnit,
+    VocabularyOptions,
+)
+
+__all__ = [
+    "AuditOptions",
+    "Budget",
+    "ComputeOptions",
+    "CorpusOptions",
+    "DpPhase",
+    "EvaluationOptions",
+    "ModelOptions",
+    "PhaseOptions",
+    "PlainPhase",
+    "PrivacyOptions",
+    "RunConfig",
+    "ScreeningOptions",
+    "TupleUnit",
+    "VocabularyOptions",
+    "config_differences",
+    "load_config",
+    "parse_config",
+]

@@ -1,0 +1,96 @@
+"""What parses but has no guarantee or no sense is refused here, each with its reason code (docs/guarantees.md)."""
+
+from __future__ import annotations
+
+from tacit.config.options import RunConfig
+from tacit.errors import RefusedError, UsageError
+
+__all__ = ["HEURISTICS", "check_meaning"]
+
+HEURISTICS = ("heuristic:hoory", "heuristic:non-private")
+"""What ``allow`` may name; each is reported with epsilon = infinity."""
+
+
+_OTHER_STAGES = ("vocabulary", "evaluation")
+"""Stages of the ledger beside the phases. A name with ``control-`` would share a checkpoint with the control without DP."""
+
+
+def check_meaning(config: RunConfig) -> None:
+    """Refuse a configuration without a guarantee or without sense.
+
+    Raises:
+        UsageError: options that contradict each other.
+        RefusedError: a guarantee that cannot be proved, with its reason code.
+    """
+    privacy = config.privacy
+    if privacy.budget.delta >= 1 / privacy.units:
+        raise RefusedError(
+            "delta-too-large",
+            f"privacy.budget.delta is {privacy.budget.delta:g} but must be below 1/privacy.units = {1 / privacy.units:.3g}: "
+            "a larger delta allows publishing a whole unit",
+        )
+    for name in config.allow:
+        if name not in HEURISTICS:
+            raise UsageError(f"allow: unknown entry {name!r}; known: {', '.join(HEURISTICS)}")
+    if config.vocabulary.method == "hoory" and "heuristic:hoory" not in config.allow:
+        raise RefusedError(
+            "vocabulary-formula",
+            "vocabulary.method: hoory uses the paper's threshold, whose true delta is far above the one it claims; "
+            "use method: histogram, or add heuristic:hoory to allow (reported with epsilon = infinity)",
+        )
+    _check_streams(config)
+    given = (config.vocabulary.noise_stddev is not None, config.vocabulary.threshold is not None)
+    if config.vocabulary.method == "hoory" and given[1]:
+        raise UsageError("vocabulary.threshold: method hoory computes it by the paper's formula; leave it out")
+    if config.vocabulary.method == "histogram" and given[0] != given[1]:
+        raise UsageError("vocabulary: give noise_stddev and threshold together, or neither")
+    if config.model.kind != "lstm" and config.model.width % config.model.heads:
+        raise UsageError(f"model.width {config.model.width} is not a multiple of model.heads {config.model.heads}")
+    for pattern in config.audit.patterns if config.audit else ():
+        if len(pattern) > config.model.length - 2:
+            raise UsageError(f"audit.patterns: {pattern} does not fit in model.length {config.model.length}")
+    names = [phase.name for phase in config.phases]
+    for name in names:
+        if name in _OTHER_STAGES or name.startswith("control-"):
+            raise UsageError(f"phases: the name {name!r} is used by the run itself; choose another")
+    if len(set(names)) < len(names):
+        raise UsageError(f"phases: two phases share a name ({', '.join(names)})")
+    for phase in config.dp_phases:
+        if phase.expected_batch > privacy.units:
+            raise UsageError(
+                f"phases: {phase.name}: expected_batch {phase.expected_batch} exceeds privacy.units {privacy.units}"
+            )
+    if privacy.unit == "user" and config.private.user_field is None:
+        raise UsageError(
+            "privacy.unit is user but private.user_field is not set: name the field that holds the user's id"
+        )
+
+
+def _check_streams(config: RunConfig) -> None:
+    """Every phase has text to read, and text without noise is wanted as such."""
+    streams = {phase.stream for phase in config.phases}
+    if "screened" in streams and config.screening is None:
+        raise UsageError(
+            "phases: stream: screened needs the section `screening`, which says how the private corpus is screened"
+        )
+    if not config.public and (config.screening is None or "public" in streams):
+        raise UsageError("public: name at least one public corpus; a run without screening starts from public text")
+    unclipped = [phase.name for phase in config.phases if phase.plan == "plain" and phase.stream == "private"]
+    if unclipped and "heuristic:non-private" not in config.allow:
+        raise RefusedError(
+            "private-text-without-noise",
+            f"phases: {unclipped[0]} trains on private text without noise, which has no guarantee; use plan: dp, or add "
+            "heuristic:non-private to allow (reported with epsilon = infinity)",
+        )
+    if config.screening is None:
+        return
+    if config.privacy.relation != "replace":
+        raise RefusedError(
+            "screening-needs-replace",
+            "privacy.relation must be replace with screening: a secret that is redacted or not changes a record, and adds or "
+            "removes none (docs/confidentiality.md)",
+        )
+    if config.privacy.unit != "record":
+        raise UsageError("privacy.unit must be record with screening: the unit is a data point (screening.data_point)")
+    if config.vocabulary.method != "public":
+        raise UsageError("vocabulary.method must be public with screening: the vocabulary comes from the screened text")

@@ -1,0 +1,109 @@
+"""A configuration from YAML, with one line for whatever is wrong in it."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import yaml
+from pydantic import BaseModel
+
+from tacit.config.check import check_meaning
+from tacit.config.options import DpPhase, PlainPhase, RunConfig
+from tacit.errors import UsageError
+
+__all__ = ["config_differences", "load_config", "parse_config"]
+
+
+def _field_names(location: tuple[Any, ...]) -> list[str]:
+    """The valid option names at the place where an unknown one was found."""
+    model: Any = RunConfig
+    for part in location[:-1]:
+        if isinstance(part, int) or part in ("plain", "dp"):
+            model = {"plain": PlainPhase, "dp": DpPhase}.get(part, model) if isinstance(part, str) else model
+            continue
+        field = getattr(model, "model_fields", {}).get(part)
+        if field is None:
+            continue
+        model = _model_in(field.annotation) or model
+    return list(model.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for argument in getattr(annotation, "__args__", ()):
+        found = _model_in(argument)
+        if found is not None:
+            return found
+    return None
+
+
+def _explain(error: dict[str, Any], source: str) -> str:
+    inner = ("plain", "dp", "TupleUnit")
+    location = ".".join(
+        str(part) for part in error["loc"] if part not in inner and not str(part).startswith("literal[")
+    )
+    if error["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(error["loc"][-1]), _field_names(error["loc"]), n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"valid here: {', '.join(_field_names(error['loc']))}"
+        return f"{source}: unknown option {location!r}; {hint}"
+    if error["type"] == "missing":
+        return f"{source}: option {location!r} is missing"
+    return f"{source}: option {location!r}: {error['msg'][0].lower()}{error['msg'][1:]}"
+
+
+def parse_config(values: Any, source: str = "configuration") -> RunConfig:
+    """Check plain values (as parsed from YAML) and return the configuration.
+
+    Raises:
+        UsageError: an unknown, missing or impossible option; the line names the nearest valid name.
+        RefusedError: a guarantee that cannot be proved, with its reason code.
+    """
+    if not isinstance(values, dict):
+        raise UsageError(f"{source}: a configuration is a mapping of options; see `recipes/`")
+    try:
+        config = RunConfig.model_validate(values)
+    except pydantic.ValidationError as error:
+        # A misspelt required option is both unknown and missing: the unknown name is what helps.
+        errors = sorted(error.errors(include_input=False), key=lambda found: found["type"] != "extra_forbidden")
+        raise UsageError(_explain(dict(errors[0]), source)) from None
+    check_meaning(config)
+    return config
+
+
+def load_config(path: Path) -> RunConfig:
+    """Read and check a YAML configuration. Raises like `parse_config`."""
+    if not path.is_file():
+        raise UsageError(f"{path}: no such configuration file")
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: not UTF-8 text") from None
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else "?"
+        raise UsageError(f"{path}:{line}: not valid YAML: {error.problem}") from None
+    except yaml.YAMLError:
+        raise UsageError(f"{path}: not valid YAML") from None
+    return parse_config(values, str(path))
+
+
+def config_differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
+    """Options that differ, as ``name: old -> new`` lines; list members are named by their place."""
+    lines: list[str] = []
+    for key in sorted(set(old) | set(new)):
+        before, after = _by_place(old.get(key)), _by_place(new.get(key))
+        if isinstance(before, dict) and isinstance(after, dict):
+            lines += config_differences(before, after, f"{prefix}{key}.")
+        elif before != after:
+            lines.append(f"{prefix}{key}: {before} -> {after}")
+    return lines
+
+
+def _by_place(value: Any) -> Any:
+    """A list of mappings as a mapping from places, so that only what differs in a member is shown."""
+    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+        return {str(place): item for place, item in enumerate(value)}
+    return value

@@ -1,0 +1,74 @@
+"""Causal models: the loss of each row, and logits, of GPT-2 and of the LSTM by one call.
+
+Rows begin with a start token, end with an end token and are padded on the right. What a position predicts depends on the
+positions before it only, so no model is given the padding: the causal order hides it already. That is exact, and lets
+GPT-2 take the attention kernel without a mask.
+
+Shapes: B rows, T positions, D width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from transformers import GPT2LMHeadModel, PreTrainedModel
+
+from tacit.engine.heads import causal_losses
+from tacit.engine.logits import IGNORE_INDEX
+from tacit.errors import UsageError
+from tacit.models.lstm import LstmForCausalLM, check_right_padded
+
+__all__ = ["CausalModel", "causal_logits", "causal_row_losses"]
+
+CausalModel = GPT2LMHeadModel | LstmForCausalLM
+"""The models that this module knows."""
+
+
+def causal_row_losses(model: PreTrainedModel, ids_BT: Tensor, attention_BT: Tensor, weights_BT: Tensor) -> Tensor:
+    """Loss of each row (B,): sum over t of weight t times the cross-entropy in nats of token t given the tokens before it.
+
+    A weight stands at the token that is predicted. With 1 / (predicted tokens of the row's unit) a unit's loss is the mean
+    over its own tokens; no row's loss depends on another row, so each can be clipped on its own. Where a weight is 0 no
+    loss is computed.
+
+    Args:
+        model: a `CausalModel`, in a clipping context or not.
+        ids_BT: int64 token ids.
+        attention_BT: 1 at real positions, which come first in every row; 0 at padding.
+        weights_BT: 0 at position 0, which nothing predicts, and at padding.
+
+    Raises:
+        UsageError: another kind of model, padding before a real position, or a weight at position 0 or at padding.
+    """
+    check_right_padded(attention_BT)
+    weighted_BT = weights_BT != 0
+    if bool(weighted_BT[:, 0].any()) or bool((weighted_BT & ~attention_BT.bool()).any()):
+        raise UsageError("a weight stands at position 0 or at padding; both are predicted by nothing")
+    labels_BT = ids_BT.masked_fill(~weighted_BT, IGNORE_INDEX)
+    head, hidden_BTD = _head_and_hidden(model, ids_BT)
+    return causal_losses(head, hidden_BTD, labels_BT, reduction="sum", weights_BT=weights_BT)
+
+
+def causal_logits(model: PreTrainedModel, ids_BT: Tensor, attention_BT: Tensor) -> Tensor:
+    """Logits (B, T, V); those at position t are about token t + 1. At padding they mean nothing.
+
+    Raises:
+        UsageError: another kind of model, or padding before a real position.
+    """
+    check_right_padded(attention_BT)
+    head, hidden_BTD = _head_and_hidden(model, ids_BT)
+    return head(hidden_BTD)
+
+
+def _head_and_hidden(model: PreTrainedModel, ids_BT: Tensor) -> tuple[nn.Linear, Tensor]:
+    """The head, and what it gets (B, T, D)."""
+    if isinstance(model, LstmForCausalLM):
+        return model.lm_head, model.hidden_states(ids_BT)[0]
+    if isinstance(model, GPT2LMHeadModel):
+        # All ones: without any mask transformers warns where a row ends in padding.
+        ones_BT = torch.ones_like(ids_BT)
+        output = model.transformer(input_ids=ids_BT, attention_mask=ones_BT, use_cache=False)
+        return model.lm_head, output.last_hidden_state
+    raise UsageError(
+        f"{type(model).__name__} is no causal model that is known here; use a GPT2LMHeadModel or an LstmForCausalLM"
+    )

@@ -1,0 +1,232 @@
+"""A token-classification model in a local folder as a detector (Zhao et al. 2022, appendix A.4, made pi and pi_c of one).
+
+A long text is read in windows that overlap, each with the model's special tokens; a token that stands in two windows gets the
+more suspicious of both opinions, so no window's edge can lose a secret that another window sees. What is marked is in
+`tacit.screening.adapters.token_marks`. The model runs in eval mode and without gradients, and nothing is fetched from a hub.
+
+Shape suffixes: B windows, T tokens of a window, L labels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from tacit.errors import DataError, UsageError
+from tacit.screening.adapters.common import check_texts
+from tacit.screening.adapters.options import HuggingFaceOptions
+from tacit.screening.adapters.token_marks import Thresholds, Token, token_spans
+from tacit.screening.spans import Detector, Span
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+__all__ = ["HuggingFaceDetector"]
+
+_TEXTS = 256  # tokenised at once
+_MOST_WINDOW = 512
+_MOST_OVERLAP = 64
+_TAG = re.compile(r"(?:[BIELSU]-)?(.+)", re.DOTALL)
+
+
+class _Window(NamedTuple):
+    """Tokens of a text that the model reads at once; those without a place are special."""
+
+    text: int
+    ids: list[int]
+    places: list[tuple[int, int] | None]
+    words: list[int | None]
+
+
+class HuggingFaceDetector(Detector):
+    """Spans of a token-classification model.
+
+    Raises:
+        UsageError: the folder holds no token-classification model with a fast tokenizer, it has no such label, or the window
+            does not fit it.
+    """
+
+    name = "huggingface"
+
+    def __init__(self, options: HuggingFaceOptions) -> None:
+        self._options = options
+        self._tokenizer, self._model = _loaded(options.folder)
+        self._padding = cast(int, self._tokenizer.pad_token_id or 0)
+        self._tags = _tags(self._model, options)
+        self._plain = self._tags.index(None)
+        self._window, self._overlap = _window_size(self._tokenizer, self._model, options)
+        self._thresholds = Thresholds(options.least_tag_score, options.least_plain_score)
+        self._check_model()
+
+    def spans(self, text: str) -> list[Span]:
+        """Spans in one text."""
+        return self.spans_of([text])[0]
+
+    def spans_of(self, texts: Sequence[str]) -> list[list[Span]]:
+        """Spans in each text. Windows of many texts are read together, which can move a score by rounding, about 1e-6.
+
+        Raises:
+            DataError: a text is not Unicode, or the model gives no numbers for one.
+        """
+        check_texts(texts, self.name)
+        spans: list[list[Span]] = []
+        for first in range(0, len(texts), _TEXTS):
+            spans += self._read(texts[first : first + _TEXTS])
+        return spans
+
+    def _read(self, texts: Sequence[str]) -> list[list[Span]]:
+        tokens: list[list[Token]] = [[] for _ in texts]
+        windows = sorted(self._windows(texts), key=lambda window: len(window.ids))  # little padding
+        for first in range(0, len(windows), self._options.batch_size):
+            batch = windows[first : first + self._options.batch_size]
+            for window, scored in zip(batch, self._scored(batch), strict=True):
+                tokens[window.text] += scored
+        return [token_spans(text, own, self._thresholds, self.name) for text, own in zip(texts, tokens, strict=True)]
+
+    def _windows(self, texts: Sequence[str]) -> Iterator[_Window]:
+        """Windows over all tokens of each text. A special token's name inside a text is read as plain text."""
+        read = self._tokenizer(
+            list(texts),
+            truncation=True,
+            max_length=self._window,
+            stride=self._overlap,
+            return_overflowing_tokens=True,
+            return_offsets_mapping=True,
+            return_special_tokens_mask=True,
+            split_special_tokens=True,
+        )
+        columns = zip(
+            read["overflow_to_sample_mapping"],
+            read["input_ids"],
+            read["offset_mapping"],
+            read["special_tokens_mask"],
+            strict=True,
+        )
+        for number, (text, ids, places, is_special) in enumerate(columns):
+            own = [None if special else place for place, special in zip(places, is_special, strict=True)]
+            if any(own):  # else an empty text
+                yield _Window(text, ids, own, read.word_ids(number))
+
+    def _scored(self, windows: Sequence[_Window]) -> Iterator[list[Token]]:
+        """Each window's tokens with their scores."""
+        import torch
+
+        lengths = [len(window.ids) for window in windows]
+        longest = max(lengths)
+        ids_BT = torch.tensor([window.ids + [self._padding] * (longest - len(window.ids)) for window in windows])
+        attention_BT = torch.tensor([[1] * length + [0] * (longest - length) for length in lengths])
+        probabilities_BTL = self._probabilities(ids_BT, attention_BT)
+        plain_BT = probabilities_BTL[:, :, self._plain].tolist()
+        only_tags_BTL = probabilities_BTL.index_fill(2, torch.tensor(self._plain), -1.0)
+        scores_BT, tags_BT = (values.tolist() for values in only_tags_BTL.max(dim=2))
+        for row, window in enumerate(windows):
+            yield [
+                Token(*place, word, self._tags[tag] or "", score, plain)
+                for place, word, tag, score, plain in zip(
+                    window.places, window.words, tags_BT[row], scores_BT[row], plain_BT[row], strict=False
+                )  # the lists of a window end before the padding does
+                if place is not None
+            ]
+
+    def _probabilities(self, ids_BT: Any, attention_BT: Any) -> Any:
+        """Probabilities (B, T, L) in float64, on the CPU."""
+        import torch
+
+        device = self._options.device
+        with torch.inference_mode():
+            logits_BTL = self._model(input_ids=ids_BT.to(device), attention_mask=attention_BT.to(device)).logits
+            probabilities_BTL = logits_BTL.cpu().double().softmax(dim=2)
+        if not bool((probabilities_BTL.isfinite().all(dim=2) | (attention_BT == 0)).all()):
+            raise DataError(f"detector huggingface: the model in {self._options.folder} gives no numbers for a text")
+        return probabilities_BTL
+
+    def _check_model(self) -> None:
+        """Read one whole window: a window that is too long, or a device that is not there, is found before any text is."""
+        import torch
+
+        place = f"detector huggingface: the model in {self._options.folder}"
+        vectors = cast(torch.nn.Embedding, self._model.get_input_embeddings()).num_embeddings
+        if max(self._tokenizer.get_vocab().values()) >= vectors:
+            raise UsageError(f"{place} has fewer tokens than its tokenizer; they do not belong together")
+        ids_BT = torch.full((1, self._window), (self._padding + 1) % vectors)  # padding has no positions in some models
+        with (
+            torch.inference_mode(),
+            _one_line(f"{place} cannot read {self._window} tokens at once; set window to fewer"),
+        ):
+            self._model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT))
+        device = self._options.device
+        with _one_line(f"detector huggingface: device: torch has no {device} on this machine; use cpu"):
+            self._model.to(device)  # pyright: ignore[reportArgumentType]
+
+
+@contextmanager
+def _one_line(problem: str) -> Iterator[None]:
+    """What torch says of a tensor that does not fit, in our words."""
+    try:
+        yield
+    except (IndexError, RuntimeError, ValueError, AssertionError):
+        pass
+    else:
+        return
+    raise UsageError(problem)
+
+
+def _loaded(folder: str) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
+    """Tokenizer and model from a folder, never from a hub."""
+    from transformers import AutoModelForTokenClassification, AutoTokenizer
+    from transformers.utils import logging
+
+    place = f"detector huggingface: folder: {folder}"
+    if not Path(folder).is_dir():
+        raise UsageError(f"{place} is no folder; name the folder of a model on this machine (nothing is downloaded)")
+    logging.disable_progress_bar()
+    local = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        model, info = AutoModelForTokenClassification.from_pretrained(folder, output_loading_info=True, **local)
+    except Exception:  # a folder can be wrong in every way, and each loader has errors of its own
+        model, info = None, {}
+    if model is None or info["missing_keys"] or info["mismatched_keys"]:
+        raise UsageError(
+            f"{place} holds no token-classification model; a model without such a head must be trained first"
+        )
+    tokenizer = None
+    if (Path(folder) / "tokenizer.json").is_file():  # without it transformers makes up a tokenizer that knows no word
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(folder, **local)
+        except Exception:
+            tokenizer = None
+    if tokenizer is None or not tokenizer.is_fast:
+        raise UsageError(f"{place} has no fast tokenizer, which alone knows where tokens stand; add its tokenizer.json")
+    return tokenizer, model.eval()
+
+
+def _tags(model: PreTrainedModel, options: HuggingFaceOptions) -> list[str | None]:
+    """The type that each of the model's labels stands for, under its new name; None for plain text."""
+    place = f"detector huggingface: the model in {options.folder}"
+    names = cast(dict[int, str], model.config.id2label)
+    labels = [names[number] for number in range(len(names))]
+    if labels.count(options.plain_label) != 1 or len(labels) < 2:
+        raise UsageError(f"{place} has no label {options.plain_label!r}; set plain_label to one of {', '.join(labels)}")
+    types = [None if label == options.plain_label else _TAG.sub(r"\1", label, count=1) for label in labels]
+    known = {name for name in types if name is not None}
+    if unknown := sorted(options.labels.keys() - known):
+        raise UsageError(f"{place} has no tag {', '.join(unknown)} to rename; it has {', '.join(sorted(known))}")
+    return [None if name is None else options.labels.get(name, name) for name in types]
+
+
+def _window_size(
+    tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel, options: HuggingFaceOptions
+) -> tuple[int, int]:
+    """Tokens of a window, and those that it shares with the next one."""
+    positions = model.config.to_dict().get("max_position_embeddings", _MOST_WINDOW)
+    window = options.window or min(_MOST_WINDOW, tokenizer.model_max_length, positions)
+    room = window - tokenizer.num_special_tokens_to_add()
+    overlap = min(_MOST_OVERLAP, room // 4) if options.overlap is None else options.overlap
+    if not 0 <= overlap < room:
+        raise UsageError(
+            f"detector huggingface: overlap: windows of {window} tokens hold {max(room, 0)} of the text; {overlap} is too much"
+        )
+    return window, overlap

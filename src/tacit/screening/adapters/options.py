@@ -1,0 +1,114 @@
+"""What a policy file may say about a detector: one class of options for each kind, told apart by ``kind``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = [
+    "DetectorOptions",
+    "HuggingFaceOptions",
+    "PrecomputedOptions",
+    "PresidioOptions",
+    "SpacyOptions",
+    "TextsOptions",
+]
+
+Score = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=1)]
+Word = Annotated[str, Field(min_length=1)]
+
+
+class _Options(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
+
+
+class PresidioOptions(_Options):
+    """Microsoft Presidio's recognisers of forms; with ``pipeline`` also its recogniser of named entities.
+
+    Args:
+        entities: only these of Presidio's entities, such as ``PHONE_NUMBER``; left out: all.
+        pipeline: a spaCy pipeline on this machine (folder, or name of an installed package); left out: no named entities.
+    """
+
+    kind: Literal["presidio"] = "presidio"
+    entities: Annotated[tuple[Word, ...], Field(min_length=1)] | None = None
+    pipeline: Word | None = None
+
+
+class SpacyOptions(_Options):
+    """The entities of a spaCy pipeline.
+
+    Args:
+        pipeline: a folder, or the name of an installed package. It is never downloaded.
+        labels: other names for the pipeline's labels; a label that is not here keeps its own name.
+        score: the score of every span; spaCy itself gives none.
+        batch_size: texts that the pipeline reads at once.
+    """
+
+    kind: Literal["spacy"] = "spacy"
+    pipeline: Word
+    labels: dict[Word, Word] = {}
+    score: Score = 1.0
+    batch_size: Count = 128
+
+
+class HuggingFaceOptions(_Options):
+    """A token-classification model in a local folder, with the two thresholds of Zhao et al. 2022, appendix A.4.
+
+    Args:
+        folder: the model and its fast tokenizer, as ``save_pretrained`` writes them.
+        least_tag_score: a token is marked when any tag has this probability or more (0.3 in pi and pi_c).
+        least_plain_score: a token is marked too when a tag is likelier than plain text, or plain text has less than this
+            probability (0.9 in pi_c); left out: it is not (pi).
+        plain_label: the model's label of plain text.
+        labels: other names for the tags' types (without ``B-`` and the like); one that is not here keeps its own name.
+        window: tokens of a window, special tokens included; left out: as many as the model takes, at most 512.
+        overlap: tokens that a window shares with the next one; left out: a quarter of it, at most 64.
+        batch_size: windows that the model reads at once.
+        device: where the model runs, in torch's words.
+    """
+
+    kind: Literal["huggingface"] = "huggingface"
+    folder: Word
+    least_tag_score: Annotated[float, Field(gt=0, le=1)] = 0.3
+    least_plain_score: Score | None = None
+    plain_label: Word = "O"
+    labels: dict[Word, Word] = {}
+    window: Count | None = None
+    overlap: Annotated[int, Field(ge=0)] | None = None
+    batch_size: Count = 16
+    device: Word = "cpu"
+
+
+class TextsOptions(_Options):
+    """The corpus whose texts precomputed spans belong to (`tacit.corpus.Source`)."""
+
+    path: Word
+    format: Literal["auto", "txt", "jsonl", "csv", "parquet", "conll"] = "auto"
+    text_field: Word = "text"
+    id_field: Word | None = None
+    max_record_bytes: Count = 1_000_000
+
+
+class PrecomputedOptions(_Options):
+    """Spans that were computed elsewhere, in a file.
+
+    Args:
+        path: JSON lines or CoNLL; may be gzipped.
+        format: ``auto`` goes by the ending: .jsonl, .conll, .bio or .iob.
+        texts: the corpus with the texts, where the file holds only ids or tokens.
+        score: the score of spans that have none of their own.
+    """
+
+    kind: Literal["precomputed"] = "precomputed"
+    path: Word
+    format: Literal["auto", "jsonl", "conll"] = "auto"
+    texts: TextsOptions | None = None
+    score: Score = 1.0
+
+
+DetectorOptions = Annotated[
+    PresidioOptions | SpacyOptions | HuggingFaceOptions | PrecomputedOptions, Field(discriminator="kind")
+]

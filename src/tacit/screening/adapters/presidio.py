@@ -1,0 +1,167 @@
+"""Microsoft Presidio's analyzer without a network: its recognisers of forms, and a local spaCy pipeline where one is named.
+
+Left to itself, Presidio downloads a spaCy model, asks the network for the list of top-level domains, skips a pattern that takes
+too long with no more than a log line, and writes words of the text to its debug log. Here the pipeline is empty unless one is
+named, the list is the one that the package tldextract carries, an analysis that lasted as long as the limit is an error, and
+what Presidio logs below a warning is dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tacit.errors import DataError, UsageError
+from tacit.screening.adapters.common import check_texts, missing
+from tacit.screening.adapters.options import PresidioOptions
+from tacit.screening.adapters.spacy_ner import local_pipeline
+from tacit.screening.spans import Detector, Span
+
+if TYPE_CHECKING:
+    from presidio_analyzer import AnalyzerEngine, RecognizerRegistry
+    from presidio_analyzer.nlp_engine import NlpArtifacts, SpacyNlpEngine
+    from spacy.language import Language
+
+__all__ = ["PresidioDetector"]
+
+_LANGUAGE = "en"
+_BATCH = 64
+
+
+class PresidioDetector(Detector):
+    """What Presidio's analyzer finds in English text, with its own entity names and scores.
+
+    Raises:
+        UsageError: Presidio or the pipeline is not installed, or it has no such entity.
+    """
+
+    name = "presidio"
+
+    def __init__(self, options: PresidioOptions) -> None:
+        try:
+            import presidio_analyzer  # noqa: F401
+        except ModuleNotFoundError:
+            raise missing(self.name, "presidio-analyzer", "presidio") from None
+        logging.getLogger("presidio-analyzer").addFilter(_has_no_text)
+        self._pipeline = _pipeline(options.pipeline)
+        self._engine = _engine(self._pipeline)
+        self._analyzer = _analyzer(self._engine, with_names=options.pipeline is not None)
+        known = self._analyzer.get_supported_entities(_LANGUAGE)
+        if unknown := sorted(set(options.entities or ()) - set(known)):
+            raise UsageError(
+                f"detector presidio: entities: there is no {', '.join(unknown)}; there are {', '.join(sorted(known))}"
+            )
+        self._entities = None if options.entities is None else list(options.entities)
+
+    def spans(self, text: str) -> list[Span]:
+        """Spans in one text."""
+        return self.spans_of([text])[0]
+
+    def spans_of(self, texts: Sequence[str]) -> list[list[Span]]:
+        """Spans in each text.
+
+        Raises:
+            DataError: a text is too long, is not Unicode, or one that Presidio cannot analyse completely.
+        """
+        check_texts(texts, self.name, self._pipeline.max_length)
+        read = self._engine.process_batch(list(texts), _LANGUAGE, batch_size=_BATCH)
+        return [
+            self._analysed(item[0], item[1], f"text {number} of {len(texts)}")
+            for number, item in enumerate(read, start=1)
+        ]
+
+    def _analysed(self, text: str, artifacts: NlpArtifacts, which: str) -> list[Span]:
+        from presidio_analyzer import pattern_recognizer
+
+        limit = pattern_recognizer.REGEX_TIMEOUT_SECONDS
+        begin = time.process_time()  # the clock of the limit
+        try:
+            found = self._analyzer.analyze(text, _LANGUAGE, self._entities, nlp_artifacts=_with_words(artifacts))
+        except Exception:  # some of Presidio's errors quote the text
+            found = None
+        if found is None:
+            raise DataError(
+                f"detector presidio: Presidio fails on {which}; leave it out, or use another detector for it"
+            )
+        if time.process_time() - begin >= limit:
+            raise DataError(
+                f"detector presidio: {which} took longer than the {limit} seconds after which Presidio skips patterns; "
+                "split the text, or set REGEX_TIMEOUT_SECONDS"
+            )
+        return sorted(Span(item.start, item.end, item.entity_type, item.score, self.name) for item in found)
+
+
+def _has_no_text(record: logging.LogRecord) -> bool:
+    """Whether a log record may pass: Presidio's debug records hold words of the text, its warnings do not."""
+    return record.levelno >= logging.WARNING
+
+
+def _pipeline(place: str | None) -> Language:
+    """The named pipeline, or one that only splits words, which context words such as "phone" are compared with."""
+    if place is not None:
+        return local_pipeline(place, PresidioDetector.name)
+    import spacy
+
+    return spacy.blank(_LANGUAGE)
+
+
+def _engine(pipeline: Language) -> SpacyNlpEngine:
+    """Presidio's engine around a pipeline that is loaded already; an entity that Presidio has no word for keeps its own."""
+    from presidio_analyzer.nlp_engine import NerModelConfiguration, SpacyNlpEngine
+
+    class LoadedEngine(SpacyNlpEngine):
+        def __init__(self) -> None:
+            labels = {label for own in pipeline.pipe_labels.values() for label in own}
+            known = NerModelConfiguration().model_to_presidio_entity_mapping or {}
+            mapping = {label: label for label in labels} | known
+            super().__init__(ner_model_configuration=NerModelConfiguration(model_to_presidio_entity_mapping=mapping))
+            self.nlp = {_LANGUAGE: pipeline}
+
+    return LoadedEngine()
+
+
+def _analyzer(engine: SpacyNlpEngine, with_names: bool) -> AnalyzerEngine:
+    from presidio_analyzer import AnalyzerEngine
+
+    return AnalyzerEngine(registry=_registry(engine, with_names), nlp_engine=engine, supported_languages=[_LANGUAGE])
+
+
+def _registry(engine: SpacyNlpEngine, with_names: bool) -> RecognizerRegistry:
+    """Presidio's own recognisers of forms, and of names if wanted. Those that ask a model or a service are none of these."""
+    from presidio_analyzer import PatternRecognizer, RecognizerRegistry
+    from presidio_analyzer.predefined_recognizers import EmailRecognizer, PhoneRecognizer, SpacyRecognizer
+    from tldextract import TLDExtract
+
+    extract = TLDExtract(cache_dir=None, suffix_list_urls=())
+
+    class OfflineEmailRecognizer(EmailRecognizer):
+        def validate_result(self, pattern_text: str) -> bool | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+            """True below a known top-level domain; else no opinion: an address inside a company is an address too."""
+            return True if extract(pattern_text).fqdn else None
+
+    registry = RecognizerRegistry(supported_languages=[_LANGUAGE])
+    registry.load_predefined_recognizers(languages=[_LANGUAGE], nlp_engine=engine)
+    wanted = (PatternRecognizer, PhoneRecognizer, *([SpacyRecognizer] if with_names else []))
+    registry.recognizers = [
+        OfflineEmailRecognizer() if isinstance(item, EmailRecognizer) else item
+        for item in registry.recognizers
+        if isinstance(item, wanted)
+    ]
+    return registry
+
+
+def _with_words(artifacts: NlpArtifacts) -> NlpArtifacts:
+    """What the recognisers read of a text; where the pipeline knows no lemma of a word, with the word itself."""
+    from presidio_analyzer.nlp_engine import NlpArtifacts
+
+    return NlpArtifacts(
+        entities=artifacts.entities,
+        tokens=artifacts.tokens,
+        tokens_indices=artifacts.tokens_indices,
+        lemmas=[token.lemma_ or token.lower_ for token in artifacts.tokens],
+        nlp_engine=artifacts.nlp_engine,
+        language=_LANGUAGE,
+        scores=artifacts.scores,
+    )

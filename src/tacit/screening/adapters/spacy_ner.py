@@ -1,0 +1,92 @@
+"""The named entities of a spaCy pipeline that is on this machine.
+
+spaCy gives entities without a score, so every span has the score that the options declare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tacit.errors import UsageError
+from tacit.screening.adapters.common import check_texts, missing
+from tacit.screening.adapters.options import SpacyOptions
+from tacit.screening.spans import Detector, Span
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+
+__all__ = ["SpacyDetector", "local_pipeline"]
+
+
+class SpacyDetector(Detector):
+    """Entities (``doc.ents``) of a spaCy pipeline.
+
+    Raises:
+        UsageError: spaCy or the pipeline is not installed, it finds no entities, or ``labels`` renames one that it does not have.
+    """
+
+    name = "spacy"
+
+    def __init__(self, options: SpacyOptions) -> None:
+        self._options = options
+        self._pipeline = local_pipeline(options.pipeline, self.name)
+        known = _labels(self._pipeline, options.pipeline)
+        if unknown := sorted(options.labels.keys() - known):
+            raise UsageError(
+                f"detector spacy: labels: the pipeline {options.pipeline} has no {', '.join(unknown)}; "
+                f"it has {', '.join(sorted(known)) or 'no label'}"
+            )
+
+    def spans(self, text: str) -> list[Span]:
+        """Spans in one text."""
+        return self.spans_of([text])[0]
+
+    def spans_of(self, texts: Sequence[str]) -> list[list[Span]]:
+        """Spans in each text; the pipeline reads ``batch_size`` of them at once.
+
+        Raises:
+            DataError: a text is longer than the pipeline takes, or is not Unicode.
+        """
+        check_texts(texts, self.name, self._pipeline.max_length)
+        names, score = self._options.labels, self._options.score
+        documents = self._pipeline.pipe(texts, batch_size=self._options.batch_size)
+        return [
+            [
+                Span(entity.start_char, entity.end_char, names.get(entity.label_, entity.label_), score, self.name)
+                for entity in document.ents
+            ]
+            for document in documents
+        ]
+
+
+def local_pipeline(place: str, kind: str) -> Language:
+    """A spaCy pipeline from a folder or an installed package; ``spacy.load`` looks nowhere else.
+
+    Args:
+        place: the folder, or the package's name.
+        kind: the detector that asks, for the error.
+
+    Raises:
+        UsageError: spaCy is not installed, or there is no such pipeline.
+    """
+    try:
+        import spacy
+    except ModuleNotFoundError:
+        raise missing(kind, "spacy", "spacy") from None
+    try:
+        return spacy.load(place)
+    except (OSError, ValueError, KeyError, TypeError, ImportError):  # spaCy's own errors have many lines
+        pass
+    raise UsageError(
+        f"detector {kind}: pipeline: {place} is no spaCy pipeline on this machine; name a folder or an installed package "
+        "(nothing is downloaded)"
+    )
+
+
+def _labels(pipeline: Language, place: str) -> set[str]:
+    """The labels of the components that set entities."""
+    setters = [name for name in pipeline.pipe_names if "doc.ents" in pipeline.get_pipe_meta(name).assigns]
+    if not setters:
+        raise UsageError(f"detector spacy: pipeline: {place} has no component that finds entities (ner, entity_ruler)")
+    return {label for name in setters for label in pipeline.pipe_labels.get(name, [])}

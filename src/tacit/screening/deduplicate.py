@@ -1,0 +1,458 @@
+"""Exact deduplication: copies of a text become the single ``<MASK>`` token (Zhao et al. 2022, section 3.2, appendix A.6, item 4).
+
+``KeepFirst`` reads the texts once and masks every copy but the first. ``MaskAll`` reads them twice and masks every copy of a
+text that occurs at least twice. Both remember a keyed 128-bit digest of each text, never the text: in a set, which is exact, or
+(keep-first only) in a Bloom filter, which is smaller and now and then masks a text that is no copy.
+
+What a DP or confidentiality claim needs is the *stability*: how many outputs one input can change. It is derived in
+docs/deduplication.md and is not 1. A Bloom filter exceeds it with a small probability, which has to be paid from delta.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import hmac
+import json
+import math
+import os
+import unicodedata
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol, Self, get_args
+
+import numpy as np
+
+from tacit.errors import DataError, UsageError
+from tacit.files import write_atomically
+from tacit.randomness import Streams
+from tacit.screening.redact import MASK
+
+__all__ = [
+    "Bloom",
+    "BloomMemory",
+    "DeduplicateOptions",
+    "DeduplicationReport",
+    "ExactMemory",
+    "KeepFirst",
+    "MaskAll",
+    "Memory",
+    "Mode",
+    "Normalisation",
+    "Stability",
+    "check_choice",
+    "normalised",
+    "stability",
+]
+
+Mode = Literal["keep-first", "mask-all"]
+Normalisation = Literal["none", "whitespace", "casefold"]
+
+_DIGEST_BYTES = 16
+_MAC_BYTES = 32
+_WORDS = 8  # 64-bit words in one BLAKE2b digest
+_MOST_BITS = 2**38  # 32 GiB
+
+
+# Options --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bloom:
+    """A partitioned Bloom filter: a text sets one bit in each of its slices.
+
+    Sized so that after ``expected_texts`` texts the next new one is taken for a copy with at most ``false_positive_rate``:
+    slices = ceil(log2(1 / rate)), and the fewest bits a slice for which (1 - (1 - 1/bits)^texts)^slices <= rate.
+
+    Args:
+        expected_texts: how many texts will be marked at most, copies counted; more are refused.
+        false_positive_rate: from 1e-18 to 0.1. The default keeps `failure` below 1e-7.
+    """
+
+    expected_texts: int
+    false_positive_rate: float = 1e-9
+
+    def __post_init__(self) -> None:
+        if self.expected_texts < 1:
+            raise UsageError(f"expected_texts is {self.expected_texts}; it must be at least 1")
+        if not 1e-18 <= self.false_positive_rate <= 0.1:
+            raise UsageError(f"false_positive_rate is {self.false_positive_rate!r}; it must lie from 1e-18 to 0.1")
+        if self.slices * self.slice_bits > _MOST_BITS:
+            raise UsageError(
+                f"a Bloom filter for {self.expected_texts} texts at {self.false_positive_rate:g} takes "
+                f"{self.slices * self.slice_bits / 2**33:.0f} GiB; expect fewer texts or raise false_positive_rate"
+            )
+
+    @property
+    def slices(self) -> int:
+        """Slices, which is how many bits a text sets."""
+        return math.ceil(-math.log2(self.false_positive_rate))
+
+    @property
+    def slice_bits(self) -> int:
+        """Bits in a slice."""
+        full = self.false_positive_rate ** (1 / self.slices)
+        return math.ceil(-1 / math.expm1(math.log1p(-full) / self.expected_texts))
+
+    def rate(self, texts: int) -> float:
+        """Probability over the key that a new text is taken for a copy after ``texts`` different ones; exact."""
+        return self._filled(texts) ** self.slices
+
+    def expected_false_positives(self, texts: int) -> float:
+        """Of ``texts`` different texts, how many are masked by mistake: the sum of `rate`, on a grid that rounds up."""
+        ends = np.linspace(0, texts, min(texts, 10_000) + 1)[1:]
+        filled = -np.expm1(ends * math.log1p(-1 / self.slice_bits))
+        return float((filled**self.slices).mean() * texts) if texts else 0.0
+
+    def failure(self, texts_per_unit: int = 1) -> float:
+        """Bound on the probability over the key that one unit decides whether *another* text is taken for a copy by mistake.
+
+        For that, one bit of the other text must be set by the unit's texts only, and all its other bits must be set too; the
+        2 is for the old unit and the new one (docs/deduplication.md).
+        """
+        others = self._filled(self.expected_texts) ** (self.slices - 1)
+        return min(1.0, 2 * texts_per_unit * self.expected_texts * self.slices / self.slice_bits * others)
+
+    def _filled(self, texts: int) -> float:
+        """Probability that a given bit is set after so many different texts."""
+        return -math.expm1(texts * math.log1p(-1 / self.slice_bits))
+
+
+@dataclass(frozen=True)
+class DeduplicateOptions:
+    """What counts as a copy, and what happens to copies.
+
+    Args:
+        mode: ``keep-first`` or ``mask-all`` (two passes).
+        normalisation: what is ignored in the comparison; see `normalised`. The text that is kept stays as it was.
+        bloom: remember texts in a Bloom filter; None: exactly. With keep-first only.
+    """
+
+    mode: Mode = "keep-first"
+    normalisation: Normalisation = "none"
+    bloom: Bloom | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("mode", self.mode, Mode)
+        check_choice("normalisation", self.normalisation, Normalisation)
+        if self.bloom is not None and self.mode == "mask-all":
+            raise UsageError("mask-all needs an exact memory: leave out bloom, or use keep-first")
+
+
+def check_choice(name: str, value: str, kind: Any) -> None:
+    """Raise `UsageError` unless the value is one of the Literal's."""
+    if value not in get_args(kind):
+        raise UsageError(f"{name} is {value!r}; it must be one of {', '.join(get_args(kind))}")
+
+
+def normalised(text: str, normalisation: Normalisation) -> str:
+    """What is compared instead of the text.
+
+    ``none``: the text. ``whitespace``: runs of white space are one space, none at the ends. ``casefold``: that, and Unicode's
+    compatibility caseless matching (The Unicode Standard, D146): "ﬁ" is "fi", full-width digits are digits, and "10²" is "102".
+
+    >>> normalised(" Hello,\\n WORLD ", "casefold")
+    'hello, world'
+    """
+    if normalisation == "none":
+        return text
+    if normalisation == "casefold":
+        text = text.lower() if text.isascii() else _caseless(text)
+    return " ".join(text.split())
+
+
+def _caseless(text: str) -> str:
+    once = unicodedata.normalize("NFKD", unicodedata.normalize("NFD", text).casefold())
+    return unicodedata.normalize("NFKC", once.casefold())
+
+
+# Stability ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stability:
+    """Outputs that one input can change at most; `stability` says which inputs and outputs.
+
+    Fields:
+        replaced: one input is replaced by another one.
+        added: one input is added or removed; it counts, and so does each other output that it changes.
+        failure: probability over the key that more change; whoever makes a claim at delta has to take it from delta.
+    """
+
+    replaced: int
+    added: int
+    failure: float = 0.0
+
+    @property
+    def add_or_remove_group(self) -> int:
+        """Size of the group under add-or-remove that covers one added input: every changed output is one removed, one added."""
+        return 2 * self.added - 1
+
+
+def stability(options: DeduplicateOptions, *, texts_per_unit: int = 1, whole_units: bool = False) -> Stability:
+    """The stability of deduplication alone, for any corpus (docs/deduplication.md has the proof).
+
+    Args:
+        options: how copies are treated.
+        texts_per_unit: inputs and outputs are units (records, documents, users) of at most so many texts, each text
+            deduplicated by itself.
+        whole_units: training sees the outputs without their order, and a unit is one text (Poisson sampling of records).
+    """
+    if texts_per_unit < 1:
+        raise UsageError(f"texts_per_unit is {texts_per_unit}; it must be at least 1")
+    if whole_units and texts_per_unit > 1:
+        raise UsageError("whole_units means that a unit is one text: texts_per_unit must be 1")
+    failure = options.bloom.failure(texts_per_unit) if options.bloom else 0.0
+    if options.mode == "mask-all":
+        return Stability(2 * texts_per_unit, 1 + texts_per_unit, failure)
+    if not whole_units:
+        return Stability(1 + 2 * texts_per_unit, 1 + texts_per_unit, failure)
+    # As a bag, the outputs are the different texts and so many masks; with a normalisation, *which* copy is kept shows.
+    return Stability(1, 1, failure) if options.normalisation == "none" else Stability(2, 2, failure)
+
+
+# Memories -------------------------------------------------------------------------------------------------------------
+
+
+class Memory(Protocol):
+    """What was seen. ``add`` says whether the digest was there; equal states ``dump`` equal bytes, which ``restore`` takes."""
+
+    def add(self, digest: bytes) -> bool: ...
+    def dump(self) -> bytes | bytearray: ...
+    def restore(self, content: memoryview) -> None: ...
+
+
+class ExactMemory:
+    """A set of digests, about 100 bytes each. Two of n texts share a digest with probability n^2 / 2^129."""
+
+    def __init__(self) -> None:
+        self._seen: set[bytes] = set()
+
+    def __contains__(self, digest: bytes) -> bool:
+        return digest in self._seen
+
+    def add(self, digest: bytes) -> bool:
+        before = len(self._seen)
+        self._seen.add(digest)
+        return len(self._seen) == before
+
+    def dump(self) -> bytes:
+        return b"".join(sorted(self._seen))
+
+    def restore(self, content: memoryview) -> None:
+        self._seen = {bytes(content[at : at + _DIGEST_BYTES]) for at in range(0, len(content), _DIGEST_BYTES)}
+
+
+class BloomMemory:
+    """A Bloom filter: copies are always recognised, and now and then something new is taken for a copy.
+
+    ``key`` is secret: the rates of `Bloom` are probabilities over it, for texts that were not chosen by it.
+    """
+
+    def __init__(self, bloom: Bloom, key: bytes) -> None:
+        self._bits = bytearray(-(-bloom.slices * bloom.slice_bits // 8))
+        self._slice_bits = bloom.slice_bits
+        self._starts = range(0, bloom.slices * bloom.slice_bits, bloom.slice_bits)
+        blocks = -(-bloom.slices // _WORDS)
+        self._hashes = [hashlib.blake2b(key=key, salt=bytes([block])) for block in range(blocks)]
+
+    def add(self, digest: bytes) -> bool:
+        known = True
+        for place in self._places(digest):
+            byte, bit = place >> 3, 1 << (place & 7)
+            if not self._bits[byte] & bit:
+                self._bits[byte] |= bit
+                known = False
+        return known
+
+    def _places(self, digest: bytes) -> list[int]:
+        """One bit of every slice, uniform and independent; 64-bit words make the bias of the remainder negligible."""
+        stream = b"".join(_digest(each, digest) for each in self._hashes)
+        words = memoryview(stream).cast("Q")
+        return [start + word % self._slice_bits for start, word in zip(self._starts, words, strict=False)]
+
+    def dump(self) -> bytearray:
+        return self._bits
+
+    def restore(self, content: memoryview) -> None:
+        self._bits = bytearray(content)
+
+
+def _digest(empty: hashlib.blake2b, content: bytes) -> bytes:
+    found = empty.copy()
+    found.update(content)
+    return found.digest()
+
+
+# Marking --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DeduplicationReport:
+    """What was done: ``texts`` were marked, of which ``duplicates`` are masked, by mistake ``expected_false_positives``.
+
+    The counts are functions of the private text; options and stability may be published.
+    """
+
+    options: DeduplicateOptions
+    stability: Stability
+    texts: int
+    duplicates: int
+    expected_false_positives: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready values; what must stay private is under ``private``."""
+        values = dataclasses.asdict(self)
+        options, found = values.pop("options"), values.pop("stability")
+        memory = "bloom" if self.options.bloom else "exact"
+        return {**options, "memory": memory, "stability": found, "private": values}
+
+
+class _Marking(ABC):
+    """Digests, counts, and the state on disk; a subclass says which texts are masked."""
+
+    mode: ClassVar[Mode]
+
+    def __init__(self, options: DeduplicateOptions, streams: Streams) -> None:
+        if options.mode != self.mode:
+            raise UsageError(f"{type(self).__name__} is for mode {self.mode}, not {options.mode}")
+        self.options = options
+        self._empty = hashlib.blake2b(key=streams.derive("deduplicate", "texts"), digest_size=_DIGEST_BYTES)
+        self._mac_key = streams.derive("deduplicate", "state")
+        self._counts = {"texts": 0, "duplicates": 0}
+
+    @abstractmethod
+    def mark(self, text: str) -> bool:
+        """Whether this text, the next of the corpus, is to be masked."""
+
+    @abstractmethod
+    def _memories(self) -> tuple[Memory, ...]: ...
+
+    def mask(self, texts: Iterable[str]) -> Iterator[str]:
+        """Each text in turn, or ``<MASK>``."""
+        for text in texts:
+            yield MASK if self.mark(text) else text
+
+    def report(self) -> DeduplicationReport:
+        """What was done so far."""
+        texts, duplicates, bloom = self._counts["texts"], self._counts["duplicates"], self.options.bloom
+        expected = bloom.expected_false_positives(texts - duplicates) if bloom else 0.0
+        return DeduplicationReport(self.options, stability(self.options), texts, duplicates, expected)
+
+    def save(self, path: Path) -> None:
+        """Write the state atomically, mode 0600. It is private: with the key it tells whether a text was in the corpus."""
+        contents = [memory.dump() for memory in self._memories()]
+        sizes = [len(content) for content in contents]
+        head = {"options": dataclasses.asdict(self.options), "counts": self._counts, "sizes": sizes}
+        line = json.dumps(head, sort_keys=True).encode() + b"\n"
+
+        def write(partial: Path) -> None:
+            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                os.fchmod(file.fileno(), 0o600)  # also when an interrupted save left the file with other permissions
+                for piece in [line, *contents, self._mac([line, *contents])]:
+                    file.write(piece)
+
+        write_atomically(path, write)
+
+    @classmethod
+    def load(cls, path: Path, options: DeduplicateOptions, streams: Streams) -> Self:
+        """Go on from a saved state, bit for bit.
+
+        Raises:
+            DataError: the file is missing or damaged, or belongs to another key or to other options.
+        """
+        found = cls(options, streams)
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise DataError(f"{path}: the deduplication state cannot be read; start the screening again") from error
+        body, mac = memoryview(content)[:-_MAC_BYTES], content[-_MAC_BYTES:]
+        if not hmac.compare_digest(mac, found._mac([body])):
+            raise DataError(f"{path}: the deduplication state is damaged, or of another key; start the screening again")
+        at = content.index(b"\n") + 1
+        head = json.loads(content[:at])
+        if head["options"] != dataclasses.asdict(options):
+            raise DataError(f"{path}: the deduplication state is one of other options; use those, or start again")
+        found._counts = head["counts"]
+        for memory, size in zip(found._memories(), head["sizes"], strict=True):
+            memory.restore(body[at : at + size])
+            at += size
+        return found
+
+    def _mac(self, pieces: Iterable[bytes | bytearray | memoryview]) -> bytes:
+        mac = hashlib.blake2b(key=self._mac_key, digest_size=_MAC_BYTES)
+        for piece in pieces:
+            mac.update(piece)
+        return mac.digest()
+
+    def _of(self, text: str) -> bytes:
+        # Lone surrogates are legal in JSON; an encoding error would hold the text.
+        return _digest(self._empty, normalised(text, self.options.normalisation).encode("utf-8", "surrogatepass"))
+
+
+class KeepFirst(_Marking):
+    """Masks every text that came before. ``streams`` are those of the run's key; addresses ``("deduplicate", ...)``."""
+
+    mode = "keep-first"
+
+    def __init__(self, options: DeduplicateOptions, streams: Streams) -> None:
+        super().__init__(options, streams)
+        self._most = options.bloom.expected_texts if options.bloom else None
+        self._memory: Memory = (
+            BloomMemory(options.bloom, streams.derive("deduplicate", "bloom")) if options.bloom else ExactMemory()
+        )
+
+    def mark(self, text: str) -> bool:
+        """Whether an equal text was marked before.
+
+        Raises:
+            DataError: a Bloom filter is given more texts than it was made for.
+        """
+        if self._most is not None and self._counts["texts"] >= self._most:
+            raise DataError(f"there are more than {self._most} texts: raise expected_texts and start again")
+        duplicate = self._memory.add(self._of(text))
+        self._counts["texts"] += 1
+        self._counts["duplicates"] += duplicate
+        return duplicate
+
+    def _memories(self) -> tuple[Memory, ...]:
+        return (self._memory,)
+
+
+class MaskAll(_Marking):
+    """Masks every copy of a text that occurs at least twice: `count` all texts, then `mark` them all."""
+
+    mode = "mask-all"
+
+    def __init__(self, options: DeduplicateOptions, streams: Streams) -> None:
+        super().__init__(options, streams)
+        self._counts["counted"] = 0
+        self._seen, self._repeated = ExactMemory(), ExactMemory()
+
+    def count(self, text: str) -> None:
+        """First pass."""
+        if self._counts["texts"]:
+            raise ValueError("all texts are counted before the first is marked")
+        digest = self._of(text)
+        self._counts["counted"] += 1
+        if self._seen.add(digest):
+            self._repeated.add(digest)
+
+    def mark(self, text: str) -> bool:
+        """Second pass: whether the text occurs at least twice.
+
+        Raises:
+            DataError: the text was not counted.
+        """
+        digest = self._of(text)
+        if digest not in self._seen or self._counts["texts"] >= self._counts["counted"]:
+            raise DataError("the corpus changed between the two passes of deduplication; start the screening again")
+        duplicate = digest in self._repeated
+        self._counts["texts"] += 1
+        self._counts["duplicates"] += duplicate
+        return duplicate
+
+    def _memories(self) -> tuple[Memory, ...]:
+        return self._seen, self._repeated

@@ -1,0 +1,85 @@
+"""What a model is asked about its rows: masked tokens (BERT), or every next token (GPT-2, LSTM).
+
+The loop knows an objective only by the targets it makes of rows and by its losses, so every phase runs with either.
+
+Shapes: B rows, T positions, N targets of a row, n uniforms a position.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from tacit.models.bert import masked_losses
+from tacit.models.causal import causal_row_losses
+from tacit.training.masking import Masking, mask_rows
+
+__all__ = ["CausalObjective", "MaskedObjective", "Objective", "Targets"]
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What the losses of a micro-batch need.
+
+    Args:
+        arrays: integers, dimension 0 the row; the objective's own ``losses`` knows what they are.
+        real_BN: which of a row's N targets count.
+    """
+
+    arrays: tuple[np.ndarray, ...]
+    real_BN: np.ndarray
+
+
+class Objective(ABC):
+    """How rows become targets and targets losses. ``draws``: uniforms that it wants for each position of a row."""
+
+    draws: int
+
+    @abstractmethod
+    def targets(self, ids_BT: np.ndarray, lengths_B: np.ndarray, uniforms_BnT: np.ndarray) -> Targets:
+        """The targets of rows; a row's are a function of that row and its own uniforms, never of another row."""
+
+    @abstractmethod
+    def losses(self, model: PreTrainedModel, arrays: Sequence[torch.Tensor], weights_BN: torch.Tensor) -> torch.Tensor:
+        """Loss of each row (B,): the sum over its targets of weight times cross-entropy in nats."""
+
+
+@dataclass(frozen=True)
+class MaskedObjective(Objective):
+    """Masked tokens, drawn on the fly; the head is evaluated at their positions only."""
+
+    masking: Masking
+    draws = 3
+
+    def targets(self, ids_BT: np.ndarray, lengths_B: np.ndarray, uniforms_BnT: np.ndarray) -> Targets:
+        """N is the number of slots of a row."""
+        masked = mask_rows(ids_BT, lengths_B, uniforms_BnT, self.masking)
+        return Targets((masked.ids_BT, masked.attention_BT, masked.slots_BK, masked.labels_BK), masked.real_BK)
+
+    def losses(self, model: PreTrainedModel, arrays: Sequence[torch.Tensor], weights_BN: torch.Tensor) -> torch.Tensor:
+        """`tacit.models.bert.masked_losses`."""
+        ids_BT, attention_BT, slots_BK, labels_BK = arrays
+        return masked_losses(model, ids_BT, attention_BT, slots_BK, labels_BK, weights_BN)
+
+
+@dataclass(frozen=True)
+class CausalObjective(Objective):
+    """Every token but the first, from those before it; the end token too."""
+
+    draws = 0
+
+    def targets(self, ids_BT: np.ndarray, lengths_B: np.ndarray, uniforms_BnT: np.ndarray) -> Targets:
+        """N is T: the target at position t is the token there."""
+        place_T = np.arange(ids_BT.shape[1])
+        attention_BT = place_T < lengths_B[:, None]
+        return Targets((ids_BT, attention_BT), attention_BT & (place_T > 0))
+
+    def losses(self, model: PreTrainedModel, arrays: Sequence[torch.Tensor], weights_BN: torch.Tensor) -> torch.Tensor:
+        """`tacit.models.causal.causal_row_losses`."""
+        ids_BT, attention_BT = arrays
+        return causal_row_losses(model, ids_BT, attention_BT, weights_BN)

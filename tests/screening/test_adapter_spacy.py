@@ -1,0 +1,158 @@
+"""A spaCy pipeline as a detector: an empty English one with rules, so that what it must find is known."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+
+from tacit.errors import DataError, UsageError
+from tacit.screening.adapters import SpacyOptions, detector_from_options
+from tacit.screening.adapters.spacy_ner import SpacyDetector
+from tacit.screening.spans import Detector, Span
+
+RULES = [
+    {"label": "PERSON", "pattern": [{"LOWER": "anna"}, {"LOWER": "lee", "OP": "?"}]},
+    {"label": "GPE", "pattern": "Oslo"},
+    {"label": "MAIL", "pattern": [{"LIKE_EMAIL": True}]},
+]
+# The same rules a second time, by regular expressions; the longer of two matches first.
+ORACLE = {"PERSON": r"\banna(?:\s+lee)?\b", "GPE": r"\bOslo\b", "MAIL": r"\S+@\S+\.com"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("pipeline") / "rules"
+    pipeline = spacy.blank("en")
+    pipeline.add_pipe("entity_ruler").add_patterns(RULES)  # pyright: ignore[reportAttributeAccessIssue]
+    pipeline.to_disk(place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def reader(folder: Path) -> Detector:
+    return detector(folder)
+
+
+def detector(folder: Path, **options: Any) -> Detector:
+    return detector_from_options(SpacyOptions(pipeline=str(folder), **options))
+
+
+TEXTS = [
+    "Anna Lee is in Oslo .",
+    "",
+    "😀😀 anna , 👩\u200d👧 Oslo",
+    "e\u0301 é Anna ﷽ Oslo a@b.com",
+    "the 𝔘 Oslo\r\n\tAnna Lee",
+    "Oslo " * 50 + "anna",
+]
+
+
+def by_expressions(text: str) -> list[tuple[int, int, str]]:
+    return sorted(
+        (match.start(), match.end(), label)
+        for label, expression in ORACLE.items()
+        for match in re.finditer(expression, text, re.IGNORECASE if label == "PERSON" else 0)
+    )
+
+
+def finds_all(reader: Detector) -> bool:
+    return all(
+        [(span.start, span.end, span.label) for span in own] == by_expressions(text)
+        for text, own in zip(TEXTS, reader.spans_of(TEXTS), strict=True)
+    )
+
+
+class Bytes(SpacyDetector):
+    """Wrong: offsets of the encoded text."""
+
+    def spans_of(self, texts: Sequence[str]) -> list[list[Span]]:
+        return [
+            [span._replace(start=len(text[: span.start].encode()), end=len(text[: span.end].encode())) for span in own]
+            for text, own in zip(texts, super().spans_of(texts), strict=True)
+        ]
+
+
+class Tokens(SpacyDetector):
+    """Wrong: spaCy's ``start`` and ``end``, which count tokens."""
+
+    def spans_of(self, texts: Sequence[str]) -> list[list[Span]]:
+        documents = self._pipeline.pipe(texts)
+        return [[Span(e.start, e.end, e.label_, 1.0, "spacy") for e in document.ents] for document in documents]
+
+
+def test_offsets_are_code_points(reader: Detector) -> None:
+    assert finds_all(reader)
+
+
+@pytest.mark.parametrize("kind", [Bytes, Tokens])
+def test_other_offsets_are_caught(folder: Path, kind: type[SpacyDetector]) -> None:
+    assert not finds_all(kind(SpacyOptions(pipeline=str(folder))))
+
+
+def test_one_by_one_is_the_same(folder: Path, reader: Detector) -> None:
+    expected = reader.spans_of(TEXTS)
+    assert [reader.spans(text) for text in TEXTS] == expected
+    assert detector(folder, batch_size=2).spans_of(TEXTS) == expected
+
+
+def test_labels_and_score(folder: Path, reader: Detector) -> None:
+    """What is not renamed keeps its name: a map of labels drops nothing."""
+    assert detector(folder, labels={"GPE": "place"}, score=0.5).spans("Anna in Oslo") == [
+        Span(0, 4, "PERSON", 0.5, "spacy"),
+        Span(8, 12, "place", 0.5, "spacy"),
+    ]
+    assert {span.score for span in reader.spans("Anna in Oslo")} == {1.0}
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    calls: list[object] = []
+
+    def refused(*arguments: object) -> None:
+        calls.append(arguments)
+        raise OSError("no network")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refused)
+    monkeypatch.setattr(socket.socket, "connect", refused)
+    return calls
+
+
+def test_mistakes_are_one_line(folder: Path, tmp_path: Path, no_network: list[object]) -> None:
+    no_entities = tmp_path / "blank"
+    spacy.blank("en").to_disk(no_entities)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.cfg").write_text("[nlp]\nlang = zz\n")
+    cases = {
+        SpacyOptions(pipeline="en_not_installed").pipeline: "is no spaCy pipeline on this machine",
+        str(tmp_path / "none"): "is no spaCy pipeline on this machine",
+        str(tmp_path): "is no spaCy pipeline on this machine",
+        str(tmp_path / "broken"): "is no spaCy pipeline on this machine",
+        str(no_entities): "has no component that finds entities",
+    }
+    for place, part in cases.items():
+        with pytest.raises(UsageError) as caught:
+            detector(Path(place))
+        message = str(caught.value)
+        assert message.startswith("detector spacy: pipeline: ")
+        assert part in message
+        assert "\n" not in message
+    with pytest.raises(UsageError, match=r"has no CITY; it has GPE, MAIL, PERSON$"):
+        detector(folder, labels={"CITY": "place"})
+    assert no_network == []
+
+
+def test_texts_that_it_cannot_read(folder: Path) -> None:
+    reader = SpacyDetector(SpacyOptions(pipeline=str(folder)))
+    reader._pipeline.max_length = 20
+    for text, part in (("zqsecret " * 3, "longer than 20 characters"), ("zqsecret \ud800", "half a surrogate pair")):
+        with pytest.raises(DataError) as caught:
+            reader.spans_of(["Anna", text])
+        assert f"text 2 of 2 {'is' if 'long' in part else 'holds'} {part}" in str(caught.value)
+        assert caught.value.__context__ is None
+        assert "zqsecret" not in str(caught.value)

@@ -1,0 +1,123 @@
+"""What a policy file may say about detectors, what importing them costs, and what happens without their libraries."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import pytest
+import yaml
+from pydantic import TypeAdapter
+
+from tacit.errors import UsageError
+from tacit.screening.adapters import (
+    DetectorOptions,
+    HuggingFaceOptions,
+    PrecomputedOptions,
+    PresidioOptions,
+    SpacyOptions,
+    detector_from_options,
+)
+from tacit.screening.policy import PolicyOptions, load_policy
+
+OPTIONS: TypeAdapter[Any] = TypeAdapter(DetectorOptions)
+HEAVY = ["torch", "transformers", "spacy", "presidio_analyzer", "tldextract", "pyarrow"]
+
+
+def parsed(text: str) -> Any:
+    return OPTIONS.validate_python(yaml.safe_load(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("kind: presidio", PresidioOptions()),
+        ("{kind: presidio, entities: [US_SSN]}", PresidioOptions(entities=("US_SSN",))),
+        ("{kind: spacy, pipeline: en_core_web_sm}", SpacyOptions(pipeline="en_core_web_sm")),
+        ("{kind: huggingface, folder: ner}", HuggingFaceOptions(folder="ner", least_tag_score=0.3)),
+        (
+            "{kind: huggingface, folder: ner, least_plain_score: 0.9}",
+            HuggingFaceOptions(folder="ner", least_tag_score=0.3, least_plain_score=0.9),
+        ),
+        ("{kind: precomputed, path: spans.jsonl}", PrecomputedOptions(path="spans.jsonl")),
+    ],
+)
+def test_options(text: str, expected: object) -> None:
+    assert parsed(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kind: magic",
+        "pipeline: en_core_web_sm",
+        "{kind: spacy}",
+        "{kind: spacy, pipeline: a, model: b}",
+        "{kind: spacy, pipeline: a, score: 1.5}",
+        "{kind: huggingface, folder: a, least_tag_score: 0}",  # would mark everything
+        "{kind: huggingface, folder: a, least_plain_score: .nan}",
+        "{kind: huggingface, folder: a, window: 0}",
+        "{kind: presidio, entities: []}",
+        "{kind: precomputed, path: ''}",
+    ],
+)
+def test_wrong_options(text: str) -> None:
+    with pytest.raises(pydantic.ValidationError):
+        parsed(text)
+
+
+def test_importing_costs_little() -> None:
+    """Besides what `tacit.screening` needs anyway: less than 50 ms, the best of five, and none of the libraries."""
+    code = (
+        "import sys, time, pydantic, tacit.screening.spans\n"
+        "for name in [name for name in sys.modules if name.startswith('tacit.screening.adapters')]: del sys.modules[name]\n"
+        "begin = time.perf_counter()\nimport tacit.screening.adapters\n"
+        "print(time.perf_counter() - begin, *sys.modules)"
+    )
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+        for _ in range(3)
+    ]
+    assert not set(HEAVY) & set(runs[0])
+    assert min(float(run[0]) for run in runs) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("options", "module", "line"),
+    [
+        (
+            PresidioOptions(),
+            "presidio_analyzer",
+            "detector presidio: the package presidio-analyzer is not installed; run: pip install 'tacit[presidio]'",
+        ),
+        (
+            SpacyOptions(pipeline="x"),
+            "spacy",
+            "detector spacy: the package spacy is not installed; run: pip install 'tacit[spacy]'",
+        ),
+    ],
+)
+def test_a_missing_library_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, options: DetectorOptions, module: str, line: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)  # what Python itself puts there for a module that must not be found
+    with pytest.raises(UsageError) as caught:
+        detector_from_options(options)
+    assert str(caught.value) == line
+
+
+@pytest.mark.skipif("detectors" not in PolicyOptions.model_fields, reason="PolicyOptions has no field detectors yet")
+def test_a_policy_file_with_detectors(tmp_path: Path) -> None:
+    """Two detectors with different scores: the policy's own least score chooses between them."""
+    for name, score in (("sure", 0.9), ("unsure", 0.2)):
+        (tmp_path / f"{name}.jsonl").write_text(
+            f'{{"text": "the blue house", "spans": [[{4 if score > 0.5 else 9}, 14, "{name}", {score}]]}}\n'
+        )
+    file = tmp_path / "mine.yaml"
+    detectors = [{"kind": "precomputed", "path": str(tmp_path / f"{name}.jsonl")} for name in ("sure", "unsure")]
+    for least, expected in ((0.3, ["sure"]), (0.0, ["sure", "unsure"])):
+        file.write_text(yaml.safe_dump({"name": "mine", "least_score": least, "detectors": detectors}))
+        assert [span.label for span in load_policy(file).spans("the blue house")] == expected
