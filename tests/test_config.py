@@ -144,14 +144,17 @@ def test_what_has_no_meaning_is_refused(place: str, value: Any, said: str) -> No
         ("vocabulary.threshold", float("nan")),
         ("vocabulary.noise_stddev", float("inf")),
         ("vocabulary.size", 299),
-        ("model.kind", "gpt2"),
+        ("model.kind", "gpt3"),
         ("model.length", 7),
         ("model.dropout", 1.0),
         ("masking_probability", 1.0),
         ("phases", []),
-        ("public", []),
+        ("rounds", 0),
+        ("screening.data_point", "word"),
+        ("screening.gamma", 1.5),
+        ("screening.deduplicate", "near"),
         ("phases.0.plan", "sgd"),
-        ("phases.0.stream", "private"),
+        ("phases.0.stream", "secret"),
         ("phases.1.stream", "public"),
         ("phases.1.clip_norm", 0),
         ("phases.1.clip_norm", float("nan")),
@@ -307,6 +310,54 @@ def test_a_path_without_its_variable_is_refused(monkeypatch: pytest.MonkeyPatch)
         _ = config.private.resolved_path
 
 
+# streams and screening -------------------------------------------------------------------------------------------------
+
+
+def screened(**options: Any) -> dict[str, Any]:
+    """Alternating training on a screened corpus."""
+    changed = with_value("phases.0.stream", "screened")
+    changed["privacy"] |= {"unit": "record", "relation": "replace"}
+    changed["private"].pop("user_field", None)
+    return {**changed, "public": [], "screening": options, "vocabulary": {"method": "public"}, "rounds": 2}
+
+
+def test_a_screened_run_needs_no_public_text_and_has_no_finite_epsilon() -> None:
+    config = parse_config(screened())
+    assert config.is_unbounded
+    assert not config.uses_heuristic
+    assert [config.phase_name(phase, 1) for phase in config.phases] == ["public-2", "private-2"]
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "found"),
+    [
+        ("privacy.relation", "add-or-remove", "refused (screening-needs-replace)"),
+        ("privacy.unit", "document", "privacy.unit must be record"),
+        ("vocabulary.method", "histogram", "vocabulary.method must be public"),
+        ("phases.0.stream", "public", "public: name at least one public corpus"),
+        ("phases.0.stream", "private", "refused (private-text-without-noise)"),
+        ("screening", None, "phases: stream: screened needs the section `screening`"),
+    ],
+)
+def test_what_a_screened_run_cannot_be(place: str, value: Any, found: str) -> None:
+    changed = screened()
+    inside: Any = changed
+    *path, last = [int(part) if part.isdigit() else part for part in place.split(".")]
+    for part in path:
+        inside = inside[part]
+    inside[last] = value
+    assert message(changed).startswith(found)
+
+
+def test_private_text_without_noise_has_to_be_allowed() -> None:
+    changed = {**with_value("phases.0.stream", "private"), "allow": ["heuristic:non-private"]}
+    assert parse_config(changed).uses_heuristic
+
+
+def test_text_without_screening_needs_public_text() -> None:
+    assert message({**values(), "public": []}).startswith("public: name at least one public corpus")
+
+
 # digest --------------------------------------------------------------------------------------------------------------
 
 OTHER_VALUES: dict[str, Any] = {
@@ -320,6 +371,8 @@ OTHER_VALUES: dict[str, Any] = {
     "private.user_field": "other",
     "private.limit": 10,
     "public.0.path": "other.jsonl",
+    "screening": None,
+    "rounds": 3,
     "vocabulary.max_words": 64,
     "vocabulary.epsilon_share": 0.2,
     "vocabulary.lowercase": False,
@@ -340,8 +393,10 @@ OTHER_VALUES: dict[str, Any] = {
 
 def test_the_digest_changes_with_everything_that_changes_a_result() -> None:
     digests = {parse_config(values()).digest()}
-    digests |= {parse_config(with_value(place, value)).digest() for place, value in OTHER_VALUES.items()}
-    assert len(digests) == len(OTHER_VALUES) + 1
+    others = {place: with_value(place, value) for place, value in OTHER_VALUES.items() if place != "screening"}
+    digests |= {parse_config(other).digest() for other in others.values()}
+    digests |= {parse_config(screened()).digest(), parse_config(screened(gamma=0.1)).digest()}
+    assert len(digests) == len(others) + 3
     tops = {place.split(".")[0] for place in OTHER_VALUES}
     assert tops == set(RunConfig.model_fields) - {"run", "title", "compute"}
 
@@ -354,6 +409,7 @@ def test_the_digest_changes_with_everything_that_changes_a_result() -> None:
         ("compute.micro_batch", 3),
         ("compute.threads", 7),
         ("compute.checkpoint_seconds", 0.0),
+        ("compute.workers", 1),
         ("compute.device", "cuda"),  # what it changes, the noise's source, is bound in the ledger
     ],
 )

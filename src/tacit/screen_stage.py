@@ -59,7 +59,7 @@ def plan_of(config: RunConfig) -> ScreenPlan:
         deduplicate=options.deduplicate,
         normalisation=options.normalisation,
         held_out=config.evaluation.held_out,
-        workers=options.workers,
+        workers=config.compute.workers,
     )
 
 

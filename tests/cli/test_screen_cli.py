@@ -65,7 +65,7 @@ def config_in(folder: Path, **sections: Any) -> Path:
         "run": str(folder / "run"),
         "privacy": {"unit": "record", "units": 100, "relation": "replace", "budget": {"epsilon": 8.0, "delta": 1e-5}},
         "private": {"path": str(folder / "notes.jsonl"), "id_field": "note"},
-        "screening": {"deduplicate": "exact", "workers": 1},
+        "screening": {"deduplicate": "exact"},
         "vocabulary": {"method": "public", "size": 400},
         "phases": [plain, private],
         "evaluation": {"held_out": 0.0},
@@ -140,7 +140,7 @@ def test_the_pipelines_function_gives_the_same_receipt(run: Run, config: Path) -
 def test_lines_and_a_users_policy(run: Run, tmp_path: Path) -> None:
     write_notes(tmp_path, ["Good morning.\n\nThe code is blue.", "Thank you."])
     (tmp_path / "mine.yaml").write_text("{name: mine, least_score: 0.3, patterns: [{label: colour, pattern: blue}]}")
-    screening = {"data_point": "line", "balanced": str(tmp_path / "mine.yaml"), "workers": 1}
+    screening = {"data_point": "line", "balanced": str(tmp_path / "mine.yaml")}
     code, out, err = run(config_in(tmp_path, screening=screening), "--json")
     assert code == 0, err
     found = json.loads(out)
@@ -210,7 +210,7 @@ def test_a_configuration_without_screening(run: Run, tmp_path: Path) -> None:
 )
 def test_streams_without_data_points(run: Run, tmp_path: Path, texts: list[str], part: str) -> None:
     write_notes(tmp_path, texts)
-    config = config_in(tmp_path, screening={"workers": 1})
+    config = config_in(tmp_path, screening={})
     assert_one_line(run(config), 4, part)
     assert list(files_in(tmp_path / "run")) == ["private/key"]
 
@@ -230,7 +230,7 @@ def test_a_bad_corpus_and_bad_policies(run: Run, tmp_path: Path) -> None:
 def test_another_plan_or_corpus_is_refused(run: Run, config: Path) -> None:
     assert run(config)[0] == 0
     before = files_in(config.parent / "run")
-    changed = config_in(config.parent, screening={"deduplicate": "none", "workers": 1})
+    changed = config_in(config.parent, screening={"deduplicate": "none"})
     assert_one_line(run(changed), 2, "deduplicate: exact -> none", "screened")
     write_notes(config.parent, [*TEXTS, "Jennifer"])
     assert_one_line(run(config_in(config.parent)), 4, "the corpus is not the one")

@@ -70,7 +70,7 @@ def test_wrong_options(text: str) -> None:
 
 
 def test_importing_costs_little() -> None:
-    """Besides what `tacit.screening` needs anyway: less than 50 ms, the best of five, and none of the libraries."""
+    """Besides what `tacit.screening` needs anyway: less than 50 ms, the best of three, and none of the libraries."""
     code = (
         "import sys, time, pydantic, tacit.screening.spans\n"
         "for name in [name for name in sys.modules if name.startswith('tacit.screening.adapters')]: del sys.modules[name]\n"

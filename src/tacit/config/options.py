@@ -121,7 +121,6 @@ class ScreeningOptions(_Options):
         normalisation: what counts as equal (docs/deduplication.md).
         gamma: upper bound on the share of secrets that the balanced policy misses, as measured (`tacit screen --measure`).
         delta2: likewise of the conservative policy.
-        workers: processes that screen; it changes the speed alone.
     """
 
     data_point: Literal["record", "line"] = "record"
@@ -131,7 +130,6 @@ class ScreeningOptions(_Options):
     normalisation: Literal["none", "whitespace", "casefold"] = "none"
     gamma: Annotated[float, Field(ge=0, le=1)] | None = None
     delta2: Annotated[float, Field(ge=0, le=1)] | None = None
-    workers: Count = 2
 
 
 class VocabularyOptions(_Options):
@@ -285,6 +283,7 @@ class ComputeOptions(_Options):
     Args:
         micro_batch: sequences in memory at once.
         threads: torch threads; all cores when not given.
+        workers: processes that screen a corpus.
         checkpoint_seconds: seconds between checkpoints.
         device: cpu or cuda. The noise on a GPU is Philox, which is not cryptographic; the ledger and the certificate say so,
             and a run cannot change it after its start.
@@ -293,6 +292,7 @@ class ComputeOptions(_Options):
     micro_batch: Count = 64
     device: Literal["cpu", "cuda"] = "cpu"
     threads: Count | None = None
+    workers: Count = 2
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 30.0
 
 

@@ -16,6 +16,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.errors import DataError
+from tacit.screening.adapters import DetectorOptions, detector_from_options
 from tacit.screening.core import CoreDetector
 from tacit.screening.safe import UnsafeSentences
 from tacit.screening.spans import Detector, Span
@@ -51,6 +52,7 @@ class PolicyOptions(_Options):
         safe_words: with ``mark: sentences``, how many of the most frequent ordinary words are safe.
         known_words: words that are ordinary here, such as names of products: no names, and safe.
         patterns: further things to find.
+        detectors: detectors of other libraries, or spans computed elsewhere (docs/adapters.md).
     """
 
     name: Annotated[str, Field(min_length=1)]
@@ -60,6 +62,7 @@ class PolicyOptions(_Options):
     safe_words: Annotated[int, Field(ge=0)] = 0
     known_words: tuple[str, ...] = ()
     patterns: tuple[PatternOptions, ...] = ()
+    detectors: tuple[DetectorOptions, ...] = ()
 
 
 class Policy:
@@ -78,6 +81,7 @@ class Policy:
         if options.patterns:
             patterns = [UserPattern(item.label, item.pattern, item.score) for item in options.patterns]
             self._detectors.append(PatternDetector(patterns))
+        self._detectors += [detector_from_options(item) for item in options.detectors]
         self._unsafe = UnsafeSentences(options.safe_words, options.known_words) if options.mark == "sentences" else None
 
     @property
