@@ -418,7 +418,7 @@ def test_the_digest_ignores_place_title_and_speed(place: str, value: Any) -> Non
 
 
 def test_every_speed_option_is_covered_above() -> None:
-    assert set(ComputeOptions.model_fields) == {"micro_batch", "threads", "checkpoint_seconds", "device"}
+    assert set(ComputeOptions.model_fields) == {"micro_batch", "threads", "workers", "checkpoint_seconds", "device"}
 
 
 def test_defaults_and_the_same_values_written_out_have_one_digest() -> None:

@@ -259,7 +259,7 @@ def _exposure_rows(config: RunConfig, exposures: dict[str, list[Exposure]]) -> t
             pattern=row.pattern,
             model=facts.CONTROL if name == facts.CONTROL else facts.RELEASED,
             canaries=row.canaries,
-            insertion_probability=options.probability,
+            insertion_probability=_insertion_probability(config),
             exposure_bits=row.bits,
             null_bits=row.null_bits,
             p_value=row.p_value,
@@ -269,6 +269,14 @@ def _exposure_rows(config: RunConfig, exposures: dict[str, list[Exposure]]) -> t
         for name, rows in exposures.items()
         for row in rows
     )
+
+
+def _insertion_probability(config: RunConfig) -> float:
+    """Of one canary in one unit: a masked model's by the coin of each sequence, a causal one's as so many units of their own."""
+    assert config.audit is not None
+    if config.model.is_causal:
+        return min(1.0, config.audit.copies / config.privacy.units)
+    return config.audit.probability
 
 
 _CORPORA: dict[str, Any] = {

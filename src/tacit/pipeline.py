@@ -26,17 +26,20 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
+from tacit.audit.candidates import build_trie, candidate_exposure, score_candidates, scorer_of
 from tacit.audit.exposure import Exposure, measure_exposure
 from tacit.config import RunConfig
 from tacit.corpus.units import Unit
 from tacit.engine.distributed import Ranks
 from tacit.errors import AuditError, DataError
 from tacit.files import private_folder, read_json, write_atomically, write_json
+from tacit.models.kinds import START_ID
 from tacit.opening import join_run
 from tacit.planning import EVALUATION, VOCABULARY
 from tacit.privacy.events import Gaussian, ThresholdedHistogram
 from tacit.randomness import Streams
 from tacit.run_state import RunState
+from tacit.screen_stage import redacted_units, secret_form, secrets_of
 from tacit.screening.redact import MASK
 from tacit.tasks import causal_lm, masked_lm
 from tacit.training.checkpoint import finished_steps, load_weights
@@ -198,7 +201,8 @@ def evaluate(state: RunState) -> dict[str, Any]:
         found["private"] = _evaluate_private(state, state.mechanisms.evaluation, models, streams)
     elif state.private_units[1]:
         units = state.private_units[1]
-        found["curator"] = _exact_scores(state, models, state.sequences(units), units, None)
+        for name, texts in (("curator", redacted_units(state.config, units)), ("curator_raw", units)):
+            found[name] = _exact_scores(state, models, state.sequences(texts), texts, None)
     write_json(path, found)
     return found
 
@@ -276,11 +280,10 @@ def audit(state: RunState) -> dict[str, list[Exposure]]:
     if options is None:
         return {}
     train(state)
+    if state.config.model.is_causal:
+        return _audit_secrets(state)
     write_json(state.folder.private / "canaries.json", [dataclasses.asdict(canary) for canary in state.canaries])
-    last = state.mechanisms.phases[-1].name
-    models = {"released model": state.checkpoint(last)}
-    if options.control:
-        models["control without DP"] = state.checkpoint(f"control-{last}")
+    models = _audited_models(state)
     contexts = state.public_held_out
     rows = slice(0, min(options.contexts, contexts.sequences))
     found: dict[str, list[Exposure]] = {}
@@ -292,6 +295,44 @@ def audit(state: RunState) -> dict[str, list[Exposure]]:
         found[name] = measure_exposure(
             model, state.canaries, contexts.ids_ST[rows], contexts.lengths_S[rows], state.masking, streams
         )
+    values = {name: [dataclasses.asdict(row) for row in exposures] for name, exposures in found.items()}
+    write_json(state.folder.private / "audit.json", values)
+    return found
+
+
+def _audited_models(state: RunState) -> dict[str, Path]:
+    """Checkpoints of the released model and, where there is one, of the control."""
+    last = state.mechanisms.phases[-1].name
+    models = {"released model": state.checkpoint(last)}
+    if state.config.audit is not None and state.config.audit.control:
+        models["control without DP"] = state.checkpoint(f"control-{last}")
+    return models
+
+
+def _audit_secrets(state: RunState) -> dict[str, list[Exposure]]:
+    """Exposure of a causal model's canaries by their exact rank among all candidates; the mean over the canaries counts."""
+    form, secrets = secret_form(state.config), secrets_of(state.config, state.streams)
+    assert form is not None
+    write_json(state.folder.private / "canaries.json", [form.text(secret) for secret in secrets])
+    trie = build_trie(state.tokenizer, form)
+    found: dict[str, list[Exposure]] = {}
+    for name, path in _audited_models(state).items():
+        state.reporter.say(f"Audit: exposure of {len(secrets)} secrets among {form.candidates} under the {name} ...")
+        model = state.new_model()
+        load_weights(path, model)
+        model.eval()
+        measured = candidate_exposure(score_candidates(scorer_of(model), trie, [START_ID]), secrets)
+        found[name] = [
+            Exposure(
+                pattern=form.prefix + "d" * form.digits,
+                canaries=measured.canaries,
+                mean_rank=float(np.mean(measured.ranks)),
+                bits=measured.mean_bits,
+                null_bits=measured.null_mean_bits,
+                p_value=measured.mean_p_value,
+                ceiling_bits=measured.ceiling_bits,
+            )
+        ]
     values = {name: [dataclasses.asdict(row) for row in exposures] for name, exposures in found.items()}
     write_json(state.folder.private / "audit.json", values)
     return found

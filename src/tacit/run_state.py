@@ -24,7 +24,7 @@ from tacit.planning import Mechanisms
 from tacit.privacy.ledger import Ledger
 from tacit.progress import Reporter
 from tacit.randomness import Streams
-from tacit.screen_stage import screened, screened_folder, source_of
+from tacit.screen_stage import planted_records, screened, screened_folder, source_of
 from tacit.screening.corpus import Receipt
 from tacit.training.checkpoint import load_weights
 from tacit.training.masking import Masking
@@ -83,7 +83,11 @@ class RunState:
             return self.private_corpus[0], [] if held_out is None else group_units(
                 read_records(held_out), UnitKind("record")
             )
-        return split_held_out(self.private_corpus[0], self.config.evaluation.held_out, self.streams.child("corpus"))
+        training, held_out = split_held_out(
+            self.private_corpus[0], self.config.evaluation.held_out, self.streams.child("corpus")
+        )
+        planted = [Unit(record.document_id, (record.text,)) for record in planted_records(self.config, self.streams)]
+        return [*training, *planted], held_out
 
     @functools.cached_property
     def private_corpus(self) -> tuple[list[Unit], str]:

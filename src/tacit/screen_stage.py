@@ -2,32 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tacit.config import CorpusOptions, RunConfig
 from tacit.corpus.readers import Source, read_records
 from tacit.corpus.records import Record
+from tacit.corpus.secrets import SecretFormat, canary_records, draw_secret_canaries
+from tacit.corpus.units import Unit
 from tacit.errors import UsageError
 from tacit.folder import RunFolder
 from tacit.progress import Reporter
 from tacit.randomness import Streams
-from tacit.screening.corpus import Receipt, ScreenPlan, screen_corpus
-from tacit.screening.split import Stream
+from tacit.screening.corpus import Receipt, ScreenPlan, policies_of, screen_corpus
+from tacit.screening.split import Screener, Stream
 
-__all__ = ["Corpus", "plan_of", "screened", "screened_folder", "source_of", "streams_needed"]
+__all__ = [
+    "Corpus",
+    "plan_of",
+    "planted_records",
+    "redacted_units",
+    "screened",
+    "screened_folder",
+    "secret_form",
+    "secrets_of",
+    "source_of",
+    "streams_needed",
+]
 
 _STEPS = 1000  # of the bar: a share of the text, since its size is private
 
 
 class Corpus:
-    """The records of a source, read anew each time."""
+    """The records of a source, read anew each time, and planted ones after them."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, planted: Sequence[Record] = ()) -> None:
         self._source = source
+        self._planted = planted
 
     def __iter__(self) -> Iterator[Record]:
-        return read_records(self._source)
+        return itertools.chain(read_records(self._source), self._planted)
+
+
+def secret_form(config: RunConfig) -> SecretFormat | None:
+    """The template of the canaries of a causal model; None where none are planted."""
+    return SecretFormat(digits=config.audit.digits) if config.audit and config.model.is_causal else None
+
+
+def secrets_of(config: RunConfig, streams: Streams) -> tuple[int, ...]:
+    """The secrets of a causal model's canaries."""
+    form = secret_form(config)
+    if form is None or config.audit is None:
+        return ()
+    return draw_secret_canaries(config.audit.canaries, streams.child("canaries"), form)
+
+
+def planted_records(config: RunConfig, streams: Streams) -> list[Record]:
+    """The canaries of a causal model, as records that are trained on."""
+    form = secret_form(config)
+    if form is None or config.audit is None:
+        return []
+    texts = [form.text(secret) for secret in secrets_of(config, streams)]
+    return canary_records(texts, config.audit.copies, config.evaluation.held_out, streams.child("corpus"))
 
 
 def source_of(options: CorpusOptions) -> Source:
@@ -88,7 +125,7 @@ def screened(config: RunConfig, folder: RunFolder, streams: Streams, reporter: R
         DataError: a policy or the corpus is malformed or changed, or a stream that is needed is empty.
     """
     plan = plan_of(config)
-    corpus = Corpus(source_of(config.private))
+    corpus = Corpus(source_of(config.private), planted_records(config, streams))
     with reporter.stage("Screening", _STEPS) as bar:
         receipt = screen_corpus(
             corpus,
@@ -100,3 +137,15 @@ def screened(config: RunConfig, folder: RunFolder, streams: Streams, reporter: R
         )
         bar.advance_to(_STEPS)  # also when it was done before
     return receipt
+
+
+def redacted_units(config: RunConfig, units: Sequence[Unit]) -> list[Unit]:
+    """Held-out units as training would show them: cut into data points, and redacted with the balanced policy."""
+    plan = plan_of(config)
+    policies = policies_of(plan)
+    screener = Screener(policies["balanced"], policies["conservative"], plan.data_point)
+    found = []
+    for unit in units:
+        points, _ = screener.screen(unit.texts)
+        found.append(Unit(unit.unit_id, tuple(point.text for of_text in points for point in of_text)))
+    return found

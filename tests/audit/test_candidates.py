@@ -27,12 +27,9 @@ from tacit.audit.candidates import (
     PrefixScorer,
     Read,
     Scorer,
-    SecretFormat,
     StateScorer,
     build_trie,
     candidate_exposure,
-    draw_secret_canaries,
-    insert_texts,
     max_exposure_p_value,
     mean_exposure_p_value,
     measure_candidates,
@@ -41,6 +38,7 @@ from tacit.audit.candidates import (
     score_candidates,
     scorer_of,
 )
+from tacit.corpus.secrets import SecretFormat, draw_secret_canaries, insert_texts
 from tacit.corpus.units import Unit
 from tacit.errors import DataError, TacitError, UsageError
 from tacit.models.lstm import LstmConfig, LstmForCausalLM

@@ -16,6 +16,7 @@ import typer
 from pydantic import BaseModel
 
 from tacit import config as configuration
+from tacit.config import options as every_option
 from tacit.cli.main import app, main
 from tacit.files import read_json
 from tacit.privacy.events import PoissonGaussian
@@ -444,7 +445,7 @@ COMMANDS = commands(typer.main.get_command(app))
 
 
 def test_every_command_is_known() -> None:
-    assert len(COMMANDS) == 18
+    assert len(COMMANDS) == 19
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -467,8 +468,8 @@ def option_models() -> set[type[BaseModel]]:
     """Every model of `tacit.config`."""
     return {
         kind
-        for kind in vars(configuration).values()
-        if isinstance(kind, type) and issubclass(kind, BaseModel) and kind.__module__ == configuration.__name__
+        for kind in vars(every_option).values()
+        if isinstance(kind, type) and issubclass(kind, BaseModel) and kind.__module__ == every_option.__name__
     }
 
 

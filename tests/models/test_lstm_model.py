@@ -104,6 +104,12 @@ def test_dropout_in_training_only() -> None:
     assert torch.equal(logits_of(model(ids)), logits_of(plain(ids)))
     model.train()
     assert not torch.equal(logits_of(model(ids)), logits_of(model(ids)))
+    seen: list[Tensor] = []
+    model.lstm.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0]))
+    for dropped in (model.hidden_states(ids)[0], seen[0]):
+        assert 0.3 < (dropped == 0).double().mean() < 0.7
+    model.dropout.p = 0.0
+    assert torch.equal(logits_of(model(ids)), logits_of(plain(ids)))
     assert tiny(layers=2, dropout=0.5).lstm.dropout == 0.5
 
 

@@ -324,6 +324,11 @@ def test_sums_of_nats_would_move_it_further() -> None:
             noisy_sum(np.stack([np.ones(1), wrong], axis=1), 0.0, STREAMS.generator("x"))
 
 
+def test_a_diverged_model_counts_as_the_bound() -> None:
+    losses = UnitLosses(np.array([math.nan, math.inf, 1e9, 0.0]), np.ones(4, dtype=int), True)
+    assert unit_vectors({"m": losses}, BOUND)[:, 1].tolist() == [1.0, 1.0, 1.0, 0.0]
+
+
 def test_without_noise_the_means_are_plain_means() -> None:
     generator = np.random.default_rng(5)
     tokens_U = np.array([1, 5, 0, 80, 7, 2, 2, 9, 30])

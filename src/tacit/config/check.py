@@ -46,7 +46,7 @@ def check_meaning(config: RunConfig) -> None:
         raise UsageError("vocabulary: give noise_stddev and threshold together, or neither")
     if config.model.kind != "lstm" and config.model.width % config.model.heads:
         raise UsageError(f"model.width {config.model.width} is not a multiple of model.heads {config.model.heads}")
-    for pattern in config.audit.patterns if config.audit else ():
+    for pattern in config.audit.patterns if config.audit and not config.model.is_causal else ():
         if len(pattern) > config.model.length - 2:
             raise UsageError(f"audit.patterns: {pattern} does not fit in model.length {config.model.length}")
     names = [phase.name for phase in config.phases]

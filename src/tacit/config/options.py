@@ -252,11 +252,13 @@ class EvaluationOptions(_Options):
 
 
 class AuditOptions(_Options):
-    """Planted canaries (Hoory et al. 5.2; Carlini et al. 2019).
+    """Planted canaries (Hoory et al. 5.2; Carlini et al. 2019). A causal model gets texts, "My ID is: 281265".
 
     Args:
-        patterns: H is a hint piece, S the secret piece.
-        canaries: how many of each pattern.
+        patterns: of a masked model; H is a hint piece, S the secret piece.
+        canaries: how many of each pattern, or how many texts.
+        copies: how often each text of a causal model is planted, as a record of its own.
+        digits: of the secret of such a text; every number of so many digits is a candidate.
         probability: a private sequence gets one canary with this probability.
         contexts: public sequences in which a secret's rank is measured.
         control: train the same corpus without DP too, as the positive control; its results stay private.
@@ -268,6 +270,8 @@ class AuditOptions(_Options):
 
     patterns: tuple[Annotated[str, Field(pattern=r"^H*SH*$")], ...] = ("HS", "HSH", "HHSHH")
     canaries: Count = 10
+    copies: Count = 20
+    digits: Annotated[int, Field(ge=1, le=7)] = 6
     probability: Probability = 0.1
     contexts: Count = 8
     control: bool = False

@@ -11,9 +11,11 @@ from tacit.models.bert import build_bert, save_bert
 from tacit.models.gpt2 import build_gpt2, save_gpt2
 from tacit.models.lstm import LstmForCausalLM, build_lstm, save_lstm
 
-__all__ = ["build_model", "save_model"]
+__all__ = ["END_ID", "PAD_ID", "START_ID", "build_model", "save_model"]
 
-PAD_ID, START_ID, END_ID = 0, 2, 3
+PAD_ID = 0
+START_ID = 2
+END_ID = 3
 """[PAD], [CLS] and [SEP] of `tacit.vocabulary.tokenizer.SPECIAL_TOKENS`; a test compares."""
 
 
