@@ -24,19 +24,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from tacit.audit import membership
-from tacit.audit.membership import (
-    CustomerKind,
-    MembershipSamples,
-    attack_scores,
-    blind_baseline,
-    customersim_samples,
-    delong_auc,
-    grouped,
-    measure_membership,
-    text_nats,
-    tpr_at_fpr,
-)
+from tacit.audit import customersim, inference
+from tacit.audit.blind import blind_baseline
+from tacit.audit.customersim import CustomerKind, MembershipSamples, customersim_samples
+from tacit.audit.inference import attack_scores, delong_auc, grouped, tpr_at_fpr
+from tacit.audit.membership import measure_membership, text_nats
 from tacit.errors import DataError, TacitError, UsageError
 from tacit.models.lstm import LstmConfig, LstmForCausalLM
 from tacit.randomness import Streams
@@ -132,10 +124,10 @@ def test_the_accuracy_at_the_null_is_a_half_exactly() -> None:
 
 def torn(members: np.ndarray, others: np.ndarray) -> float:
     """A known-wrong version: the halves of the non-members are exchanged, so a pair is chosen on and judged at once."""
-    (fit, judge), _ = membership._folds(len(members), STREAMS)
+    (fit, judge), _ = inference.folds(len(members), STREAMS)
     correct = 0
     for one, two in ((fit, judge), (judge, fit)):
-        threshold, _ = membership._best_threshold(members[one], others[two])
+        threshold, _ = inference._best_threshold(members[one], others[two])
         correct += np.count_nonzero(members[two] < threshold) + np.count_nonzero(others[one] >= threshold)
     return correct / (2 * len(members))
 
@@ -170,7 +162,7 @@ def test_the_interval_of_the_accuracy(shift: float) -> None:
     for seed in range(400):
         members, others = normal_scores(shift, 200, seed)
         thresholds = [
-            membership._best_threshold(members[fit], others[fit])[0] for fit, _ in membership._folds(200, STREAMS)
+            inference._best_threshold(members[fit], others[fit])[0] for fit, _ in inference.folds(200, STREAMS)
         ]
         truth = np.mean([(phi(t + shift) + phi(-t)) / 2 for t in thresholds])
         hits += attack_scores(members, others, STREAMS).accuracy.holds(float(truth))
@@ -398,8 +390,8 @@ def train_text(folder: Path) -> str:
 
 def check_true_non_members(secrets: Sequence[str], text: str) -> None:
     """None of them is in the training text, however it is written there."""
-    squeezed = membership._spelling(text)
-    assert not any(membership._spelling(secret) in squeezed for secret in secrets)
+    squeezed = customersim._spelling(text)
+    assert not any(customersim._spelling(secret) in squeezed for secret in secrets)
 
 
 @pytest.mark.parametrize(("kind", "count"), [("address", 1000), ("order_number", 100)])

@@ -16,8 +16,8 @@ import typer
 from pydantic import BaseModel
 
 from tacit import config as configuration
-from tacit.config import options as every_option
 from tacit.cli.main import app, main
+from tacit.config import options as every_option
 from tacit.files import read_json
 from tacit.privacy.events import PoissonGaussian
 from tacit.privacy.ledger import Ledger, LedgerHeader

@@ -22,7 +22,7 @@ VOCABULARY = 50
 
 def test_the_special_tokens_are_the_tokenizers() -> None:
     wanted = [SPECIAL_TOKENS.index(token) for token in ("[PAD]", "[CLS]", "[SEP]")]
-    assert [kinds.PAD_ID, kinds.START_ID, kinds.END_ID] == wanted
+    assert wanted == [kinds.PAD_ID, kinds.START_ID, kinds.END_ID]
 
 
 @pytest.mark.parametrize("kind", OPTIONS)

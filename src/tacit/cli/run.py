@@ -95,10 +95,13 @@ def evaluate_command(config: ConfigArgument) -> None:
             found = pipeline.evaluate(state)
         rows = [
             [corpus, model, f"{scores['accuracy']:.3f}" if "accuracy" in scores else "-", f"{scores['perplexity']:.1f}"]
-            for corpus in ("public", "private", "curator")
+            for corpus in ("public", "private")
             if corpus in found
             for model, scores in found[corpus].items()
         ]
-        typer.echo(table(["held-out text", "model", "masked-token accuracy", "perplexity"], rows))
+        if rows:
+            typer.echo(table(["held-out text", "model", "masked-token accuracy", "perplexity"], rows))
+        if "curator" in found:
+            typer.echo(f"exact scores of private held-out text, for the curator: {options.run}/private/evaluation.json")
 
     _together(config, work)

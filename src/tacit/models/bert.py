@@ -1,4 +1,4 @@
-"""BERT for masked language modelling: transformers' own model, with a loss that evaluates the head at masked positions only.
+"""BERT for masked language modelling: transformers' own model, its last layer and head evaluated at masked positions only.
 
 Shapes: B rows, T positions, K masked slots a row, D width, V vocabulary.
 """
@@ -6,10 +6,14 @@ Shapes: B rows, T positions, K masked slots a row, D width, V vocabulary.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import BertConfig, BertForMaskedLM, PreTrainedModel
+from transformers.masking_utils import create_bidirectional_mask
+from transformers.models.bert.modeling_bert import BertLayer
 from transformers.utils import logging
 
 from tacit.config import ModelOptions
@@ -51,15 +55,37 @@ def save_bert(model: BertForMaskedLM, folder: Path) -> None:
 
 
 def masked_logits(model: PreTrainedModel, ids_BT: Tensor, attention_BT: Tensor, slots_BK: Tensor) -> Tensor:
-    """Logits (B, K, V) at the masked positions only: the head costs K/T of what it does at all positions.
+    """Logits (B, K, V) at the masked positions only, as ``model(ids).logits`` has them there.
+
+    The head costs K/T of what it does at all positions, and so does most of the last layer: of the other positions it
+    needs the keys and the values alone.
 
     Raises:
-        UsageError: the model is no BertForMaskedLM.
+        UsageError: the model is no encoder of this kind.
     """
-    if not isinstance(model, BertForMaskedLM):
+    if not isinstance(model, BertForMaskedLM) or model.config.is_decoder:
         raise UsageError(f"{type(model).__name__} is no masked language model; use a BertForMaskedLM")
-    hidden_BTD = model.bert(input_ids=ids_BT, attention_mask=attention_BT).last_hidden_state
-    return model.cls(at_positions(hidden_BTD, slots_BK))
+    hidden_BTD = model.bert.embeddings(input_ids=ids_BT)
+    mask = create_bidirectional_mask(config=model.config, inputs_embeds=hidden_BTD, attention_mask=attention_BT)
+    *lower, last = cast(list[BertLayer], list(model.bert.encoder.layer))
+    for layer in lower:
+        hidden_BTD = layer(hidden_BTD, mask)
+    return model.cls(_layer_at(last, hidden_BTD, attention_BT, slots_BK))
+
+
+def _layer_at(layer: BertLayer, hidden_BTD: Tensor, attention_BT: Tensor, slots_BK: Tensor) -> Tensor:
+    """What the layer gives at some positions (B, K, D): its own modules, asked there only."""
+    attention = layer.attention.self
+    own_BKD = at_positions(hidden_BTD, slots_BK)
+    query, key, value = (
+        part.unflatten(2, (attention.num_attention_heads, attention.attention_head_size)).transpose(1, 2)
+        for part in (attention.query(own_BKD), attention.key(hidden_BTD), attention.value(hidden_BTD))
+    )
+    seen_BT = attention_BT.bool()
+    mask = None if bool(seen_BT.all()) else seen_BT[:, None, None, :]  # without one the kernel is faster
+    dropout = attention.dropout.p if attention.training else 0.0
+    context = scaled_dot_product_attention(query, key, value, mask, dropout, scale=attention.scaling)
+    return layer.feed_forward_chunk(layer.attention.output(context.transpose(1, 2).flatten(2), own_BKD))
 
 
 def masked_losses(

@@ -1,0 +1,123 @@
+"""Members and true non-members of the CustomerSim corpus, for membership inference (Zhao et al. 2022, appendix A.5)."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from tacit.errors import DataError, UsageError
+from tacit.randomness import Streams
+
+__all__ = ["CustomerKind", "MembershipSamples", "customersim_samples"]
+
+_NOT_ALPHANUMERIC = re.compile(r"[^0-9a-z]+")
+
+CustomerKind = Literal["name", "address", "phone_number", "order_number"]
+
+
+@dataclass(frozen=True)
+class MembershipSamples:
+    """Sentences of the training data, and the same sentences with secrets that occur nowhere in it, pair by pair. Private."""
+
+    members: tuple[str, ...]
+    non_members: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return "MembershipSamples(<private>)"
+
+
+def customersim_samples(folder: Path, kind: CustomerKind, count: int, streams: Streams) -> MembershipSamples:
+    """Members and true non-members of CustomerSim; A.5 takes addresses.
+
+    A member is the line of a training dialogue that holds a secret, one line a distinct secret. Its non-member is that line with
+    the secret of a customer of whom neither name, address, phone nor order number is among the training spans; 497 of the 1,985
+    secrets of the test dialogues do occur there, so test dialogues are no non-members. Spelling is ignored: case, spaces, dashes
+    and dots. Names are shared by customers, so the names that are left are rarer than those of members: prefer another kind.
+
+    Args:
+        folder: with customersim.train.jsonl.gz and database_20000.csv.gz.
+        kind: the spans' kind and the table's column.
+        count: pairs.
+        streams: draws both.
+
+    Raises:
+        UsageError: another kind (tracking numbers are in no table), or more pairs than there are.
+        DataError: a file cannot be read or has another form.
+    """
+    if kind not in get_args(CustomerKind):
+        raise UsageError(
+            f"there are no true non-members of kind {kind!r}; use one of {', '.join(get_args(CustomerKind))}"
+        )
+    lines: dict[str, tuple[str, str, str]] = {}
+    seen: set[str] = set()
+    for text, spans in _dialogues(folder / "customersim.train.jsonl.gz"):
+        for start, end, label in spans:
+            secret = _spelling(text[start:end])
+            seen.add(secret)
+            if label == kind:
+                before, after = text[:start].rpartition("\n")[2], text[end:].partition("\n")[0]
+                lines.setdefault(secret, (before, text[start:end], after))
+    fresh: dict[str, str] = {}
+    for customer in _customers(folder / "database_20000.csv.gz"):
+        if not any(_spelling(customer[column]) in seen for column in get_args(CustomerKind)):
+            fresh.setdefault(_spelling(customer[kind]), customer[kind])
+    if not 1 <= count <= min(len(lines), len(fresh)):
+        raise UsageError(
+            f"there are {min(len(lines), len(fresh))} pairs of kind {kind}; take 1 to so many, not {count}"
+        )
+    chosen = [_choose(list(values), count, streams, side, kind) for side, values in (("in", lines), ("out", fresh))]
+    pairs = [(lines[inside], fresh[outside]) for inside, outside in zip(*chosen, strict=True)]
+    return MembershipSamples(
+        members=tuple(before + secret + after for (before, secret, after), _ in pairs),
+        non_members=tuple(before + other + after for (before, _, after), other in pairs),
+    )
+
+
+def _choose(values: list[str], count: int, streams: Streams, *address: str) -> list[str]:
+    places = streams.generator("membership-draw", *address).permutation(len(values))[:count]
+    return [values[place] for place in places]
+
+
+def _spelling(secret: str) -> str:
+    return _NOT_ALPHANUMERIC.sub("", secret.lower())
+
+
+def _dialogues(path: Path) -> Iterator[tuple[str, list[tuple[int, int, str]]]]:
+    """Text and spans of each dialogue."""
+    for number, line in enumerate(_lines(path), start=1):
+        dialogue = _dialogue(line)
+        if dialogue is None:
+            raise DataError(f"{path}, line {number}: this is no dialogue with text and spans; restore the file")
+        yield dialogue
+
+
+def _dialogue(line: str) -> tuple[str, list[tuple[int, int, str]]] | None:
+    """None if it is none: the errors of ``json`` quote the line, so none of them goes on."""
+    try:
+        values: Any = json.loads(line)
+        return str(values["text"]), [(int(start), int(end), str(label)) for start, end, label in values["spans"]]
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _customers(path: Path) -> Iterator[dict[str, str]]:
+    table = csv.DictReader(_lines(path))
+    if not set(get_args(CustomerKind)) <= set(table.fieldnames or ()):
+        raise DataError(f"{path}: the table has not the columns {', '.join(get_args(CustomerKind))}; restore the file")
+    yield from table
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+            return file.readlines()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError):
+        pass
+    raise DataError(f"{path}: the file cannot be read; check the path")

@@ -1,0 +1,97 @@
+"""Logits at masked positions are those of the whole model there, and so are their gradients, with and without padding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import BertForMaskedLM, GPT2Config, GPT2LMHeadModel
+
+from tacit.config import ModelOptions
+from tacit.engine import PerExampleClipper, at_positions
+from tacit.errors import UsageError
+from tacit.models import bert
+from tacit.models.bert import build_bert, masked_logits, masked_losses
+
+V, B, T, K = 40, 4, 11, 3
+
+
+def model_of(layers: int, dropout: float = 0.0) -> BertForMaskedLM:
+    options = ModelOptions(layers=layers, width=16, heads=2, intermediate=24, length=T, dropout=dropout)
+    model = build_bert(options, V, 0, 5)
+    torch.nn.Module.double(model)
+    return model
+
+
+def batch(padded: bool) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(5, V, (B, T), generator=generator)
+    lengths = torch.tensor([T, 7, 4, 9] if padded else [T] * B)
+    attention = (torch.arange(T) < lengths[:, None]).long()
+    slots = torch.stack([torch.randperm(int(length), generator=generator)[:K] for length in lengths])
+    slots[0, -1] = slots[0, 0]  # a spare slot points somewhere too
+    return ids * attention, attention, slots
+
+
+def whole(model: BertForMaskedLM, ids: Tensor, attention: Tensor, slots: Tensor) -> Tensor:
+    return at_positions(model(input_ids=ids, attention_mask=attention).logits, slots)
+
+
+def careless(model: BertForMaskedLM, ids: Tensor, attention: Tensor, slots: Tensor) -> Tensor:
+    """Known wrong: the last layer looks at padding too."""
+    return masked_logits(model, ids, torch.ones_like(attention), slots)
+
+
+def check(logits_of: Callable[..., Tensor], layers: int, padded: bool, train: bool = True) -> None:
+    model, other, inputs = model_of(layers).train(train), model_of(layers).train(train), batch(padded)
+    found, expected = logits_of(model, *inputs), whole(other, *inputs)
+    torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-11)
+    upstream = torch.randn(found.shape, dtype=found.dtype, generator=torch.Generator().manual_seed(2))
+    found.backward(upstream)
+    expected.backward(upstream)
+    for (name, one), two in zip(model.named_parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, two.grad, rtol=1e-9, atol=1e-11, msg=name)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("layers", [1, 3])
+def test_logits_and_gradients_are_those_of_the_whole_model(layers: int, padded: bool) -> None:
+    check(masked_logits, layers, padded)
+
+
+def test_a_last_layer_that_sees_padding_is_caught() -> None:
+    with pytest.raises(AssertionError):
+        check(careless, 2, padded=True)
+
+
+def test_dropout_is_that_of_the_layer() -> None:
+    """The mean over many draws is not far from the model without dropout, and two draws differ; in eval mode they do not."""
+    model, inputs = model_of(1, dropout=0.3), batch(True)
+    model.train()
+    draws = torch.stack([masked_logits(model, *inputs).detach() for _ in range(3)])
+    assert not torch.equal(draws[0], draws[1])
+    model.eval()
+    assert torch.equal(masked_logits(model, *inputs), masked_logits(model, *inputs))
+
+
+def test_each_row_is_clipped_by_itself() -> None:
+    ids, attention, slots = batch(True)
+    labels = torch.randint(5, V, slots.shape, generator=torch.Generator().manual_seed(3))
+    weights = torch.full(slots.shape, 1 / K, dtype=torch.float64)
+    model = model_of(2)
+    with PerExampleClipper(model, 1.0) as clipper:
+        masked_losses(model, ids, attention, slots, labels, weights).sum().backward()
+    for row in range(B):
+        alone = model_of(2)
+        some = slice(row, row + 1)
+        masked_losses(alone, ids[some], attention[some], slots[some], labels[some], weights[some]).sum().backward()
+        norm = torch.cat([p.grad.flatten() for p in alone.parameters() if p.grad is not None]).norm()
+        torch.testing.assert_close(clipper.norms[row], norm, rtol=1e-9, atol=0)
+
+
+def test_another_kind_of_model_is_named() -> None:
+    other = GPT2LMHeadModel(GPT2Config(vocab_size=V, n_positions=T, n_embd=16, n_layer=1, n_head=2))
+    with pytest.raises(UsageError, match="GPT2LMHeadModel"):
+        bert.masked_logits(other, *batch(False))

@@ -1,0 +1,214 @@
+"""A run on screened dialogues: redacted, split, trained by turns, with its confidentiality statement (Zhao et al. 2022)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tacit.files import read_json, write_json
+from tacit.privacy.ledger import Ledger
+
+from .small import tacit, write_config
+
+pytestmark = pytest.mark.slow
+
+PLAIN = (
+    "Hello, how can I help you today?",
+    "Thank you for your help.",
+    "Is there anything else that I can do for you?",
+)
+
+
+def dialogue(number: int) -> str:
+    """Some lines that say nothing, and some with a name, a number and a mail address of this dialogue alone."""
+    return "\n".join(
+        [
+            PLAIN[number % 3],
+            f"My name is Zqvornak{number} Wolkenstein.",
+            f"The number is 415-555-{1000 + number}, and the mail zq{number}@example.org.",
+            PLAIN[(number + 1) % 3],
+        ]
+    )
+
+
+def values(folder: Path, **sections: Any) -> dict[str, Any]:
+    return {
+        "title": "screened dialogues",
+        "run": str(folder / "run"),
+        "privacy": {
+            "unit": "record",
+            "units": 400,
+            "relation": "replace",
+            "budget": {"epsilon": 8.0, "delta": 1e-4},
+        },
+        "private": {"path": str(folder / "dialogues.jsonl"), "id_field": "id"},
+        "screening": {"data_point": "line", "gamma": 0.01, "delta2": 0.00005},
+        "vocabulary": {"method": "public", "size": 400},
+        "model": {"kind": "lstm", "layers": 1, "width": 16, "length": 24},
+        "rounds": 2,
+        "phases": [
+            {
+                "name": "public",
+                "plan": "plain",
+                "stream": "screened",
+                "steps": 4,
+                "batch_size": 8,
+                "learning_rate": 1e-2,
+            },
+            {
+                "name": "private",
+                "plan": "dp",
+                "stream": "private",
+                "steps": 3,
+                "expected_batch": 20,
+                "clip_norm": 0.5,
+                "learning_rate": 1e-2,
+            },
+        ],
+        "evaluation": {"held_out": 0.2},
+        "audit": {"canaries": 3, "copies": 4, "digits": 3},
+        "compute": {"micro_batch": 16, "threads": 1, "workers": 1, "checkpoint_seconds": 0.0},
+        **sections,
+    }
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    folder = tmp_path_factory.mktemp("screened")
+    lines = [json.dumps({"id": f"d{number}", "text": dialogue(number)}) for number in range(150)]
+    (folder / "dialogues.jsonl").write_text("\n".join(lines) + "\n")
+    done = tacit("run", write_config(folder / "config.yaml", values(folder)))
+    assert done.returncode == 0, done.stderr
+    return folder, done
+
+
+def test_the_certificate_claims_confidentiality_and_no_epsilon(
+    finished: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    folder, done = finished
+    certificate = read_json(folder / "run" / "release" / "certificate.json")
+    assert certificate["status"] == "heuristic"
+    assert {pair["epsilon"] for pair in certificate["epsilons"]} == {"infinity"}
+    stated = certificate["confidentiality"]
+    assert stated["worst_case"]["epsilon"] == "infinity"  # a missed secret may be in the public stream
+    assert 0 < stated["bayesian"]["epsilon"] < stated["screened"]["epsilon"] <= 8.0
+    assert stated["stability"] == {"missed": 1, "caught": 1}
+    assert "No differential privacy of the corpus" in done.stdout
+    assert "Guaranteed" not in done.stdout
+
+
+def test_the_ledger_holds_both_streams_of_every_round(
+    finished: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    folder, _ = finished
+    with Ledger.open(folder / "run" / "ledger.sqlite", readonly=True) as ledger:
+        events = {stage: (type(plan.event).__name__, ledger.spent(stage)) for stage, plan in ledger.plans.items()}
+    assert events == {
+        "vocabulary": ("NonPrivate", 1),
+        "public-1": ("NonPrivate", 4),
+        "private-1": ("PoissonGaussian", 3),
+        "public-2": ("NonPrivate", 4),
+        "private-2": ("PoissonGaussian", 3),
+    }
+
+
+def test_no_secret_is_in_any_output_but_the_curators(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    """The names would be found where they are: in the held-out text, which is not redacted."""
+    folder, done = finished
+    run = folder / "run"
+    shown = [done.stdout, done.stderr, *(path.read_bytes().decode("latin-1") for path in files(run / "release"))]
+    shown += [(run / name).read_bytes().decode("latin-1") for name in ("config.json", "ledger.sqlite")]
+    trained = [run / "private" / "screened" / f"{stream}.jsonl" for stream in ("public", "private")]
+    for text in (*shown, *(path.read_text() for path in trained)):
+        assert "zqvornak" not in text.lower()
+        assert "415-555" not in text
+        assert "@example.org" not in text
+    assert "Zqvornak" in (run / "private" / "screened" / "held_out.jsonl").read_text()
+
+
+def files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def test_exact_scores_are_in_the_curators_report_alone(
+    finished: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    run = finished[0] / "run"
+    corpora = {
+        place: {row["corpus"] for row in read_json(run / place / "report.json")["utility"]}
+        for place in ("release", "private/report")
+    }
+    assert corpora == {"release": set(), "private/report": {"private held-out text (exact, for the curator)"}}
+    page = (run / "release" / "report.html").read_text()
+    assert "What is kept confidential" in page
+    assert "No guarantee" in page
+
+
+def test_verify_recomputes_the_statement(
+    finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    folder, _ = finished
+    assert tacit("verify", folder / "run").returncode == 0
+    shutil.copytree(folder / "run", tmp_path / "run")
+    path = tmp_path / "run" / "release" / "certificate.json"
+    certificate = read_json(path)
+    certificate["confidentiality"]["bayesian"]["epsilon"] /= 2
+    write_json(path, certificate)
+    done = tacit("verify", tmp_path / "run")
+    assert done.returncode == 4
+    assert "confidentiality statement" in done.stderr
+
+
+def test_verify_catches_a_smaller_gamma_in_the_stored_configuration(
+    finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    shutil.copytree(finished[0] / "run", tmp_path / "run")
+    path = tmp_path / "run" / "config.json"
+    config = read_json(path)
+    config["screening"]["gamma"] = 0.001
+    write_json(path, config)
+    done = tacit("verify", tmp_path / "run")
+    assert done.returncode == 4
+    assert "configuration is the ledger's" in done.stderr
+
+
+def test_the_statement_is_printed(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    run = finished[0] / "run"
+    printed = tacit("confidentiality", run).stdout
+    assert printed.index("worst-case") < printed.index("screened (") < printed.index("bayesian")
+    assert (
+        json.loads(tacit("confidentiality", run, "--json").stdout)
+        == read_json(run / "release" / "certificate.json")["confidentiality"]
+    )
+
+
+def test_stopped_in_the_second_round_and_continued_is_the_same_model(
+    finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    """What the second round leaves is taken away; its phases go on with the optimizers of the first round."""
+    folder, _ = finished
+    shutil.copytree(folder / "run", tmp_path / "run")
+    run = tmp_path / "run"
+    shutil.rmtree(run / "release")
+    for path in (run / "private" / "checkpoints").glob("*-2.pt"):
+        path.unlink()
+    again = values(folder, run=str(run))
+    done = tacit("run", write_config(tmp_path / "config.yaml", again))
+    assert done.returncode == 0, done.stderr
+    one, other = (torch.load(place / "private" / "checkpoints" / "private-2.pt") for place in (folder / "run", run))
+    assert all(torch.equal(one["model"][name], other["model"][name]) for name in one["model"])
+    last = torch.load(run / "private" / "checkpoints" / "private-2.pt")["optimizer"]["state"][0]["step"]
+    assert int(last) == 6  # three steps of each round
+
+
+def test_a_run_without_screening_has_no_statement(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    done = tacit("confidentiality", tmp_path / "run")
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1
