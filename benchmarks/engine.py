@@ -6,9 +6,9 @@
 A step is forward, backward and AdamW. The ordinary step is transformers' own: mean loss, full logits, every parameter.
 ``engine_parts/cases.py`` has the models, ``engine_parts/methods.py`` the ways to make the step.
 
-Time. All methods of a case run in one process, each on a model of its own. A round runs every method once, and each round
-begins with another one; a ratio is the median over the rounds of (method / reference) within the round, so that other
-work on the machine meets both.
+Time. Every method of a case has a process of its own, as it has at a user's, and one of them runs at a time. A round runs every
+method once, and each round begins with another one; a ratio is the median over the rounds of (method / reference) within the
+round, so that other work on the machine meets both.
 
 Memory. Each method runs three steps in a fresh process. The kernel's high-water mark of resident memory (VmHWM) at the
 end, less what was resident after the imports, is its peak: parameters, optimizer states, gradients and activations, which
@@ -37,6 +37,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
 from dataclasses import replace
 from importlib.metadata import version
 from multiprocessing import get_context
@@ -83,9 +84,14 @@ LOGICAL_REPEATS = 2
 
 
 def measure_case(case: str, methods: Sequence[str], rounds: int) -> list[Row]:
-    """The case's rows: all times in one process, then each method's memory in one of its own."""
-    rows = in_fresh_process(measure_times, case, methods, rounds)
-    return [row if row.failure else replace(row, memory=memory_or_none(case, row.method)) for row in rows]
+    """The case's rows: times in rounds, then each method's memory and error in fresh processes."""
+    rows = measure_times(case, methods, rounds)
+    return [row if row.failure else with_memory_and_error(row) for row in rows]
+
+
+def with_memory_and_error(row: Row) -> Row:
+    error = in_fresh_process(error_of, row.case, row.method) if METHODS[row.method].clips else None
+    return replace(row, memory=memory_or_none(row.case, row.method), error=error)
 
 
 def in_fresh_process(function: Callable[P, R], *arguments: P.args, **named: P.kwargs) -> R:
@@ -102,44 +108,75 @@ def memory_or_none(case: str, method: str) -> Memory | None:
 
 
 def measure_times(case: str, methods: Sequence[str], rounds: int) -> list[Row]:
-    """Run every method once a round, and never two at the same time."""
-    warnings.simplefilter("ignore")  # of the libraries that are timed
-    steps, errors, failures = set_up_all(case, methods)
-    times: dict[str, list[float]] = {method: [] for method in steps}
-    for turn in range(rounds):
-        for method in rotated(list(steps), turn):
-            times[method].append(seconds_of(steps[method].run, CASES[case].device))
-            forget_gradients(steps[method])
+    """Run every method once a round, and never two at the same time, each in a process that it has for itself.
+
+    In one process the memory that one method's allocations leave behind would decide how often another one's meet the kernel:
+    after vmap's, nothing of a step is fresh, and everything of it costs another time than in a user's own process.
+    """
+    with ExitStack() as stack:
+        started, failures = {}, {}
+        for method in methods:
+            process = stack.enter_context(ProcessPoolExecutor(1, mp_context=get_context("spawn")))
+            failure = failure_of(process, case, method)
+            if failure is None:
+                started[method] = process
+            else:
+                failures[method] = failure
+        times: dict[str, list[float]] = {method: [] for method in started}
+        for turn in range(rounds):
+            for method in rotated(list(started), turn):
+                times[method].append(started[method].submit(take_turn).result())
     return [
         Row(case, method, reference_of(CASES[case], method), failure=failures[method])
         if method in failures
-        else timed_row(case, method, times, errors.get(method))
+        else timed_row(case, method, times)
         for method in methods
     ]
 
 
-def set_up_all(case: str, methods: Sequence[str]) -> tuple[dict[str, Step], dict[str, float], dict[str, str]]:
-    """Steps that ran twice, the clipping errors of the private ones, and why the others do not run."""
-    steps: dict[str, Step] = {}
-    errors: dict[str, float] = {}
-    failures: dict[str, str] = {}
-    expected: dict[str, list[Tensor]] = {}
-    for method in methods:
-        variant = variant_of(CASES[case], method)
-        try:
-            step = set_up(CASES[case], method)
-            step.run()
-            if METHODS[method].clips:
-                if variant not in expected:
-                    expected[variant] = loop_gradient(CASES[case], variant)
-                errors[method] = clipping_error(step, expected[variant])
+def failure_of(process: ProcessPoolExecutor, case: str, method: str) -> str | None:
+    """Why a method does not run; None when it is set up in its process."""
+    try:
+        return process.submit(begin, case, method).result()
+    except BrokenProcessPool:
+        return "fails: ended by the kernel, for want of memory"
+
+
+_own_step: list[Callable[[], float]] = []
+"""In a method's process: its turn."""
+
+
+def begin(case: str, method: str) -> str | None:
+    """Set the method up and run it twice; why that fails, or None."""
+    warnings.simplefilter("ignore")  # of the libraries that are timed
+    try:
+        step = set_up(CASES[case], method)
+        for _ in range(2):
             step.run()
             forget_gradients(step)
-        except Exception as error:  # whatever a library raises is this row's result, not the end of the run
-            failures[method] = reason(error)
-        else:
-            steps[method] = step
-    return steps, errors, failures
+    except Exception as error:  # whatever a library raises is this row's result, not the end of the run
+        return reason(error)
+
+    def turn() -> float:
+        seconds = seconds_of(step.run, CASES[case].device)
+        forget_gradients(step)
+        return seconds
+
+    _own_step.append(turn)
+    return None
+
+
+def take_turn() -> float:
+    """Seconds of one step of this process's method."""
+    return _own_step[0]()
+
+
+def error_of(case: str, method: str) -> float:
+    """The clipping error of a method's first step."""
+    warnings.simplefilter("ignore")
+    step = set_up(CASES[case], method)
+    step.run()
+    return clipping_error(step, loop_gradient(CASES[case], variant_of(CASES[case], method)))
 
 
 def reason(error: Exception) -> str:
@@ -174,7 +211,7 @@ def synchronise(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def timed_row(case: str, method: str, times: dict[str, list[float]], error: float | None) -> Row:
+def timed_row(case: str, method: str, times: dict[str, list[float]]) -> Row:
     """The row's ratios are within rounds; without its reference's times it has none."""
     reference = reference_of(CASES[case], method)
     ratios = [one / other for one, other in zip(times[method], times.get(reference, []), strict=False)]
@@ -186,7 +223,6 @@ def timed_row(case: str, method: str, times: dict[str, list[float]], error: floa
         milliseconds=1000 * statistics.median(times[method]),
         ratio=statistics.median(ratios) if ratios else None,
         quartiles=(quartiles[0], quartiles[2]) if quartiles else None,
-        error=error,
     )
 
 

@@ -49,7 +49,7 @@ def failed(command: ModuleType, ratio: float | None, peak: float | None) -> list
 
 def test_the_ratio_is_the_median_of_the_ratios_within_rounds(command: ModuleType) -> None:
     """Not the ratio of the medians, which is 1.2 here."""
-    row = command.timed_row("bert", "tacit", times([1.0, 2.0, 10.0], [1.1, 2.4, 11.0]), None)
+    row = command.timed_row("bert", "tacit", times([1.0, 2.0, 10.0], [1.1, 2.4, 11.0]))
     assert row.ratio == pytest.approx(1.1)
     assert row.milliseconds == pytest.approx(2400)
 

@@ -66,7 +66,15 @@ def train(
     ledger = opened_ledger(folder, limit) if ranks.first else None
     try:
         run_phase(
-            model, PHASE, stream, OBJECTIVE, ledger, streams or Streams(KEY), compute, checkpoint_of(folder), ranks=ranks
+            model,
+            PHASE,
+            stream,
+            OBJECTIVE,
+            ledger,
+            streams or Streams(KEY),
+            compute,
+            checkpoint_of(folder),
+            ranks=ranks,
         )
     finally:
         if ledger is not None:

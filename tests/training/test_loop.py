@@ -503,7 +503,9 @@ def test_empty_batches_are_charged_and_get_their_noise(stream: SequenceStream, l
     plan = dataclasses.replace(PLAN, sampling_probability=1e-12)
     ledger.plan("private", plan.event, 2)
     with handed_to_the_optimizer() as seen:
-        run_phase(tiny_bert(), phase_of(plan, 2), stream, OBJECTIVE, ledger, STREAMS, compute(), tmp_path / "private.pt")
+        run_phase(
+            tiny_bert(), phase_of(plan, 2), stream, OBJECTIVE, ledger, STREAMS, compute(), tmp_path / "private.pt"
+        )
     assert ledger.spent("private") == len(seen) == 2
     for step, gradients in enumerate(seen):
         model = tiny_bert()
@@ -526,7 +528,9 @@ def test_a_step_beyond_the_plan_touches_no_data(stream: SequenceStream, ledger: 
             )
 
     with pytest.raises(BudgetError, match="step 2 is refused"):
-        run_phase(model, phase_of(PLAN, 3), watched, OBJECTIVE, ledger, streams, compute(), tmp_path / "private.pt", note)
+        run_phase(
+            model, phase_of(PLAN, 3), watched, OBJECTIVE, ledger, streams, compute(), tmp_path / "private.pt", note
+        )
     looks, draws, weights = at_limit
     assert isinstance(looks, int)
     assert looks > 0

@@ -40,7 +40,6 @@ GRAM_TERMS = 1024
 # written to fresh memory once and read twice.
 DENSE_MEMORY_RATIO = 1.7
 DENSE_MOST_BYTES = 2**25
-CACHE_BYTES = 2**22
 
 _RUN = 256
 
@@ -143,18 +142,9 @@ class Outer(Factor):
         return left_URp.flatten(0, 1), right_URd.flatten(0, 1)
 
     def dense(self, out_Upd: Tensor | None = None) -> Dense:
-        """Likewise, in the memory that is given. A few units at a time: their norms are taken while they are in the cache."""
-        units, p, d = self.shape()
-        out_Upd = self.left_URp.new_empty(units, p, d) if out_Upd is None else out_Upd
-        at_once = (
-            max(1, CACHE_BYTES // max(1, p * d * out_Upd.element_size())) if out_Upd.device.type == "cpu" else units
-        )
-        squares = []
-        for first in range(0, units, at_once):
-            some = slice(first, first + at_once)
-            part = Dense(torch.bmm(self.left_URp[some].mT, self.right_URd[some], out=out_Upd[some]))
-            squares.append(part.squared_norms())
-        return Dense(out_Upd, torch.cat(squares) if squares else out_Upd.new_zeros(0))
+        """Likewise, in the memory that is given, with their norms: they are in the cache now."""
+        dense = Dense(torch.bmm(self.left_URp.mT, self.right_URd, out=out_Upd))
+        return Dense(dense.gradient_Uw, dense.squared_norms())
 
     def shape(self) -> tuple[int, int, int]:
         """(units, p, d)."""
