@@ -97,7 +97,9 @@ def test_the_certificate_claims_confidentiality_and_no_epsilon(
     assert {pair["epsilon"] for pair in certificate["epsilons"]} == {"infinity"}
     stated = certificate["confidentiality"]
     assert stated["worst_case"]["epsilon"] == "infinity"  # a missed secret may be in the public stream
-    assert 0 < stated["bayesian"]["epsilon"] < stated["screened"]["epsilon"] <= 8.0
+    # The policies read context, so a caught secret may change its record too and gamma amplifies nothing; half of delta pays
+    # for delta_2, which makes this epsilon the larger one.
+    assert 7.9 < stated["screened"]["epsilon"] <= 8.0 < stated["bayesian"]["epsilon"] < 9.0
     assert stated["stability"] == {"missed": 1, "caught": 1}
     assert "No differential privacy of the corpus" in done.stdout
     assert "Guaranteed" not in done.stdout

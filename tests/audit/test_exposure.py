@@ -32,6 +32,7 @@ from tacit.randomness import Streams
 from tacit.run_state import RunState
 from tacit.training.loop import run_phase
 from tacit.training.masking import Masking
+from tacit.training.objectives import MaskedObjective
 from tacit.training.plans import AdamOptions, Phase, PlainPlan
 from tacit.training.sequences import SequenceStream
 
@@ -215,7 +216,7 @@ def exposures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Exposu
     phase = Phase("control", "public", PlainPlan(64), 250, AdamOptions(5e-3))
     checkpoint = tmp_path_factory.mktemp("control") / "control.pt"
     compute = ComputeOptions(micro_batch=64, threads=1, checkpoint_seconds=1e9)
-    run_phase(model, phase, stream, MASKING, None, STREAMS, compute, checkpoint)
+    run_phase(model, phase, stream, MaskedObjective(MASKING), None, STREAMS, compute, checkpoint)
     return {"before": before, "after": measure_exposure(model, canaries, *contexts, MASKING, STREAMS)}
 
 

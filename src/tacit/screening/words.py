@@ -70,6 +70,7 @@ _PATTERN = re.compile(f"(?:{_BEGINS})(?:{_ANY_FORM})")
 _SEEDS = re.compile(r"[UFx]")
 _CAPITALS = frozenset("FGCIZTBSMQONKU")
 _BRACKETED = 60
+_BETWEEN = "\0"  # between texts that are read together (tacit.screening.core)
 _SENTENCE_ENDS = frozenset(".|:")
 _SCORES = {
     "address_zip": 0.9,
@@ -147,5 +148,10 @@ def _end(text: str, letters: str, places: list[int], last: int) -> int:
     end = places[last]
     if letters[last - 1] in "IAiTtSsQB" and text[end : end + 1] == ".":
         return end + 1
-    closes = text[end : end + 1] == ")" and text.rfind("(", max(0, end - _BRACKETED), end) > text.rfind(")", 0, end)
-    return end + closes
+    if text[end : end + 1] != ")":
+        return end
+    start = max(0, end - _BRACKETED)
+    start = max(
+        start, text.rfind(_BETWEEN, start, end) + 1
+    )  # no bracket of another text that is read together with this one
+    return end + (text.rfind("(", start, end) > text.rfind(")", start, end))
