@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -98,6 +99,8 @@ def _check_config(config: RunConfig, folder: RunFolder) -> None:
 
 def _forget_start(folder: RunFolder) -> None:
     """Remove what a start that spent nothing left; the ledger's log goes first, it must not meet a new ledger."""
+    for screening in folder.private.glob("screened*"):
+        shutil.rmtree(screening)
     ledgers = sorted(folder.root.glob("ledger.sqlite*"), key=lambda path: path == folder.ledger)
     for path in (*folder.private.glob("vocabulary/*"), *folder.private.glob("checkpoints/*"), *ledgers):
         path.unlink()
