@@ -103,11 +103,11 @@ class Overflowing(nn.Module):
         return self.head(x).clamp(-1e3, 1e3).nan_to_num(0.0)
 
 
-def norms_beside(other_labels: int) -> Tensor:
-    """Of units 0 and 1, in a batch with a third one that has this many labels."""
+def norms_beside(other_labels: int, value: float = torch.inf) -> Tensor:
+    """Of units 0 and 1, in a batch with a third one that has this many labels; the value stands where unit 0 has none."""
     torch.manual_seed(2)
     x, labels = torch.randn(3, LENGTH, 4), torch.full((3, LENGTH), -100)
-    x[0, 0] = torch.inf
+    x[0, 0] = value
     labels[:2, 5:7] = 3
     labels[2, 3 : 3 + other_labels] = 4
     model = Overflowing()
@@ -132,6 +132,44 @@ def test_whether_a_unit_is_dropped_does_not_depend_on_the_others(monkeypatch: py
     monkeypatch.setattr("tacit.engine.capture.with_gradient", leaves_out)
     with pytest.raises(AssertionError):
         torch.testing.assert_close(norms_beside(2), norms_beside(20), equal_nan=True)
+
+
+@pytest.mark.parametrize("value", [float("nan"), 1e30, 1e19, 1e10, 1e9, 1.0])
+def test_nor_on_any_other_value(value: float) -> None:
+    """1e10 is finite, and so large that its unit is dropped (`factors.extreme`)."""
+    torch.testing.assert_close(norms_beside(2, value), norms_beside(20, value), rtol=1e-6, atol=0, equal_nan=True)
+
+
+class Wide(nn.Module):
+    """64 features to 400: with 64 positions materialised, with two in Gram form, whose norms are rounded up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.head = nn.Linear(64, 400, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x)
+
+
+def wide_norm(other_labels: int) -> Tensor:
+    torch.manual_seed(2)
+    x, labels = torch.randn(3, 64, 64), torch.full((3, 64), -100)
+    labels[:2, 5:7] = 3
+    labels[2, 3 : 3 + other_labels] = 4
+    model = Wide()
+    clipper = PerExampleClipper(model, 1.0)
+    with clipper:
+        cross_entropy(model(x), labels).sum(1).sum().backward()
+    return clipper.norms[:2]
+
+
+def test_the_form_of_the_norm_does_not_depend_on_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gram norms are rounded up by more than the materialised ones differ: a form chosen by what is left would show it."""
+    torch.testing.assert_close(wide_norm(2), wide_norm(60), rtol=1e-6, atol=0)
+    monkeypatch.setattr("tacit.engine.capture.replace", lambda factor, judged_by: factor)
+    with pytest.raises(AssertionError):
+        torch.testing.assert_close(wide_norm(2), wide_norm(60), rtol=1e-6, atol=0)
 
 
 def test_it_is_what_the_engine_uses(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.engine.combining import Gathered
-from tacit.engine.factors import Factor
+from tacit.engine.factors import Factor, Outer
 from tacit.engine.positions import with_gradient
 from tacit.engine.sites import Site
 from tacit.engine.workspace import Workspace
@@ -274,10 +274,12 @@ class _LayerRecord:
         input_B = self.input.expand(self.gradient.shape[0], *self.input.shape[1:])
         input_UR = per_unit(input_B, units, rule.input_features(module))
         gradient_UR = per_unit(self.gradient, units, rule.output_features(module))
+        positions = gradient_UR.shape[1]
         input_UR, gradient_UR = with_gradient(input_UR, gradient_UR)
         for name, name_in_model in self.site.names.items():
             dtype = getattr(module, name).dtype
-            yield name_in_model, rule.factors[name](module, _as(dtype, input_UR), _as(dtype, gradient_UR))
+            factor = rule.factors[name](module, _as(dtype, input_UR), _as(dtype, gradient_UR))
+            yield name_in_model, replace(factor, judged_by=positions) if isinstance(factor, Outer) else factor
 
 
 def per_unit(x_B: Tensor, units: int, feature_dims: int) -> Tensor:

@@ -125,7 +125,8 @@ def _join_outers(outers: Sequence[Outer]) -> Outer:
     if len(outers) == 1:
         return outers[0]
     left_URp = torch.cat([outer.left_URp for outer in outers], 1)
-    return Outer(left_URp, torch.cat([outer.right_URd for outer in outers], 1))
+    right_URd = torch.cat([outer.right_URd for outer in outers], 1)
+    return Outer(left_URp, right_URd, sum(outer.positions for outer in outers))
 
 
 def _join_lookups(lookups: Sequence[Lookup]) -> Lookup:

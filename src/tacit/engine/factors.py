@@ -107,10 +107,20 @@ class Dense(Factor):
 
 @dataclass(frozen=True)
 class Outer(Factor):
-    """Each unit's gradient as a sum of outer products: ``left_URp`` (output gradients), ``right_URd`` (inputs)."""
+    """Each unit's gradient as a sum of outer products: ``left_URp`` (output gradients), ``right_URd`` (inputs).
+
+    ``judged_by``: the number of positions that the form of the norm is chosen by, where some were left out; None: all that are
+    here. How many are left out depends on the other units of a batch, and the forms round differently: a unit's norm must not.
+    """
 
     left_URp: Tensor
     right_URd: Tensor
+    judged_by: int | None = None
+
+    @property
+    def positions(self) -> int:
+        """What the form of the norm is chosen by."""
+        return self.left_URp.shape[1] if self.judged_by is None else self.judged_by
 
     def squared_norms(self) -> Tensor:
         left_URR, right_URR = gram(self.left_URp), gram(self.right_URd)
@@ -122,7 +132,7 @@ class Outer(Factor):
         return square_U.masked_fill_(extreme_U, torch.inf)
 
     def without(self, dropped_U: Tensor) -> Outer:
-        return Outer(zero_units(self.left_URp, dropped_U), zero_units(self.right_URd, dropped_U))
+        return Outer(zero_units(self.left_URp, dropped_U), zero_units(self.right_URd, dropped_U), self.judged_by)
 
     def weighted_sum(self, weight_U: Tensor) -> Tensor:
         left_Np, right_Nd = self._weighted(weight_U)
@@ -155,11 +165,10 @@ class Outer(Factor):
 
     def cheaper_dense(self) -> bool:
         """Whether to materialise the units' gradients."""
-        units, positions, p = self.left_URp.shape
-        d = self.right_URd.shape[2]
+        units, p, d = self.shape()
         if units * p * d * self.left_URp.element_size() > DENSE_MOST_BYTES:
             return False
-        return p * d <= DENSE_MEMORY_RATIO * positions * (p + d)
+        return p * d <= DENSE_MEMORY_RATIO * self.positions * (p + d)
 
 
 @dataclass(frozen=True)

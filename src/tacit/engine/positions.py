@@ -1,8 +1,8 @@
 """Positions whose output gradient is exactly zero add nothing to any parameter's gradient, so they are left out.
 
 In a masked language model with its full head they are six of seven rows of the head's gradient; in a padded batch, the
-padding in every layer. Where their input is infinite or NaN they stay, since 0 * inf is NaN: whether a unit is dropped must
-not depend on what the other units of its batch hold.
+padding in every layer. Where their input is infinite, NaN or so large that its square may overflow (`factors.extreme`), they
+stay, since 0 * inf is NaN: whether a unit is dropped must not depend on what the other units of its batch hold.
 
 Legend: U units, R positions of a unit; a position's own dimensions follow.
 """
@@ -31,10 +31,16 @@ def with_gradient(input_UR: Tensor, gradient_UR: Tensor) -> tuple[Tensor, Tensor
         return input_UR, gradient_UR
     used_UR = (gradient_URn.amax(2) != 0) | (gradient_URn.amin(2) != 0)  # no tensor as large as it; NaN is not 0 either
     if input_UR.is_floating_point():
-        used_UR |= ~input_UR.isfinite().view(units, positions, -1).all(2)
+        used_UR |= ~_is_small(input_UR.reshape(units, positions, -1))
     most = max(1, int(used_UR.sum(1).max()))
     if 2 * most > positions:
         return input_UR, gradient_UR
     order_UR = torch.argsort(used_UR.byte(), dim=1, descending=True, stable=True)[:, :most]
     unit_U1 = torch.arange(units, device=order_UR.device)[:, None]
     return input_UR[unit_U1, order_UR], gradient_UR[unit_U1, order_UR]
+
+
+def _is_small(input_URn: Tensor) -> Tensor:
+    """Positions whose input could drop no unit, well below the bound of `factors.extreme`; (U, R)."""
+    dtype = torch.promote_types(input_URn.dtype, torch.float32)
+    return input_URn.to(dtype).square().sum(2) <= torch.finfo(dtype).max ** 0.5 / 4
