@@ -38,11 +38,12 @@ MAY_IMPORT["confidential"] = {"config", "privacy"}
 MAY_IMPORT["run_state"] = {*MAY_IMPORT} - {"report"}
 MAY_IMPORT["opening"] = {*MAY_IMPORT} - {"report"}
 MAY_IMPORT["pipeline"] = {*MAY_IMPORT} - {"report"}
+MAY_IMPORT["reproduce"] = {*MAY_IMPORT} - {"report"}
 MAY_IMPORT["facts"] = {*MAY_IMPORT}
 MAY_IMPORT["release"] = {*MAY_IMPORT, "pipeline"}
 MAY_IMPORT["cli"] = {*MAY_IMPORT, "release"}
 MAY_IMPORT["__main__"] = {"cli"}
-TORCH = {"engine", "models", "training", "tasks", "audit", "run_state", "opening", "pipeline", "cli"}
+TORCH = {"engine", "models", "training", "tasks", "audit", "run_state", "opening", "pipeline", "reproduce", "cli"}
 
 TORCH_IN_FUNCTIONS = {"screening/adapters/huggingface.py"}  # loaded when the adapter is used, and not before
 

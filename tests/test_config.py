@@ -152,6 +152,7 @@ def test_what_has_no_meaning_is_refused(place: str, value: Any, said: str) -> No
         ("rounds", 0),
         ("screening.data_point", "word"),
         ("screening.gamma", 1.5),
+        ("screening.missed", 1.0),
         ("screening.deduplicate", "near"),
         ("phases.0.plan", "sgd"),
         ("phases.0.stream", "secret"),
@@ -336,6 +337,8 @@ def test_a_screened_run_needs_no_public_text_and_has_no_finite_epsilon() -> None
         ("vocabulary.method", "histogram", "vocabulary.method must be public"),
         ("phases.0.stream", "public", "public: name at least one public corpus"),
         ("phases.0.stream", "private", "refused (private-text-without-noise)"),
+        ("phases.0.stream", "redacted", "refused (private-text-without-noise)"),
+        ("screening", {"missed": 0.2, "gamma": 0.1}, "screening.gamma is 0.1, but screening.missed"),
         ("screening", None, "phases: stream: screened needs the section `screening`"),
     ],
 )
@@ -347,6 +350,14 @@ def test_what_a_screened_run_cannot_be(place: str, value: Any, found: str) -> No
         inside = inside[part]
     inside[last] = value
     assert message(changed).startswith(found)
+
+
+def test_the_redacted_stream_needs_screening() -> None:
+    changed = {**with_value("phases.0.stream", "redacted"), "allow": ["heuristic:non-private"]}
+    assert message(changed).startswith("phases: stream: redacted needs the section `screening`")
+    changed = {**screened(), "allow": ["heuristic:non-private"]}
+    changed["phases"][0]["stream"] = "redacted"
+    assert parse_config(changed).uses_heuristic
 
 
 def test_private_text_without_noise_has_to_be_allowed() -> None:

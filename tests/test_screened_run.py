@@ -209,6 +209,28 @@ def test_stopped_in_the_second_round_and_continued_is_the_same_model(
     assert int(last) == 6  # three steps of each round
 
 
+def test_a_policy_that_misses_secrets_shows_them_to_the_private_stream_alone(tmp_path: Path) -> None:
+    """Half of the secrets stay in the text, and a baseline without noise trains on all of it."""
+    lines = [json.dumps({"id": f"d{number}", "text": dialogue(number)}) for number in range(60)]
+    (tmp_path / "dialogues.jsonl").write_text("\n".join(lines) + "\n")
+    config = values(tmp_path, rounds=1, allow=["heuristic:non-private"])
+    config["screening"] |= {"missed": 0.5, "gamma": 0.5}
+    config["phases"] = [{**config["phases"][0], "stream": "redacted"}]
+    done = tacit("train", write_config(tmp_path / "config.yaml", config))
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "run" / "private" / "screened"
+    streams = {name: (folder / f"{name}.jsonl").read_text() for name in ("public", "private")}
+    mails = [f"zq{number}@example.org" for number in range(60)]
+    assert not any(mail in streams["public"] for mail in mails)
+    shown = sum(mail in streams["private"] for mail in mails)
+    held_out = sum(mail in (folder / "held_out.jsonl").read_text() for mail in mails)
+    assert 0.2 * (60 - held_out) < shown < 0.8 * (60 - held_out)
+    with Ledger.open(tmp_path / "run" / "ledger.sqlite", readonly=True) as ledger:
+        assert {type(plan.event).__name__ for plan in ledger.plans.values()} == {"NonPrivate"}
+    plan = tacit("plan", tmp_path / "config.yaml")
+    assert "made to miss 50 % of the secrets" in plan.stdout
+
+
 def test_a_run_without_screening_has_no_statement(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     done = tacit("confidentiality", tmp_path / "run")

@@ -191,6 +191,11 @@ def _notes(config: RunConfig, vocabulary: ThresholdedHistogram | NonPrivate | No
             "screening: text that is judged safe is trained on without noise, so epsilon is infinite for the corpus as a whole; "
             "what holds is the confidentiality account (`tacit confidentiality`), for which the DP phases alone count"
         )
+    if config.screening is not None and config.screening.missed:
+        share = 100 * config.screening.missed
+        notes.append(
+            f"screening: the balanced policy is made to miss {share:g} % of the secrets that it finds, as an experiment"
+        )
     if config.vocabulary.method != "hoory" or not isinstance(vocabulary, ThresholdedHistogram):
         return tuple(notes)
     delta = config.privacy.budget.delta * config.vocabulary.delta_share

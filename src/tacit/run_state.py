@@ -176,11 +176,19 @@ class RunState:
         """Rows of the data points that screening lets through."""
         return self.sequences(self.screened_units)
 
+    @property
+    def redacted_stream(self) -> SequenceStream:
+        """Rows of the whole corpus as screening has redacted it."""
+        return self.sequences([*self.screened_units, *self.private_units[0]])
+
     def stream(self, name: str) -> SequenceStream:
         """The rows that a phase reads."""
-        return {"public": lambda: self.public_stream, "screened": lambda: self.screened_stream}.get(
-            name, lambda: self.private_stream
-        )()
+        return {
+            "public": lambda: self.public_stream,
+            "screened": lambda: self.screened_stream,
+            "redacted": lambda: self.redacted_stream,
+            "private": lambda: self.private_stream,
+        }[name]()
 
     @property
     def public_held_out_units(self) -> list[Unit]:

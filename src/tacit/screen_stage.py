@@ -93,6 +93,7 @@ def plan_of(config: RunConfig) -> ScreenPlan:
         data_point=options.data_point,
         balanced=None if options.balanced is None else Path(options.balanced),
         conservative=None if options.conservative is None else Path(options.conservative),
+        missed=options.missed,
         deduplicate=options.deduplicate,
         normalisation=options.normalisation,
         held_out=config.evaluation.held_out,
@@ -103,8 +104,10 @@ def plan_of(config: RunConfig) -> ScreenPlan:
 def streams_needed(config: RunConfig) -> set[Stream]:
     """The streams of screening that some phase trains on, or the vocabulary is made from; they must not be empty."""
     phases = {str(phase.stream) for phase in config.phases}
-    needed: set[Stream] = {"private"} if "private" in phases else set()
-    if "screened" in phases or not config.public:
+    needed: set[Stream] = set()
+    if phases & {"private", "redacted"}:
+        needed.add("private")
+    if phases & {"screened", "redacted"} or not config.public:
         needed.add("public")
     return needed
 

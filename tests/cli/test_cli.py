@@ -445,7 +445,7 @@ COMMANDS = commands(typer.main.get_command(app))
 
 
 def test_every_command_is_known() -> None:
-    assert len(COMMANDS) == 19
+    assert len(COMMANDS) == 20
 
 
 @pytest.mark.parametrize("name", COMMANDS)

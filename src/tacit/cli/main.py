@@ -7,7 +7,20 @@ import sys
 
 import typer
 
-from tacit.cli import accountant, audit, confidentiality, demo, env, ledger, plan, report, run, screen, verify
+from tacit.cli import (
+    accountant,
+    audit,
+    confidentiality,
+    demo,
+    env,
+    ledger,
+    plan,
+    report,
+    reproduce,
+    run,
+    screen,
+    verify,
+)
 from tacit.errors import TacitError, UsageError
 
 __all__ = ["app", "main"]
@@ -38,6 +51,7 @@ app.command("screen")(screen.command)
 app.command("confidentiality")(confidentiality.command)
 app.command("env")(env.command)
 app.add_typer(accountant.app, name="accountant")
+app.add_typer(reproduce.app, name="reproduce")
 
 
 def main() -> None:

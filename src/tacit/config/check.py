@@ -69,17 +69,17 @@ def check_meaning(config: RunConfig) -> None:
 def _check_streams(config: RunConfig) -> None:
     """Every phase has text to read, and text without noise is wanted as such."""
     streams = {phase.stream for phase in config.phases}
-    if "screened" in streams and config.screening is None:
+    for stream in sorted(streams & {"screened", "redacted"} if config.screening is None else ()):
         raise UsageError(
-            "phases: stream: screened needs the section `screening`, which says how the private corpus is screened"
+            f"phases: stream: {stream} needs the section `screening`, which says how the private corpus is screened"
         )
     if not config.public and (config.screening is None or "public" in streams):
         raise UsageError("public: name at least one public corpus; a run without screening starts from public text")
-    unclipped = [phase.name for phase in config.phases if phase.plan == "plain" and phase.stream == "private"]
+    unclipped = config.unclipped_phases
     if unclipped and "heuristic:non-private" not in config.allow:
         raise RefusedError(
             "private-text-without-noise",
-            f"phases: {unclipped[0]} trains on private text without noise, which has no guarantee; use plan: dp, or add "
+            f"phases: {unclipped[0].name} trains on private text without noise, which has no guarantee; use plan: dp, or add "
             "heuristic:non-private to allow (reported with epsilon = infinity)",
         )
     if config.screening is None:
@@ -94,3 +94,8 @@ def _check_streams(config: RunConfig) -> None:
         raise UsageError("privacy.unit must be record with screening: the unit is a data point (screening.data_point)")
     if config.vocabulary.method != "public":
         raise UsageError("vocabulary.method must be public with screening: the vocabulary comes from the screened text")
+    gamma, missed = config.screening.gamma, config.screening.missed
+    if gamma is not None and gamma < missed:
+        raise UsageError(
+            f"screening.gamma is {gamma:g}, but screening.missed makes the policy miss {missed:g} of the secrets; raise gamma"
+        )

@@ -117,6 +117,8 @@ class ScreeningOptions(_Options):
         data_point: ``record``, or ``line``: every line of a record is a data point of its own, such as a turn of a dialogue.
         balanced: a policy file as pi, which is masked; the package's own when not given.
         conservative: a policy file as pi_c, which decides what is trained on with noise; the package's own when not given.
+        missed: as an experiment the balanced policy misses this share of the secrets that it finds, by a keyed hash of each; the
+            conservative one misses none of them. ``gamma`` must be at least as large.
         deduplicate: ``none``, or ``exact``: data points that are equal once redacted are masked as a whole, all but the first.
         normalisation: what counts as equal (docs/deduplication.md).
         gamma: upper bound on the share of secrets that the balanced policy misses, as measured (`tacit screen --measure`).
@@ -126,6 +128,7 @@ class ScreeningOptions(_Options):
     data_point: Literal["record", "line"] = "record"
     balanced: str | None = None
     conservative: str | None = None
+    missed: Annotated[float, Field(ge=0, lt=1)] = 0.0
     deduplicate: Literal["none", "exact"] = "none"
     normalisation: Literal["none", "whitespace", "casefold"] = "none"
     gamma: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -204,13 +207,14 @@ class PlainPhase(PhaseOptions):
     """Ordinary training.
 
     Args:
-        stream: ``public``, the public corpora; ``screened``, the part of the private corpus that screening lets through; or
-            ``private``, a baseline without any guarantee (needs ``allow: [heuristic:non-private]``).
+        stream: ``public``, the public corpora; ``screened``, the part of the private corpus that screening lets through; and
+            two baselines without any guarantee (``allow: [heuristic:non-private]``): ``private``, what is private, and
+            ``redacted``, everything, as screening has redacted it.
         batch_size: sequences a step.
     """
 
     plan: Literal["plain"]
-    stream: Literal["public", "screened", "private"]
+    stream: Literal["public", "screened", "private", "redacted"]
     batch_size: Count
 
 
@@ -333,8 +337,7 @@ class RunConfig(_Options):
     @property
     def uses_heuristic(self) -> bool:
         """Whether a stage without a proof runs, so that epsilon is infinite; ``allow`` alone does not make it so."""
-        unclipped = any(isinstance(phase, PlainPhase) and phase.stream == "private" for phase in self.phases)
-        return self.vocabulary.method == "hoory" or unclipped
+        return self.vocabulary.method == "hoory" or bool(self.unclipped_phases)
 
     @property
     def is_unbounded(self) -> bool:
@@ -345,6 +348,13 @@ class RunConfig(_Options):
     def dp_phases(self) -> list[DpPhase]:
         """The phases that train on the private stream with noise."""
         return [phase for phase in self.phases if isinstance(phase, DpPhase)]
+
+    @property
+    def unclipped_phases(self) -> list[PlainPhase]:
+        """The phases that train on private text without noise, as baselines; what screening lets through is not private."""
+        return [
+            phase for phase in self.phases if isinstance(phase, PlainPhase) and phase.stream in ("private", "redacted")
+        ]
 
     def phase_name(self, phase: PhaseOptions, round: int) -> str:
         """The phase's name in a round, from 0: its own where there is one round only."""

@@ -29,18 +29,20 @@ from tacit.errors import DataError, UsageError
 from tacit.files import private_folder, read_json, write_json
 from tacit.randomness import Streams
 from tacit.screening.deduplicate import DeduplicateOptions, KeepFirst, Normalisation, stability
+from tacit.screening.missed import Missed
 from tacit.screening.policy import Policy, load_policy, package_policy
 from tacit.screening.redact import MASK
 from tacit.screening.split import STREAMS, DataPoint, Point, ScreenerOptions, Splitter, Stream, Tally, screen_chunks
 
 T = TypeVar("T")
 
-__all__ = ["Counts", "Receipt", "ScreenPlan", "policies_of", "screen_corpus"]
+__all__ = ["Counts", "Receipt", "ScreenPlan", "policies_of", "screen_corpus", "screener_options"]
 
 _RECEIPT, _CHECKPOINT = "receipt.json", "checkpoint.json"
 _FILES = (*STREAMS, "held_out")
 _CHUNK_RECORDS, _CHUNK_CHARACTERS = 256, 256_000
 _CHECKPOINT_SHARE = 20  # a checkpoint that took a second is followed by the next after 20 seconds at the earliest
+_COMPARED = ("data_point", "missed", "deduplicate", "normalisation", "held_out")
 _JSON = json.JSONEncoder(ensure_ascii=False)
 
 OnProgress = Callable[[int, int], None]
@@ -57,6 +59,7 @@ class ScreenPlan:
     Args:
         data_point: ``record`` or ``line`` (`tacit.screening.split.data_points`).
         balanced, conservative: policy files as pi and pi_c; None: the package's own.
+        missed: share of the secrets that pi is made to miss, by a keyed hash, as an experiment; pi_c misses none of them.
         deduplicate: ``none``, or ``exact``: copies of a redacted data point are masked as a whole, all but the first.
         normalisation: what counts as equal (`tacit.screening.deduplicate.normalised`).
         held_out: share of the documents that are kept apart, by a keyed hash of their ids; they are not screened.
@@ -69,6 +72,7 @@ class ScreenPlan:
     data_point: DataPoint = "record"
     balanced: Path | None = None
     conservative: Path | None = None
+    missed: float = 0.0
     deduplicate: Literal["none", "exact"] = "none"
     normalisation: Normalisation = "none"
     held_out: float = 0.0
@@ -80,8 +84,9 @@ class ScreenPlan:
         if self.deduplicate not in ("none", "exact"):
             raise UsageError(f"deduplicate is {self.deduplicate!r}; it must be none or exact")
         DeduplicateOptions("keep-first", self.normalisation)
-        if not 0 <= self.held_out < 1:
-            raise UsageError(f"held_out is {self.held_out!r}; it must be at least 0 and below 1")
+        for name in ("held_out", "missed"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UsageError(f"{name} is {getattr(self, name)!r}; it must be at least 0 and below 1")
         if self.workers < 1:
             raise UsageError(f"workers is {self.workers}; it must be at least 1")
 
@@ -155,10 +160,21 @@ def policies_of(plan: ScreenPlan) -> dict[str, Policy]:
     return {role: package_policy(role) if path is None else load_policy(path) for role, path in files.items()}
 
 
+def screener_options(plan: ScreenPlan, policies: Mapping[str, Policy], streams: Streams) -> ScreenerOptions:
+    """What a plan's screener is made of.
+
+    Args:
+        policies: of `policies_of`.
+        streams: of the run's key.
+    """
+    missed = Missed.of(plan.missed, streams) if plan.missed else None
+    return ScreenerOptions(policies["balanced"].options, policies["conservative"].options, plan.data_point, missed)
+
+
 def _identity(plan: ScreenPlan, policies: Mapping[str, Policy], streams: Streams) -> dict[str, Any]:
     """Everything but the records that the result depends on."""
     values: dict[str, Any] = {"tacit": tacit.__version__, "key": streams.commitment()}
-    values |= {name: getattr(plan, name) for name in ("data_point", "deduplicate", "normalisation", "held_out")}
+    values |= {name: getattr(plan, name) for name in _COMPARED}
     for role, policy in policies.items():
         digest = hashlib.sha256(policy.options.model_dump_json().encode()).hexdigest()
         values[role] = {"name": policy.name, "digest": digest}
@@ -211,7 +227,7 @@ def screen_corpus(
     with work.open():
         chunks = _chunks(itertools.islice(records, work.counts.records, None), plan.held_out, streams)
         due = time.monotonic() + checkpoint_seconds
-        options = ScreenerOptions(policies["balanced"].options, policies["conservative"].options, plan.data_point)
+        options = screener_options(plan, policies, streams)
         with closing(screen_chunks(chunks, _texts, options, plan.workers)) as screened:
             for chunk, (points, tally) in screened:
                 work.take(chunk, points, tally)

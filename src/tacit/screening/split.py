@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from tacit.errors import UsageError
+from tacit.screening.missed import ForgetfulPolicy, Missed, Spotter
 from tacit.screening.policy import Policy, PolicyOptions
 from tacit.screening.redact import MASK, redact
 from tacit.screening.spans import Span, merged
@@ -176,7 +177,7 @@ class Screener:
         kind: what a data point is.
     """
 
-    def __init__(self, balanced: Policy, conservative: Policy, kind: DataPoint) -> None:
+    def __init__(self, balanced: Spotter, conservative: Spotter, kind: DataPoint) -> None:
         self._balanced = balanced
         self._conservative = conservative
         self._kind: DataPoint = kind
@@ -205,7 +206,7 @@ class Screener:
         return [Judged(text, spans, [] if spans else next(unsafe)) for text, spans in zip(texts, masked, strict=True)]
 
 
-def _spans_apart(policy: Policy, texts: Sequence[str]) -> list[list[Span]]:
+def _spans_apart(policy: Spotter, texts: Sequence[str]) -> list[list[Span]]:
     """The policy's spans in each text. The empty texts give the first and the last one the same surroundings as all others."""
     return policy.spans_of(["", *texts, ""])[1:-1]
 
@@ -257,10 +258,13 @@ class ScreenerOptions:
     balanced: PolicyOptions
     conservative: PolicyOptions
     kind: DataPoint
+    missed: Missed | None = None
 
     def screener(self) -> Screener:
         """The screener."""
-        return Screener(Policy(self.balanced), Policy(self.conservative), self.kind)
+        balanced = Policy(self.balanced)
+        pi = balanced if self.missed is None else ForgetfulPolicy(balanced, self.missed)
+        return Screener(pi, Policy(self.conservative), self.kind)
 
 
 _worker: list[Screener] = []

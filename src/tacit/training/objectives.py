@@ -74,10 +74,10 @@ class CausalObjective(Objective):
     draws = 0
 
     def targets(self, ids_BT: np.ndarray, lengths_B: np.ndarray, uniforms_BnT: np.ndarray) -> Targets:
-        """N is T: the target at position t is the token there."""
-        place_T = np.arange(ids_BT.shape[1])
+        """N is the longest row's length: the target at position t is the token there. No row needs the padding behind it."""
+        place_T = np.arange(lengths_B.max(initial=1))
         attention_BT = place_T < lengths_B[:, None]
-        return Targets((ids_BT, attention_BT), attention_BT & (place_T > 0))
+        return Targets((ids_BT[:, : len(place_T)], attention_BT), attention_BT & (place_T > 0))
 
     def losses(self, model: PreTrainedModel, arrays: Sequence[torch.Tensor], weights_BN: torch.Tensor) -> torch.Tensor:
         """`tacit.models.causal.causal_row_losses`."""

@@ -1,0 +1,170 @@
+"""The corpora of the experiments as files: a record a line of a dialogue, for training and for the test, and one tokenizer.
+
+The tokenizer is made once from the training lines as the balanced policy redacts them, and given to every arm, so that their
+perplexities compare. It is an experiment's shortcut: a release would have to pay for it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit.corpus.units import Unit
+from tacit.errors import DataError, UsageError
+from tacit.files import write_atomically
+from tacit.randomness import Streams
+from tacit.reproduce.crt.scale import CorpusSize
+from tacit.screening.policy import package_policy
+from tacit.screening.redact import MASK
+from tacit.screening.split import Screener
+from tacit.vocabulary.count import count_words
+from tacit.vocabulary.tokenizer import TokenizerOptions, build_tokenizer
+from tacit.vocabulary.wordpiece import train_wordpiece
+
+__all__ = ["CorpusFiles", "TestTexts", "prepare"]
+
+_VOCABULARY = 2000
+_TEXT = TokenizerOptions()
+
+
+@dataclass(frozen=True)
+class CorpusFiles:
+    """Where a prepared corpus lies."""
+
+    folder: Path
+
+    @property
+    def train(self) -> Path:
+        """Lines that are trained on: JSONL with id and text."""
+        return self.folder / "train.jsonl"
+
+    @property
+    def test(self) -> Path:
+        """Lines that perplexity is measured on: JSONL with id, text and the text as the balanced policy redacts it."""
+        return self.folder / "test.jsonl"
+
+    @property
+    def tokenizer(self) -> Path:
+        """Every arm's tokenizer."""
+        return self.folder / "tokenizer.json"
+
+    def test_texts(self) -> TestTexts:
+        """The test lines, three times."""
+        rows = [json.loads(line) for line in self.test.read_text(encoding="utf-8").splitlines()]
+        return TestTexts(
+            redacted=[Unit(row["id"], (row["redacted"],)) for row in rows],
+            raw=[Unit(row["id"], (row["text"],)) for row in rows],
+            without_secrets=[Unit(row["id"], (row["text"],)) for row in rows if row["redacted"] == row["text"]],
+        )
+
+
+@dataclass(frozen=True)
+class TestTexts:
+    """Test lines as units of their own.
+
+    Args:
+        redacted: all lines, redacted: what redacted training models.
+        raw: all lines as they are.
+        without_secrets: the lines in which the balanced policy marks nothing: one text for every arm.
+    """
+
+    redacted: list[Unit]
+    raw: list[Unit]
+    without_secrets: list[Unit]
+
+
+def prepare(name: str, data: Path, size: CorpusSize, folder: Path) -> CorpusFiles:
+    """Write a corpus's files, or leave those that are there.
+
+    Args:
+        name: customersim or multiwoz.
+        data: the folder that holds the corpora's folders.
+        size: how many dialogues.
+        folder: where the files go.
+
+    Raises:
+        UsageError: an unknown corpus.
+        DataError: a file of the corpus is missing or damaged, or has too few dialogues.
+    """
+    if name not in _READERS:
+        raise UsageError(f"corpus is {name!r}; it must be one of {', '.join(_READERS)}")
+    files = CorpusFiles(folder)
+    if files.tokenizer.exists():
+        return files
+    folder.mkdir(parents=True, exist_ok=True)
+    train, test = (
+        _taken(_READERS[name](data, part), wanted, f"{name}, {part} part")
+        for part, wanted in (("train", size.dialogues), ("test", size.test_dialogues))
+    )
+    _write_lines(files.train, [{"id": line.unit_id, "text": line.texts[0]} for line in train])
+    redacted_test = _redacted(test)
+    rows = [
+        {"id": line.unit_id, "text": line.texts[0], "redacted": redacted}
+        for line, redacted in zip(test, redacted_test, strict=True)
+    ]
+    _write_lines(files.test, rows)
+    words = count_words(
+        ((str(number), (text,)) for number, text in enumerate(_redacted(train))), 10_000, Streams(bytes(32)), _TEXT
+    )
+    pieces = train_wordpiece(words, _VOCABULARY - 1, _TEXT.alphabet, min_frequency=2)
+    tokenizer = build_tokenizer(pieces, _TEXT, (MASK,))
+    write_atomically(files.tokenizer, lambda partial: tokenizer.save(str(partial)))
+    return files
+
+
+def _redacted(lines: list[Unit]) -> list[str]:
+    screener = Screener(package_policy("balanced"), package_policy("conservative"), "record")
+    points, _ = screener.screen([line.texts[0] for line in lines])
+    return [own[0].text for own in points]
+
+
+def _taken(dialogues: Iterator[tuple[str, list[str]]], wanted: int, place: str) -> list[Unit]:
+    """The lines of the first dialogues, blank ones left out."""
+    lines: list[Unit] = []
+    for count, (name, turns) in enumerate(dialogues, start=1):
+        lines += [Unit(f"{name}#{number}", (turn,)) for number, turn in enumerate(turns) if turn.strip()]
+        if count == wanted:
+            return lines
+    raise DataError(f"{place}: there are fewer than {wanted} dialogues; restore the file")
+
+
+def _write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    write_atomically(path, lambda partial: _write(partial, text))
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+# The corpora as they are stored
+
+
+def _customersim(data: Path, part: str) -> Iterator[tuple[str, list[str]]]:
+    for values in _records(data / "customersim" / f"customersim.{part}.jsonl.gz"):
+        yield values["id"], values["text"].split("\n")
+
+
+def _multiwoz(data: Path, part: str) -> Iterator[tuple[str, list[str]]]:
+    """ConvLab-2's validation part is trained on: it has gold spans of the reference numbers."""
+    file = {"train": "val", "test": "test"}[part]
+    for values in _records(data / "multiwoz" / f"multiwoz-convlab2.{file}.jsonl.gz"):
+        yield values["id"], [str(turn[1]) for turn in values["turns"]]
+
+
+_READERS = {"customersim": _customersim, "multiwoz": _multiwoz}
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            for line in file:
+                yield json.loads(line)
+        return
+    except (OSError, EOFError, ValueError):
+        pass
+    raise DataError(f"{path}: the file cannot be read; give --data the folder that holds {path.parent.name}/")

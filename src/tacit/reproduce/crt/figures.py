@@ -1,0 +1,211 @@
+"""Figures 2 to 6 of the paper from our tables, each as PNG and SVG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib import style
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from tacit.reproduce.crt.scale import ARMS
+
+__all__ = ["draw_figures"]
+
+Row = dict[str, Any]
+
+_COLOURS = {
+    "raw": "#5b6270",
+    "redacted": "#d08c2f",
+    "dp-sgd": "#7a4fa3",
+    "s-dp": "#a12a1d",
+    "crt": "#1f6f8b",
+}
+_MARKERS = {"raw": "x", "redacted": "s", "dp-sgd": "^", "s-dp": "D", "crt": "o"}
+_STYLE = {
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#5b6270",
+    "legend.frameon": False,
+    "svg.hashsalt": "tacit reproduce crt",
+}
+
+
+def draw_figures(
+    utility: Sequence[Row], attacks: Sequence[Row], amplification: Sequence[Row], folder: Path
+) -> list[str]:
+    """Write the figures that the rows are enough for; their names."""
+    main = [row for row in attacks if row["copies"] == 20 and row["arm"] in _COLOURS]
+    drawn: list[str] = []
+    with style.context(["default", _STYLE]):
+        _save(_utility(utility), folder, "figure2", drawn)
+        _save(
+            _by_gamma(main, "canary exposure, highest of ten (bits)", _exposure_of, _exposure_null),
+            folder,
+            "figure3",
+            drawn,
+        )
+        _save(_by_gamma(main, "membership accuracy", _accuracy_of("single"), _half), folder, "figure4", drawn)
+        _save(_by_gamma(main, "group membership accuracy", _accuracy_of("group"), _half), folder, "figure5", drawn)
+        _save(_amplification(amplification), folder, "figure6", drawn)
+    return drawn
+
+
+def _save(figure: Figure | None, folder: Path, name: str, drawn: list[str]) -> None:
+    if figure is None:
+        return
+    figure.savefig(folder / f"{name}.png", dpi=150)
+    figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
+    drawn.append(name)
+
+
+def _panels(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    return list(dict.fromkeys((row["corpus"], row["model"]) for row in rows))
+
+
+def _grid(panels: Sequence[tuple[str, str]]) -> tuple[Figure, list[Axes]]:
+    figure = Figure(figsize=(3.6 * len(panels), 3.4), layout="constrained")
+    axes = list(figure.subplots(1, len(panels), squeeze=False)[0])
+    for place, (corpus, model) in zip(axes, panels, strict=True):
+        place.set_title(f"{corpus}, {model}", loc="left")
+    return figure, axes
+
+
+def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
+    found = {label: handle for place in axes for handle, label in zip(*place.get_legend_handles_labels(), strict=True)}
+    figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=min(5, len(found)))
+
+
+def _utility(rows: Sequence[Row]) -> Figure | None:
+    """Perplexity of lines without secrets, the one text that all arms share, against ours epsilon; infinite ones at the right."""
+    rows = [row for row in rows if row["copies"] == 20 and row["arm"] in _COLOURS and row["gamma"] in (0.0, 0.1)]
+    if not rows:
+        return None
+    panels = _panels(rows)
+    figure, axes = _grid(panels)
+    for place, panel in zip(axes, panels, strict=True):
+        own = [row for row in rows if (row["corpus"], row["model"]) == panel]
+        finite = [row["epsilon_ours"] for row in own if row["epsilon_ours"] not in (None, math.inf)]
+        edge = 1.25 * max(finite, default=1.0)
+        for arm in _COLOURS:
+            gamma = 0.1 if arm in ("crt", "redacted", "s-dp") else 0.0
+            points = [row for row in own if row["arm"] == arm and row["gamma"] == gamma]
+            if not points:
+                continue
+            where = [edge if row["epsilon_ours"] in (None, math.inf) else row["epsilon_ours"] for row in points]
+            place.plot(
+                where,
+                [row["perplexity_without_secrets"] for row in points],
+                color=_COLOURS[arm],
+                marker=_MARKERS[arm],
+                label=ARMS[arm],
+                linewidth=1,
+            )
+        place.axvline(edge, color="#d9dde3", zorder=0)
+        place.set_xticks([*place.get_xticks()[:-1], edge], [*(f"{tick:g}" for tick in place.get_xticks()[:-1]), "∞"])
+        place.set_xlim(0, 1.05 * edge)
+        place.set_yscale("log")
+        place.set_xlabel("epsilon of definition 4, ours")
+    axes[0].set_ylabel("perplexity, lines without secrets")
+    _legend(figure, axes)
+    return figure
+
+
+Measured = Callable[[Row], tuple[float, float, float]]
+"""A row's value and its interval."""
+
+
+def _by_gamma(rows: Sequence[Row], label: str, measured: Measured, null: Callable[[Row], float]) -> Figure | None:
+    if not rows:
+        return None
+    panels = _panels(rows)
+    figure, axes = _grid(panels)
+    for place, panel in zip(axes, panels, strict=True):
+        own = [row for row in rows if (row["corpus"], row["model"]) == panel]
+        place.axhline(
+            null(own[0]), color="#5b6270", linestyle=(0, (4, 3)), linewidth=1, label="where nothing was learned"
+        )
+        for arm, colour in _COLOURS.items():
+            _series(place, [row for row in own if row["arm"] == arm], arm, colour, measured)
+        place.set_xlabel("share of secrets that the policy misses, γ")
+        place.set_xlim(-0.03, 0.53)
+    axes[0].set_ylabel(label)
+    _legend(figure, axes)
+    return figure
+
+
+def _series(place: Axes, rows: Sequence[Row], arm: str, colour: str, measured: Measured) -> None:
+    if not rows:
+        return
+    rows = sorted(rows, key=lambda row: (row["gamma"], row["seed"]))
+    values = [measured(row) for row in rows]
+    value, low, high = (list(column) for column in zip(*values, strict=True))
+    if arm in ("raw", "dp-sgd"):  # nothing is screened: no gamma
+        place.axhline(
+            sum(value) / len(value), color=colour, linewidth=1, linestyle=":", label=f"{ARMS[arm]} (no screening)"
+        )
+        return
+    below = [max(0.0, mid - end) for mid, end in zip(value, low, strict=True)]
+    above = [max(0.0, end - mid) for mid, end in zip(value, high, strict=True)]
+    place.errorbar(
+        [row["gamma"] for row in rows],
+        value,
+        yerr=[below, above],
+        color=colour,
+        marker=_MARKERS[arm],
+        markersize=4,
+        linewidth=1,
+        elinewidth=0.7,
+        capsize=2,
+        label=ARMS[arm],
+    )
+
+
+def _exposure_of(row: Row) -> tuple[float, float, float]:
+    bits = float(row["exposure_max_bits"])
+    return bits, bits, bits
+
+
+def _exposure_null(row: Row) -> float:
+    return float(row["exposure_null_max_bits"])
+
+
+def _accuracy_of(attack: str) -> Measured:
+    def measured(row: Row) -> tuple[float, float, float]:
+        value, low, high = (float(row[f"{attack}_accuracy_{part}"]) for part in ("value", "low", "high"))
+        return value, low, high
+
+    return measured
+
+
+def _half(row: Row) -> float:
+    del row
+    return 0.5
+
+
+def _amplification(rows: Sequence[Row]) -> Figure | None:
+    if not rows:
+        return None
+    figure = Figure(figsize=(7.2, 3.4), layout="constrained")
+    axes = list(figure.subplots(1, 2, sharey=True))
+    titles = {"paper": "the paper's formula", "ours": "sound: replace-one (dotted: policy reads context)"}
+    noises = sorted({row["noise_multiplier"] for row in rows})
+    for place, name in zip(axes, titles, strict=True):
+        place.set_title(titles[name], loc="left")
+        for number, noise in enumerate(noises):
+            own = sorted((row for row in rows if row["noise_multiplier"] == noise), key=lambda row: row["gamma"])
+            shade = (0.12, 0.25 + 0.5 * number / len(noises), 0.55)
+            gammas = [row["gamma"] for row in own]
+            place.plot(gammas, [row[name] for row in own], color=shade, label=f"ε' = {own[0]['epsilon_before']:.2f}")
+            if name == "ours":
+                place.plot(gammas, [row["ours_context"] for row in own], color=shade, linestyle=":", linewidth=1)
+        place.set_xlabel("share of secrets that the policy misses, γ")
+        place.set_yscale("symlog", linthresh=0.1)
+        place.set_ylim(bottom=0)
+    axes[0].set_ylabel("epsilon of definition 4")
+    axes[0].legend()
+    return figure

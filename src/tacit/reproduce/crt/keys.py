@@ -1,0 +1,68 @@
+"""The key of a replicate: public, made from its seed, so that an experiment can be repeated to the bit.
+
+A model whose key is public has no guarantee of its own; the epsilons of the experiment are those that the same training has
+with a secret key. With one key a seed, all arms share canaries, misses and initial weights, so they are compared in pairs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from tacit.config import RunConfig
+from tacit.files import private_folder
+from tacit.folder import RunFolder
+from tacit.randomness import KEY_BYTES, Streams
+from tacit.reproduce.crt.scale import GAMMAS
+from tacit.screen_stage import secret_form, secrets_of
+from tacit.screening.missed import Missed
+from tacit.screening.policy import Policy, package_policy
+from tacit.screening.spans import merged
+
+__all__ = ["experiment_key", "place_key"]
+
+_MOST_TRIES = 100_000
+
+
+def experiment_key(seed: int, config: RunConfig) -> bytes:
+    """The first key of a seed's sequence under which the policy misses a share gamma of the *canaries* too, for every gamma.
+
+    Ten canaries of which a random number is missed would make the sweep over gamma a matter of luck. The choice looks at the key
+    and the canaries alone, before any text is read.
+
+    Args:
+        seed: of the replicate.
+        config: any run with the experiment's canaries.
+    """
+    policy = package_policy("balanced")
+    for attempt in range(_MOST_TRIES):
+        key = hashlib.blake2b(f"tacit reproduce crt {seed} {attempt}".encode(), digest_size=KEY_BYTES).digest()
+        if _is_even(_found_in_canaries(policy, Streams(key), config), Streams(key)):
+            return key
+    raise AssertionError("one key in about a hundred is even")
+
+
+def _found_in_canaries(policy: Policy, streams: Streams, config: RunConfig) -> list[list[str]]:
+    """What the policy masks in each canary."""
+    form = secret_form(config)
+    assert form is not None
+    texts = [form.text(secret) for secret in secrets_of(config, streams)]
+    return [
+        [text[start:end] for start, end in merged(spans)]
+        for text, spans in zip(texts, policy.spans_of(texts), strict=True)
+    ]
+
+
+def _is_even(found: list[list[str]], streams: Streams) -> bool:
+    for gamma in GAMMAS:
+        missed = Missed.of(gamma, streams)
+        if sum(all(map(missed.misses, secrets)) for secrets in found) != round(gamma * len(found)):
+            return False
+    return True
+
+
+def place_key(folder: RunFolder, key: bytes) -> None:
+    """Let a run begin with this key; a run that has begun keeps its own."""
+    path = private_folder(folder.private) / "key"
+    if not path.exists():
+        path.write_bytes(key)
+        path.chmod(0o600)

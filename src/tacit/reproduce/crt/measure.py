@@ -1,0 +1,94 @@
+"""Train a cell and measure its model: perplexity after every round, then exposure and membership."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from tacit.audit.candidates import build_trie, candidate_exposure, score_candidates, scorer_of
+from tacit.audit.membership import measure_membership
+from tacit.folder import RunFolder
+from tacit.models.kinds import START_ID
+from tacit.opening import open_run
+from tacit.pipeline import train
+from tacit.randomness import Streams
+from tacit.reproduce.crt.account import epsilons_after
+from tacit.reproduce.crt.corpora import CorpusFiles
+from tacit.reproduce.crt.keys import experiment_key, place_key
+from tacit.reproduce.crt.members import membership_samples
+from tacit.reproduce.crt.runs import config_of
+from tacit.reproduce.crt.scale import Cell, Scale
+from tacit.run_state import RunState
+from tacit.screen_stage import secret_form, secrets_of
+from tacit.tasks import causal_lm
+from tacit.training.plans import Phase
+
+__all__ = ["measure_cell"]
+
+
+def measure_cell(cell: Cell, scale: Scale, data: Path, files: CorpusFiles, runs: Path) -> dict[str, Any]:
+    """The results of a cell; its run goes on where it was stopped, and is removed when it is measured."""
+    begun = time.monotonic()
+    folder = RunFolder(runs / cell.name)
+    config = config_of(cell, scale, files, folder.root)
+    place_key(folder, experiment_key(cell.seed, config))
+    with open_run(config) as state:
+        train(state)
+        found = {
+            "cell": dataclasses.asdict(cell),
+            "rounds": [_round(state, cell, scale, files, number) for number in range(scale.rounds)],
+            "exposure": _exposure(state),
+            "membership": _membership(state, cell, scale, data),
+        }
+    shutil.rmtree(folder.root)
+    return _finite(found | {"seconds": time.monotonic() - begun})
+
+
+def _last_phase(state: RunState, number: int) -> Phase:
+    return [phase for phase in state.mechanisms.phases if phase.round == number][-1]
+
+
+def _round(state: RunState, cell: Cell, scale: Scale, files: CorpusFiles, number: int) -> dict[str, Any]:
+    """Perplexities after a round, and the epsilons of the training up to there."""
+    model = state.trained_model(_last_phase(state, number).name)
+    texts = files.test_texts()
+    found: dict[str, Any] = {"round": number + 1, "epsilons": epsilons_after(cell, scale, number + 1)}
+    for name in ("redacted", "raw", "without_secrets"):
+        units = getattr(texts, name)
+        losses = causal_lm.score_units({"model": model}, state.sequences(units), state.streams)["model"]
+        exact = causal_lm.perplexities(losses, *causal_lm.text_sizes(units))
+        found[name] = {
+            "perplexity": exact.per_token,
+            "perplexity_per_word": exact.per_word,
+            "bits_per_byte": exact.bits_per_byte,
+        }
+    return found
+
+
+def _exposure(state: RunState) -> dict[str, Any]:
+    model = state.trained_model(_last_phase(state, state.config.rounds - 1).name)
+    model.eval()
+    trie = build_trie(state.tokenizer, secret_form(state.config))
+    scores_N = score_candidates(scorer_of(model), trie, [START_ID])
+    return dataclasses.asdict(candidate_exposure(scores_N, secrets_of(state.config, state.streams)))
+
+
+def _membership(state: RunState, cell: Cell, scale: Scale, data: Path) -> dict[str, Any]:
+    model = state.trained_model(_last_phase(state, state.config.rounds - 1).name)
+    streams = Streams(bytes(31) + bytes([cell.seed]))  # one choice of members for all arms of a replicate
+    samples = membership_samples(cell.corpus, data, scale.corpora[cell.corpus], streams)
+    report = measure_membership(model, state.tokenizer, samples, [START_ID], streams, scale.group)
+    return dataclasses.asdict(report)
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: it is a word."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return "infinity" if isinstance(value, float) and math.isinf(value) else value

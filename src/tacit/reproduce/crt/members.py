@@ -1,0 +1,21 @@
+"""Whom the membership attack of appendix A.5 is tried on: secrets of the lines that were trained on, and true non-members."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tacit.audit.customersim import customersim_samples
+from tacit.audit.members import MembershipSamples
+from tacit.audit.multiwoz import multiwoz_samples
+from tacit.randomness import Streams
+from tacit.reproduce.crt.scale import CorpusSize
+
+__all__ = ["membership_samples"]
+
+
+def membership_samples(corpus: str, data: Path, size: CorpusSize, streams: Streams) -> MembershipSamples:
+    """Addresses of CustomerSim, sentences with reference numbers of MultiWOZ, as in the paper."""
+    folder, count = data / corpus, size.membership_pairs
+    if corpus == "customersim":
+        return customersim_samples(folder, "address", count, streams, dialogues=size.dialogues)
+    return multiwoz_samples(folder, count, streams)

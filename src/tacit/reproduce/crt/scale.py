@@ -1,0 +1,185 @@
+"""What is run, at which size: the corpora, the models, the arms and the sweep over the screening policy's misses.
+
+Every number that a plan needs (units, steps) is a constant here: none is read from the private text at run time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tacit.errors import UsageError
+
+__all__ = ["ARMS", "GAMMAS", "SCALES", "Arm", "Cell", "CorpusSize", "Scale", "cells_of", "scale_named"]
+
+Arm = Literal["raw", "redacted", "dp-sgd", "s-dp", "crt", "redacted-dedup", "crt-dedup"]
+ARMS: dict[str, str] = {
+    "raw": "not private",
+    "redacted": "not private, redacted",
+    "dp-sgd": "DP-SGD",
+    "s-dp": "S-DP (Shi et al. 2021)",
+    "crt": "CRT",
+    "redacted-dedup": "not private, redacted and deduplicated",
+    "crt-dedup": "CRT with deduplication",
+}
+"""What is trained on what, in words."""
+
+GAMMAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+"""Shares of the secrets that the balanced policy is made to miss (figures 3 to 5)."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One model: trained, attacked and measured.
+
+    Args:
+        corpus: customersim or multiwoz.
+        model: lstm or gpt2.
+        arm: a key of `ARMS`.
+        gamma: share of the secrets that the balanced policy misses; 0 where nothing is screened.
+        copies: how often each canary is planted.
+        seed: of everything random in it.
+    """
+
+    corpus: str
+    model: str
+    arm: Arm
+    gamma: float = 0.0
+    copies: int = 20
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """Of its files."""
+        return f"{self.corpus}-{self.model}-{self.arm}-gamma{self.gamma:g}-copies{self.copies}-seed{self.seed}"
+
+
+@dataclass(frozen=True)
+class CorpusSize:
+    """How much of a corpus, and the public statements about it.
+
+    Args:
+        dialogues: of the training part; test_dialogues: of the test part.
+        lines: "about so many" lines (turns) in these dialogues.
+        private_lines: about so many of them in the private stream of the screening.
+        membership_pairs: secrets of the training part that are attacked, and as many that are not in it.
+    """
+
+    dialogues: int
+    test_dialogues: int
+    lines: int
+    private_lines: int
+    membership_pairs: int
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The size of the whole experiment.
+
+    Args:
+        corpora: by name.
+        models: options of ``model`` in a run's configuration, by kind.
+        rounds: how often the phases are run by turns; figure 2 has a point for each.
+        batch: sequences of an ordinary step.
+        expected_batch: units of a DP step on average.
+        private_passes: passes over the private stream in a round.
+        noise_multiplier: of every DP phase of every arm.
+        group: sentences of a group in the group attack.
+        seeds: replicates of every cell.
+        digits: of a canary's secret; all numbers of so many digits are its candidates.
+    """
+
+    name: str
+    corpora: dict[str, CorpusSize]
+    models: dict[str, dict[str, Any]]
+    rounds: int
+    batch: int
+    expected_batch: int
+    private_passes: int
+    noise_multiplier: float
+    learning_rate: dict[str, float]
+    private_learning_rate: dict[str, float]
+    group: int = 20
+    seeds: int = 1
+    digits: int = 6
+
+
+_LENGTH = 40
+SCALES = {
+    "laptop": Scale(
+        name="laptop",
+        corpora={
+            "customersim": CorpusSize(2000, 250, 17_000, 9_500, 600),
+            "multiwoz": CorpusSize(999, 250, 14_700, 9_000, 200),
+        },
+        models={
+            "lstm": {"kind": "lstm", "layers": 1, "width": 200, "length": _LENGTH},
+            "gpt2": {"kind": "gpt2", "layers": 2, "width": 128, "heads": 4, "length": _LENGTH},
+        },
+        rounds=4,
+        batch=64,
+        expected_batch=256,
+        private_passes=1,
+        noise_multiplier=1.0,
+        learning_rate={"lstm": 5e-3, "gpt2": 2e-3},
+        private_learning_rate={"lstm": 3e-3, "gpt2": 2e-3},
+    ),
+    "full": Scale(
+        name="full",
+        corpora={
+            "customersim": CorpusSize(10_000, 1000, 85_000, 47_500, 1000),
+            "multiwoz": CorpusSize(999, 1000, 14_700, 9_000, 400),
+        },
+        models={
+            "lstm": {"kind": "lstm", "layers": 1, "width": 200, "length": 64},
+            "gpt2": {"kind": "gpt2", "layers": 6, "width": 768, "heads": 12, "length": 64},
+        },
+        rounds=10,
+        batch=64,
+        expected_batch=256,
+        private_passes=1,
+        noise_multiplier=1.0,
+        learning_rate={"lstm": 3e-3, "gpt2": 5e-4},
+        private_learning_rate={"lstm": 3e-3, "gpt2": 5e-4},
+        seeds=5,
+    ),
+}
+"""By name. The paper trains each model five times."""
+
+
+def scale_named(name: str) -> Scale:
+    """The scale of this name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if name not in SCALES:
+        raise UsageError(f"scale is {name!r}; it must be one of {', '.join(SCALES)}")
+    return SCALES[name]
+
+
+def cells_of(scale: Scale) -> list[Cell]:
+    """Every cell, those first without which there is no figure."""
+    cells: list[Cell] = []
+    for seed in range(scale.seeds):
+        cells += _sweep("customersim", "lstm", ("redacted", "crt", "s-dp"), GAMMAS, seed)
+        cells += _sweep("customersim", "lstm", ("raw", "dp-sgd"), (0.0,), seed)
+        cells += _sweep(
+            "customersim", "gpt2", ("redacted", "crt"), GAMMAS if scale.name == "full" else (0.0, 0.1, 0.3, 0.5), seed
+        )
+        cells += _sweep("customersim", "gpt2", ("raw", "dp-sgd"), (0.0,), seed)
+        cells += _sweep(
+            "multiwoz", "lstm", ("redacted", "crt", "s-dp"), GAMMAS if scale.name == "full" else (0.0, 0.5), seed
+        )
+        cells += _sweep("multiwoz", "lstm", ("raw", "dp-sgd"), (0.0,), seed)
+        cells += _sweep("customersim", "lstm", ("redacted-dedup", "crt-dedup"), (0.5,), seed)
+        for copies in (1, 10, 100):
+            cells += [Cell("customersim", "lstm", arm, 0.5, copies, seed) for arm in ("redacted", "crt")]
+        if scale.name == "full":
+            cells += _sweep("multiwoz", "gpt2", ("redacted", "crt"), GAMMAS, seed)
+            cells += _sweep("multiwoz", "gpt2", ("raw", "dp-sgd"), (0.0,), seed)
+    return cells
+
+
+def _sweep(corpus: str, model: str, arms: tuple[Arm, ...], gammas: tuple[float, ...], seed: int) -> list[Cell]:
+    return [Cell(corpus, model, arm, gamma, seed=seed) for arm in arms for gamma in gammas]

@@ -1,0 +1,89 @@
+"""From the cells' results to the tables behind the figures: a CSV for each, and rows for the page."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tacit.files import read_json, write_atomically
+from tacit.reproduce.crt.scale import Cell
+
+__all__ = ["attack_rows", "load_results", "number", "utility_rows", "write_csv"]
+
+Row = dict[str, Any]
+
+
+def load_results(folder: Path, cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """The results of the cells that are done, in the order of the cells."""
+    paths = [folder / f"{cell.name}.json" for cell in cells]
+    return [read_json(path) for path in paths if path.exists()]
+
+
+def number(value: Any) -> float | None:
+    """A number of a result; "infinity" is a word there."""
+    return None if value is None else math.inf if value == "infinity" else float(value)
+
+
+def utility_rows(results: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Figure 2: perplexity and epsilon after every round."""
+    rows: list[Row] = []
+    for result in results:
+        for one in result["rounds"]:
+            rows.append(
+                {
+                    **result["cell"],
+                    "round": one["round"],
+                    "epsilon_paper": number(one["epsilons"]["paper"]),
+                    "epsilon_ours": number(one["epsilons"]["ours"]),
+                    "epsilon_worst_case": number(one["epsilons"]["worst_case"]),
+                    **{f"perplexity_{name}": one[name]["perplexity"] for name in _TEXTS},
+                    **{f"bits_per_byte_{name}": one[name]["bits_per_byte"] for name in _TEXTS},
+                }
+            )
+    return rows
+
+
+_TEXTS = ("redacted", "raw", "without_secrets")
+
+
+def attack_rows(results: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Figures 3 to 5: exposure and membership inference of the last round's model, with their nulls and intervals."""
+    rows: list[Row] = []
+    for result in results:
+        exposure, membership = result["exposure"], result["membership"]
+        row: Row = {**result["cell"]}
+        for name in ("max_bits", "null_max_bits", "max_p_value", "mean_bits", "null_mean_bits", "mean_p_value"):
+            row[f"exposure_{name}"] = exposure[name]
+        for attack in ("single", "group"):
+            for measure in ("accuracy", "auc"):
+                estimate = membership[attack][measure]
+                row |= {f"{attack}_{measure}_{part}": estimate[part] for part in ("value", "low", "high")}
+            blind = membership[f"{attack}_blind"]["auc"]
+            row |= {f"{attack}_blind_auc_{part}": blind[part] for part in ("value", "low", "high")}
+            tpr = membership[attack]["tpr"]
+            row[f"{attack}_tpr_at_1_percent"] = None if tpr is None else tpr["value"]
+            row[f"{attack}_members"] = membership[attack]["members"]
+        rows.append(row | {"seconds": round(result["seconds"], 1)})
+    return rows
+
+
+def write_csv(path: Path, rows: Sequence[Row]) -> None:
+    """A table with a header; an infinite number is ``inf``, what is not there is empty."""
+    buffer = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+    write_atomically(path, lambda partial: _write(partial, buffer.getvalue()))
+
+
+def _cell(value: Any) -> Any:
+    return f"{value:.6g}" if isinstance(value, float) else value
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")

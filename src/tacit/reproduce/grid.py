@@ -1,0 +1,94 @@
+"""Many small experiments in a few processes: each leaves a file with its result, so the same command goes on after a stop."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import UsageError
+from tacit.files import write_json
+from tacit.progress import Reporter
+
+__all__ = ["Task", "run_grid"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One experiment.
+
+    Args:
+        name: of its file, ``<name>.json``; unique.
+        work: makes the JSON-ready result; it can be sent to another process (`functools.partial` of a module's function).
+    """
+
+    name: str
+    work: Callable[[], dict[str, Any]]
+
+
+def run_grid(tasks: Sequence[Task], folder: Path, workers: int, reporter: Reporter, title: str) -> None:
+    """Do the tasks that have no result in ``folder`` yet, in their order, ``workers`` at a time.
+
+    Raises:
+        UsageError: a process was killed; what is done stays done.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    left = [task for task in tasks if not (folder / f"{task.name}.json").exists()]
+    with reporter.stage(title, len(tasks)) as bar:
+        bar.advance_to(len(tasks) - len(left))
+        if workers == 1:
+            for done, task in enumerate(left, start=len(tasks) - len(left) + 1):
+                write_json(folder / f"{task.name}.json", task.work())
+                bar.advance_to(done)
+        elif left:
+            _in_processes(left, folder, workers, lambda done: bar.advance_to(len(tasks) - len(left) + done))
+
+
+def _in_processes(tasks: Sequence[Task], folder: Path, workers: int, on_done: Callable[[int], None]) -> None:
+    """A process a task: what torch and its allocator keep of one experiment does not stay for the next."""
+    context = multiprocessing.get_context("spawn")
+    waiting, done = list(reversed(tasks)), 0
+    running: dict[Connection, BaseProcess] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers:
+                task = waiting.pop()
+                here, there = context.Pipe(duplex=False)
+                process = context.Process(target=_work, args=(task, folder, there), daemon=True)
+                process.start()
+                there.close()  # else its end would not be seen
+                running[here] = process
+            for ready in wait(list(running)):
+                assert isinstance(ready, Connection)
+                running.pop(ready).join()
+                _raise_if_failed(ready)
+                done += 1
+                on_done(done)
+    finally:
+        for process in running.values():
+            process.terminate()
+
+
+def _raise_if_failed(ended: Connection) -> None:
+    try:
+        error = ended.recv()
+    except EOFError:
+        raise UsageError(
+            "an experiment's process ended early, perhaps for want of memory; run the same command with fewer workers"
+        ) from None
+    if error is not None:
+        raise error
+
+
+def _work(task: Task, folder: Path, to: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process hears Ctrl-C too, and ends the others
+    try:
+        write_json(folder / f"{task.name}.json", task.work())
+        to.send(None)
+    except Exception as error:
+        to.send(error)

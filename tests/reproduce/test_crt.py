@@ -1,0 +1,205 @@
+"""The experiments of Zhao et al. 2022: what each arm is, that they compare, and that the write-up says what was measured."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit.config.check import check_meaning
+from tacit.errors import UsageError
+from tacit.privacy.accountant import epsilon, rdp_epsilon
+from tacit.privacy.events import PoissonGaussian, Spend
+from tacit.progress import SilentReporter
+from tacit.randomness import Streams
+from tacit.reproduce.crt import experiment
+from tacit.reproduce.crt.account import amplification_rows, epsilons_after
+from tacit.reproduce.crt.claims import judge
+from tacit.reproduce.crt.corpora import CorpusFiles, prepare
+from tacit.reproduce.crt.keys import experiment_key
+from tacit.reproduce.crt.runs import DELTA, config_of
+from tacit.reproduce.crt.scale import GAMMAS, SCALES, Cell, CorpusSize, Scale, cells_of, scale_named
+from tacit.screen_stage import secret_form, secrets_of
+from tacit.screening.missed import ForgetfulPolicy, Missed
+from tacit.screening.policy import package_policy
+
+SIZE = CorpusSize(dialogues=40, test_dialogues=12, lines=340, private_lines=190, membership_pairs=20)
+TINY = Scale(
+    name="tiny",
+    corpora={"customersim": SIZE},
+    models={"lstm": {"kind": "lstm", "layers": 1, "width": 24, "length": 32}},
+    rounds=2,
+    batch=32,
+    expected_batch=64,
+    private_passes=1,
+    noise_multiplier=1.0,
+    learning_rate={"lstm": 5e-3},
+    private_learning_rate={"lstm": 3e-3},
+    group=5,
+    digits=3,
+)
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory, data_dir: Path) -> CorpusFiles:
+    return prepare("customersim", data_dir, SIZE, tmp_path_factory.mktemp("crt") / "customersim")
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_corpus_is_its_dialogues_lines(files: CorpusFiles) -> None:
+    train, test = rows_of(files.train), rows_of(files.test)
+    assert {row["id"].split("#")[0] for row in train} == {f"dial-{number}" for number in range(40)}
+    assert len(train) == pytest.approx(SIZE.lines, rel=0.1)  # the public statement is about right
+    assert not {row["id"] for row in train} & {row["id"] for row in test} or train[0]["text"] != test[0]["text"]
+    texts = files.test_texts()
+    assert len(texts.redacted) == len(texts.raw) > len(texts.without_secrets) > 0
+    same = {unit.texts for unit in texts.without_secrets}
+    assert same == {raw.texts for raw, own in zip(texts.raw, texts.redacted, strict=True) if raw.texts == own.texts}
+    assert all("<MASK>" not in unit.texts[0] for unit in texts.without_secrets)
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_every_cell_is_a_run_that_is_allowed(files: CorpusFiles, name: str, tmp_path: Path) -> None:
+    scale = SCALES[name]
+    cells = cells_of(scale)
+    assert len({cell.name for cell in cells}) == len(cells)
+    for cell in cells:
+        check_meaning(config_of(cell, scale, files, tmp_path / "run"))
+
+
+def test_all_arms_have_the_same_noise_and_see_as_much_text(files: CorpusFiles, tmp_path: Path) -> None:
+    scale = SCALES["laptop"]
+    lines = scale.corpora["customersim"].lines
+    for arm in ("raw", "redacted", "crt", "dp-sgd"):
+        config = config_of(Cell("customersim", "lstm", arm), scale, files, tmp_path)
+        assert {phase.noise_multiplier for phase in config.dp_phases} <= {scale.noise_multiplier}
+        seen = sum(phase.steps * getattr(phase, "batch_size", scale.expected_batch) for phase in config.phases)
+        assert seen == pytest.approx(lines, rel=0.02)
+
+
+def test_the_key_misses_a_share_gamma_of_the_canaries(files: CorpusFiles, tmp_path: Path) -> None:
+    config = config_of(Cell("customersim", "lstm", "crt"), SCALES["laptop"], files, tmp_path)
+    policy = package_policy("balanced")
+    keys = [experiment_key(seed, config) for seed in (0, 1)]
+    assert keys[0] != keys[1]
+    assert keys[0] == experiment_key(0, config)
+    for key in keys:
+        streams, form = Streams(key), secret_form(config)
+        assert form is not None
+        texts = [form.text(secret) for secret in secrets_of(config, streams)]
+        for gamma in GAMMAS:
+            spans = ForgetfulPolicy(policy, Missed.of(gamma, streams)).spans_of(texts)
+            assert sum(not own for own in spans) == round(10 * gamma)
+
+
+def test_epsilons_against_the_accountants() -> None:
+    scale = SCALES["laptop"]
+    size = scale.corpora["customersim"]
+    steps = 3 * round(size.lines / scale.expected_batch)
+    spends = [Spend(PoissonGaussian(scale.expected_batch / size.lines, scale.noise_multiplier), steps)]
+    found = epsilons_after(Cell("customersim", "lstm", "dp-sgd"), scale, 3)
+    assert found["paper"] == rdp_epsilon(spends, DELTA)
+    assert found["ours"] == found["worst_case"] == epsilon(spends, DELTA, "replace")
+    crt = [epsilons_after(Cell("customersim", "lstm", "crt", gamma), scale, 3) for gamma in (0.1, 0.5)]
+    # Our policies read context: nothing is amplified, and the worst case is what holds at every gamma.
+    assert crt[0]["ours"] == crt[1]["ours"] == crt[0]["worst_case"]
+    assert crt[0]["paper"] < crt[1]["paper"] < crt[0]["worst_case"]
+    for arm in ("redacted", "s-dp"):
+        assert epsilons_after(Cell("customersim", "lstm", arm, 0.1), scale, 3)["ours"] == math.inf
+
+
+def test_amplification_is_that_of_the_formula() -> None:
+    for row in amplification_rows(SCALES["laptop"]):
+        assert row["ours"] >= row["paper"] - 1e-9
+        assert row["ours"] <= row["ours_context"] + 1e-9 or row["gamma"] > 0.3  # delta / gamma costs more than it gains
+        if row["gamma"] == 0:
+            assert row["paper"] == row["ours"] == 0.0
+
+
+def attack(arm: str, gamma: float, bits: float, p_value: float, accuracy: tuple[float, float, float]) -> dict[str, Any]:
+    row: dict[str, Any] = {"corpus": "c", "model": "m", "arm": arm, "gamma": gamma, "copies": 20, "seed": 0}
+    row |= {"exposure_max_bits": bits, "exposure_max_p_value": p_value, "exposure_null_max_bits": 4.22}
+    for kind in ("single", "group"):
+        row |= {
+            f"{kind}_accuracy_{part}": value for part, value in zip(("value", "low", "high"), accuracy, strict=True)
+        }
+    return row
+
+
+def utility(arm: str, gamma: float, perplexity: float, round: int = 1) -> dict[str, Any]:
+    row: dict[str, Any] = {"corpus": "c", "model": "m", "arm": arm, "gamma": gamma, "copies": 20, "round": round}
+    return row | {f"perplexity_{name}": perplexity for name in ("redacted", "raw", "without_secrets")}
+
+
+def test_claims_are_judged_by_the_numbers() -> None:
+    chance = (0.5, 0.45, 0.55)
+    good = judge(
+        [
+            utility("crt", 0.1, 9.0, 1),
+            utility("crt", 0.1, 5.4, 2),
+            utility("redacted", 0.1, 5.0),
+            utility("dp-sgd", 0, 9),
+        ],
+        [
+            attack("crt", 0.1, 5.0, 0.4, chance),
+            attack("redacted", 0.1, 15, 0, chance),
+            attack("s-dp", 0.1, 11, 0, chance),
+        ],
+    )
+    assert len(good) == 7
+    assert all(claim.shows for claim in good)
+    bad = judge(
+        [utility("crt", 0.1, 5.6), utility("redacted", 0.1, 5.0), utility("dp-sgd", 0, 5.5)],
+        [
+            attack("crt", 0.1, 15.0, 1e-4, (0.6, 0.55, 0.65)),
+            attack("redacted", 0.1, 9.0, 0, chance),
+            attack("s-dp", 0.1, 15, 0, chance),
+            attack("s-dp", 0.2, 5, 0, chance),
+        ],
+    )
+    assert len(bad) == 7
+    assert not any(claim.shows for claim in bad)
+
+
+@pytest.mark.slow
+def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole of it, very small: what is done is not done again, and the page says what the tables hold."""
+    cells = [
+        Cell("customersim", "lstm", arm, gamma)
+        for arm, gamma in (("redacted", 0.5), ("crt", 0.5), ("dp-sgd", 0.0), ("s-dp", 0.5))
+    ]
+    monkeypatch.setattr(experiment, "cells_of", lambda scale: cells)  # fewer, not other ones
+    page = tmp_path / "page.md"
+    page.write_text("# before\n<!-- results -->\nold\n<!-- end of results -->\nafter\n")
+    out = tmp_path / "out"
+    for _ in range(2):
+        said = experiment.reproduce_crt(data_dir, out, TINY, 1, SilentReporter(), page=page)
+    assert said[0] == "4 of 4 models done"
+    with (out / "figures3-5.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["arm"] for row in rows] == ["redacted", "crt", "dp-sgd", "s-dp"]
+    assert all(0 < float(row["exposure_max_bits"]) <= math.log2(1000) for row in rows)
+    text = page.read_text()
+    assert text.startswith("# before\n")
+    assert text.endswith("after\n")
+    assert "old" not in text
+    assert f"{float(rows[1]['exposure_max_bits']):.1f} (p " in text
+    assert {path.name for path in out.glob("*.png")} == {f"figure{number}.png" for number in range(2, 7)}
+    assert list((out / "runs").glob("*")) == []
+    with pytest.raises(UsageError, match="another scale"):
+        experiment.reproduce_crt(data_dir, out, dataclasses.replace(TINY, rounds=3), 1, SilentReporter())
+
+
+def test_an_unknown_scale_or_corpus() -> None:
+    with pytest.raises(UsageError, match="laptop"):
+        scale_named("moon")
+    with pytest.raises(UsageError, match="customersim"):
+        prepare("moon", Path(), SIZE, Path())

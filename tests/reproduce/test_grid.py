@@ -1,0 +1,69 @@
+"""Experiments leave their results one by one, and what is done is not done again."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit.errors import UsageError
+from tacit.progress import SilentReporter
+from tacit.reproduce.grid import Task, run_grid
+
+
+def note(folder: Path, name: str) -> dict[str, Any]:
+    """A result, and a trace that it was made."""
+    with (folder / "made.txt").open("a") as file:
+        file.write(f"{name}\n")
+    return {"name": name, "process": os.getpid()}
+
+
+def fail(folder: Path, name: str) -> dict[str, Any]:
+    raise ValueError(name)
+
+
+def die(folder: Path, name: str) -> dict[str, Any]:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return {}
+
+
+def tasks(folder: Path, **work: Any) -> list[Task]:
+    return [Task(name, functools.partial(work.get(name, note), folder, name)) for name in ("a", "b", "c")]
+
+
+def made(folder: Path) -> list[str]:
+    return (folder / "made.txt").read_text().split()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_each_is_done_once(tmp_path: Path, workers: int) -> None:
+    results = tmp_path / "results"
+    for _ in range(2):
+        run_grid(tasks(tmp_path), results, workers, SilentReporter(), "all")
+    assert sorted(made(tmp_path)) == ["a", "b", "c"]
+    found = [json.loads((results / f"{name}.json").read_text()) for name in "abc"]
+    assert [one["name"] for one in found] == ["a", "b", "c"]
+    own = {one["process"] for one in found}
+    assert own == {os.getpid()} if workers == 1 else len(own) == 3
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_was_done_before_an_error_stays_done(tmp_path: Path, workers: int) -> None:
+    results = tmp_path / "results"
+    with pytest.raises(ValueError, match="c"):
+        run_grid(tasks(tmp_path, c=fail), results, workers, SilentReporter(), "all")
+    assert not (results / "c.json").exists()
+    run_grid(tasks(tmp_path), results, workers, SilentReporter(), "all")
+    assert sorted(made(tmp_path)) == ["a", "b", "c"]
+
+
+def test_a_killed_experiment_is_told_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="ended early"):
+        run_grid(tasks(tmp_path, c=die), tmp_path / "results", 2, SilentReporter(), "all")
+    run_grid(tasks(tmp_path), tmp_path / "results", 2, SilentReporter(), "all")
+    assert sorted(set(made(tmp_path))) == ["a", "b", "c"]
