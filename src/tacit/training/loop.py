@@ -227,11 +227,13 @@ class _DpStep(_Step):
         super().__init__(max(1, compute.micro_batch // plan.sequences_per_unit), source)
         self._model = model
         self._plan = plan
+        self._longest_U = _longest_rows(source.stream)
         self._clipper = PerExampleClipper(model, plan.clip_norm, plan.sequences_per_unit, CLIPPINGS[plan.clipping])
 
     def draw(self, step: int) -> np.ndarray:
-        """One global Poisson draw."""
-        return self._plan.batch(self._source.stream.units, self._source.streams, step)
+        """One global Poisson draw, the units with the shortest rows first: a micro-batch then has little padding to compute."""
+        drawn = self._plan.batch(self._source.stream.units, self._source.streams, step)
+        return drawn[np.argsort(self._longest_U[drawn], kind="stable")]
 
     def add(self, chosen: np.ndarray, places: np.ndarray, step: int) -> None:
         """Each unit's gradient is clipped; blank rows fill the micro-batch."""
@@ -264,11 +266,12 @@ class _PlainStep(_Step):
         self._uniforms_BnT = np.zeros((0, 0, 0))
 
     def draw(self, step: int) -> np.ndarray:
-        """Rows, with the uniforms of all of them."""
+        """Rows, the shortest first, with the uniforms of all of them."""
         source = self._source
         shape = self._plan.batch_size, source.objective.draws, source.stream.ids_ST.shape[1]
         self._uniforms_BnT = source.streams.generator("mask", step).random(shape)
-        return self._plan.batch(source.stream.sequences, source.streams, step)
+        drawn = self._plan.batch(source.stream.sequences, source.streams, step)
+        return drawn[np.argsort(source.stream.lengths_S[drawn], kind="stable")]
 
     def add(self, chosen: np.ndarray, places: np.ndarray, step: int) -> None:
         """Rows of the batch, each with its share of the mean."""
@@ -284,6 +287,13 @@ class _PlainStep(_Step):
 
     def close(self) -> None:
         """Nothing was changed."""
+
+
+def _longest_rows(stream: SequenceStream) -> np.ndarray:
+    """Length of each unit's longest row (U,)."""
+    longest_U = np.zeros(stream.units, dtype=np.int64)
+    np.maximum.at(longest_U, np.repeat(np.arange(stream.units), np.diff(stream.starts_U1)), stream.lengths_S)
+    return longest_U
 
 
 def _losses(model: PreTrainedModel, objective: Objective, targets: Targets, weights_BN: np.ndarray) -> torch.Tensor:

@@ -15,7 +15,7 @@ from tacit.privacy.crt_paper import paper_bayesian
 from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.privacy.replacement import Claim, Screening, Stability, replacement_epsilon, stability
 from tacit.privacy.statement import statement_of_run
-from tacit.reproduce.crt.runs import DELTA
+from tacit.reproduce.crt.runs import DELTA, private_steps
 from tacit.reproduce.crt.scale import Cell, Scale
 
 __all__ = ["amplification_rows", "epsilons_after"]
@@ -31,7 +31,7 @@ def epsilons_after(cell: Cell, scale: Scale, rounds: int) -> dict[str, float | N
     """
     size = scale.corpora[cell.corpus]
     lines = size.private_lines if cell.arm.startswith("crt") else size.lines
-    steps = rounds * scale.private_passes * round(lines / scale.expected_batch)
+    steps = rounds * private_steps(scale, lines)
     if cell.arm == "dp-sgd":
         return _of_dp_sgd(scale.expected_batch / lines, scale.noise_multiplier, steps)
     if cell.arm.startswith("crt"):
@@ -87,9 +87,9 @@ def amplification_rows(scale: Scale) -> list[dict[str, Any]]:
     """
     size = scale.corpora["customersim"]
     probability = scale.expected_batch / size.private_lines
-    steps = scale.rounds * scale.private_passes * round(size.private_lines / scale.expected_batch)
+    steps = scale.rounds * private_steps(scale, size.private_lines)
     rows = []
-    for noise in (0.6, 0.8, 1.0, 1.5, 3.0):
+    for noise in (1.2, 1.6, 2.0, 3.0, 6.0):
         spends = [Spend(PoissonGaussian(probability, noise), steps)]
         before = rdp_epsilon(spends, DELTA)
         for percent in range(0, 55, 5):

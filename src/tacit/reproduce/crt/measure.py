@@ -40,12 +40,18 @@ def measure_cell(cell: Cell, scale: Scale, data: Path, files: CorpusFiles, runs:
         train(state)
         found = {
             "cell": dataclasses.asdict(cell),
-            "rounds": [_round(state, cell, scale, files, number) for number in range(scale.rounds)],
+            "rounds": [_round(state, cell, scale, files, number) for number in points(scale)],
             "exposure": _exposure(state),
             "membership": _membership(state, cell, scale, data),
         }
     shutil.rmtree(folder.root)
     return _finite(found | {"seconds": time.monotonic() - begun})
+
+
+def points(scale: Scale) -> list[int]:
+    """The rounds, from 0, after which a model is measured: the last of each share."""
+    share = scale.rounds // scale.points
+    return list(range(share - 1, scale.rounds, share))
 
 
 def _last_phase(state: RunState, number: int) -> Phase:

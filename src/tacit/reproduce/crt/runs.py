@@ -9,7 +9,7 @@ from tacit.config import RunConfig
 from tacit.reproduce.crt.corpora import CorpusFiles
 from tacit.reproduce.crt.scale import Cell, CorpusSize, Scale
 
-__all__ = ["DELTA", "config_of"]
+__all__ = ["DELTA", "config_of", "private_steps"]
 
 DELTA = 1e-5
 """Of every epsilon. The paper has 8e-5 for every corpus; with more than 12,500 records that is above 1/n, which is refused."""
@@ -66,13 +66,18 @@ _ALLOW: dict[str, tuple[str, ...]] = {
 }
 
 
+def private_steps(scale: Scale, lines: int) -> int:
+    """DP steps of a round on a stream of about so many lines."""
+    return max(1, round(scale.private_passes * lines / scale.expected_batch / scale.rounds))
+
+
 def _phases(cell: Cell, scale: Scale, size: CorpusSize) -> list[dict[str, Any]]:
-    """One round: every line once in an ordinary step, or in a DP step on average."""
+    """One round: the rounds together are ``passes`` over the text without noise, ``private_passes`` over that with noise."""
     rate, private_rate = scale.learning_rate[cell.model], scale.private_learning_rate[cell.model]
     public_lines = size.lines - size.private_lines
 
     def plain(stream: str, lines: int, **others: Any) -> dict[str, Any]:
-        steps = round(lines / scale.batch)
+        steps = max(1, round(scale.passes * lines / scale.batch / scale.rounds))
         return {
             "name": "plain",
             "plan": "plain",
@@ -88,7 +93,7 @@ def _phases(cell: Cell, scale: Scale, size: CorpusSize) -> list[dict[str, Any]]:
             "name": "private",
             "plan": "dp",
             "stream": stream,
-            "steps": scale.private_passes * round(lines / scale.expected_batch),
+            "steps": private_steps(scale, lines),
             "expected_batch": scale.expected_batch,
             "clip_norm": _CLIP_NORM,
             "noise_multiplier": scale.noise_multiplier,

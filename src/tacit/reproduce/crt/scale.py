@@ -79,10 +79,12 @@ class Scale:
     Args:
         corpora: by name.
         models: options of ``model`` in a run's configuration, by kind.
-        rounds: how often the phases are run by turns; figure 2 has a point for each.
+        rounds: how often the phases are run by turns.
+        points: of figure 2, after so many equal shares of the rounds; it divides ``rounds``.
+        passes: over the text that is trained on without noise, in all rounds together.
         batch: sequences of an ordinary step.
         expected_batch: units of a DP step on average.
-        private_passes: passes over the private stream in a round.
+        private_passes: over the text that is trained on with noise, likewise; more of them cost more epsilon.
         noise_multiplier: of every DP phase of every arm.
         group: sentences of a group in the group attack.
         seeds: replicates of every cell.
@@ -93,6 +95,8 @@ class Scale:
     corpora: dict[str, CorpusSize]
     models: dict[str, dict[str, Any]]
     rounds: int
+    points: int
+    passes: int
     batch: int
     expected_batch: int
     private_passes: int
@@ -116,11 +120,13 @@ SCALES = {
             "lstm": {"kind": "lstm", "layers": 1, "width": 200, "length": _LENGTH},
             "gpt2": {"kind": "gpt2", "layers": 2, "width": 128, "heads": 4, "length": _LENGTH},
         },
-        rounds=4,
+        rounds=16,
+        points=4,
+        passes=2,
         batch=64,
-        expected_batch=256,
-        private_passes=1,
-        noise_multiplier=1.0,
+        expected_batch=1024,
+        private_passes=6,
+        noise_multiplier=2.0,
         learning_rate={"lstm": 5e-3, "gpt2": 2e-3},
         private_learning_rate={"lstm": 3e-3, "gpt2": 2e-3},
     ),
@@ -134,11 +140,13 @@ SCALES = {
             "lstm": {"kind": "lstm", "layers": 1, "width": 200, "length": 64},
             "gpt2": {"kind": "gpt2", "layers": 6, "width": 768, "heads": 12, "length": 64},
         },
-        rounds=10,
+        rounds=40,
+        points=10,
+        passes=10,
         batch=64,
-        expected_batch=256,
-        private_passes=1,
-        noise_multiplier=1.0,
+        expected_batch=2048,
+        private_passes=20,
+        noise_multiplier=2.0,
         learning_rate={"lstm": 3e-3, "gpt2": 5e-4},
         private_learning_rate={"lstm": 3e-3, "gpt2": 5e-4},
         seeds=5,
