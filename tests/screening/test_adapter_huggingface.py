@@ -29,9 +29,10 @@ from transformers import (
 )
 
 from tacit.errors import DataError, UsageError
-from tacit.screening.adapters import HuggingFaceOptions, detector_from_options
 from tacit.screening.adapters import huggingface as adapter
 from tacit.screening.adapters.huggingface import HuggingFaceDetector
+from tacit.screening.adapters.options import HuggingFaceOptions
+from tacit.screening.adapters.registry import detector_from_options
 from tacit.screening.adapters.token_marks import UNCERTAIN
 from tacit.screening.spans import Detector, Span, merged
 

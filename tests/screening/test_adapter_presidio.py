@@ -17,8 +17,9 @@ from tldextract import TLDExtract
 from tldextract import tldextract as tldextract_module
 
 from tacit.errors import DataError, UsageError
-from tacit.screening.adapters import PresidioOptions, detector_from_options
+from tacit.screening.adapters.options import PresidioOptions
 from tacit.screening.adapters.presidio import PresidioDetector
+from tacit.screening.adapters.registry import detector_from_options
 from tacit.screening.spans import Detector, Span
 
 
@@ -154,7 +155,7 @@ def test_names_of_a_pipeline(tmp_path: Path, reader: PresidioDetector) -> None:
         {"label": "FAC", "pattern": "Pier"},
         {"label": "PERSON", "pattern": "Ann"},
     ]
-    pipeline.add_pipe("entity_ruler").add_patterns(rules)  # pyright: ignore[reportAttributeAccessIssue]
+    pipeline.add_pipe("entity_ruler").add_patterns(rules)
     pipeline.to_disk(tmp_path / "rules")
     made = detector_from_options(PresidioOptions(pipeline=str(tmp_path / "rules")))
     assert [(span.start, span.label) for span in made.spans("Ann Pier Oslo")] == [

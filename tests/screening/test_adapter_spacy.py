@@ -12,7 +12,8 @@ import pytest
 import spacy
 
 from tacit.errors import DataError, UsageError
-from tacit.screening.adapters import SpacyOptions, detector_from_options
+from tacit.screening.adapters.options import SpacyOptions
+from tacit.screening.adapters.registry import detector_from_options
 from tacit.screening.adapters.spacy_ner import SpacyDetector
 from tacit.screening.spans import Detector, Span
 
@@ -29,7 +30,7 @@ ORACLE = {"PERSON": r"\banna(?:\s+lee)?\b", "GPE": r"\bOslo\b", "MAIL": r"\S+@\S
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("pipeline") / "rules"
     pipeline = spacy.blank("en")
-    pipeline.add_pipe("entity_ruler").add_patterns(RULES)  # pyright: ignore[reportAttributeAccessIssue]
+    pipeline.add_pipe("entity_ruler").add_patterns(RULES)
     pipeline.to_disk(place)
     return place
 
