@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,22 +20,6 @@ from tacit.screening.adapters.options import PresidioOptions
 from tacit.screening.adapters.presidio import PresidioDetector
 from tacit.screening.adapters.registry import detector_from_options
 from tacit.screening.spans import Detector, Span
-
-
-@pytest.fixture
-def network_calls(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Whoever asks for an address or a connection is noted, and gets an error, which a library may well swallow."""
-    calls: list[object] = []
-
-    def refused(*arguments: object, **_: object) -> None:
-        calls.append(arguments)
-        raise OSError("no network")
-
-    for name in ("getaddrinfo", "gethostbyname", "create_connection"):
-        monkeypatch.setattr(socket, name, refused)
-    for name in ("connect", "connect_ex", "sendto"):
-        monkeypatch.setattr(socket.socket, name, refused)
-    return calls
 
 
 @pytest.fixture(scope="module")
