@@ -13,12 +13,13 @@ import tacit
 
 ROOT = Path(tacit.__file__).parent
 
-BASE = {"errors", "randomness", "files", "progress"}  # what every package may use
+BASE = {"errors", "randomness", "files", "progress", "processes"}  # what every package may use
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "randomness": {"errors"},
     "files": set(),
     "progress": set(),
+    "processes": set(),
     "config": {"errors"},
     "folder": {"errors", "files", "config"},
     "privacy": BASE,

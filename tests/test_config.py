@@ -243,7 +243,7 @@ def test_what_is_not_a_mapping_is_refused(whole: Any) -> None:
 def test_a_configuration_is_frozen() -> None:
     config = parse_config(values())
     with pytest.raises(Exception, match="frozen"):
-        config.privacy.units = 5  # type: ignore[misc]
+        config.privacy.units = 5
 
 
 # files ---------------------------------------------------------------------------------------------------------------

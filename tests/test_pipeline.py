@@ -102,12 +102,12 @@ def test_the_demo_gives_away_no_planted_word(tmp_path: Path) -> None:
     planted = write_private(data / "notes.jsonl", SyntheticPrivate())
     write_public(data / "public.jsonl", SyntheticPublic())
     values = demo_config(tmp_path)
-    for phase in values["phases"]:  # type: ignore[attr-defined]
+    for phase in values["phases"]:
         phase["steps"] = 2
         if phase["plan"] == "dp":
             phase["noise_multiplier"] = 1.5
             phase["expected_batch"] = 32
-    values["audit"]["control_steps"] = 2  # type: ignore[index]
+    values["audit"]["control_steps"] = 2
     done = tacit("run", write_config(tmp_path / "config.yaml", values))
     assert done.returncode == 0, done.stderr
     run = tmp_path / "demo"

@@ -26,8 +26,10 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from tacit.audit.candidates import build_trie, candidate_exposure, score_candidates, scorer_of
+from tacit.audit.candidates import candidate_exposure
 from tacit.audit.exposure import Exposure, measure_exposure
+from tacit.audit.scorers import scorer_of
+from tacit.audit.trie import build_trie, score_candidates
 from tacit.config import RunConfig
 from tacit.corpus.units import Unit
 from tacit.engine.distributed import Ranks

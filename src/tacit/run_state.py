@@ -25,7 +25,6 @@ from tacit.privacy.ledger import Ledger
 from tacit.progress import Reporter
 from tacit.randomness import Streams
 from tacit.screen_stage import planted_records, screened, screened_folder, source_of
-from tacit.screening.corpus import Receipt
 from tacit.training.checkpoint import load_weights
 from tacit.training.masking import Masking
 from tacit.training.objectives import CausalObjective, MaskedObjective, Objective
@@ -100,14 +99,14 @@ class RunState:
 
     def _screened_file(self, name: str) -> Source:
         """One of the files that screening writes; what one data point is was decided there."""
-        self.receipt  # noqa: B018 - screens the corpus first, where that was not done
         most = 4 * self.config.private.max_record_bytes  # masks and escapes may lengthen a text
-        return Source(screened_folder(self.folder) / f"{name}.jsonl", "jsonl", id_field="id", max_record_bytes=most)
+        return Source(self._screened_folder / f"{name}.jsonl", "jsonl", id_field="id", max_record_bytes=most)
 
     @functools.cached_property
-    def receipt(self) -> Receipt:
-        """What screening counted; private. It runs here, once."""
-        return screened(self.config, self.folder, self.streams, self.reporter)
+    def _screened_folder(self) -> Path:
+        """Where the screened corpus lies; it is screened here, once."""
+        screened(self.config, self.folder, self.streams, self.reporter)
+        return screened_folder(self.folder)
 
     @functools.cached_property
     def screened_units(self) -> list[Unit]:

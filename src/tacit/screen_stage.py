@@ -15,7 +15,8 @@ from tacit.errors import UsageError
 from tacit.folder import RunFolder
 from tacit.progress import Reporter
 from tacit.randomness import Streams
-from tacit.screening.corpus import Receipt, ScreenPlan, policies_of, screen_corpus
+from tacit.screening.corpus import ScreenPlan, policies_of, screen_corpus
+from tacit.screening.receipt import Receipt
 from tacit.screening.split import Screener, Stream
 
 __all__ = [

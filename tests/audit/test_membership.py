@@ -482,7 +482,7 @@ def test_errors(tmp_path: Path) -> None:
     raises(UsageError, lambda: blind_baseline([["SENTINEL"]] * 3, [["SENTINEL"]] * 3, STREAMS))
     raises(UsageError, lambda: text_nats(tiny_gpt2(), letters(), ["SENTINEL"], []))
     raises(DataError, lambda: text_nats(tiny_gpt2(), letters(), ["SENTINEL", ""], [0], [1]))
-    raises(UsageError, lambda: customersim_samples(tmp_path, "tracking_number", 1, STREAMS))  # pyright: ignore
+    raises(UsageError, lambda: customersim_samples(tmp_path, "tracking_number", 1, STREAMS))
     raises(DataError, lambda: customersim_samples(tmp_path, "name", 1, STREAMS))
     for bad in ['{"text": "SENTINEL", "spans": [[0, 1]]}', '{"SENTINEL', '["SENTINEL"]', '{"text": "SENTINEL"}']:
         write_tiny(tmp_path, [dialogue("USR: 7 X St", "7 X St", "address"), bad])

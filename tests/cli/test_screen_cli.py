@@ -20,7 +20,7 @@ from tacit.folder import RunFolder
 from tacit.progress import SilentReporter
 from tacit.randomness import Streams, load_or_create_key
 from tacit.screen_stage import screened, streams_needed
-from tacit.screening.corpus import Receipt
+from tacit.screening.receipt import Receipt
 
 from ..small import write_config
 

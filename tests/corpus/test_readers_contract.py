@@ -122,7 +122,7 @@ def test_gzip_and_plain_agree(name: str, tmp_path: Path) -> None:
 @every_format
 def test_the_format_can_be_named_where_the_ending_says_nothing(name: str, tmp_path: Path) -> None:
     path = corpus(tmp_path, name).rename(tmp_path / "corpus.dat")
-    assert texts_of(Source(path, format=name)) == list(TEXTS)  # type: ignore[arg-type]
+    assert texts_of(Source(path, format=name)) == list(TEXTS)
 
 
 @every_format
@@ -157,7 +157,7 @@ def test_a_directory_is_its_files_by_name(name: str, tmp_path: Path) -> None:
 def test_a_named_format_keeps_the_other_files_of_a_directory_out(name: str, tmp_path: Path) -> None:
     for other in WRITERS:
         corpus(tmp_path, other, [f"from {other}"])
-    assert texts_of(Source(tmp_path, format=name)) == [f"from {name}"]  # type: ignore[arg-type]
+    assert texts_of(Source(tmp_path, format=name)) == [f"from {name}"]
     assert sorted(texts_of(Source(tmp_path))) == sorted(f"from {other}" for other in WRITERS)
 
 
@@ -241,7 +241,7 @@ def test_a_text_field_of_another_name(name: str, tmp_path: Path) -> None:
 def test_a_missing_field_names_the_field_and_the_option(name: str, option: str, tmp_path: Path) -> None:
     path = corpus(tmp_path, name)
     with pytest.raises(DataError) as caught:
-        list(read_records(Source(path, **{option: "absent"})))  # type: ignore[arg-type]
+        list(read_records(Source(path, **{option: "absent"})))
     message = str(caught.value)
     assert message.startswith(str(path))
     assert "'absent'" in message
@@ -253,4 +253,4 @@ def test_a_missing_field_names_the_field_and_the_option(name: str, option: str, 
 @pytest.mark.parametrize("option", ["id_field", "user_field"])
 def test_formats_without_fields_refuse_a_field(name: str, option: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"leave out the option {option}"):
-        list(read_records(Source(corpus(tmp_path, name), **{option: "id"})))  # type: ignore[arg-type]
+        list(read_records(Source(corpus(tmp_path, name), **{option: "id"})))

@@ -144,7 +144,7 @@ def test_nothing_is_left_behind_when_writing_fails(tmp_path: Path) -> None:
 )
 def test_private_options_out_of_range_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(UsageError, match=next(iter(options))):
-        SyntheticPrivate(**options)  # type: ignore[arg-type]
+        SyntheticPrivate(**options)
 
 
 def test_public_options_out_of_range_are_refused() -> None:
@@ -170,7 +170,7 @@ def test_record_numbers_belong_to_one_patient_and_phones_to_nobody(by_patient: d
     owners: defaultdict[str, set[str]] = defaultdict(set)
     for patient, texts in by_patient.items():
         for text in texts:
-            owners[re.search(r"(?:MRN:?|Record number:) (\d{8})\b", text)[1]].add(patient)  # type: ignore[index]
+            owners[re.search(r"(?:MRN:?|Record number:) (\d{8})\b", text)[1]].add(patient)
             assert re.findall(r"\(\d{3}\) (\d{3}-\d{2})", text) == ["555-01"]
     assert len(owners) == len(by_patient)
     assert all(len(patients) == 1 for patients in owners.values())

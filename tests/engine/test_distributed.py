@@ -256,7 +256,7 @@ def test_a_sharded_parameter_gets_its_part_of_the_same_noise(grid: Grid | None) 
 
     def noisy(named: dict[str, nn.Parameter], ranks: Ranks) -> list[Tensor]:
         add_noise_(named.items(), STDDEV, STREAMS, 3, ranks, grid)
-        return [p.grad.full_tensor() if isinstance(p.grad, DTensor) else p.grad for p in named.values()]  # type: ignore[misc]
+        return [p.grad.full_tensor() if isinstance(p.grad, DTensor) else p.grad for p in named.values()]
 
     def work(ranks: Ranks) -> list[Tensor]:
         mesh = init_device_mesh("cpu", (2,))

@@ -9,7 +9,8 @@ import pytest
 
 from tacit.errors import BudgetError, UsageError
 from tacit.privacy import calibrate, mechanisms
-from tacit.privacy.accountant import Account, epsilon
+from tacit.privacy.accountant import epsilon
+from tacit.privacy.composition import Account
 from tacit.privacy.events import Gaussian, PoissonGaussian, Relation, Spend, ThresholdedHistogram
 from tacit.privacy.histogram import histogram_delta, log_hidden_probability
 
@@ -86,10 +87,10 @@ def test_the_threshold_is_the_smallest(noise: str, relation: Relation) -> None:
     below = threshold - 1 if noise == "discrete-gaussian" else threshold * (1 - 3e-6)
 
     def delta_at(at: float) -> float:
-        return histogram_delta(ThresholdedHistogram(40.0, at, 16, noise), 1.0, relation)  # type: ignore[arg-type]
+        return histogram_delta(ThresholdedHistogram(40.0, at, 16, noise), 1.0, relation)
 
     assert delta_at(threshold) <= 1e-6 < delta_at(below)
-    assert epsilon([Spend(ThresholdedHistogram(40.0, threshold, 16, noise))], 1e-6, relation) <= 1.0 + 1e-4  # type: ignore[arg-type]
+    assert epsilon([Spend(ThresholdedHistogram(40.0, threshold, 16, noise))], 1e-6, relation) <= 1.0 + 1e-4
     if noise == "discrete-gaussian":
         assert threshold == int(threshold)
 

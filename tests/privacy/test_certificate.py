@@ -13,7 +13,7 @@ import pytest
 
 from tacit.errors import LedgerError
 from tacit.privacy import certificate as certificates
-from tacit.privacy.accountant import Account, account_parts, epsilon, joint_epsilon, mu_at
+from tacit.privacy.accountant import account_parts, epsilon, joint_epsilon, mu_at
 from tacit.privacy.certificate import (
     certificate_deltas,
     file_digests,
@@ -24,6 +24,7 @@ from tacit.privacy.certificate import (
     verify_certificate,
     write_number,
 )
+from tacit.privacy.composition import Account
 from tacit.privacy.events import Gaussian, NonPrivate, PoissonGaussian, Relation, Spend, ThresholdedHistogram
 from tacit.privacy.ledger import Ledger, LedgerHeader
 
@@ -269,7 +270,7 @@ def test_a_certificate_without_one_of_its_parts_is_refused(ledger: Ledger, relea
             continue
     for whole in ([], "certificate", 3, None):
         with pytest.raises(LedgerError):
-            verify_certificate(ledger, whole, release)  # type: ignore[arg-type]
+            verify_certificate(ledger, whole, release)
 
 
 # its parts -----------------------------------------------------------------------------------------------------------

@@ -9,23 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import integrate
 
 from tacit.cli.main import main
 from tacit.errors import RefusedError, UsageError
 from tacit.privacy.accountant import epsilon
-from tacit.privacy.confidentiality import (
-    Claim,
-    Labels,
-    Screening,
-    confidentiality,
-    labels_needed,
-    missed_delta,
-    replacement_epsilon,
-)
+from tacit.privacy.confidentiality import confidentiality
 from tacit.privacy.crt_paper import Guarantee, amplified, paper_rows
 from tacit.privacy.events import Gaussian, NonPrivate, Spend
 from tacit.privacy.histogram import gaussian_delta
+from tacit.privacy.misses import Labels
+from tacit.privacy.replacement import Claim, Screening, replacement_epsilon
 
 from .test_confidentiality_replacement import DELTA, PAPER_RUN, both_ways, exact_epsilon, released, training
 
@@ -48,26 +42,6 @@ def test_ours_with_the_bound_on_gamma(confidence: float, wanted: float) -> None:
     assert found is not None
     assert found.epsilon == pytest.approx(wanted, abs=1e-3)
     assert (found.status, found.confidence) == ("measured", pytest.approx(confidence))
-
-
-def test_bounds_from_two_hundred_labels() -> None:
-    assert Labels(200, 20).upper(0.95) == pytest.approx(0.142, abs=1e-4)
-    assert Labels(200, 0).upper(0.95) == pytest.approx(0.0149, abs=1e-4)
-    assert labels_needed(8e-5) == pytest.approx(37_500, rel=0.002)
-
-
-@pytest.mark.parametrize(("labelled", "missed"), [(200, 20), (200, 0), (37, 36), (1, 0)])
-def test_the_upper_bound_is_where_so_few_misses_become_unlikely(labelled: int, missed: int) -> None:
-    for confidence in (0.5, 0.95, 0.999):
-        upper = Labels(labelled, missed).upper(confidence)
-        assert stats.binom.cdf(missed, labelled, upper) == pytest.approx(1 - confidence, rel=1e-6)
-    assert Labels(labelled, labelled).upper(0.95) == 1.0
-
-
-def test_labels_needed_is_the_smallest_number() -> None:
-    for share in (0.3, 0.01, 8e-5):
-        needed = labels_needed(share, 0.95)
-        assert Labels(needed, 0).upper(0.95) <= share < Labels(needed - 1, 0).upper(0.95)
 
 
 # brute force ----------------------------------------------------------------------------------------------------------
@@ -232,22 +206,18 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: bayesian(gamma=1.1), "gamma"),
     (lambda: bayesian(gamma=math.nan), "gamma"),
     (lambda: bayesian(gamma=8e-5), "not above delta"),
-    (lambda: missed_delta(1e-3, 0.0), "not above delta"),
     (lambda: bayesian(delta_2=8e-5), "delta_2"),
     (lambda: bayesian(delta_2=Labels(200, 0)), "label more secrets"),
     (lambda: confidentiality(PAPER_RUN, DELTA, delta_2=1e-6), "give gamma"),
     (lambda: bayesian(confidence=1.0), "confidence"),
     (lambda: confidentiality(PAPER_RUN, 1e-13), "delta"),
     (lambda: confidentiality(PAPER_RUN, math.nan), "delta"),
-    (lambda: Screening("near"), "near-duplicates-before-claim"),  # type: ignore[arg-type]
-    (lambda: Screening("fuzzy"), "deduplication"),  # type: ignore[arg-type]
-    (lambda: Screening(order="either"), "order"),  # type: ignore[arg-type]
-    (lambda: Screening(policy="model"), "policy"),  # type: ignore[arg-type]
+    (lambda: Screening("near"), "near-duplicates-before-claim"),
+    (lambda: Screening("fuzzy"), "deduplication"),
+    (lambda: Screening(order="either"), "order"),
+    (lambda: Screening(policy="model"), "policy"),
     (lambda: Claim(0), "group_size"),
     (lambda: Claim(2, missed=3), "cannot miss more"),
-    (lambda: Labels(10, 11), "11 missed of 10"),
-    (lambda: Labels(0, 0), "labelled"),
-    (lambda: labels_needed(0.0), "share"),
     (lambda: amplified(Guarantee(1.0, 1e-5, "add-or-remove"), 0.1), "replace-claim-from-add-or-remove"),
     (lambda: replacement_epsilon(PAPER_RUN, DELTA, -1), "records"),
 ]
@@ -262,7 +232,7 @@ def test_what_cannot_be_stated_is_one_line(ask: Callable[[], object], named: str
 
 def test_reason_codes() -> None:
     with pytest.raises(RefusedError) as near:
-        Screening("near")  # type: ignore[arg-type]
+        Screening("near")
     with pytest.raises(RefusedError) as relation:
         amplified(Guarantee(1.0, 1e-5, "add-or-remove"), 0.1)
     assert [caught.value.reason for caught in (near, relation)] == [

@@ -8,11 +8,13 @@ from collections.abc import Callable
 
 import pytest
 
-from tacit.privacy.accountant import epsilon, rdp_epsilon
+from tacit.privacy.accountant import epsilon
 from tacit.privacy.calibrate import training_noise
-from tacit.privacy.confidentiality import Labels, confidentiality
+from tacit.privacy.confidentiality import confidentiality
 from tacit.privacy.crt_paper import PaperNumber, paper_bayesian, paper_group, paper_rows
 from tacit.privacy.events import NonPrivate, Spend
+from tacit.privacy.misses import Labels
+from tacit.privacy.renyi import rdp_epsilon
 from tacit.privacy.replacement import Claim, Screening, Stability
 
 from .test_confidentiality_replacement import DELTA, PAPER_RUN, training

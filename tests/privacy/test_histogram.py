@@ -20,7 +20,8 @@ import pytest
 from scipy import integrate, signal, special
 
 from tacit.errors import RefusedError, UsageError
-from tacit.privacy.accountant import Account, epsilon, rdp_epsilon
+from tacit.privacy.accountant import epsilon
+from tacit.privacy.composition import Account
 from tacit.privacy.events import Gaussian, PoissonGaussian, Relation, Spend, ThresholdedHistogram
 from tacit.privacy.histogram import (
     Case,
@@ -31,6 +32,7 @@ from tacit.privacy.histogram import (
     hoory_claim,
     log_hidden_probability,
 )
+from tacit.privacy.renyi import rdp_epsilon
 from tacit.vocabulary.select import release
 
 EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0)
@@ -572,4 +574,4 @@ def test_epsilon_of_an_account_meets_delta_for_every_neighbour(relation: Relatio
 
 def test_an_unknown_relation_has_no_neighbours() -> None:
     with pytest.raises(UsageError, match="relation is"):
-        cases(ThresholdedHistogram(3.0, 9, 2), "swap")  # type: ignore[arg-type]
+        cases(ThresholdedHistogram(3.0, 9, 2), "swap")

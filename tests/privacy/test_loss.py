@@ -16,6 +16,8 @@ from scipy import integrate, stats
 from tacit.errors import UsageError
 from tacit.privacy.loss import DiscreteLoss, ExponentialLoss, GaussianLoss, LaplaceLoss, PrivacyLoss, hockey_stick
 
+from .laws import best_event, law
+
 EPSILONS = (-1.7, -0.5, 0.0, 0.3, 1.0, 2.5)
 ALARM = 1e-6
 LOSSES = (
@@ -131,18 +133,6 @@ def test_discrete_pair_agrees_with_dp_accounting():
     for epsilon in (0.0, 0.2, 0.4, 1.0):
         either = max(DiscreteLoss.of_pair(p, q).delta(epsilon), DiscreteLoss.of_pair(q, p).delta(epsilon))
         assert either == pytest.approx(oracle.get_delta_for_epsilon(epsilon), abs=1e-5)
-
-
-def law(outcomes: int) -> st.SearchStrategy[np.ndarray]:
-    """Laws on so many outcomes, zeros included."""
-    weights = st.lists(st.integers(0, 20), min_size=outcomes, max_size=outcomes).filter(any)
-    return weights.map(lambda row: np.array(row) / sum(row))
-
-
-def best_event(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
-    """max over all events S of P(S) - exp(epsilon) Q(S), one event after the other."""
-    events = (np.arange(2 ** len(p))[:, None] >> np.arange(len(p))) & 1
-    return float(np.max(events @ p - math.exp(epsilon) * (events @ q)))
 
 
 @settings(derandomize=True, deadline=None, max_examples=200)

@@ -33,6 +33,8 @@ from tacit.privacy.mechanisms import (
     l2_sensitivity,
 )
 
+from .laws import best_event, law
+
 ALARM = 1e-6
 PAGE = Path(__file__).parents[2] / "docs" / "mechanisms.md"
 EXAMPLES: dict[str, Mechanism] = {
@@ -370,18 +372,6 @@ def test_sensitivity_of_nothing_or_of_no_number_is_refused():
 
 
 # Composition and groups ----------------------------------------------------------------------------------------------
-
-
-def law(outcomes: int) -> st.SearchStrategy[np.ndarray]:
-    """Laws on so many outcomes, zeros included."""
-    weights = st.lists(st.integers(0, 20), min_size=outcomes, max_size=outcomes).filter(any)
-    return weights.map(lambda row: np.array(row) / sum(row))
-
-
-def best_event(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
-    """max over all events S of P(S) - exp(epsilon) Q(S), one event after the other."""
-    events = (np.arange(2 ** len(p))[:, None] >> np.arange(len(p))) & 1
-    return float(np.max(events @ p - math.exp(epsilon) * (events @ q)))
 
 
 @settings(derandomize=True, deadline=None, max_examples=200)

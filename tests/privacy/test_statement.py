@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from tacit.errors import RefusedError, UsageError
-from tacit.privacy.accountant import rdp_epsilon
-from tacit.privacy.confidentiality import Labels, amplified_epsilon, confidentiality
+from tacit.privacy.confidentiality import confidentiality
 from tacit.privacy.events import NonPrivate, Spend, ThresholdedHistogram
+from tacit.privacy.misses import Labels, amplified_epsilon
+from tacit.privacy.renyi import rdp_epsilon
 from tacit.privacy.replacement import Claim, Screening, Stability, replacement_epsilon
 from tacit.privacy.statement import ConfidentialityStatement, Line, statement_of_run
 
@@ -225,7 +226,7 @@ def test_json_and_sentences(ask: Callable[[], ConfidentialityStatement]) -> None
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"delta": 1e-4}, "delta-too-large"),
     ({"records": 20_000}, "delta-too-large"),
-    ({"stability": Stability(math.inf, 0)}, "near-duplicates-before-claim"),  # type: ignore[arg-type]
+    ({"stability": Stability(math.inf, 0)}, "near-duplicates-before-claim"),
     ({"noise_multiplier": 0.01}, "noise-too-small"),
 ]
 

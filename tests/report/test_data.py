@@ -103,7 +103,7 @@ def test_an_error_never_repeats_the_value(path: str) -> None:
 
 def test_the_data_cannot_be_changed_afterwards() -> None:
     with pytest.raises(ValidationError):
-        example_report_data().curator_copy = True  # type: ignore[misc]
+        example_report_data().curator_copy = True
 
 
 def test_the_report_imports_nothing_else_of_tacit() -> None:

@@ -13,8 +13,9 @@ import pytest
 
 from tacit.config.check import check_meaning
 from tacit.errors import UsageError
-from tacit.privacy.accountant import epsilon, rdp_epsilon
+from tacit.privacy.accountant import epsilon
 from tacit.privacy.events import PoissonGaussian, Spend
+from tacit.privacy.renyi import rdp_epsilon
 from tacit.progress import SilentReporter
 from tacit.randomness import Streams
 from tacit.reproduce.crt import experiment

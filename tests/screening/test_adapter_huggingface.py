@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 import random
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,9 +28,10 @@ from transformers import (
 )
 
 from tacit.errors import DataError, UsageError
-from tacit.screening.adapters import HuggingFaceOptions, detector_from_options
 from tacit.screening.adapters import huggingface as adapter
 from tacit.screening.adapters.huggingface import HuggingFaceDetector
+from tacit.screening.adapters.options import HuggingFaceOptions
+from tacit.screening.adapters.registry import detector_from_options
 from tacit.screening.adapters.token_marks import UNCERTAIN
 from tacit.screening.spans import Detector, Span, merged
 
@@ -469,19 +469,11 @@ def test_eval_mode_and_no_gradients(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert len(modes) == 2  # the check, and the text
 
 
-def test_nothing_is_fetched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[object] = []
-
-    def refused(*arguments: object) -> None:
-        calls.append(arguments)
-        raise OSError("no network")
-
-    monkeypatch.setattr(socket, "getaddrinfo", refused)
-    monkeypatch.setattr(socket.socket, "connect", refused)
+def test_nothing_is_fetched(folder: Path, network_calls: list[object]) -> None:
     assert found(detector(folder, **PI), "Anna") == ["PER: Anna"]
     with pytest.raises(UsageError, match="no folder"):
         detector(Path("bert-base-uncased"))
-    assert calls == []
+    assert network_calls == []
 
 
 @torch.no_grad()

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from tacit.corpus import Source, read_records
 from tacit.errors import DataError, TacitError, UsageError
-from tacit.screening.adapters import PrecomputedOptions, TextsOptions, detector_from_options
+from tacit.screening.adapters.options import PrecomputedOptions, TextsOptions
 from tacit.screening.adapters.precomputed import PrecomputedDetector
+from tacit.screening.adapters.registry import detector_from_options
 from tacit.screening.adapters.span_files import aligned_conll, read_conll
 from tacit.screening.spans import Detector, Span, merged
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,25 +16,10 @@ from tldextract import TLDExtract
 from tldextract import tldextract as tldextract_module
 
 from tacit.errors import DataError, UsageError
-from tacit.screening.adapters import PresidioOptions, detector_from_options
+from tacit.screening.adapters.options import PresidioOptions
 from tacit.screening.adapters.presidio import PresidioDetector
+from tacit.screening.adapters.registry import detector_from_options
 from tacit.screening.spans import Detector, Span
-
-
-@pytest.fixture
-def network_calls(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Whoever asks for an address or a connection is noted, and gets an error, which a library may well swallow."""
-    calls: list[object] = []
-
-    def refused(*arguments: object, **_: object) -> None:
-        calls.append(arguments)
-        raise OSError("no network")
-
-    for name in ("getaddrinfo", "gethostbyname", "create_connection"):
-        monkeypatch.setattr(socket, name, refused)
-    for name in ("connect", "connect_ex", "sendto"):
-        monkeypatch.setattr(socket.socket, name, refused)
-    return calls
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +138,7 @@ def test_names_of_a_pipeline(tmp_path: Path, reader: PresidioDetector) -> None:
         {"label": "FAC", "pattern": "Pier"},
         {"label": "PERSON", "pattern": "Ann"},
     ]
-    pipeline.add_pipe("entity_ruler").add_patterns(rules)  # pyright: ignore[reportAttributeAccessIssue]
+    pipeline.add_pipe("entity_ruler").add_patterns(rules)
     pipeline.to_disk(tmp_path / "rules")
     made = detector_from_options(PresidioOptions(pipeline=str(tmp_path / "rules")))
     assert [(span.start, span.label) for span in made.spans("Ann Pier Oslo")] == [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ import pytest
 import spacy
 
 from tacit.errors import DataError, UsageError
-from tacit.screening.adapters import SpacyOptions, detector_from_options
+from tacit.screening.adapters.options import SpacyOptions
+from tacit.screening.adapters.registry import detector_from_options
 from tacit.screening.adapters.spacy_ner import SpacyDetector
 from tacit.screening.spans import Detector, Span
 
@@ -29,7 +29,7 @@ ORACLE = {"PERSON": r"\banna(?:\s+lee)?\b", "GPE": r"\bOslo\b", "MAIL": r"\S+@\S
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("pipeline") / "rules"
     pipeline = spacy.blank("en")
-    pipeline.add_pipe("entity_ruler").add_patterns(RULES)  # pyright: ignore[reportAttributeAccessIssue]
+    pipeline.add_pipe("entity_ruler").add_patterns(RULES)
     pipeline.to_disk(place)
     return place
 
@@ -110,20 +110,7 @@ def test_labels_and_score(folder: Path, reader: Detector) -> None:
     assert {span.score for span in reader.spans("Anna in Oslo")} == {1.0}
 
 
-@pytest.fixture
-def no_network(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    calls: list[object] = []
-
-    def refused(*arguments: object) -> None:
-        calls.append(arguments)
-        raise OSError("no network")
-
-    monkeypatch.setattr(socket, "getaddrinfo", refused)
-    monkeypatch.setattr(socket.socket, "connect", refused)
-    return calls
-
-
-def test_mistakes_are_one_line(folder: Path, tmp_path: Path, no_network: list[object]) -> None:
+def test_mistakes_are_one_line(folder: Path, tmp_path: Path, network_calls: list[object]) -> None:
     no_entities = tmp_path / "blank"
     spacy.blank("en").to_disk(no_entities)
     (tmp_path / "broken").mkdir()
@@ -144,7 +131,7 @@ def test_mistakes_are_one_line(folder: Path, tmp_path: Path, no_network: list[ob
         assert "\n" not in message
     with pytest.raises(UsageError, match=r"has no CITY; it has GPE, MAIL, PERSON$"):
         detector(folder, labels={"CITY": "place"})
-    assert no_network == []
+    assert network_calls == []
 
 
 def test_texts_that_it_cannot_read(folder: Path) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import random
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tacit.screening.core import CoreDetector
+from tacit.screening.lexicon import Lexicon
 from tacit.screening.spans import Detector, Span, merged
+from tacit.screening.words import Words
 
 CORE = CoreDetector()
 SECRETS = {
@@ -102,6 +106,57 @@ def test_many_texts_give_what_each_gives_alone(texts: list[str]) -> None:
     assert together == [CORE.spans(text) for text in texts]
     for text, spans in zip(texts, together, strict=True):
         assert all(0 <= span.start < span.end <= len(text) and 0 <= span.score <= 1 for span in spans)
+
+
+# a text's place in the batch ------------------------------------------------------------------------------------------
+
+PIECES = ["(see", "Bob)", " Mr", "Smith", "\n", " ", ". ", ", ", "-", "-The", "12 Main", "Street", "#USA 78701", "Hair", "USA",
+          "http://a.b/", "a@b.org", "é", "#", "(", ")", "call ", "rose", ":", "The ", "\0", "４１１１", "415-555-2671"]  # fmt: skip
+EDGY = st.lists(st.sampled_from(PIECES), max_size=5).map("".join)
+
+
+def has_own_spans(detector: Detector, text: str, others: Sequence[str]) -> bool:
+    """Whether a text has the same spans alone and at every place among others."""
+    alone = detector.spans_of([text])[0]
+    return all(
+        detector.spans_of([*others[:place], text, *others[place:]])[place] == alone for place in range(len(others) + 1)
+    )
+
+
+@given(EDGY, st.lists(EDGY, max_size=4))
+@example("-The Street", ["no"])
+@example("#USA 78701Hair", ["no"])
+@example("Bob)", ["(see", "no"])
+@example("", ["", "Bob"])
+@settings(max_examples=300)
+def test_the_spans_of_a_text_depend_on_no_place_and_no_neighbour(text: str, others: list[str]) -> None:
+    assert has_own_spans(CORE, text, others)
+
+
+class Joined(Detector):
+    """Words of texts that are joined by a mark: known to be wrong where a text is at an edge, or nothing marks it off."""
+
+    name = "wrong"
+
+    def __init__(self, mark: str) -> None:
+        self._mark = mark
+        self._words = Words(Lexicon())
+
+    def spans(self, text: str) -> list[Span]:
+        return self.spans_of([text])[0]
+
+    def spans_of(self, texts: Sequence[str]) -> list[list[Span]]:
+        spans: list[list[Span]] = [[] for _ in texts]
+        starts = list(accumulate((len(text) + len(self._mark) for text in texts), initial=0))
+        for start, end, label, score in self._words.found(self._mark.join(texts)):
+            place = bisect_right(starts, start) - 1
+            spans[place].append(Span(start - starts[place], end - starts[place], label, score, self.name))
+        return spans
+
+
+@pytest.mark.parametrize(("mark", "text"), [("\0", "-The Street"), ("\0", "#USA 78701Hair"), (" ", "Smith")])
+def test_texts_that_are_read_into_their_neighbours_are_caught(mark: str, text: str) -> None:
+    assert not has_own_spans(Joined(mark), text, ["Mr", "no"])
 
 
 def test_a_wrapped_address_is_one_run() -> None:

@@ -22,8 +22,9 @@ from tacit.corpus.records import Record
 from tacit.corpus.units import Unit, split_held_out
 from tacit.errors import DataError, UsageError
 from tacit.randomness import Streams
-from tacit.screening.corpus import Counts, Receipt, ScreenPlan, screen_corpus
+from tacit.screening.corpus import ScreenPlan, screen_corpus
 from tacit.screening.policy import package_policy
+from tacit.screening.receipt import Counts, Receipt
 from tacit.screening.redact import MASK
 from tacit.screening.split import data_points, reserve_mask
 

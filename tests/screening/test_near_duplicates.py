@@ -19,7 +19,7 @@ from scipy import stats
 
 from tacit.corpus.readers import Source, read_records
 from tacit.errors import RefusedError, UsageError
-from tacit.privacy.confidentiality import Screening
+from tacit.privacy.replacement import Screening
 from tacit.randomness import Streams
 from tacit.screening.near_duplicates import (
     NearDuplicates,
@@ -216,7 +216,7 @@ LONG = "we are sorry that your order number {} has not arrived at your house and
 )
 def test_texts_that_differ_in_a_number_are_never_merged(one: str, other: str) -> None:
     for kind, size in [("words", 1), ("characters", 3)]:
-        options = NearOptions(0.3, bands=100, rows=1, shingles=kind, shingle_size=size)  # type: ignore[arg-type]
+        options = NearOptions(0.3, bands=100, rows=1, shingles=kind, shingle_size=size)
         texts = [LONG.format(one), LONG.format(other)]
         assert jaccard(*(shingles(text, options) for text in texts)) > 0.8
         assert marks(texts, options) == [False, False]
@@ -264,7 +264,7 @@ def test_one_text_can_change_all_others() -> None:
     report = NearDuplicates(options, STREAMS).report()
     assert report.stability == math.inf
     with pytest.raises(RefusedError, match="near-duplicates-before-claim"):
-        Screening("near")  # type: ignore[arg-type]
+        Screening("near")
 
 
 def test_the_report() -> None:

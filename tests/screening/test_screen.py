@@ -93,3 +93,34 @@ def test_without_gold_it_is_a_usage_error(run: Run) -> None:
     code, out, err = run()
     assert (code, out) == (2, "")
     assert "--measure" in err
+
+
+def test_what_is_caught_alike_is_counted_beside_what_is_found(run: Run, tmp_path: Path) -> None:
+    """The title goes with the name: every character is masked, and "Mr" stays where the name is masked already."""
+    file, text = tmp_path / "gold.jsonl", "I spoke with Mr Smith today"
+    records = [{"text": text, "spans": [[16, 21, "name"]]}, RECORDS[0]]
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    code, out, _ = run("--measure", file, "--json")
+    assert code == 0
+    balanced = json.loads(out)["balanced"]
+    assert (balanced["recall"], balanced["not_alike"]) == (1.0, 0.5)
+    assert balanced["gamma_alike_upper"] == pytest.approx(0.975, abs=1e-3)
+    _, out, _ = run("--measure", file)
+    assert "not caught alike" in out
+    assert "gamma, caught alike, at most (95 %)" in out
+
+
+def test_spans_computed_elsewhere_cannot_be_asked_about_a_changed_text(run: Run, gold: Path, tmp_path: Path) -> None:
+    spans, policy = tmp_path / "spans.jsonl", tmp_path / "mine.yaml"
+    spans.write_text(
+        "".join(json.dumps({"text": record["text"], "spans": record["spans"]}) + "\n" for record in RECORDS)
+    )
+    policy.write_text(
+        json.dumps({"name": "mine", "least_score": 0.3, "detectors": [{"kind": "precomputed", "path": str(spans)}]})
+    )
+    code, out, err = run("--measure", gold, "--balanced", policy, "--json")
+    assert code == 0, err
+    values = json.loads(out)
+    assert (values["balanced"]["recall"], values["balanced"]["gamma_alike_upper"]) == (1.0, None)
+    assert values["conservative"]["gamma_alike_upper"] is not None
+    assert run("--measure", gold, "--balanced", policy)[0] == 0

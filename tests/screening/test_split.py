@@ -20,14 +20,12 @@ from tacit.screening.split import (
     Placed,
     Point,
     Screener,
-    ScreenerOptions,
     Splitter,
     Stream,
     Tally,
     data_points,
     reserve_mask,
     restore_mask,
-    screen_chunks,
     stream_of,
 )
 
@@ -230,7 +228,7 @@ def test_neither_a_bracket_in_the_text_before_nor_being_the_first_changes_anythi
     assert screener.judge([before, text, before])[1] == screener.judge([text])[0]
 
 
-# counts and chunks ---------------------------------------------------------------------------------------------------
+# counts --------------------------------------------------------------------------------------------------------------
 
 
 def test_the_tally_counts_runs_labels_and_characters() -> None:
@@ -244,15 +242,6 @@ def test_the_tally_counts_runs_labels_and_characters() -> None:
     assert tally == Tally(3, 1, 2, 9 + 4 + 3, 3 + 1, {"a": 2, "b": 1})
     tally.update(Tally(1, 0, 1, 5, 2, {"a": 1, "c": 1}))
     assert tally == Tally(4, 1, 3, 21, 6, {"a": 3, "b": 1, "c": 1})
-
-
-def test_chunks_come_back_in_order_and_whole() -> None:
-    options = ScreenerOptions(BALANCED.options, CONSERVATIVE.options, "record")
-    chunks = [[f"Chunk {number}, call 415-555-{number:04}.", "Good morning."] for number in range(20)]
-    screener = options.screener()
-    found = list(screen_chunks(chunks, list, options, workers=1))
-    assert [chunk for chunk, _ in found] == chunks
-    assert [points for _, (points, _) in found] == [screener.screen(chunk)[0] for chunk in chunks]
 
 
 def test_judged_hides_its_text() -> None:

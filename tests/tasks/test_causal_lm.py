@@ -346,5 +346,5 @@ def test_without_noise_the_means_are_plain_means() -> None:
 @settings(max_examples=200, deadline=None)
 def test_means_of_any_noisy_sum_are_possible_values(total: np.ndarray, noise: float) -> None:
     for found in means_of_sum(total, ("a", "b"), noise, BOUND).values():
-        low, high = found["perplexity_interval"]  # type: ignore[misc]
-        assert 1 <= low <= found["perplexity"] <= high <= math.exp(BOUND) * (1 + 1e-12)  # type: ignore[operator]
+        low, high = found["perplexity_interval"]
+        assert 1 <= low <= found["perplexity"] <= high <= math.exp(BOUND) * (1 + 1e-12)

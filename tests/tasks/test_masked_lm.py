@@ -180,10 +180,10 @@ def test_without_noise_the_means_are_plain_means() -> None:
 @settings(max_examples=200, deadline=None)
 def test_means_of_any_noisy_sum_are_possible_values(total: np.ndarray, noise: float) -> None:
     for found in means_of_sum(total, ("a", "b"), noise, BOUND).values():
-        low, high = found["accuracy_interval"]  # type: ignore[misc]
-        assert 0 <= low <= found["accuracy"] <= high <= 1  # type: ignore[operator]
-        low, high = found["perplexity_interval"]  # type: ignore[misc]
-        assert 1 <= low <= found["perplexity"] <= high <= math.exp(BOUND) * (1 + 1e-12)  # type: ignore[operator]
+        low, high = found["accuracy_interval"]
+        assert 0 <= low <= found["accuracy"] <= high <= 1
+        low, high = found["perplexity_interval"]
+        assert 1 <= low <= found["perplexity"] <= high <= math.exp(BOUND) * (1 + 1e-12)
 
 
 def test_the_interval_holds_the_exact_mean_in_95_of_100_draws() -> None:
@@ -192,7 +192,7 @@ def test_the_interval_holds_the_exact_mean_in_95_of_100_draws() -> None:
     for draw in range(4000):
         total = noisy_sum(vectors, 1.0, STREAMS.generator("interval", draw))
         total[0] = 400.0  # the interval is that of the numerator's noise
-        low, high = means_of_sum(total, ("a",), math.sqrt(3), BOUND)["a"]["accuracy_interval"]  # type: ignore[misc]
+        low, high = means_of_sum(total, ("a",), math.sqrt(3), BOUND)["a"]["accuracy_interval"]
         inside += low <= 0.4 <= high
     assert stats.binomtest(inside, 4000, 0.95).pvalue > 1e-6
 

@@ -131,12 +131,12 @@ def stream() -> SequenceStream:
 class NoiseEachMicroBatch(_DpStep):
     """Known wrong: the noise comes once a micro-batch."""
 
-    def add(self, chosen, places, step):  # type: ignore[no-untyped-def]
+    def add(self, chosen, places, step):
         super().add(chosen, places, step)
         streams = STREAMS if places[0] == 0 else STREAMS.child(int(places[0]))
         add_noise_(self._model.named_parameters(), self._plan.noise_stddev, streams, step)
 
-    def finish(self, step):  # type: ignore[no-untyped-def]
+    def finish(self, step):
         for gradient in [parameter.grad for parameter in self._model.parameters()]:
             assert gradient is not None
             gradient.div_(self._plan.normaliser)
@@ -145,7 +145,7 @@ class NoiseEachMicroBatch(_DpStep):
 class DividedByBatch(_DpStep):
     """Known wrong: the divisor is the size of the drawn batch."""
 
-    def add_up(self, step, draw, drawn):  # type: ignore[no-untyped-def]
+    def add_up(self, step, draw, drawn):
         self._plan = dataclasses.replace(self._plan, normaliser=max(1, len(draw)))
         return super().add_up(step, draw, drawn)
 
@@ -153,7 +153,7 @@ class DividedByBatch(_DpStep):
 class ClippedBySequence(_DpStep):
     """Known wrong: every sequence has the whole clip norm for itself."""
 
-    def __init__(self, model, plan, compute, source):  # type: ignore[no-untyped-def]
+    def __init__(self, model, plan, compute, source):
         super().__init__(model, plan, compute, source)
         self._clipper.close()
         self._clipper = PerExampleClipper(model, plan.clip_norm, 1)
@@ -162,7 +162,7 @@ class ClippedBySequence(_DpStep):
 class NotClipped(_DpStep):
     """Known wrong: the clip norm is so large that it never binds; the noise is as planned."""
 
-    def __init__(self, model, plan, compute, source):  # type: ignore[no-untyped-def]
+    def __init__(self, model, plan, compute, source):
         super().__init__(model, plan, compute, source)
         self._clipper.close()
         self._clipper = PerExampleClipper(model, 1e9, plan.sequences_per_unit)
@@ -250,7 +250,7 @@ def scaled_noise(scale: float) -> type[_DpStep]:
     """Known wrong: a deviation that is off by a factor."""
 
     class ScaledNoise(_DpStep):
-        def __init__(self, model, plan, compute, source):  # type: ignore[no-untyped-def]
+        def __init__(self, model, plan, compute, source):
             louder = dataclasses.replace(plan, noise_multiplier=scale * plan.noise_multiplier)
             super().__init__(model, louder, compute, source)
 
@@ -468,7 +468,7 @@ def test_the_optimizer_gets_exactly_the_steps_of_the_plan(
             assert sorted(drawn) == indices.tolist()  # in another order, in which there is less padding
             run_step(step_of, step, drawn)
         for name, parameter in enumerate(again.parameters()):
-            assert torch.equal(seen[step][str(name)], parameter.grad)  # type: ignore[arg-type]
+            assert torch.equal(seen[step][str(name)], parameter.grad)
         optimizer.step()
     for (name, found), expected in zip(model.named_parameters(), again.parameters(), strict=True):
         assert torch.equal(found, expected), name
@@ -513,7 +513,7 @@ def test_empty_batches_are_charged_and_get_their_noise(stream: SequenceStream, l
         model = tiny_bert()
         add_noise_(model.named_parameters(), plan.noise_stddev, STREAMS, step)
         for number, parameter in enumerate(model.parameters()):
-            assert torch.equal(gradients[str(number)], parameter.grad / plan.normaliser)  # type: ignore[operator]
+            assert torch.equal(gradients[str(number)], parameter.grad / plan.normaliser)
 
 
 def test_a_step_beyond_the_plan_touches_no_data(stream: SequenceStream, ledger: Ledger, tmp_path: Path) -> None:
@@ -538,7 +538,7 @@ def test_a_step_beyond_the_plan_touches_no_data(stream: SequenceStream, ledger: 
     assert looks > 0
     assert len(watched.looks) == looks
     assert len(streams.draws) == draws
-    assert all(torch.equal(p, weights[name]) for name, p in model.named_parameters())  # type: ignore[index]
+    assert all(torch.equal(p, weights[name]) for name, p in model.named_parameters())
     assert ledger.spent("private") == 2
 
 

@@ -48,7 +48,7 @@ def test_plans_are_frozen_and_know_no_speed_option() -> None:
     for kind in (DpPlan, PlainPlan, Phase, AdamOptions):
         assert not {field.name for field in dataclasses.fields(kind)} & set(ComputeOptions.model_fields)
     with pytest.raises(dataclasses.FrozenInstanceError):
-        PLAN.noise_multiplier = 0.1  # type: ignore[misc]
+        PLAN.noise_multiplier = 0.1
 
 
 # Poisson sampling ----------------------------------------------------------------------------------------------------

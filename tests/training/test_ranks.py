@@ -57,7 +57,7 @@ def on_ranks(
 
     def work(ranks: Ranks) -> Weights:
         streams = LossyStreams(at) if ranks.rank == lost else Streams(KEY)
-        return train(folder, stream, streams, ranks=ranks, **options)  # type: ignore[arg-type]
+        return train(folder, stream, streams, ranks=ranks, **options)
 
     return in_processes(world, work)
 

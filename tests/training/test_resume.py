@@ -135,22 +135,22 @@ def stored(folder: Path) -> dict[str, object]:
 
 def forget_the_sum(partial: dict[str, object]) -> None:
     """Goes on inside the step with an empty sum."""
-    partial["sums"] = [[torch.zeros_like(own) for own in sums] for sums in partial["sums"]]  # type: ignore[attr-defined]
+    partial["sums"] = [[torch.zeros_like(own) for own in sums] for sums in partial["sums"]]
 
 
 def begin_on_top_of_the_sum(partial: dict[str, object]) -> None:
     """Adds the step's first units to the sum that holds them already, so that they count twice."""
-    partial["sums"] = [[2 * own for own in sums] for sums in partial["sums"]]  # type: ignore[attr-defined]
+    partial["sums"] = [[2 * own for own in sums] for sums in partial["sums"]]
 
 
 def skip_a_micro_batch(partial: dict[str, object]) -> None:
     """Takes the number of the micro-batch for the one after it."""
-    partial["drawn"] += 2  # type: ignore[operator]
+    partial["drawn"] += 2
 
 
 def repeat_a_micro_batch(partial: dict[str, object]) -> None:
     """Takes it for the one before."""
-    partial["drawn"] -= 2  # type: ignore[operator]
+    partial["drawn"] -= 2
 
 
 @pytest.mark.parametrize("wrong", [forget_the_sum, begin_on_top_of_the_sum, skip_a_micro_batch, repeat_a_micro_batch])
@@ -162,8 +162,8 @@ def test_the_check_catches_a_wrong_continuation(
 ) -> None:
     assert killed(lambda: train(tmp_path, stream, CountedStreams("dropout", 2)))
     state = stored(tmp_path)
-    assert state["partial"]["drawn"] == 4  # type: ignore[index]
-    wrong(state["partial"])  # type: ignore[arg-type]
+    assert state["partial"]["drawn"] == 4
+    wrong(state["partial"])
     torch.save(state, checkpoint_of(tmp_path))
     assert not same(train(tmp_path, stream), uninterrupted[0])
 
@@ -193,7 +193,7 @@ def test_another_micro_batch_size_goes_on_at_the_same_unit(
     (tmp_path / "whole").mkdir()
     expected = train(tmp_path / "whole", stream, dropout=0.0)
     assert killed(lambda: train(tmp_path, stream, CountedStreams("dropout", 2), dropout=0.0))
-    assert stored(tmp_path)["partial"]["drawn"] == 4  # type: ignore[index]
+    assert stored(tmp_path)["partial"]["drawn"] == 4
     assert_close(train(tmp_path, stream, micro_batch=micro_batch, dropout=0.0), expected)
 
 
@@ -224,9 +224,9 @@ def test_a_checkpoint_inside_a_step_holds_the_clipped_sum_before_the_noise(
     compute = ComputeOptions(micro_batch=4, threads=1)
     with closing(_DpStep(model, PLAN, compute, source)) as step_of:
         draw = step_of.draw(0)
-        for _ in step_of.add_up(0, draw[: state["partial"]["drawn"]], 0):  # type: ignore[index]
+        for _ in step_of.add_up(0, draw[: state["partial"]["drawn"]], 0):
             pass
-    (held,) = state["partial"]["sums"]  # type: ignore[index]
+    (held,) = state["partial"]["sums"]
     assert all(torch.equal(own, expected) for own, expected in zip(held, gradients(model), strict=True))
     assert any(float(own.abs().max()) > 0 for own in held)
 
@@ -283,7 +283,7 @@ def test_memory_does_not_depend_on_the_logical_batch(stream: SequenceStream) -> 
 def test_a_ledger_refuses_a_step_that_a_checkpoint_is_not_inside(stream: SequenceStream, tmp_path: Path) -> None:
     """A partial sum is worth nothing without its payment: a ledger that never paid refuses to skip the step."""
     assert killed(lambda: train(tmp_path, stream, CountedStreams("dropout", 6)))
-    assert stored(tmp_path)["next_step"] > 0  # type: ignore[operator]
+    assert stored(tmp_path)["next_step"] > 0
     for path in tmp_path.glob("ledger.sqlite*"):
         path.unlink()
     with pytest.raises(UsageError, match="would skip"):

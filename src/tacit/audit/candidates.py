@@ -1,10 +1,7 @@
 """Exposure of a planted secret by its exact rank among all candidates, under a causal language model (Carlini et al. 2019).
 
 A canary is a template with six random digits, "My ID is: 281265". Its rank is its place when all 10^6 candidates are sorted by
-their *total* log-likelihood, all tokens of "My ID is: dddddd" given a start token. The total is what the definition asks for: a
-mean a token would favour digits that the tokenizer happens to spell with many pieces. Candidates share prefixes, so their token
-sequences form a trie; each distinct prefix is read once, and the last piece of a candidate is never read, only predicted.
-Six single digits cost 111,111 evaluations instead of 6 million, whatever the tokenizer makes of the digits.
+their total log-likelihood (`tacit.audit.trie`).
 
     exposure = log2(candidates) - log2(rank)                           (Zhao et al. 2022, definition 9)
 
@@ -13,328 +10,34 @@ A secret was drawn uniformly, independent of everything else, so under a model t
 
 Planted copies and the unit of protection: see `tacit.corpus.secrets.insert_texts`.
 
-Legend: N candidates, T tokens, M prefixes (nodes of the trie) at one time, K their children, V vocabulary, C canaries.
+Legend: N candidates, C canaries.
 """
 
 from __future__ import annotations
 
-import copy
-import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
-import torch
 from scipy.special import gammaincc
 from tokenizers import Tokenizer
-from torch import Tensor, nn
-from transformers import DynamicCache
+from torch import nn
 
+from tacit.audit.scorers import scorer_of
+from tacit.audit.trie import build_trie, score_candidates
 from tacit.corpus.secrets import SecretFormat
-from tacit.errors import DataError, UsageError
+from tacit.errors import UsageError
 
 __all__ = [
-    "BUDGET_BYTES",
-    "SCORERS",
-    "CacheScorer",
     "CandidateExposure",
-    "PrefixScorer",
-    "Read",
-    "Scorer",
-    "StateScorer",
-    "Trie",
-    "build_trie",
     "candidate_exposure",
     "max_exposure_p_value",
     "mean_exposure_p_value",
     "measure_candidates",
     "null_max_exposure",
     "null_mean_exposure",
-    "plain_tokenizer",
-    "score_candidates",
-    "scorer_of",
 ]
-
-S = TypeVar("S")
-
-BUDGET_BYTES = 64 * 2**20
-"""Memory of the logits, or of the states if these are larger, of the prefixes that are read at one time."""
-
-_ENCODED_AT_ONCE = 50_000
-
-
-# Reading prefixes
-
-
-@dataclass(frozen=True)
-class Read(Generic[S]):
-    """What a model says after M prefixes of equal length.
-
-    Args:
-        logits_MV: about the next token.
-        state: whatever the scorer needs to read one more token.
-        row_bytes: memory that one such prefix takes while it is read.
-    """
-
-    logits_MV: Tensor
-    state: S
-    row_bytes: int
-
-
-class Scorer(Protocol[S]):
-    """A causal model that reads many prefixes, token by token. Rows and tokens are int64 on the CPU."""
-
-    def begin(self, ids: Sequence[int]) -> Read[S]:
-        """Read one sequence."""
-        ...
-
-    def extend(self, state: S, rows_M: Tensor, tokens_M: Tensor) -> Read[S]:
-        """Read token m after the prefix in row ``rows_M[m]`` of the state."""
-        ...
-
-
-@dataclass(frozen=True)
-class PrefixScorer:
-    """Reads whole prefixes again and again: any ``model(input_ids=..., attention_mask=...).logits``, and the slowest."""
-
-    model: nn.Module
-
-    def begin(self, ids: Sequence[int]) -> Read[Tensor]:
-        return self._read(torch.tensor([list(ids)]))
-
-    def extend(self, state: Tensor, rows_M: Tensor, tokens_M: Tensor) -> Read[Tensor]:
-        return self._read(torch.cat([state[rows_M], tokens_M[:, None]], dim=1))
-
-    def _read(self, ids_MT: Tensor) -> Read[Tensor]:
-        on_device = ids_MT.to(_device(self.model))
-        logits_MTV = self.model(input_ids=on_device, attention_mask=torch.ones_like(on_device)).logits
-        # A copy: a view would keep the logits of all positions.
-        return Read(logits_MTV[:, -1].clone(), ids_MT, _row_bytes(logits_MTV))
-
-
-@dataclass(frozen=True)
-class StateScorer:
-    """Carries a recurrent state, as `tacit.models.lstm.LstmForCausalLM` does.
-
-    The model takes ``state=`` (None at first) and returns it with the logits: a tuple of tensors with rows in dimension 1.
-    """
-
-    model: nn.Module
-
-    def begin(self, ids: Sequence[int]) -> Read[tuple[Tensor, ...]]:
-        return self._read(torch.tensor([list(ids)]), None)
-
-    def extend(self, state: tuple[Tensor, ...], rows_M: Tensor, tokens_M: Tensor) -> Read[tuple[Tensor, ...]]:
-        rows = rows_M.to(_device(self.model))
-        return self._read(tokens_M[:, None], tuple(part.index_select(1, rows) for part in state))
-
-    def _read(self, ids_MT: Tensor, state: tuple[Tensor, ...] | None) -> Read[tuple[Tensor, ...]]:
-        output = self.model(input_ids=ids_MT.to(_device(self.model)), state=state)
-        logits_MV = output.logits[:, -1]
-        return Read(
-            logits_MV, output.state, max(_row_bytes(logits_MV), sum(map(_row_bytes, output.state)) // len(ids_MT))
-        )
-
-
-@dataclass(frozen=True)
-class CacheScorer:
-    """Carries keys and values, for transformers' decoders that fill a ``DynamicCache``, such as GPT-2."""
-
-    model: nn.Module
-
-    def begin(self, ids: Sequence[int]) -> Read[DynamicCache]:
-        return self._read(torch.tensor([list(ids)]), DynamicCache())
-
-    def extend(self, state: DynamicCache, rows_M: Tensor, tokens_M: Tensor) -> Read[DynamicCache]:
-        rows = rows_M.to(_device(self.model))
-        cache = DynamicCache()
-        for number, (keys, values) in enumerate(_keys_and_values(state)):
-            cache.update(keys.index_select(0, rows), values.index_select(0, rows), number)
-        return self._read(tokens_M[:, None], cache)
-
-    def _read(self, ids_MT: Tensor, cache: DynamicCache) -> Read[DynamicCache]:
-        ids_MT = ids_MT.to(_device(self.model))
-        ones_MT = ids_MT.new_ones(len(ids_MT), cache.get_seq_length() + ids_MT.shape[1])
-        output = self.model(input_ids=ids_MT, attention_mask=ones_MT, past_key_values=cache, use_cache=True)
-        logits_MV = output.logits[:, -1]
-        kept = sum(_row_bytes(keys) + _row_bytes(values) for keys, values in _keys_and_values(cache))
-        return Read(logits_MV, cache, max(_row_bytes(logits_MV), kept))
-
-
-SCORERS: dict[str, Callable[[nn.Module], Scorer[Any]]] = {"tacit-lstm": StateScorer, "gpt2": CacheScorer}
-"""Scorers faster than `PrefixScorer`, by the ``model_type`` of a model's config."""
-
-
-def scorer_of(model: Any) -> Scorer[Any]:
-    """The fastest scorer for a transformers model."""
-    return SCORERS.get(model.config.model_type, PrefixScorer)(model)
-
-
-def _device(model: nn.Module) -> torch.device:
-    return next(model.parameters()).device
-
-
-def _row_bytes(tensor: Tensor) -> int:
-    return tensor.nbytes // len(tensor)
-
-
-def _keys_and_values(cache: DynamicCache) -> list[tuple[Tensor, Tensor]]:
-    layers: list[Any] = cache.layers
-    return [(layer.keys, layer.values) for layer in layers]
-
-
-# The trie
-
-
-@dataclass(frozen=True)
-class _Level:
-    """The distinct prefixes of one length, sorted by parent, so that the children of a prefix are neighbours.
-
-    Args:
-        token_M: last token.
-        first_M1: the children of prefix m are first_M1[m] to first_M1[m + 1] (exclusive) of the next level.
-    """
-
-    token_M: np.ndarray
-    first_M1: np.ndarray
-
-
-@dataclass(frozen=True)
-class Trie:
-    """The token sequences of all candidates; a function of tokenizer and format, for all models that share these.
-
-    Args:
-        levels: level 0 holds the empty prefix.
-        depth_N: the level on which a candidate ends: its number of tokens.
-        node_N: the candidate's place on that level. Candidates that the tokenizer cannot tell apart share it.
-    """
-
-    levels: tuple[_Level, ...]
-    depth_N: np.ndarray
-    node_N: np.ndarray
-
-    @property
-    def evaluations(self) -> int:
-        """Prefixes that are read: those with children."""
-        return sum(int(np.count_nonzero(np.diff(level.first_M1))) for level in self.levels)
-
-
-def build_trie(tokenizer: Tokenizer, form: SecretFormat | None = None) -> Trie:
-    """Encode all candidates, without the tokenizer's own special tokens, padding and truncation.
-
-    Raises:
-        UsageError: a candidate has no token.
-    """
-    ids_NT, depth_N = _encode(tokenizer, form or SecretFormat())
-    if not depth_N.all():
-        raise UsageError("the tokenizer makes no token at all of a candidate; use another format")
-    tokens = [np.array([-1])]
-    firsts, node_N = [], np.zeros(len(depth_N), dtype=np.int64)
-    width = int(ids_NT.max()) + 1
-    for depth in range(ids_NT.shape[1]):
-        alive_N = depth_N > depth
-        keys, node_N[alive_N] = np.unique(node_N[alive_N] * width + ids_NT[alive_N, depth], return_inverse=True)
-        firsts.append(np.searchsorted(keys // width, np.arange(len(tokens[-1]) + 1)))
-        tokens.append(keys % width)
-    firsts.append(np.zeros(len(tokens[-1]) + 1, dtype=np.int64))
-    return Trie(tuple(map(_Level, tokens, firsts)), depth_N, node_N)
-
-
-def plain_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
-    """A copy that neither pads nor truncates: both are the tokenizer's own state, which whoever trained may have set."""
-    tokenizer = copy.deepcopy(tokenizer)
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
-
-
-def _encode(tokenizer: Tokenizer, form: SecretFormat) -> tuple[np.ndarray, np.ndarray]:
-    """Token ids (N, T) with what lies behind a candidate's end undefined, and numbers of tokens (N,)."""
-    tokenizer = plain_tokenizer(tokenizer)
-    lengths, flat = [], []
-    for start in range(0, form.candidates, _ENCODED_AT_ONCE):
-        texts = [form.text(secret) for secret in range(start, min(start + _ENCODED_AT_ONCE, form.candidates))]
-        rows = [encoding.ids for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
-        lengths.append(np.fromiter(map(len, rows), dtype=np.int64, count=len(rows)))
-        flat.append(np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int32, count=int(lengths[-1].sum())))
-    depth_N = np.concatenate(lengths)
-    ids_NT = np.zeros((len(depth_N), int(depth_N.max())), dtype=np.int32)
-    ids_NT[np.arange(ids_NT.shape[1]) < depth_N[:, None]] = np.concatenate(flat)
-    return ids_NT, depth_N
-
-
-@torch.no_grad()
-def score_candidates(
-    scorer: Scorer[S], trie: Trie, start_ids: Sequence[int], budget_bytes: int = BUDGET_BYTES
-) -> np.ndarray:
-    """Total log-likelihood of every candidate in nats, float64 (N,): sum over all its tokens, given ``start_ids``.
-
-    The trie is walked in depth, a chunk of siblings at a time, so that few states exist: at most one chunk a level. The scorer's
-    model must be in evaluation mode (`measure_candidates` sees to it).
-
-    Args:
-        scorer: the model.
-        trie: from `build_trie`.
-        start_ids: what stands before a text in training, at least the start token: without it a causal model predicts no first
-            token, and candidates that differ in it would not be told apart.
-        budget_bytes: memory for logits or states; more is little faster.
-
-    Raises:
-        UsageError: no start token.
-        DataError: the model gives logits that are not numbers.
-    """
-    if not start_ids:
-        raise UsageError(
-            "a causal model predicts the first token from a start token; give start_ids, such as the bos token"
-        )
-    scores = [np.zeros(len(level.token_M)) for level in trie.levels]
-    read = scorer.begin(start_ids)
-    pending = _score_children(trie, scores, 0, np.zeros(1, dtype=np.int64), read, budget_bytes)
-    while pending:
-        depth, nodes_M, rows_M, state = pending.pop()
-        tokens_M = torch.from_numpy(trie.levels[depth].token_M[nodes_M])
-        read = scorer.extend(state, torch.from_numpy(rows_M), tokens_M)
-        pending += _score_children(trie, scores, depth, nodes_M, read, budget_bytes)
-    scores_N = np.empty(len(trie.node_N))
-    for depth, score_M in enumerate(scores):
-        ends_N = trie.depth_N == depth
-        scores_N[ends_N] = score_M[trie.node_N[ends_N]]
-    if np.isnan(scores_N).any():
-        raise DataError(
-            "the model gives log-likelihoods that are not numbers; its weights have overflowed or are broken"
-        )
-    return scores_N
-
-
-def _score_children(
-    trie: Trie, scores: list[np.ndarray], depth: int, nodes_M: np.ndarray, read: Read[S], budget_bytes: int
-) -> list[tuple[int, np.ndarray, np.ndarray, S]]:
-    """Write the scores of the children of these prefixes; the children that are to be read, in chunks.
-
-    Between the first and the last of ``nodes_M`` only prefixes without children are left out, so the children are a range.
-    """
-    level, below = trie.levels[depth], trie.levels[depth + 1]
-    first, last = level.first_M1[nodes_M[0]], level.first_M1[nodes_M[-1] + 1]
-    rows_K = np.repeat(np.arange(len(nodes_M)), level.first_M1[nodes_M + 1] - level.first_M1[nodes_M])
-    prior_K = scores[depth][nodes_M][rows_K]
-    scores[depth + 1][first:last] = prior_K + _log_probabilities(read.logits_MV, rows_K, below.token_M[first:last])
-    inner = first + np.flatnonzero(np.diff(below.first_M1[first : last + 1]))
-    if len(inner) == 0:
-        return []
-    chunks = math.ceil(len(inner) / max(1, budget_bytes // read.row_bytes))
-    return [(depth + 1, nodes, rows_K[nodes - first], read.state) for nodes in np.array_split(inner, chunks)]
-
-
-def _log_probabilities(logits_MV: Tensor, rows_K: np.ndarray, tokens_K: np.ndarray) -> np.ndarray:
-    """Log-softmax at (row, token), float64: the normaliser is made in the logits' precision, float32 at least."""
-    logits_MV = logits_MV.to(torch.promote_types(logits_MV.dtype, torch.float32))
-    rows, tokens = torch.from_numpy(rows_K).to(logits_MV.device), torch.from_numpy(tokens_K).to(logits_MV.device)
-    return (logits_MV[rows, tokens].double() - logits_MV.logsumexp(dim=-1).double()[rows]).cpu().numpy()
-
-
-# Exposure and its null
 
 
 @dataclass(frozen=True)

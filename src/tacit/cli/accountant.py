@@ -43,8 +43,9 @@ def epsilon_command(
     as_json: JsonOption = False,
 ) -> None:
     """Epsilon of DP-SGD: PLD (certified) and, beside it, Renyi DP."""
-    from tacit.privacy.accountant import epsilon, mu_at, rdp_epsilon
+    from tacit.privacy.accountant import epsilon, mu_at
     from tacit.privacy.events import PoissonGaussian, Spend
+    from tacit.privacy.renyi import rdp_epsilon
 
     spends = [Spend(PoissonGaussian(sampling_probability, noise_multiplier), steps)]
     found = epsilon(spends, delta, relation_named(relation))
@@ -170,8 +171,9 @@ def joint_command(
     as_json: JsonOption = False,
 ) -> None:
     """Vocabulary and training in one account: the joint epsilon, and each alone."""
-    from tacit.privacy.accountant import epsilon, rdp_epsilon
+    from tacit.privacy.accountant import epsilon
     from tacit.privacy.events import PoissonGaussian, Spend, ThresholdedHistogram
+    from tacit.privacy.renyi import rdp_epsilon
 
     check_histogram(noise_stddev, max_words)
     kind = relation_named(relation)
@@ -206,7 +208,8 @@ def loss_distribution_command(
     relation: RelationOption = "add-or-remove",
 ) -> None:
     """Plot the privacy loss distribution of DP-SGD, with the part beyond epsilon shaded."""
-    from tacit.privacy.accountant import epsilon, loss_distribution
+    from tacit.privacy.accountant import epsilon
+    from tacit.privacy.composition import loss_distribution
     from tacit.privacy.events import PoissonGaussian, Spend
     from tacit.report.loss_plot import plot_loss_distribution
 
@@ -256,10 +259,10 @@ def confidentiality_command(
     as_json: JsonOption = False,
 ) -> None:
     """Confidentially redacted training: how much the release says of one secret (worst case, then Bayesian)."""
-    from tacit.privacy.confidentiality import Claim, confidentiality
+    from tacit.privacy.confidentiality import confidentiality
     from tacit.privacy.crt_paper import paper_rows
     from tacit.privacy.events import PoissonGaussian, Spend
-    from tacit.privacy.replacement import screening_from_words
+    from tacit.privacy.replacement import Claim, screening_from_words
 
     if relation_named(relation) != "replace":
         raise RefusedError(

@@ -11,8 +11,9 @@ from tacit.cli.options import print_json, table
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
-    from tacit.privacy.confidentiality import Confidentiality, Labels
+    from tacit.privacy.confidentiality import Confidentiality
     from tacit.privacy.crt_paper import PaperRow
+    from tacit.privacy.misses import Labels
 
 __all__ = [
     "Delta",
@@ -86,7 +87,7 @@ def show(values: dict[str, Any], as_json: bool) -> None:
 
 def share_or_labels(name: str, given: float | None, labelled: int | None, missed: int) -> float | Labels | None:
     """A share that was given, or the labels that bound it; both, or misses without labels, are a `UsageError`."""
-    from tacit.privacy.confidentiality import Labels
+    from tacit.privacy.misses import Labels
 
     if labelled is None:
         if missed:

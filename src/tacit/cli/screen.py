@@ -190,13 +190,14 @@ def _visible(text: str) -> str:
 
 
 def _measure(gold: Path, balanced: Path | None, conservative: Path | None, as_json: bool) -> None:
-    """A gold span is found when every character of it is marked."""
+    """What both policies find, and catch alike (`tacit.screening.measure`)."""
     from tacit.screening.measure import measure, read_gold
     from tacit.screening.policy import POLICIES, load_policy, package_policy
 
     files = dict(zip(POLICIES, (balanced, conservative), strict=True))
     policies = [package_policy(name) if file is None else load_policy(file) for name, file in files.items()]
-    found = {name: result.to_dict() for name, result in zip(files, measure(policies, read_gold(gold)), strict=True)}
+    measured = measure(policies, read_gold(gold), alike=True)
+    found = {name: result.to_dict() for name, result in zip(files, measured, strict=True)}
     if as_json:
         print_json(found)
         return
@@ -215,8 +216,14 @@ def _rows(found: dict[str, dict[str, Any]]) -> list[list[str]]:
         "characters marked": "marked_share",
     }
     rows = [[title, *(f"{values[key]:.4f}" for values in both)] for title, key in numbers.items()]
+    rows.insert(1, ["not caught alike", *(_number(values["not_alike"], ".4f") for values in both)])
     rows.append([f"gamma at most ({percent} %)", f"{both[0]['gamma_upper']:.4g}", "-"])
+    rows.append([f"gamma, caught alike, at most ({percent} %)", _number(both[0]["gamma_alike_upper"], ".4g"), "-"])
     rows.append([f"delta_2 at most ({percent} %)", "-", f"{both[1]['delta2_upper']:.4g}"])
     for label, count in labels.items():
         rows.append([f"recall of {count} {label}", *(f"{values['per_label'][label]:.4f}" for values in both)])
     return rows
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)

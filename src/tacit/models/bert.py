@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import cast
 
-import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import BertConfig, BertForMaskedLM, PreTrainedModel
@@ -20,6 +19,7 @@ from tacit.config import ModelOptions
 from tacit.engine.cross_entropy import cross_entropy
 from tacit.engine.heads import at_positions
 from tacit.errors import UsageError
+from tacit.models.seeded import seeded
 
 __all__ = ["build_bert", "load_bert", "masked_logits", "masked_losses", "save_bert"]
 
@@ -38,9 +38,7 @@ def build_bert(options: ModelOptions, vocabulary_size: int, pad_id: int, seed: i
         pad_token_id=pad_id,
         tie_word_embeddings=True,
     )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return BertForMaskedLM(config)
+    return seeded(BertForMaskedLM, config, seed)
 
 
 def load_bert(folder: Path) -> BertForMaskedLM:

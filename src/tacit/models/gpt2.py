@@ -17,6 +17,7 @@ from transformers.utils import logging
 
 from tacit.config import ModelOptions
 from tacit.errors import DataError
+from tacit.models.seeded import seeded
 
 __all__ = ["build_gpt2", "load_gpt2", "save_gpt2"]
 
@@ -44,9 +45,7 @@ def build_gpt2(
         eos_token_id=end_id,
         tie_word_embeddings=True,
     )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return GPT2LMHeadModel(config)
+    return seeded(GPT2LMHeadModel, config, seed)
 
 
 def load_gpt2(folder: Path, length: int | None = None, vocabulary_size: int | None = None) -> GPT2LMHeadModel:

@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
@@ -24,6 +23,7 @@ from transformers.utils.generic import ModelOutput
 
 from tacit.config import ModelOptions
 from tacit.errors import UsageError
+from tacit.models.seeded import seeded
 
 __all__ = [
     "LstmConfig",
@@ -197,9 +197,7 @@ def build_lstm(
         bos_token_id=start_id,
         eos_token_id=end_id,
     )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return LstmForCausalLM(config)
+    return seeded(LstmForCausalLM, config, seed)
 
 
 def load_lstm(folder: Path) -> LstmForCausalLM:

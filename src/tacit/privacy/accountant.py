@@ -1,346 +1,29 @@
-"""One account of everything that was spent: the joint privacy curve of all events of a run.
+"""One account of everything that was spent: the certified epsilon of the events of a run.
 
-The main accountant composes privacy loss distributions (PLD; Koskela et al. 2020, Doroshenko et al. 2022) with
-dp-accounting, and adds the thresholded histogram by its exact law: for each worst-case neighbour (histogram.cases) the
-Gaussian part is composed with everything else, and the maximum is taken over the neighbours. The second accountant, Renyi
-DP (Mironov 2017), shares no code with it; both are upper bounds, so the smaller one is certified, and a Renyi bound below
-the PLD's optimistic estimate means that one of the two is wrong (`verify` in certificate.py).
+There are two accountants that share no code: composed loss distributions (composition.py) and Renyi DP (renyi.py). Both are upper
+bounds, so the smaller one is certified, and a Renyi bound below the other's optimistic estimate means that one of the two is
+wrong (`verify` in certificate.py).
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-
-import dp_accounting
-import numpy as np
-from dp_accounting import NeighboringRelation
-from dp_accounting.pld import privacy_loss_distribution as pld
-from dp_accounting.rdp import RdpAccountant
+from collections.abc import Iterable, Sequence
 
 from tacit.errors import UsageError
-from tacit.privacy.events import (
-    Gaussian,
-    NonPrivate,
-    PoissonGaussian,
-    Relation,
-    Spend,
-    ThresholdedHistogram,
-    check_relation,
-)
-from tacit.privacy.histogram import Case, cases, gaussian_delta, log_hidden_probability
+from tacit.privacy.checks import require_delta
+from tacit.privacy.composition import GRIDS, SMALLEST_DELTA, Account
+from tacit.privacy.events import NonPrivate, Relation, Spend, check_relation
+from tacit.privacy.histogram import gaussian_delta
+from tacit.privacy.renyi import rdp_epsilon
 
-__all__ = [
-    "SMALLEST_DELTA",
-    "Account",
-    "account_parts",
-    "epsilon",
-    "joint_epsilon",
-    "loss_distribution",
-    "mu_at",
-    "rdp_epsilon",
-    "shared_account",
-]
-
-GRIDS = (1e-4, 2e-5)
-"""Discretisation of the loss: the first is tried first, the next when Renyi DP does better (SOUNDNESS section 3)."""
-
-SMALLEST_DELTA = 1e-12
-"""Composition by Fourier transforms drops masses of about 1e-15: an epsilon at a smaller delta would be too small."""
-
-_COARSEST_GRID = 1e-3
-
-RDP_ORDERS = (*(1.5 + half / 2 for half in range(22)), *range(13, 65), 72, 80, 96, 128, 192, 256, 512, 1024)
-"""Renyi orders. Those below 1.5 matter only for epsilons above 20, and their series often fails to converge."""
-
-_RELATIONS = {
-    "add-or-remove": NeighboringRelation.ADD_OR_REMOVE_ONE,
-    "replace": NeighboringRelation.REPLACE_ONE,
-}
-
-
-def _check_delta(delta: float) -> None:
-    if not 0 < delta < 1:
-        raise UsageError(f"delta is {delta!r}; it must be above 0 and below 1")
-
-
-@functools.lru_cache(maxsize=64)
-def _poisson_gaussian_pld(
-    event: PoissonGaussian, count: int, relation: Relation, grid: float, pessimistic: bool
-) -> pld.PrivacyLossDistribution:
-    single = pld.from_gaussian_mechanism(
-        standard_deviation=event.noise_multiplier,
-        sampling_prob=event.sampling_probability,
-        value_discretization_interval=grid,
-        pessimistic_estimate=pessimistic,
-        # "connect the dots" exists for upper bounds only
-        use_connect_dots=pessimistic,
-        neighboring_relation=_RELATIONS[relation],
-    )
-    return single.self_compose(count)
-
-
-def _gaussian_pld(sensitivity: float, stddev: float, grid: float, pessimistic: bool) -> pld.PrivacyLossDistribution:
-    return pld.from_gaussian_mechanism(
-        standard_deviation=stddev,
-        sensitivity=sensitivity,
-        value_discretization_interval=grid,
-        pessimistic_estimate=pessimistic,
-        use_connect_dots=pessimistic,
-    )
-
-
-def _histogram_pld(
-    event: ThresholdedHistogram, words: int, grid: float, pessimistic: bool
-) -> pld.PrivacyLossDistribution:
-    """The Gaussian part of the histogram when ``words`` counts differ by one."""
-    if event.noise == "gaussian":
-        return _gaussian_pld(math.sqrt(words), event.noise_stddev, grid, pessimistic)
-    return pld.from_discrete_gaussian_mechanism(
-        sigma=event.noise_stddev * math.sqrt(words),
-        sensitivity=words,
-        value_discretization_interval=grid,
-        pessimistic_estimate=pessimistic,
-    )
-
-
-@dataclass(frozen=True)
-class Account:
-    """The joint curve delta(epsilon) of events that all read the same units.
-
-    Args:
-        spends: what was spent.
-        relation: the neighbouring relation.
-        grid: discretisation interval of the privacy loss, in nats.
-        pessimistic: True for an upper bound (what is certified), False for a lower one (what `verify` checks against).
-
-    Infinite epsilon when a non-private event is among them. At most one thresholded histogram enters by its full law;
-    of any further one the worst parts of all neighbours are taken together, which is still an upper bound.
-    """
-
-    spends: tuple[Spend, ...]
-    relation: Relation = "add-or-remove"
-    grid: float = GRIDS[0]
-    pessimistic: bool = True
-    _curves: dict[int, Callable[[float], float]] = field(default_factory=dict, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        check_relation(self.relation)
-
-    def delta(self, epsilon: float) -> float:
-        """The smallest delta at this epsilon (up to the grid)."""
-        if any(isinstance(spend.event, NonPrivate) for spend in self.spends):
-            return 1.0
-        neighbours = self._neighbours
-        if not neighbours:
-            return self._curve(0)(epsilon)
-        return self._worst(neighbours, epsilon)[0]
-
-    def epsilon(self, delta: float) -> float:
-        """The smallest epsilon at this delta; infinite when no epsilon has it."""
-        _check_delta(delta)
-        if any(isinstance(spend.event, NonPrivate) for spend in self.spends):
-            return math.inf
-        neighbours = self._neighbours
-        if not neighbours:
-            return _solve(self._curve(0), delta)
-        # Solve for one neighbour, look which is the worst there, and go on until the worst one meets delta.
-        worst, found = neighbours[0], 0.0
-        for _ in range(len(neighbours) + 1):
-            found = max(found, _solve(functools.partial(self._case_delta, worst), delta))
-            if math.isinf(found):
-                return math.inf
-            value, worst = self._worst(neighbours, found)
-            if value <= delta * (1 + 1e-9):
-                return found
-        return found
-
-    @functools.cached_property
-    def _histograms(self) -> list[ThresholdedHistogram]:
-        return [
-            spend.event
-            for spend in self.spends
-            for _ in range(spend.count)
-            if isinstance(spend.event, ThresholdedHistogram)
-        ]
-
-    @functools.cached_property
-    def _neighbours(self) -> list[Case]:
-        return cases(self._histograms[0], self.relation) if self._histograms else []
-
-    @functools.cached_property
-    def _others(self) -> pld.PrivacyLossDistribution | None:
-        """Everything but the first histogram, composed; None when there is nothing else."""
-        parts: list[pld.PrivacyLossDistribution] = []
-        replace = self.relation == "replace"
-        for spend in self.spends:
-            if isinstance(spend.event, PoissonGaussian):
-                parts.append(
-                    _poisson_gaussian_pld(spend.event, spend.count, self.relation, self.grid, self.pessimistic)
-                )
-            elif isinstance(spend.event, Gaussian):
-                sensitivity = (2 if replace else 1) * math.sqrt(spend.count)
-                parts.append(_gaussian_pld(sensitivity, spend.event.noise_multiplier, self.grid, self.pessimistic))
-        for event in self._histograms[1:]:
-            words = event.max_words * (2 if replace else 1)
-            parts.append(_histogram_pld(event, words, self.grid, self.pessimistic))
-        return functools.reduce(lambda one, other: one.compose(other), parts) if parts else None
-
-    @functools.cached_property
-    def _further(self) -> tuple[float, float]:
-        """(infinite mass, shift) that bound every histogram after the first."""
-        hidden = sum(event.max_words * log_hidden_probability(event) for event in self._histograms[1:])
-        return -math.expm1(hidden), hidden
-
-    def _curve(self, words: int) -> Callable[[float], float]:
-        """Hockey-stick of everything, the first histogram's counts differing in ``words`` places."""
-        if words not in self._curves:
-            self._curves[words] = self._make_curve(words)
-        return self._curves[words]
-
-    def _make_curve(self, words: int) -> Callable[[float], float]:
-        mu = self._only_gaussian(words)
-        if mu is not None:
-            return lambda epsilon: float(gaussian_delta(epsilon, mu))
-        others = self._others
-        first = self._histograms[0] if self._histograms else None
-        if first is not None and words > 0:
-            mine = _histogram_pld(first, words, self.grid, self.pessimistic)
-            composed = mine if others is None else others.compose(mine)
-        else:
-            assert others is not None
-            composed = others
-        mass, shift = self._further
-        return lambda epsilon: mass + (1 - mass) * float(composed.get_delta_for_epsilon(epsilon + shift))  # type: ignore[arg-type]
-
-    def _only_gaussian(self, words: int) -> float | None:
-        """Mu of the whole when it is Gaussian mechanisms alone, which compose to one exactly; else None."""
-        if any(isinstance(spend.event, PoissonGaussian) for spend in self.spends) or len(self._histograms) > 1:
-            return None
-        squares = 0.0
-        if self._histograms and words > 0:
-            first = self._histograms[0]
-            if first.noise != "gaussian":
-                return None
-            squares += words / first.noise_stddev**2
-        factor = 2 if self.relation == "replace" else 1
-        for spend in self.spends:
-            if isinstance(spend.event, Gaussian):
-                squares += spend.count * (factor / spend.event.noise_multiplier) ** 2
-        return math.sqrt(squares)
-
-    def _case_delta(self, case: Case, epsilon: float) -> float:
-        return case.infinite_mass + (1 - case.infinite_mass) * self._curve(case.words)(epsilon + case.shift)
-
-    def _worst(self, neighbours: Sequence[Case], epsilon: float) -> tuple[float, Case]:
-        """The largest delta over the neighbours, and the neighbour that has it, with few compositions.
-
-        Neighbours come in runs in which ``words`` falls and the infinite mass rises. H grows with the number of words, so
-        the value of a run's first curve with its last masses bounds the whole run. The bounds, and a first look at each
-        neighbour, come from a coarser grid, which lies above this one and is much cheaper; runs are halved until no bound
-        exceeds the best neighbour on this grid. For a lower estimate the ends of the runs are enough.
-        """
-        best, best_case = -1.0, neighbours[0]
-        runs = [[case for case in neighbours if bool(case.infinite_mass) == kind] for kind in (False, True)]
-        pending = [run for run in runs if run]
-        while pending:
-            run = pending.pop()
-            for case in {run[0], run[-1]}:
-                if not self.pessimistic or self._coarser._case_delta(case, epsilon) > best:
-                    value = self._case_delta(case, epsilon)
-                    if value > best:
-                        best, best_case = value, case
-            if self.pessimistic and len(run) > 2 and self._exceeds(run, epsilon, best):
-                middle = len(run) // 2
-                pending += [run[middle:], run[: middle + 1]]
-        return best, best_case
-
-    @functools.cached_property
-    def _coarser(self) -> Account:
-        """Upper bounds of this account's curves: a pessimistic grid of ten times the width rounds every loss up further."""
-        return Account(self.spends, self.relation, 10 * self.grid) if self.grid < _COARSEST_GRID else self
-
-    def _exceeds(self, run: Sequence[Case], epsilon: float, best: float) -> bool:
-        """Whether a run may hold a larger delta. Over many steps the coarser grid's bound says nothing; then this grid's does."""
-        return all(account._bound(run, epsilon) > best * (1 + 1e-12) for account in (self._coarser, self))
-
-    def _bound(self, run: Sequence[Case], epsilon: float) -> float:
-        mass = max(case.infinite_mass for case in run)
-        shift = min(case.shift for case in run)
-        words = max(case.words for case in run)
-        return mass + (1 - mass) * self._curve(words)(epsilon + shift)
-
-
-def _solve(delta_at: Callable[[float], float], delta: float) -> float:
-    """The smallest epsilon >= 0 at which a falling curve is at most delta, to 1e-7, rounded up."""
-    if delta_at(0.0) <= delta:
-        return 0.0
-    low, high = 0.0, 1.0
-    while delta_at(high) > delta:
-        low, high = high, high * 2
-        if high > 2000:
-            return math.inf
-    while high - low > 1e-7 * max(1.0, high):
-        middle = (low + high) / 2
-        low, high = (middle, high) if delta_at(middle) > delta else (low, middle)
-    return high
-
-
-def rdp_epsilon(spends: Iterable[Spend], delta: float, relation: Relation = "add-or-remove") -> float | None:
-    """Epsilon by Renyi DP, an independent upper bound; None where no Renyi bound is known (replacement with sampling).
-
-    The histogram enters as a Gaussian of sensitivity sqrt(N) (2N under replacement), with the mass 1 - p^N taken from
-    delta and the shift N |ln p| added to epsilon. The discrete Gaussian's Renyi divergence is at most the Gaussian's
-    (Canonne et al. 2020, proposition 5).
-    """
-    _check_delta(delta)
-    check_relation(relation)
-    accountant = RdpAccountant(RDP_ORDERS, neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE)
-    hidden = 0.0
-    factor = 2 if relation == "replace" else 1
-    for spend in spends:
-        event = spend.event
-        if isinstance(event, NonPrivate):
-            return math.inf
-        if isinstance(event, PoissonGaussian):
-            if relation == "replace":
-                return None
-            step = dp_accounting.PoissonSampledDpEvent(
-                event.sampling_probability, dp_accounting.GaussianDpEvent(event.noise_multiplier)
-            )
-            with _quiet_library():
-                accountant.compose(step, spend.count)
-        elif isinstance(event, Gaussian):
-            accountant.compose(dp_accounting.GaussianDpEvent(event.noise_multiplier / factor), spend.count)
-        else:
-            multiplier = event.noise_stddev / math.sqrt(factor * event.max_words)
-            accountant.compose(dp_accounting.GaussianDpEvent(multiplier), spend.count)
-            hidden += spend.count * event.max_words * log_hidden_probability(event)
-    left = delta + math.expm1(hidden)
-    if left <= 0:
-        return math.inf
-    return float(accountant.get_epsilon(left)) - hidden
-
-
-@contextlib.contextmanager
-def _quiet_library() -> Iterator[None]:
-    """dp-accounting warns when a Renyi order does not converge and is left out, which only loosens the bound."""
-    logger = logging.getLogger("absl")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
+__all__ = ["account_parts", "epsilon", "joint_epsilon", "mu_at", "shared_account"]
 
 
 def epsilon(spends: Sequence[Spend], delta: float, relation: Relation = "add-or-remove") -> float:
     """The certified epsilon of events on the same units: the smallest of the upper bounds at hand."""
-    _check_delta(delta)
+    require_delta(delta)
     # Without the partitions' names, so that the same events on either part of the units are computed once.
     return _epsilon(_unnamed(spends), delta, relation) if spends else 0.0
 
@@ -389,30 +72,13 @@ def account_parts(spends: Iterable[Spend], relation: Relation) -> list[tuple[Spe
 
 def joint_epsilon(spends: Iterable[Spend], delta: float, relation: Relation = "add-or-remove") -> float:
     """The certified epsilon of a whole ledger: the worst part (see `Spend.partition`)."""
-    _check_delta(delta)
+    require_delta(delta)
     return max((epsilon(part, delta, relation) for part in account_parts(spends, relation)), default=0.0)
-
-
-def loss_distribution(spends: Sequence[Spend], relation: Relation = "add-or-remove") -> tuple[np.ndarray, np.ndarray]:
-    """The composed privacy loss distribution (of removal): losses in nats, the last one infinite, and their masses.
-
-    For plots and teaching. Only events without a histogram: that one has no single worst neighbour.
-    """
-    account = Account(tuple(spends), relation)
-    composed = account._others
-    if composed is None or account._neighbours:
-        raise UsageError("a loss distribution needs at least one Gaussian or DP-SGD event, and no histogram")
-    # The library offers no public view of the masses; `Account` needs none, so this is the only place that looks inside.
-    pmf = composed._pmf_remove.to_dense_pmf()
-    losses = (pmf._lower_loss + np.arange(len(pmf._probs))) * pmf._discretization
-    # The library composes by Fourier transforms, which leave masses of about -1e-20 where there are none.
-    masses = np.maximum(np.append(pmf._probs, pmf._infinity_mass), 0.0)
-    return np.append(losses, math.inf), masses / masses.sum()
 
 
 def mu_at(epsilon: float, delta: float) -> float:
     """The mu of the Gaussian mechanism that has exactly this (epsilon, delta): a one-number summary, not a guarantee."""
-    _check_delta(delta)
+    require_delta(delta)
     if math.isinf(epsilon):
         return math.inf
     low, high = 1e-9, 1.0

@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 
 from scipy import special
 
-from tacit.errors import BudgetError, UsageError
-from tacit.privacy.accountant import Account, epsilon, rdp_epsilon
+from tacit.errors import BudgetError
+from tacit.privacy.accountant import epsilon
+from tacit.privacy.checks import require_delta, require_positive
+from tacit.privacy.composition import Account
 from tacit.privacy.events import (
     SMALLEST_NOISE_MULTIPLIER,
     Gaussian,
@@ -22,6 +24,7 @@ from tacit.privacy.events import (
     ThresholdedHistogram,
 )
 from tacit.privacy.histogram import histogram_delta
+from tacit.privacy.renyi import rdp_epsilon
 
 __all__ = ["gaussian_noise", "histogram", "threshold_for", "training_noise"]
 
@@ -32,10 +35,8 @@ _SMALLEST_NOISE = SMALLEST_NOISE_MULTIPLIER
 
 
 def _check_target(target_epsilon: float, delta: float) -> None:
-    if not (math.isfinite(target_epsilon) and target_epsilon > 0):
-        raise UsageError(f"epsilon is {target_epsilon!r}; it must be a finite number above 0")
-    if not 0 < delta < 1:
-        raise UsageError(f"delta is {delta!r}; it must be above 0 and below 1")
+    require_positive("epsilon", target_epsilon)
+    require_delta(delta)
 
 
 def _smallest_noise(epsilon_of: Callable[[float], float], certify: Callable[[float], float], target: float) -> float:

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import LedgerError, UsageError
-from tacit.privacy.accountant import Account, account_parts, joint_epsilon, mu_at, rdp_epsilon, shared_account
+from tacit.privacy.accountant import account_parts, joint_epsilon, mu_at, shared_account
+from tacit.privacy.composition import Account
 from tacit.privacy.events import NonPrivate, Relation, Spend, event_to_dict
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.renyi import rdp_epsilon
 
 __all__ = [
     "Check",

@@ -7,7 +7,8 @@ The claim compares two worlds: the corpus D, and D' in which a secret is replace
                  delta_2: first epsilon' at delta' = (delta - delta_2) / gamma, then log(1 + gamma (e^epsilon' - 1)).
 
 Neither is the DP epsilon of the corpus, and neither is added to it: all are computed from the same spends. Proofs, and where
-the paper differs, are in docs/confidentiality.md; r and what it costs, in replacement.py; the paper's numbers, in crt_paper.py.
+the paper differs, are in docs/confidentiality.md; r and what it costs, in replacement.py; gamma and delta_2, in misses.py; the
+paper's numbers, in crt_paper.py.
 """
 
 from __future__ import annotations
@@ -18,16 +19,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from scipy import special
-
 from tacit.errors import UsageError
 from tacit.privacy.certificate import write_number
+from tacit.privacy.checks import require_fraction
 from tacit.privacy.events import Spend
+from tacit.privacy.misses import Labels, amplified_epsilon, missed_delta, upper_share
 from tacit.privacy.replacement import (
     Claim,
     Screening,
     Stability,
-    check_group,
     counted,
     replacement_epsilon,
     screening_assumptions,
@@ -36,25 +36,13 @@ from tacit.privacy.replacement import (
 
 __all__ = [
     "APART",
-    "Claim",
     "Confidentiality",
-    "Labels",
-    "Screening",
-    "Stability",
     "Statement",
     "Status",
-    "amplified_epsilon",
     "bayesian",
-    "check_group",
-    "check_share",
     "common_assumptions",
     "confidentiality",
     "indistinguishable",
-    "labels_needed",
-    "missed_delta",
-    "replacement_epsilon",
-    "stability",
-    "upper_share",
     "whom",
     "worst_case",
 ]
@@ -62,94 +50,6 @@ __all__ = [
 Status = Literal["proved", "measured", "heuristic"]
 
 APART = "This is not the DP epsilon of the corpus and is never added to it; both come from the same spends."
-
-
-# What the policies miss --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Labels:
-    """Secrets that were labelled by hand, drawn independently from mu, and how many of them a policy missed."""
-
-    labelled: int
-    missed: int
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.missed <= self.labelled or self.labelled < 1:
-            raise UsageError(
-                f"{self.missed} missed of {self.labelled} labelled secrets; give 1 or more labels and at most as many misses"
-            )
-
-    @property
-    def share(self) -> float:
-        """The point estimate. It is too small in about half of all measurements, so no statement is made with it."""
-        return self.missed / self.labelled
-
-    def upper(self, confidence: float) -> float:
-        """The one-sided upper bound of Clopper and Pearson (1934): the true share lies above it with chance 1 - confidence."""
-        _check_confidence(confidence)
-        if self.missed == self.labelled:
-            return 1.0
-        return float(special.betaincinv(self.missed + 1, self.labelled - self.missed, confidence))
-
-
-def labels_needed(share: float, confidence: float = 0.95) -> int:
-    """How many labels without a single miss bound the missed share by ``share``."""
-    _check_confidence(confidence)
-    if not 0 < share < 1:
-        raise UsageError(f"share is {share!r}; it must be above 0 and below 1")
-    return math.ceil(math.log1p(-confidence) / math.log1p(-share))
-
-
-def upper_share(name: str, share: float | Labels, confidence: float) -> float:
-    """The bound from labels, or the number as it was given.
-
-    Raises:
-        UsageError: it is no share.
-    """
-    value = share.upper(confidence) if isinstance(share, Labels) else share
-    check_share(name, value)
-    return value
-
-
-def missed_delta(delta: float, gamma: float, delta_2: float = 0.0) -> float:
-    """delta' = (delta - delta_2) / gamma, at which epsilon' is to be taken so that the whole statement has delta.
-
-    Raises:
-        UsageError: gamma or delta_2 is no share; nothing of delta is left; delta' is 1 or more.
-    """
-    check_share("gamma", gamma)
-    check_share("delta_2", delta_2)
-    if delta_2 >= delta:
-        raise UsageError(
-            f"delta_2 {delta_2:.4g} is not below delta {delta:g}: label more secrets, let everything be private, or raise delta"
-        )
-    if gamma == 0 or delta - delta_2 >= gamma:
-        raise UsageError(
-            f"gamma {gamma:.4g} is not above delta {delta - delta_2:.4g}: no epsilon is needed; lower delta"
-        )
-    return (delta - delta_2) / gamma
-
-
-def check_share(name: str, value: float) -> None:
-    """Raise `UsageError` unless the value is a share."""
-    if not 0 <= value <= 1:
-        raise UsageError(f"{name} is {value!r}; it is a share of misses, from 0 to 1")
-
-
-def _check_confidence(confidence: float) -> None:
-    if not 0 < confidence < 1:
-        raise UsageError(f"confidence is {confidence!r}; it must be above 0 and below 1")
-
-
-def amplified_epsilon(found: float, gamma: float) -> float:
-    """log(1 + gamma (e^epsilon' - 1)), the epsilon of proposition 6; zero when nothing is missed."""
-    if found > 700 and gamma > 0:
-        return found + math.log(gamma) + 1e-12  # e^found is beyond a double, and the 1 - gamma beside it below one
-    return math.log1p(gamma * math.expm1(found)) if gamma > 0 else 0.0
-
-
-# The two statements ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -226,7 +126,7 @@ def confidentiality(
         RefusedError: the screening has no proof.
     """
     screening, claim = screening or Screening(), claim or Claim()
-    _check_confidence(confidence)
+    require_fraction("confidence", confidence)
     changed = stability(screening, claim.all_copies)
     common = common_assumptions(claim, screening_assumptions(screening, changed))
     worst = worst_case(spends, delta, claim, changed, common, delta_2 is None)

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.errors import RefusedError
-from tacit.privacy.accountant import epsilon, rdp_epsilon
+from tacit.privacy.accountant import epsilon
 from tacit.privacy.certificate import write_number
-from tacit.privacy.confidentiality import Labels, amplified_epsilon, check_share, confidentiality
+from tacit.privacy.confidentiality import confidentiality
 from tacit.privacy.events import Relation, Spend
+from tacit.privacy.misses import Labels, amplified_epsilon, check_share
+from tacit.privacy.renyi import rdp_epsilon
 from tacit.privacy.replacement import Claim, Screening, Stability, counted, replacement_epsilon
 
 __all__ = [

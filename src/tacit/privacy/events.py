@@ -3,18 +3,18 @@
 An event is a public, frozen description. It is made by the plan that also makes the sampler, the clip and the noise, goes
 into the ledger before the mechanism runs, and is all that epsilon is ever computed from.
 
-To add a kind: a frozen dataclass here, one line in ``EVENTS``, its law in ``accountant.py``; the contract suite in
+To add a kind: a frozen dataclass here, one line in ``EVENTS``, its law in composition.py and renyi.py; the suite in
 tests/contracts/test_accountants.py then checks it against every accountant.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from tacit.errors import RefusedError, UsageError
+from tacit.privacy.checks import require_finite, require_positive
 
 __all__ = [
     "EVENTS",
@@ -50,16 +50,12 @@ SMALLEST_NOISE_MULTIPLIER = 0.05
 
 
 def _require_noise(noise_multiplier: float) -> None:
-    _require_positive("noise_multiplier", noise_multiplier)
+    require_positive("noise_multiplier", noise_multiplier)
     if noise_multiplier < SMALLEST_NOISE_MULTIPLIER:
         raise RefusedError(
             "noise-too-small",
             f"noise_multiplier is {noise_multiplier:g}; below {SMALLEST_NOISE_MULTIPLIER} nothing is protected: raise it",
         )
-
-
-def _require_positive(name: str, value: float) -> None:
-    _require(math.isfinite(value) and value > 0, name, value, "a finite number above 0")
 
 
 @dataclass(frozen=True)
@@ -114,8 +110,8 @@ class ThresholdedHistogram:
     noise: Literal["gaussian", "discrete-gaussian"] = "discrete-gaussian"
 
     def __post_init__(self) -> None:
-        _require_positive("noise_stddev", self.noise_stddev)
-        _require(math.isfinite(self.threshold), "threshold", self.threshold, "a finite number")
+        require_positive("noise_stddev", self.noise_stddev)
+        require_finite("threshold", self.threshold)
         _require(self.max_words >= 1, "max_words", self.max_words, "at least 1")
         if self.noise not in ("gaussian", "discrete-gaussian"):
             raise UsageError(f"noise is {self.noise!r}; it must be 'gaussian' or 'discrete-gaussian'")

@@ -23,6 +23,7 @@ import numpy as np
 from scipy import special
 
 from tacit.errors import UsageError
+from tacit.privacy.checks import require_delta, require_finite, require_positive, require_whole
 from tacit.privacy.histogram import gaussian_delta
 
 __all__ = [
@@ -32,36 +33,8 @@ __all__ = [
     "LaplaceLoss",
     "PrivacyLoss",
     "hockey_stick",
-    "require_delta",
-    "require_finite",
-    "require_positive",
-    "require_whole",
     "smallest",
 ]
-
-
-def require_finite(name: str, value: float) -> None:
-    """Raises UsageError unless ``value`` is a finite number."""
-    if not math.isfinite(value):
-        raise UsageError(f"{name} is {value!r}; it must be a finite number")
-
-
-def require_positive(name: str, value: float) -> None:
-    """Raises UsageError unless ``value`` is a finite number above 0."""
-    if not (math.isfinite(value) and value > 0):
-        raise UsageError(f"{name} is {value!r}; it must be a finite number above 0")
-
-
-def require_delta(delta: float) -> None:
-    """Raises UsageError unless ``delta`` lies strictly between 0 and 1."""
-    if not 0 < delta < 1:
-        raise UsageError(f"delta is {delta!r}; it must be above 0 and below 1")
-
-
-def require_whole(name: str, value: float, at_least: int) -> None:
-    """Raises UsageError unless ``value`` is a whole number of at least ``at_least``."""
-    if not (value >= at_least and float(value).is_integer()):
-        raise UsageError(f"{name} is {value!r}; it must be a whole number of at least {at_least}")
 
 
 def smallest(is_enough: Callable[[float], bool], low: float, high: float) -> float:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.errors import RefusedError, UsageError
+from tacit.privacy.checks import require_delta, require_positive, require_whole
 from tacit.privacy.histogram import gaussian_delta
 from tacit.privacy.loss import (
     DiscreteLoss,
@@ -28,9 +29,6 @@ from tacit.privacy.loss import (
     GaussianLoss,
     LaplaceLoss,
     PrivacyLoss,
-    require_delta,
-    require_positive,
-    require_whole,
     smallest,
 )
 

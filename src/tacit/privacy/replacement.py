@@ -18,7 +18,8 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import special
 
 from tacit.errors import DataError, RefusedError, UsageError
-from tacit.privacy.accountant import SMALLEST_DELTA, epsilon
+from tacit.privacy.accountant import epsilon
+from tacit.privacy.composition import SMALLEST_DELTA
 from tacit.privacy.events import Gaussian, NonPrivate, PoissonGaussian, Spend
 
 __all__ = [

@@ -7,7 +7,7 @@ Three lines, the one to rely on first (definitions of Zhao, Li and Wang 2022; pr
                  many secrets which epsilon holds, and of a group how many are missed. No epsilon is multiplied by it.
     Bayesian     definition 4: the secret is drawn from mu, so that gamma amplifies: log(1 + gamma (e^epsilon' - 1)).
 
-The numbers are those of confidentiality.py, the paper's those of crt_paper.py. None is added to the DP epsilon.
+The numbers are those of confidentiality.py (misses: misses.py), the paper's those of crt_paper.py. None is added to the DP epsilon.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ from tacit.errors import RefusedError, UsageError
 from tacit.privacy.certificate import write_number
 from tacit.privacy.confidentiality import (
     APART,
-    Labels,
     Statement,
     Status,
     bayesian,
     common_assumptions,
     indistinguishable,
-    upper_share,
     whom,
     worst_case,
 )
 from tacit.privacy.crt_paper import PaperNumber, paper_bayesian, paper_group
 from tacit.privacy.events import PoissonGaussian, Spend
+from tacit.privacy.misses import Labels, upper_share
 from tacit.privacy.replacement import Claim, Stability, counted, replacement_epsilon
 
 __all__ = ["ConfidentialityStatement", "Line", "statement_of_run"]

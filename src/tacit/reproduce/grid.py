@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -13,6 +12,7 @@ from typing import Any
 
 from tacit.errors import UsageError
 from tacit.files import write_json
+from tacit.processes import follow_parent
 from tacit.progress import Reporter
 
 __all__ = ["Task", "run_grid"]
@@ -86,7 +86,7 @@ def _raise_if_failed(ended: Connection) -> None:
 
 
 def _work(task: Task, folder: Path, to: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process hears Ctrl-C too, and ends the others
+    follow_parent()
     try:
         write_json(folder / f"{task.name}.json", task.work())
         to.send(None)

@@ -37,15 +37,19 @@ class CoreDetector(Detector):
         return self.spans_of([text])[0]
 
     def spans_of(self, texts: Sequence[str]) -> list[list[Span]]:
-        """Spans in each text; texts are joined and read in one pass, which is what makes short turns fast."""
+        """Spans in each text; texts are joined and read in one pass, which is what makes short turns fast.
+
+        The spans of a text are a function of that text alone: it stands between two marks that no pattern reads across,
+        wherever in the batch it is.
+        """
         changes = [None] * len(texts) if is_plain("\n".join(texts)) else [_change(text) for text in texts]
         read = [text if change is None else change.text for text, change in zip(texts, changes, strict=True)]
-        joined = _BETWEEN.join(read)
-        ends = list(accumulate(len(text) + 1 for text in read))
+        joined = _BETWEEN.join(["", *read, ""])  # marks also before the first text and after the last
+        starts = list(accumulate((len(text) + 1 for text in read), initial=1))
         spans: list[list[Span]] = [[] for _ in texts]
         for found in _bridged(joined, [*formed(joined), *self._words.found(joined)]):
-            place = bisect_right(ends, found[0])
-            spans[place].append(_span(found, ends[place] - len(read[place]) - 1, changes[place]))
+            place = bisect_right(starts, found[0]) - 1
+            spans[place].append(_span(found, starts[place], changes[place]))
         return [sorted(found) for found in spans]
 
 

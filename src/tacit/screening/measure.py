@@ -1,9 +1,9 @@
 """Measuring policies on gold labels: recall, precision, and upper confidence bounds on what they miss.
 
-A gold span is found when every character of it is marked. Precision is by characters. The bounds are Clopper and Pearson's,
-one-sided: with probability ``confidence`` over the draw of the labels, the rate of misses is at most the bound. They hold for
-secrets drawn like the labelled ones, and drawn independently (SOUNDNESS: 20 misses of 200 give gamma <= 0.142, none of 200
-give delta_2 <= 0.0149).
+A gold span is found when every character of it is marked, and caught alike when redaction gives the text that it gives with the
+span masked beforehand (`tacit.screening.alike`). Precision is by characters. The bounds are Clopper and Pearson's, one-sided: with
+probability ``confidence`` over the draw of the labels, the rate of misses is at most the bound. They hold for secrets drawn like
+the labelled ones, and drawn independently (20 misses of 200 give gamma <= 0.142, none of 200 give delta_2 <= 0.0149).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import DataError
+from tacit.screening.alike import caught_alike
 from tacit.screening.policy import Policy
 from tacit.screening.spans import merged
 
@@ -48,6 +49,7 @@ class Measured:
         documents, documents_with_a_miss: records, and those with a gold span that is not wholly marked.
         spans, found: gold spans by label, and those found.
         characters, marked, both: all characters, the marked ones, and the marked ones inside gold spans.
+        alike: gold spans that are caught alike, by label; None: not measured.
     """
 
     documents: int
@@ -57,6 +59,7 @@ class Measured:
     characters: int
     marked: int
     both: int
+    alike: Counter[str] | None = None
 
     @property
     def misses(self) -> int:
@@ -64,17 +67,28 @@ class Measured:
         return self.spans.total() - self.found.total()
 
     def to_dict(self, confidence: float = CONFIDENCE) -> dict[str, Any]:
-        """Ready for JSON. Both bounds bound this policy's rate of misses: gamma in pi's place, delta_2 in pi_c's."""
-        bound = miss_rate_upper(self.misses, self.spans.total(), confidence)
+        """Ready for JSON. The bounds bound this policy's rate of misses: gamma in pi's place, delta_2 in pi_c's.
+
+        ``not_alike`` and ``gamma_alike_upper`` count as missed what is not caught alike; None where that was not measured.
+        """
+        secrets = self.spans.total()
+        bound = miss_rate_upper(self.misses, secrets, confidence)
+        unlike = None if self.alike is None else secrets - self.alike.total()
+        labels = sorted(self.spans.items())
         return {
-            "recall": self.found.total() / self.spans.total(),
+            "recall": self.found.total() / secrets,
             "precision": self.both / self.marked if self.marked else 1.0,
-            "per_label": {label: self.found[label] / count for label, count in sorted(self.spans.items())},
-            "spans_per_label": dict(sorted(self.spans.items())),
+            "per_label": {label: self.found[label] / count for label, count in labels},
+            "alike_per_label": None
+            if self.alike is None
+            else {label: self.alike[label] / count for label, count in labels},
+            "spans_per_label": dict(labels),
             "documents": self.documents,
             "documents_with_a_miss": self.documents_with_a_miss / self.documents,
             "marked_share": self.marked / self.characters,
+            "not_alike": None if unlike is None else unlike / secrets,
             "gamma_upper": bound,
+            "gamma_alike_upper": None if unlike is None else miss_rate_upper(unlike, secrets, confidence),
             "delta2_upper": bound,
             "confidence": confidence,
         }
@@ -86,30 +100,40 @@ def miss_rate_upper(misses: int, labels: int, confidence: float = CONFIDENCE) ->
     >>> round(miss_rate_upper(20, 200), 3), round(miss_rate_upper(0, 200), 4)
     (0.142, 0.0149)
     """
-    from scipy.stats import beta
+    from tacit.privacy.misses import Labels
 
-    return 1.0 if misses == labels else float(beta.ppf(confidence, misses + 1, labels - misses))
+    return Labels(labels, misses).upper(confidence)
 
 
-def measure(policies: Sequence[Policy], gold: Iterator[GoldRecord]) -> list[Measured]:
+def measure(policies: Sequence[Policy], gold: Iterator[GoldRecord], *, alike: bool = False) -> list[Measured]:
     """Each policy on all records, which stream.
+
+    Args:
+        alike: also count what is caught alike, which reads each record once more for each of its secrets. A policy that knows
+            given texts only (`Policy.reads_any_text`) is left out.
 
     Raises:
         DataError: there is no gold span at all.
     """
-    totals = [_Totals() for _ in policies]
+    totals = [_Totals(alike and policy.reads_any_text) for policy in policies]
     while batch := list(islice(gold, _BATCH)):
         texts = [record.text for record in batch]
         for total, policy in zip(totals, policies, strict=True):
             for record, spans in zip(batch, policy.spans_of(texts), strict=True):
                 total.add(record, merged(spans))
+            if total.alike is not None:
+                places = [(record.text, [(start, end) for start, end, _ in record.spans]) for record in batch]
+                for record, caught in zip(batch, caught_alike(policy, places), strict=True):
+                    pairs = zip(record.spans, caught, strict=True)
+                    total.alike.update(label for (_, _, label), is_alike in pairs if is_alike)
     return [total.measured() for total in totals]
 
 
 class _Totals:
     """Running counts of one policy."""
 
-    def __init__(self) -> None:
+    def __init__(self, with_alike: bool) -> None:
+        self.alike: Counter[str] | None = Counter() if with_alike else None
         self._documents = self._with_a_miss = self._characters = self._marked = self._both = 0
         self._spans: Counter[str] = Counter()
         self._found: Counter[str] = Counter()
@@ -131,8 +155,15 @@ class _Totals:
         if not self._spans:
             raise DataError("the gold file has no span, so there is nothing to measure; label some secrets first")
         return Measured(
-            self._documents, self._with_a_miss, self._spans, self._found, self._characters, self._marked, self._both
-        )  # fmt: skip
+            documents=self._documents,
+            documents_with_a_miss=self._with_a_miss,
+            spans=self._spans,
+            found=self._found,
+            characters=self._characters,
+            marked=self._marked,
+            both=self._both,
+            alike=self.alike,
+        )
 
 
 # Reading gold

@@ -16,7 +16,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.errors import DataError
-from tacit.screening.adapters import DetectorOptions, detector_from_options
+from tacit.screening.adapters.options import DetectorOptions, PrecomputedOptions
+from tacit.screening.adapters.registry import detector_from_options
 from tacit.screening.core import CoreDetector
 from tacit.screening.safe import UnsafeSentences
 from tacit.screening.spans import Detector, Span
@@ -88,6 +89,11 @@ class Policy:
     def name(self) -> str:
         """The policy's name."""
         return self.options.name
+
+    @property
+    def reads_any_text(self) -> bool:
+        """Whether it can be asked about a text that was changed: spans that were computed elsewhere are of given texts only."""
+        return not any(isinstance(item, PrecomputedOptions) for item in self.options.detectors)
 
     def spans(self, text: str) -> list[Span]:
         """What the policy marks in one text, in code points; spans may overlap."""

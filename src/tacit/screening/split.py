@@ -16,21 +16,13 @@ first would decide whether the second is trained on without noise.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import re
-import signal
-import threading
-from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import Literal, NamedTuple, Protocol
 
-from tacit.errors import UsageError
-from tacit.screening.missed import ForgetfulPolicy, Missed, Spotter
-from tacit.screening.policy import Policy, PolicyOptions
+from tacit.screening.missed import Spotter
 from tacit.screening.redact import MASK, redact
 from tacit.screening.spans import Span, merged
 
@@ -41,16 +33,13 @@ __all__ = [
     "Judged",
     "Placed",
     "Point",
-    "Screened",
     "Screener",
-    "ScreenerOptions",
     "Splitter",
     "Stream",
     "Tally",
     "data_points",
     "reserve_mask",
     "restore_mask",
-    "screen_chunks",
     "stream_of",
 ]
 
@@ -58,7 +47,6 @@ DataPoint = Literal["record", "line"]
 Stream = Literal["public", "private"]
 STREAMS: tuple[Stream, ...] = ("public", "private")
 
-_AHEAD = 3  # chunks a worker that wait to be screened or taken
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _LITERAL = re.compile(r"<(\\*)MASK>")
 _ESCAPED = re.compile(r"<\\(\\*)MASK>")
@@ -200,92 +188,10 @@ class Screener:
         return points, tally
 
     def _judged(self, texts: list[str]) -> list[Judged]:
-        masked = _spans_apart(self._balanced, texts)
+        masked = self._balanced.spans_of(texts)
         unmasked = [text for text, spans in zip(texts, masked, strict=True) if not spans]
-        unsafe = iter(_spans_apart(self._conservative, unmasked))
+        unsafe = iter(self._conservative.spans_of(unmasked))
         return [Judged(text, spans, [] if spans else next(unsafe)) for text, spans in zip(texts, masked, strict=True)]
-
-
-def _spans_apart(policy: Spotter, texts: Sequence[str]) -> list[list[Span]]:
-    """The policy's spans in each text. The empty texts give the first and the last one the same surroundings as all others."""
-    return policy.spans_of(["", *texts, ""])[1:-1]
-
-
-# Many texts, here and in worker processes -----------------------------------------------------------------------------
-
-
-Screened = tuple[list[list[Point]], Tally]
-"""What `Screener.screen` gives."""
-
-Chunk = TypeVar("Chunk")
-
-
-def screen_chunks(
-    chunks: Iterable[Chunk], texts_of: Callable[[Chunk], list[str]], make: ScreenerOptions, workers: int
-) -> Generator[tuple[Chunk, Screened], None, None]:
-    """Each chunk, in order, with what is screened of its texts; ``workers`` processes do it, 1 means this one.
-
-    Raises:
-        UsageError: a worker was killed.
-    """
-    if workers == 1:
-        screener = make.screener()
-        for chunk in chunks:
-            yield chunk, screener.screen(texts_of(chunk))
-        return
-    # Spawned, not forked: a forked worker would hold the pipes by which the others notice that this process has died.
-    executor = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _start_worker, (make,))
-    ahead: deque[tuple[Chunk, Future[Screened]]] = deque()
-    try:
-        for chunk in chunks:
-            ahead.append((chunk, executor.submit(_screen_in_worker, texts_of(chunk))))
-            if len(ahead) > _AHEAD * workers:
-                chunk, future = ahead.popleft()
-                yield chunk, future.result()
-        while ahead:
-            chunk, future = ahead.popleft()
-            yield chunk, future.result()
-    except BrokenProcessPool:
-        raise UsageError("a screening process ended early, perhaps for want of memory; try fewer workers") from None
-    finally:
-        executor.shutdown(cancel_futures=True)
-
-
-@dataclass(frozen=True)
-class ScreenerOptions:
-    """What a `Screener` is made of; unlike it, it can be sent to another process."""
-
-    balanced: PolicyOptions
-    conservative: PolicyOptions
-    kind: DataPoint
-    missed: Missed | None = None
-
-    def screener(self) -> Screener:
-        """The screener."""
-        balanced = Policy(self.balanced)
-        pi = balanced if self.missed is None else ForgetfulPolicy(balanced, self.missed)
-        return Screener(pi, Policy(self.conservative), self.kind)
-
-
-_worker: list[Screener] = []
-
-
-def _start_worker(options: ScreenerOptions) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process hears Ctrl-C too, and ends the others
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    _worker[:] = [options.screener()]
-
-
-def _end_with_parent() -> None:
-    """A process that is killed cannot end its workers, and they would wait for ever."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
-
-
-def _screen_in_worker(texts: list[str]) -> Screened:
-    return _worker[0].screen(texts)
 
 
 # After redaction ------------------------------------------------------------------------------------------------------

@@ -9,10 +9,10 @@ import functools
 import math
 from typing import Any
 
-from tacit.privacy.accountant import rdp_epsilon
-from tacit.privacy.confidentiality import amplified_epsilon
 from tacit.privacy.crt_paper import paper_bayesian
 from tacit.privacy.events import PoissonGaussian, Spend
+from tacit.privacy.misses import amplified_epsilon
+from tacit.privacy.renyi import rdp_epsilon
 from tacit.privacy.replacement import Claim, Screening, Stability, replacement_epsilon, stability
 from tacit.privacy.statement import statement_of_run
 from tacit.reproduce.crt.runs import DELTA, private_steps

@@ -9,8 +9,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tacit.audit.candidates import build_trie, candidate_exposure, score_candidates, scorer_of
+from tacit.audit.candidates import candidate_exposure, score_candidates
 from tacit.audit.membership import measure_membership
+from tacit.audit.scorers import scorer_of
+from tacit.audit.trie import Trie, build_trie
 from tacit.folder import RunFolder
 from tacit.models.kinds import START_ID
 from tacit.opening import open_run

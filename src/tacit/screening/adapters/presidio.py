@@ -8,6 +8,7 @@ what Presidio logs below a warning is dropped.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import time
 from collections.abc import Sequence
@@ -40,10 +41,8 @@ class PresidioDetector(Detector):
     name = "presidio"
 
     def __init__(self, options: PresidioOptions) -> None:
-        try:
-            import presidio_analyzer  # noqa: F401
-        except ModuleNotFoundError:
-            raise missing(self.name, "presidio-analyzer", "presidio") from None
+        if importlib.util.find_spec("presidio_analyzer") is None:
+            raise missing(self.name, "presidio-analyzer", "presidio")
         logging.getLogger("presidio-analyzer").addFilter(_has_no_text)
         self._pipeline = _pipeline(options.pipeline)
         self._engine = _engine(self._pipeline)
