@@ -32,10 +32,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tasks": BASE | {"engine", "models", "training", "corpus"},
     "audit": BASE | {"engine", "models", "training", "corpus"},
     "report": BASE | {"privacy"},
-    "planning": BASE | {"config", "privacy", "training"},
+    "planning": BASE | {"config", "privacy", "training", "selective"},
 }
 MAY_IMPORT["screen_stage"] = BASE | {"config", "folder", "corpus", "screening"}
 MAY_IMPORT["confidential"] = {"config", "privacy"}
+MAY_IMPORT["selective"] = {"config", "privacy"}  # the account of a run on marked text, for its plan and its report
+MAY_IMPORT["marking"] = BASE | {"config", "corpus", "screening"}
 MAY_IMPORT["run_state"] = {*MAY_IMPORT} - {"report"}
 MAY_IMPORT["opening"] = {*MAY_IMPORT} - {"report"}
 MAY_IMPORT["pipeline"] = {*MAY_IMPORT} - {"report"}

@@ -383,6 +383,7 @@ OTHER_VALUES: dict[str, Any] = {
     "private.limit": 10,
     "public.0.path": "other.jsonl",
     "screening": None,
+    "marking": None,
     "rounds": 3,
     "vocabulary.max_words": 64,
     "vocabulary.epsilon_share": 0.2,
@@ -404,7 +405,7 @@ OTHER_VALUES: dict[str, Any] = {
 
 def test_the_digest_changes_with_everything_that_changes_a_result() -> None:
     digests = {parse_config(values()).digest()}
-    others = {place: with_value(place, value) for place, value in OTHER_VALUES.items() if place != "screening"}
+    others = {place: with_value(place, value) for place, value in OTHER_VALUES.items() if value is not None}
     digests |= {parse_config(other).digest() for other in others.values()}
     digests |= {parse_config(screened()).digest(), parse_config(screened(gamma=0.1)).digest()}
     assert len(digests) == len(others) + 3

@@ -15,7 +15,7 @@ from typing import Any
 
 import tacit
 from tacit.audit.exposure import Exposure
-from tacit.config import DpPhase, RunConfig
+from tacit.config import DpPhase, RunConfig, SelectivePhase
 from tacit.folder import RunFolder
 from tacit.planning import HELD_OUT, TRAINING, parameter_count
 from tacit.privacy.accountant import epsilon, joint_epsilon
@@ -23,6 +23,7 @@ from tacit.privacy.certificate import read_number
 from tacit.privacy.events import Event, Gaussian, PoissonGaussian, Spend, ThresholdedHistogram
 from tacit.privacy.ledger import Ledger
 from tacit.report import data as facts
+from tacit.selective import run_account
 
 __all__ = ["report_data"]
 
@@ -76,7 +77,9 @@ def report_data(
 def _vocabulary_method(config: RunConfig) -> str:
     if config.vocabulary.method != "public":
         return config.vocabulary.method
-    return "words of the public corpora" if config.public else "words of the screened text, without noise"
+    if config.public:
+        return "words of the public corpora"
+    return f"words of the {'screened' if config.marking is None else 'unmarked'} text, without noise"
 
 
 def _confidentiality_lines(certificate: dict[str, Any]) -> tuple[facts.ConfidentialityLine, ...]:
@@ -146,6 +149,7 @@ def _assumptions(config: RunConfig) -> tuple[facts.Assumption, ...]:
     unit = config.privacy.unit_name
     rows: list[tuple[str, Any]] = [
         *_screening_assumptions(config),
+        *_selective_assumptions(config),
         (
             "Epsilon is the joint privacy loss distribution of every ledger entry; Renyi DP bounds it independently.",
             "proved",
@@ -188,6 +192,18 @@ def _screening_assumptions(config: RunConfig) -> list[tuple[str, Any]]:
             f"{1.0 if options.delta2 is None else options.delta2:g} (`tacit screen --measure`), of secrets like the labelled ones.",
             "measured",
         )
+    ]
+
+
+def _selective_assumptions(config: RunConfig) -> list[tuple[str, Any]]:
+    """What a run on marked text may say of private tokens alone, and what that rests on."""
+    account = run_account(config)
+    if account is None:
+        return []
+    return [
+        ("Epsilon is infinite: public tokens of private records are trained on without noise.", "proved"),
+        (f"For private tokens alone, {account.sentence}.", "heuristic"),
+        ("The policy marks every secret, and what it marks does not depend on the private tokens.", "assumed"),
     ]
 
 
@@ -331,12 +347,17 @@ def _phase_rows(config: RunConfig, ledger: Ledger) -> tuple[facts.PhaseRow, ...]
     rows = []
     for phase in config.phases:
         if isinstance(phase, DpPhase):
-            event = ledger.plans[config.phase_name(phase, 0)].event
-            assert isinstance(event, PoissonGaussian)
+            noise_multiplier = _noise_multiplier(config, ledger, phase)
             batch = (
                 f"{phase.expected_batch} units expected (Poisson), at most {phase.sequences_per_unit} sequences each"
             )
-            plan = f"DP-SGD, {phase.clipping} clipping, clip norm {phase.clip_norm:g}, noise multiplier {event.noise_multiplier:g}"
+            plan = f"DP-SGD, {phase.clipping} clipping, clip norm {phase.clip_norm:g}, noise multiplier {noise_multiplier:g}"
+        elif isinstance(phase, SelectivePhase):
+            batch = f"{phase.batch_size} records"
+            plan = (
+                f"ordinary training on public tokens; at most {phase.segments} states of a record released, norm at most "
+                f"{phase.state_clip:g}, noise multiplier {phase.state_noise_multiplier:g}"
+            )
         else:
             batch, plan = f"{phase.batch_size} sequences", "ordinary training"
         rounds = f", in {config.rounds} rounds by turns" if config.rounds > 1 else ""
@@ -350,3 +371,11 @@ def _phase_rows(config: RunConfig, ledger: Ledger) -> tuple[facts.PhaseRow, ...]
             )
         )
     return tuple(rows)
+
+
+def _noise_multiplier(config: RunConfig, ledger: Ledger, phase: DpPhase) -> float:
+    """As the ledger has it; on marked text, where the ledger holds no finite event, as it was given."""
+    event = ledger.plans[config.phase_name(phase, 0)].event
+    found = event.noise_multiplier if isinstance(event, PoissonGaussian) else phase.noise_multiplier
+    assert found is not None
+    return found

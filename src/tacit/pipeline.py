@@ -35,6 +35,7 @@ from tacit.corpus.units import Unit
 from tacit.engine.distributed import Ranks
 from tacit.errors import AuditError, DataError
 from tacit.files import private_folder, read_json, write_atomically, write_json
+from tacit.marking import cut
 from tacit.models.kinds import START_ID
 from tacit.opening import join_run
 from tacit.planning import EVALUATION, VOCABULARY
@@ -54,6 +55,9 @@ from tacit.vocabulary.tokenizer import TokenizerOptions, build_tokenizer
 from tacit.vocabulary.wordpiece import train_wordpiece
 
 __all__ = ["assist", "audit", "check_audit_gate", "evaluate", "train", "vocabulary"]
+
+_WITH_SECRETS = ("private", "marked")
+"""Streams that may hold a secret; the control is trained anew from the first phase on that reads one of them."""
 
 
 def vocabulary(state: RunState) -> None:
@@ -92,12 +96,18 @@ def _released_words(
 
 
 def _words_without_noise(state: RunState, text: TokenizerOptions) -> dict[str, int]:
-    """All words of the public corpora; where there are none, of the screened text, whose release the ledger holds."""
+    """All words of the public corpora; where there are none, of the screened or unmarked text, whose release the ledger holds."""
     state.reporter.say("Vocabulary: counting words ...")
     if state.config.public:
         return _word_counts(state, state.public_units[0], sys.maxsize, text)
     state.ledger.charge(VOCABULARY)
-    return _word_counts(state, state.screened_units, sys.maxsize, text)
+    units = state.screened_units if state.config.marking is None else _unmarked_units(state)
+    return _word_counts(state, units, sys.maxsize, text)
+
+
+def _unmarked_units(state: RunState) -> list[Unit]:
+    """What is public of the marked text: no word of it is, or is beside, a private one."""
+    return [Unit(marked.unit.unit_id, (marked.public_text,)) for marked in state.marked_texts]
 
 
 def _word_counts(state: RunState, units: list[Unit], most: int, text: TokenizerOptions) -> dict[str, int]:
@@ -143,7 +153,7 @@ def _run_phases(state: RunState, prefix: str) -> None:
     title = "Control without DP" if prefix else "Training"
     begun = not prefix
     for phase in phases:
-        begun = begun or phase.stream == "private"
+        begun = begun or phase.stream in _WITH_SECRETS
         if not begun:  # the control begins where the public phases ended
             load_weights(state.checkpoint(phase.name), model)
             continue
@@ -154,7 +164,7 @@ def _run_phases(state: RunState, prefix: str) -> None:
                 model,
                 phase,
                 stream,
-                state.objective,
+                state.objective_of(phase),
                 state.ledger if state.ranks.first and not prefix else None,
                 state.streams.child("phase", prefix + phase.name),
                 state.config.compute,
@@ -169,7 +179,7 @@ def _control_phases(state: RunState) -> tuple[Phase, ...]:
     options = state.config.audit
     assert options is not None
     planned = state.mechanisms.phases
-    first = next((number for number, phase in enumerate(planned) if phase.stream == "private"), len(planned))
+    first = next((number for number, phase in enumerate(planned) if phase.stream in _WITH_SECRETS), len(planned))
     own = {phase.name for phase in planned[first:]}  # those before are the run's own
     phases: list[Phase] = []
     for phase in planned:
@@ -187,7 +197,7 @@ def evaluate(state: RunState) -> dict[str, Any]:
     """How well the model predicts held-out text, beside baselines; written to run/private/evaluation.json.
 
     Public text is scored exactly. The private part is one Gaussian release in the ledger, on units kept from training. With
-    screening there is no such release: the part ``curator`` is exact, and for the curator alone.
+    screening or marking there is no such release: the part ``curator`` is exact, and for the curator alone.
     """
     train(state)
     path = state.folder.private / "evaluation.json"
@@ -203,10 +213,17 @@ def evaluate(state: RunState) -> dict[str, Any]:
         found["private"] = _evaluate_private(state, state.mechanisms.evaluation, models, streams)
     elif state.private_units[1]:
         units = state.private_units[1]
-        for name, texts in (("curator", redacted_units(state.config, units)), ("curator_raw", units)):
+        for name, texts in _curators_texts(state.config, units).items():
             found[name] = _exact_scores(state, models, state.sequences(texts), texts, None)
     write_json(path, found)
     return found
+
+
+def _curators_texts(config: RunConfig, units: list[Unit]) -> dict[str, list[Unit]]:
+    """Held-out units in the forms that are scored: as training shows them, and raw."""
+    if config.marking is not None:
+        return {"curator": cut(units, config.marking.data_point)}
+    return {"curator": redacted_units(config, units), "curator_raw": units}
 
 
 Models = dict[str, PreTrainedModel | np.ndarray]
@@ -218,7 +235,7 @@ def _models_to_evaluate(state: RunState) -> Models:
     of_public = [phase for phase in state.mechanisms.phases if phase.stream == "public"]
     if of_public and state.config.dp_phases and state.config.rounds == 1:
         models["after public phase"] = state.trained_model(of_public[-1].name)
-    stream = state.public_stream if state.config.public else state.screened_stream
+    stream = state.plain_stream
     size, special = state.masking.vocabulary_size, state.masking.special_ids
     causal = state.config.model.is_causal
     models["unigram"] = causal_lm.unigram(stream, size) if causal else masked_lm.unigram(stream, special, size)

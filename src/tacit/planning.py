@@ -12,14 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.config import DpPhase, ModelOptions, PhaseOptions, PlainPhase, RunConfig
+from tacit.config import DpPhase, ModelOptions, PhaseOptions, PlainPhase, RunConfig, SelectivePhase
 from tacit.errors import BudgetError
 from tacit.privacy import calibrate
 from tacit.privacy.accountant import epsilon, joint_epsilon, mu_at
 from tacit.privacy.events import Event, Gaussian, NonPrivate, PoissonGaussian, Spend, ThresholdedHistogram
 from tacit.privacy.histogram import histogram_delta, hoory_claim
 from tacit.privacy.ledger import Ledger
-from tacit.training.plans import AdamOptions, DpPlan, Phase, PlainPlan
+from tacit.selective import run_account
+from tacit.training.plans import AdamOptions, DpPlan, Phase, PlainPlan, Plan, SelectivePlan
 
 __all__ = [
     "EVALUATION",
@@ -172,7 +173,7 @@ def _memory_bytes(config: RunConfig, parameters: int) -> int:
 def _vocabulary_event(config: RunConfig) -> ThresholdedHistogram | NonPrivate | None:
     options, privacy = config.vocabulary, config.privacy
     if options.method == "public":
-        return None if config.public else NonPrivate("vocabulary of screened text")
+        return None if config.public else NonPrivate(f"vocabulary of {_own_words(config)} text")
     target = privacy.budget.epsilon * options.epsilon_share
     delta = privacy.budget.delta * options.delta_share
     if options.method == "hoory":
@@ -196,6 +197,13 @@ def _notes(config: RunConfig, vocabulary: ThresholdedHistogram | NonPrivate | No
         notes.append(
             f"screening: the balanced policy is made to miss {share:g} % of the secrets that it finds, as an experiment"
         )
+    account = run_account(config)
+    if account is not None:
+        notes.append(
+            "selective DP (a baseline): public tokens are trained on without noise, so epsilon is infinite for the record, and the "
+            "budget bounds nothing"
+        )
+        notes.append(account.sentence)
     if config.vocabulary.method != "hoory" or not isinstance(vocabulary, ThresholdedHistogram):
         return tuple(notes)
     delta = config.privacy.budget.delta * config.vocabulary.delta_share
@@ -209,6 +217,20 @@ def _notes(config: RunConfig, vocabulary: ThresholdedHistogram | NonPrivate | No
 
 def _optimizer(phase: PhaseOptions) -> AdamOptions:
     return AdamOptions(phase.learning_rate, phase.warmup, phase.weight_decay, phase.adam_betas, phase.adam_epsilon)
+
+
+def _plan(phase: PlainPhase | DpPhase | SelectivePhase, units: int, noise_multipliers: Mapping[str, float]) -> Plan:
+    if isinstance(phase, PlainPhase):
+        return PlainPlan(phase.batch_size)
+    if isinstance(phase, SelectivePhase):
+        return SelectivePlan(
+            batch_size=phase.batch_size,
+            slots=units,
+            segments=phase.segments,
+            state_clip=phase.state_clip,
+            state_noise_multiplier=phase.state_noise_multiplier,
+        )
+    return _dp_plan(phase, units, noise_multipliers[phase.name])
 
 
 def _dp_plan(phase: DpPhase, units: int, noise_multiplier: float) -> DpPlan:
@@ -230,6 +252,8 @@ def _phases(config: RunConfig, vocabulary: ThresholdedHistogram | NonPrivate | N
         fixed = []
     schedule = []
     for phase in config.dp_phases:
+        if phase.stream == "marked":
+            continue  # its noise is given, and no budget bounds it
         probability = phase.expected_batch / privacy.units
         if phase.noise_multiplier is None:
             schedule.append((probability, config.rounds * phase.steps))
@@ -248,10 +272,7 @@ def _with_noise(config: RunConfig, noise_multipliers: Mapping[str, float]) -> tu
     phases: list[Phase] = []
     for number in range(config.rounds):
         for phase in config.phases:
-            if isinstance(phase, PlainPhase):
-                plan = PlainPlan(phase.batch_size)
-            else:
-                plan = _dp_plan(phase, config.privacy.units, noise_multipliers[phase.name])
+            plan = _plan(phase, config.privacy.units, noise_multipliers)
             name, previous = config.phase_name(phase, number), config.phase_name(phase, number - 1) if number else None
             phases.append(
                 Phase(name, phase.stream, plan, phase.steps, _optimizer(phase), number, config.rounds, previous)
@@ -262,9 +283,9 @@ def _with_noise(config: RunConfig, noise_multipliers: Mapping[str, float]) -> tu
 def _evaluation_event(config: RunConfig) -> Gaussian | None:
     """Under add-or-remove the held-out units have the whole budget to themselves; under replacement a tenth of it.
 
-    With screening there is none: exact numbers stay with the curator.
+    With screening or marking there is none: exact numbers stay with the curator.
     """
-    if config.evaluation.held_out == 0 or config.screening is not None:
+    if not _pays_for_evaluation(config):
         return None
     privacy = config.privacy
     share = 1.0 if privacy.relation == "add-or-remove" else 0.1
@@ -306,7 +327,8 @@ def plan_in_ledger(mechanisms: Mechanisms, ledger: Ledger) -> None:
 def mechanisms_from_ledger(config: RunConfig, ledger: Ledger) -> Mechanisms | None:
     """What an earlier start of this run planned; None when it did not get that far."""
     plans = ledger.plans
-    first = {phase.name: plans.get(config.phase_name(phase, 0)) for phase in config.dp_phases}
+    solved = [phase for phase in config.dp_phases if phase.stream != "marked"]
+    first = {phase.name: plans.get(config.phase_name(phase, 0)) for phase in solved}
     multipliers = {
         name: plan.event.noise_multiplier
         for name, plan in first.items()
@@ -314,6 +336,7 @@ def mechanisms_from_ledger(config: RunConfig, ledger: Ledger) -> Mechanisms | No
     }
     if multipliers.keys() != first.keys():
         return None
+    multipliers |= _given_noise(config)
     vocabulary, evaluation = (plans[name].event if name in plans else None for name in (VOCABULARY, EVALUATION))
     assert vocabulary is None or isinstance(vocabulary, ThresholdedHistogram | NonPrivate)
     assert evaluation is None or isinstance(evaluation, Gaussian)
@@ -322,11 +345,26 @@ def mechanisms_from_ledger(config: RunConfig, ledger: Ledger) -> Mechanisms | No
     return mechanisms if wanted <= plans.keys() else None
 
 
+def _given_noise(config: RunConfig) -> dict[str, float]:
+    """The noise of the phases on marked text, which is never solved, and whose event in the ledger is no `PoissonGaussian`."""
+    marked = (phase for phase in config.dp_phases if phase.stream == "marked")
+    return {phase.name: phase.noise_multiplier for phase in marked if phase.noise_multiplier is not None}
+
+
 def _stages_beside_phases(config: RunConfig) -> set[str]:
     """Which of the vocabulary and the evaluation this run pays for."""
     vocabulary = config.vocabulary.method != "public" or not config.public
-    evaluation = config.evaluation.held_out > 0 and config.screening is None
+    evaluation = _pays_for_evaluation(config)
     return {name for name, paid in ((VOCABULARY, vocabulary), (EVALUATION, evaluation)) if paid}
+
+
+def _pays_for_evaluation(config: RunConfig) -> bool:
+    return config.evaluation.held_out > 0 and config.screening is None and config.marking is None
+
+
+def _own_words(config: RunConfig) -> str:
+    """Which part of the private text the vocabulary comes from, where no public corpus is given."""
+    return "screened" if config.marking is None else "unmarked"
 
 
 def make_plan(config: RunConfig) -> RunPlan:
@@ -373,7 +411,7 @@ def _stages(config: RunConfig, mechanisms: Mechanisms) -> tuple[Stage, ...]:
 def _vocabulary_row(config: RunConfig, event: ThresholdedHistogram | NonPrivate | None) -> _Row:
     seconds = config.privacy.units * 0.003
     if not isinstance(event, ThresholdedHistogram):
-        text = "public" if event is None else "screened"
+        text = "public" if event is None else _own_words(config)
         return VOCABULARY, f"words of {text} text", {}, 1, event, TRAINING if event else "", seconds
     numbers: dict[str, float | int | str] = {
         "noise_stddev": event.noise_stddev,
@@ -385,11 +423,20 @@ def _vocabulary_row(config: RunConfig, event: ThresholdedHistogram | NonPrivate 
 
 def _phase_row(phase: Phase, flops: float) -> _Row:
     plan, event = phase.plan, phase.event
+    numbers: dict[str, float | int | str]
     if isinstance(plan, PlainPlan):
         seconds = phase.steps * plan.batch_size * flops / _FLOPS_PER_SECOND
         mechanism, partition = f"ordinary training on {phase.stream} text", TRAINING if event else ""
-        return phase.name, mechanism, {"batch_size": plan.batch_size}, phase.steps, event, partition, seconds
-    numbers: dict[str, float | int | str] = {
+        numbers = {"batch_size": plan.batch_size}
+        if isinstance(plan, SelectivePlan):
+            mechanism = "ordinary training on the public tokens of marked text, states released with Gaussian noise"
+            numbers |= {
+                "segments": plan.segments,
+                "state_clip": plan.state_clip,
+                "state_noise_multiplier": plan.state_noise_multiplier,
+            }
+        return phase.name, mechanism, numbers, phase.steps, event, partition, seconds
+    numbers = {
         "sampling_probability": plan.sampling_probability,
         "clip_norm": plan.clip_norm,
         "noise_multiplier": plan.noise_multiplier,
@@ -397,6 +444,8 @@ def _phase_row(phase: Phase, flops: float) -> _Row:
     }
     seconds = 1.2 * phase.steps * plan.normaliser * plan.sequences_per_unit * flops / _FLOPS_PER_SECOND
     mechanism = "DP-SGD: Poisson sampling, clipping, Gaussian noise"
+    if phase.stream == "marked":
+        mechanism += ", on private tokens alone"
     return phase.name, mechanism, numbers, phase.steps, event, TRAINING, seconds
 
 

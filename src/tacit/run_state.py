@@ -19,6 +19,7 @@ from tacit.corpus.units import Unit, UnitKind, group_units, split_held_out, unit
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import DataError, UsageError
 from tacit.folder import RunFolder
+from tacit.marking import MarkedText, mark, marker_of
 from tacit.models.kinds import build_model
 from tacit.planning import Mechanisms
 from tacit.privacy.ledger import Ledger
@@ -26,8 +27,11 @@ from tacit.progress import Reporter
 from tacit.randomness import Streams
 from tacit.screen_stage import planted_records, screened, screened_folder, source_of
 from tacit.training.checkpoint import load_weights
+from tacit.training.marked import tokenize_marked, unmarked
 from tacit.training.masking import Masking
 from tacit.training.objectives import CausalObjective, MaskedObjective, Objective
+from tacit.training.plans import Phase, SelectivePlan
+from tacit.training.selective import PrivateTokens, PublicTokens, numbers_of_state
 from tacit.training.sequences import SequenceStream, tokenize_units
 from tacit.vocabulary.tokenizer import SPECIAL_TOKENS
 
@@ -114,6 +118,15 @@ class RunState:
         return group_units(read_records(self._screened_file("public")), UnitKind("record"))
 
     @functools.cached_property
+    def marked_texts(self) -> list[MarkedText]:
+        """The data points of the training units, raw, with what the policy marks in them (selective DP)."""
+        options = self.config.marking
+        if options is None:
+            raise UsageError("the configuration has no section `marking`, so no private token is marked")
+        self.reporter.say("Marking: private tokens of the private text ...")
+        return mark(self.private_units[0], marker_of(options, self.streams), options.data_point)
+
+    @functools.cached_property
     def public_units(self) -> tuple[list[Unit], list[Unit]]:
         """(training, held out) of the public corpora; every record is its own unit."""
         units: list[Unit] = []
@@ -146,8 +159,20 @@ class RunState:
 
     @property
     def objective(self) -> Objective:
-        """What this run's model is asked about its rows."""
+        """What this run's model is asked about rows that are not marked."""
         return CausalObjective() if self.config.model.is_causal else MaskedObjective(self.masking)
+
+    def objective_of(self, phase: Phase) -> Objective:
+        """What it is asked in a phase: of marked rows public tokens or private ones, by the phase's plan."""
+        if phase.stream != "marked":
+            return self.objective
+        size, plan = self.masking.vocabulary_size, phase.plan
+        if not isinstance(plan, SelectivePlan):
+            return PrivateTokens(size)
+        model = self.config.model
+        numbers = numbers_of_state(model.layers, model.width)
+        draws = PublicTokens.draws_for(plan.segments, numbers, model.length)
+        return PublicTokens(size, plan.segments, plan.state_clip, plan.state_noise_multiplier, numbers, draws)
 
     def check_data(self) -> None:
         """Read every corpus, so that a mistake in any of them shows before something is spent.
@@ -175,10 +200,22 @@ class RunState:
         """Rows of the data points that screening lets through."""
         return self.sequences(self.screened_units)
 
-    @property
+    @functools.cached_property
     def redacted_stream(self) -> SequenceStream:
         """Rows of the whole corpus as screening has redacted it."""
         return self.sequences([*self.screened_units, *self.private_units[0]])
+
+    @functools.cached_property
+    def marked_stream(self) -> SequenceStream:
+        """One row of each data point, its private tokens marked."""
+        texts = self.marked_texts
+        return tokenize_marked(
+            [text.unit for text in texts],
+            [text.runs for text in texts],
+            self.tokenizer,
+            self.config.model.length,
+            self.streams.child("sequences"),
+        )
 
     def stream(self, name: str) -> SequenceStream:
         """The rows that a phase reads."""
@@ -187,7 +224,17 @@ class RunState:
             "screened": lambda: self.screened_stream,
             "redacted": lambda: self.redacted_stream,
             "private": lambda: self.private_stream,
+            "marked": lambda: self.marked_stream,
         }[name]()
+
+    @property
+    def plain_stream(self) -> SequenceStream:
+        """Rows whose tokens are counted for the unigram, which only the curator sees where they are private."""
+        if self.config.public:
+            return self.public_stream
+        if self.config.marking is None:
+            return self.screened_stream
+        return unmarked(self.marked_stream, self.masking.vocabulary_size)
 
     @property
     def public_held_out_units(self) -> list[Unit]:

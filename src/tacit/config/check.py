@@ -7,7 +7,7 @@ from tacit.errors import RefusedError, UsageError
 
 __all__ = ["HEURISTICS", "check_meaning"]
 
-HEURISTICS = ("heuristic:hoory", "heuristic:non-private")
+HEURISTICS = ("heuristic:hoory", "heuristic:non-private", "heuristic:selective-dp")
 """What ``allow`` may name; each is reported with epsilon = infinity."""
 
 
@@ -38,6 +38,7 @@ def check_meaning(config: RunConfig) -> None:
             "vocabulary.method: hoory uses the paper's threshold, whose true delta is far above the one it claims; "
             "use method: histogram, or add heuristic:hoory to allow (reported with epsilon = infinity)",
         )
+    _check_marking(config)
     _check_streams(config)
     given = (config.vocabulary.noise_stddev is not None, config.vocabulary.threshold is not None)
     if config.vocabulary.method == "hoory" and given[1]:
@@ -73,7 +74,8 @@ def _check_streams(config: RunConfig) -> None:
         raise UsageError(
             f"phases: stream: {stream} needs the section `screening`, which says how the private corpus is screened"
         )
-    if not config.public and (config.screening is None or "public" in streams):
+    own_words = config.screening is not None or config.marking is not None
+    if not config.public and (not own_words or "public" in streams):
         raise UsageError("public: name at least one public corpus; a run without screening starts from public text")
     unclipped = config.unclipped_phases
     if unclipped and "heuristic:non-private" not in config.allow:
@@ -99,3 +101,47 @@ def _check_streams(config: RunConfig) -> None:
         raise UsageError(
             f"screening.gamma is {gamma:g}, but screening.missed makes the policy miss {missed:g} of the secrets; raise gamma"
         )
+
+
+def _check_marking(config: RunConfig) -> None:
+    """Selective DP: it is a baseline, and its account covers the phases on marked text and nothing else."""
+    marked = [phase for phase in config.phases if phase.stream == "marked"]
+    if config.marking is None:
+        if marked:
+            raise UsageError("phases: stream: marked needs the section `marking`, which says what marks private tokens")
+        return
+    if config.screening is not None:
+        raise UsageError("marking and screening: one reads raw text and the other redacts it; leave one of them out")
+    if not marked:
+        raise UsageError(
+            "marking: no phase has stream: marked; add one (plan: selective, or plan: dp), or leave it out"
+        )
+    for phase in config.phases:
+        if phase.stream in ("private", "screened"):
+            raise UsageError(f"phases: {phase.name}: with marking, private text is read by stream: marked alone")
+    if config.model.kind != "lstm":
+        raise UsageError(
+            f"model.kind is {config.model.kind}; it must be lstm with marking: the state of an LSTM is all that goes from one "
+            "token to the next, where attention sees every private token again"
+        )
+    if "heuristic:selective-dp" not in config.allow:
+        raise RefusedError(
+            "public-tokens-without-noise",
+            f"phases: {marked[0].name} is selective DP, which trains on the public tokens of private text without noise: no "
+            "epsilon holds for the record. Use plan: dp on stream: private, or add heuristic:selective-dp to allow",
+        )
+    if config.privacy.relation != "replace":
+        raise RefusedError(
+            "marking-needs-replace",
+            "privacy.relation must be replace with marking: a record's private tokens are replaced by others, and no record "
+            "is added or removed (docs/selective-dp.md)",
+        )
+    if config.privacy.unit != "record":
+        raise UsageError("privacy.unit must be record with marking: the unit is a data point (marking.data_point)")
+    if config.vocabulary.method != "public":
+        raise UsageError("vocabulary.method must be public with marking: no private token may be counted")
+    for phase in config.dp_phases:
+        if phase.noise_multiplier is None:
+            raise UsageError(
+                f"phases: {phase.name}: give noise_multiplier; on marked text it is not solved, as no budget holds there"
+            )

@@ -24,12 +24,14 @@ __all__ = [
     "CorpusOptions",
     "DpPhase",
     "EvaluationOptions",
+    "MarkingOptions",
     "ModelOptions",
     "PhaseOptions",
     "PlainPhase",
     "PrivacyOptions",
     "RunConfig",
     "ScreeningOptions",
+    "SelectivePhase",
     "TupleUnit",
     "VocabularyOptions",
 ]
@@ -135,6 +137,20 @@ class ScreeningOptions(_Options):
     delta2: Annotated[float, Field(ge=0, le=1)] | None = None
 
 
+class MarkingOptions(_Options):
+    """Which tokens of the raw private text are private, for selective DP (Shi et al. 2021; docs/selective-dp.md).
+
+    Args:
+        data_point: ``record``, or ``line``: every line of a record is a unit of its own, such as a turn of a dialogue.
+        balanced: the policy file that marks them; the package's own when not given.
+        missed: as an experiment the policy misses this share of the secrets that it finds, by a keyed hash of each.
+    """
+
+    data_point: Literal["record", "line"] = "record"
+    balanced: str | None = None
+    missed: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+
 class VocabularyOptions(_Options):
     """The vocabulary of the tokenizer (Hoory et al. 3.2 under the exact law).
 
@@ -222,6 +238,7 @@ class DpPhase(PhaseOptions):
     """DP training on the private stream.
 
     Args:
+        stream: ``private``; or ``marked``: the private tokens alone of a marked corpus (selective DP), with a given noise.
         expected_batch: units in a step's batch on average; the sampling probability is this over ``privacy.units``, and it
             is the public constant that the noisy sum is divided by.
         clip_norm: C, bound on the l2 norm of one unit's gradient.
@@ -232,12 +249,32 @@ class DpPhase(PhaseOptions):
     """
 
     plan: Literal["dp"]
-    stream: Literal["private"]
+    stream: Literal["private", "marked"]
     expected_batch: Count
     clip_norm: Positive
     clipping: Literal["flat", "automatic", "per-layer"] = "flat"
     sequences_per_unit: Count = 1
     noise_multiplier: Positive | None = None
+
+
+class SelectivePhase(PhaseOptions):
+    """Ordinary training on the public tokens of a marked corpus (selective DP; Shi et al. 2021), for an LSTM.
+
+    The state that goes from a private token to a public one is clipped, and gets noise.
+
+    Args:
+        batch_size: rows a step, one of each record; the divisor of the step, also where slots are empty.
+        segments: runs of private tokens whose state is released, at most, in a row; what stands behind the last does not count.
+        state_clip: bound on the l2 norm of the state, the hidden and the cell state of all layers together.
+        state_noise_multiplier: standard deviation of the noise on each of its numbers, over ``state_clip``.
+    """
+
+    plan: Literal["selective"]
+    stream: Literal["marked"]
+    batch_size: Count
+    segments: Count
+    state_clip: Positive
+    state_noise_multiplier: Positive
 
 
 class EvaluationOptions(_Options):
@@ -316,11 +353,14 @@ class RunConfig(_Options):
     private: CorpusOptions
     public: tuple[CorpusOptions, ...] = ()
     screening: ScreeningOptions | None = None
+    marking: MarkingOptions | None = None
     vocabulary: VocabularyOptions = VocabularyOptions()
     model: ModelOptions = ModelOptions()
     masking_probability: Annotated[float, Field(gt=0, lt=1)] = 0.15
     rounds: Count = 1
-    phases: Annotated[tuple[Annotated[PlainPhase | DpPhase, Field(discriminator="plan")], ...], Field(min_length=1)]
+    phases: Annotated[
+        tuple[Annotated[PlainPhase | DpPhase | SelectivePhase, Field(discriminator="plan")], ...], Field(min_length=1)
+    ]
     evaluation: EvaluationOptions = EvaluationOptions()
     audit: AuditOptions | None = None
     compute: ComputeOptions = ComputeOptions()
@@ -337,7 +377,8 @@ class RunConfig(_Options):
     @property
     def uses_heuristic(self) -> bool:
         """Whether a stage without a proof runs, so that epsilon is infinite; ``allow`` alone does not make it so."""
-        return self.vocabulary.method == "hoory" or bool(self.unclipped_phases)
+        marked = any(phase.stream == "marked" for phase in self.phases)
+        return self.vocabulary.method == "hoory" or bool(self.unclipped_phases) or marked
 
     @property
     def is_unbounded(self) -> bool:
@@ -346,7 +387,7 @@ class RunConfig(_Options):
 
     @property
     def dp_phases(self) -> list[DpPhase]:
-        """The phases that train on the private stream with noise."""
+        """The phases that train on the private or the marked stream with noise."""
         return [phase for phase in self.phases if isinstance(phase, DpPhase)]
 
     @property
@@ -355,6 +396,11 @@ class RunConfig(_Options):
         return [
             phase for phase in self.phases if isinstance(phase, PlainPhase) and phase.stream in ("private", "redacted")
         ]
+
+    @property
+    def selective_phases(self) -> list[SelectivePhase]:
+        """The phases that train on public tokens of the marked stream."""
+        return [phase for phase in self.phases if isinstance(phase, SelectivePhase)]
 
     def phase_name(self, phase: PhaseOptions, round: int) -> str:
         """The phase's name in a round, from 0: its own where there is one round only."""

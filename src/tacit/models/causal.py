@@ -21,7 +21,7 @@ from tacit.engine.logits import IGNORE_INDEX
 from tacit.errors import UsageError
 from tacit.models.lstm import LstmForCausalLM, check_right_padded
 
-__all__ = ["CausalModel", "causal_logits", "causal_row_losses"]
+__all__ = ["CausalModel", "causal_logits", "causal_row_losses", "weighted_row_losses"]
 
 CausalModel = GPT2LMHeadModel | LstmForCausalLM
 """The models that this module knows."""
@@ -47,8 +47,12 @@ def causal_row_losses(model: PreTrainedModel, ids_BT: Tensor, attention_BT: Tens
     weighted_BT = weights_BT != 0
     if bool(weighted_BT[:, 0].any()) or bool((weighted_BT & ~attention_BT.bool()).any()):
         raise UsageError("a weight stands at position 0 or at padding; both are predicted by nothing")
-    labels_BT = ids_BT.masked_fill(~weighted_BT, IGNORE_INDEX)
-    head, hidden_BTD = _head_and_hidden(model, ids_BT)
+    return weighted_row_losses(*_head_and_hidden(model, ids_BT), ids_BT, weights_BT)
+
+
+def weighted_row_losses(head: nn.Linear, hidden_BTD: Tensor, ids_BT: Tensor, weights_BT: Tensor) -> Tensor:
+    """The losses of `causal_row_losses` from what the head gets. Where a weight is 0 the hidden state does not matter."""
+    labels_BT = ids_BT.masked_fill(weights_BT == 0, IGNORE_INDEX)
     return causal_losses(head, hidden_BTD, labels_BT, reduction="sum", weights_BT=weights_BT)
 
 

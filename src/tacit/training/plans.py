@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.privacy.events import Event, NonPrivate, PoissonGaussian
+from tacit.privacy.events import Event, Gaussian, NonPrivate, PoissonGaussian
 from tacit.randomness import Streams
 
-__all__ = ["AdamOptions", "DpPlan", "Phase", "PlainPlan", "Plan"]
+__all__ = ["AdamOptions", "DpPlan", "Phase", "PlainPlan", "Plan", "SelectivePlan"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,36 @@ class PlainPlan:
             inside = positions // records == epoch
             chosen[inside] = order[positions[inside] % records]
         return chosen
+
+
+@dataclass(frozen=True)
+class SelectivePlan(PlainPlan):
+    """Ordinary SGD on the public tokens of private records, whose states get noise (selective DP; Shi et al. 2021).
+
+    An epoch is a permutation of at least ``slots`` slots, of which those beyond the records stay empty. So how often a record
+    takes part is bounded by public constants (`tacit.privacy.selective.participations`); so is the divisor, ``batch_size``.
+
+    Args:
+        slots: the number of units, as a public statement.
+        segments: states of a row that are released, at most.
+        state_clip: bound on the l2 norm of a released state.
+        state_noise_multiplier: standard deviation of the noise on it, over that bound.
+    """
+
+    slots: int
+    segments: int
+    state_clip: float
+    state_noise_multiplier: float
+
+    @property
+    def state_event(self) -> Gaussian:
+        """What one released state costs, under replacement."""
+        return Gaussian(self.state_noise_multiplier)
+
+    def batch(self, records: int, streams: Streams, step: int) -> np.ndarray:
+        """Indices of the step's records, fewer than ``batch_size`` where slots are empty."""
+        chosen = super().batch(max(self.slots, records), streams, step)
+        return chosen[chosen < records]
 
 
 @dataclass(frozen=True)
@@ -101,7 +131,8 @@ class Phase:
 
     Args:
         name: unique in the run; the ledger's stage name of a phase that reads private text.
-        stream: ``public`` text, the ``screened`` part of the private text, or the ``private`` rest (all of it, unscreened).
+        stream: ``public`` text, the ``screened`` part of the private text, the ``private`` rest (all of it, unscreened), or
+            ``marked``: all of it, with its private tokens marked.
         plan: how one step uses the stream.
         steps: fixed beforehand, never derived from data.
         optimizer: AdamW's options.
@@ -121,7 +152,13 @@ class Phase:
 
     @property
     def event(self) -> Event | None:
-        """What one step costs; None on public text. Ordinary training on private text has no finite epsilon."""
+        """What one step costs; None on public text. Ordinary training on private text has no finite epsilon.
+
+        Neither has a step on marked text: the public tokens of the same records are trained on without noise. The reason says
+        what was run; what it means for the private tokens alone is `tacit.selective`.
+        """
+        if self.stream == "marked":
+            return NonPrivate(_selective_reason(self.plan))
         if isinstance(self.plan, DpPlan):
             return self.plan.event
         return None if self.stream == "public" else NonPrivate(f"ordinary training on {self.stream} text")
@@ -129,3 +166,19 @@ class Phase:
     def learning_rate_at(self, step: int) -> float:
         """The rate of this phase's step."""
         return self.optimizer.learning_rate_at(self.round * self.steps + step, self.rounds * self.steps)
+
+
+def _selective_reason(plan: Plan) -> str:
+    """What a step on marked text does, in words and numbers. Making its events refuses noise that is none."""
+    if isinstance(plan, DpPlan):
+        event = plan.event
+        return (
+            "selective DP, private tokens: DP-SGD with sampling probability "
+            f"{event.sampling_probability:g} and noise multiplier {event.noise_multiplier:g}"
+        )
+    if isinstance(plan, SelectivePlan):
+        noise = plan.state_event.noise_multiplier
+        return (
+            f"selective DP, public tokens without noise: {plan.segments} states a row with noise multiplier {noise:g}"
+        )
+    return "ordinary training on marked text"

@@ -16,7 +16,7 @@ from tacit.corpus.units import Unit
 from tacit.randomness import Streams
 from tacit.vocabulary.tokenizer import SPECIAL_TOKENS
 
-__all__ = ["SequenceStream", "tokenize_units"]
+__all__ = ["SequenceStream", "tokenize_units", "unit_keys"]
 
 _TEXTS_AT_ONCE = 2000
 
@@ -85,6 +85,10 @@ def tokenize_units(units: Sequence[Unit], tokenizer: Tokenizer, length: int, str
     for row, window in enumerate(windows):
         ids_ST[row, : len(window) + 2] = [cls_id, *window, sep_id]
         lengths_S[row] = len(window) + 2
+    return SequenceStream(ids_ST, lengths_S, np.concatenate([[0], np.cumsum(counts)]), unit_keys(units, streams))
+
+
+def unit_keys(units: Sequence[Unit], streams: Streams) -> tuple[str, ...]:
+    """A keyed number of each unit's id, in hexadecimal."""
     keyed = streams.derive("unit-key")
-    keys = tuple(hashlib.blake2b(unit.unit_id.encode(), key=keyed, digest_size=16).hexdigest() for unit in units)
-    return SequenceStream(ids_ST, lengths_S, np.concatenate([[0], np.cumsum(counts)]), keys)
+    return tuple(hashlib.blake2b(unit.unit_id.encode(), key=keyed, digest_size=16).hexdigest() for unit in units)

@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tacit.audit.candidates import candidate_exposure, score_candidates
+from tacit.audit.candidates import candidate_exposure
 from tacit.audit.membership import measure_membership
 from tacit.audit.scorers import scorer_of
-from tacit.audit.trie import Trie, build_trie
+from tacit.audit.trie import build_trie, score_candidates
 from tacit.folder import RunFolder
 from tacit.models.kinds import START_ID
 from tacit.opening import open_run

@@ -1,0 +1,83 @@
+"""Which characters of a run's private text are private: data points with what a policy marks in them (selective DP)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tacit.config import MarkingOptions
+from tacit.corpus.units import Unit
+from tacit.randomness import Streams
+from tacit.screening.missed import ForgetfulPolicy, Missed, Spotter
+from tacit.screening.policy import load_policy, package_policy
+from tacit.screening.spans import merged
+from tacit.screening.split import DataPoint, data_points
+
+__all__ = ["MarkedText", "cut", "mark", "marker_of"]
+
+_TEXTS_AT_ONCE = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedText:
+    """A data point as a unit of one text, and its private characters.
+
+    Args:
+        unit: its id and its text.
+        runs: (start, end) of each maximal run of private characters, in order.
+    """
+
+    unit: Unit
+    runs: tuple[tuple[int, int], ...]
+
+    @property
+    def public_text(self) -> str:
+        """The text with a blank in place of each private run."""
+        (text,) = self.unit.texts
+        pieces: list[str] = []
+        done = 0
+        for start, end in self.runs:
+            pieces += [text[done:start], " "]
+            done = end
+        return "".join([*pieces, text[done:]])
+
+    def __repr__(self) -> str:
+        return "MarkedText(<private>)"
+
+
+def marker_of(options: MarkingOptions, streams: Streams) -> Spotter:
+    """The policy that marks; ``streams`` are of the run's key.
+
+    Raises:
+        DataError: the policy's file is missing or malformed.
+    """
+    policy = package_policy("balanced") if options.balanced is None else load_policy(Path(options.balanced))
+    return ForgetfulPolicy(policy, Missed.of(options.missed, streams)) if options.missed else policy
+
+
+def mark(units: Iterable[Unit], marker: Spotter, kind: DataPoint) -> list[MarkedText]:
+    """Every data point of the units, marked. A data point's id is ``<unit id>/<ordinal>``.
+
+    What is marked in a data point is a function of its own text: it is cut before it is marked, as in screening.
+    """
+    points = list(_points(units, kind))
+    texts = list(dict.fromkeys(point.texts[0] for point in points))  # turns of dialogues repeat
+    runs: dict[str, tuple[tuple[int, int], ...]] = {}
+    for start in range(0, len(texts), _TEXTS_AT_ONCE):
+        part = texts[start : start + _TEXTS_AT_ONCE]
+        runs |= {text: tuple(merged(found)) for text, found in zip(part, marker.spans_of(part), strict=True)}
+    return [MarkedText(point, runs[point.texts[0]]) for point in points]
+
+
+def cut(units: Iterable[Unit], kind: DataPoint) -> list[Unit]:
+    """The same units, each data point a text of its own."""
+    return [
+        Unit(unit.unit_id, tuple(piece for text in unit.texts for piece in data_points(text, kind))) for unit in units
+    ]
+
+
+def _points(units: Iterable[Unit], kind: DataPoint) -> Iterator[Unit]:
+    for unit in cut(units, kind):
+        for number, piece in enumerate(unit.texts):
+            yield Unit(f"{unit.unit_id}/{number}", (piece,))

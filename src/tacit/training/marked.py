@@ -1,0 +1,75 @@
+"""Marked token rows: which token is private stands in its id, so that the loop needs no second array (selective DP).
+
+A private token's id is its own plus the size of the vocabulary; the objectives of `tacit.training.selective` take it off.
+
+Shapes: S sequences, B rows, T positions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from tokenizers import Encoding, Tokenizer
+
+from tacit.corpus.units import Unit
+from tacit.randomness import Streams
+from tacit.training.sequences import SequenceStream, unit_keys
+from tacit.vocabulary.tokenizer import SPECIAL_TOKENS
+
+__all__ = ["split_marks", "tokenize_marked", "unmarked"]
+
+_TEXTS_AT_ONCE = 2000
+
+Runs = Sequence[tuple[int, int]]
+"""(start, end) of the private characters of a text, in code points."""
+
+
+def split_marks(ids: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The tokens' own ids, and which of them are private; ``size`` is that of the vocabulary."""
+    private = ids >= size
+    return np.where(private, ids - size, ids), private
+
+
+def unmarked(stream: SequenceStream, size: int) -> SequenceStream:
+    """The same rows without marks."""
+    return dataclasses.replace(stream, ids_ST=split_marks(stream.ids_ST, size)[0])
+
+
+def tokenize_marked(
+    units: Sequence[Unit], runs: Sequence[Runs], tokenizer: Tokenizer, length: int, streams: Streams
+) -> SequenceStream:
+    """One row of each unit: the first ``length - 2`` tokens of its text, the private ones marked.
+
+    A token that overlaps a private run is private as a whole. [CLS] and [SEP] are public; what is cut off is not trained on.
+
+    Args:
+        units: of one text each.
+        runs: the private characters of each unit's text.
+        length: positions of a row.
+        streams: for the units' keys, as `tokenize_units`.
+    """
+    pad_id, cls_id, sep_id = (SPECIAL_TOKENS.index(token) for token in ("[PAD]", "[CLS]", "[SEP]"))
+    size = tokenizer.get_vocab_size()
+    ids_ST = np.full((len(units), length), pad_id, dtype=np.int32)
+    lengths_S = np.empty(len(units), dtype=np.int32)
+    texts = [text for unit in units for text in unit.texts]
+    for start in range(0, len(units), _TEXTS_AT_ONCE):
+        # Not `encode_batch_fast`, which leaves the offsets out.
+        encodings = tokenizer.encode_batch(texts[start : start + _TEXTS_AT_ONCE], add_special_tokens=False)
+        for row, encoding in enumerate(encodings, start):
+            ids = _marked_ids(encoding, runs[row], length - 2, size)
+            ids_ST[row, : len(ids) + 2] = [cls_id, *ids, sep_id]
+            lengths_S[row] = len(ids) + 2
+    return SequenceStream(ids_ST, lengths_S, np.arange(len(units) + 1), unit_keys(units, streams))
+
+
+def _marked_ids(encoding: Encoding, runs: Runs, most: int, size: int) -> list[int]:
+    pairs = zip(encoding.ids[:most], encoding.offsets[:most], strict=True)
+    return [id + size if _overlaps(start, end, runs) else id for id, (start, end) in pairs]
+
+
+def _overlaps(start: int, end: int, runs: Runs) -> bool:
+    """A token of no characters counts as one of the character at its place."""
+    return any(start < run_end and run_start < max(end, start + 1) for run_start, run_end in runs)
