@@ -1,4 +1,4 @@
-"""Readers of text corpora: plain text, JSON lines, CSV, Parquet, CoNLL, and directories of these.
+"""Readers of text corpora: plain text, JSON lines, JSON arrays, CSV, Parquet, CoNLL, and directories of these.
 
 Readers stream: one record (Parquet: one batch) is in memory at a time. Every error names a file, a line and the option
 to change. It never holds the text, nor does an exception chained to it: the errors of ``json``, ``csv`` and
@@ -21,10 +21,12 @@ from typing import IO, Any, Literal, TypeVar, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tacit.corpus.json_array import NotAnArray, ObjectTooLong, array_objects
 from tacit.corpus.records import Record
+from tacit.corpus.turns import Turns, dialogue_text
 from tacit.errors import DataError, UsageError
 
-__all__ = ["READERS", "Source", "read_records"]
+__all__ = ["READERS", "Source", "read_objects", "read_records"]
 
 T = TypeVar("T")
 
@@ -38,26 +40,28 @@ class Source:
 
     Args:
         path: a file, or a dataset directory: its files with known endings, sorted by name (sub-directories and hidden
-            files are left out).
+            files are left out). The last part may be a pattern, such as ``dialogues_*.json``, for some files of a directory.
         format: a key of ``READERS``; "auto" goes by each file's ending. In a directory any other value keeps the files
             of that format only. All but Parquet may be gzipped (``.gz`` after the ending).
-        text_field: the field (JSON lines, CSV, Parquet) that holds the text.
+        text_field: the field (JSON, CSV, Parquet) that holds the text or, with ``turns``, the list of turns.
         id_field: the field that holds the document's id; without it the id is ``<file name>:<line number>``.
         user_field: the field that holds the id of the person the text belongs to.
         max_record_bytes: a record whose text, line or CSV field is longer than this is refused.
         limit: read this many records and stop.
+        turns: how a list of turns becomes text, one turn a line (JSON, Parquet); None: the field holds the text.
 
     Raises:
         UsageError: an unknown format, or a number below 1.
     """
 
     path: Path
-    format: Literal["auto", "txt", "jsonl", "csv", "parquet", "conll"] = "auto"
+    format: Literal["auto", "txt", "jsonl", "json", "csv", "parquet", "conll"] = "auto"
     text_field: str = "text"
     id_field: str | None = None
     user_field: str | None = None
     max_record_bytes: int = 1_000_000
     limit: int | None = None
+    turns: Turns | None = None
 
     def __post_init__(self) -> None:
         if self.format != "auto" and self.format not in READERS:
@@ -79,6 +83,20 @@ def read_records(source: Source) -> Iterator[Record]:
     return _stream(_files(source), source)
 
 
+def read_objects(source: Source) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(file and line, or number of the record; the whole object) of each record of JSON files, which hold more than text.
+
+    Raises:
+        UsageError: a file of another format.
+        DataError: as `read_records`.
+    """
+    for path, format_ in _files(source):
+        if format_ not in _OBJECTS:
+            raise UsageError(f"{path}: only JSON files have objects; use jsonl or json")
+        for _, place, values in _OBJECTS[format_](path, source):
+            yield place, values
+
+
 def _stream(files: list[tuple[Path, str]], source: Source) -> Iterator[Record]:
     records = itertools.chain.from_iterable(READERS[format_](path, source) for path, format_ in files)
     records = itertools.islice(records, source.limit)
@@ -94,14 +112,18 @@ def _stream(files: list[tuple[Path, str]], source: Source) -> Iterator[Record]:
 
 def _files(source: Source) -> list[tuple[Path, str]]:
     """The files to read with the format of each."""
-    if not source.path.exists():
-        raise DataError(f"{source.path}: there is no such file or directory; check the path")
-    if not source.path.is_dir():
+    if source.path.is_dir():
+        listed = source.path.iterdir()
+    elif source.path.exists():
         return [(source.path, _format_of_file(source))]
-    files = [(path, _format_by_ending(path)) for path in sorted(source.path.iterdir()) if _is_visible_file(path)]
+    else:
+        listed = source.path.parent.glob(source.path.name)
+    files = [(path, _format_by_ending(path)) for path in sorted(listed) if _is_visible_file(path)]
+    if not files and not source.path.is_dir():
+        raise DataError(f"{source.path}: there is no such file or directory; check the path")
     known = [(path, name) for path, name in files if name is not None and source.format in ("auto", name)]
     if not known:
-        raise DataError(f"{source.path}: no file in this directory has one of the endings {_known_endings(source)}")
+        raise DataError(f"{source.path}: no file there has one of the endings {_known_endings(source)}")
     return known
 
 
@@ -201,9 +223,12 @@ def _record(fields: Mapping[str, Any], default_id: str, place: str, source: Sour
     """
     document_id = default_id if source.id_field is None else _identity(fields, "id_field", source.id_field, place)
     user_id = None if source.user_field is None else _identity(fields, "user_field", source.user_field, place)
-    text = _field(fields, "text_field", source.text_field, place)
+    value = _field(fields, "text_field", source.text_field, place)
+    text = value if source.turns is None else dialogue_text(value, source.turns, place, source.text_field)
     if not isinstance(text, str):
-        raise DataError(f"{place}: the field {source.text_field!r} is not a string; set the option text_field")
+        raise DataError(
+            f"{place}: the field {source.text_field!r} is not a string; set the option text_field, or turns for a list of turns"
+        )
     return Record(document_id, user_id, _checked_text(text, place, source))
 
 
@@ -248,29 +273,70 @@ def _read_txt(path: Path, source: Source) -> Iterator[Record]:
 
 
 def _refuse_fields(path: Path, source: Source) -> None:
-    for option, value in (("id_field", source.id_field), ("user_field", source.user_field)):
+    for option, value in (("id_field", source.id_field), ("user_field", source.user_field), ("turns", source.turns)):
         if value is not None:
             raise UsageError(f"{path}: a file of this format has no fields; leave out the option {option}")
 
 
 def _read_jsonl(path: Path, source: Source) -> Iterator[Record]:
     """One JSON object per line; blank lines are skipped."""
+    for number, place, values in _jsonl_objects(path, source):
+        yield _record(values, f"{path.name}:{number}", place, source)
+
+
+def _jsonl_objects(path: Path, source: Source) -> Iterator[tuple[int, str, dict[str, Any]]]:
     for number, line in _lines(path, source):
         if line.strip():
             place = _place(path, number)
-            yield _record(_json_object(line, place), f"{path.name}:{number}", place, source)
+            yield number, place, _json_object(line, place, "every line must be one object such as {...}")
 
 
-def _json_object(line: str, place: str) -> dict[str, Any]:
-    problem = f"{place}: this is not a JSON object; every line must be one object such as {{...}}"
-    value = _attempt(lambda: json.loads(line), (ValueError, RecursionError), problem)
+def _json_object(text: str, place: str, advice: str) -> dict[str, Any]:
+    problem = f"{place}: this is not a JSON object; {advice}"
+    value = _attempt(lambda: json.loads(text), (ValueError, RecursionError), problem)
     if not isinstance(value, dict):
         raise DataError(problem)
     return value
 
 
+def _read_json(path: Path, source: Source) -> Iterator[Record]:
+    """One object per record, in an array that is the whole file; the record's number takes the line number's place."""
+    for number, place, values in _json_objects(path, source):
+        yield _record(values, f"{path.name}:{number}", place, source)
+
+
+def _json_objects(path: Path, source: Source) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    broken = f"{path}: the file cannot be read from here on: it is corrupted or cut short (bad gzip data?)"
+    with _open(path) as file:
+        objects = array_objects(
+            lambda size: _attempt(lambda: file.read(size), (OSError, EOFError, zlib.error), broken),
+            source.max_record_bytes,
+        )
+        for number in itertools.count(1):
+            place = _place(path, number, "record")
+            content = _next_object(objects, place, source)
+            if content is None:
+                return
+            problem = f"{place}: this is not valid UTF-8; convert the file to UTF-8"
+            text = _attempt(content.decode, (UnicodeDecodeError,), problem)
+            yield number, place, _json_object(text, place, "repair the record")
+
+
+def _next_object(objects: Iterator[bytes], place: str, source: Source) -> bytes | None:
+    problem = (
+        f"{place}: here the file is no JSON array of objects, [{{...}}, {{...}}]; repair it, or set the option format"
+    )
+
+    def take() -> bytes | None:
+        return _attempt(lambda: next(objects, None), (NotAnArray,), problem)
+
+    return _attempt(take, (ObjectTooLong,), _too_long(place, source))
+
+
 def _read_csv(path: Path, source: Source) -> Iterator[Record]:
     """Comma-separated rows under a header; quoted fields may hold line breaks (RFC 4180)."""
+    if source.turns is not None:
+        raise UsageError(f"{path}: a CSV file has no lists of turns; leave out the option turns")
     rows = _csv_rows(path, source)
     _, header = next(rows, (1, None))
     if header is None:
@@ -370,9 +436,12 @@ def _token(line: str, place: str) -> str:
     return token
 
 
+_OBJECTS = {"jsonl": _jsonl_objects, "json": _json_objects}
+
 READERS: dict[str, Callable[[Path, Source], Iterator[Record]]] = {
     "txt": _read_txt,
     "jsonl": _read_jsonl,
+    "json": _read_json,
     "csv": _read_csv,
     "parquet": _read_parquet,
     "conll": _read_conll,
