@@ -28,8 +28,8 @@ from torch import nn
 
 from tacit.audit.blind import Blind, blind_baseline
 from tacit.audit.candidates import BUDGET_BYTES, plain_tokenizer
-from tacit.audit.customersim import MembershipSamples
 from tacit.audit.inference import Attack, attack_scores, check_scores, grouped
+from tacit.audit.samples import MembershipSamples
 from tacit.errors import DataError, UsageError
 from tacit.randomness import Streams
 
