@@ -173,6 +173,15 @@ def test_what_has_no_meaning_is_refused(place: str, value: Any, said: str) -> No
         ("audit.probability", 0),
         ("compute.micro_batch", 0),
         ("private.max_record_bytes", 0),
+        ("private.turns.text", -1),
+        ("private.turns.text", None),
+        ("private.turns.text", True),
+        ("private.turns.speaker", -1),
+        ("private.turns.speaker", 1.5),
+        ("private.turns.names", ["U"]),
+        ("private.turns", "turns"),
+        ("screening.group", {"by": "town", "most": 3}),
+        ("screening.group", {"by": "user", "most": 0}),
     ],
 )
 def test_a_value_outside_its_range_is_refused_by_the_name_of_its_option(place: str, value: Any) -> None:
@@ -197,6 +206,8 @@ def test_a_value_outside_its_range_is_refused_by_the_name_of_its_option(place: s
         ("audit.canarys", "canaries"),
         ("compute.microbatch", "micro_batch"),
         ("evaluation.heldout", "held_out"),
+        ("private.turns.speakers", "speaker"),
+        ("screening.group.mos", "most"),
     ],
 )
 def test_an_unknown_option_names_the_nearest(place: str, near: str) -> None:

@@ -13,6 +13,7 @@ from tacit.config.options import (
     CorpusOptions,
     DpPhase,
     EvaluationOptions,
+    GroupOptions,
     ModelOptions,
     PhaseOptions,
     PlainPhase,
@@ -20,6 +21,7 @@ from tacit.config.options import (
     RunConfig,
     ScreeningOptions,
     TupleUnit,
+    TurnsOptions,
     VocabularyOptions,
 )
 
@@ -30,6 +32,7 @@ __all__ = [
     "CorpusOptions",
     "DpPhase",
     "EvaluationOptions",
+    "GroupOptions",
     "ModelOptions",
     "PhaseOptions",
     "PlainPhase",
@@ -37,6 +40,7 @@ __all__ = [
     "RunConfig",
     "ScreeningOptions",
     "TupleUnit",
+    "TurnsOptions",
     "VocabularyOptions",
     "config_differences",
     "load_config",
