@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.corpus.json_array import NotAnArray, ObjectTooLong, array_objects
 
 leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text('"\\{}[]:, né語\n\t')
-values = st.recursive(leaves, lambda inner: st.lists(inner) | st.dictionaries(st.text('"\\{}[],'), inner), max_leaves=8)
+values = st.recursive(leaves, lambda inner: st.lists(inner) | st.dictionaries(st.text('"\\{}[],'), inner), max_leaves=5)
 arrays = st.lists(st.dictionaries(st.text('ab"\\{}[]'), values))
 
 
@@ -26,6 +26,7 @@ def objects(content: bytes, step: int = 1 << 20, most: int = 10**6) -> list[byte
     return list(array_objects(lambda size: stream.read(min(step, size)), most))
 
 
+@settings(max_examples=60, deadline=None)
 @given(arrays, st.integers(3, 40), st.sampled_from([None, 1]), st.booleans())
 def test_the_objects_are_those_of_json(array: list[Any], step: int, indent: int | None, ascii_only: bool) -> None:
     content = json.dumps(array, indent=indent, ensure_ascii=ascii_only).encode()
@@ -57,6 +58,7 @@ def test_what_does_not_read_strings_is_caught(wrong: Callable[[bytes], list[byte
     assert len(wrong(content)) != len(array)
 
 
+@settings(max_examples=60, deadline=None)
 @given(arrays, st.data())
 def test_what_is_cut_short_is_no_array(array: list[Any], data: st.DataObject) -> None:
     content = json.dumps(array).encode()

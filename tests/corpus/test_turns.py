@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.corpus.turns import Turn, Turns, dialogue_text, one_line, read_turn
@@ -37,6 +37,7 @@ def test_a_line_break_is_a_blank_and_nothing_else_changes() -> None:
     assert one_line("\n") == ""
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.text(), st.text())))
 def test_lines_of_screening_are_the_turns(said: list[tuple[str, str]]) -> None:
     """Nothing that is said becomes two data points, or joins another one; blank turns are none."""

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.corpus.records import Record
@@ -31,6 +31,7 @@ def refused(records: list[Record], limit: GroupLimit, kind: DataPoint) -> bool:
     return False
 
 
+@settings(deadline=None)
 @given(RECORDS, st.sampled_from(["document", "user"]), st.sampled_from(["record", "line"]), st.integers(1, 8))
 def test_the_largest_group_decides(records: list[Record], by: str, kind: DataPoint, most: int) -> None:
     counted: Counter[str | None] = Counter()
