@@ -178,7 +178,7 @@ class Shares:
 
 def dialogues(data: Path) -> dict[str, Source]:
     """The training dialogues of three corpora, as a configuration reads them; of MultiWOZ shard 1 and ConvLab-2's validation part."""
-    turns = Turns(names={"U": "USR", "S": "SYS"})
+    turns = Turns()
     return {
         "CustomerSim": Source(data / "customersim" / "customersim.train.jsonl.gz", id_field="id"),
         "SGD": Source(data / "sgd" / "sgd.train.jsonl.gz", text_field="turns", id_field="id", turns=turns),

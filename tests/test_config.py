@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tacit.config import ComputeOptions, RunConfig, config_differences, load_config, parse_config
+from tacit.config import ComputeOptions, RunConfig, TurnsOptions, config_differences, load_config, parse_config
+from tacit.corpus.turns import Turns
 from tacit.errors import RefusedError, UsageError
+from tacit.screen_stage import source_of
 
 
 def values() -> dict[str, Any]:
@@ -448,3 +450,10 @@ def test_differences_are_named() -> None:
         assert config_differences(old.comparable(), new.comparable()) == [line]
     same = parse_config(with_value("run", "elsewhere")).comparable()
     assert config_differences(parse_config(values()).comparable(), same) == []
+
+
+def test_the_defaults_of_turns_are_the_readers() -> None:
+    options = parse_config({**values(), "private": {"path": "a.jsonl", "user_field": "u", "turns": {}}}).private
+    assert source_of(options).turns == Turns()
+    named = options.model_copy(update={"turns": TurnsOptions(text="utterance", speaker=None, names={"A": "B"})})
+    assert source_of(named).turns == Turns("utterance", None, {"A": "B"})

@@ -102,10 +102,10 @@ def test_the_draw_is_keyed_and_there_are_so_many(samples: MembershipSamples, dat
 
 
 def test_the_form_of_the_training_text(data_dir: Path) -> None:
-    named = multiwoz_samples(data_dir / "multiwoz", 20, STREAMS, Turns(names={"S": "SYS", "U": "USR"}))
+    named = multiwoz_samples(data_dir / "multiwoz", 20, STREAMS, Turns(names={"S": "SYSTEM", "U": "USER"}))
     bare = multiwoz_samples(data_dir / "multiwoz", 20, STREAMS, Turns(speaker=None))
-    assert all(line.startswith(("SYS: ", "USR: ")) for line in named.members + named.non_members)
-    assert [line[len("SYS: ") :] for line in named.non_members] == list(bare.non_members)
+    assert all(line.startswith(("SYSTEM: ", "USER: ")) for line in named.members + named.non_members)
+    assert [line[len("SYSTEM: ") :] for line in named.non_members] == list(bare.non_members)
 
 
 # a corpus by hand ----------------------------------------------------------------------------------------------------
@@ -137,15 +137,15 @@ def test_by_hand(tmp_path: Path) -> None:
         test=[turn("Your number is ZZ99ZZ99 .", ("Ref", 3))],
     )
     found = multiwoz_samples(tmp_path, 1, STREAMS)
-    assert found.members == ("S: Booked . Reference number : AB12CD34 . Again : AB12CD34 , and EF56GH78 .",)
+    assert found.members == ("SYS: Booked . Reference number : AB12CD34 . Again : AB12CD34 , and EF56GH78 .",)
     (other,) = found.non_members
     match = re.fullmatch(
-        r"S: Booked \. Reference number : ([A-Z]{2}\d\d[A-Z]{2}\d\d) \. Again : (\w+) , and ([A-Z]{2}\d\d[A-Z]{2}\d\d) \.",
+        r"SYS: Booked \. Reference number : ([A-Z]{2}\d\d[A-Z]{2}\d\d) \. Again : (\w+) , and ([A-Z]{2}\d\d[A-Z]{2}\d\d) \.",
         other,
     )
     assert match is not None
     assert match[1] == match[2] != match[3]
-    assert "S:" not in repr(found)
+    assert "SYS:" not in repr(found)
     with pytest.raises(UsageError, match="there are 1 pairs"):
         multiwoz_samples(tmp_path, 2, STREAMS)
 

@@ -31,7 +31,7 @@ def config_in(folder: Path, **screening: Any) -> Path:
         "privacy": {"unit": "record", "units": 100, "relation": "replace", "budget": {"epsilon": 8.0, "delta": 1e-5}},
         "private": {
             "path": str(folder / "dialogues.jsonl"), "text_field": "turns", "id_field": "id",
-            "turns": {"names": {"U": "USR", "S": "SYS"}},
+            "turns": {},
         },
         "screening": {"data_point": "line", **screening},
         "vocabulary": {"method": "public", "size": 400},

@@ -267,7 +267,7 @@ def test_formats_without_fields_refuse_a_field(name: str, option: str, tmp_path:
 # dialogues -----------------------------------------------------------------------------------------------------------
 
 DIALOGUES = ([("U", "Hello."), ("S", "Zürich,\r\n 東京?")], [("U", "x")], [])
-AS_LINES = ["U: Hello.\nS: Zürich, 東京?", "U: x", ""]
+AS_LINES = ["USR: Hello.\nSYS: Zürich, 東京?", "USR: x", ""]
 
 
 def dialogues(path: Path, name: str, objects: bool) -> Source:

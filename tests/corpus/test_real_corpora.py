@@ -56,7 +56,7 @@ def dialogues(data: Path, path: str, turns: Turns) -> list[Record]:
 
 
 def test_schema_guided_dialogues(data_dir: Path) -> None:
-    records = dialogues(data_dir, "sgd/sgd.dev.jsonl.gz", Turns(names={"U": "USR", "S": "SYS"}))
+    records = dialogues(data_dir, "sgd/sgd.dev.jsonl.gz", Turns())
     assert records[0].document_id == "1_00000"
     assert records[0].text.startswith(
         "USR: I want to make a restaurant reservation for 2 people at half past 11 in the "
@@ -72,7 +72,7 @@ def test_multiwoz_of_four_kinds(data_dir: Path) -> None:
     """The part that is trained on, by one pattern; turns with a line break inside are one line."""
     train = dialogues(data_dir, "multiwoz/multiwoz*[1l].*jsonl.gz", Turns())
     assert len(train) == 512 + 999
-    assert any("S: Booking was successful . Reference number is : BMUKPTG6 . " in record.text for record in train)
+    assert any("SYS: Booking was successful . Reference number is : BMUKPTG6 . " in record.text for record in train)
     bio = dialogues(data_dir, "multiwoz/multiwoz22.dev.bio.jsonl.gz", Turns(speaker=None))
     assert bio[0].text.startswith(
         "I'm looking for a local place to dine in the centre that serves chinese food.\nI have "

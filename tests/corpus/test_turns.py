@@ -19,14 +19,15 @@ def text(turns: object, options: Turns | None = None) -> str:
 
 
 def test_lists_and_objects() -> None:
-    expected = "U: Hello.\nS: Hi! What is it?\nACT: done"
+    expected = "USR: Hello.\nSYS: Hi! What is it?\nACT: done"
     assert text(LISTS) == expected
     assert text(OBJECTS, Turns("what", "who")) == expected
     assert text([]) == ""
 
 
 def test_names_and_text_alone() -> None:
-    assert text(LISTS, Turns(names={"U": "USR", "S": "SYS"})).startswith("USR: Hello.\nSYS: Hi!")
+    assert text(LISTS, Turns(names={})).startswith("U: Hello.\nS: Hi!")
+    assert text(LISTS, Turns(names={"U": "Anna", "ACT": "Log"})).endswith("S: Hi! What is it?\nLog: done")
     assert text(LISTS, Turns(speaker=None)) == "Hello.\nHi! What is it?\ndone"
     assert text([["Hello."]], Turns(text=0, speaker=None)) == "Hello."
 
@@ -55,7 +56,7 @@ def joined_as_it_is(turns: list[list[str]]) -> str:
 def test_a_join_that_keeps_line_breaks_is_caught() -> None:
     turns = [["S", "Booked .\nReference number is : A1 ."], ["U\r", "Thanks."]]
     assert len(data_points(joined_as_it_is(turns), "line")) == 4
-    assert data_points(text(turns), "line") == ["S: Booked . Reference number is : A1 .", "U: Thanks."]
+    assert data_points(text(turns), "line") == ["SYS: Booked . Reference number is : A1 .", "USR: Thanks."]
 
 
 def test_long_blanks_take_linear_time() -> None:
@@ -66,8 +67,8 @@ def test_long_blanks_take_linear_time() -> None:
 
 def test_a_turn_hides_its_text() -> None:
     turn = read_turn(["U", "sentinel"], Turns(), "place")
-    assert turn == Turn("U: ", "sentinel")
-    assert turn.line == "U: sentinel"
+    assert turn == Turn("USR: ", "sentinel")
+    assert turn.line == "USR: sentinel"
     assert "sentinel" not in repr(turn)
 
 

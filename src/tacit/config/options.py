@@ -92,12 +92,12 @@ class TurnsOptions(_Options):
     Args:
         text: where a turn's text is.
         speaker: where its speaker is, who stands before the text as in ``USR: Hello.``; null: the text alone.
-        names: words for speakers, such as ``{U: USR, S: SYS}``.
+        names: words for speakers; others keep their own.
     """
 
     text: Place = 1
     speaker: Place | None = 0
-    names: dict[str, str] = {}
+    names: dict[str, str] = {"U": "USR", "S": "SYS"}
 
 
 class CorpusOptions(_Options):
