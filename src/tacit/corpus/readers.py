@@ -7,28 +7,23 @@ to change. It never holds the text, nor does an exception chained to it: the err
 
 from __future__ import annotations
 
-import codecs
 import csv
-import gzip
 import itertools
-import json
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal, TypeVar, cast
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tacit.corpus.json_array import NotAnArray, ObjectTooLong, array_objects
+from tacit.corpus.json_objects import Numbered, objects_by_line, objects_of_array
+from tacit.corpus.lines import attempt, numbered_lines, place_of, too_long
 from tacit.corpus.records import Record
 from tacit.corpus.turns import Turns, dialogue_text
 from tacit.errors import DataError, UsageError
 
 __all__ = ["READERS", "Source", "read_objects", "read_records"]
-
-T = TypeVar("T")
 
 _ALIASES = {".bio": "conll", ".iob": "conll"}
 _PARQUET_ROWS = 256
@@ -93,7 +88,7 @@ def read_objects(source: Source) -> Iterator[tuple[str, dict[str, Any]]]:
     for path, format_ in _files(source):
         if format_ not in _OBJECTS:
             raise UsageError(f"{path}: only JSON files have objects; use jsonl or json")
-        for _, place, values in _OBJECTS[format_](path, source):
+        for _, place, values in _OBJECTS[format_](path, source.max_record_bytes):
             yield place, values
 
 
@@ -155,63 +150,6 @@ def _known_endings(source: Source) -> str:
     return ", ".join(names) + " (all but .parquet also with .gz)"
 
 
-# Errors without text
-
-
-def _place(path: Path, line: int, noun: str = "line") -> str:
-    return f"{path}, {noun} {line}"
-
-
-def _attempt(call: Callable[[], T], errors: tuple[type[Exception], ...], problem: str) -> T:
-    """The call's result; one of ``errors`` becomes a DataError that does not chain it.
-
-    It is raised outside the handler, so that even ``__context__`` is empty: the original may hold text.
-    """
-    try:
-        return call()
-    except errors:
-        pass
-    raise DataError(problem)
-
-
-# Lines
-
-
-def _lines(path: Path, source: Source) -> Iterator[tuple[int, str]]:
-    """Numbered lines, decoded, each with its line ending."""
-    with _open(path) as file:
-        for number in itertools.count(1):
-            line = _read_line(file, _place(path, number), source)
-            if not line:
-                return
-            line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
-            problem = f"{_place(path, number)}: this is not valid UTF-8; convert the file to UTF-8"
-            yield number, _attempt(line.decode, (UnicodeDecodeError,), problem)
-
-
-def _open(path: Path) -> IO[bytes]:
-    opener = gzip.open if path.suffix.lower() == ".gz" else open
-    file = _attempt(lambda: opener(path, "rb"), (OSError,), f"{path}: the file cannot be opened; check its permissions")
-    return cast(IO[bytes], file)
-
-
-def _read_line(file: IO[bytes], place: str, source: Source) -> bytes:
-    """The next line, b"" at the end; never reads more of a line than the cap allows."""
-    room_for_ending = len(b"\r\n")
-    line = _attempt(
-        lambda: file.readline(source.max_record_bytes + room_for_ending),
-        (OSError, EOFError, zlib.error),
-        f"{place}: the file cannot be read from here on: it is corrupted or cut short (bad gzip data?)",
-    )
-    if len(line.rstrip(b"\r\n")) > source.max_record_bytes:
-        raise DataError(_too_long(place, source))
-    return line
-
-
-def _too_long(place: str, source: Source) -> str:
-    return f"{place}: the record is longer than {source.max_record_bytes} bytes; raise the option max_record_bytes"
-
-
 # Records
 
 
@@ -251,14 +189,14 @@ def _identity(fields: Mapping[str, Any], option: str, name: str, place: str) -> 
 
 def _checked_text(text: str, place: str, source: Source) -> str:
     if _unicode(text, place)[1] > source.max_record_bytes:
-        raise DataError(_too_long(place, source))
+        raise DataError(too_long(place, source.max_record_bytes))
     return text
 
 
 def _unicode(text: str, place: str) -> tuple[str, int]:
     """The text and its bytes in UTF-8; JSON can smuggle in half a surrogate pair, which no UTF-8 file can hold."""
     problem = f"{place}: there is half a surrogate pair, which is not valid Unicode; repair the record"
-    return text, len(_attempt(text.encode, (UnicodeEncodeError,), problem))
+    return text, len(attempt(text.encode, (UnicodeEncodeError,), problem))
 
 
 # Formats
@@ -267,7 +205,7 @@ def _unicode(text: str, place: str) -> tuple[str, int]:
 def _read_txt(path: Path, source: Source) -> Iterator[Record]:
     """One record per line that is not blank."""
     _refuse_fields(path, source)
-    for number, line in _lines(path, source):
+    for number, line in numbered_lines(path, source.max_record_bytes):
         if line.strip():
             yield Record(f"{path.name}:{number}", None, line.rstrip("\r\n"))
 
@@ -280,57 +218,17 @@ def _refuse_fields(path: Path, source: Source) -> None:
 
 def _read_jsonl(path: Path, source: Source) -> Iterator[Record]:
     """One JSON object per line; blank lines are skipped."""
-    for number, place, values in _jsonl_objects(path, source):
-        yield _record(values, f"{path.name}:{number}", place, source)
-
-
-def _jsonl_objects(path: Path, source: Source) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    for number, line in _lines(path, source):
-        if line.strip():
-            place = _place(path, number)
-            yield number, place, _json_object(line, place, "every line must be one object such as {...}")
-
-
-def _json_object(text: str, place: str, advice: str) -> dict[str, Any]:
-    problem = f"{place}: this is not a JSON object; {advice}"
-    value = _attempt(lambda: json.loads(text), (ValueError, RecursionError), problem)
-    if not isinstance(value, dict):
-        raise DataError(problem)
-    return value
+    return _read_objects(path, source, objects_by_line)
 
 
 def _read_json(path: Path, source: Source) -> Iterator[Record]:
     """One object per record, in an array that is the whole file; the record's number takes the line number's place."""
-    for number, place, values in _json_objects(path, source):
-        yield _record(values, f"{path.name}:{number}", place, source)
+    return _read_objects(path, source, objects_of_array)
 
 
-def _json_objects(path: Path, source: Source) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    broken = f"{path}: the file cannot be read from here on: it is corrupted or cut short (bad gzip data?)"
-    with _open(path) as file:
-        objects = array_objects(
-            lambda size: _attempt(lambda: file.read(size), (OSError, EOFError, zlib.error), broken),
-            source.max_record_bytes,
-        )
-        for number in itertools.count(1):
-            place = _place(path, number, "record")
-            content = _next_object(objects, place, source)
-            if content is None:
-                return
-            problem = f"{place}: this is not valid UTF-8; convert the file to UTF-8"
-            text = _attempt(content.decode, (UnicodeDecodeError,), problem)
-            yield number, place, _json_object(text, place, "repair the record")
-
-
-def _next_object(objects: Iterator[bytes], place: str, source: Source) -> bytes | None:
-    problem = (
-        f"{place}: here the file is no JSON array of objects, [{{...}}, {{...}}]; repair it, or set the option format"
-    )
-
-    def take() -> bytes | None:
-        return _attempt(lambda: next(objects, None), (NotAnArray,), problem)
-
-    return _attempt(take, (ObjectTooLong,), _too_long(place, source))
+def _read_objects(path: Path, source: Source, objects: Callable[[Path, int], Iterator[Numbered]]) -> Iterator[Record]:
+    for number, where, values in objects(path, source.max_record_bytes):
+        yield _record(values, f"{path.name}:{number}", where, source)
 
 
 def _read_csv(path: Path, source: Source) -> Iterator[Record]:
@@ -342,9 +240,9 @@ def _read_csv(path: Path, source: Source) -> Iterator[Record]:
     if header is None:
         return
     for option, name in _wanted_fields(source):
-        _field(dict.fromkeys(header), option, name, _place(path, 1))
+        _field(dict.fromkeys(header), option, name, place_of(path, 1))
     for number, row in rows:
-        place = _place(path, number)
+        place = place_of(path, number)
         if len(row) != len(header):
             raise DataError(f"{place}: the row has {len(row)} fields and the header {len(header)}; repair the row")
         yield _record(dict(zip(header, row, strict=True)), f"{path.name}:{number}", place, source)
@@ -352,10 +250,10 @@ def _read_csv(path: Path, source: Source) -> Iterator[Record]:
 
 def _csv_rows(path: Path, source: Source) -> Iterator[tuple[int, list[str]]]:
     """Rows that are not blank, with the number of the line on which each begins."""
-    reader = csv.reader((line for _, line in _lines(path, source)), strict=True)
+    reader = csv.reader((line for _, line in numbered_lines(path, source.max_record_bytes)), strict=True)
     while True:
         first_line = reader.line_num + 1
-        row = _next_row(reader, _place(path, first_line), source)
+        row = _next_row(reader, place_of(path, first_line), source)
         if row is None:
             return
         if row:
@@ -375,7 +273,8 @@ def _next_row(reader: Iterator[list[str]], place: str, source: Source) -> list[s
         over_cap = "field limit" in str(error)
     finally:
         csv.field_size_limit(old_cap)
-    raise DataError(_too_long(place, source) if over_cap else f"{place}: this is not valid CSV; check its quotes")
+    problem = f"{place}: this is not valid CSV; check its quotes"
+    raise DataError(too_long(place, source.max_record_bytes) if over_cap else problem)
 
 
 def _wanted_fields(source: Source) -> list[tuple[str, str]]:
@@ -387,23 +286,23 @@ def _wanted_fields(source: Source) -> list[tuple[str, str]]:
 def _read_parquet(path: Path, source: Source) -> Iterator[Record]:
     """One record per row; the row number takes the line number's place."""
     broken = f"{path}: this is not a readable Parquet file; write it again"
-    with _attempt(lambda: pq.ParquetFile(path), (pa.ArrowException, OSError), broken) as file:
+    with attempt(lambda: pq.ParquetFile(path), (pa.ArrowException, OSError), broken) as file:
         for option, name in _wanted_fields(source):
             _field(dict.fromkeys(file.schema_arrow.names), option, name, str(path))
         names = sorted({name for _, name in _wanted_fields(source)})
         batches = file.iter_batches(batch_size=_PARQUET_ROWS, columns=names)
         number = 0
-        while (batch := _attempt(lambda: next(batches, None), (pa.ArrowException, OSError), broken)) is not None:
+        while (batch := attempt(lambda: next(batches, None), (pa.ArrowException, OSError), broken)) is not None:
             for row in range(batch.num_rows):
                 number += 1
-                place = _place(path, number, "row")
+                place = place_of(path, number, "row")
                 yield _record(_parquet_row(batch, row, place), f"{path.name}:{number}", place, source)
 
 
 def _parquet_row(batch: pa.RecordBatch, row: int, place: str) -> dict[str, Any]:
     problem = f"{place}: this is not valid UTF-8; convert the file to UTF-8"
     values = zip(batch.schema.names, batch.columns, strict=True)
-    return _attempt(lambda: {name: column[row].as_py() for name, column in values}, (UnicodeDecodeError,), problem)
+    return attempt(lambda: {name: column[row].as_py() for name, column in values}, (UnicodeDecodeError,), problem)
 
 
 def _read_conll(path: Path, source: Source) -> Iterator[Record]:
@@ -417,16 +316,17 @@ def _read_conll(path: Path, source: Source) -> Iterator[Record]:
         tokens = [token for _, sentence in sentences for token in sentence]
         sentences = iter([(1, tokens)] if tokens else [])
     for number, tokens in sentences:
-        text = _checked_text(" ".join(tokens), _place(path, number), source)
+        text = _checked_text(" ".join(tokens), place_of(path, number), source)
         yield Record(f"{path.name}:{number}", None, text)
 
 
 def _sentences(path: Path, source: Source) -> Iterator[tuple[int, list[str]]]:
     """(number of its first line, tokens) of each sentence."""
-    for blank, group in itertools.groupby(_lines(path, source), key=lambda numbered: not numbered[1].strip()):
+    numbered = numbered_lines(path, source.max_record_bytes)
+    for blank, group in itertools.groupby(numbered, key=lambda line: not line[1].strip()):
         if not blank:
             lines = list(group)
-            yield lines[0][0], [_token(line, _place(path, number)) for number, line in lines]
+            yield lines[0][0], [_token(line, place_of(path, number)) for number, line in lines]
 
 
 def _token(line: str, place: str) -> str:
@@ -436,7 +336,7 @@ def _token(line: str, place: str) -> str:
     return token
 
 
-_OBJECTS = {"jsonl": _jsonl_objects, "json": _json_objects}
+_OBJECTS = {"jsonl": objects_by_line, "json": objects_of_array}
 
 READERS: dict[str, Callable[[Path, Source], Iterator[Record]]] = {
     "txt": _read_txt,
