@@ -4,6 +4,9 @@ Run ``python benchmarks/screening.py DATA [--megabytes 4] [--json]``, where DATA
 ``python benchmarks/screening.py DATA --corpus MB [--data-point record] [--workers 1 2] [--json]``, which writes a temporary
 corpus of so many megabytes (real dialogues over and over, every digit changed) and screens it with so many processes:
 megabytes a second of wall-clock time, and the most memory that the first process and that any worker ever held.
+
+``python benchmarks/screening.py DATA --streams [--json]`` says what becomes of the training dialogues of three corpora: which
+share of the data points is private, ``<MASK>`` and nothing else, or a copy, by data point and by what is done with copies.
 """
 
 from __future__ import annotations
@@ -21,10 +24,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
-from itertools import chain, count
+from itertools import chain, count, product
 from pathlib import Path
+from typing import Literal, get_args
 
 from tacit.corpus.readers import Source
+from tacit.corpus.turns import Turns
 from tacit.randomness import Streams
 from tacit.screen_stage import Corpus
 from tacit.screening import CoreDetector, Detector, Policy, package_policy
@@ -154,6 +159,60 @@ def corpus_benchmark(arguments: argparse.Namespace) -> None:
             )
 
 
+# How much becomes private, masked, a copy -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What screening makes of a corpus: shares of its data points that are private, that are ``<MASK>`` and nothing else, and
+    that are copies of an earlier one."""
+
+    corpus: str
+    data_point: DataPoint
+    deduplicate: Literal["none", "exact"]
+    data_points: int
+    private: float
+    only_mask: float
+    duplicates: float
+
+
+def dialogues(data: Path) -> dict[str, Source]:
+    """The training dialogues of three corpora, as a configuration reads them; of MultiWOZ shard 1 and ConvLab-2's validation part."""
+    turns = Turns()
+    return {
+        "CustomerSim": Source(data / "customersim" / "customersim.train.jsonl.gz", id_field="id"),
+        "SGD": Source(data / "sgd" / "sgd.train.jsonl.gz", text_field="turns", id_field="id", turns=turns),
+        "MultiWOZ": Source(
+            data / "multiwoz" / "multiwoz*[1l].*jsonl.gz", text_field="turns", id_field="id", turns=turns
+        ),
+    }
+
+
+def shares(name: str, source: Source, workers: int) -> Iterator[Shares]:
+    """Screen a corpus in four ways."""
+    for data_point, deduplicate in product(get_args(DataPoint), ("none", "exact")):
+        plan = ScreenPlan(data_point=data_point, deduplicate=deduplicate, workers=workers)
+        with tempfile.TemporaryDirectory() as folder:
+            receipt = screen_corpus(Corpus(source), plan, Path(folder) / "screened", Streams(bytes(32)), needed=[])
+        counts = receipt.counts
+        parts = (part / counts.data_points for part in (counts.private, counts.only_mask, counts.duplicates))
+        yield Shares(name, data_point, deduplicate, counts.data_points, *parts)
+
+
+def streams_benchmark(arguments: argparse.Namespace) -> None:
+    """A row for each corpus, data point and way to treat copies."""
+    if not arguments.json:
+        print("| corpus | data point | deduplicate | data points | private | only `<MASK>` | copies |")
+        print("|---|---|---|---|---|---|---|")
+    for name, source in dialogues(arguments.data).items():
+        for row in shares(name, source, max(arguments.workers)):
+            if arguments.json:
+                print(json.dumps({"benchmark": "screening-streams", **asdict(row)}), flush=True)
+                continue
+            percent = " | ".join(f"{100 * share:.1f} %" for share in (row.private, row.only_mask, row.duplicates))
+            print(f"| {name} | {row.data_point} | {row.deduplicate} | {row.data_points:,} | {percent} |", flush=True)
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 
 
@@ -162,12 +221,16 @@ def main() -> None:
     parser.add_argument("data", type=Path, help="the folder of real corpora")
     parser.add_argument("--megabytes", type=float, default=4.0, help="text of each corpus")
     parser.add_argument("--corpus", type=float, metavar="MB", help="screen a temporary corpus of this size instead")
+    parser.add_argument("--streams", action="store_true", help="say what becomes of three corpora instead")
     parser.add_argument("--data-point", choices=["record", "line"], default="record", help="of the corpus")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="processes that screen the corpus")
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
     arguments = parser.parse_args()
     if arguments.corpus is not None:
         corpus_benchmark(arguments)
+        return
+    if arguments.streams:
+        streams_benchmark(arguments)
         return
     readers = {
         "core": CoreDetector(),

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tacit.config import ComputeOptions, RunConfig, config_differences, load_config, parse_config
+from tacit.config import ComputeOptions, RunConfig, TurnsOptions, config_differences, load_config, parse_config
+from tacit.corpus.turns import Turns
 from tacit.errors import RefusedError, UsageError
+from tacit.screen_stage import source_of
 
 
 def values() -> dict[str, Any]:
@@ -174,6 +176,15 @@ def test_what_has_no_meaning_is_refused(place: str, value: Any, said: str) -> No
         ("audit.probability", 0),
         ("compute.micro_batch", 0),
         ("private.max_record_bytes", 0),
+        ("private.turns.text", -1),
+        ("private.turns.text", None),
+        ("private.turns.text", True),
+        ("private.turns.speaker", -1),
+        ("private.turns.speaker", 1.5),
+        ("private.turns.names", ["U"]),
+        ("private.turns", "turns"),
+        ("screening.group", {"by": "town", "most": 3}),
+        ("screening.group", {"by": "user", "most": 0}),
     ],
 )
 def test_a_value_outside_its_range_is_refused_by_the_name_of_its_option(place: str, value: Any) -> None:
@@ -198,6 +209,8 @@ def test_a_value_outside_its_range_is_refused_by_the_name_of_its_option(place: s
         ("audit.canarys", "canaries"),
         ("compute.microbatch", "micro_batch"),
         ("evaluation.heldout", "held_out"),
+        ("private.turns.speakers", "speaker"),
+        ("screening.group.mos", "most"),
     ],
 )
 def test_an_unknown_option_names_the_nearest(place: str, near: str) -> None:
@@ -449,3 +462,10 @@ def test_differences_are_named() -> None:
         assert config_differences(old.comparable(), new.comparable()) == [line]
     same = parse_config(with_value("run", "elsewhere")).comparable()
     assert config_differences(parse_config(values()).comparable(), same) == []
+
+
+def test_the_defaults_of_turns_are_the_readers() -> None:
+    options = parse_config({**values(), "private": {"path": "a.jsonl", "user_field": "u", "turns": {}}}).private
+    assert source_of(options).turns == Turns()
+    named = options.model_copy(update={"turns": TurnsOptions(text="utterance", speaker=None, names={"A": "B"})})
+    assert source_of(named).turns == Turns("utterance", None, {"A": "B"})

@@ -42,6 +42,7 @@ def run_statement(config: RunConfig, ledger: Ledger) -> ConfidentialityStatement
         stability=screening_stability(options),
         gamma=options.gamma,
         delta_2=1.0 if options.delta2 is None else options.delta2,
+        group_size=1 if options.group is None else options.group.most,
         others=[Spend(other, steps[other]) for other in others]
         + [spend for spend in paid if not isinstance(spend.event, PoissonGaussian)],
     )

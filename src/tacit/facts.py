@@ -184,15 +184,27 @@ def _screening_assumptions(config: RunConfig) -> list[tuple[str, Any]]:
     options = config.screening
     if options is None:
         return []
-    if options.gamma is None:
-        return [("What the screening misses was not measured: the worst case alone is stated.", "assumed")]
-    return [
-        (
-            f"The balanced policy misses at most a share {options.gamma:g} of the secrets, and both policies a share "
-            f"{1.0 if options.delta2 is None else options.delta2:g} (`tacit screen --measure`), of secrets like the labelled ones.",
-            "measured",
+    rows: list[tuple[str, Any]] = []
+    if options.group is not None:
+        rows.append(
+            (
+                f"The secrets of one {options.group.by} are in its own data points alone. These are at most "
+                f"{options.group.most}: a corpus with more is refused.",
+                "assumed",
+            )
         )
-    ]
+    if options.gamma is None:
+        rows.append(("What the screening misses was not measured: the worst case alone is stated.", "assumed"))
+    else:
+        rows.append(
+            (
+                f"The balanced policy misses at most a share {options.gamma:g} of the secrets, and both policies a share "
+                f"{1.0 if options.delta2 is None else options.delta2:g} (`tacit screen --measure`), of secrets like the "
+                "labelled ones.",
+                "measured",
+            )
+        )
+    return rows
 
 
 def _selective_assumptions(config: RunConfig) -> list[tuple[str, Any]]:

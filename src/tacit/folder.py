@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.config import RunConfig, parse_config
-from tacit.errors import DataError, UsageError
+from tacit.errors import DataError, TacitError, UsageError
 from tacit.files import read_json
 
-__all__ = ["RunFolder"]
+__all__ = ["RunFolder", "nothing_left"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,12 @@ class RunFolder:
         """The configuration that the run was started with."""
         return self.root / "config.json"
 
+    @property
+    def has_results(self) -> bool:
+        """Whether a stage has left something that a later start goes on from."""
+        stages = ("screened*", "vocabulary/*", "checkpoints/*")
+        return any(path for pattern in stages for path in self.private.glob(pattern))
+
     def load_config(self) -> RunConfig:
         """The stored configuration.
 
@@ -52,3 +61,19 @@ class RunFolder:
         except ValueError:
             raise DataError(f"{self.config}: not JSON, so damaged; bring it back, or use another run folder") from None
         return parse_config(values, str(self.config))
+
+
+@contextmanager
+def nothing_left(root: Path, was_there: bool, worth_keeping: Callable[[], bool]) -> Iterator[None]:
+    """Remove a run folder when what is done in it is refused, if this start made it and left nothing in it.
+
+    Args:
+        was_there: whether the folder was there before this start; then it is never removed.
+        worth_keeping: whether there is something in it all the same, such as a checkpoint or a payment.
+    """
+    try:
+        yield
+    except TacitError:
+        if not was_there and not worth_keeping():
+            shutil.rmtree(root, ignore_errors=True)
+        raise

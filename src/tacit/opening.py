@@ -19,7 +19,7 @@ from tacit.engine.distributed import ALONE, Ranks
 from tacit.engine.noise import noise_source
 from tacit.errors import DataError, LedgerError, UsageError
 from tacit.files import private_folder, write_json
-from tacit.folder import RunFolder
+from tacit.folder import RunFolder, nothing_left
 from tacit.planning import Mechanisms
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.progress import Reporter, SilentReporter
@@ -50,13 +50,14 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
     """
     reporter = SilentReporter() if reporter is None else reporter
     folder = RunFolder(Path(config.run))
+    was_there = folder.root.exists()
     mechanisms = None
     if not folder.ledger.exists():
         reporter.say("Planning: solving the noise for the budget (no data is read yet) ...")
         mechanisms = planning.solve(config)
     folder.root.mkdir(parents=True, exist_ok=True)
     private_folder(folder.private)
-    with _locked(folder.private / "lock"):
+    with _locked(folder.private / "lock"), nothing_left(folder.root, was_there, lambda: _has_spent_or_done(folder)):
         _set_up_torch(config, ranks)
         key = load_or_create_key(folder.private / "key")
         _check_config(config, folder)
@@ -68,6 +69,13 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
             ranks.tell(_Opened(config.model_dump(mode="json"), Streams(key).commitment(), mechanisms))
             yield RunState(config, folder, ledger, key, mechanisms, reporter, ranks)
             ranks.tell(None)
+
+
+def _has_spent_or_done(folder: RunFolder) -> bool:
+    if folder.has_results or not folder.ledger.exists():
+        return folder.has_results
+    with Ledger.open(folder.ledger, readonly=True) as ledger:
+        return bool(ledger.spends())
 
 
 @contextmanager

@@ -10,12 +10,14 @@ from tacit.config import CorpusOptions, RunConfig
 from tacit.corpus.readers import Source, read_records
 from tacit.corpus.records import Record
 from tacit.corpus.secrets import SecretFormat, canary_records, draw_secret_canaries
+from tacit.corpus.turns import Turns
 from tacit.corpus.units import Unit
 from tacit.errors import UsageError
 from tacit.folder import RunFolder
 from tacit.progress import Reporter
 from tacit.randomness import Streams
 from tacit.screening.corpus import ScreenPlan, policies_of, screen_corpus
+from tacit.screening.groups import GroupLimit
 from tacit.screening.receipt import Receipt
 from tacit.screening.split import Screener, Stream
 
@@ -70,6 +72,7 @@ def planted_records(config: RunConfig, streams: Streams) -> list[Record]:
 
 def source_of(options: CorpusOptions) -> Source:
     """Where a corpus is and how it is read."""
+    turns = options.turns
     return Source(
         path=options.resolved_path,
         format=options.format,
@@ -78,6 +81,7 @@ def source_of(options: CorpusOptions) -> Source:
         user_field=options.user_field,
         max_record_bytes=options.max_record_bytes,
         limit=options.limit,
+        turns=None if turns is None else Turns(turns.text, turns.speaker, turns.names),
     )
 
 
@@ -98,6 +102,7 @@ def plan_of(config: RunConfig) -> ScreenPlan:
         deduplicate=options.deduplicate,
         normalisation=options.normalisation,
         held_out=config.evaluation.held_out,
+        group=None if options.group is None else GroupLimit(options.group.by, options.group.most),
         workers=config.compute.workers,
     )
 

@@ -24,11 +24,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from tacit.audit import customersim, inference
+from tacit.audit import inference
 from tacit.audit.blind import blind_baseline
-from tacit.audit.customersim import CustomerKind, MembershipSamples, customersim_samples
+from tacit.audit.customersim import CustomerKind, customersim_samples
 from tacit.audit.inference import attack_scores, delong_auc, grouped, tpr_at_fpr
 from tacit.audit.membership import measure_membership, text_nats
+from tacit.audit.samples import MembershipSamples, spelling
 from tacit.errors import DataError, TacitError, UsageError
 from tacit.models.lstm import LstmConfig, LstmForCausalLM
 from tacit.randomness import Streams
@@ -390,8 +391,8 @@ def train_text(folder: Path) -> str:
 
 def check_true_non_members(secrets: Sequence[str], text: str) -> None:
     """None of them is in the training text, however it is written there."""
-    squeezed = customersim._spelling(text)
-    assert not any(customersim._spelling(secret) in squeezed for secret in secrets)
+    squeezed = spelling(text)
+    assert not any(spelling(secret) in squeezed for secret in secrets)
 
 
 @pytest.mark.parametrize(("kind", "count"), [("address", 1000), ("order_number", 100)])

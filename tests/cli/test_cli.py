@@ -315,10 +315,13 @@ def test_bad_data_is_one_line_without_its_text(tacit: Tacit, tmp_path: Path, cor
     if data is not None:
         (tmp_path / "notes.jsonl").write_bytes(data)
     values = values_with(tmp_path, "private", max_record_bytes=3000)
-    done = tacit("vocabulary", write_config(tmp_path / "config.yaml", values))
-    assert_one_line(done, 4, "notes.jsonl", part)
-    assert PRIVATE_WORD not in done.out + done.err
     run = tmp_path / "run"
+    for is_there in (False, True):
+        done = tacit("vocabulary", write_config(tmp_path / "config.yaml", values))
+        assert_one_line(done, 4, "notes.jsonl", part)
+        assert PRIVATE_WORD not in done.out + done.err
+        assert run.exists() == is_there  # what this start made goes
+        run.mkdir(exist_ok=True)
     with Ledger.open(run / "ledger.sqlite", readonly=True) as ledger:
         assert ledger.spends() == []
     assert not (run / "release").exists()

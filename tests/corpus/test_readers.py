@@ -18,6 +18,7 @@ import pytest
 
 from tacit.corpus.readers import Source, read_records
 from tacit.corpus.records import Record
+from tacit.corpus.turns import Turns
 from tacit.errors import DataError, TacitError, UsageError
 
 from .leaks import chain, leaks
@@ -152,9 +153,58 @@ BAD = {
         "a.parquet:",
         "not a readable Parquet file",
     ),
-    "unknown ending": Bad("a.pdf", S, "a.pdf:", ".txt, .jsonl, .csv, .parquet, .conll"),
+    "unknown ending": Bad("a.pdf", S, "a.pdf:", ".txt, .jsonl, .json, .csv, .parquet, .conll"),
     "no ending": Bad("notes", S, "notes:", "set the option format"),
     "zipped parquet": Bad("a.parquet.gz", S, "a.parquet.gz:", "all but .parquet also with .gz"),
+    "array cut short": Bad("a.json", b'[{"text": "fine"}, {"text": "' + S, ", record 2:", "no JSON array of objects"),
+    "array without its end": Bad("a.json", b'[{"text": "' + S + b'"}', ", record 2:", "no JSON array of objects"),
+    "array of strings": Bad("a.json", b'["' + S + b'"]', ", record 1:", "no JSON array of objects"),
+    "array without a comma": Bad("a.json", b'[{"text": "fine"} {"text": "' + S + b'"}]', ", record 2:", "no JSON array"),
+    "array with a last comma": Bad("a.json", b'[{"text": "' + S + b'"},]', ", record 2:", "no JSON array of objects"),
+    "something after the array": Bad("a.json", b'[{"text": "fine"}] ' + S, ", record 2:", "no JSON array of objects"),
+    "object for an array": Bad("a.json", b'{"text": "' + S + b'"}', ", record 1:", "no JSON array of objects"),
+    "empty json": Bad("a.json", b"", ", record 1:", "no JSON array of objects"),
+    "object with a bracket too many": Bad("a.json", b'[{"text": "' + S + b'"]]', ", record 1:", "not a JSON object"),
+    "object of no json": Bad("a.json", b'[{"text": "fine"}, {' + S + b"}]", ", record 2:", "not a JSON object"),
+    "object too deep": Bad("a.json", b'[{"a":' + b"[" * 99_999 + b"]" * 99_999 + b"}]", ", record 1:", "not a JSON object"),
+    "array bad utf-8": Bad("a.json", b'[{"text": "' + S + b'\xe9"}]', ", record 1:", "not valid UTF-8"),
+    "array over the cap": Bad(
+        "a.json", b'[{"text": "fine"}, {"text": "' + S * 10 + b'"}]', ", record 2:", "max_record_bytes",
+        {"max_record_bytes": 99},
+    ),
+    "zipped array cut short": Bad("a.json.gz", gzip.compress(b'[{"text": "' + S)[:-9], "a.json.gz:", "cut short"),
+    **{f"turns: {name}": Bad("a.jsonl", b'{"turns": [["U", "fine"]]}\n{"turns": ' + turns + b"}\n", place, says,
+        {"text_field": "turns", "turns": Turns()})
+       for name, (turns, place, says) in {
+        "null": (b"null", ", line 2:", "is no list of turns; set the option text_field"),
+        "a text": (b'"' + S + b'"', ", line 2:", "is no list of turns"),
+        "an object": (b'{"U": "' + S + b'"}', ", line 2:", "is no list of turns"),
+        "a turn is a text": (b'[["U", "x"], "' + S + b'"]', ", line 2, turn 2:", "must be a list or an object"),
+        "a turn is null": (b'[null, "' + S + b'"]', ", line 2, turn 1:", "must be a list or an object"),
+        "a turn too short": (b'[["' + S + b'"]]', ", line 2, turn 1:", "no place 1 (the first is 0); set the option turns.text"),
+        "an empty turn": (b'[["U", "' + S + b'"], []]', ", line 2, turn 2:", "set the option turns.text"),
+        "an object for a list": (b'[{"' + S + b'": "' + S + b'"}]', ", line 2, turn 1:", "no field 1; set the option turns.text"),
+        "text is null": (b'[["' + S + b'", null]]', ", line 2, turn 1:", "what the option turns.text names is not a string"),
+        "text is a list": (b'[["U", ["' + S + b'"]]]', ", line 2, turn 1:", "turns.text names is not a string"),
+        "speaker is a number": (b'[[7, "' + S + b'"]]', ", line 2, turn 1:", "turns.speaker names is not a string"),
+        "half a surrogate": (b'[["U", "' + S + b'\\ud800"]]', ", line 2:", "half a surrogate pair"),
+    }.items()},
+    "turns are lists and not objects": Bad(
+        "a.json", b'[{"turns": [["' + S + b'", "' + S + b'"]]}]', ", record 1, turn 1:", "set the option turns.text to a place",
+        {"text_field": "turns", "turns": Turns("utterance", "speaker")},
+    ),
+    "turns without a speaker": Bad(
+        "a.json", b'[{"turns": [{"utterance": "' + S + b'"}]}]', ", record 1, turn 1:",
+        "no field 'speaker'; set the option turns.speaker", {"text_field": "turns", "turns": Turns("utterance", "speaker")},
+    ),
+    "turns over the cap": Bad(
+        "a.parquet", parquet_bytes(pa.table({"turns": [[["U", SENTINEL * 9]]]})), ", row 1:", "max_record_bytes",
+        {"text_field": "turns", "turns": Turns(), "max_record_bytes": 90},
+    ),
+    "no turns": Bad(
+        "a.jsonl", b'{"text": "' + S + b'"}\n', ", line 1:", "set the option text_field",
+        {"text_field": "turns", "turns": Turns()},
+    ),
     "blank lines only": Bad("a.txt", b"\n  \n\r\n", "a.txt:", "corpus is empty"),
     "header only": Bad("a.csv", S + b",text\n", "a.csv:", "corpus is empty"),
 }  # fmt: skip
@@ -221,10 +271,12 @@ def test_missing_file_is_reported_at_the_call(tmp_path: Path) -> None:
 def test_directory_without_a_known_file(tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_text(SENTINEL)
     (tmp_path / "a.txt").write_text(SENTINEL)
-    with pytest.raises(DataError, match=re.escape("no file in this directory has one of the endings .csv (all")):
+    with pytest.raises(DataError, match=re.escape("no file there has one of the endings .csv (all")):
         read_records(Source(tmp_path, format="csv"))
     (tmp_path / "a.txt").unlink()
-    with pytest.raises(DataError, match=re.escape("endings .txt, .jsonl, .csv, .parquet, .conll, .bio, .iob (all")):
+    with pytest.raises(
+        DataError, match=re.escape("endings .txt, .jsonl, .json, .csv, .parquet, .conll, .bio, .iob (all")
+    ):
         read_records(Source(tmp_path))
 
 

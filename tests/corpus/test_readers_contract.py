@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from tacit.corpus.readers import READERS, Source, read_records
 from tacit.corpus.records import Record
+from tacit.corpus.turns import Turns
 from tacit.errors import DataError, UsageError
 
 TEXTS = (
@@ -38,6 +39,11 @@ def write_txt(path: Path, texts: Sequence[str]) -> None:
 def write_jsonl(path: Path, texts: Sequence[str]) -> None:
     rows = [{"id": i, "who": f"u{i % 2}", "text": text} for i, text in enumerate(texts)]
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+
+
+def write_json(path: Path, texts: Sequence[str]) -> None:
+    rows = [{"id": i, "who": f"u{i % 2}", "text": text} for i, text in enumerate(texts)]
+    path.write_text(json.dumps(rows, ensure_ascii=False, indent=1), encoding="utf-8")
 
 
 def write_csv(path: Path, texts: Sequence[str]) -> None:
@@ -62,11 +68,13 @@ def write_conll(path: Path, texts: Sequence[str]) -> None:
 WRITERS: dict[str, Callable[[Path, Sequence[str]], None]] = {
     "txt": write_txt,
     "jsonl": write_jsonl,
+    "json": write_json,
     "csv": write_csv,
     "parquet": write_parquet,
     "conll": write_conll,
 }
-WITH_FIELDS = ("jsonl", "csv", "parquet")
+WITH_FIELDS = ("jsonl", "json", "csv", "parquet")
+WITH_TURNS = ("jsonl", "json", "parquet")
 ZIPPED = tuple(name for name in WRITERS if name != "parquet")
 
 every_format = pytest.mark.parametrize("name", READERS)
@@ -193,11 +201,11 @@ def test_a_record_larger_than_the_csv_modules_own_cap(name: str, tmp_path: Path)
     assert texts_of(Source(corpus(tmp_path, name, [long]))) == [long]
 
 
-@pytest.mark.parametrize("name", ["txt", "jsonl", "csv", "conll"])
+@pytest.mark.parametrize("name", ["txt", "jsonl", "json", "csv", "conll"])
 @pytest.mark.parametrize("squeeze", [False, True], ids=["plain", "gzip"])
 def test_an_endless_line_is_refused_before_it_fills_the_memory(name: str, squeeze: bool, tmp_path: Path) -> None:
     path = tmp_path / f"endless.{name}"
-    path.write_bytes(b"a" * 20_000_000)
+    path.write_bytes((b'[{"text": "' if name == "json" else b"") + b"a" * 20_000_000)
     path = zipped(path) if squeeze else path
     tracemalloc.start()
     with pytest.raises(DataError, match="max_record_bytes"):
@@ -207,14 +215,14 @@ def test_an_endless_line_is_refused_before_it_fills_the_memory(name: str, squeez
     assert peak < 2_000_000
 
 
-@pytest.mark.parametrize("name", ["txt", "jsonl", "csv", "conll"])
+@pytest.mark.parametrize("name", ["txt", "jsonl", "json", "csv", "conll"])
 def test_records_stream_before_the_file_is_read(name: str, tmp_path: Path) -> None:
     path = corpus(tmp_path, name)
     with path.open("ab") as file:
         file.write(b"\n\xff\xfe\n")
     records = read_records(Source(path))
     assert [next(records).text for _ in TEXTS] == list(TEXTS)
-    with pytest.raises(DataError, match="UTF-8"):
+    with pytest.raises(DataError, match="no JSON array" if name == "json" else "UTF-8"):
         next(records)
 
 
@@ -253,4 +261,58 @@ def test_a_missing_field_names_the_field_and_the_option(name: str, option: str, 
 @pytest.mark.parametrize("option", ["id_field", "user_field"])
 def test_formats_without_fields_refuse_a_field(name: str, option: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"leave out the option {option}"):
-        list(read_records(Source(corpus(tmp_path, name), **{option: "id"})))
+        list(read_records(Source(corpus(tmp_path, name), **{option: "id"})))  # type: ignore[arg-type]
+
+
+# dialogues -----------------------------------------------------------------------------------------------------------
+
+DIALOGUES = ([("U", "Hello."), ("S", "Zürich,\r\n 東京?")], [("U", "x")], [])
+AS_LINES = ["USR: Hello.\nSYS: Zürich, 東京?", "USR: x", ""]
+
+
+def dialogues(path: Path, name: str, objects: bool) -> Source:
+    """The dialogues in a file, each turn as a list or as an object."""
+    rows = [
+        {"id": i, "turns": [{"who": who, "what": what} if objects else [who, what] for who, what in turns]}
+        for i, turns in enumerate(DIALOGUES)
+    ]
+    path = path / f"dialogues.{name}"
+    if name == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        path.write_text(json.dumps(rows) if name == "json" else "".join(json.dumps(row) + "\n" for row in rows))
+    return Source(path, text_field="turns", id_field="id", turns=Turns("what", "who") if objects else Turns())
+
+
+@pytest.mark.parametrize("name", WITH_TURNS)
+@pytest.mark.parametrize("objects", [False, True], ids=["lists", "objects"])
+def test_a_list_of_turns_is_a_text_with_a_line_for_each(name: str, objects: bool, tmp_path: Path) -> None:
+    records = list(read_records(dialogues(tmp_path, name, objects)))
+    assert [(record.document_id, record.text) for record in records] == [
+        (str(i), line) for i, line in enumerate(AS_LINES)
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name in READERS if name not in WITH_TURNS])
+def test_formats_without_lists_refuse_turns(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="leave out the option turns"):
+        list(read_records(Source(corpus(tmp_path, name), turns=Turns())))
+
+
+@pytest.mark.parametrize("name", WITH_TURNS)
+def test_a_field_of_text_is_no_list_of_turns_and_the_other_way_round(name: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="leave out turns"):
+        list(read_records(Source(corpus(tmp_path, name), turns=Turns())))
+    source = dialogues(tmp_path, name, objects=False)
+    with pytest.raises(DataError, match="or turns for a list of turns"):
+        list(read_records(Source(source.path, text_field="turns")))
+
+
+@every_format
+def test_a_pattern_is_some_files_of_a_directory(name: str, tmp_path: Path) -> None:
+    for stem in ("train-1", "train-2", "test-1"):
+        corpus(tmp_path, name, [f"in {stem}"], stem)
+    assert texts_of(Source(tmp_path / "train-*")) == ["in train-1", "in train-2"]
+    assert texts_of(Source(tmp_path / f"*-1.{name}", format=name)) == ["in test-1", "in train-1"]  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="there is no such file"):
+        read_records(Source(tmp_path / "valid-*"))

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from tacit.errors import DataError, RefusedError, UsageError
+from tacit.errors import RefusedError, UsageError
 from tacit.privacy.accountant import epsilon
 from tacit.privacy.confidentiality import confidentiality
 from tacit.privacy.events import Gaussian, PoissonGaussian, Spend, ThresholdedHistogram
@@ -26,7 +26,6 @@ from tacit.privacy.replacement import (
     Claim,
     Screening,
     Stability,
-    check_group,
     replacement_epsilon,
     screening_from_words,
     stability,
@@ -260,12 +259,6 @@ def test_a_policy_that_flips_other_labels_is_not_amplified(deduplication: Any) -
     assert found.bayesian is not None
     assert found.bayesian.epsilon == pytest.approx(found.worst_case.epsilon)
     assert found.bayesian.status == "proved"  # gamma was not used
-
-
-def test_a_group_larger_than_claimed_is_bad_data() -> None:
-    check_group(3, Claim(3))
-    with pytest.raises(DataError, match="4 data points, 3 are claimed"):
-        check_group(4, Claim(3))
 
 
 def test_the_records_of_a_group() -> None:

@@ -5,35 +5,23 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-import re
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from tacit.audit.samples import MembershipSamples, check_count, chosen, spelling
 from tacit.errors import DataError, UsageError
 from tacit.randomness import Streams
 
-__all__ = ["CustomerKind", "MembershipSamples", "customersim_samples"]
-
-_NOT_ALPHANUMERIC = re.compile(r"[^0-9a-z]+")
+__all__ = ["CustomerKind", "customersim_samples"]
 
 CustomerKind = Literal["name", "address", "phone_number", "order_number"]
 
 
-@dataclass(frozen=True)
-class MembershipSamples:
-    """Sentences of the training data, and the same sentences with secrets that occur nowhere in it, pair by pair. Private."""
-
-    members: tuple[str, ...]
-    non_members: tuple[str, ...]
-
-    def __repr__(self) -> str:
-        return "MembershipSamples(<private>)"
-
-
-def customersim_samples(folder: Path, kind: CustomerKind, count: int, streams: Streams) -> MembershipSamples:
+def customersim_samples(
+    folder: Path, kind: CustomerKind, count: int, streams: Streams, dialogues: int | None = None
+) -> MembershipSamples:
     """Members and true non-members of CustomerSim; A.5 takes addresses.
 
     A member is the line of a training dialogue that holds a secret, one line a distinct secret. Its non-member is that line with
@@ -46,6 +34,7 @@ def customersim_samples(folder: Path, kind: CustomerKind, count: int, streams: S
         kind: the spans' kind and the table's column.
         count: pairs.
         streams: draws both.
+        dialogues: members are of the first so many training dialogues; None: of all.
 
     Raises:
         UsageError: another kind (tracking numbers are in no table), or more pairs than there are.
@@ -57,36 +46,24 @@ def customersim_samples(folder: Path, kind: CustomerKind, count: int, streams: S
         )
     lines: dict[str, tuple[str, str, str]] = {}
     seen: set[str] = set()
-    for text, spans in _dialogues(folder / "customersim.train.jsonl.gz"):
+    for number, (text, spans) in enumerate(_dialogues(folder / "customersim.train.jsonl.gz")):
         for start, end, label in spans:
-            secret = _spelling(text[start:end])
+            secret = spelling(text[start:end])
             seen.add(secret)
-            if label == kind:
+            if label == kind and (dialogues is None or number < dialogues):
                 before, after = text[:start].rpartition("\n")[2], text[end:].partition("\n")[0]
                 lines.setdefault(secret, (before, text[start:end], after))
     fresh: dict[str, str] = {}
     for customer in _customers(folder / "database_20000.csv.gz"):
-        if not any(_spelling(customer[column]) in seen for column in get_args(CustomerKind)):
-            fresh.setdefault(_spelling(customer[kind]), customer[kind])
-    if not 1 <= count <= min(len(lines), len(fresh)):
-        raise UsageError(
-            f"there are {min(len(lines), len(fresh))} pairs of kind {kind}; take 1 to so many, not {count}"
-        )
-    chosen = [_choose(list(values), count, streams, side, kind) for side, values in (("in", lines), ("out", fresh))]
-    pairs = [(lines[inside], fresh[outside]) for inside, outside in zip(*chosen, strict=True)]
+        if not any(spelling(customer[column]) in seen for column in get_args(CustomerKind)):
+            fresh.setdefault(spelling(customer[kind]), customer[kind])
+    check_count(count, min(len(lines), len(fresh)), kind)
+    drawn = [chosen(list(values), count, streams, side, kind) for side, values in (("in", lines), ("out", fresh))]
+    pairs = [(lines[inside], fresh[outside]) for inside, outside in zip(*drawn, strict=True)]
     return MembershipSamples(
         members=tuple(before + secret + after for (before, secret, after), _ in pairs),
         non_members=tuple(before + other + after for (before, _, after), other in pairs),
     )
-
-
-def _choose(values: list[str], count: int, streams: Streams, *address: str) -> list[str]:
-    places = streams.generator("membership-draw", *address).permutation(len(values))[:count]
-    return [values[place] for place in places]
-
-
-def _spelling(secret: str) -> str:
-    return _NOT_ALPHANUMERIC.sub("", secret.lower())
 
 
 def _dialogues(path: Path) -> Iterator[tuple[str, list[tuple[int, int, str]]]]:

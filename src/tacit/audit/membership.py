@@ -27,8 +27,8 @@ from tokenizers import Tokenizer
 from torch import nn
 
 from tacit.audit.blind import Blind, blind_baseline
-from tacit.audit.customersim import MembershipSamples
 from tacit.audit.inference import Attack, attack_scores, check_scores, grouped
+from tacit.audit.samples import MembershipSamples
 from tacit.audit.trie import BUDGET_BYTES, plain_tokenizer
 from tacit.errors import DataError, UsageError
 from tacit.randomness import Streams

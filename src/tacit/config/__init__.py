@@ -13,6 +13,7 @@ from tacit.config.options import (
     CorpusOptions,
     DpPhase,
     EvaluationOptions,
+    GroupOptions,
     MarkingOptions,
     ModelOptions,
     PhaseOptions,
@@ -22,6 +23,7 @@ from tacit.config.options import (
     ScreeningOptions,
     SelectivePhase,
     TupleUnit,
+    TurnsOptions,
     VocabularyOptions,
 )
 
@@ -32,6 +34,7 @@ __all__ = [
     "CorpusOptions",
     "DpPhase",
     "EvaluationOptions",
+    "GroupOptions",
     "MarkingOptions",
     "ModelOptions",
     "PhaseOptions",
@@ -41,6 +44,7 @@ __all__ = [
     "ScreeningOptions",
     "SelectivePhase",
     "TupleUnit",
+    "TurnsOptions",
     "VocabularyOptions",
     "config_differences",
     "load_config",

@@ -96,6 +96,11 @@ def _check_streams(config: RunConfig) -> None:
         raise UsageError("privacy.unit must be record with screening: the unit is a data point (screening.data_point)")
     if config.vocabulary.method != "public":
         raise UsageError("vocabulary.method must be public with screening: the vocabulary comes from the screened text")
+    group = config.screening.group
+    if group is not None and group.by == "user" and config.private.user_field is None:
+        raise UsageError(
+            "screening.group.by is user but private.user_field is not set: name the field that holds the user's id"
+        )
     gamma, missed = config.screening.gamma, config.screening.missed
     if gamma is not None and gamma < missed:
         raise UsageError(

@@ -24,6 +24,7 @@ __all__ = [
     "CorpusOptions",
     "DpPhase",
     "EvaluationOptions",
+    "GroupOptions",
     "MarkingOptions",
     "ModelOptions",
     "PhaseOptions",
@@ -33,6 +34,7 @@ __all__ = [
     "ScreeningOptions",
     "SelectivePhase",
     "TupleUnit",
+    "TurnsOptions",
     "VocabularyOptions",
 ]
 
@@ -82,16 +84,38 @@ class PrivacyOptions(_Options):
         return f"{self.unit.tuple}-word tuple" if isinstance(self.unit, TupleUnit) else self.unit
 
 
+Place = Annotated[int, Field(ge=0, strict=True)] | str
+"""Where something is in a turn: a place in a list, from 0, or a field of an object."""
+
+
+class TurnsOptions(_Options):
+    """How a list of turns becomes the text of a record, one turn a line (tacit.corpus.turns).
+
+    Args:
+        text: where a turn's text is.
+        speaker: where its speaker is, who stands before the text as in ``USR: Hello.``; null: the text alone.
+        names: words for speakers; others keep their own.
+    """
+
+    text: Place = 1
+    speaker: Place | None = 0
+    names: dict[str, str] = {"U": "USR", "S": "SYS"}
+
+
 class CorpusOptions(_Options):
-    """Where a corpus is and how its records are read (tacit.corpus.readers). ``${NAME:-default}`` in ``path`` is expanded."""
+    """Where a corpus is and how its records are read (tacit.corpus.readers). ``${NAME:-default}`` in ``path`` is expanded.
+
+    ``turns``: the field ``text_field`` holds a dialogue's turns, and this is how they are read.
+    """
 
     path: str
-    format: Literal["auto", "txt", "jsonl", "csv", "parquet", "conll"] = "auto"
+    format: Literal["auto", "txt", "jsonl", "json", "csv", "parquet", "conll"] = "auto"
     text_field: str = "text"
     id_field: str | None = None
     user_field: str | None = None
     max_record_bytes: Count = 1_000_000
     limit: Count | None = None
+    turns: TurnsOptions | None = None
 
     @property
     def resolved_path(self) -> Path:
@@ -107,6 +131,18 @@ class CorpusOptions(_Options):
             return found
 
         return Path(re.sub(r"\$\{(\w+)(:-([^}]*))?\}", value, self.path))
+
+
+class GroupOptions(_Options):
+    """What the confidentiality statement covers as one: all secrets of a document, or of a user, together.
+
+    Args:
+        by: ``document``, or ``user``: data points with the same id (``private.id_field``, ``private.user_field``) are a group.
+        most: data points of a group; a corpus with a larger group is refused.
+    """
+
+    by: Literal["document", "user"]
+    most: Count
 
 
 class ScreeningOptions(_Options):
@@ -125,6 +161,7 @@ class ScreeningOptions(_Options):
         normalisation: what counts as equal (docs/deduplication.md).
         gamma: upper bound on the share of secrets that the balanced policy misses, as measured (`tacit screen --measure`).
         delta2: likewise of the conservative policy.
+        group: what the statement covers as one; None: one secret in one data point.
     """
 
     data_point: Literal["record", "line"] = "record"
@@ -135,6 +172,7 @@ class ScreeningOptions(_Options):
     normalisation: Literal["none", "whitespace", "casefold"] = "none"
     gamma: Annotated[float, Field(ge=0, le=1)] | None = None
     delta2: Annotated[float, Field(ge=0, le=1)] | None = None
+    group: GroupOptions | None = None
 
 
 class MarkingOptions(_Options):

@@ -1,4 +1,4 @@
-"""Readers of text corpora: plain text, JSON lines, CSV, Parquet, CoNLL, and directories of these.
+"""Readers of text corpora: plain text, JSON lines, JSON arrays, CSV, Parquet, CoNLL, and directories of these.
 
 Readers stream: one record (Parquet: one batch) is in memory at a time. Every error names a file, a line and the option
 to change. It never holds the text, nor does an exception chained to it: the errors of ``json``, ``csv`` and
@@ -7,26 +7,23 @@ to change. It never holds the text, nor does an exception chained to it: the err
 
 from __future__ import annotations
 
-import codecs
 import csv
-import gzip
 import itertools
-import json
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal, TypeVar, cast
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tacit.corpus.json_objects import Numbered, objects_by_line, objects_of_array
+from tacit.corpus.lines import attempt, numbered_lines, place_of, too_long
 from tacit.corpus.records import Record
+from tacit.corpus.turns import Turns, dialogue_text
 from tacit.errors import DataError, UsageError
 
-__all__ = ["READERS", "Source", "read_records"]
-
-T = TypeVar("T")
+__all__ = ["READERS", "Source", "read_objects", "read_records"]
 
 _ALIASES = {".bio": "conll", ".iob": "conll"}
 _PARQUET_ROWS = 256
@@ -38,26 +35,28 @@ class Source:
 
     Args:
         path: a file, or a dataset directory: its files with known endings, sorted by name (sub-directories and hidden
-            files are left out).
+            files are left out). The last part may be a pattern, such as ``dialogues_*.json``, for some files of a directory.
         format: a key of ``READERS``; "auto" goes by each file's ending. In a directory any other value keeps the files
             of that format only. All but Parquet may be gzipped (``.gz`` after the ending).
-        text_field: the field (JSON lines, CSV, Parquet) that holds the text.
+        text_field: the field (JSON, CSV, Parquet) that holds the text or, with ``turns``, the list of turns.
         id_field: the field that holds the document's id; without it the id is ``<file name>:<line number>``.
         user_field: the field that holds the id of the person the text belongs to.
         max_record_bytes: a record whose text, line or CSV field is longer than this is refused.
         limit: read this many records and stop.
+        turns: how a list of turns becomes text, one turn a line (JSON, Parquet); None: the field holds the text.
 
     Raises:
         UsageError: an unknown format, or a number below 1.
     """
 
     path: Path
-    format: Literal["auto", "txt", "jsonl", "csv", "parquet", "conll"] = "auto"
+    format: Literal["auto", "txt", "jsonl", "json", "csv", "parquet", "conll"] = "auto"
     text_field: str = "text"
     id_field: str | None = None
     user_field: str | None = None
     max_record_bytes: int = 1_000_000
     limit: int | None = None
+    turns: Turns | None = None
 
     def __post_init__(self) -> None:
         if self.format != "auto" and self.format not in READERS:
@@ -79,6 +78,20 @@ def read_records(source: Source) -> Iterator[Record]:
     return _stream(_files(source), source)
 
 
+def read_objects(source: Source) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(file and line, or number of the record; the whole object) of each record of JSON files, which hold more than text.
+
+    Raises:
+        UsageError: a file of another format.
+        DataError: as `read_records`.
+    """
+    for path, format_ in _files(source):
+        if format_ not in _OBJECTS:
+            raise UsageError(f"{path}: only JSON files have objects; use jsonl or json")
+        for _, place, values in _OBJECTS[format_](path, source.max_record_bytes):
+            yield place, values
+
+
 def _stream(files: list[tuple[Path, str]], source: Source) -> Iterator[Record]:
     records = itertools.chain.from_iterable(READERS[format_](path, source) for path, format_ in files)
     records = itertools.islice(records, source.limit)
@@ -94,14 +107,18 @@ def _stream(files: list[tuple[Path, str]], source: Source) -> Iterator[Record]:
 
 def _files(source: Source) -> list[tuple[Path, str]]:
     """The files to read with the format of each."""
-    if not source.path.exists():
-        raise DataError(f"{source.path}: there is no such file or directory; check the path")
-    if not source.path.is_dir():
+    if source.path.is_dir():
+        listed = source.path.iterdir()
+    elif source.path.exists():
         return [(source.path, _format_of_file(source))]
-    files = [(path, _format_by_ending(path)) for path in sorted(source.path.iterdir()) if _is_visible_file(path)]
+    else:
+        listed = source.path.parent.glob(source.path.name)
+    files = [(path, _format_by_ending(path)) for path in sorted(listed) if _is_visible_file(path)]
+    if not files and not source.path.is_dir():
+        raise DataError(f"{source.path}: there is no such file or directory; check the path")
     known = [(path, name) for path, name in files if name is not None and source.format in ("auto", name)]
     if not known:
-        raise DataError(f"{source.path}: no file in this directory has one of the endings {_known_endings(source)}")
+        raise DataError(f"{source.path}: no file there has one of the endings {_known_endings(source)}")
     return known
 
 
@@ -133,63 +150,6 @@ def _known_endings(source: Source) -> str:
     return ", ".join(names) + " (all but .parquet also with .gz)"
 
 
-# Errors without text
-
-
-def _place(path: Path, line: int, noun: str = "line") -> str:
-    return f"{path}, {noun} {line}"
-
-
-def _attempt(call: Callable[[], T], errors: tuple[type[Exception], ...], problem: str) -> T:
-    """The call's result; one of ``errors`` becomes a DataError that does not chain it.
-
-    It is raised outside the handler, so that even ``__context__`` is empty: the original may hold text.
-    """
-    try:
-        return call()
-    except errors:
-        pass
-    raise DataError(problem)
-
-
-# Lines
-
-
-def _lines(path: Path, source: Source) -> Iterator[tuple[int, str]]:
-    """Numbered lines, decoded, each with its line ending."""
-    with _open(path) as file:
-        for number in itertools.count(1):
-            line = _read_line(file, _place(path, number), source)
-            if not line:
-                return
-            line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
-            problem = f"{_place(path, number)}: this is not valid UTF-8; convert the file to UTF-8"
-            yield number, _attempt(line.decode, (UnicodeDecodeError,), problem)
-
-
-def _open(path: Path) -> IO[bytes]:
-    opener = gzip.open if path.suffix.lower() == ".gz" else open
-    file = _attempt(lambda: opener(path, "rb"), (OSError,), f"{path}: the file cannot be opened; check its permissions")
-    return cast(IO[bytes], file)
-
-
-def _read_line(file: IO[bytes], place: str, source: Source) -> bytes:
-    """The next line, b"" at the end; never reads more of a line than the cap allows."""
-    room_for_ending = len(b"\r\n")
-    line = _attempt(
-        lambda: file.readline(source.max_record_bytes + room_for_ending),
-        (OSError, EOFError, zlib.error),
-        f"{place}: the file cannot be read from here on: it is corrupted or cut short (bad gzip data?)",
-    )
-    if len(line.rstrip(b"\r\n")) > source.max_record_bytes:
-        raise DataError(_too_long(place, source))
-    return line
-
-
-def _too_long(place: str, source: Source) -> str:
-    return f"{place}: the record is longer than {source.max_record_bytes} bytes; raise the option max_record_bytes"
-
-
 # Records
 
 
@@ -201,9 +161,12 @@ def _record(fields: Mapping[str, Any], default_id: str, place: str, source: Sour
     """
     document_id = default_id if source.id_field is None else _identity(fields, "id_field", source.id_field, place)
     user_id = None if source.user_field is None else _identity(fields, "user_field", source.user_field, place)
-    text = _field(fields, "text_field", source.text_field, place)
+    value = _field(fields, "text_field", source.text_field, place)
+    text = value if source.turns is None else dialogue_text(value, source.turns, place, source.text_field)
     if not isinstance(text, str):
-        raise DataError(f"{place}: the field {source.text_field!r} is not a string; set the option text_field")
+        raise DataError(
+            f"{place}: the field {source.text_field!r} is not a string; set the option text_field, or turns for a list of turns"
+        )
     return Record(document_id, user_id, _checked_text(text, place, source))
 
 
@@ -226,14 +189,14 @@ def _identity(fields: Mapping[str, Any], option: str, name: str, place: str) -> 
 
 def _checked_text(text: str, place: str, source: Source) -> str:
     if _unicode(text, place)[1] > source.max_record_bytes:
-        raise DataError(_too_long(place, source))
+        raise DataError(too_long(place, source.max_record_bytes))
     return text
 
 
 def _unicode(text: str, place: str) -> tuple[str, int]:
     """The text and its bytes in UTF-8; JSON can smuggle in half a surrogate pair, which no UTF-8 file can hold."""
     problem = f"{place}: there is half a surrogate pair, which is not valid Unicode; repair the record"
-    return text, len(_attempt(text.encode, (UnicodeEncodeError,), problem))
+    return text, len(attempt(text.encode, (UnicodeEncodeError,), problem))
 
 
 # Formats
@@ -242,43 +205,44 @@ def _unicode(text: str, place: str) -> tuple[str, int]:
 def _read_txt(path: Path, source: Source) -> Iterator[Record]:
     """One record per line that is not blank."""
     _refuse_fields(path, source)
-    for number, line in _lines(path, source):
+    for number, line in numbered_lines(path, source.max_record_bytes):
         if line.strip():
             yield Record(f"{path.name}:{number}", None, line.rstrip("\r\n"))
 
 
 def _refuse_fields(path: Path, source: Source) -> None:
-    for option, value in (("id_field", source.id_field), ("user_field", source.user_field)):
+    for option, value in (("id_field", source.id_field), ("user_field", source.user_field), ("turns", source.turns)):
         if value is not None:
             raise UsageError(f"{path}: a file of this format has no fields; leave out the option {option}")
 
 
 def _read_jsonl(path: Path, source: Source) -> Iterator[Record]:
     """One JSON object per line; blank lines are skipped."""
-    for number, line in _lines(path, source):
-        if line.strip():
-            place = _place(path, number)
-            yield _record(_json_object(line, place), f"{path.name}:{number}", place, source)
+    return _read_objects(path, source, objects_by_line)
 
 
-def _json_object(line: str, place: str) -> dict[str, Any]:
-    problem = f"{place}: this is not a JSON object; every line must be one object such as {{...}}"
-    value = _attempt(lambda: json.loads(line), (ValueError, RecursionError), problem)
-    if not isinstance(value, dict):
-        raise DataError(problem)
-    return value
+def _read_json(path: Path, source: Source) -> Iterator[Record]:
+    """One object per record, in an array that is the whole file; the record's number takes the line number's place."""
+    return _read_objects(path, source, objects_of_array)
+
+
+def _read_objects(path: Path, source: Source, objects: Callable[[Path, int], Iterator[Numbered]]) -> Iterator[Record]:
+    for number, where, values in objects(path, source.max_record_bytes):
+        yield _record(values, f"{path.name}:{number}", where, source)
 
 
 def _read_csv(path: Path, source: Source) -> Iterator[Record]:
     """Comma-separated rows under a header; quoted fields may hold line breaks (RFC 4180)."""
+    if source.turns is not None:
+        raise UsageError(f"{path}: a CSV file has no lists of turns; leave out the option turns")
     rows = _csv_rows(path, source)
     _, header = next(rows, (1, None))
     if header is None:
         return
     for option, name in _wanted_fields(source):
-        _field(dict.fromkeys(header), option, name, _place(path, 1))
+        _field(dict.fromkeys(header), option, name, place_of(path, 1))
     for number, row in rows:
-        place = _place(path, number)
+        place = place_of(path, number)
         if len(row) != len(header):
             raise DataError(f"{place}: the row has {len(row)} fields and the header {len(header)}; repair the row")
         yield _record(dict(zip(header, row, strict=True)), f"{path.name}:{number}", place, source)
@@ -286,10 +250,10 @@ def _read_csv(path: Path, source: Source) -> Iterator[Record]:
 
 def _csv_rows(path: Path, source: Source) -> Iterator[tuple[int, list[str]]]:
     """Rows that are not blank, with the number of the line on which each begins."""
-    reader = csv.reader((line for _, line in _lines(path, source)), strict=True)
+    reader = csv.reader((line for _, line in numbered_lines(path, source.max_record_bytes)), strict=True)
     while True:
         first_line = reader.line_num + 1
-        row = _next_row(reader, _place(path, first_line), source)
+        row = _next_row(reader, place_of(path, first_line), source)
         if row is None:
             return
         if row:
@@ -309,7 +273,8 @@ def _next_row(reader: Iterator[list[str]], place: str, source: Source) -> list[s
         over_cap = "field limit" in str(error)
     finally:
         csv.field_size_limit(old_cap)
-    raise DataError(_too_long(place, source) if over_cap else f"{place}: this is not valid CSV; check its quotes")
+    problem = f"{place}: this is not valid CSV; check its quotes"
+    raise DataError(too_long(place, source.max_record_bytes) if over_cap else problem)
 
 
 def _wanted_fields(source: Source) -> list[tuple[str, str]]:
@@ -321,23 +286,23 @@ def _wanted_fields(source: Source) -> list[tuple[str, str]]:
 def _read_parquet(path: Path, source: Source) -> Iterator[Record]:
     """One record per row; the row number takes the line number's place."""
     broken = f"{path}: this is not a readable Parquet file; write it again"
-    with _attempt(lambda: pq.ParquetFile(path), (pa.ArrowException, OSError), broken) as file:
+    with attempt(lambda: pq.ParquetFile(path), (pa.ArrowException, OSError), broken) as file:
         for option, name in _wanted_fields(source):
             _field(dict.fromkeys(file.schema_arrow.names), option, name, str(path))
         names = sorted({name for _, name in _wanted_fields(source)})
         batches = file.iter_batches(batch_size=_PARQUET_ROWS, columns=names)
         number = 0
-        while (batch := _attempt(lambda: next(batches, None), (pa.ArrowException, OSError), broken)) is not None:
+        while (batch := attempt(lambda: next(batches, None), (pa.ArrowException, OSError), broken)) is not None:
             for row in range(batch.num_rows):
                 number += 1
-                place = _place(path, number, "row")
+                place = place_of(path, number, "row")
                 yield _record(_parquet_row(batch, row, place), f"{path.name}:{number}", place, source)
 
 
 def _parquet_row(batch: pa.RecordBatch, row: int, place: str) -> dict[str, Any]:
     problem = f"{place}: this is not valid UTF-8; convert the file to UTF-8"
     values = zip(batch.schema.names, batch.columns, strict=True)
-    return _attempt(lambda: {name: column[row].as_py() for name, column in values}, (UnicodeDecodeError,), problem)
+    return attempt(lambda: {name: column[row].as_py() for name, column in values}, (UnicodeDecodeError,), problem)
 
 
 def _read_conll(path: Path, source: Source) -> Iterator[Record]:
@@ -351,16 +316,17 @@ def _read_conll(path: Path, source: Source) -> Iterator[Record]:
         tokens = [token for _, sentence in sentences for token in sentence]
         sentences = iter([(1, tokens)] if tokens else [])
     for number, tokens in sentences:
-        text = _checked_text(" ".join(tokens), _place(path, number), source)
+        text = _checked_text(" ".join(tokens), place_of(path, number), source)
         yield Record(f"{path.name}:{number}", None, text)
 
 
 def _sentences(path: Path, source: Source) -> Iterator[tuple[int, list[str]]]:
     """(number of its first line, tokens) of each sentence."""
-    for blank, group in itertools.groupby(_lines(path, source), key=lambda numbered: not numbered[1].strip()):
+    numbered = numbered_lines(path, source.max_record_bytes)
+    for blank, group in itertools.groupby(numbered, key=lambda line: not line[1].strip()):
         if not blank:
             lines = list(group)
-            yield lines[0][0], [_token(line, _place(path, number)) for number, line in lines]
+            yield lines[0][0], [_token(line, place_of(path, number)) for number, line in lines]
 
 
 def _token(line: str, place: str) -> str:
@@ -370,9 +336,12 @@ def _token(line: str, place: str) -> str:
     return token
 
 
+_OBJECTS = {"jsonl": objects_by_line, "json": objects_of_array}
+
 READERS: dict[str, Callable[[Path, Source], Iterator[Record]]] = {
     "txt": _read_txt,
     "jsonl": _read_jsonl,
+    "json": _read_json,
     "csv": _read_csv,
     "parquet": _read_parquet,
     "conll": _read_conll,

@@ -17,7 +17,7 @@ import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import special
 
-from tacit.errors import DataError, RefusedError, UsageError
+from tacit.errors import RefusedError, UsageError
 from tacit.privacy.accountant import epsilon
 from tacit.privacy.composition import SMALLEST_DELTA
 from tacit.privacy.events import Gaussian, NonPrivate, PoissonGaussian, Spend
@@ -26,7 +26,6 @@ __all__ = [
     "Claim",
     "Screening",
     "Stability",
-    "check_group",
     "counted",
     "replacement_epsilon",
     "screening_assumptions",
@@ -174,12 +173,6 @@ class Claim:
         """The records of the training that change at most when the whole group is masked."""
         missed = self.group_size if self.missed is None else self.missed
         return missed * changed.missed + (self.group_size - missed) * changed.caught
-
-
-def check_group(members: int, claim: Claim) -> None:
-    """Raise `DataError` when the corpus has more members of a group than the claim says."""
-    if members > claim.group_size:
-        raise DataError(f"a group occurs in {members} data points, {claim.group_size} are claimed: claim {members}")
 
 
 def counted(number: int, noun: str) -> str:

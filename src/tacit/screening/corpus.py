@@ -23,6 +23,7 @@ from tacit.corpus.units import Unit, split_held_out
 from tacit.errors import UsageError
 from tacit.randomness import Streams
 from tacit.screening.deduplicate import DeduplicateOptions, Normalisation
+from tacit.screening.groups import GroupLimit, GroupSizes
 from tacit.screening.missed import Missed
 from tacit.screening.policy import Policy, load_policy, package_policy
 from tacit.screening.receipt import Receipt
@@ -54,6 +55,7 @@ class ScreenPlan:
         deduplicate: ``none``, or ``exact``: copies of a redacted data point are masked as a whole, all but the first.
         normalisation: what counts as equal (`tacit.screening.deduplicate.normalised`).
         held_out: share of the documents that are kept apart, by a keyed hash of their ids; they are not screened.
+        group: data points that a document or user has at most; a corpus with a larger one is refused. None: not looked at.
         workers: processes that run the detectors; 1: none but this one. It changes the speed alone.
 
     Raises:
@@ -67,6 +69,7 @@ class ScreenPlan:
     deduplicate: Literal["none", "exact"] = "none"
     normalisation: Normalisation = "none"
     held_out: float = 0.0
+    group: GroupLimit | None = None
     workers: int = 1
 
     def __post_init__(self) -> None:
@@ -147,8 +150,8 @@ def screen_corpus(
 
     Raises:
         UsageError: the folder holds a screening with another plan, policy or key, or something else.
-        DataError: a policy or record is malformed, the corpus changed since the start, or a needed stream is empty. Then
-            nothing is left behind, unless there was a checkpoint.
+        DataError: a policy or record is malformed, the corpus changed since the start, a group is larger than claimed, or a
+            needed stream is empty. Then nothing is left behind, unless there was a checkpoint.
         ValueError: ``records`` can be read only once.
     """
     if iter(records) is records:
@@ -156,7 +159,7 @@ def screen_corpus(
     begun = time.monotonic()
     policies = policies_of(plan)
     identity = _identity(plan, policies, streams)
-    corpus, size = _survey(records, streams)
+    corpus, size = _survey(records, plan, streams)
     work = Work(folder, identity, corpus, plan.copies, streams)
     if (found := work.finished()) is not None:
         return found
@@ -176,11 +179,14 @@ def screen_corpus(
         return work.finish(time.monotonic() - begun)
 
 
-def _survey(records: Iterable[Record], streams: Streams) -> tuple[str, int]:
-    """Keyed digest of all records, and the bytes of their text. A malformed one shows here, before anything is written."""
+def _survey(records: Iterable[Record], plan: ScreenPlan, streams: Streams) -> tuple[str, int]:
+    """Keyed digest of all records, and the bytes of their text. What is refused shows here, before anything is written."""
     digest = hashlib.blake2b(key=streams.derive("screening", "corpus"), digest_size=32, person=b"tacit-screening")
     size = 0
-    for record in records:
+    groups = None if plan.group is None else GroupSizes(plan.group, plan.data_point)
+    for number, record in enumerate(records, start=1):
+        if groups is not None:
+            groups.add(number, record)
         digest.update(json.dumps([record.document_id, record.user_id, record.text]).encode() + b"\n")
         size += text_bytes(record)
     return digest.hexdigest(), size

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tacit.corpus.turns import Turns, read_turn
 from tacit.corpus.units import Unit
 from tacit.errors import DataError, UsageError
 from tacit.files import write_atomically
@@ -152,8 +153,9 @@ def _customersim(data: Path, part: str) -> Iterator[tuple[str, list[str]]]:
 def _multiwoz(data: Path, part: str) -> Iterator[tuple[str, list[str]]]:
     """ConvLab-2's validation part is trained on: it has gold spans of the reference numbers."""
     file = {"train": "val", "test": "test"}[part]
-    for values in _records(data / "multiwoz" / f"multiwoz-convlab2.{file}.jsonl.gz"):
-        yield values["id"], [str(turn[1]) for turn in values["turns"]]
+    path = data / "multiwoz" / f"multiwoz-convlab2.{file}.jsonl.gz"
+    for values in _records(path):
+        yield values["id"], [read_turn(turn, Turns(), path.name).line for turn in values["turns"]]
 
 
 _READERS = {"customersim": _customersim, "multiwoz": _multiwoz}

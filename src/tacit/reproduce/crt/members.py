@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tacit.audit.customersim import customersim_samples
-from tacit.audit.members import MembershipSamples
 from tacit.audit.multiwoz import multiwoz_samples
+from tacit.audit.samples import MembershipSamples
 from tacit.randomness import Streams
 from tacit.reproduce.crt.scale import CorpusSize
 

@@ -1,0 +1,49 @@
+"""Members and non-members for membership inference, and what the corpora that give them share (Zhao et al. 2022, appendix A.5)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tacit.errors import UsageError
+from tacit.randomness import Streams
+
+__all__ = ["MembershipSamples", "check_count", "chosen", "spelling"]
+
+T = TypeVar("T")
+
+_NOT_ALPHANUMERIC = re.compile(r"[^0-9a-z]+")
+
+
+@dataclass(frozen=True)
+class MembershipSamples:
+    """Sentences of the training data, and the same sentences with secrets that occur nowhere in it, pair by pair. Private."""
+
+    members: tuple[str, ...]
+    non_members: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return "MembershipSamples(<private>)"
+
+
+def spelling(text: str) -> str:
+    """Letters and digits alone, in lower case: what two spellings of one secret have in common.
+
+    >>> spelling("(415) 555-2671 X")
+    '4155552671x'
+    """
+    return _NOT_ALPHANUMERIC.sub("", text.lower())
+
+
+def check_count(count: int, pairs: int, kind: str) -> None:
+    """Raise `UsageError` unless so many pairs can be taken of those that there are."""
+    if not 1 <= count <= pairs:
+        raise UsageError(f"there are {pairs} pairs of kind {kind}; take 1 to so many, not {count}")
+
+
+def chosen(values: Sequence[T], count: int, streams: Streams, *address: str) -> list[T]:
+    """``count`` of the values, in a random order."""
+    places = streams.generator("membership-draw", *address).permutation(len(values))[:count]
+    return [values[place] for place in places]
