@@ -34,6 +34,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "planning": BASE | {"config", "privacy", "training"},
 }
 MAY_IMPORT["screen_stage"] = BASE | {"config", "folder", "corpus", "screening"}
+MAY_IMPORT["membership_stage"] = BASE | {
+    "config",
+    "corpus",
+    "screening",
+    "screen_stage",
+    "audit",
+}  # which texts the attack takes
 MAY_IMPORT["confidential"] = {"config", "privacy"}
 MAY_IMPORT["run_state"] = {*MAY_IMPORT} - {"report"}
 MAY_IMPORT["opening"] = {*MAY_IMPORT} - {"report"}

@@ -12,6 +12,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import PreTrainedModel
 
+from tacit.audit.customersim import MembershipSamples
 from tacit.config import RunConfig, TupleUnit
 from tacit.corpus.canaries import Canary, draw_canaries, plant
 from tacit.corpus.readers import Source, read_records
@@ -19,6 +20,7 @@ from tacit.corpus.units import Unit, UnitKind, group_units, split_held_out, unit
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import DataError, UsageError
 from tacit.folder import RunFolder
+from tacit.membership_stage import raw_documents, run_samples
 from tacit.models.kinds import build_model
 from tacit.planning import Mechanisms
 from tacit.privacy.ledger import Ledger
@@ -115,6 +117,20 @@ class RunState:
         return group_units(read_records(self._screened_file("public")), UnitKind("record"))
 
     @functools.cached_property
+    def membership_samples(self) -> MembershipSamples:
+        """The texts of the membership attack, from the corpus that the run trains on.
+
+        Raises:
+            UsageError: the configuration asks for no such attack.
+            DataError: too few texts qualify, or the corpus has changed.
+        """
+        if self.config.screening is None:
+            self.private_units  # noqa: B018 - compares the corpus with the ledger's
+            return run_samples(self.config, self.private_corpus[0], self.streams)
+        self.receipt  # noqa: B018 - compares the corpus with the one that was screened
+        return run_samples(self.config, raw_documents(self.config), self.streams)
+
+    @functools.cached_property
     def public_units(self) -> tuple[list[Unit], list[Unit]]:
         """(training, held out) of the public corpora; every record is its own unit."""
         units: list[Unit] = []
@@ -161,6 +177,8 @@ class RunState:
             raise DataError("no private unit is left for training: lower evaluation.held_out or give more text")
         if self.config.public:
             _ = self.public_units  # reading it is the check
+        if self.config.audit is not None and self.config.audit.membership is not None:
+            _ = self.membership_samples  # too few texts show now, and not after the training
 
     def sequences(self, units: list[Unit]) -> SequenceStream:
         """Tokenised rows of units."""

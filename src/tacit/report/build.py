@@ -49,10 +49,12 @@ def context(data: ReportData) -> dict[str, Any]:
         "released": RELEASED,
         "verdict": card.verdict(data.guarantee),
         "audit": card.audit_sentences(data.exposure),
+        "membership": card.membership_sentences(data.membership),
         "usefulness": card.utility_sentences(data.utility),
         "plots": {
             "cumulative": plots.cumulative_epsilon(data) if data.cumulative else None,
             "exposure": plots.exposure(data) if data.exposure else None,
+            "membership": plots.membership(data) if data.membership else None,
         },
         "front_matter": Markup(card.front_matter(data)),
         "loading_class": card.loading_class(data.model.kind),
