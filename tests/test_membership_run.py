@@ -27,10 +27,7 @@ def write_texts(folder: Path) -> None:
     """Each document has a long number of its own, and no words of its own."""
     generator = np.random.default_rng(11)
     numbers = generator.choice(10**8, size=DOCUMENTS, replace=False)
-    lines = [
-        {"id": f"d{place}", "text": f"My order is {number:08d}."}
-        for place, number in enumerate(numbers)
-    ]
+    lines = [{"id": f"d{place}", "text": f"My order is {number:08d}."} for place, number in enumerate(numbers)]
     (folder / "texts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     write_public(folder / "public.jsonl", SyntheticPublic(records=400))
 

@@ -271,9 +271,14 @@ def _exposure_rows(config: RunConfig, exposures: dict[str, list[Exposure]]) -> t
             null_max_bits=row.null_max_bits,
             max_p_value=row.max_p_value,
         )
-        for name, rows in exposures.items()
+        for name, rows in _released_first(exposures)
         for row in rows
     )
+
+
+def _released_first(by_model: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """A file of the run folder has its keys in the order of the alphabet."""
+    return sorted(by_model.items(), key=lambda item: item[0] == facts.CONTROL)
 
 
 def _membership(config: RunConfig, found: Mapping[str, Any]) -> facts.MembershipFacts:
@@ -282,7 +287,7 @@ def _membership(config: RunConfig, found: Mapping[str, Any]) -> facts.Membership
     assert config.audit.membership is not None
     rows = [
         _membership_row(model, texts, report[attack], report[f"{attack}_blind"])
-        for model, report in sorted(found.items(), key=lambda item: item[0] == facts.CONTROL)
+        for model, report in _released_first(found)
         for attack, texts in (("single", 1), ("group", report["group_size"]))
     ]
     return facts.MembershipFacts(pairs_wanted=config.audit.membership.pairs, rows=tuple(rows))

@@ -106,6 +106,12 @@ def test_brute_force_sees_a_search_for_marks_alone() -> None:
     assert {unit.texts[0] for unit in by_marks} >= {"I am #ann", "#bob"}
 
 
+def test_a_line_break_inside_a_secret_hides_nothing() -> None:
+    home, other = Unit("a", ("it is #ann-smith",)), Unit("b", ("so says ann", "smith of old"))
+    assert pairs._own_texts([home], [home, other], marked, 9, STREAMS) == []
+    assert pairs._own_texts([home], [home], marked, 9, STREAMS) == ["it is #ann-smith"]
+
+
 # a corpus ------------------------------------------------------------------------------------------------------------
 
 COMMON = ("#ann a a a a a a a", "#bob a a a a a a a", "#eve a a a a a a a")
@@ -123,6 +129,8 @@ def corpus(size: int = 240) -> tuple[Unit, ...]:
             texts.append(f"again #{own}{number}, yes")
         if number % 2 == 0:
             texts.append(str(generator.choice(list(COMMON))))
+        if number % 6 < 2:
+            texts.append(f"we two #{number // 6}pair")  # shared with one other unit, perhaps of the other part
         units.append(Unit(f"d{number}", tuple(texts)))
     return tuple(units)
 

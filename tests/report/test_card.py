@@ -265,7 +265,8 @@ def test_mean_and_highest_are_both_said_and_corrected_for() -> None:
     found = audit_sentences([row])
     assert "smallest p-value 0.68" in found[0]  # twice 0.34
     assert (
-        "mean exposure is 1.21 bits, where chance gives 1.02, and the highest 3.71, where chance gives 4.23" in found[1]
+        "secrets “HS” the mean exposure is 1.21 bits, where chance gives 1.02, and the highest is 3.71, where chance gives 4.23"
+        in found[1]
     )
     one_canary = row.model_copy(update={"max_p_value": 1e-3})
     assert "higher than chance in 1 of 1 pattern " in audit_sentences([one_canary])[0]
@@ -282,14 +283,14 @@ def _membership(**changes: Any) -> str:
 
 def test_membership_in_words() -> None:
     text = _membership().replace("\N{NO-BREAK SPACE}", " ")
-    assert "310 texts with a secret" in text
+    assert "310 texts with a secret from the part that the model was trained on" in text
     assert "(500 were asked for; no more qualify)" in text
     assert (
         "of single texts, the attacker is right 51.6 % of the time (95 % interval 47.6 to 55.6): no better than a coin"
         in text
     )
     assert "of groups of 20" in text
-    assert "control without DP up to 100.0 %: the attack can see memory" in text
+    assert "right up to 100.0 % of the time: the attack can see memory" in text
     assert "not told apart" in text
     assert "no certificate covers it" in text
     assert membership_sentences(None) == ()
@@ -324,6 +325,18 @@ def test_a_control_in_which_nothing_is_found_is_called_weak() -> None:
     weak = [row.model_copy(update={"at_chance": True}) for row in facts.rows]
     assert "too weak" in " ".join(membership_sentences(facts.model_copy(update={"rows": tuple(weak)})))
     assert "too weak" not in " ".join(membership_sentences(facts))
+
+
+def test_a_control_on_redacted_text_may_find_nothing_for_that_reason() -> None:
+    facts = example_membership()
+    weak = tuple(row.model_copy(update={"at_chance": True}) for row in facts.rows)
+    exposed = _exposure(0.5) + _exposure(0.5, model=CONTROL)
+    for screened in (True, False):
+        for sentences in (
+            membership_sentences(facts.model_copy(update={"rows": weak}), screened),
+            audit_sentences(exposed, screened),
+        ):
+            assert ("either the redaction" in " ".join(sentences)) == screened
 
 
 def _utility(released: float, unigram: float | None) -> tuple[UtilityRow, ...]:

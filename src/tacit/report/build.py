@@ -48,8 +48,8 @@ def context(data: ReportData) -> dict[str, Any]:
         "data": data,
         "released": RELEASED,
         "verdict": card.verdict(data.guarantee),
-        "audit": card.audit_sentences(data.exposure),
-        "membership": card.membership_sentences(data.membership),
+        "audit": card.audit_sentences(data.exposure, bool(data.confidentiality)),
+        "membership": card.membership_sentences(data.membership, bool(data.confidentiality)),
         "usefulness": card.utility_sentences(data.utility),
         "plots": {
             "cumulative": plots.cumulative_epsilon(data) if data.cumulative else None,

@@ -267,7 +267,7 @@ def _learned_from_many(guarantee: Guarantee) -> str:
 # --- audit and utility -----------------------------------------------------------------------------------------------
 
 
-def audit_sentences(rows: Sequence[ExposureRow]) -> tuple[str, ...]:
+def audit_sentences(rows: Sequence[ExposureRow], screened: bool = False) -> tuple[str, ...]:
     """What the attack on the model found, with a Bonferroni correction over the patterns of each model (and mean and highest)."""
     if not rows:
         return ("No attack was run on this model.",)
@@ -276,7 +276,7 @@ def audit_sentences(rows: Sequence[ExposureRow]) -> tuple[str, ...]:
     sentences = [_released_sentence(released)] if released else []
     sentences += [_bits_sentence(row) for row in released if row.max_bits is not None]
     if control:
-        sentences.append(_control_sentence(control))
+        sentences.append(_control_sentence(control, screened))
     sentences.append("This is a test of one attack. One that fails proves nothing: a better one may exist.")
     return tuple(sentences)
 
@@ -307,11 +307,18 @@ def _released_sentence(rows: Sequence[ExposureRow]) -> str:
     )
 
 
-def _control_sentence(rows: Sequence[ExposureRow]) -> str:
+def _control_sentence(rows: Sequence[ExposureRow], screened: bool) -> str:
     found, total = _standing_out(rows), len(rows)
     if found:
         return f"The control without DP gives them away in {found} of {_patterns(total)}: the attack can see memory."
-    return "The control without DP does not give them away either: this attack is too weak to show anything."
+    return f"The control without DP does not give them away either: {_why_nothing(screened)}."
+
+
+def _why_nothing(screened: bool) -> str:
+    """Why an attack may find nothing in the control; with screening it was trained on redacted text."""
+    if screened:
+        return "either the redaction, which it has too, keeps them out, or this attack is too weak to show anything"
+    return "this attack is too weak to show anything"
 
 
 def _bits_sentence(row: ExposureRow) -> str:
@@ -322,12 +329,12 @@ def _bits_sentence(row: ExposureRow) -> str:
         for value in (row.exposure_bits, row.null_bits, row.max_bits, row.null_max_bits, row.ceiling_bits)
     )
     return (
-        f"Of {row.canaries} secrets the mean exposure is {mean} bits, where chance gives {chance}, and the highest {highest}, where "
-        f"chance gives {chance_of_highest}; perfect recall would be {ceiling}."
+        f"Of {row.canaries} secrets “{row.pattern}” the mean exposure is {mean} bits, where chance gives {chance}, and the "
+        f"highest is {highest}, where chance gives {chance_of_highest}; perfect recall would be {ceiling}."
     )
 
 
-def membership_sentences(found: MembershipFacts | None) -> tuple[str, ...]:
+def membership_sentences(found: MembershipFacts | None, screened: bool = False) -> tuple[str, ...]:
     """What the attack on the private texts themselves found: for the curator alone."""
     if found is None:
         return ()
@@ -336,13 +343,13 @@ def membership_sentences(found: MembershipFacts | None) -> tuple[str, ...]:
     pairs = max(row.members for row in found.rows)
     fewer = f" ({found.pairs_wanted:,} were asked for; no more qualify)" if pairs < found.pairs_wanted else ""
     sentences = [
-        f"An attacker is shown {pairs:,} texts with a secret that the model was trained on and as many that were held out{fewer}, "
-        f"and says of each which it is, by how likely the model finds it; then of whole groups. A coin is right 50{NBSP}% of "
-        "the time.",
+        f"An attacker is shown {pairs:,} texts with a secret from the part that the model was trained on and as many from the "
+        f"part that was held out{fewer}, and says of each which it is, by how likely the model finds it; then of whole groups. "
+        f"A coin is right 50{NBSP}% of the time.",
         *(_told_sentence(row) for row in released),
     ]
     if control:
-        sentences.append(_told_control_sentence(control))
+        sentences.append(_told_control_sentence(control, screened))
     sentences.append(_blind_sentence(found.rows))
     sentences.append("This is one attack: a better one may exist. It reads private text, and no certificate covers it.")
     return tuple(sentences)
@@ -371,18 +378,21 @@ def _told_sentence(row: MembershipRow) -> str:
     return f"With the released model, of {texts}, the attacker is right {_share(row)}: {verdict}."
 
 
-def _told_control_sentence(rows: Sequence[MembershipRow]) -> str:
+def _told_control_sentence(rows: Sequence[MembershipRow], screened: bool) -> str:
     if any(map(_tells, rows)):
         best = max(filter(_tells, rows), key=lambda row: row.accuracy.value)
-        return f"With the control without DP up to {100 * best.accuracy.value:.1f}{NBSP}%: the attack can see memory."
-    return "With the control without DP nothing is found either: this attack is too weak to show anything."
+        return (
+            f"With the control without DP the attacker is right up to {100 * best.accuracy.value:.1f}{NBSP}% of the time: the attack "
+            "can see memory."
+        )
+    return f"With the control without DP nothing is found: {_why_nothing(screened)}."
 
 
 def _blind_sentence(rows: Sequence[MembershipRow]) -> str:
     if all(row.blind_at_chance for row in rows):
         return (
-            "Without any model, by their characters and length, the two kinds of text are not told apart, so what is found is the "
-            "model’s."
+            "Without any model, by their characters and length, the two kinds of text are not told apart, so whatever is "
+            "found comes from the model."
         )
     return (
         "Without any model, by their characters and length, the two kinds of text are told apart too: where that is so, the "
