@@ -35,6 +35,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "planning": BASE | {"config", "privacy", "training", "selective"},
 }
 MAY_IMPORT["screen_stage"] = BASE | {"config", "folder", "corpus", "screening"}
+MAY_IMPORT["membership_stage"] = BASE | {
+    "config",
+    "corpus",
+    "screening",
+    "screen_stage",
+    "audit",
+}  # which texts the attack takes
 MAY_IMPORT["confidential"] = {"config", "privacy"}
 MAY_IMPORT["selective"] = {"config", "privacy"}  # the account of a run on marked text, for its plan and its report
 MAY_IMPORT["marking"] = BASE | {"config", "corpus", "screening"}

@@ -382,6 +382,43 @@ def test_text_without_screening_needs_public_text() -> None:
     assert message({**values(), "public": []}).startswith("public: name at least one public corpus")
 
 
+def attacked(**options: Any) -> dict[str, Any]:
+    """A causal model, with membership inference."""
+    return {**with_value("model.kind", "lstm"), "audit": {"membership": options}}
+
+
+def test_membership_inference_has_defaults_and_is_off_without_them() -> None:
+    assert parse_config(with_value("audit.canaries", 3)).audit.membership is None  # type: ignore[union-attr]
+    options = parse_config(attacked()).audit.membership  # type: ignore[union-attr]
+    assert options is not None
+    assert (options.pairs, options.group_size, options.least_pairs) == (500, 20, 80)
+    assert parse_config(attacked(pairs=80)).digest() != parse_config(attacked()).digest()
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "found"),
+    [
+        ("model.kind", "bert", "audit.membership attacks causal models"),
+        ("evaluation.held_out", 0, "audit.membership takes its non-members from the held-out part"),
+        ("audit.membership.pairs", 79, "audit.membership: 79 pairs are fewer than four groups of 20"),
+        ("audit.membership.group_size", 1, "run.yaml: option 'audit.membership.group_size'"),
+        (
+            "audit.membership.groupsize",
+            5,
+            "run.yaml: unknown option 'audit.membership.groupsize'; did you mean 'group_size'?",
+        ),
+    ],
+)
+def test_what_membership_inference_cannot_be(place: str, value: Any, found: str) -> None:
+    changed = attacked()
+    inside: Any = changed
+    *path, last = place.split(".")
+    for part in path:
+        inside = inside.setdefault(part, {})
+    inside[last] = value
+    assert message(changed).startswith(found)
+
+
 # digest --------------------------------------------------------------------------------------------------------------
 
 OTHER_VALUES: dict[str, Any] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,8 +12,12 @@ from typing import Any
 import pytest
 import torch
 
+from tacit.audit.customersim import MembershipSamples
 from tacit.files import read_json, write_json
+from tacit.folder import RunFolder
+from tacit.membership_stage import raw_documents, run_samples
 from tacit.privacy.ledger import Ledger
+from tacit.randomness import Streams
 
 from .small import tacit, write_config
 
@@ -72,7 +77,14 @@ def values(folder: Path, **sections: Any) -> dict[str, Any]:
             },
         ],
         "evaluation": {"held_out": 0.2},
-        "audit": {"canaries": 3, "copies": 4, "digits": 3},
+        "audit": {
+            "canaries": 3,
+            "copies": 4,
+            "digits": 3,
+            "control": True,
+            "control_steps": 2,
+            "membership": {"pairs": 100, "group_size": 2},
+        },
         "compute": {"micro_batch": 16, "threads": 1, "workers": 1, "checkpoint_seconds": 0.0},
         **sections,
     }
@@ -235,4 +247,67 @@ def test_a_run_without_screening_has_no_statement(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     done = tacit("confidentiality", tmp_path / "run")
     assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+# membership inference --------------------------------------------------------------------------------------------------
+
+
+def lines_of(run: Path, streams: Streams) -> tuple[MembershipSamples, set[str], set[str]]:
+    """What the attack takes under a key, and all lines of the training and of the held-out dialogues."""
+    config = RunFolder(run).load_config()
+    samples = run_samples(config, raw_documents(config), streams)
+    held_out = {json.loads(line)["text"] for line in (run / "private" / "screened" / "held_out.jsonl").open()}
+    training = {dialogue(number) for number in range(150)} - held_out
+    sides = [{line for text in side for line in text.split("\n")} for side in (training, held_out)]
+    return samples, sides[0] - sides[1], sides[1] - sides[0]
+
+
+def check_sides(samples: MembershipSamples, training: set[str], held_out: set[str]) -> None:
+    assert len(samples.members) >= 8
+    assert set(samples.members) <= training
+    assert set(samples.non_members) <= held_out
+    assert all(re.search("Zqvornak|415-555", text) for text in (*samples.members, *samples.non_members))
+
+
+def test_the_attack_takes_raw_lines_by_the_held_out_rule_of_the_screening(
+    finished: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    run = finished[0] / "run"
+    check_sides(*lines_of(run, Streams((run / "private" / "key").read_bytes())))
+    with pytest.raises(AssertionError):  # the rule of another key
+        check_sides(*lines_of(run, Streams(bytes(32))))
+
+
+def test_membership_is_in_the_curators_report_alone(
+    finished: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    run = finished[0] / "run"
+    found = read_json(run / "private" / "report" / "report.json")["membership"]
+    assert [(row["model"], row["texts"]) for row in found["rows"]] == [
+        ("released model", 1),
+        ("released model", 2),
+        ("control without DP", 1),
+        ("control without DP", 2),
+    ]
+    assert found["rows"][0]["members"] < found["pairs_wanted"] == 100
+    assert "100 were asked for" in (run / "private" / "report" / "report.html").read_text()
+    released = read_json(run / "release" / "report.json")
+    assert released["membership"] is None
+    assert {row["model"] for row in released["exposure"]} == {"released model"}
+    assert 'id="membership"' not in (run / "release" / "report.html").read_text()
+
+
+def test_an_audit_of_a_changed_corpus_is_refused(
+    finished: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    folder, _ = finished
+    path = folder / "dialogues.jsonl"
+    original = path.read_bytes()
+    try:
+        path.write_bytes(b"\n".join(original.splitlines()[:-1]) + b"\n")
+        done = tacit("audit", folder / "run")
+    finally:
+        path.write_bytes(original)
+    assert done.returncode == 4
     assert len(done.stderr.strip().splitlines()) == 1

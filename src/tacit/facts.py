@@ -1,15 +1,15 @@
 """The facts of a run's report, from the ledger, the certificate and released values: what a reader may know.
 
 No input is private: the vocabulary's number of released words, the noisy evaluation and the exposure of keyed
-canaries under the released model are all functions of ledger entries. The control without DP is passed in for the curator's
-copy alone, and `tacit.report.data.ReportData` refuses it elsewhere.
+canaries under the released model are all functions of ledger entries. The control without DP and the membership attack are passed in
+for the curator's copy alone, and `tacit.report.data.ReportData` refuses them elsewhere.
 """
 
 from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -43,6 +43,7 @@ def report_data(
     evaluation: dict[str, Any],
     released_words: int,
     curator: bool,
+    membership: Mapping[str, Any] | None = None,
 ) -> facts.ReportData:
     header = ledger.header
     events = (plan.event for plan in ledger.plans.values())
@@ -71,6 +72,7 @@ def report_data(
         budget_epsilon=None if math.isinf(header.epsilon) else header.epsilon,
         curator_copy=curator,
         confidentiality=_confidentiality_lines(certificate),
+        membership=None if membership is None else _membership(config, membership),
     )
 
 
@@ -293,9 +295,44 @@ def _exposure_rows(config: RunConfig, exposures: dict[str, list[Exposure]]) -> t
             p_value=row.p_value,
             ceiling_bits=row.ceiling_bits,
             rank_mean=row.mean_rank,
+            max_bits=row.max_bits,
+            null_max_bits=row.null_max_bits,
+            max_p_value=row.max_p_value,
         )
-        for name, rows in exposures.items()
+        for name, rows in _released_first(exposures)
         for row in rows
+    )
+
+
+def _released_first(by_model: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """A file of the run folder has its keys in the order of the alphabet."""
+    return sorted(by_model.items(), key=lambda item: item[0] == facts.CONTROL)
+
+
+def _membership(config: RunConfig, found: Mapping[str, Any]) -> facts.MembershipFacts:
+    """Rows of run/private/membership.json: by model, a `tacit.audit.membership.MembershipReport` as plain values."""
+    assert config.audit is not None
+    assert config.audit.membership is not None
+    rows = [
+        _membership_row(model, texts, report[attack], report[f"{attack}_blind"])
+        for model, report in _released_first(found)
+        for attack, texts in (("single", 1), ("group", report["group_size"]))
+    ]
+    return facts.MembershipFacts(pairs_wanted=config.audit.membership.pairs, rows=tuple(rows))
+
+
+def _membership_row(model: str, texts: int, attack: Mapping[str, Any], blind: Mapping[str, Any]) -> facts.MembershipRow:
+    return facts.MembershipRow(
+        model=facts.CONTROL if model == facts.CONTROL else facts.RELEASED,
+        texts=texts,
+        members=attack["members"],
+        accuracy=facts.Estimated(**attack["accuracy"]),
+        auc=facts.Estimated(**attack["auc"]),
+        tpr=None if attack["tpr"] is None else facts.Estimated(**attack["tpr"]),
+        at_chance=attack["at_chance"],
+        blind_accuracy=facts.Estimated(**blind["accuracy"]),
+        blind_auc=facts.Estimated(**blind["auc"]),
+        blind_at_chance=blind["at_chance"],
     )
 
 

@@ -4,7 +4,7 @@
     vocabulary DP histogram -> WordPiece -> tokenizer
     train      the phases, then (when asked) the control without DP
     evaluate   held-out text: public exactly, private through a mechanism
-    audit      exposure of the planted canaries
+    audit      exposure of the planted canaries; membership: the attack on the corpus itself
     report     run/release as a whole
 
 Every stage looks first for its own finished output, so running the same command again continues where it stopped. Only
@@ -28,6 +28,7 @@ from transformers import PreTrainedModel
 
 from tacit.audit.candidates import candidate_exposure
 from tacit.audit.exposure import Exposure, measure_exposure
+from tacit.audit.membership import MembershipReport, measure_membership
 from tacit.audit.scorers import scorer_of
 from tacit.audit.trie import build_trie, score_candidates
 from tacit.config import RunConfig
@@ -36,7 +37,7 @@ from tacit.engine.distributed import Ranks
 from tacit.errors import AuditError, DataError
 from tacit.files import private_folder, read_json, write_atomically, write_json
 from tacit.marking import cut
-from tacit.models.kinds import START_ID
+from tacit.models.kinds import END_ID, START_ID
 from tacit.opening import join_run
 from tacit.planning import EVALUATION, VOCABULARY
 from tacit.privacy.events import Gaussian, ThresholdedHistogram
@@ -54,7 +55,7 @@ from tacit.vocabulary.select import draw_noise, release
 from tacit.vocabulary.tokenizer import TokenizerOptions, build_tokenizer
 from tacit.vocabulary.wordpiece import train_wordpiece
 
-__all__ = ["assist", "audit", "check_audit_gate", "evaluate", "train", "vocabulary"]
+__all__ = ["assist", "audit", "check_audit_gate", "evaluate", "membership", "train", "vocabulary"]
 
 _WITH_SECRETS = ("private", "marked")
 """Streams that may hold a secret; the control is trained anew from the first phase on that reads one of them."""
@@ -329,7 +330,7 @@ def _audited_models(state: RunState) -> dict[str, Path]:
 
 
 def _audit_secrets(state: RunState) -> dict[str, list[Exposure]]:
-    """Exposure of a causal model's canaries by their exact rank among all candidates; the mean over the canaries counts."""
+    """Exposure of a causal model's canaries by their exact rank among all candidates: mean and highest over the canaries."""
     form, secrets = secret_form(state.config), secrets_of(state.config, state.streams)
     assert form is not None
     write_json(state.folder.private / "canaries.json", [form.text(secret) for secret in secrets])
@@ -350,6 +351,9 @@ def _audit_secrets(state: RunState) -> dict[str, list[Exposure]]:
                 null_bits=measured.null_mean_bits,
                 p_value=measured.mean_p_value,
                 ceiling_bits=measured.ceiling_bits,
+                max_bits=measured.max_bits,
+                null_max_bits=measured.null_max_bits,
+                max_p_value=measured.max_p_value,
             )
         ]
     values = {name: [dataclasses.asdict(row) for row in exposures] for name, exposures in found.items()}
@@ -357,14 +361,45 @@ def _audit_secrets(state: RunState) -> dict[str, list[Exposure]]:
     return found
 
 
+def membership(state: RunState) -> dict[str, MembershipReport]:
+    """Membership inference on the run's own texts, under the released model and, as a positive control, the one without DP.
+
+    A function of private text beside the model, so it is the curator's alone: written to run/private/membership.json, and from there
+    to the curator's copy of the report. Empty where the configuration does not ask for it.
+    """
+    options = state.config.audit.membership if state.config.audit else None
+    if options is None:
+        return {}
+    train(state)
+    samples = state.membership_samples  # how many these are is private, and no line says it
+    found: dict[str, MembershipReport] = {}
+    for name, path in _audited_models(state).items():
+        state.reporter.say(f"Audit: membership inference under the {name} ...")
+        model = state.new_model()
+        load_weights(path, model)
+        found[name] = measure_membership(
+            model,
+            state.tokenizer,
+            samples,
+            [START_ID],
+            state.streams.child("membership"),
+            options.group_size,
+            [END_ID],
+            state.config.model.length,
+        )
+    write_json(state.folder.private / "membership.json", {name: dataclasses.asdict(row) for name, row in found.items()})
+    return found
+
+
 def check_audit_gate(state: RunState, found: dict[str, list[Exposure]]) -> None:
-    """Fail when a released pattern's p-value is below the configured gate."""
+    """Fail when a released pattern's p-value is below the configured gate; mean and highest exposure are one test there."""
     gate = state.config.audit.max_exposure_p_value if state.config.audit else 0.0
     for row in found.get("released model", []):
-        if row.p_value < gate:
+        if row.gate_p_value < gate:
+            highest = "" if row.max_bits is None else f" (the highest of them by {row.max_bits:.2f})"
             raise AuditError(
-                f"audit: pattern {row.pattern} is exposed by {row.bits:.2f} bits, p = {row.p_value:.2g}, below the gate {gate:g}; "
-                "do not publish this release: check the engine and the ledger"
+                f"audit: pattern {row.pattern} is exposed by {row.bits:.2f} bits{highest}, p = {row.gate_p_value:.2g}, below the "
+                f"gate {gate:g}; do not publish this release: check the engine and the ledger"
             )
 
 

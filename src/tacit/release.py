@@ -1,8 +1,8 @@
 """What leaves a run: the released folder, the certificate and the report, from the ledger and from released values only.
 
 This is the only module that writes to run/release. Its inputs are the trained model (post-processing of ledger entries), the
-tokenizer (likewise), the noisy evaluation, and the exposure of keyed canaries under the released model. The control without DP
-goes into the curator's copy in run/private alone.
+tokenizer (likewise), the noisy evaluation, and the exposure of keyed canaries under the released model. The control without DP and
+the membership attack go into the curator's copy in run/private alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tacit.files import atomic_folder, private_folder, read_json, write_json
 from tacit.folder import RunFolder
 from tacit.models.kinds import save_model
 from tacit.opening import open_run, training_noise
-from tacit.pipeline import audit, check_audit_gate, evaluate
+from tacit.pipeline import audit, check_audit_gate, evaluate, membership
 from tacit.privacy.certificate import file_digests, make_certificate, read_number
 from tacit.privacy.ledger import Ledger
 from tacit.progress import Reporter
@@ -96,6 +96,7 @@ def run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks = ALON
         else:
             evaluate(state)
             found = audit(state)
+            membership(state)
             release_run(state, found)
         check_audit_gate(state, found)
         return RunResult(state.folder)
@@ -144,6 +145,13 @@ def _stored_exposures(folder: RunFolder) -> dict[str, list[Exposure]]:
     return {name: [Exposure(**row) for row in rows] for name, rows in stored.items()}
 
 
+def _stored_membership(config: RunConfig, folder: RunFolder) -> dict[str, Any] | None:
+    """The membership attack, for the curator alone; None where none was asked for."""
+    wanted = config.audit is not None and config.audit.membership is not None
+    path = folder.private / "membership.json"
+    return read_json(path) if wanted and path.exists() else None
+
+
 def _write_model(state: RunState, folder: Path) -> None:
     save_model(state.trained_model(state.mechanisms.phases[-1].name), folder)
     save_tokenizer(state.tokenizer, folder, state.config.model.length)
@@ -162,7 +170,8 @@ def _write_reports(
     released_words = len(read_json(folder.private / "vocabulary" / "released.json"))
     for curator, target in ((False, release), (True, folder.private / "report")):
         shown = {name: rows for name, rows in exposures.items() if curator or name == facts.RELEASED}
-        report = report_data(config, folder, ledger, certificate, shown, evaluation, released_words, curator)
+        attacked = _stored_membership(config, folder) if curator else None
+        report = report_data(config, folder, ledger, certificate, shown, evaluation, released_words, curator, attacked)
         if curator:
             shutil.rmtree(private_folder(target), ignore_errors=True)
             private_folder(target)

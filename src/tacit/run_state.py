@@ -12,6 +12,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import PreTrainedModel
 
+from tacit.audit.samples import MembershipSamples
 from tacit.config import RunConfig, TupleUnit
 from tacit.corpus.canaries import Canary, draw_canaries, plant
 from tacit.corpus.readers import Source, read_records
@@ -20,6 +21,7 @@ from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import DataError, UsageError
 from tacit.folder import RunFolder
 from tacit.marking import MarkedText, mark, marker_of
+from tacit.membership_stage import raw_documents, run_samples
 from tacit.models.kinds import build_model
 from tacit.planning import Mechanisms
 from tacit.privacy.ledger import Ledger
@@ -127,6 +129,18 @@ class RunState:
         return mark(self.private_units[0], marker_of(options, self.streams), options.data_point)
 
     @functools.cached_property
+    def membership_samples(self) -> MembershipSamples:
+        """The texts of the membership attack, from the corpus that the run trains on.
+
+        Raises:
+            UsageError: the configuration asks for no such attack.
+            DataError: too few texts qualify, or the corpus has changed.
+        """
+        self.check_data()  # compares the corpus with the one that was trained on
+        units = self.private_corpus[0] if self.config.screening is None else raw_documents(self.config)
+        return run_samples(self.config, units, self.streams)
+
+    @functools.cached_property
     def public_units(self) -> tuple[list[Unit], list[Unit]]:
         """(training, held out) of the public corpora; every record is its own unit."""
         units: list[Unit] = []
@@ -185,6 +199,8 @@ class RunState:
             raise DataError("no private unit is left for training: lower evaluation.held_out or give more text")
         if self.config.public:
             _ = self.public_units  # reading it is the check
+        if self.config.audit is not None and self.config.audit.membership is not None:
+            _ = self.membership_samples  # too few texts show now, and not after the training
 
     def sequences(self, units: list[Unit]) -> SequenceStream:
         """Tokenised rows of units."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import cast
 
@@ -16,6 +17,7 @@ from scipy import integrate, stats
 from transformers import BertForMaskedLM
 
 from tacit import pipeline
+from tacit.audit.candidates import candidate_exposure
 from tacit.audit.exposure import (
     Exposure,
     exposure_of_ranks,
@@ -251,3 +253,48 @@ def test_the_gate_lets_pass_what_it_should(exposures: dict[str, list[Exposure]])
     gate(options, {})
     gate(AuditOptions(), {"released model": exposures["after"]})
     gate(None, {"released model": exposures["after"]})
+
+
+def of_secrets(scores_N: np.ndarray, secrets: Sequence[int]) -> Exposure:
+    """As the pipeline has it of a causal model."""
+    found = candidate_exposure(scores_N, secrets)
+    return Exposure(
+        "My ID is: dd",
+        found.canaries,
+        float(np.mean(found.ranks)),
+        found.mean_bits,
+        found.null_mean_bits,
+        found.mean_p_value,
+        found.ceiling_bits,
+        found.max_bits,
+        found.null_max_bits,
+        found.max_p_value,
+    )
+
+
+@pytest.mark.parametrize("canaries", [1, 2, 3])
+def test_the_gate_is_valid_with_two_tests(canaries: int) -> None:
+    """All sets of secrets are equally likely where nothing was learned: at most a share p of them has a p-value of p or less."""
+    scores_N = np.random.default_rng(1).normal(size=24)
+    rows = [of_secrets(scores_N, secrets) for secrets in itertools.combinations(range(24), canaries)]
+
+    def largest_excess(p_values: list[float]) -> float:
+        values, counts = np.unique(p_values, return_counts=True)
+        return float((counts.cumsum() / len(p_values) / values).max())
+
+    assert largest_excess([row.gate_p_value for row in rows]) <= 1 + 1e-9
+    smaller = [min(row.p_value, row.max_p_value or 1.0) for row in rows]
+    assert (largest_excess(smaller) > 1.05) == (canaries > 1)  # the known-wrong one: the smaller of the two
+
+
+def test_the_gate_sees_one_canary_learned_by_heart_and_a_little_of_all() -> None:
+    scores_N = np.arange(10**5, 0, -1.0)  # the rank of a secret is one more than the secret
+    one = of_secrets(scores_N, [0, *range(50_000, 50_009)])
+    assert one.max_p_value == one.gate_p_value / 2 < one.p_value
+    all_a_little = of_secrets(scores_N, range(2000, 2010))
+    assert all_a_little.p_value == all_a_little.gate_p_value / 2
+    for row in (one, all_a_little):
+        with pytest.raises(AuditError, match=r"the highest of them by \d+\.\d\d"):
+            gate(AuditOptions(max_exposure_p_value=1e-3), {"released model": [row]})
+    nothing = of_secrets(scores_N, range(40_000, 90_000, 5000))
+    gate(AuditOptions(max_exposure_p_value=0.2), {"released model": [nothing]})

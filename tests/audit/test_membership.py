@@ -30,9 +30,11 @@ from tacit.audit.customersim import CustomerKind, customersim_samples
 from tacit.audit.inference import attack_scores, delong_auc, grouped, tpr_at_fpr
 from tacit.audit.membership import measure_membership, text_nats
 from tacit.audit.samples import MembershipSamples, spelling
+from tacit.audit.trie import plain_tokenizer
 from tacit.errors import DataError, TacitError, UsageError
 from tacit.models.lstm import LstmConfig, LstmForCausalLM
 from tacit.randomness import Streams
+from tacit.vocabulary.tokenizer import PUBLIC_ALPHABET, SPECIAL_TOKENS, TokenizerOptions, build_tokenizer
 
 torch.set_num_threads(1)
 
@@ -310,12 +312,16 @@ def tiny_gpt2() -> GPT2LMHeadModel:
     return model.double()
 
 
-@torch.no_grad()
 def nats_of(model: nn.Module, text: str, start: list[int], end: list[int]) -> float:
-    """transformers' own loss of one row, start tokens not scored."""
-    ids = torch.tensor([start + letters().encode(text).ids + end])
+    return nats_of_row(model, start + letters().encode(text).ids + end, len(start))
+
+
+@torch.no_grad()
+def nats_of_row(model: nn.Module, row: list[int], start: int) -> float:
+    """transformers' own loss of one row, its first tokens not scored."""
+    ids = torch.tensor([row])
     labels = ids.clone()
-    labels[:, : len(start)] = -100
+    labels[:, :start] = -100
     logits = model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
     return float(F.cross_entropy(logits[0, :-1], labels[0, 1:], ignore_index=-100))
 
@@ -333,6 +339,36 @@ def test_nats_are_those_of_one_text_at_a_time(start: list[int], end: list[int], 
     tiny_gpt2().train()  # dropout must be off all the same
     found = text_nats(tiny_gpt2(), letters(), texts, start, end, budget)
     assert found == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("length", [3, 8, 13, 64])
+def test_a_long_text_is_several_rows_as_in_training(length: int) -> None:
+    """Each row has its own start and end token; the text's mean is over the tokens of all its rows."""
+    texts = [text * 4 for text in sentences(10)]
+    assert max(len(letters().encode(text).ids) for text in texts) > 64  # more than the model's positions
+    expected = []
+    for text in texts:
+        ids = letters().encode(text).ids
+        rows = [[0, *ids[start : start + length - 2], 1] for start in range(0, len(ids), length - 2)]
+        losses = [nats_of_row(tiny_gpt2().eval(), row, 1) * (len(row) - 1) for row in rows]
+        expected.append(sum(losses) / sum(len(row) - 1 for row in rows))
+    found = text_nats(tiny_gpt2(), letters(), texts, [0], [1], length=length)
+    assert found == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_row_has_a_place_for_text() -> None:
+    raises(UsageError, lambda: text_nats(tiny_gpt2(), letters(), ["SENTINEL"], [0], [1], length=2))
+
+
+def test_special_tokens_in_a_text_are_text_as_in_training() -> None:
+    """A copy of a tokenizer forgets that it reads them as text."""
+    pieces = [*SPECIAL_TOKENS, *PUBLIC_ALPHABET.lower()]
+    tokenizer = build_tokenizer(list(dict.fromkeys(pieces)), TokenizerOptions())
+    tokenizer.encode_special_tokens = True
+    text = "[MASK] [SEP]"
+    expected = tokenizer.encode(text, add_special_tokens=False).ids
+    assert plain_tokenizer(tokenizer).encode(text, add_special_tokens=False).ids == expected
+    assert SPECIAL_TOKENS.index("[MASK]") not in expected
 
 
 def test_wrong_nats_differ() -> None:

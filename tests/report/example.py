@@ -14,9 +14,12 @@ from tacit.report.data import (
     Assumption,
     CumulativePoint,
     EpsilonPair,
+    Estimated,
     ExposureRow,
     Guarantee,
     LedgerRow,
+    MembershipFacts,
+    MembershipRow,
     ModelFacts,
     PhaseRow,
     ReleasedFile,
@@ -25,7 +28,7 @@ from tacit.report.data import (
     VocabularyFacts,
 )
 
-__all__ = ["example_report_data"]
+__all__ = ["example_membership", "example_report_data", "with_highest"]
 
 PUBLIC_TEXT = "public held-out text"
 PRIVATE_TEXT = "private held-out units (noisy, in the ledger)"
@@ -44,6 +47,7 @@ def example_report_data(*, curator_copy: bool = False, proved: bool = True) -> R
         ledger=_ledger(proved),
         cumulative=_cumulative(proved),
         exposure=_exposure(curator_copy),
+        membership=example_membership() if curator_copy else None,
         utility=_utility(),
         vocabulary=VocabularyFacts(
             method="public word list, and the private words that the noisy histogram releases",
@@ -197,6 +201,50 @@ def _exposure(curator_copy: bool) -> tuple[ExposureRow, ...]:
         for pattern, model, bits, p_value, rank in rows
         if curator_copy or model != CONTROL
     )
+
+
+def with_highest(data: ReportData) -> ReportData:
+    """The same with the highest exposure beside the mean, as a causal model has it."""
+    highest = {RELEASED: (3.71, 0.61), CONTROL: (12.9, 2.1e-3)}
+    rows = [
+        row.model_dump()
+        | {"max_bits": highest[row.model][0], "null_max_bits": 4.23, "max_p_value": highest[row.model][1]}
+        for row in data.exposure
+    ]
+    return ReportData.model_validate(data.model_dump() | {"exposure": rows})
+
+
+def example_membership() -> MembershipFacts:
+    """An attack that finds nothing in the released model and something in the control, on fewer pairs than were asked for."""
+    rows = (
+        (RELEASED, 1, 310, (0.516, 0.476, 0.556), (0.521, 0.475, 0.566), (0.0129, 0.0, 0.081)),
+        (RELEASED, 20, 15, (0.567, 0.374, 0.745), (0.61, 0.38, 0.81), None),
+        (CONTROL, 1, 310, (0.842, 0.811, 0.87), (0.914, 0.89, 0.934), (0.413, 0.21, 0.66)),
+        (CONTROL, 20, 15, (1.0, 0.884, 1.0), (1.0, 0.782, 1.0), None),
+    )
+    blind = {1: ((0.487, 0.43, 0.545), (0.481, 0.42, 0.545)), 20: ((0.433, 0.163, 0.722), (0.46, 0.2, 0.74))}
+    return MembershipFacts(
+        pairs_wanted=500,
+        rows=tuple(
+            MembershipRow(
+                model=model,
+                texts=texts,
+                members=members,
+                accuracy=_estimated(*accuracy),
+                auc=_estimated(*auc),
+                tpr=None if tpr is None else _estimated(*tpr),
+                at_chance=accuracy[1] <= 0.5 <= accuracy[2],
+                blind_accuracy=_estimated(*blind[texts][0]),
+                blind_auc=_estimated(*blind[texts][1]),
+                blind_at_chance=True,
+            )
+            for model, texts, members, accuracy, auc, tpr in rows
+        ),
+    )
+
+
+def _estimated(value: float, low: float, high: float) -> Estimated:
+    return Estimated(value=value, low=low, high=high)
 
 
 def _utility() -> tuple[UtilityRow, ...]:

@@ -22,6 +22,7 @@ from tacit.report.card import (
     guess_bound,
     loading_class,
     markdown,
+    membership_sentences,
     number_text,
     odds_text,
     outcome_factor,
@@ -29,9 +30,18 @@ from tacit.report.card import (
     utility_sentences,
     verdict,
 )
-from tacit.report.data import CONTROL, RELEASED, EpsilonPair, ExposureRow, Guarantee, ReportData, UtilityRow
+from tacit.report.data import (
+    CONTROL,
+    RELEASED,
+    EpsilonPair,
+    Estimated,
+    ExposureRow,
+    Guarantee,
+    ReportData,
+    UtilityRow,
+)
 
-from .example import example_report_data
+from .example import example_membership, example_report_data, with_highest
 from .pages import number, parse_markdown
 
 getcontext().prec = 60
@@ -248,6 +258,85 @@ def test_the_audit_corrects_for_several_patterns() -> None:
 def test_a_blind_attack_is_called_weak() -> None:
     assert "too weak" in " ".join(audit_sentences(_exposure(0.5) + _exposure(0.5, model=CONTROL)))
     assert "too weak" not in " ".join(audit_sentences(_exposure(0.5) + _exposure(1e-9, model=CONTROL)))
+
+
+def test_mean_and_highest_are_both_said_and_corrected_for() -> None:
+    (row,) = with_highest(example_report_data()).exposure[:1]
+    found = audit_sentences([row])
+    assert "smallest p-value 0.68" in found[0]  # twice 0.34
+    assert (
+        "secrets “HS” the mean exposure is 1.21 bits, where chance gives 1.02, and the highest is 3.71, where chance gives 4.23"
+        in found[1]
+    )
+    one_canary = row.model_copy(update={"max_p_value": 1e-3})
+    assert "higher than chance in 1 of 1 pattern " in audit_sentences([one_canary])[0]
+    both_nearly = row.model_copy(update={"p_value": 0.03, "max_p_value": 0.04})
+    assert "In none of 1 pattern" in audit_sentences([both_nearly])[0]
+
+
+def _membership(**changes: Any) -> str:
+    """The sentences, with the first row changed."""
+    facts = example_membership()
+    row = facts.rows[0].model_copy(update=changes)
+    return " ".join(membership_sentences(facts.model_copy(update={"rows": (row, *facts.rows[1:])})))
+
+
+def test_membership_in_words() -> None:
+    text = _membership().replace("\N{NO-BREAK SPACE}", " ")
+    assert "310 texts with a secret from the part that the model was trained on" in text
+    assert "(500 were asked for; no more qualify)" in text
+    assert (
+        "of single texts, the attacker is right 51.6 % of the time (95 % interval 47.6 to 55.6): no better than a coin"
+        in text
+    )
+    assert "of groups of 20" in text
+    assert "right up to 100.0 % of the time: the attack can see memory" in text
+    assert "not told apart" in text
+    assert "no certificate covers it" in text
+    assert membership_sentences(None) == ()
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "blind_at_chance", "said"),
+    [
+        ((0.6, 0.55, 0.65), True, "the model remembers something"),
+        ((0.6, 0.55, 0.65), False, "but so is an attacker without the model"),
+        ((0.4, 0.35, 0.45), True, "worse than a coin"),
+        ((0.4, 0.35, 0.45), False, "worse than a coin"),
+        ((0.52, 0.48, 0.56), False, "no better than a coin"),
+    ],
+)
+def test_memory_is_said_only_where_the_model_adds_something(
+    accuracy: tuple[float, float, float], blind_at_chance: bool, said: str
+) -> None:
+    value, low, high = accuracy
+    text = _membership(
+        accuracy=Estimated(value=value, low=low, high=high),
+        at_chance=low <= 0.5 <= high,
+        blind_at_chance=blind_at_chance,
+    )
+    assert said in text
+    assert ("remembers" in text) == ("remembers" in said)
+    assert ("say nothing about the model" in text) == (not blind_at_chance)
+
+
+def test_a_control_in_which_nothing_is_found_is_called_weak() -> None:
+    facts = example_membership()
+    weak = [row.model_copy(update={"at_chance": True}) for row in facts.rows]
+    assert "too weak" in " ".join(membership_sentences(facts.model_copy(update={"rows": tuple(weak)})))
+    assert "too weak" not in " ".join(membership_sentences(facts))
+
+
+def test_a_control_on_redacted_text_may_find_nothing_for_that_reason() -> None:
+    facts = example_membership()
+    weak = tuple(row.model_copy(update={"at_chance": True}) for row in facts.rows)
+    exposed = _exposure(0.5) + _exposure(0.5, model=CONTROL)
+    for screened in (True, False):
+        for sentences in (
+            membership_sentences(facts.model_copy(update={"rows": weak}), screened),
+            audit_sentences(exposed, screened),
+        ):
+            assert ("either the redaction" in " ".join(sentences)) == screened
 
 
 def _utility(released: float, unigram: float | None) -> tuple[UtilityRow, ...]:

@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from tacit.report import build, card, data, plots
-from tacit.report.data import CONTROL, EpsilonPair, ReportData
+from tacit.report.data import CONTROL, EpsilonPair, ExposureRow, ReportData
 
 from .example import example_report_data
 
@@ -37,6 +37,42 @@ def test_the_control_is_refused_outside_the_curators_copy() -> None:
     assert any(row["model"] == CONTROL for row in values["exposure"])
     with pytest.raises(ValueError, match="outside the ledger"):
         ReportData.model_validate(_set(values, "curator_copy", False))
+
+
+def test_the_membership_attack_is_refused_outside_the_curators_copy() -> None:
+    values = _values(curator_copy=True)
+    values["exposure"] = [row for row in values["exposure"] if row["model"] != CONTROL]
+    assert ReportData.model_validate(values).membership is not None
+    with pytest.raises(ValueError, match="membership inference are functions of the private text"):
+        ReportData.model_validate(_set(values, "curator_copy", False))
+    values["membership"] = None
+    assert ReportData.model_validate(values).membership is None
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "reason"),
+    [
+        ("exposure.0.max_bits", 3.0, "needs its null"),
+        ("membership.rows", [], "at least 1"),
+        ("membership.rows.0.accuracy.value", 0.2, "hold its value"),
+        ("membership.rows.0.accuracy.high", 1.2, "less than or equal to 1"),
+        ("membership.rows.0.model", "another", "released model"),
+        ("membership.rows.0.scores", [0.1], "Extra inputs"),
+    ],
+)
+def test_an_attack_that_contradicts_itself_is_refused(path: str, value: object, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        ReportData.model_validate(_set(_values(curator_copy=True), path, value))
+
+
+@pytest.mark.parametrize(
+    ("mean", "highest", "joint"), [(0.03, None, 0.03), (0.03, 0.4, 0.06), (0.4, 0.01, 0.02), (0.9, 0.8, 1.0)]
+)
+def test_two_tests_count_as_one(mean: float, highest: float | None, joint: float) -> None:
+    row = example_report_data().exposure[0].model_dump() | {"p_value": mean}
+    if highest is not None:
+        row |= {"max_bits": 3.0, "null_max_bits": 4.23, "max_p_value": highest}
+    assert ExposureRow.model_validate(row).joint_p_value == pytest.approx(joint)
 
 
 @pytest.mark.parametrize("name", ["control, without DP", "Control without DP", "baseline"])

@@ -12,9 +12,9 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from tacit.report.data import ReportData
-from tacit.report.plots import cumulative_epsilon, exposure
+from tacit.report.plots import cumulative_epsilon, exposure, membership
 
-from .example import example_report_data
+from .example import example_report_data, with_highest
 from .pages import duplicate_ids, foreign_markup
 
 HOSTILE = '</text><script>alert(1)</script> $\\frac{$ "&'
@@ -75,16 +75,68 @@ def test_exposure_lines_are_at_chance_and_ceiling() -> None:
     assert [x for x in dots if any(math.isclose(x, w, abs_tol=0.01) for w in wanted)] == pytest.approx(wanted, abs=0.01)
 
 
-@pytest.mark.parametrize("draw", [cumulative_epsilon, exposure])
+def _dots(svg: str) -> list[float]:
+    """The x of every dot that is no tick, in drawing order."""
+    uses = [node for node in ElementTree.fromstring(svg).iter("use") if "fill: #" in node.attrib["style"]]
+    return [float(node.attrib["x"]) for node in uses]
+
+
+def _lines(svg: str) -> list[tuple[float, float]]:
+    """Left and right end of every horizontal line of the axes, in drawing order."""
+    found = []
+    for path in ElementTree.fromstring(svg).iter("path"):
+        points = re.findall(r"[ML] (-?[\d.]+) (-?[\d.]+)", path.attrib.get("d", ""))
+        if len(points) == 2 and points[0][1] == points[1][1] and "clip-path" in path.attrib:
+            found.append((float(points[0][0]), float(points[1][0])))
+    return found
+
+
+def test_mean_and_highest_stand_beside_their_own_chance() -> None:
+    data = with_highest(example_report_data(curator_copy=True))
+    svg = exposure(data)
+    zero, unit = _x(svg, "0"), (_x(svg, "10") - _x(svg, "0")) / 10
+    wanted = [bits for row in data.exposure for bits in (row.exposure_bits, row.max_bits)]
+    assert [(x - zero) / unit for x in _dots(svg)][-len(wanted) :] == pytest.approx(wanted, abs=1e-3)
+    chance = [value for row in data.exposure for value in (row.null_bits, row.null_max_bits)]
+    dashes = [
+        float(re.findall(r"M (-?[\d.]+)", path.attrib["d"])[0])
+        for path in ElementTree.fromstring(svg).iter("path")
+        if "stroke-dasharray" in path.attrib.get("style", "")
+    ]
+    assert [(x - zero) / unit for x in dashes][: len(chance)] == pytest.approx(chance, abs=1e-3)
+    label = ElementTree.fromstring(svg).attrib["aria-label"]
+    assert "HS, released model, mean: 1.21 bits, chance 1.02" in label
+    assert "HS, control without DP, highest of 10: 12.9 bits, chance 4.23" in label
+
+
+def test_membership_is_to_scale() -> None:
+    data = example_report_data(curator_copy=True)
+    assert data.membership is not None
+    svg = membership(data)
+    left, unit = _x(svg, "0.4"), (_x(svg, "1") - _x(svg, "0.4")) / 0.6
+    assert _x(svg, "chance: 0.5") == pytest.approx(left + 0.1 * unit, abs=0.01)
+    told = [
+        pair for row in data.membership.rows for pair in ((row.accuracy, row.blind_accuracy), (row.auc, row.blind_auc))
+    ]
+    wanted = [found for value, blind in told for found in (blind, value)]
+    lines = [tuple(0.4 + (x - left) / unit for x in line) for line in _lines(svg)]
+    assert lines == [pytest.approx((found.low, found.high), abs=1e-3) for found in wanted]
+    dots = [0.4 + (x - left) / unit for x in _dots(svg)]
+    assert dots[-len(wanted) :] == pytest.approx([found.value for found in wanted], abs=1e-3)
+
+
+@pytest.mark.parametrize("draw", [cumulative_epsilon, exposure, membership])
 def test_a_plot_says_what_it_shows(draw) -> None:
     data = example_report_data(curator_copy=True)
     root = ElementTree.fromstring(draw(data))
     assert root.attrib["role"] == "img"
     assert root[0].tag == "title"
     assert root[0].text
-    numbers = {"cumulative_epsilon": ["1.14", "1.27", "2.79"], "exposure": ["1.21", "11.9", "1.02", "13"]}[
-        draw.__name__
-    ]
+    numbers = {
+        "cumulative_epsilon": ["1.14", "1.27", "2.79"],
+        "exposure": ["1.21", "11.9", "1.02", "13"],
+        "membership": ["0.516 (0.476 to 0.556)", "without a model 0.487", "0.842", "groups of 20"],
+    }[draw.__name__]
     assert all(number in root.attrib["aria-label"] for number in numbers)
     assert "viewBox" in root.attrib
     assert not {"width", "height"} & set(root.attrib)
@@ -113,7 +165,7 @@ def test_long_labels_are_cut_and_whole_for_screen_readers() -> None:
 
 def test_two_plots_share_no_identifier_and_raw_figures_would() -> None:
     data = example_report_data(curator_copy=True)
-    assert duplicate_ids(cumulative_epsilon(data) + exposure(data)) == set()
+    assert duplicate_ids(cumulative_epsilon(data) + exposure(data) + membership(data)) == set()
 
     def raw() -> str:
         figure, buffer = Figure(), io.StringIO()

@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from tacit.report import build
 from tacit.report.build import CARD, HTML, JSON, build_report, render
 from tacit.report.data import CONTROL, ReportData
 
-from .example import example_report_data
+from .example import example_report_data, with_highest
 from .pages import duplicate_ids, foreign_markup, foreign_tokens, number, parse_html, parse_markdown, table
 
 HOSTILE = (
@@ -230,6 +231,47 @@ def test_the_control_is_in_the_curators_copy_only() -> None:
         assert banner not in public[name]
         assert banner in curator[name]
     assert [row["Model"] for row in table(curator[HTML], "audit")].count(CONTROL) == 2
+
+
+def test_mean_and_highest_exposure_are_rows_of_their_own() -> None:
+    data = with_highest(example_report_data())
+    html = render(data)[HTML]
+    rows = table(html, "audit")
+    assert [row["Canaries"] for row in rows] == ["mean of 10", "highest of 10"] * 2
+    for row, measured in zip(rows[1::2], data.exposure, strict=True):
+        shown = [number(row[name]) for name in ("Exposure", "Chance", "Ceiling", "p-value")]
+        wanted = (measured.max_bits, measured.null_max_bits, measured.ceiling_bits, measured.max_p_value)
+        assert shown == pytest.approx(wanted, rel=1e-2)
+    assert "count twice the smaller p-value" in html
+    assert "count twice the smaller p-value" not in render(example_report_data())[HTML]
+
+
+def test_all_numbers_of_membership_are_in_the_curators_page() -> None:
+    data = example_report_data(curator_copy=True)
+    assert data.membership is not None
+    html = render(data)[HTML]
+    for row, measured in zip(table(html, "membership"), data.membership.rows, strict=True):
+        assert row["Model"] == measured.model
+        assert row["Members"] == f"{measured.members} " + ("texts" if measured.texts == 1 else "groups of 20")
+        wanted = (measured.accuracy, measured.auc, measured.tpr, measured.blind_accuracy)
+        for name, found in zip(("Accuracy", "AUC", "Found", "Without"), wanted, strict=True):
+            expected = [] if found is None else [found.value, found.low, found.high]
+            assert [number(part) for part in re.findall(r"[\d.]+", row[name])] == pytest.approx(expected, rel=1e-2)
+
+
+def test_membership_is_in_the_curators_copy_only() -> None:
+    """In no file of the public one is there a word or a number of it; in all files of the other there is."""
+    public, curator = render(example_report_data()), render(example_report_data(curator_copy=True))
+    for name, needle in (
+        (HTML, 'id="membership"'),
+        (HTML, "0.516"),
+        (JSON, "0.516"),
+        (CARD, "51.6"),
+        (CARD, "held out"),
+    ):
+        assert needle not in public[name]
+        assert needle in curator[name]
+    assert json.loads(public[JSON])["membership"] is None
 
 
 def test_an_infinite_epsilon_is_called_no_guarantee() -> None:

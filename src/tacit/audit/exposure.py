@@ -31,16 +31,17 @@ __all__ = ["Exposure", "exposure_of_ranks", "measure_exposure", "null_exposure",
 
 @dataclass(frozen=True)
 class Exposure:
-    """Exposure of one pattern.
+    """Exposure of one pattern, or of the texts that a causal model was given (`tacit.audit.candidates`).
 
     Args:
         pattern: such as ``HSH``.
         canaries: how many.
         mean_rank: mean rank of the secrets; 1 is fully exposed.
-        bits: log2(candidates) - log2(mean_rank).
+        bits: log2(candidates) - log2(mean_rank); of a causal model the mean of log2(candidates) - log2(rank).
         null_bits: expected bits under the null.
-        p_value: probability of a mean rank this small under the null.
+        p_value: probability of so much or more under the null.
         ceiling_bits: log2(candidates).
+        max_bits, null_max_bits, max_p_value: of the most exposed canary, with its own null; None of a masked model.
     """
 
     pattern: str
@@ -50,6 +51,14 @@ class Exposure:
     null_bits: float
     p_value: float
     ceiling_bits: float
+    max_bits: float | None = None
+    null_max_bits: float | None = None
+    max_p_value: float | None = None
+
+    @property
+    def gate_p_value(self) -> float:
+        """The p-value that the gate reads. Where there are two tests, twice the smaller p-value: valid however they depend."""
+        return self.p_value if self.max_p_value is None else min(1.0, 2 * min(self.p_value, self.max_p_value))
 
 
 @functools.lru_cache(maxsize=32)

@@ -1,8 +1,9 @@
 """Membership inference on a causal language model: are texts of the training data likelier than others (Zhao et al. 2022, A.5)?
 
-The attacker has members (sentences of the training data that hold a secret) and true non-members (the same sentences with secrets
-that occur nowhere in the training data), and takes those of low perplexity for members; for groups, those of low mean
-(Carlini et al. 2021). Three things make such numbers wrong, and are mended here:
+The attacker has members (texts of the training data that hold a secret) and true non-members (texts whose secrets occur nowhere in
+the training data), and takes those of low perplexity for members; for groups, those of low mean
+(Carlini et al. 2021). Both come from any corpus with a held-out part (`tacit.audit.pairs`), or from CustomerSim as in the paper
+(`tacit.audit.customersim`). Three things make such numbers wrong, and are mended here:
 
 - the best threshold of the same data is above 1/2 where there is nothing to find. Accuracy here is *cross-fitted*: the threshold
   of one half is evaluated on the other, so its expectation at the null is 1/2 exactly;
@@ -13,7 +14,7 @@ that occur nowhere in the training data), and takes those of low perplexity for 
 The members are private text: what comes back is a function of the private data *beside* the released model. No certificate covers
 it. It is for the curator's eyes, or needs an event of its own; exposure of canaries (`tacit.audit.candidates`) does not.
 
-Legend: n members, and as many non-members, pair by pair from the same sentence; G groups; B rows, T positions, V vocabulary.
+Legend: n members, and as many non-members, pair by pair; R rows of their texts, B at a time; G groups; T positions, V vocabulary.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ def text_nats(
     start_ids: Sequence[int],
     end_ids: Sequence[int] = (),
     budget_bytes: int = BUDGET_BYTES,
+    length: int | None = None,
 ) -> np.ndarray:
     """Mean negative log-likelihood a token in nats, float64 (n,): the logarithm of the perplexity. The model is left in eval mode.
 
@@ -54,33 +56,52 @@ def text_nats(
         start_ids: what stands before a text in training, not scored itself; at least the start token.
         end_ids: what stands behind it, scored like the text.
         budget_bytes: memory for logits.
+        length: positions of a row; a longer text is several rows, cut as in training. None: a text is one row.
 
     Raises:
-        UsageError: no start token.
+        UsageError: no start token, or no place beside it.
         DataError: a text without tokens.
     """
     if not start_ids:
         raise UsageError(
             "a causal model predicts the first token from a start token; give start_ids, such as the bos token"
         )
+    plain = plain_tokenizer(tokenizer)
+    body = None if length is None else length - len(start_ids) - len(end_ids)
+    if body is not None and body < 1:
+        raise UsageError(f"a row of {length} positions has no place for a text between its start and end tokens")
+    rows: list[list[int]] = []
+    text_of_R: list[int] = []
+    for number, text in enumerate(texts):
+        ids = plain.encode(text, add_special_tokens=False).ids
+        if not ids:
+            raise DataError("a text of the membership attack has no tokens; leave empty texts out")
+        step = body or len(ids)
+        pieces = [[*start_ids, *ids[start : start + step], *end_ids] for start in range(0, len(ids), step)]
+        rows += pieces
+        text_of_R += [number] * len(pieces)
+    scored_R = np.array([len(row) - len(start_ids) for row in rows])
+    nats_R = _row_nats(model, rows, len(start_ids), budget_bytes) * scored_R
+    text_R = np.array(text_of_R, dtype=np.int64)
+    return np.bincount(text_R, nats_R, len(texts)) / np.bincount(text_R, scored_R, len(texts))
+
+
+def _row_nats(model: nn.Module, rows: Sequence[list[int]], start: int, budget_bytes: int) -> np.ndarray:
+    """Mean nats of the tokens behind the first ``start`` of each row (R,), many rows at a time, the short ones first."""
     model.eval()
     device = next(model.parameters()).device
-    plain = plain_tokenizer(tokenizer)
-    rows = [[*start_ids, *plain.encode(text, add_special_tokens=False).ids, *end_ids] for text in texts]
-    if any(len(row) == len(start_ids) + len(end_ids) for row in rows):
-        raise DataError("a text of the membership attack has no tokens; leave empty texts out")
     order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
-    nats_n = np.empty(len(rows))
+    nats_R = np.empty(len(rows))
     done, at_once = 0, 1  # the first row alone tells how wide the logits are
     while done < len(order):
         chosen = order[done : done + at_once]
         ids_BT, real_BT = _padded([rows[number] for number in chosen])
         logits_BTV = model(input_ids=ids_BT.to(device), attention_mask=real_BT.long().to(device)).logits
-        nats_n[chosen] = _mean_nats(logits_BTV, ids_BT.to(device), real_BT.to(device), len(start_ids))
+        nats_R[chosen] = _mean_nats(logits_BTV, ids_BT.to(device), real_BT.to(device), start)
         done += len(chosen)
         longest = len(rows[order[min(done + 2 * at_once, len(order)) - 1]])  # rows get longer: at most double the batch
         at_once = min(2 * at_once, max(1, budget_bytes // (longest * logits_BTV[0, 0].nbytes)))
-    return nats_n
+    return nats_R
 
 
 def _padded(rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -116,14 +137,17 @@ def measure_membership(
     streams: Streams,
     group_size: int = 20,
     end_ids: Sequence[int] = (),
+    length: int | None = None,
 ) -> MembershipReport:
     """Both attacks and both baselines.
 
     Raises:
         UsageError, DataError: as the parts do.
     """
-    member_n = text_nats(model, tokenizer, samples.members, start_ids, end_ids)
-    other_n = text_nats(model, tokenizer, samples.non_members, start_ids, end_ids)
+    member_n, other_n = (
+        text_nats(model, tokenizer, side, start_ids, end_ids, length=length)
+        for side in (samples.members, samples.non_members)
+    )
     check_scores(member_n, other_n)
     groups_Gs = grouped(len(member_n), group_size, streams)
     singles = np.arange(len(member_n))[:, None]

@@ -19,7 +19,10 @@ _NOT_ALPHANUMERIC = re.compile(r"[^0-9a-z]+")
 
 @dataclass(frozen=True)
 class MembershipSamples:
-    """Sentences of the training data, and the same sentences with secrets that occur nowhere in it, pair by pair. Private."""
+    """Texts of the training data, and as many with secrets that occur nowhere in it. Private.
+
+    Where member i and non-member i are one sentence with two secrets, they stay together in halves and groups.
+    """
 
     members: tuple[str, ...]
     non_members: tuple[str, ...]

@@ -92,10 +92,11 @@ def build_trie(tokenizer: Tokenizer, form: SecretFormat | None = None) -> Trie:
 
 def plain_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
     """A copy that neither pads nor truncates: both are the tokenizer's own state, which whoever trained may have set."""
-    tokenizer = copy.deepcopy(tokenizer)
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
+    plain = copy.deepcopy(tokenizer)
+    plain.encode_special_tokens = tokenizer.encode_special_tokens  # a copy forgets it
+    plain.no_padding()
+    plain.no_truncation()
+    return plain
 
 
 def _encode(tokenizer: Tokenizer, form: SecretFormat) -> tuple[np.ndarray, np.ndarray]:

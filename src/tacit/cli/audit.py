@@ -1,19 +1,27 @@
-"""`tacit audit`: attack a run's release with its planted canaries."""
+"""`tacit audit`: attack a run's release with its planted canaries, and with its own texts where the run asks for that."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import typer
 
 from tacit.cli.options import JsonOption, RunArgument, print_json, table
 from tacit.errors import UsageError
 
+if TYPE_CHECKING:
+    from tacit.audit.exposure import Exposure
+    from tacit.audit.inference import Attack, Estimate
+    from tacit.audit.membership import MembershipReport
+
 __all__ = ["command"]
 
 
 def command(run: RunArgument, as_json: JsonOption = False) -> None:
-    """Measure the exposure of the planted canaries again (curator's view: the control's rows are not for publication).
+    """Measure the exposure of the planted canaries again, and membership inference (curator's view: not for publication).
 
-    Exit code 5 when a pattern of the released model is exposed beyond `audit.max_exposure_p_value`.
+    Of both, only the released model's exposures may be shown to others. Exit code 5 when a pattern of the released model is
+    exposed beyond `audit.max_exposure_p_value`.
     """
     from dataclasses import asdict
 
@@ -27,21 +35,53 @@ def command(run: RunArgument, as_json: JsonOption = False) -> None:
     config = config.model_copy(update={"run": str(run)})
     with open_run(config) as state:
         found = pipeline.audit(state)
+        attacked = pipeline.membership(state)
         if as_json:
-            print_json({name: [asdict(row) for row in rows] for name, rows in found.items()})
+            exposures = {name: [asdict(row) for row in rows] for name, rows in found.items()}
+            reports = {"membership": {name: asdict(report) for name, report in attacked.items()}} if attacked else {}
+            print_json({**exposures, **reports})
         else:
-            rows = [
+            typer.echo(_exposure_table(found))
+            if attacked:
+                typer.echo()
+                typer.echo(_membership_table(attacked))
+                typer.echo("membership is measured on private texts and covered by no certificate: do not publish it")
+        pipeline.check_audit_gate(state, found)
+
+
+def _exposure_table(found: dict[str, list[Exposure]]) -> str:
+    headers = ["model", "pattern", "canaries", "exposure (bits)", "null", "p-value", "ceiling"]
+    rows: list[list[str]] = []
+    for name, exposures in found.items():
+        for row in exposures:
+            numbers = [f"{row.bits:.2f}", f"{row.null_bits:.2f}", f"{row.p_value:.2g}", f"{row.ceiling_bits:.1f}"]
+            if row.max_bits is None:
+                rows.append([name, row.pattern, str(row.canaries), *numbers])
+                continue
+            highest = [f"{row.max_bits:.2f}", f"{row.null_max_bits:.2f}", f"{row.max_p_value:.2g}", numbers[-1]]
+            rows.append([name, row.pattern, f"mean of {row.canaries}", *numbers])
+            rows.append([name, row.pattern, f"highest of {row.canaries}", *highest])
+    return table(headers, rows)
+
+
+def _membership_table(found: dict[str, MembershipReport]) -> str:
+    headers = ["model", "members", "accuracy", "95 % interval", "AUC", "TPR at 1 % FPR", "accuracy without a model"]
+    rows: list[list[str]] = []
+    for name, report in found.items():
+        attacks: list[tuple[str, Attack, Estimate]] = [
+            ("texts", report.single, report.single_blind.accuracy),
+            (f"groups of {report.group_size}", report.group, report.group_blind.accuracy),
+        ]
+        for kind, attack, blind in attacks:
+            rows.append(
                 [
                     name,
-                    row.pattern,
-                    str(row.canaries),
-                    f"{row.bits:.2f}",
-                    f"{row.null_bits:.2f}",
-                    f"{row.p_value:.2g}",
-                    f"{row.ceiling_bits:.1f}",
+                    f"{attack.members} {kind}",
+                    f"{attack.accuracy.value:.3f}",
+                    f"{attack.accuracy.low:.3f} to {attack.accuracy.high:.3f}",
+                    f"{attack.auc.value:.3f}",
+                    "-" if attack.tpr is None else f"{attack.tpr.value:.3f}",
+                    f"{blind.value:.3f} ({blind.low:.3f} to {blind.high:.3f})",
                 ]
-                for name, exposures in found.items()
-                for row in exposures
-            ]
-            typer.echo(table(["model", "pattern", "canaries", "exposure (bits)", "null", "p-value", "ceiling"], rows))
-        pipeline.check_audit_gate(state, found)
+            )
+    return table(headers, rows)

@@ -40,6 +40,7 @@ def check_meaning(config: RunConfig) -> None:
         )
     _check_marking(config)
     _check_streams(config)
+    _check_membership(config)
     given = (config.vocabulary.noise_stddev is not None, config.vocabulary.threshold is not None)
     if config.vocabulary.method == "hoory" and given[1]:
         raise UsageError("vocabulary.threshold: method hoory computes it by the paper's formula; leave it out")
@@ -150,3 +151,21 @@ def _check_marking(config: RunConfig) -> None:
             raise UsageError(
                 f"phases: {phase.name}: give noise_multiplier; on marked text it is not solved, as no budget holds there"
             )
+
+
+def _check_membership(config: RunConfig) -> None:
+    """The attack has a model that it can ask, texts that were not trained on, and enough groups."""
+    options = config.audit.membership if config.audit else None
+    if options is None:
+        return
+    if not config.model.is_causal:
+        raise UsageError("audit.membership attacks causal models: set model.kind to lstm or gpt2, or leave it out")
+    if config.evaluation.held_out == 0:
+        raise UsageError(
+            "audit.membership takes its non-members from the held-out part: set evaluation.held_out above 0, or leave it out"
+        )
+    if options.pairs < options.least_pairs:
+        raise UsageError(
+            f"audit.membership: {options.pairs} pairs are fewer than four groups of {options.group_size}; raise pairs to "
+            f"{options.least_pairs}, or lower group_size"
+        )

@@ -26,6 +26,7 @@ __all__ = [
     "EvaluationOptions",
     "GroupOptions",
     "MarkingOptions",
+    "MembershipOptions",
     "ModelOptions",
     "PhaseOptions",
     "PlainPhase",
@@ -330,6 +331,25 @@ class EvaluationOptions(_Options):
     sequences_per_unit: Count = 4
 
 
+class MembershipOptions(_Options):
+    """Membership inference on texts of the run's own corpus that hold a secret; a causal model's (docs/attacks.md).
+
+    What it finds is a function of private text beside the model: it stays in run/private.
+
+    Args:
+        pairs: members, and as many true non-members from the held-out part; fewer where fewer texts qualify.
+        group_size: texts of a group in the attack on groups.
+    """
+
+    pairs: Count = 500
+    group_size: Annotated[int, Field(ge=2)] = 20
+
+    @property
+    def least_pairs(self) -> int:
+        """Four groups: with fewer, the halves of the attack on groups and of its blind baseline would hold one each."""
+        return 4 * self.group_size
+
+
 class AuditOptions(_Options):
     """Planted canaries (Hoory et al. 5.2; Carlini et al. 2019). A causal model gets texts, "My ID is: 281265".
 
@@ -344,7 +364,9 @@ class AuditOptions(_Options):
         control_steps: steps of the control; the DP phases' steps when not given.
         control_batch: sequences a step of the control.
         control_learning_rate: high enough that a model without DP does memorise: a control at its null tests nothing.
-        max_exposure_p_value: fail (exit code 5) when any pattern's p-value is below this; 0: never.
+        membership: membership inference too; None: not.
+        max_exposure_p_value: fail (exit code 5) when any pattern's p-value is below this; 0: never. Of a causal model, twice the
+            smaller one of the p-values of mean and highest exposure.
     """
 
     patterns: tuple[Annotated[str, Field(pattern=r"^H*SH*$")], ...] = ("HS", "HSH", "HHSHH")
@@ -357,6 +379,7 @@ class AuditOptions(_Options):
     control_steps: Count | None = None
     control_batch: Count = 64
     control_learning_rate: Positive = 6e-3
+    membership: MembershipOptions | None = None
     max_exposure_p_value: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
 

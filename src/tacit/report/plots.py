@@ -14,6 +14,7 @@ import io
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Literal
 from xml.etree import ElementTree
 
@@ -25,9 +26,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from tacit.report.card import bound_text, number_text
-from tacit.report.data import CONTROL, ExposureRow, ReportData
+from tacit.report.data import CONTROL, Estimated, ExposureRow, ReportData
 
-__all__ = ["cumulative_epsilon", "exposure"]
+__all__ = ["cumulative_epsilon", "exposure", "membership"]
 
 WIDTH = 440.0
 """Width of a figure in its own units; the page scales it, and text of this size stays readable from 340 pixels on."""
@@ -67,24 +68,94 @@ def cumulative_epsilon(data: ReportData) -> Markup:
 def exposure(data: ReportData) -> Markup:
     """Exposure per pattern and model, with the value that chance gives and the ceiling as lines, as an SVG element.
 
-    There must be a row.
+    Where there are mean and highest exposure, each is a row of its own, for chance gives them different values. There must be a row.
     """
-    rows = data.exposure
-    right = max(max(row.ceiling_bits, row.exposure_bits) for row in rows) * 1.04
-    left = min(0.0, *(row.exposure_bits for row in rows))
+    points = [point for row in data.exposure for point in _points(row)]
+    right = max(max(point.ceiling, point.bits) for point in points) * 1.04
+    left = min(0.0, *(point.bits for point in points))
     with _style("exposure"):
-        figure, axes = _frame(len(rows), left, right, "exposure in bits")
-        for number, row in enumerate(rows):
-            _exposure_row(axes, number, row)
-        _marked_line(axes, [row.null_bits for row in rows], "chance")
-        _marked_line(axes, [row.ceiling_bits for row in rows], "ceiling: perfect recall")
-        label = "; ".join(_exposure_words(row) for row in rows)
+        figure, axes = _frame(len(points), left, right, "exposure in bits")
+        for number, point in enumerate(points):
+            _exposure_row(axes, number, point)
+        _marked_line(axes, [point.chance for point in points], "chance")
+        _marked_line(axes, [point.ceiling for point in points], "ceiling: perfect recall")
+        label = "; ".join(_exposure_words(point) for point in points)
         return _inline(figure, "exposure", "Exposure of the planted secrets", label)
 
 
-def _exposure_words(row: ExposureRow) -> str:
-    bits, chance, ceiling = (number_text(value, 3) for value in (row.exposure_bits, row.null_bits, row.ceiling_bits))
-    return f"{row.pattern}, {row.model}: {bits} bits, chance {chance}, ceiling {ceiling}"
+@dataclass(frozen=True)
+class _Point:
+    """One dot of the exposure plot."""
+
+    label: str
+    control: bool
+    bits: float
+    chance: float
+    ceiling: float
+
+
+def _points(row: ExposureRow) -> list[_Point]:
+    label, control = f"{row.pattern}, {row.model}", row.model == CONTROL
+    if row.max_bits is None or row.null_max_bits is None:
+        return [_Point(label, control, row.exposure_bits, row.null_bits, row.ceiling_bits)]
+    return [
+        _Point(f"{label}, mean", control, row.exposure_bits, row.null_bits, row.ceiling_bits),
+        _Point(f"{label}, highest of {row.canaries}", control, row.max_bits, row.null_max_bits, row.ceiling_bits),
+    ]
+
+
+def _exposure_words(point: _Point) -> str:
+    bits, chance, ceiling = (number_text(value, 3) for value in (point.bits, point.chance, point.ceiling))
+    return f"{point.label}: {bits} bits, chance {chance}, ceiling {ceiling}"
+
+
+def membership(data: ReportData) -> Markup:
+    """Accuracy and AUC of the membership attack with their intervals, above the same without a model, as an SVG element.
+
+    A coin's 1/2 is a dashed line. There must be membership facts.
+    """
+    assert data.membership is not None
+    points = [
+        _Told(f"{name} on {_asked(row.texts)}, {row.model}", row.model == CONTROL, value, blind)
+        for row in data.membership.rows
+        for name, value, blind in (
+            ("accuracy", row.accuracy, row.blind_accuracy),
+            ("AUC", row.auc, row.blind_auc),
+        )
+    ]
+    left = min(min(point.value.low, point.blind.low) for point in points)
+    with _style("membership"):
+        figure, axes = _frame(
+            len(points), max(0.0, min(0.4, left) - 0.02), 1.02, "accuracy, and area under the ROC curve"
+        )
+        for number, point in enumerate(points):
+            _told_row(axes, number, point)
+        _marked_line(axes, [0.5] * len(points), "chance: 0.5")
+        label = "; ".join(f"{point.label}: {_told_words(point)}" for point in points)
+        return _inline(figure, "membership", "Telling members from non-members", label)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """One row of the membership plot."""
+
+    label: str
+    control: bool
+    value: Estimated
+    blind: Estimated
+
+
+def _asked(texts: int) -> str:
+    return "single texts" if texts == 1 else f"groups of {texts}"
+
+
+def _told_words(point: _Told) -> str:
+    return f"{_interval_words(point.value)}, without a model {_interval_words(point.blind)}"
+
+
+def _interval_words(found: Estimated) -> str:
+    value, low, high = (number_text(number, 3) for number in (found.value, found.low, found.high))
+    return f"{value} ({low} to {high})"
 
 
 def _style(salt: str) -> AbstractContextManager[None]:
@@ -125,15 +196,15 @@ def _epsilon_row(axes: Axes, row: int, label: str, before: float, after: float) 
     )
 
 
-def _exposure_row(axes: Axes, number: int, row: ExposureRow) -> None:
-    color = ALARM if row.model == CONTROL else ADDED
-    _row_text(axes, number, f"{row.pattern}, {row.model}", "left", color=INK)
-    axes.plot([0, row.exposure_bits], [number + 0.2] * 2, color=color, linewidth=1.5, solid_capstyle="butt")
-    axes.plot([row.exposure_bits], [number + 0.2], "o", color=color, markersize=7, clip_on=False)
-    near_end = row.exposure_bits > 0.8 * axes.get_xlim()[1]
+def _exposure_row(axes: Axes, number: int, point: _Point) -> None:
+    color = ALARM if point.control else ADDED
+    _row_text(axes, number, point.label, "left", color=INK)
+    axes.plot([0, point.bits], [number + 0.2] * 2, color=color, linewidth=1.5, solid_capstyle="butt")
+    axes.plot([point.bits], [number + 0.2], "o", color=color, markersize=7, clip_on=False)
+    near_end = point.bits > 0.8 * axes.get_xlim()[1]
     axes.annotate(
-        number_text(row.exposure_bits, 3),
-        (row.exposure_bits, number + 0.2),
+        number_text(point.bits, 3),
+        (point.bits, number + 0.2),
         (-8 if near_end else 8, 7 if near_end else 0),
         textcoords="offset points",
         ha="right" if near_end else "left",
@@ -141,6 +212,17 @@ def _exposure_row(axes: Axes, number: int, row: ExposureRow) -> None:
         color=INK,
         weight="bold",
     )
+
+
+def _told_row(axes: Axes, number: int, point: _Told) -> None:
+    """The attack's dot and interval; below them, thin and grey, what is told without a model."""
+    color = ALARM if point.control else ADDED
+    _row_text(axes, number, point.label, "left", color=INK)
+    _row_text(axes, number, number_text(point.value.value, 3), "right", color=INK, weight="bold")
+    axes.plot([point.blind.low, point.blind.high], [number + 0.34] * 2, color=MUTED, linewidth=1)
+    axes.plot([point.blind.value], [number + 0.34], "o", color=MUTED, markersize=3.5, clip_on=False)
+    axes.plot([point.value.low, point.value.high], [number + 0.14] * 2, color=color, linewidth=2)
+    axes.plot([point.value.value], [number + 0.14], "o", color=color, markersize=7, clip_on=False)
 
 
 def _row_text(

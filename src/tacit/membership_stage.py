@@ -1,0 +1,79 @@
+"""The texts of a run's own corpus that the membership attack is about: raw, as they were before any redaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tacit.audit.pairs import Spans, draw_pairs
+from tacit.audit.samples import MembershipSamples
+from tacit.config import RunConfig
+from tacit.corpus.readers import read_records
+from tacit.corpus.units import Unit, UnitKind, group_units, split_held_out
+from tacit.errors import DataError, UsageError
+from tacit.randomness import Streams
+from tacit.screen_stage import plan_of, planted_records, source_of
+from tacit.screening.corpus import policies_of
+from tacit.screening.policy import Policy, package_policy
+from tacit.screening.spans import merged
+from tacit.screening.split import data_points, reserve_mask
+
+__all__ = ["raw_documents", "run_samples"]
+
+
+def raw_documents(config: RunConfig) -> list[Unit]:
+    """The documents of a corpus that is screened, read again from the source; screening holds out whole documents."""
+    return group_units(read_records(source_of(config.private)), UnitKind("document"))
+
+
+def run_samples(config: RunConfig, units: Sequence[Unit], streams: Streams) -> MembershipSamples:
+    """Members and true non-members of a run, at most ``audit.membership.pairs`` each (`tacit.audit.pairs.draw_pairs`).
+
+    Args:
+        config: with a section ``audit.membership``.
+        units: what the run holds out whole: its privacy units, or with screening its `raw_documents`; without planted texts.
+        streams: of the run's key.
+
+    Raises:
+        UsageError: there is no such section.
+        DataError: too few texts qualify.
+    """
+    options = config.audit.membership if config.audit else None
+    if options is None:
+        raise UsageError("the configuration has no section `audit.membership`; add one")
+    training, held_out = split_held_out(list(units), config.evaluation.held_out, streams.child("corpus"))
+    planted = [Unit(record.document_id, (record.text,)) for record in planted_records(config, streams)]
+    samples = draw_pairs(
+        [_as_data_points(unit, config) for unit in training],
+        [_as_data_points(unit, config) for unit in held_out],
+        _spans_of(_balanced(config)),
+        options.pairs,
+        streams.child("membership"),
+        planted,
+    )
+    if len(samples.members) < options.least_pairs:
+        raise DataError(
+            "audit.membership: too few texts hold a secret of their own, in training or held out, for four groups of "
+            f"{options.group_size}; lower audit.membership.group_size, or raise evaluation.held_out"
+        )
+    return samples
+
+
+def _as_data_points(unit: Unit, config: RunConfig) -> Unit:
+    """The unit's texts as training has them, but for the redaction."""
+    if config.screening is None:
+        return Unit(unit.unit_id, tuple(text for text in unit.texts if text.strip()))
+    kind = config.screening.data_point
+    return Unit(unit.unit_id, tuple(reserve_mask(piece) for text in unit.texts for piece in data_points(text, kind)))
+
+
+def _balanced(config: RunConfig) -> Policy:
+    """The policy that says what a secret is: the run's own pi, or the package's where nothing is screened."""
+    return package_policy("balanced") if config.screening is None else policies_of(plan_of(config))["balanced"]
+
+
+def _spans_of(policy: Policy) -> Spans:
+    def spans(texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+        # The empty texts give the first and the last one the same surroundings as all others.
+        return [merged(found) for found in policy.spans_of(["", *texts, ""])[1:-1]]
+
+    return spans

@@ -1,0 +1,208 @@
+"""Membership inference inside a run: memory is found, the release does not change by a byte, and it holds no number of the attack."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.corpus.synthetic import SyntheticPublic, write_public
+from tacit.files import read_json, write_json
+from tacit.privacy.ledger import Ledger
+from tacit.report.data import CONTROL, RELEASED
+
+from .small import tacit, write_config
+
+pytestmark = pytest.mark.slow
+
+DOCUMENTS = 120
+
+
+def write_texts(folder: Path) -> None:
+    """Each document has a long number of its own, and no words of its own."""
+    generator = np.random.default_rng(11)
+    numbers = generator.choice(10**8, size=DOCUMENTS, replace=False)
+    lines = [{"id": f"d{place}", "text": f"My order is {number:08d}."} for place, number in enumerate(numbers)]
+    (folder / "texts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_public(folder / "public.jsonl", SyntheticPublic(records=400))
+
+
+def values(folder: Path, run: Path, membership: dict[str, int] | None) -> dict[str, Any]:
+    """An LSTM that learns its texts by heart: no screening, no noise."""
+    return {
+        "title": "by heart",
+        "run": str(run),
+        "privacy": {"unit": "document", "units": DOCUMENTS, "budget": {"epsilon": 8.0, "delta": 1e-4}},
+        "private": {"path": str(folder / "texts.jsonl"), "id_field": "id"},
+        "public": [{"path": str(folder / "public.jsonl"), "id_field": "id"}],
+        "vocabulary": {"method": "public", "size": 400},
+        "model": {"kind": "lstm", "layers": 1, "width": 96, "length": 24},
+        "phases": [
+            {
+                "name": "private",
+                "plan": "plain",
+                "stream": "private",
+                "steps": 500,
+                "batch_size": 36,
+                "learning_rate": 1e-2,
+            }
+        ],
+        "evaluation": {"held_out": 0.4, "public_sequences": 16},
+        "audit": {"canaries": 3, "copies": 2, "digits": 2, "membership": membership},
+        "compute": {"threads": 1, "checkpoint_seconds": 30.0},
+        "allow": ["heuristic:non-private"],
+    }
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two runs of one key: ``with/run`` has the attack, ``without/run`` has not."""
+    folder = tmp_path_factory.mktemp("membership")
+    write_texts(folder)
+    attack = {"pairs": 24, "group_size": 4}
+    for name, membership in (("with", attack), ("without", None)):
+        run = folder / name / "run"
+        if name == "without":
+            (run / "private").mkdir(parents=True)
+            shutil.copy(folder / "with" / "run" / "private" / "key", run / "private" / "key")
+        done = tacit("run", write_config(folder / f"{name}.yaml", values(folder, run, membership)))
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+def numbers_of(attack: Any) -> list[float]:
+    """All numbers of the attack that are no round ones."""
+    if isinstance(attack, dict):
+        return [number for part in attack.values() for number in numbers_of(part)]
+    return [attack] if isinstance(attack, float) and len(repr(attack)) > 8 else []
+
+
+def release_of(run: Path) -> dict[str, bytes]:
+    """Every file of the release, with what says when and from which configuration it came taken out."""
+    release = run / "release"
+    report = read_json(release / "report.json")
+    known = {report["created"]: "CREATED", report["config_digest"]: "CONFIG", report["ledger_head"]: "HEAD"}
+    known |= {row["digest"]: "ROW" for row in report["ledger"]}
+    found = {}
+    for path in sorted(path for path in release.rglob("*") if path.is_file()):
+        data = path.read_bytes()
+        for value, name in known.items():
+            data = data.replace(value.encode(), name.encode())
+        found[path.relative_to(release).as_posix()] = data
+    return found
+
+
+def test_a_model_that_learned_by_heart_is_found(finished: Path) -> None:
+    found = read_json(finished / "with" / "run" / "private" / "membership.json")
+    assert set(found) == {RELEASED}
+    attack = found[RELEASED]
+    assert attack["single"]["members"] == 24
+    assert attack["group"]["members"] == 6
+    assert attack["single"]["accuracy"]["low"] > 0.7
+    assert not attack["single"]["at_chance"]
+    assert attack["group"]["accuracy"]["value"] >= attack["single"]["accuracy"]["value"] - 0.05
+
+
+def test_the_release_does_not_change_by_a_byte(finished: Path) -> None:
+    one, other = (release_of(finished / name / "run") for name in ("with", "without"))
+    assert one.keys() == other.keys()
+    assert [name for name in one if one[name] != other[name]] == []
+
+
+def test_no_number_of_the_attack_is_in_the_release(finished: Path) -> None:
+    run = finished / "with" / "run"
+    numbers = numbers_of(read_json(run / "private" / "membership.json"))
+    assert len(numbers) > 10
+    released = b"".join(release_of(run).values())
+    assert [number for number in numbers if repr(number).encode() in released] == []
+    assert json.loads((run / "release" / "report.json").read_text())["membership"] is None
+    curators = (run / "private" / "report" / "report.json").read_bytes()
+    assert all(repr(number).encode() in curators for number in numbers_of(shown(run)))  # the search can find them
+
+
+def shown(run: Path) -> dict[str, Any]:
+    """What the curator's report says of the attack."""
+    attack = read_json(run / "private" / "membership.json")[RELEASED]
+    return {kind: {name: attack[kind][name] for name in ("accuracy", "auc")} for kind in ("single", "group")}
+
+
+def test_a_sentinel_goes_to_the_curators_copy_alone(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished / "with" / "run", tmp_path / "run")
+    run = tmp_path / "run"
+    assert tacit("report", run).returncode == 0
+    before = release_of(run)
+    attack = read_json(run / "private" / "membership.json")
+    attack[RELEASED]["single"]["accuracy"] = {"value": 0.3141592, "low": 0.2718281, "high": 0.5772156}
+    write_json(run / "private" / "membership.json", attack)
+    assert tacit("report", run).returncode == 0
+    assert release_of(run) == before
+    for name in ("report.html", "report.json", "README.md"):
+        text = (run / "private" / "report" / name).read_text()
+        assert "0.3141592" in text or "0.314" in text or "31.4" in text
+        assert "do not publish" in text or name == "report.json"
+
+
+def test_the_audit_prints_it_and_does_it_again(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished / "with" / "run", tmp_path / "run")
+    path = tmp_path / "run" / "private" / "membership.json"
+    first = read_json(path)
+    path.unlink()
+    printed = tacit("audit", tmp_path / "run")
+    assert printed.returncode == 0, printed.stderr
+    assert read_json(path) == first
+    assert "24 texts" in printed.stdout
+    assert "6 groups of 4" in printed.stdout
+    assert f"{first[RELEASED]['single']['accuracy']['value']:.3f}" in printed.stdout
+    assert "do not publish" in printed.stdout
+    assert [line.split("  ")[0] for line in printed.stdout.splitlines() if "highest of 3" in line] == [RELEASED]
+    values = json.loads(tacit("audit", tmp_path / "run", "--json").stdout)
+    assert values["membership"] == first
+    assert (
+        values[RELEASED][0]["max_bits"]
+        == read_json(tmp_path / "run" / "private" / "audit.json")[RELEASED][0]["max_bits"]
+    )
+
+
+def test_the_highest_exposure_is_in_both_reports(finished: Path) -> None:
+    run = finished / "with" / "run"
+    row = read_json(run / "release" / "report.json")["exposure"][0]
+    assert row["max_bits"] >= row["exposure_bits"]
+    assert row["null_max_bits"] > row["null_bits"]
+    assert 0 <= row["max_p_value"] <= 1
+    assert "highest of 3" in (run / "release" / "report.html").read_text()
+    assert read_json(run / "private" / "report" / "report.json")["exposure"][0] == row
+    assert CONTROL not in (run / "release" / "report.html").read_text()
+
+
+def test_too_few_texts_show_before_anything_is_spent(finished: Path, tmp_path: Path) -> None:
+    changed = values(finished, tmp_path / "run", {"pairs": 400, "group_size": 40})
+    done = tacit("run", write_config(tmp_path / "config.yaml", changed))
+    assert done.returncode == 4
+    line = done.stderr.strip().splitlines()[-1]
+    assert "audit.membership" in line
+    assert "lower audit.membership.group_size" in line
+    assert not re.search(r"\d", line.replace("groups of 40", ""))
+    with Ledger.open(tmp_path / "run" / "ledger.sqlite", readonly=True) as ledger:
+        assert ledger.spends() == []
+    assert not (tmp_path / "run" / "release").exists()
+
+
+def test_another_corpus_is_refused(finished: Path, tmp_path: Path) -> None:
+    """The texts of the attack are those that were trained on: an audit of another corpus would find nothing, and say so."""
+    shutil.copytree(finished / "with" / "run", tmp_path / "run")
+    shutil.copy(finished / "texts.jsonl", tmp_path / "texts.jsonl")
+    config = read_json(tmp_path / "run" / "config.json")
+    original = (finished / "texts.jsonl").read_bytes()
+    assert config["private"]["path"] == str(finished / "texts.jsonl")
+    try:
+        (finished / "texts.jsonl").write_bytes(b"\n".join(original.splitlines()[:-1]) + b"\n")
+        done = tacit("audit", tmp_path / "run")
+    finally:
+        (finished / "texts.jsonl").write_bytes(original)
+    assert done.returncode == 4
+    assert "private corpus changed" in done.stderr
