@@ -62,6 +62,13 @@ def test_runs_without_anything_given_keep_their_digest(tmp_path: Path) -> None:
     assert "path" not in dumped["vocabulary"]
 
 
+def test_the_digest_changes_with_what_is_given(tmp_path: Path) -> None:
+    values = [small_values(tmp_path), *(with_tokenizer(tmp_path, Path(name), model={}) for name in ("one", "other"))]
+    models = [{"kind": "bert", "folder": name} for name in ("one", "other")]
+    values += [with_tokenizer(tmp_path, Path("one"), model=model) for model in models]
+    assert len({parse_config(each).digest() for each in values}) == len(values)
+
+
 def test_a_folder_says_the_kind_and_the_tokenizer(tmp_path: Path) -> None:
     for kind, make in FOLDERS.items():
         given = make(tmp_path / kind)

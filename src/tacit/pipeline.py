@@ -228,9 +228,9 @@ def _models_to_evaluate(state: RunState) -> Models:
     if of_public and state.config.dp_phases and state.config.rounds == 1:
         models["after public phase"] = state.trained_model(of_public[-1].name)
     stream = state.public_stream if state.config.public else state.screened_stream
-    size, reserved = state.special.size, state.special.reserved
+    size, no_text = state.special.size, state.special.ids
     causal = state.config.model.is_causal
-    models["unigram"] = causal_lm.unigram(stream, size) if causal else masked_lm.unigram(stream, reserved, size)
+    models["unigram"] = causal_lm.unigram(stream, size) if causal else masked_lm.unigram(stream, no_text, size)
     return models
 
 

@@ -159,7 +159,7 @@ class RunState:
         special = self.special
         if special.mask is None:
             raise UsageError("the tokenizer has no mask token, which a masked model needs")
-        return Masking(self.config.masking_probability, special.mask, special.reserved, special.size)
+        return Masking(self.config.masking_probability, special.mask, special.ids, special.size)
 
     @property
     def objective(self) -> Objective:

@@ -49,6 +49,15 @@ def test_the_check_of_the_pieces_catches_one_piece_more_or_less(first: int, size
         check_pieces(draw_canaries(("HSH",), 4000, range(first, size), STREAMS), 5, 37)
 
 
+def test_ids_that_do_not_stand_together_are_drawn_by_their_places() -> None:
+    """Whatever ids there are, the draw is that of as many ids in a row; so runs that were begun keep their canaries."""
+    ids = [3, 8, 9, 40, 41, 77]
+    found, places = (draw_canaries(("HSH",), 300, which, STREAMS) for which in (ids, range(5, 11)))
+    assert [canary.pieces for canary in found] == [tuple(ids[i - 5] for i in canary.pieces) for canary in places]
+    generator = STREAMS.generator("canary", "HSH", 0)
+    assert places[0].pieces == tuple(generator.integers(5, 11, size=3).tolist())
+
+
 @given(st.integers(0, 20), st.integers(0, 6), st.integers(1, 9), st.integers(0, 2**32))
 @settings(max_examples=300, deadline=None)
 def test_insertion_keeps_the_frame_and_the_whole_canary(body: int, padding: int, pieces: int, seed: int) -> None:

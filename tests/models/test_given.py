@@ -220,7 +220,7 @@ def objective_of(kind: str, given: GivenTokenizer) -> Objective:
     if kind != "bert":
         return CausalObjective()
     assert special.mask is not None
-    return MaskedObjective(Masking(0.4, special.mask, special.reserved, special.size))
+    return MaskedObjective(Masking(0.4, special.mask, special.ids, special.size))
 
 
 def our_losses(
@@ -310,17 +310,17 @@ def test_masks_fall_on_no_special_token_and_draw_none(tmp_path: Path) -> None:
     drawn = generator.random((len(ids), 3, LENGTH))
     targets = objective.targets(ids, np.full(len(ids), LENGTH), drawn)
     masked, _, _, labels = targets.arrays
-    assert not np.isin(labels[targets.real_BN], special.reserved).any()
+    assert not np.isin(labels[targets.real_BN], special.ids).any()
     changed = masked[masked != ids]
-    assert set(special.reserved) & set(np.unique(changed).tolist()) == {special.mask}
-    untouched = np.isin(ids, special.reserved)
+    assert set(special.ids) & set(np.unique(changed).tolist()) == {special.mask}
+    untouched = np.isin(ids, special.ids)
     assert (masked == ids)[untouched].all()
-    others = np.setdiff1d(np.arange(special.size), special.reserved)
+    others = np.setdiff1d(np.arange(special.size), special.ids)
     assert set(others.tolist()) == set(np.unique(changed).tolist()) - {special.mask}, "and every other one is drawn"
     # Known wrong: "the first five ids", which is right for our own WordPiece.
     careless = MaskedObjective(Masking(0.4, objective.masking.mask_id, range(5), special.size))  # type: ignore[attr-defined]
     wrong = careless.targets(ids, np.full(len(ids), LENGTH), drawn)
-    assert np.isin(wrong.arrays[3][wrong.real_BN], special.reserved).any()
+    assert np.isin(wrong.arrays[3][wrong.real_BN], special.ids).any()
 
 
 # what is refused -----------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ OPTIONS = {
     for kind in ("bert", "gpt2", "lstm")
 }
 VOCABULARY = 50
-SPECIAL = SpecialTokens(pad=7, start=8, end=9, mask=None, unknown=None, reserved=(7, 8, 9), size=VOCABULARY)
+SPECIAL = SpecialTokens(pad=7, start=8, end=9, mask=None, unknown=None, ids=(7, 8, 9), size=VOCABULARY)
 
 
 @pytest.mark.parametrize("kind", OPTIONS)

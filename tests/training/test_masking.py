@@ -13,7 +13,7 @@ from scipy import stats
 from tacit.training.masking import Masking, mask_rows, single_mask_rows
 
 ALARM = 1e-6
-MASKING = Masking(probability=0.15, mask_id=4, reserved=range(5), vocabulary_size=45)
+MASKING = Masking(probability=0.15, mask_id=4, special_ids=range(5), vocabulary_size=45)
 ROWS, LENGTH = 3000, 42
 
 Uniforms = Callable[[np.random.Generator], np.ndarray]

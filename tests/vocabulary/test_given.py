@@ -52,13 +52,13 @@ def test_our_own_wordpiece_has_todays_ids() -> None:
         tokenizer = build_tokenizer(pieces, TokenizerOptions(), reserved)
         found = special_tokens(tokenizer, OWN_NAMES)
         size = len(pieces) + len(reserved)
-        assert found == SpecialTokens(0, 2, 3, mask=4, unknown=1, reserved=(0, 1, 2, 3, 4), size=size)
+        assert found == SpecialTokens(0, 2, 3, mask=4, unknown=1, ids=(0, 1, 2, 3, 4), size=size)
 
 
 def test_gpt2s_token_begins_ends_and_pads(gpt2: Path) -> None:
     for path in (gpt2, gpt2 / "tokenizer.json"):
         found = read_given(path).special
-        assert found == SpecialTokens(299, 299, 299, mask=None, unknown=None, reserved=(299,), size=300)
+        assert found == SpecialTokens(299, 299, 299, mask=None, unknown=None, ids=(299,), size=300)
 
 
 def test_berts_tokens_wherever_they_are(bert: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_usual_name_counts_for_a_special_token_only(tmp_path: Path) -> None:
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     found = read_given(tmp_path)
     assert found.names == {"eos_token": "</s>", "unk_token": "<unk>"}
-    assert found.special.reserved == (3, 4)
+    assert found.special.ids == (3, 4)
     assert text_ids(tmp_path, "a <s> c") == [1, 0, 3]
 
 
@@ -136,7 +136,7 @@ def test_a_usual_name_counts_for_a_special_token_only(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("token", SPECIAL_TOKENS)
 def test_a_special_token_of_bert_that_stands_in_a_text_is_text(bert: Path, token: str) -> None:
-    reserved = set(read_given(bert).special.reserved)
+    reserved = set(read_given(bert).special.ids)
     assert not reserved & set(text_ids(bert, f"the {token} pain"))
     assert reserved & set(read_given(bert).tokenizer.encode(f"the {token} pain", add_special_tokens=False).ids)
 
@@ -162,7 +162,7 @@ def test_a_special_token_that_is_a_word_of_the_model_is_an_unknown_word(tmp_path
 
 
 def test_without_an_unknown_token_such_a_word_is_left_out() -> None:
-    special = SpecialTokens(pad=0, start=0, end=4, mask=None, unknown=None, reserved=(0, 4), size=5)
+    special = SpecialTokens(pad=0, start=0, end=4, mask=None, unknown=None, ids=(0, 4), size=5)
     assert list(special.text_ids([1, 0, 2, 4, 4, 3])) == [1, 2, 3]
 
 
@@ -177,7 +177,7 @@ def test_a_mask_that_is_no_token_is_added_last_and_read_whole(
     before, found = read_given(path), read_given(path, (MASK,))
     assert (before.added, found.added) == (0, 1)
     assert found.tokenizer.token_to_id(MASK) == before.special.size == found.special.size - 1
-    assert found.special.reserved == before.special.reserved, "it is a word of the text"
+    assert found.special.ids == before.special.ids, "it is a word of the text"
     ids = text_ids(path, f"pain {MASK}, {MASK}", (MASK,))
     assert ids.count(before.special.size) == 2
     save_tokenizer(found.tokenizer, tmp_path / "saved", 16, found.names)
@@ -197,7 +197,7 @@ def test_a_mask_that_is_a_token_already_is_a_word(gpt2: Path, special: bool) -> 
     edit_json(gpt2 / "tokenizer_config.json", mask_token=MASK)
     found = read_given(gpt2, (MASK,))
     assert found.added == 0
-    assert found.special.reserved == (299,)
+    assert found.special.ids == (299,)
     assert found.special.mask is None
     assert text_ids(gpt2, f"a{MASK}b", (MASK,)) == [*text_ids(gpt2, "a"), 300, *text_ids(gpt2, "b")]
     if special:  # known wrong: as it stands, it is spelled in pieces
@@ -263,7 +263,7 @@ def test_ids_with_gaps_leave_no_place_for_a_mask(tmp_path: Path) -> None:
     tokenizer = Tokenizer(WordLevel({"a": 1, "b": 2, "c": 5}, unk_token="a"))
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "c"}')
-    assert read_given(tmp_path).special.reserved == (0, 1, 3, 4, 5), "what no token has is never drawn"
+    assert read_given(tmp_path).special.ids == (0, 1, 3, 4, 5), "what no token has is never drawn"
     with pytest.raises(DataError, match="gaps"):
         read_given(tmp_path, (MASK,))
 

@@ -37,11 +37,11 @@ class Scores:
     loss_U: np.ndarray
 
 
-def unigram(stream: SequenceStream, reserved: Sequence[int], vocabulary_size: int) -> np.ndarray:
+def unigram(stream: SequenceStream, special_ids: Sequence[int], vocabulary_size: int) -> np.ndarray:
     """Log-probabilities (V,) of pieces in public text, add-one smoothed; ids that are no text get none."""
     real = np.arange(stream.ids_ST.shape[1]) < stream.lengths_S[:, None]
     counts = np.bincount(stream.ids_ST[real], minlength=vocabulary_size)[:vocabulary_size].astype(float) + 1
-    counts[list(reserved)] = 0
+    counts[list(special_ids)] = 0
     with np.errstate(divide="ignore"):
         return np.log(counts / counts.sum())
 

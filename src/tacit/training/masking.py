@@ -25,19 +25,19 @@ class Masking:
     Args:
         probability: share of a row's tokens that is predicted.
         mask_id: id of [MASK].
-        reserved: ids that are no text: never masked, never drawn as a random replacement.
+        special_ids: ids that are no text: never masked, never drawn as a random replacement.
         vocabulary_size: number of ids.
     """
 
     probability: float
     mask_id: int
-    reserved: Sequence[int]
+    special_ids: Sequence[int]
     vocabulary_size: int
 
     @cached_property
     def ordinary(self) -> np.ndarray:
         """The ids that may be masked and drawn, ascending."""
-        return np.setdiff1d(np.arange(self.vocabulary_size), self.reserved)
+        return np.setdiff1d(np.arange(self.vocabulary_size), self.special_ids)
 
     @cached_property
     def is_ordinary(self) -> np.ndarray:

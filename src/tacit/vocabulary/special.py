@@ -41,7 +41,7 @@ class SpecialTokens:
         end: the last one.
         mask: what a masked model sees in the place of a token; None where the tokenizer has none.
         unknown: for text that the tokenizer cannot spell; None where it spells everything.
-        reserved: ids that stand for no text, ascending: special tokens, and numbers below ``size`` that no token has. They are
+        ids: those that stand for no text, ascending: special tokens, and numbers below ``size`` that no token has. They are
             never masked, and never drawn as a replacement or for a canary.
         size: the largest id plus one: what a model's embedding has to hold.
     """
@@ -51,7 +51,7 @@ class SpecialTokens:
     end: int
     mask: int | None
     unknown: int | None
-    reserved: tuple[int, ...]
+    ids: tuple[int, ...]
     size: int
 
     def text_ids(self, ids: Sequence[int]) -> Sequence[int]:
@@ -68,7 +68,7 @@ class SpecialTokens:
 
     @cached_property
     def _no_text(self) -> frozenset[int]:
-        return frozenset(self.reserved) - {self.unknown}
+        return frozenset(self.ids) - {self.unknown}
 
 
 def special_tokens(tokenizer: Tokenizer, names: Mapping[str, str]) -> SpecialTokens:
@@ -95,6 +95,6 @@ def special_tokens(tokenizer: Tokenizer, names: Mapping[str, str]) -> SpecialTok
         end=end,
         mask=mask,
         unknown=None if unknown in (pad, start, end, mask) else unknown,  # GPT-2's is a mere name: it spells everything
-        reserved=tuple(sorted(marked | set(ids.values()) | set(range(size)).difference(vocabulary.values()))),
+        ids=tuple(sorted(marked | set(ids.values()) | set(range(size)).difference(vocabulary.values()))),
         size=size,
     )
