@@ -27,12 +27,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engine": BASE,
     "screening": BASE | {"privacy", "corpus"},
     "vocabulary": BASE | {"privacy", "corpus"},
-    "models": BASE | {"engine", "config"},
+    "models": BASE | {"engine", "config", "vocabulary"},  # vocabulary: the ids of special tokens
     "training": BASE | {"config", "privacy", "corpus", "engine", "vocabulary", "models"},
     "tasks": BASE | {"engine", "models", "training", "corpus"},
     "audit": BASE | {"engine", "models", "training", "corpus"},
     "report": BASE | {"privacy"},
-    "planning": BASE | {"config", "privacy", "training", "selective"},
+    "given": BASE | {"config", "screening", "vocabulary"},
+    "planning": BASE | {"config", "privacy", "training", "selective", "given"},
 }
 MAY_IMPORT["screen_stage"] = BASE | {"config", "folder", "corpus", "screening"}
 MAY_IMPORT["membership_stage"] = BASE | {

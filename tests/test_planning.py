@@ -14,6 +14,7 @@ import pytest
 
 from tacit import planning
 from tacit.config import RunConfig, parse_config
+from tacit.config.shape import shape_of
 from tacit.errors import BudgetError, RefusedError, UsageError
 from tacit.models.bert import build_bert
 from tacit.planning import (
@@ -24,7 +25,6 @@ from tacit.planning import (
     RunPlan,
     make_plan,
     mechanisms_from_ledger,
-    parameter_count,
     plan_in_ledger,
     solve,
 )
@@ -305,7 +305,7 @@ def test_the_parameter_count_is_that_of_the_built_model(
         model={"layers": layers, "width": width, "heads": heads, "length": length, "intermediate": intermediate}
     )
     model = build_bert(config.model, vocabulary, 0, seed=0)
-    assert parameter_count(config.model, vocabulary) == sum(parameter.numel() for parameter in model.parameters())
+    assert shape_of(config.model).parameters(vocabulary) == sum(parameter.numel() for parameter in model.parameters())
 
 
 def test_memory_grows_with_model_and_micro_batch(plan: RunPlan, config: RunConfig) -> None:

@@ -16,8 +16,9 @@ from typing import Any
 import tacit
 from tacit.audit.exposure import Exposure
 from tacit.config import DpPhase, RunConfig, SelectivePhase
+from tacit.config.shape import ModelShape
 from tacit.folder import RunFolder
-from tacit.planning import HELD_OUT, TRAINING, parameter_count
+from tacit.planning import HELD_OUT, TRAINING
 from tacit.privacy.accountant import epsilon, joint_epsilon
 from tacit.privacy.certificate import read_number
 from tacit.privacy.events import Event, Gaussian, PoissonGaussian, Spend, ThresholdedHistogram
@@ -33,6 +34,13 @@ _UNITS = {
     "user": "one person: all records with the same user id",
 }
 
+_ORIGINS = {
+    "histogram": "the vocabulary came from a private release",
+    "hoory": "the vocabulary came from a private release",
+    "public": "the vocabulary is that of text that gets no protection",
+    "given": "the tokenizer was given, and is public",
+}
+
 
 def report_data(
     config: RunConfig,
@@ -41,6 +49,7 @@ def report_data(
     certificate: dict[str, Any],
     exposures: dict[str, list[Exposure]],
     evaluation: dict[str, Any],
+    shape: ModelShape,
     released_words: int,
     curator: bool,
     membership: Mapping[str, Any] | None = None,
@@ -66,7 +75,14 @@ def report_data(
             released_words=released_words if vocabulary is not None else 0,
             parameters={} if vocabulary is None else _parameters(vocabulary),
         ),
-        model=_model_facts(config, evaluation["vocabulary_size"]),
+        model=facts.ModelFacts(
+            kind=shape.kind,
+            layers=shape.layers,
+            width=shape.width,
+            heads=shape.heads,
+            parameters=shape.parameters(evaluation["vocabulary_size"]),
+            max_length=config.model.length,
+        ),
         phases=_phase_rows(config, ledger),
         files=tuple(facts.ReleasedFile(path=path, sha256=digest) for path, digest in certificate["files"].items()),
         budget_epsilon=None if math.isinf(header.epsilon) else header.epsilon,
@@ -77,6 +93,8 @@ def report_data(
 
 
 def _vocabulary_method(config: RunConfig) -> str:
+    if config.vocabulary.method == "given":
+        return "a given tokenizer, public by the user's declaration"
     if config.vocabulary.method != "public":
         return config.vocabulary.method
     if config.public:
@@ -101,18 +119,6 @@ def _confidentiality_lines(certificate: dict[str, Any]) -> tuple[facts.Confident
     )
 
 
-def _model_facts(config: RunConfig, vocabulary_size: int) -> facts.ModelFacts:
-    model = config.model
-    return facts.ModelFacts(
-        kind=model.kind,
-        layers=model.layers,
-        width=model.width,
-        heads=None if model.kind == "lstm" else model.heads,
-        parameters=parameter_count(model, vocabulary_size),
-        max_length=model.length,
-    )
-
-
 def _guarantee(config: RunConfig, certificate: dict[str, Any]) -> facts.Guarantee:
     privacy = config.privacy
     word = privacy.unit if isinstance(privacy.unit, str) else "record"
@@ -128,7 +134,7 @@ def _guarantee(config: RunConfig, certificate: dict[str, Any]) -> facts.Guarante
         mu_delta=certificate["epsilons"][0]["delta"],
         status=certificate["status"],
         covered_outputs=(
-            "model/: weights, configuration and tokenizer (the vocabulary came from a private release)",
+            f"model/: weights, configuration and tokenizer ({_ORIGINS[config.vocabulary.method]})",
             "certificate.json, report.html, report.json and README.md, with every number in them",
         ),
         assumptions=_assumptions(config),
@@ -152,13 +158,14 @@ def _assumptions(config: RunConfig) -> tuple[facts.Assumption, ...]:
     rows: list[tuple[str, Any]] = [
         *_screening_assumptions(config),
         *_selective_assumptions(config),
+        *_given_assumptions(config),
         (
             "Epsilon is the joint privacy loss distribution of every ledger entry; Renyi DP bounds it independently.",
             "proved",
         ),
         *(
             []
-            if config.vocabulary.method == "public"
+            if config.vocabulary.method in ("public", "given")
             else [
                 (
                     "The histogram's delta follows its exact law, not the formula of the paper (docs/guarantees.md).",
@@ -219,6 +226,25 @@ def _selective_assumptions(config: RunConfig) -> list[tuple[str, Any]]:
         (f"For private tokens alone, {account.sentence}.", "heuristic"),
         ("The policy marks every secret, and what it marks does not depend on the private tokens.", "assumed"),
     ]
+
+
+def _given_assumptions(config: RunConfig) -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
+    if config.vocabulary.method == "given":
+        rows.append(
+            (
+                "The given tokenizer is public; were it made from the private text, what it gives away is not counted.",
+                "assumed",
+            )
+        )
+    if config.model.folder is not None:
+        rows.append(
+            (
+                "The given weights are public; were they made from the private text, what they give away is not counted.",
+                "assumed",
+            )
+        )
+    return rows
 
 
 def _not_covered(config: RunConfig) -> tuple[str, ...]:

@@ -20,6 +20,8 @@ from tacit.engine.noise import noise_source
 from tacit.errors import DataError, LedgerError, UsageError
 from tacit.files import private_folder, write_json
 from tacit.folder import RunFolder, nothing_left
+from tacit.given import fingerprints, given_tokenizer
+from tacit.models.kinds import build_model
 from tacit.planning import Mechanisms
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.progress import Reporter, SilentReporter
@@ -47,12 +49,14 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
     Raises:
         UsageError: the folder holds a run with another configuration (the differences are named), or is in use.
         BudgetError: the plan exceeds the budget; nothing is spent and no data was read.
+        DataError: the given tokenizer or model is not suitable, or (a LedgerError) another one than when the run began.
     """
     reporter = SilentReporter() if reporter is None else reporter
     folder = RunFolder(Path(config.run))
     was_there = folder.root.exists()
     mechanisms = None
     if not folder.ledger.exists():
+        _load_given(config)
         reporter.say("Planning: solving the noise for the budget (no data is read yet) ...")
         mechanisms = planning.solve(config)
     folder.root.mkdir(parents=True, exist_ok=True)
@@ -65,6 +69,8 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
             mechanisms = mechanisms or planning.mechanisms_from_ledger(config, ledger) or planning.solve(config)
             planning.plan_in_ledger(mechanisms, ledger)
             ledger.bind("the training noise's source", training_noise(config))
+            for name, digest in fingerprints(config).items():
+                ledger.bind(name, digest)
             private_folder(folder.private / "checkpoints")
             ranks.tell(_Opened(config.model_dump(mode="json"), Streams(key).commitment(), mechanisms))
             yield RunState(config, folder, ledger, key, mechanisms, reporter, ranks)
@@ -76,6 +82,14 @@ def _has_spent_or_done(folder: RunFolder) -> bool:
         return folder.has_results
     with Ledger.open(folder.ledger, readonly=True) as ledger:
         return bool(ledger.spends())
+
+
+def _load_given(config: RunConfig) -> None:
+    """Load once what the run is given, so that a mistake in it shows before anything is written."""
+    if config.vocabulary.method == "given":
+        special = given_tokenizer(config).special
+        if config.model.folder is not None:
+            build_model(config.model, special, 0)
 
 
 @contextmanager

@@ -36,15 +36,14 @@ from tacit.corpus.units import Unit
 from tacit.engine.distributed import Ranks
 from tacit.errors import AuditError, DataError
 from tacit.files import private_folder, read_json, write_atomically, write_json
+from tacit.given import given_tokenizer, reserved_tokens
 from tacit.marking import cut
-from tacit.models.kinds import END_ID, START_ID
 from tacit.opening import join_run
 from tacit.planning import EVALUATION, VOCABULARY
 from tacit.privacy.events import Gaussian, ThresholdedHistogram
 from tacit.randomness import Streams
 from tacit.run_state import RunState
 from tacit.screen_stage import redacted_units, secret_form, secrets_of
-from tacit.screening.redact import MASK
 from tacit.tasks import causal_lm, masked_lm
 from tacit.training.checkpoint import finished_steps, load_weights
 from tacit.training.loop import run_phase
@@ -62,12 +61,15 @@ _WITH_SECRETS = ("private", "marked")
 
 
 def vocabulary(state: RunState) -> None:
-    """Release the word histogram under its event, train WordPiece on the release, write the tokenizer (Hoory 3.2)."""
-    folder = private_folder(state.folder.private / "vocabulary")
+    """Write the tokenizer: WordPiece from a histogram of words, released under its event (Hoory 3.2), or a given one."""
+    folder = private_folder(state.vocabulary_folder)
     if (folder / "tokenizer.json").exists():
         return
     state.check_data()
     options = state.config.vocabulary
+    if options.method == "given":
+        _write_given(state, folder)
+        return
     text = TokenizerOptions(lowercase=options.lowercase)
     event = state.mechanisms.vocabulary
     if isinstance(event, ThresholdedHistogram):
@@ -77,12 +79,21 @@ def vocabulary(state: RunState) -> None:
     write_json(folder / "released.json", released)
     if not released:
         state.reporter.say("Vocabulary: no word reached the threshold; the tokenizer has single characters only")
-    reserved = () if state.config.screening is None else (MASK,)
+    reserved = reserved_tokens(state.config)
     size = options.size - len(reserved)
     pieces = train_wordpiece(released, size, text.alphabet, min_frequency=options.min_count)
     tokenizer = build_tokenizer(pieces, text, reserved)
     write_atomically(folder / "tokenizer.json", lambda partial: tokenizer.save(str(partial)))
     state.reporter.say(f"Vocabulary: {len(released)} words released, {len(pieces)} pieces")
+
+
+def _write_given(state: RunState, folder: Path) -> None:
+    """The given tokenizer: nothing is released from the private text."""
+    given = given_tokenizer(state.config)
+    write_json(folder / "released.json", {})
+    write_json(folder / "special_tokens.json", dict(given.names))
+    write_atomically(folder / "tokenizer.json", lambda partial: given.tokenizer.save(str(partial)))
+    state.reporter.say(f"Vocabulary: given, {given.special.size} entries")
 
 
 def _released_words(
@@ -206,7 +217,7 @@ def evaluate(state: RunState) -> dict[str, Any]:
         return read_json(path)
     state.reporter.say("Evaluation: held-out text ...")
     models = _models_to_evaluate(state)
-    found: dict[str, Any] = {"vocabulary_size": state.masking.vocabulary_size}
+    found: dict[str, Any] = {"vocabulary_size": state.special.size}
     streams = state.streams.child("evaluation")
     if state.config.public:
         found["public"] = _exact_scores(state, models, state.public_held_out, state.public_held_out_units, 1)
@@ -237,15 +248,15 @@ def _models_to_evaluate(state: RunState) -> Models:
     if of_public and state.config.dp_phases and state.config.rounds == 1:
         models["after public phase"] = state.trained_model(of_public[-1].name)
     stream = state.plain_stream
-    size, special = state.masking.vocabulary_size, state.masking.special_ids
+    size, no_text = state.special.size, state.special.ids
     causal = state.config.model.is_causal
-    models["unigram"] = causal_lm.unigram(stream, size) if causal else masked_lm.unigram(stream, special, size)
+    models["unigram"] = causal_lm.unigram(stream, size) if causal else masked_lm.unigram(stream, no_text, size)
     return models
 
 
 def _loss_bound(state: RunState) -> float:
     """Nats a token beyond which a loss counts as this: half as much again as the uniform model's."""
-    return 1.5 * float(np.log(state.masking.vocabulary_size))
+    return 1.5 * float(np.log(state.special.size))
 
 
 def _unit_vectors(
@@ -341,7 +352,7 @@ def _audit_secrets(state: RunState) -> dict[str, list[Exposure]]:
         model = state.new_model()
         load_weights(path, model)
         model.eval()
-        measured = candidate_exposure(score_candidates(scorer_of(model), trie, [START_ID]), secrets)
+        measured = candidate_exposure(score_candidates(scorer_of(model), trie, [state.special.start]), secrets)
         found[name] = [
             Exposure(
                 pattern=form.prefix + "d" * form.digits,
@@ -381,10 +392,10 @@ def membership(state: RunState) -> dict[str, MembershipReport]:
             model,
             state.tokenizer,
             samples,
-            [START_ID],
+            [state.special.start],
             state.streams.child("membership"),
             options.group_size,
-            [END_ID],
+            [state.special.end],
             state.config.model.length,
         )
     write_json(state.folder.private / "membership.json", {name: dataclasses.asdict(row) for name, row in found.items()})

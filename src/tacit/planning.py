@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.config import DpPhase, ModelOptions, PhaseOptions, PlainPhase, RunConfig, SelectivePhase
+from tacit.config import DpPhase, PhaseOptions, PlainPhase, RunConfig, SelectivePhase
+from tacit.config.shape import shape_of
 from tacit.errors import BudgetError
 from tacit.privacy import calibrate
 from tacit.privacy.accountant import epsilon, joint_epsilon, mu_at
@@ -32,9 +33,9 @@ __all__ = [
     "Stage",
     "make_plan",
     "mechanisms_from_ledger",
-    "parameter_count",
     "plan_in_ledger",
     "solve",
+    "vocabulary_size",
 ]
 
 TRAINING = "training units"
@@ -132,17 +133,17 @@ def _jsonable(value: Any) -> Any:
     return "infinity" if isinstance(value, float) and math.isinf(value) else value
 
 
-def parameter_count(model: ModelOptions, vocabulary_size: int) -> int:
-    """Trainable parameters of the model (a test compares with the built ones); BERT's and GPT-2's embeddings are tied."""
-    width, inner = model.width, model.intermediate_width
-    if model.kind == "lstm":
-        return 2 * vocabulary_size * width + vocabulary_size + model.layers * (8 * width * width + 8 * width)
-    layer = 4 * (width * width + width) + 2 * width + 2 * width * inner + inner + width + 2 * width
-    if model.kind == "gpt2":
-        return (vocabulary_size + model.length) * width + model.layers * layer + 2 * width
-    embeddings = (vocabulary_size + model.length + 2) * width + 2 * width
-    head = width * width + width + 2 * width + vocabulary_size
-    return embeddings + model.layers * layer + head
+def vocabulary_size(config: RunConfig) -> int:
+    """Entries of the tokenizer: of a given one exactly, else at most.
+
+    Raises:
+        TacitError: the given tokenizer, or the model folder, is not suitable.
+    """
+    if config.vocabulary.method != "given":
+        return config.vocabulary.size
+    from tacit.given import given_tokenizer  # `tokenizers` comes with it, which other plans do not need
+
+    return given_tokenizer(config).special.size
 
 
 def _head_positions(config: RunConfig) -> int:
@@ -153,25 +154,28 @@ def _head_positions(config: RunConfig) -> int:
 
 def _sequence_flops(config: RunConfig) -> float:
     """Forward and backward of one sequence: six times parameters times positions."""
-    model, size = config.model, config.vocabulary.size
-    layer = 4 * model.width**2 + 2 * model.width * model.intermediate_width
-    attention = 2 * model.length * model.width
-    if model.kind == "lstm":
-        layer, attention = 8 * model.width**2, 0
-    positions = _head_positions(config)
-    return 6.0 * (model.length * model.layers * (layer + attention) + positions * (size + model.width) * model.width)
+    shape, length = shape_of(config.model), config.model.length
+    layer = 4 * shape.width**2 + 2 * shape.width * shape.intermediate
+    attention = 2 * length * shape.width
+    if shape.kind == "lstm":
+        layer, attention = 8 * shape.width**2, 0
+    head = (vocabulary_size(config) + shape.width) * shape.width
+    return 6.0 * (length * shape.layers * (layer + attention) + _head_positions(config) * head)
 
 
 def _memory_bytes(config: RunConfig, parameters: int) -> int:
     """Weights, gradients, two Adam moments, and the activations of one micro-batch (float32), plus the libraries."""
-    model, rows = config.model, config.compute.micro_batch
-    per_position = model.layers * (16 * model.width + 2 * model.intermediate_width + model.heads * model.length)
-    activations = rows * (model.length * per_position + 4 * _head_positions(config) * config.vocabulary.size)
+    shape, length = shape_of(config.model), config.model.length
+    per_position = shape.layers * (16 * shape.width + 2 * shape.intermediate + (shape.heads or 0) * length)
+    logits = 4 * _head_positions(config) * vocabulary_size(config)
+    activations = config.compute.micro_batch * (length * per_position + logits)
     return 4 * (5 * parameters + activations) + 600_000_000
 
 
 def _vocabulary_event(config: RunConfig) -> ThresholdedHistogram | NonPrivate | None:
     options, privacy = config.vocabulary, config.privacy
+    if options.method == "given":
+        return None
     if options.method == "public":
         return None if config.public else NonPrivate(f"vocabulary of {_own_words(config)} text")
     target = privacy.budget.epsilon * options.epsilon_share
@@ -353,7 +357,8 @@ def _given_noise(config: RunConfig) -> dict[str, float]:
 
 def _stages_beside_phases(config: RunConfig) -> set[str]:
     """Which of the vocabulary and the evaluation this run pays for."""
-    vocabulary = config.vocabulary.method != "public" or not config.public
+    method = config.vocabulary.method
+    vocabulary = method != "given" and (method != "public" or not config.public)
     evaluation = _pays_for_evaluation(config)
     return {name for name, paid in ((VOCABULARY, vocabulary), (EVALUATION, evaluation)) if paid}
 
@@ -377,7 +382,7 @@ def make_plan(config: RunConfig) -> RunPlan:
     mechanisms = solve(config)
     stages = _stages(config, mechanisms)
     total = stages[-1].epsilon_joint
-    parameters = parameter_count(config.model, config.vocabulary.size)
+    parameters = shape_of(config.model).parameters(vocabulary_size(config))
     return RunPlan(
         mechanisms=mechanisms,
         stages=stages,
@@ -399,7 +404,8 @@ _Row = tuple[str, str, dict[str, float | int | str], int, Event | None, str, flo
 
 def _stages(config: RunConfig, mechanisms: Mechanisms) -> tuple[Stage, ...]:
     rows = [_vocabulary_row(config, mechanisms.vocabulary)]
-    rows += [_phase_row(phase, _sequence_flops(config)) for phase in mechanisms.phases]
+    flops = _sequence_flops(config)
+    rows += [_phase_row(phase, flops) for phase in mechanisms.phases]
     evaluation = mechanisms.evaluation
     if evaluation is not None:
         numbers: dict[str, float | int | str] = {"noise_multiplier": evaluation.noise_multiplier}
@@ -409,6 +415,8 @@ def _stages(config: RunConfig, mechanisms: Mechanisms) -> tuple[Stage, ...]:
 
 
 def _vocabulary_row(config: RunConfig, event: ThresholdedHistogram | NonPrivate | None) -> _Row:
+    if config.vocabulary.method == "given":
+        return VOCABULARY, "given tokenizer", {"entries": vocabulary_size(config)}, 1, None, "", 1.0
     seconds = config.privacy.units * 0.003
     if not isinstance(event, ThresholdedHistogram):
         text = "public" if event is None else _own_words(config)

@@ -15,6 +15,7 @@ from typing import Any
 from tacit.audit.exposure import Exposure
 from tacit.confidential import run_statement
 from tacit.config import RunConfig
+from tacit.config.shape import folder_shape
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import LedgerError, UsageError
 from tacit.facts import report_data
@@ -154,7 +155,7 @@ def _stored_membership(config: RunConfig, folder: RunFolder) -> dict[str, Any] |
 
 def _write_model(state: RunState, folder: Path) -> None:
     save_model(state.trained_model(state.mechanisms.phases[-1].name), folder)
-    save_tokenizer(state.tokenizer, folder, state.config.model.length)
+    save_tokenizer(state.tokenizer, folder, state.config.model.length, state.special_names)
     (folder / "generation_config.json").unlink(missing_ok=True)
 
 
@@ -168,10 +169,13 @@ def _write_reports(
 ) -> None:
     evaluation = read_json(folder.private / "evaluation.json")
     released_words = len(read_json(folder.private / "vocabulary" / "released.json"))
+    shape = folder_shape(release / "model", config.model.kind)
     for curator, target in ((False, release), (True, folder.private / "report")):
         shown = {name: rows for name, rows in exposures.items() if curator or name == facts.RELEASED}
         attacked = _stored_membership(config, folder) if curator else None
-        report = report_data(config, folder, ledger, certificate, shown, evaluation, released_words, curator, attacked)
+        report = report_data(
+            config, folder, ledger, certificate, shown, evaluation, shape, released_words, curator, attacked
+        )
         if curator:
             shutil.rmtree(private_folder(target), ignore_errors=True)
             private_folder(target)

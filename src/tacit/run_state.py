@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from tacit.corpus.readers import Source, read_records
 from tacit.corpus.units import Unit, UnitKind, group_units, split_held_out, unit_fingerprint
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import DataError, UsageError
+from tacit.files import read_json
 from tacit.folder import RunFolder
 from tacit.marking import MarkedText, mark, marker_of
 from tacit.membership_stage import raw_documents, run_samples
@@ -35,7 +37,7 @@ from tacit.training.objectives import CausalObjective, MaskedObjective, Objectiv
 from tacit.training.plans import Phase, SelectivePlan
 from tacit.training.selective import PrivateTokens, PublicTokens, numbers_of_state
 from tacit.training.sequences import SequenceStream, tokenize_units
-from tacit.vocabulary.tokenizer import SPECIAL_TOKENS
+from tacit.vocabulary.special import OWN_NAMES, SpecialTokens, special_tokens
 
 __all__ = ["RunState"]
 
@@ -157,19 +159,33 @@ class RunState:
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
         """The released tokenizer; `vocabulary` must have run."""
-        tokenizer = Tokenizer.from_file(str(self.folder.private / "vocabulary" / "tokenizer.json"))
+        tokenizer = Tokenizer.from_file(str(self.vocabulary_folder / "tokenizer.json"))
         tokenizer.encode_special_tokens = True  # a "[MASK]" that stands in a text is text
         return tokenizer
 
     @property
+    def vocabulary_folder(self) -> Path:
+        """What the vocabulary stage leaves."""
+        return self.folder.private / "vocabulary"
+
+    @functools.cached_property
+    def special_names(self) -> Mapping[str, str]:
+        """The tokenizer's special tokens by role; those of a given one were written beside it."""
+        path = self.vocabulary_folder / "special_tokens.json"
+        return read_json(path) if path.exists() else OWN_NAMES
+
+    @functools.cached_property
+    def special(self) -> SpecialTokens:
+        """The ids of the tokenizer's special tokens, and how many ids there are."""
+        return special_tokens(self.tokenizer, self.special_names)
+
+    @functools.cached_property
     def masking(self) -> Masking:
-        """How this run masks."""
-        return Masking(
-            probability=self.config.masking_probability,
-            mask_id=SPECIAL_TOKENS.index("[MASK]"),
-            special_ids=len(SPECIAL_TOKENS),
-            vocabulary_size=self.tokenizer.get_vocab_size(),
-        )
+        """How a masked model's rows are masked."""
+        special = self.special
+        if special.mask is None:
+            raise UsageError("the tokenizer has no mask token, which a masked model needs")
+        return Masking(self.config.masking_probability, special.mask, special.ids, special.size)
 
     @property
     def objective(self) -> Objective:
@@ -180,7 +196,7 @@ class RunState:
         """What it is asked in a phase: of marked rows public tokens or private ones, by the phase's plan."""
         if phase.stream != "marked":
             return self.objective
-        size, plan = self.masking.vocabulary_size, phase.plan
+        size, plan = self.special.size, phase.plan
         if not isinstance(plan, SelectivePlan):
             return PrivateTokens(size)
         model = self.config.model
@@ -204,7 +220,9 @@ class RunState:
 
     def sequences(self, units: list[Unit]) -> SequenceStream:
         """Tokenised rows of units."""
-        return tokenize_units(units, self.tokenizer, self.config.model.length, self.streams.child("sequences"))
+        return tokenize_units(
+            units, self.tokenizer, self.special, self.config.model.length, self.streams.child("sequences")
+        )
 
     @functools.cached_property
     def public_stream(self) -> SequenceStream:
@@ -229,6 +247,7 @@ class RunState:
             [text.unit for text in texts],
             [text.runs for text in texts],
             self.tokenizer,
+            self.special,
             self.config.model.length,
             self.streams.child("sequences"),
         )
@@ -250,7 +269,7 @@ class RunState:
             return self.public_stream
         if self.config.marking is None:
             return self.screened_stream
-        return unmarked(self.marked_stream, self.masking.vocabulary_size)
+        return unmarked(self.marked_stream, self.special.size)
 
     @property
     def public_held_out_units(self) -> list[Unit]:
@@ -274,13 +293,7 @@ class RunState:
         options = self.config.audit
         if options is None:
             return []
-        return draw_canaries(
-            options.patterns,
-            options.canaries,
-            self.masking.special_ids,
-            self.masking.vocabulary_size,
-            self.streams.child("canaries"),
-        )
+        return draw_canaries(options.patterns, options.canaries, self.masking.ordinary, self.streams.child("canaries"))
 
     @functools.cached_property
     def private_stream(self) -> SequenceStream:
@@ -306,9 +319,9 @@ class RunState:
         return torch.device(name, int(os.environ.get("LOCAL_RANK", 0))) if name == "cuda" else torch.device(name)
 
     def new_model(self) -> PreTrainedModel:
-        """The untrained model of this run."""
+        """The model that this run begins with."""
         seed = int.from_bytes(self.streams.derive("model")[:8], "big") >> 1
-        return build_model(self.config.model, self.masking.vocabulary_size, seed)
+        return build_model(self.config.model, self.special, seed)
 
     def checkpoint(self, phase: str) -> Path:
         """The checkpoint file of a phase."""

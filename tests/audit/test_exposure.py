@@ -44,7 +44,7 @@ ALARM = 1e-6
 STREAMS = Streams(bytes(range(32)))
 LENGTH, SPECIAL, VOCABULARY = 16, 5, 133
 CANDIDATES = VOCABULARY - SPECIAL
-MASKING = Masking(0.2, 4, SPECIAL, VOCABULARY)
+MASKING = Masking(0.2, 4, range(SPECIAL), VOCABULARY)
 
 
 # the null ------------------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def public_rows(number: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def test_ranks_by_a_plain_loop() -> None:
     """transformers' own full head, one context at a time, and a sort."""
-    model, canaries = tiny_bert(), draw_canaries(("HS", "HHSHH"), 3, SPECIAL, VOCABULARY, STREAMS)
+    model, canaries = tiny_bert(), draw_canaries(("HS", "HHSHH"), 3, range(SPECIAL, VOCABULARY), STREAMS)
     contexts, lengths = public_rows(4, seed=1)
     kept = contexts.copy()
     found = secret_ranks(model, canaries, contexts, lengths, MASKING, STREAMS)
@@ -147,7 +147,7 @@ def test_a_constant_model_has_the_middle_rank_and_no_exposure() -> None:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
-    canaries = draw_canaries(("HSH",), 10, SPECIAL, VOCABULARY, STREAMS)
+    canaries = draw_canaries(("HSH",), 10, range(SPECIAL, VOCABULARY), STREAMS)
     ranks = secret_ranks(model, canaries, *public_rows(2, seed=1), MASKING, STREAMS)
     assert ranks.tolist() == [(CANDIDATES + 1) / 2] * 10
     assert exposure_of_ranks("HSH", ranks, CANDIDATES).p_value == pytest.approx(0.5, abs=0.02)
@@ -156,7 +156,7 @@ def test_a_constant_model_has_the_middle_rank_and_no_exposure() -> None:
 def test_ties_count_half() -> None:
     """The head's bias alone decides: the secret shares its score with one piece, and three are better."""
     model = tiny_bert()
-    (canary,) = draw_canaries(("S",), 1, SPECIAL, VOCABULARY, STREAMS)
+    (canary,) = draw_canaries(("S",), 1, range(SPECIAL, VOCABULARY), STREAMS)
     others = [piece for piece in range(SPECIAL, VOCABULARY) if piece != canary.secret]
     with torch.no_grad():
         for parameter in model.parameters():
@@ -178,7 +178,7 @@ def p_values(pull: float) -> list[float]:
     found = []
     for number in range(150):
         streams = STREAMS.child("null", number)
-        canaries = draw_canaries(("HS",), 4, SPECIAL, VOCABULARY, streams)
+        canaries = draw_canaries(("HS",), 4, range(SPECIAL, VOCABULARY), streams)
         with torch.no_grad():
             model.cls.predictions.bias[SPECIAL:] = preference
             model.cls.predictions.bias[[canary.secret for canary in canaries]] += pull
@@ -207,7 +207,7 @@ def test_the_check_of_uniform_p_values_catches_memory(pull: float) -> None:
 @pytest.fixture(scope="module")
 def exposures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Exposure]]:
     """The canaries under the untrained model and under the one that was trained on them without DP."""
-    canaries = draw_canaries(("HS", "HSH"), 5, SPECIAL, VOCABULARY, STREAMS)
+    canaries = draw_canaries(("HS", "HSH"), 5, range(SPECIAL, VOCABULARY), STREAMS)
     ids, lengths = public_rows(400, seed=2)
     keys = tuple(map(str, range(400)))
     ids, lengths = plant(ids, lengths, np.arange(401), keys, canaries, 0.9, STREAMS)

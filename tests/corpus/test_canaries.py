@@ -19,15 +19,15 @@ PATTERNS = ("HS", "HSH", "HHSHH")
 
 
 def test_the_pieces_follow_the_pattern() -> None:
-    canaries = draw_canaries(PATTERNS, 4, 5, 1000, STREAMS)
+    canaries = draw_canaries(PATTERNS, 4, range(5, 1000), STREAMS)
     assert [canary.pattern for canary in canaries] == ["HS"] * 4 + ["HSH"] * 4 + ["HHSHH"] * 4
     for canary in canaries:
         assert len(canary.pieces) == len(canary.pattern)
         assert canary.secret == canary.pieces[canary.secret_offset]
         assert canary.pattern[canary.secret_offset] == "S"
     assert len({canary.pieces for canary in canaries}) == 12
-    assert draw_canaries(PATTERNS, 4, 5, 1000, STREAMS) == canaries
-    assert draw_canaries(PATTERNS, 4, 5, 1000, Streams(bytes(32))) != canaries
+    assert draw_canaries(PATTERNS, 4, range(5, 1000), STREAMS) == canaries
+    assert draw_canaries(PATTERNS, 4, range(5, 1000), Streams(bytes(32))) != canaries
 
 
 def check_pieces(canaries: list[Canary], first: int, size: int) -> None:
@@ -40,13 +40,22 @@ def check_pieces(canaries: list[Canary], first: int, size: int) -> None:
 
 
 def test_pieces_are_uniform_over_all_pieces_that_are_not_special() -> None:
-    check_pieces(draw_canaries(("HSH",), 4000, 5, 37, STREAMS), 5, 37)
+    check_pieces(draw_canaries(("HSH",), 4000, range(5, 37), STREAMS), 5, 37)
 
 
 @pytest.mark.parametrize(("first", "size"), [(4, 37), (6, 37), (5, 36), (5, 38)])
 def test_the_check_of_the_pieces_catches_one_piece_more_or_less(first: int, size: int) -> None:
     with pytest.raises(AssertionError):
-        check_pieces(draw_canaries(("HSH",), 4000, first, size, STREAMS), 5, 37)
+        check_pieces(draw_canaries(("HSH",), 4000, range(first, size), STREAMS), 5, 37)
+
+
+def test_ids_that_do_not_stand_together_are_drawn_by_their_places() -> None:
+    """Whatever ids there are, the draw is that of as many ids in a row; so runs that were begun keep their canaries."""
+    ids = [3, 8, 9, 40, 41, 77]
+    found, places = (draw_canaries(("HSH",), 300, which, STREAMS) for which in (ids, range(5, 11)))
+    assert [canary.pieces for canary in found] == [tuple(ids[i - 5] for i in canary.pieces) for canary in places]
+    generator = STREAMS.generator("canary", "HSH", 0)
+    assert places[0].pieces == tuple(generator.integers(5, 11, size=3).tolist())
 
 
 @given(st.integers(0, 20), st.integers(0, 6), st.integers(1, 9), st.integers(0, 2**32))
@@ -87,7 +96,7 @@ def test_every_place_is_equally_likely(body: int, length: int) -> None:
 # planting ------------------------------------------------------------------------------------------------------------
 
 LENGTH = 14
-CANARIES = draw_canaries(PATTERNS, 3, 1000, 2000, STREAMS)
+CANARIES = draw_canaries(PATTERNS, 3, range(1000, 2000), STREAMS)
 """Of ids that no text has."""
 
 Corpus = dict[str, list[int]]

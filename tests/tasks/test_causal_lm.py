@@ -33,6 +33,7 @@ from tacit.tasks.causal_lm import (
 )
 from tacit.tasks.masked_lm import noisy_sum
 from tacit.training.sequences import SequenceStream, tokenize_units
+from tacit.vocabulary.special import OWN_NAMES, special_tokens
 from tacit.vocabulary.tokenizer import SPECIAL_TOKENS, TokenizerOptions, build_tokenizer
 
 torch.set_num_threads(1)
@@ -203,7 +204,7 @@ def test_tokenizers_compare_by_word_and_byte() -> None:
     found = []
     for pieces in (characters, pairs):
         tokenizer = build_tokenizer(pieces, TokenizerOptions(alphabet="ab"))
-        stream = tokenize_units(units, tokenizer, LENGTH, STREAMS)
+        stream = tokenize_units(units, tokenizer, special_tokens(tokenizer, OWN_NAMES), LENGTH, STREAMS)
         losses = score_units({"uniform": uniform(len(pieces))}, stream, STREAMS)["uniform"]
         found.append(perplexities(losses, words, sizes))
     one, other = found

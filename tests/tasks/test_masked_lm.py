@@ -26,7 +26,7 @@ torch.set_num_threads(1)
 
 STREAMS = Streams(bytes(range(32)))
 LENGTH, SPECIAL, VOCABULARY = 12, 5, 50
-MASKING = Masking(0.3, 4, SPECIAL, VOCABULARY)
+MASKING = Masking(0.3, 4, range(SPECIAL), VOCABULARY)
 BOUND = 1.5 * math.log(VOCABULARY)
 
 
@@ -154,7 +154,7 @@ def test_losses_that_are_not_bounded_would_move_it_further() -> None:
 
 def test_one_held_out_unit_changes_no_other_units_score() -> None:
     units = some_units()
-    models = {"bert": tiny_bert(), "unigram": unigram(stream_of(units), SPECIAL, VOCABULARY)}
+    models = {"bert": tiny_bert(), "unigram": unigram(stream_of(units), range(SPECIAL), VOCABULARY)}
     whole = score_units(models, stream_of(units), 3, MASKING, STREAMS)
     fewer = score_units(models, stream_of({k: v for k, v in units.items() if k != "u4"}), 3, MASKING, STREAMS)
     for name in models:  # rows fall into other batches of the model: equal to rounding, not bit for bit
@@ -201,7 +201,7 @@ def test_the_interval_holds_the_exact_mean_in_95_of_100_draws() -> None:
 
 
 def test_unigram_by_hand() -> None:
-    table = unigram(stream_of({"a": [[5, 5, 6], [5]], "b": [[1, 9]]}), 5, 10)
+    table = unigram(stream_of({"a": [[5, 5, 6], [5]], "b": [[1, 9]]}), range(5), 10)
     assert np.isneginf(table[:5]).all()
     assert np.exp(table[5:]) == pytest.approx(np.array([4, 2, 1, 1, 2]) / 10)
 
@@ -211,7 +211,7 @@ def test_scores_by_a_plain_loop(per_unit: int) -> None:
     """One unit and one row at a time, with transformers' own full head and no dropout."""
     units = some_units()
     stream, model = stream_of(units), tiny_bert()
-    table = unigram(stream, SPECIAL, VOCABULARY)
+    table = unigram(stream, range(SPECIAL), VOCABULARY)
     found = score_units({"bert": model, "unigram": table}, stream, per_unit, MASKING, STREAMS)
     model.eval()
     expected: dict[str, list[tuple[float, float]]] = {"bert": [], "unigram": []}

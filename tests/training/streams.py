@@ -17,7 +17,7 @@ torch.set_num_threads(1)  # models this small only lose by a second thread
 LENGTH = 12
 VOCABULARY = 60
 SPECIAL = 5
-MASKING = Masking(probability=0.3, mask_id=4, special_ids=SPECIAL, vocabulary_size=VOCABULARY)
+MASKING = Masking(probability=0.3, mask_id=4, special_ids=range(SPECIAL), vocabulary_size=VOCABULARY)
 OBJECTIVE = MaskedObjective(MASKING)
 
 

@@ -12,6 +12,7 @@ from tacit.corpus.units import Unit
 from tacit.randomness import Streams
 from tacit.training.marked import split_marks, tokenize_marked, unmarked
 from tacit.training.sequences import tokenize_units
+from tacit.vocabulary.special import OWN_NAMES, special_tokens
 from tacit.vocabulary.tokenizer import SPECIAL_TOKENS, TokenizerOptions, build_tokenizer
 
 STREAMS = Streams(bytes(range(32)))
@@ -28,6 +29,7 @@ def made_tokenizer() -> Tokenizer:
 
 
 TOKENIZER = made_tokenizer()
+SPECIAL = special_tokens(TOKENIZER, OWN_NAMES)
 SIZE = TOKENIZER.get_vocab_size()
 
 texts = st.text(alphabet="aAeé55cligm .,-\u0301\u200b[]", max_size=30)
@@ -36,7 +38,7 @@ runs = st.lists(st.tuples(st.integers(0, 29), st.integers(1, 8)), max_size=4)
 
 def one_row(text: str, marked: list[tuple[int, int]], length: int = LENGTH) -> tuple[np.ndarray, np.ndarray]:
     """(ids, private) of the row's real positions."""
-    stream = tokenize_marked([Unit("u", (text,))], [marked], TOKENIZER, length, STREAMS)
+    stream = tokenize_marked([Unit("u", (text,))], [marked], TOKENIZER, SPECIAL, length, STREAMS)
     assert stream.sequences == stream.units == 1
     return split_marks(stream.ids_ST[0, : stream.lengths_S[0]], SIZE)
 
@@ -70,7 +72,7 @@ def test_an_unknown_word_is_private_as_a_whole() -> None:
 
 def test_a_row_is_the_first_tokens_of_its_text_and_there_is_one_of_every_unit() -> None:
     units = [Unit("a", ("me at " * 40,)), Unit("b", ("",)), Unit("c", ("call",))]
-    stream = tokenize_marked(units, [[(0, 2)], [], [(0, 4)]], TOKENIZER, 10, STREAMS)
+    stream = tokenize_marked(units, [[(0, 2)], [], [(0, 4)]], TOKENIZER, SPECIAL, 10, STREAMS)
     assert stream.lengths_S.tolist() == [10, 2, 3]
     assert stream.starts_U1.tolist() == [0, 1, 2, 3]
     assert (stream.ids_ST[0] >= SIZE).tolist() == [False, True, *[False] * 8]
@@ -79,8 +81,8 @@ def test_a_row_is_the_first_tokens_of_its_text_and_there_is_one_of_every_unit() 
 
 def test_without_marks_the_rows_and_keys_are_those_of_an_ordinary_stream() -> None:
     units = [Unit("a", ("me at 5555",)), Unit("b", ("calling",))]
-    marked = tokenize_marked(units, [[(0, 4)], [(0, 7)]], TOKENIZER, LENGTH, STREAMS)
-    plain, ordinary = unmarked(marked, SIZE), tokenize_units(units, TOKENIZER, LENGTH, STREAMS)
+    marked = tokenize_marked(units, [[(0, 4)], [(0, 7)]], TOKENIZER, SPECIAL, LENGTH, STREAMS)
+    plain, ordinary = unmarked(marked, SIZE), tokenize_units(units, TOKENIZER, SPECIAL, LENGTH, STREAMS)
     assert np.array_equal(plain.ids_ST, ordinary.ids_ST)
     assert np.array_equal(plain.lengths_S, ordinary.lengths_S)
     assert plain.keys_U == ordinary.keys_U
@@ -90,7 +92,7 @@ def test_without_marks_the_rows_and_keys_are_those_of_an_ordinary_stream() -> No
 def test_units_are_tokenised_in_parts_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     units = [Unit(str(number), (f"me at {number}",)) for number in range(7)]
     spans = [[(6, 7)]] * 7
-    whole = tokenize_marked(units, spans, TOKENIZER, LENGTH, STREAMS)
+    whole = tokenize_marked(units, spans, TOKENIZER, SPECIAL, LENGTH, STREAMS)
     monkeypatch.setattr("tacit.training.marked._TEXTS_AT_ONCE", 3)
-    parts = tokenize_marked(units, spans, TOKENIZER, LENGTH, STREAMS)
+    parts = tokenize_marked(units, spans, TOKENIZER, SPECIAL, LENGTH, STREAMS)
     assert np.array_equal(whole.ids_ST, parts.ids_ST)

@@ -13,7 +13,7 @@ from scipy import stats
 from tacit.training.masking import Masking, mask_rows, single_mask_rows
 
 ALARM = 1e-6
-MASKING = Masking(probability=0.15, mask_id=4, special_ids=5, vocabulary_size=45)
+MASKING = Masking(probability=0.15, mask_id=4, special_ids=range(5), vocabulary_size=45)
 ROWS, LENGTH = 3000, 42
 
 Uniforms = Callable[[np.random.Generator], np.ndarray]
@@ -122,7 +122,7 @@ def rows_of_tokens(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 def test_masks_by_a_plain_loop(drawn: tuple[np.ndarray, np.ndarray, np.ndarray], probability: float) -> None:
     """Counts, labels and untouched places against a loop; special tokens and padding are never masked."""
     ids, lengths, uniforms = drawn
-    masking = Masking(probability, 4, 5, 45)
+    masking = Masking(probability, 4, range(5), 45)
     rows = mask_rows(ids, lengths, uniforms, masking)
     for number in range(len(ids)):
         ordinary = [place for place in range(lengths[number]) if ids[number, place] >= 5]

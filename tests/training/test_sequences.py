@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 from tacit.corpus.units import Unit
 from tacit.randomness import Streams
 from tacit.training.sequences import SequenceStream, tokenize_units
+from tacit.vocabulary.special import OWN_NAMES, special_tokens
 from tacit.vocabulary.tokenizer import SPECIAL_TOKENS, TokenizerOptions, build_tokenizer
 
 from .streams import stream_of
@@ -30,6 +31,11 @@ def tokenizer() -> Tokenizer:
     built = build_tokenizer(list(dict.fromkeys(pieces)), options)
     built.encode_special_tokens = True  # as the run's own tokenizer
     return built
+
+
+def tokenized(units: list[Unit], tokenizer: Tokenizer, length: int, streams: Streams) -> SequenceStream:
+    """With the special tokens of our own WordPiece."""
+    return tokenize_units(units, tokenizer, special_tokens(tokenizer, OWN_NAMES), length, streams)
 
 
 def bodies(stream: SequenceStream, unit: int) -> list[list[int]]:
@@ -65,7 +71,7 @@ texts = st.lists(st.text("abcXYZ é[]MASK!µ \n", max_size=60), max_size=4)
 @settings(max_examples=100, deadline=None)
 def test_rows_hold_every_token_of_one_text(tokenizer: Tokenizer, corpus: list[list[str]], length: int) -> None:
     units = [Unit(f"u{number}", tuple(own)) for number, own in enumerate(corpus)]
-    stream = tokenize_units(units, tokenizer, length, STREAMS)
+    stream = tokenized(units, tokenizer, length, STREAMS)
     assert stream.units == len(units)
     assert stream.sequences == len(stream.ids_ST) == stream.starts_U1[-1]
     assert stream.ids_ST.shape[1:] == (length,)
@@ -74,9 +80,9 @@ def test_rows_hold_every_token_of_one_text(tokenizer: Tokenizer, corpus: list[li
 
 def test_the_check_of_the_windows_catches_rows_over_two_texts_and_dropped_ends(tokenizer: Tokenizer) -> None:
     units = [Unit("u", ("a b c d e f g", "h i"))]
-    joined = tokenize_units([Unit("u", ("a b c d e f g h i",))], tokenizer, 8, STREAMS)
-    dropped = tokenize_units([Unit("u", ("a b c d e f", "h i"))], tokenizer, 8, STREAMS)
-    check_windows(tokenize_units(units, tokenizer, 8, STREAMS), units, tokenizer, 8)
+    joined = tokenized([Unit("u", ("a b c d e f g h i",))], tokenizer, 8, STREAMS)
+    dropped = tokenized([Unit("u", ("a b c d e f", "h i"))], tokenizer, 8, STREAMS)
+    check_windows(tokenized(units, tokenizer, 8, STREAMS), units, tokenizer, 8)
     for wrong in (joined, dropped):
         with pytest.raises(AssertionError):
             check_windows(wrong, units, tokenizer, 8)
@@ -84,27 +90,28 @@ def test_the_check_of_the_windows_catches_rows_over_two_texts_and_dropped_ends(t
 
 def test_more_texts_than_one_batch_of_the_tokenizer(tokenizer: Tokenizer) -> None:
     units = [Unit(f"u{number}", (f"pain {number}", "") * 3) for number in range(1500)]
-    check_windows(tokenize_units(units, tokenizer, 8, STREAMS), units, tokenizer, 8)
+    check_windows(tokenized(units, tokenizer, 8, STREAMS), units, tokenizer, 8)
 
 
 @pytest.mark.parametrize("token", SPECIAL_TOKENS)
 def test_a_special_token_that_stands_in_a_text_is_text(tokenizer: Tokenizer, token: str) -> None:
     written = [Unit("u", (f"the {token} pain",))]
-    (body,) = bodies(tokenize_units(written, tokenizer, 30, STREAMS), 0)
+    (body,) = bodies(tokenized(written, tokenizer, 30, STREAMS), 0)
     assert min(body) >= len(SPECIAL_TOKENS)
-    # The known-wrong setting, the library's default, reads it as the token itself.
+    # The known-wrong setting, the library's default, reads it as the token itself; in a row it is then an unknown word.
     naive = Tokenizer.from_str(tokenizer.to_str())
     naive.encode_special_tokens = False
-    (wrong,) = bodies(tokenize_units(written, naive, 30, STREAMS), 0)
-    assert SPECIAL_TOKENS.index(token) in wrong
+    assert SPECIAL_TOKENS.index(token) in naive.encode(written[0].texts[0], add_special_tokens=False).ids
+    (unknown,) = bodies(tokenized(written, naive, 30, STREAMS), 0)
+    assert set(unknown) & set(range(len(SPECIAL_TOKENS))) == {SPECIAL_TOKENS.index("[UNK]")}
 
 
 def test_a_units_key_is_its_own_whatever_else_is_in_the_corpus(tokenizer: Tokenizer) -> None:
     units = [Unit(f"patient-{number}", ("the pain",)) for number in range(6)]
-    keys = tokenize_units(units, tokenizer, 10, STREAMS).keys_U
+    keys = tokenized(units, tokenizer, 10, STREAMS).keys_U
     assert len(set(keys)) == 6
-    assert tokenize_units(units[3:], tokenizer, 10, STREAMS).keys_U == keys[3:]
-    assert not set(keys) & set(tokenize_units(units, tokenizer, 10, Streams(bytes(32))).keys_U)
+    assert tokenized(units[3:], tokenizer, 10, STREAMS).keys_U == keys[3:]
+    assert not set(keys) & set(tokenized(units, tokenizer, 10, Streams(bytes(32))).keys_U)
     assert not any("patient" in key for key in keys)
 
 

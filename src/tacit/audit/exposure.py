@@ -142,8 +142,8 @@ def secret_ranks(
             torch.from_numpy(masked.attention_BT.astype(np.int64)),
             torch.from_numpy(masked.slots_BK),
         )
-        scores_V = logits_C1V[:, 0, masking.special_ids :].double().log_softmax(dim=-1).mean(dim=0).numpy()
-        mine = scores_V[canary.secret - masking.special_ids]
+        scores_V = logits_C1V[:, 0, masking.ordinary].double().log_softmax(dim=-1).mean(dim=0).numpy()
+        mine = scores_V[np.searchsorted(masking.ordinary, canary.secret)]
         ranks[number] = 1 + (scores_V > mine).sum() + (np.count_nonzero(scores_V == mine) - 1) / 2
     return ranks
 
@@ -158,7 +158,7 @@ def measure_exposure(
 ) -> list[Exposure]:
     """Exposure of every pattern, in the canaries' order."""
     ranks = secret_ranks(model, canaries, contexts_CT, lengths_C, masking, streams)
-    candidates = masking.vocabulary_size - masking.special_ids
+    candidates = len(masking.ordinary)
     patterns = list(dict.fromkeys(canary.pattern for canary in canaries))
     return [
         exposure_of_ranks(

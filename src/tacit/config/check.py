@@ -41,6 +41,7 @@ def check_meaning(config: RunConfig) -> None:
     _check_marking(config)
     _check_streams(config)
     _check_membership(config)
+    _check_given(config)
     given = (config.vocabulary.noise_stddev is not None, config.vocabulary.threshold is not None)
     if config.vocabulary.method == "hoory" and given[1]:
         raise UsageError("vocabulary.threshold: method hoory computes it by the paper's formula; leave it out")
@@ -65,6 +66,26 @@ def check_meaning(config: RunConfig) -> None:
     if privacy.unit == "user" and config.private.user_field is None:
         raise UsageError(
             "privacy.unit is user but private.user_field is not set: name the field that holds the user's id"
+        )
+
+
+def _check_given(config: RunConfig) -> None:
+    """A given tokenizer or model is named, and nothing beside it says what it decides."""
+    vocabulary, folder = config.vocabulary, config.model.folder
+    if folder is not None and vocabulary.method != "given":
+        raise UsageError(
+            f"vocabulary.method is {vocabulary.method}, but the model in model.folder knows the ids of its own tokenizer only: leave "
+            "the section out, or use method: given"
+        )
+    if (vocabulary.method == "given") != (vocabulary.path is not None):
+        raise UsageError(
+            "vocabulary: method: given needs a path, to a folder with tokenizer.json or that file, and no other does"
+        )
+    if vocabulary.beside_given:
+        raise UsageError(f"vocabulary.{min(vocabulary.beside_given)}: the given tokenizer decides this; leave it out")
+    if config.model.beside_folder:
+        raise UsageError(
+            f"model.{min(config.model.beside_folder)}: the model in model.folder decides this; leave it out"
         )
 
 
@@ -95,8 +116,10 @@ def _check_streams(config: RunConfig) -> None:
         )
     if config.privacy.unit != "record":
         raise UsageError("privacy.unit must be record with screening: the unit is a data point (screening.data_point)")
-    if config.vocabulary.method != "public":
-        raise UsageError("vocabulary.method must be public with screening: the vocabulary comes from the screened text")
+    if config.vocabulary.method not in ("public", "given"):
+        raise UsageError(
+            "vocabulary.method must be public or given with screening: the vocabulary comes from the screened text, or from outside"
+        )
     group = config.screening.group
     if group is not None and group.by == "user" and config.private.user_field is None:
         raise UsageError(
@@ -144,8 +167,8 @@ def _check_marking(config: RunConfig) -> None:
         )
     if config.privacy.unit != "record":
         raise UsageError("privacy.unit must be record with marking: the unit is a data point (marking.data_point)")
-    if config.vocabulary.method != "public":
-        raise UsageError("vocabulary.method must be public with marking: no private token may be counted")
+    if config.vocabulary.method not in ("public", "given"):
+        raise UsageError("vocabulary.method must be public or given with marking: no private token may be counted")
     for phase in config.dp_phases:
         if phase.noise_multiplier is None:
             raise UsageError(

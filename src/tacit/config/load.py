@@ -11,7 +11,8 @@ import yaml
 from pydantic import BaseModel
 
 from tacit.config.check import check_meaning
-from tacit.config.options import DpPhase, PlainPhase, RunConfig, SelectivePhase
+from tacit.config.options import DpPhase, PlainPhase, RunConfig, SelectivePhase, VocabularyOptions
+from tacit.config.shape import read_config
 from tacit.errors import UsageError
 
 __all__ = ["config_differences", "load_config", "parse_config"]
@@ -64,6 +65,7 @@ def parse_config(values: Any, source: str = "configuration") -> RunConfig:
     Raises:
         UsageError: an unknown, missing or impossible option; the line names the nearest valid name.
         RefusedError: a guarantee that cannot be proved, with its reason code.
+        DataError: what kind of model is in ``model.folder`` cannot be read.
     """
     if not isinstance(values, dict):
         raise UsageError(f"{source}: a configuration is a mapping of options; see `recipes/`")
@@ -73,8 +75,23 @@ def parse_config(values: Any, source: str = "configuration") -> RunConfig:
         # A misspelt required option is both unknown and missing: the unknown name is what helps.
         errors = sorted(error.errors(include_input=False), key=lambda found: found["type"] != "extra_forbidden")
         raise UsageError(_explain(dict(errors[0]), source)) from None
+    config = _with_folder(config)
     check_meaning(config)
     return config
+
+
+def _with_folder(config: RunConfig) -> RunConfig:
+    """What a model folder says where the configuration does not: the kind of its model, and its own tokenizer."""
+    model, vocabulary = config.model, config.vocabulary
+    if model.folder is None:
+        return config
+    if "kind" not in model.model_fields_set:
+        model = model.model_copy(update={"kind": read_config(model.resolved_folder)[0]})
+    if "vocabulary" not in config.model_fields_set:
+        vocabulary = VocabularyOptions(method="given", path=model.folder)
+    elif vocabulary.method == "given" and vocabulary.path is None:
+        vocabulary = vocabulary.model_copy(update={"path": model.folder})
+    return config.model_copy(update={"model": model, "vocabulary": vocabulary})
 
 
 def load_config(path: Path) -> RunConfig:

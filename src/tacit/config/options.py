@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from tacit.errors import UsageError
 
@@ -48,6 +48,19 @@ Probability = Annotated[float, Field(gt=0, le=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
+
+
+def _resolved(path: str) -> Path:
+    """The path with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
+
+    def value(match: re.Match[str]) -> str:
+        name, default = match.group(1), match.group(3)
+        found = os.environ.get(name, default)
+        if found is None:
+            raise UsageError(f"path {path!r}: the environment has no {name}; set it or write ${{{name}:-default}}")
+        return found
+
+    return Path(re.sub(r"\$\{(\w+)(:-([^}]*))?\}", value, path))
 
 
 class Budget(_Options):
@@ -121,17 +134,7 @@ class CorpusOptions(_Options):
     @property
     def resolved_path(self) -> Path:
         """The path with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
-
-        def value(match: re.Match[str]) -> str:
-            name, default = match.group(1), match.group(3)
-            found = os.environ.get(name, default)
-            if found is None:
-                raise UsageError(
-                    f"path {self.path!r}: the environment has no {name}; set it or write ${{{name}:-default}}"
-                )
-            return found
-
-        return Path(re.sub(r"\$\{(\w+)(:-([^}]*))?\}", value, self.path))
+        return _resolved(self.path)
 
 
 class GroupOptions(_Options):
@@ -194,8 +197,10 @@ class VocabularyOptions(_Options):
     """The vocabulary of the tokenizer (Hoory et al. 3.2 under the exact law).
 
     Args:
-        method: ``histogram`` (exact law, integer noise), ``hoory`` (the paper's formula; needs ``allow: [heuristic:hoory]``), or
-            ``public`` (from the public corpora alone, which costs nothing; with ``screening`` and none, from the screened text).
+        method: ``histogram`` (exact law, integer noise), ``hoory`` (the paper's formula; needs ``allow: [heuristic:hoory]``),
+            ``public`` (from the public corpora alone, which costs nothing; with ``screening`` and none, from the screened text),
+            or ``given`` (a tokenizer that was not made from the private text, which costs nothing either).
+        path: of a given tokenizer: a folder with ``tokenizer.json``, or that file. It decides all that follows here.
         max_words: N, distinct words a unit contributes; a keyed random choice beyond.
         size: pieces of the tokenizer, special tokens and alphabet included.
         epsilon_share: the vocabulary alone gets this share of the budget's epsilon when its noise is solved. Gaussian
@@ -207,7 +212,8 @@ class VocabularyOptions(_Options):
         min_count: WordPiece merges pairs that occur at least this often in the noisy counts.
     """
 
-    method: Literal["histogram", "hoory", "public"] = "histogram"
+    method: Literal["histogram", "hoory", "public", "given"] = "histogram"
+    path: str | None = None
     max_words: Count = 128
     size: Annotated[int, Field(ge=300, le=200_000)] = 8192
     epsilon_share: Share = 0.3
@@ -217,23 +223,67 @@ class VocabularyOptions(_Options):
     lowercase: bool = True
     min_count: Count = 1
 
+    @property
+    def resolved_path(self) -> Path:
+        """Of a given tokenizer: the path with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
+        assert self.path is not None
+        return _resolved(self.path)
+
+    @property
+    def beside_given(self) -> set[str]:
+        """Options that were set although a given tokenizer decides what they say."""
+        return set() if self.method != "given" else self.model_fields_set - {"method", "path"}
+
+    @model_serializer(mode="wrap")
+    def _what_counts(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without ``path`` where there is none, so that runs which were begun before it existed keep their digest."""
+        values = handler(self)
+        kept = {"method", "path"} if self.method == "given" else values.keys() - {"path"}
+        return {name: value for name, value in values.items() if name in kept}
+
+
+_SHAPE = frozenset({"layers", "width", "heads", "intermediate"})
+
 
 class ModelOptions(_Options):
     """The shape of the model. Dropout is 0 by default: under DP the noise regularises more than enough.
 
     Args:
         kind: ``bert`` (masked tokens), ``gpt2`` or ``lstm`` (next tokens; Zhao et al. train one layer of width 200).
+        folder: a local Hugging Face folder of that kind to start from, public like a public corpus. It decides the shape, and
+            the vocabulary is then ``given``: the folder's own tokenizer, unless another one is named.
         heads: attention heads; the LSTM has none.
         intermediate: width of the feed-forward layers.
+        length: positions of a row.
+        dropout: in training, whatever the folder says.
     """
 
     kind: Literal["bert", "gpt2", "lstm"] = "bert"
+    folder: str | None = None
     layers: Count = 2
     width: Count = 128
     heads: Count = 2
     intermediate: Count | None = None
     length: Annotated[int, Field(ge=8)] = 64
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+    @property
+    def resolved_folder(self) -> Path:
+        """Where there is a folder: it with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
+        assert self.folder is not None
+        return _resolved(self.folder)
+
+    @property
+    def beside_folder(self) -> set[str]:
+        """Options that were set although the folder decides what they say."""
+        return set() if self.folder is None else self.model_fields_set & _SHAPE
+
+    @model_serializer(mode="wrap")
+    def _what_counts(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without ``folder`` where there is none, so that runs which were begun before it existed keep their digest."""
+        values = handler(self)
+        left_out = {"folder"} if self.folder is None else _SHAPE
+        return {name: value for name, value in values.items() if name not in left_out}
 
     @property
     def intermediate_width(self) -> int:

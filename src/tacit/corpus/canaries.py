@@ -7,6 +7,7 @@ planted per sequence with a keyed coin of that sequence's unit, so planting coup
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,22 +41,22 @@ class Canary:
 
 
 def draw_canaries(
-    patterns: tuple[str, ...], each: int, first_id: int, vocabulary_size: int, streams: Streams
+    patterns: tuple[str, ...], each: int, ids: Sequence[int] | np.ndarray, streams: Streams
 ) -> list[Canary]:
-    """``each`` canaries of every pattern; pieces uniform over the ids from ``first_id`` on (no special tokens)."""
+    """``each`` canaries of every pattern; pieces uniform over these ids, among which there are no special tokens."""
     canaries = []
     for pattern in patterns:
         for number in range(each):
             generator = streams.generator("canary", pattern, number)
-            pieces = generator.integers(first_id, vocabulary_size, size=len(pattern))
-            canaries.append(Canary(pattern, tuple(int(piece) for piece in pieces)))
+            places = generator.integers(len(ids), size=len(pattern))
+            canaries.append(Canary(pattern, tuple(int(ids[place]) for place in places)))
     return canaries
 
 
 def insert_pieces(
     row_T: np.ndarray, length: int, pieces: tuple[int, ...], generator: np.random.Generator
 ) -> tuple[int, int]:
-    """Put ``pieces`` at a random place of a row, in place; what overflows at the end is cut, [CLS] and [SEP] stay.
+    """Put ``pieces`` at a random place of a row, in place; what overflows at the end is cut, its start and end tokens stay.
 
     Returns:
         (position of the first piece, new length). A row too short for the pieces is left as it is: position 0.

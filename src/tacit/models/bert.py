@@ -19,6 +19,7 @@ from tacit.config import ModelOptions
 from tacit.engine.cross_entropy import cross_entropy
 from tacit.engine.heads import at_positions
 from tacit.errors import UsageError
+from tacit.models.given import load_folder
 from tacit.models.seeded import seeded
 
 __all__ = ["build_bert", "load_bert", "masked_logits", "masked_losses", "save_bert"]
@@ -42,8 +43,8 @@ def build_bert(options: ModelOptions, vocabulary_size: int, pad_id: int, seed: i
 
 
 def load_bert(folder: Path) -> BertForMaskedLM:
-    """The model in a local Hugging Face folder; never from a hub."""
-    return BertForMaskedLM.from_pretrained(folder, local_files_only=True)
+    """The model in a local Hugging Face folder. Raises as `tacit.models.given.load_folder`."""
+    return load_folder(BertForMaskedLM, folder)
 
 
 def save_bert(model: BertForMaskedLM, folder: Path) -> None:

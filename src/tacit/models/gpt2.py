@@ -6,17 +6,15 @@ The shape of Zhao et al. 2022 (appendix A.3) is that of distilgpt2: 6 layers, wi
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
-import torch
-from safetensors import SafetensorError
 from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.utils import logging
 
 from tacit.config import ModelOptions
+from tacit.config.shape import folder_shape
 from tacit.errors import DataError
+from tacit.models.given import load_folder
 from tacit.models.seeded import seeded
 
 __all__ = ["build_gpt2", "load_gpt2", "save_gpt2"]
@@ -57,51 +55,21 @@ def load_gpt2(folder: Path, length: int | None = None, vocabulary_size: int | No
         vocabulary_size: token ids that the rows will hold.
 
     Raises:
-        DataError: no config.json, another kind of model, fewer positions or token ids than asked for, or weights that
-            cannot be read, or not all of them: transformers would draw what is missing at random.
+        DataError: as `tacit.models.given.load_folder`; another kind of model; fewer positions or token ids than asked for.
     """
-    _check_config(folder, length, vocabulary_size)
-    logging.disable_progress_bar()
-    try:
-        loaded: Any = GPT2LMHeadModel.from_pretrained(
-            folder, local_files_only=True, dtype=torch.float32, output_loading_info=True
-        )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        kind = type(error).__name__
+    shape = folder_shape(folder, "gpt2")
+    if length is not None and (shape.positions or 0) < length:
         raise DataError(
-            f"{folder}: the weights cannot be read ({kind}); save the model again with transformers"
-        ) from error
-    model, report = loaded
-    missing = sorted(report["missing_keys"])
-    if missing:
-        raise DataError(
-            f"{folder} has no weights for {len(missing)} parameters, such as {missing[0]}; give a whole model"
+            f"{folder}: the model has {shape.positions} positions, fewer than the {length} of a row; shorten the rows"
         )
-    return model
+    if vocabulary_size is not None and (shape.vocabulary or 0) < vocabulary_size:
+        raise DataError(
+            f"{folder}: the model knows {shape.vocabulary} token ids and the tokenizer has {vocabulary_size}; use its own"
+        )
+    return load_folder(GPT2LMHeadModel, folder)
 
 
 def save_gpt2(model: GPT2LMHeadModel, folder: Path) -> None:
     """Write config.json and model.safetensors."""
     logging.disable_progress_bar()
     model.save_pretrained(folder)
-
-
-def _check_config(folder: Path, length: int | None, vocabulary_size: int | None) -> None:
-    try:
-        values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{folder} has no config.json that can be read; give the folder of a saved GPT-2") from error
-    kind = values.get("model_type") if isinstance(values, dict) else None
-    if kind != GPT2Config.model_type:
-        raise DataError(f"{folder} holds a model of type {kind!r}; give the folder of a GPT-2")
-    defaults = GPT2Config()
-    positions = values.get("n_positions", values.get("max_position_embeddings", defaults.n_positions))
-    if length is not None and positions < length:
-        raise DataError(
-            f"{folder}: the model has {positions} positions, fewer than the {length} of a row; shorten the rows"
-        )
-    ids = values.get("vocab_size", defaults.vocab_size)
-    if vocabulary_size is not None and ids < vocabulary_size:
-        raise DataError(
-            f"{folder}: the model knows {ids} token ids and the tokenizer has {vocabulary_size}; use its own"
-        )

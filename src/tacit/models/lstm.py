@@ -23,6 +23,7 @@ from transformers.utils.generic import ModelOutput
 
 from tacit.config import ModelOptions
 from tacit.errors import UsageError
+from tacit.models.given import load_folder
 from tacit.models.seeded import seeded
 
 __all__ = [
@@ -91,6 +92,7 @@ class LstmForCausalLM(PreTrainedModel):
     """
 
     config_class = LstmConfig
+    _input_embed_layer = "embedding"  # where transformers puts a longer table
     _tied_weights_keys = {"lm_head.weight": "embedding.weight"}  # noqa: RUF012 - transformers reads it from the class
 
     def __init__(self, config: LstmConfig) -> None:
@@ -201,8 +203,8 @@ def build_lstm(
 
 
 def load_lstm(folder: Path) -> LstmForCausalLM:
-    """The model that `save_lstm` wrote."""
-    return LstmForCausalLM.from_pretrained(folder, local_files_only=True)
+    """The model that `save_lstm` wrote. Raises as `tacit.models.given.load_folder`."""
+    return load_folder(LstmForCausalLM, folder)
 
 
 def save_lstm(model: LstmForCausalLM, folder: Path) -> None:

@@ -11,7 +11,7 @@ Shapes: U units, M measured quantities, B rows, T positions, K masked slots.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,11 +37,11 @@ class Scores:
     loss_U: np.ndarray
 
 
-def unigram(stream: SequenceStream, special_ids: int, vocabulary_size: int) -> np.ndarray:
-    """Log-probabilities (V,) of pieces in public text, add-one smoothed; special tokens get none."""
+def unigram(stream: SequenceStream, special_ids: Sequence[int], vocabulary_size: int) -> np.ndarray:
+    """Log-probabilities (V,) of pieces in public text, add-one smoothed; ids that are no text get none."""
     real = np.arange(stream.ids_ST.shape[1]) < stream.lengths_S[:, None]
     counts = np.bincount(stream.ids_ST[real], minlength=vocabulary_size)[:vocabulary_size].astype(float) + 1
-    counts[:special_ids] = 0
+    counts[list(special_ids)] = 0
     with np.errstate(divide="ignore"):
         return np.log(counts / counts.sum())
 

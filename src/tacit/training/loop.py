@@ -327,5 +327,5 @@ def _unit_targets(
 
 
 def _blank_rows(rows: int, stream: SequenceStream) -> tuple[np.ndarray, np.ndarray]:
-    """Padding rows: all [PAD] (id 0), two positions visible so that attention has something to look at."""
+    """Rows that fill a micro-batch: without weight, so any id will do; two positions visible, for attention to look at."""
     return np.zeros((rows, stream.ids_ST.shape[1]), dtype=np.int64), np.full(rows, 2, dtype=np.int64)

@@ -16,7 +16,7 @@ from tokenizers import Encoding, Tokenizer
 from tacit.corpus.units import Unit
 from tacit.randomness import Streams
 from tacit.training.sequences import SequenceStream, unit_keys
-from tacit.vocabulary.tokenizer import SPECIAL_TOKENS
+from tacit.vocabulary.special import SpecialTokens
 
 __all__ = ["split_marks", "tokenize_marked", "unmarked"]
 
@@ -38,36 +38,41 @@ def unmarked(stream: SequenceStream, size: int) -> SequenceStream:
 
 
 def tokenize_marked(
-    units: Sequence[Unit], runs: Sequence[Runs], tokenizer: Tokenizer, length: int, streams: Streams
+    units: Sequence[Unit],
+    runs: Sequence[Runs],
+    tokenizer: Tokenizer,
+    special: SpecialTokens,
+    length: int,
+    streams: Streams,
 ) -> SequenceStream:
     """One row of each unit: the first ``length - 2`` tokens of its text, the private ones marked.
 
-    A token that overlaps a private run is private as a whole. [CLS] and [SEP] are public; what is cut off is not trained on.
+    A token that overlaps a private run is private as a whole. Start and end token are public; what is cut off is not trained on.
 
     Args:
         units: of one text each.
         runs: the private characters of each unit's text.
+        special: the tokenizer's special tokens.
         length: positions of a row.
         streams: for the units' keys, as `tokenize_units`.
     """
-    pad_id, cls_id, sep_id = (SPECIAL_TOKENS.index(token) for token in ("[PAD]", "[CLS]", "[SEP]"))
-    size = tokenizer.get_vocab_size()
-    ids_ST = np.full((len(units), length), pad_id, dtype=np.int32)
+    ids_ST = np.full((len(units), length), special.pad, dtype=np.int32)
     lengths_S = np.empty(len(units), dtype=np.int32)
     texts = [text for unit in units for text in unit.texts]
     for start in range(0, len(units), _TEXTS_AT_ONCE):
         # Not `encode_batch_fast`, which leaves the offsets out.
         encodings = tokenizer.encode_batch(texts[start : start + _TEXTS_AT_ONCE], add_special_tokens=False)
         for row, encoding in enumerate(encodings, start):
-            ids = _marked_ids(encoding, runs[row], length - 2, size)
-            ids_ST[row, : len(ids) + 2] = [cls_id, *ids, sep_id]
+            ids = _marked_ids(encoding, runs[row], length - 2, special)
+            ids_ST[row, : len(ids) + 2] = [special.start, *ids, special.end]
             lengths_S[row] = len(ids) + 2
     return SequenceStream(ids_ST, lengths_S, np.arange(len(units) + 1), unit_keys(units, streams))
 
 
-def _marked_ids(encoding: Encoding, runs: Runs, most: int, size: int) -> list[int]:
-    pairs = zip(encoding.ids[:most], encoding.offsets[:most], strict=True)
-    return [id + size if _overlaps(start, end, runs) else id for id, (start, end) in pairs]
+def _marked_ids(encoding: Encoding, runs: Runs, most: int, special: SpecialTokens) -> list[int]:
+    ids = zip(encoding.ids, encoding.offsets, strict=True)
+    pairs = [(own, offsets) for id, offsets in ids for own in special.text_ids([id])][:most]
+    return [id + special.size if _overlaps(start, end, runs) else id for id, (start, end) in pairs]
 
 
 def _overlaps(start: int, end: int, runs: Runs) -> bool:

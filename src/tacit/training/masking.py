@@ -9,7 +9,9 @@ Shapes: B rows, T positions, K slots.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -23,14 +25,24 @@ class Masking:
     Args:
         probability: share of a row's tokens that is predicted.
         mask_id: id of [MASK].
-        special_ids: ids below this are special tokens: never masked, never drawn as a random replacement.
-        vocabulary_size: number of pieces.
+        special_ids: ids that are no text: never masked, never drawn as a random replacement.
+        vocabulary_size: number of ids.
     """
 
     probability: float
     mask_id: int
-    special_ids: int
+    special_ids: Sequence[int]
     vocabulary_size: int
+
+    @cached_property
+    def ordinary(self) -> np.ndarray:
+        """The ids that may be masked and drawn, ascending."""
+        return np.setdiff1d(np.arange(self.vocabulary_size), self.special_ids)
+
+    @cached_property
+    def is_ordinary(self) -> np.ndarray:
+        """The same as a flag for every id."""
+        return np.isin(np.arange(self.vocabulary_size), self.ordinary)
 
     def slots(self, length: int) -> int:
         """K for rows of this many positions."""
@@ -57,7 +69,7 @@ def mask_rows(ids_BT: np.ndarray, lengths_B: np.ndarray, uniforms_B3T: np.ndarra
     rows, length = ids_BT.shape
     slots = masking.slots(length)
     attention_BT = np.arange(length) < lengths_B[:, None]
-    ordinary_BT = attention_BT & (ids_BT >= masking.special_ids)
+    ordinary_BT = attention_BT & masking.is_ordinary[ids_BT]
     order_BT = np.where(ordinary_BT, uniforms_B3T[:, 0], 2.0)
     slots_BK = np.argsort(order_BT, axis=1, kind="stable")[:, :slots]
     ordinary_B = ordinary_BT.sum(axis=1)
@@ -67,7 +79,7 @@ def mask_rows(ids_BT: np.ndarray, lengths_B: np.ndarray, uniforms_B3T: np.ndarra
     labels_BK = np.take_along_axis(ids_BT, slots_BK, axis=1)
     action_BK = np.take_along_axis(uniforms_B3T[:, 1], slots_BK, axis=1)
     draw_BK = np.take_along_axis(uniforms_B3T[:, 2], slots_BK, axis=1)
-    random_BK = masking.special_ids + (draw_BK * (masking.vocabulary_size - masking.special_ids)).astype(ids_BT.dtype)
+    random_BK = masking.ordinary[(draw_BK * len(masking.ordinary)).astype(ids_BT.dtype)]
     shown_BK = np.where(action_BK < 0.8, masking.mask_id, np.where(action_BK < 0.9, random_BK, labels_BK))
     masked_BT = ids_BT.copy()
     row_BK = np.broadcast_to(np.arange(rows)[:, None], slots_BK.shape)

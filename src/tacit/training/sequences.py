@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from tacit.corpus.units import Unit
 from tacit.randomness import Streams
-from tacit.vocabulary.tokenizer import SPECIAL_TOKENS
+from tacit.vocabulary.special import SpecialTokens
 
 __all__ = ["SequenceStream", "tokenize_units", "unit_keys"]
 
@@ -26,7 +26,7 @@ class SequenceStream:
     """Fixed-length token rows of all units.
 
     Args:
-        ids_ST: token ids, ``[CLS] ... [SEP]`` and padding.
+        ids_ST: token ids: a start token, the text, an end token (``[CLS] ... [SEP]``) and padding.
         lengths_S: real positions of each row.
         starts_U1: unit u owns rows starts[u] .. starts[u + 1] - 1; there may be none.
         keys_U: a keyed number of each unit's id: the address of its random choices, whatever its place in the corpus.
@@ -64,12 +64,13 @@ def _windows(ids: Sequence[int], body: int) -> Iterator[Sequence[int]]:
         yield ids[start : start + body]
 
 
-def tokenize_units(units: Sequence[Unit], tokenizer: Tokenizer, length: int, streams: Streams) -> SequenceStream:
+def tokenize_units(
+    units: Sequence[Unit], tokenizer: Tokenizer, special: SpecialTokens, length: int, streams: Streams
+) -> SequenceStream:
     """Tokenise every text and cut it into rows of at most ``length`` positions; a row never spans two texts or units.
 
     Nothing is dropped: a long text becomes several rows of the same unit, which are sampled and clipped as one.
     """
-    pad_id, cls_id, sep_id = (SPECIAL_TOKENS.index(token) for token in ("[PAD]", "[CLS]", "[SEP]"))
     counts = np.zeros(len(units), dtype=np.int64)
     windows: list[Sequence[int]] = []
     texts = [(number, text) for number, unit in enumerate(units) for text in unit.texts]
@@ -77,13 +78,13 @@ def tokenize_units(units: Sequence[Unit], tokenizer: Tokenizer, length: int, str
         part = texts[start : start + _TEXTS_AT_ONCE]
         encodings = tokenizer.encode_batch_fast([text for _, text in part], add_special_tokens=False)
         for (number, _), encoding in zip(part, encodings, strict=True):
-            pieces = list(_windows(encoding.ids, length - 2))
+            pieces = list(_windows(special.text_ids(encoding.ids), length - 2))
             windows += pieces
             counts[number] += len(pieces)
-    ids_ST = np.full((len(windows), length), pad_id, dtype=np.int32)
+    ids_ST = np.full((len(windows), length), special.pad, dtype=np.int32)
     lengths_S = np.empty(len(windows), dtype=np.int32)
     for row, window in enumerate(windows):
-        ids_ST[row, : len(window) + 2] = [cls_id, *window, sep_id]
+        ids_ST[row, : len(window) + 2] = [special.start, *window, special.end]
         lengths_S[row] = len(window) + 2
     return SequenceStream(ids_ST, lengths_S, np.concatenate([[0], np.cumsum(counts)]), unit_keys(units, streams))
 

@@ -8,7 +8,7 @@ never becomes ``[UNK]``, whatever the private release kept. The files load with 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
 from tacit.errors import UsageError
+from tacit.vocabulary.special import OWN_NAMES
 
 __all__ = [
     "CONTINUATION",
@@ -128,7 +129,9 @@ def build_tokenizer(pieces: Sequence[str], options: TokenizerOptions, reserved: 
     return tokenizer
 
 
-def save_tokenizer(tokenizer: Tokenizer, folder: Path, model_max_length: int) -> None:
+def save_tokenizer(
+    tokenizer: Tokenizer, folder: Path, model_max_length: int, names: Mapping[str, str] = OWN_NAMES
+) -> None:
     """Write ``tokenizer.json`` and ``tokenizer_config.json``, which ``AutoTokenizer.from_pretrained(folder)`` loads.
 
     The class named in the config is the generic one: ``BertTokenizer`` would rebuild the pipeline from its own
@@ -136,9 +139,10 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, model_max_length: int) ->
     position, and BERT takes zeros when they are absent.
 
     Args:
-        tokenizer: from ``build_tokenizer``.
+        tokenizer: from ``build_tokenizer``, or given.
         folder: made if missing; it may be the model's own folder.
-        model_max_length: tokens, with ``[CLS]`` and ``[SEP]``.
+        model_max_length: tokens, with those that begin and end a row.
+        names: its special tokens by their roles.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -147,11 +151,7 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path, model_max_length: int) ->
         "model_max_length": model_max_length,
         "model_input_names": ["input_ids", "attention_mask"],
         "clean_up_tokenization_spaces": False,
-        "pad_token": "[PAD]",
-        "unk_token": "[UNK]",
-        "cls_token": "[CLS]",
-        "sep_token": "[SEP]",
-        "mask_token": "[MASK]",
+        **names,
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 

@@ -21,8 +21,10 @@ from tacit.reproduce.crt.page import BEGIN, END, results_page
 from tacit.reproduce.crt.scale import Cell, Scale, cells_of
 from tacit.reproduce.crt.tables import attack_rows, load_results, utility_rows, write_csv
 from tacit.reproduce.grid import Task, run_grid
+from tacit.screening.redact import MASK
 from tacit.tasks import causal_lm
 from tacit.training.sequences import SequenceStream, tokenize_units
+from tacit.vocabulary.given import read_given
 
 __all__ = ["reproduce_crt"]
 
@@ -98,16 +100,14 @@ def _write_up(
 
 def _baselines(name: str, files: CorpusFiles, scale: Scale) -> list[dict[str, Any]]:
     """Models that know nothing of order: what words occur how often, and not even that."""
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_file(str(files.tokenizer))
+    given = read_given(files.tokenizer, (MASK,))
     streams, texts = Streams(bytes(32)), files.test_texts()
     length = scale.models["lstm"]["length"]
 
     def rows_of(units: list[Unit]) -> SequenceStream:
-        return tokenize_units(units, tokenizer, length, streams)
+        return tokenize_units(units, given.tokenizer, given.special, length, streams)
 
-    size = tokenizer.get_vocab_size()
+    size = given.special.size
     # Counted on the test lines themselves: the best that a unigram model could do.
     tables = {
         "unigram": causal_lm.unigram(rows_of(texts.redacted), size),

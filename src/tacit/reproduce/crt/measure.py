@@ -14,7 +14,6 @@ from tacit.audit.membership import measure_membership
 from tacit.audit.scorers import scorer_of
 from tacit.audit.trie import build_trie, score_candidates
 from tacit.folder import RunFolder
-from tacit.models.kinds import START_ID
 from tacit.opening import open_run
 from tacit.pipeline import train
 from tacit.randomness import Streams
@@ -81,7 +80,7 @@ def _exposure(state: RunState) -> dict[str, Any]:
     model = state.trained_model(_last_phase(state, state.config.rounds - 1).name)
     model.eval()
     trie = build_trie(state.tokenizer, secret_form(state.config))
-    scores_N = score_candidates(scorer_of(model), trie, [START_ID])
+    scores_N = score_candidates(scorer_of(model), trie, [state.special.start])
     return dataclasses.asdict(candidate_exposure(scores_N, secrets_of(state.config, state.streams)))
 
 
@@ -89,7 +88,7 @@ def _membership(state: RunState, cell: Cell, scale: Scale, data: Path) -> dict[s
     model = state.trained_model(_last_phase(state, state.config.rounds - 1).name)
     streams = Streams(bytes(31) + bytes([cell.seed]))  # one choice of members for all arms of a replicate
     samples = membership_samples(cell.corpus, data, scale.corpora[cell.corpus], streams)
-    report = measure_membership(model, state.tokenizer, samples, [START_ID], streams, scale.group)
+    report = measure_membership(model, state.tokenizer, samples, [state.special.start], streams, scale.group)
     return dataclasses.asdict(report)
 
 

@@ -1,0 +1,72 @@
+"""What a run is given from outside: a tokenizer, and a model to start from. Public because the user says so; checked together here.
+
+Nothing is fetched and no weights are loaded, so `tacit plan` can check it too. The ledger binds what the files hold: a run does not
+go on with others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from tacit.config import RunConfig
+from tacit.config.shape import shape_of, weight_files
+from tacit.errors import DataError, UsageError
+from tacit.screening.redact import MASK
+from tacit.vocabulary.given import GivenTokenizer, read_given, tokenizer_digest
+
+__all__ = ["fingerprints", "given_tokenizer", "reserved_tokens"]
+
+
+def reserved_tokens(config: RunConfig) -> tuple[str, ...]:
+    """Words that every tokenizer of this run reads whole: the mask of redacted text."""
+    return () if config.screening is None else (MASK,)
+
+
+def given_tokenizer(config: RunConfig) -> GivenTokenizer:
+    """The given tokenizer, which suits the model that is trained and the folder that it starts from.
+
+    Raises:
+        DataError: the tokenizer or the folder cannot be read, or do not belong together.
+        UsageError: the tokenizer lacks what this kind of model needs, or the rows are longer than the model's positions.
+    """
+    path = config.vocabulary.resolved_path
+    found = read_given(path, reserved_tokens(config))
+    if not config.model.is_causal:
+        lacking = [role for role in ("mask_token", "pad_token") if role not in found.names]
+        if lacking:
+            raise UsageError(
+                f"{path}: the tokenizer has no {lacking[0]}, which model.kind {config.model.kind} needs; name one in "
+                "tokenizer_config.json, or train a gpt2 or lstm"
+            )
+    if config.model.folder is not None:
+        _check_folder(config, found)
+    return found
+
+
+def _check_folder(config: RunConfig, tokenizer: GivenTokenizer) -> None:
+    folder, length = config.model.resolved_folder, config.model.length
+    shape = shape_of(config.model)
+    size = tokenizer.special.size - tokenizer.added
+    if shape.vocabulary != size:
+        raise DataError(
+            f"{folder}: the model knows {shape.vocabulary} token ids and the tokenizer {config.vocabulary.path} has {size}; "
+            "give the tokenizer of this model"
+        )
+    if shape.positions is not None and shape.positions < length:
+        raise UsageError(f"model.length {length} is more than the {shape.positions} positions of {folder}; lower it")
+    weight_files(folder)
+
+
+def fingerprints(config: RunConfig) -> dict[str, str]:
+    """SHA-256 of what the run is given, by name; empty where that is nothing."""
+    found: dict[str, str] = {}
+    if config.vocabulary.method == "given":
+        found["the given tokenizer"] = tokenizer_digest(config.vocabulary.resolved_path)
+    if config.model.folder is not None:
+        digest = hashlib.sha256()
+        folder = config.model.resolved_folder
+        for path in (folder / "config.json", *weight_files(folder)):
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        found["the model folder"] = digest.hexdigest()
+    return found
