@@ -19,7 +19,7 @@ from tacit.corpus.units import Unit, UnitKind, group_units, split_held_out, unit
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import DataError, UsageError
 from tacit.folder import RunFolder
-from tacit.marking import MarkedText, mark, marker_of
+from tacit.marking import MarkedText, mark, marker_of, marks_digest
 from tacit.models.kinds import build_model
 from tacit.planning import Mechanisms
 from tacit.privacy.ledger import Ledger
@@ -41,7 +41,8 @@ __all__ = ["RunState"]
 _PUBLIC_HELD_OUT = 0.02
 
 _CORPUS = "the private corpus"
-"""The name of its fingerprint in the ledger."""
+_MARKS = "the marks of private tokens"
+"""The names of their fingerprints in the ledger."""
 
 
 class RunState:
@@ -125,7 +126,10 @@ class RunState:
         if options is None:
             raise UsageError("the configuration has no section `marking`, so no private token is marked")
         self.reporter.say("Marking: private tokens of the private text ...")
-        return mark(self.private_units[0], marker_of(options), options.data_point)
+        marked = mark(self.private_units[0], marker_of(options), options.data_point)
+        if self._ledger is not None:
+            self._ledger.bind(_MARKS, marks_digest(marked, self.streams.child("corpus")))
+        return marked
 
     @functools.cached_property
     def public_units(self) -> tuple[list[Unit], list[Unit]]:
