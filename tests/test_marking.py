@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from tacit.config import MarkingOptions
 from tacit.corpus.units import Unit
 from tacit.errors import DataError
-from tacit.marking import cut, mark, marker_of
+from tacit.marking import cut, mark, marker_of, marks_digest
 from tacit.randomness import Streams
 from tacit.screening.policy import package_policy
 from tacit.screening.spans import Span, merged
@@ -68,6 +69,17 @@ def test_what_is_marked_is_what_the_policy_marks_in_the_text_alone() -> None:
         assert mark([unit], policy, "record")[0].runs == marked.runs
         assert "415" not in marked.public_text
         assert "Smith" not in marked.public_text
+
+
+def test_the_digest_knows_every_mark_and_needs_the_key() -> None:
+    units = [Unit("a", ("one 1",)), Unit("b", ("two 22",))]
+    streams = Streams(bytes(32))
+    found = mark(units, Digits(), "record")
+    moved = [found[0], dataclasses.replace(found[1], runs=((4, 5),))]
+    digests = [marks_digest(found, streams), marks_digest(moved, streams), marks_digest(found[:1], streams)]
+    digests.append(marks_digest(found, streams.child("other")))
+    assert len(set(digests)) == 4
+    assert marks_digest(mark(units, Digits(), "record"), streams) == digests[0]
 
 
 def test_cut_units_keep_their_ids_and_all_their_lines() -> None:

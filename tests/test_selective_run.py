@@ -269,6 +269,23 @@ def test_stopped_in_the_second_round_and_continued_is_the_same_model(
 
 
 @pytest.mark.slow
+def test_a_policy_that_changed_is_refused(tmp_path: Path) -> None:
+    """Its path is the same, and so is the configuration; but other tokens would be public than the ledger knows."""
+    lines = [json.dumps({"id": f"d{number}", "text": dialogue(number)}) for number in range(150)]
+    (tmp_path / "dialogues.jsonl").write_text("\n".join(lines) + "\n")
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("name: own\nleast_score: 0.5\n")
+    own = values(tmp_path, marking={"data_point": "line", "balanced": str(policy)}, audit=None)
+    config = write_config(tmp_path / "config.yaml", own)
+    assert tacit("vocabulary", config).returncode == 0
+    policy.write_text("name: own\nleast_score: 0.5\nlabels: [email]\n")
+    done = tacit("train", config)
+    assert done.returncode == 4
+    assert "the marks of private tokens" in done.stderr
+    assert len(done.stderr.strip().splitlines()[-1:]) == 1
+
+
+@pytest.mark.slow
 def test_the_plan_is_printed_with_its_account(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     done = tacit("plan", finished[0] / "config.yaml")
     assert done.returncode == 0, done.stderr

@@ -223,7 +223,7 @@ def _selective_assumptions(config: RunConfig) -> list[tuple[str, Any]]:
         return []
     return [
         ("Epsilon is infinite: public tokens of private records are trained on without noise.", "proved"),
-        (f"For private tokens alone, {account.sentence}.", "heuristic"),
+        (f"Of the tokens that the policy marks, and of no others, {account.sentence}.", "proved"),
         ("The policy marks every secret, and what it marks does not depend on the private tokens.", "assumed"),
     ]
 

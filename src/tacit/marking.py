@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,7 @@ from tacit.screening.policy import load_policy, package_policy
 from tacit.screening.spans import merged
 from tacit.screening.split import DataPoint, data_points
 
-__all__ = ["MarkedText", "cut", "mark", "marker_of"]
+__all__ = ["MarkedText", "cut", "mark", "marker_of", "marks_digest"]
 
 _TEXTS_AT_ONCE = 2000
 
@@ -68,6 +70,14 @@ def mark(units: Iterable[Unit], marker: Spotter, kind: DataPoint) -> list[Marked
         part = texts[start : start + _TEXTS_AT_ONCE]
         runs |= {text: tuple(merged(found)) for text, found in zip(part, marker.spans_of(part), strict=True)}
     return [MarkedText(point, runs[point.texts[0]]) for point in points]
+
+
+def marks_digest(marked: Iterable[MarkedText], streams: Streams) -> str:
+    """A keyed digest of all marks: a run that goes on with a changed policy is refused, for its account knows one set of marks."""
+    digest = hashlib.blake2b(key=streams.derive("marks"), digest_size=32, person=b"tacit-marks")
+    for one in marked:
+        digest.update(json.dumps([one.unit.unit_id, one.runs]).encode() + b"\n")
+    return digest.hexdigest()
 
 
 def cut(units: Iterable[Unit], kind: DataPoint) -> list[Unit]:

@@ -22,7 +22,7 @@ from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import DataError, UsageError
 from tacit.files import read_json
 from tacit.folder import RunFolder
-from tacit.marking import MarkedText, mark, marker_of
+from tacit.marking import MarkedText, mark, marker_of, marks_digest
 from tacit.membership_stage import raw_documents, run_samples
 from tacit.models.kinds import build_model
 from tacit.planning import Mechanisms
@@ -44,7 +44,8 @@ __all__ = ["RunState"]
 _PUBLIC_HELD_OUT = 0.02
 
 _CORPUS = "the private corpus"
-"""The name of its fingerprint in the ledger."""
+_MARKS = "the marks of private tokens"
+"""The names of their fingerprints in the ledger."""
 
 
 class RunState:
@@ -128,7 +129,10 @@ class RunState:
         if options is None:
             raise UsageError("the configuration has no section `marking`, so no private token is marked")
         self.reporter.say("Marking: private tokens of the private text ...")
-        return mark(self.private_units[0], marker_of(options, self.streams), options.data_point)
+        marked = mark(self.private_units[0], marker_of(options, self.streams), options.data_point)
+        if self._ledger is not None:
+            self._ledger.bind(_MARKS, marks_digest(marked, self.streams.child("corpus")))
+        return marked
 
     @functools.cached_property
     def membership_samples(self) -> MembershipSamples:

@@ -76,7 +76,8 @@ class SelectiveAccount:
         return (
             f"selective DP: when the private tokens of one record are replaced, epsilon is {self.together:.4g} at delta "
             f"{self.delta:g} (gradients alone {self.gradients:.4g}, the {self.releases} released states alone {self.states:.4g}); "
-            f"counted as in the paper, without the states and for a record that is added or removed, {self.claimed:.4g}"
+            "counted as in the paper, by Renyi DP of the gradients alone and for a record that is added or removed, "
+            f"{self.claimed:.4g}"
         )
 
 
