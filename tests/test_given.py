@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +28,13 @@ from tacit.planning import make_plan, mechanisms_from_ledger, vocabulary_size
 from tacit.privacy.ledger import Ledger
 from tacit.release import report_run, run
 
-from .folders import FOLDERS, bert_folder, byte_bpe, edit_json, gpt2_folder, save_tokenizer
+from .folders import FOLDERS, byte_bpe, edit_json, gpt2_folder, save_tokenizer
 from .small import small_values, write_config, write_corpora
 from .test_screened_run import dialogue
 from .test_screened_run import values as screened_values
 
 LENGTH = 24
+every_kind = pytest.mark.parametrize("kind", FOLDERS)
 CAUSAL_AUDIT = {"canaries": 3, "copies": 2, "digits": 2}
 
 
@@ -126,7 +129,7 @@ def test_a_given_tokenizer_has_a_path_and_no_other_has(tmp_path: Path, vocabular
 # the plan ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", FOLDERS)
+@every_kind
 def test_the_plan_reads_the_real_shape(tmp_path: Path, kind: str) -> None:
     given = FOLDERS[kind](tmp_path / "given")
     plan = make_plan(parse_config(from_folder(tmp_path, given)))
@@ -265,27 +268,30 @@ def finish(values: dict[str, Any]) -> Path:
     return run(parse_config(values)).folder.root
 
 
-@pytest.fixture(scope="module")
-def gpt2_values(corpora: Path) -> dict[str, Any]:
-    given = gpt2_folder(corpora / "gpt2")
-    return from_folder(corpora, given, run=str(corpora / "gpt2-run"), audit=CAUSAL_AUDIT)
+@dataclass(frozen=True)
+class Finished:
+    """A finished run and its configuration."""
+
+    values: dict[str, Any]
+    folder: Path
+
+    @property
+    def given(self) -> Path:
+        return Path(self.values["model"]["folder"])
 
 
 @pytest.fixture(scope="module")
-def bert_values(corpora: Path) -> dict[str, Any]:
-    given = bert_folder(corpora / "bert")
-    audit = {"canaries": 2, "probability": 0.2, "contexts": 2}
-    return from_folder(corpora, given, run=str(corpora / "bert-run"), audit=audit)
+def finished(corpora: Path) -> Callable[[str], Finished]:
+    """The run of a kind, made when it is first asked for."""
 
+    @functools.cache
+    def make(kind: str) -> Finished:
+        given = FOLDERS[kind](corpora / kind)
+        audit = {"canaries": 2, "probability": 0.2, "contexts": 2} if kind == "bert" else CAUSAL_AUDIT
+        values = from_folder(corpora, given, run=str(corpora / f"{kind}-run"), audit=audit)
+        return Finished(values, finish(values))
 
-@pytest.fixture(scope="module")
-def gpt2_run(corpora: Path, gpt2_values: dict[str, Any]) -> Path:
-    return finish(gpt2_values)
-
-
-@pytest.fixture(scope="module")
-def bert_run(corpora: Path, bert_values: dict[str, Any]) -> Path:
-    return finish(bert_values)
+    return make
 
 
 def release_of(run: Path) -> tuple[Any, PreTrainedModel]:
@@ -317,21 +323,19 @@ def check_release(config: RunConfig, texts: list[str]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gpt2", "bert"])
-def test_the_release_gives_the_ids_and_logits_of_training(name: str, request: pytest.FixtureRequest) -> None:
-    request.getfixturevalue(f"{name}_run")
-    values = request.getfixturevalue(f"{name}_values")
-    check_release(parse_config(values), ["  odd   spaces\n", "naïve жар 🙂", "37.5°C!"])
+@every_kind
+def test_the_release_gives_the_ids_and_logits_of_training(kind: str, finished: Callable[[str], Finished]) -> None:
+    check_release(parse_config(finished(kind).values), ["  odd   spaces\n", "naïve жар 🙂", "37.5°C!"])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gpt2", "bert"])
-def test_training_started_from_the_folder_and_moved(name: str, request: pytest.FixtureRequest) -> None:
-    run, values = request.getfixturevalue(f"{name}_run"), request.getfixturevalue(f"{name}_values")
-    with open_run(parse_config(values)) as state:
+@every_kind
+def test_training_started_from_the_folder_and_moved(kind: str, finished: Callable[[str], Finished]) -> None:
+    done = finished(kind)
+    with open_run(parse_config(done.values)) as state:
         before = dict(state.new_model().named_parameters())
-    given = load_file(Path(values["model"]["folder"]) / "model.safetensors")
-    after = dict(release_of(run)[1].named_parameters())
+    given = load_file(done.given / "model.safetensors")
+    after = dict(release_of(done.folder)[1].named_parameters())
     same = [key for key in given if key in before and torch.equal(before[key], given[key])]
     assert len(same) == len(before), "every weight is the folder's"
     distances = {
@@ -342,11 +346,11 @@ def test_training_started_from_the_folder_and_moved(name: str, request: pytest.F
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gpt2", "bert"])
-def test_the_ledger_has_no_vocabulary_and_binds_what_was_given(name: str, request: pytest.FixtureRequest) -> None:
-    run, values = request.getfixturevalue(f"{name}_run"), request.getfixturevalue(f"{name}_values")
-    config = parse_config(values)
-    with Ledger.open(run / "ledger.sqlite", readonly=True) as ledger:
+@every_kind
+def test_the_ledger_has_no_vocabulary_and_binds_what_was_given(kind: str, finished: Callable[[str], Finished]) -> None:
+    done = finished(kind)
+    config = parse_config(done.values)
+    with Ledger.open(done.folder / "ledger.sqlite", readonly=True) as ledger:
         assert set(ledger.plans) == {"private", "evaluation"}
         bound = {row.body["name"]: row.body["value"] for row in ledger.rows if row.kind == "bind"}
         assert mechanisms_from_ledger(config, ledger) is not None
@@ -355,16 +359,16 @@ def test_the_ledger_has_no_vocabulary_and_binds_what_was_given(name: str, reques
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gpt2", "bert"])
-def test_the_report_says_the_real_shape_and_what_is_assumed(name: str, request: pytest.FixtureRequest) -> None:
-    run = request.getfixturevalue(f"{name}_run")
-    report = read_json(run / "release" / "report.json")
-    tokenizer, model = release_of(run)
+@every_kind
+def test_the_report_says_the_real_shape_and_what_is_assumed(kind: str, finished: Callable[[str], Finished]) -> None:
+    folder = finished(kind).folder
+    report = read_json(folder / "release" / "report.json")
+    tokenizer, model = release_of(folder)
     assert report["model"] == {
-        "kind": name,
+        "kind": kind,
         "layers": 2,
-        "width": 16,
-        "heads": 2,
+        "width": 12 if kind == "lstm" else 16,
+        "heads": None if kind == "lstm" else 2,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "max_length": LENGTH,
     }
@@ -380,31 +384,29 @@ def test_the_report_says_the_real_shape_and_what_is_assumed(name: str, request: 
 
 
 @pytest.mark.slow
-def test_a_finished_run_is_left_as_it_is_and_reported_without_the_folder(
-    gpt2_run: Path, gpt2_values: dict[str, Any]
-) -> None:
-    before = (gpt2_run / "release" / "certificate.json").read_bytes()
-    finish(gpt2_values)
-    given = Path(gpt2_values["model"]["folder"])
-    given.rename(given.with_name("away"))
+def test_a_finished_run_is_left_as_it_is_and_reported_without_the_folder(finished: Callable[[str], Finished]) -> None:
+    done = finished("gpt2")
+    before = (done.folder / "release" / "certificate.json").read_bytes()
+    finish(done.values)
+    away = done.given.rename(done.given.with_name("away"))
     try:
-        report_run(RunFolder(gpt2_run))
+        report_run(RunFolder(done.folder))
     finally:
-        given.with_name("away").rename(given)
-    assert (gpt2_run / "release" / "certificate.json").read_bytes() == before
+        away.rename(done.given)
+    assert (done.folder / "release" / "certificate.json").read_bytes() == before
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gpt2", "bert"])
-def test_a_release_is_trained_on(name: str, request: pytest.FixtureRequest, corpora: Path, tmp_path: Path) -> None:
+@every_kind
+def test_a_release_is_trained_on(kind: str, finished: Callable[[str], Finished], corpora: Path, tmp_path: Path) -> None:
     """From our own release: its weights are where the next run begins."""
-    first = request.getfixturevalue(f"{name}_run")
+    first = finished(kind).folder
     values = from_folder(corpora, first / "release" / "model", run=str(tmp_path / "run"))
     for phase in values["phases"]:
         phase["steps"] = 1
     finish(values)
     config = parse_config(values)
-    assert config.model.kind == name
+    assert config.model.kind == kind
     check_release(config, [])
     with open_run(config) as state:
         assert state.special_names == given_tokenizer(config).names
@@ -414,13 +416,14 @@ def test_a_release_is_trained_on(name: str, request: pytest.FixtureRequest, corp
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_with_the_same_files_only(gpt2_run: Path, gpt2_values: dict[str, Any], tmp_path: Path) -> None:
+def test_a_run_goes_on_with_the_same_files_only(finished: Callable[[str], Finished], tmp_path: Path) -> None:
     """Stopped in the private phase; then one weight, or a line's end in the tokenizer, is another one."""
-    shutil.copytree(gpt2_run, tmp_path / "run")
+    done = finished("gpt2")
+    given = done.given
+    shutil.copytree(done.folder, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "release")
     (tmp_path / "run" / "private" / "checkpoints" / "private.pt").unlink()
-    values = {**gpt2_values, "run": str(tmp_path / "run")}
-    given = Path(gpt2_values["model"]["folder"])
+    values = {**done.values, "run": str(tmp_path / "run")}
     weights = load_file(given / "model.safetensors")
     weights["transformer.ln_f.bias"][0] += 1e-3
     changed = {
@@ -437,7 +440,7 @@ def test_a_run_goes_on_with_the_same_files_only(gpt2_run: Path, gpt2_values: dic
             (given / name).write_bytes(kept)
         assert not (tmp_path / "run" / "release").exists()
     finish(values)
-    weights = [load_file(run / "release" / "model" / "model.safetensors") for run in (tmp_path / "run", gpt2_run)]
+    weights = [load_file(run / "release" / "model" / "model.safetensors") for run in (tmp_path / "run", done.folder)]
     assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
 
 

@@ -377,12 +377,15 @@ def make_plan(config: RunConfig) -> RunPlan:
 
     Raises:
         BudgetError: the given noise exceeds the budget, or no noise meets it.
+        TacitError: the given tokenizer or model is not suitable.
     """
     privacy = config.privacy
+    parameters = shape_of(config.model).parameters(
+        vocabulary_size(config)
+    )  # what is given is checked before it is priced
     mechanisms = solve(config)
     stages = _stages(config, mechanisms)
     total = stages[-1].epsilon_joint
-    parameters = shape_of(config.model).parameters(vocabulary_size(config))
     return RunPlan(
         mechanisms=mechanisms,
         stages=stages,

@@ -39,13 +39,12 @@ def load_folder(model_class: type[M], folder: Path, changes: Mapping[str, float]
     config_class: Any = model_class.config_class
     own = vars(config_class)["__annotations__"]
     kept = {name: value for name, value in values.items() if name in own}
-    weights: dict[str, torch.Tensor] = {}
+    files = weight_files(folder)
     verbosity = logging.get_verbosity()
     logging.disable_progress_bar()
     logging.set_verbosity_error()  # it lists weights that are not used, such as BERT's pooler, on standard error
     try:
-        for file in weight_files(folder):
-            weights.update(load_file(file))
+        weights = {name: tensor for file in files for name, tensor in load_file(file).items()}
         loaded: Any = model_class.from_pretrained(
             None,
             config=config_class(**{**kept, **(changes or {})}),
@@ -54,8 +53,6 @@ def load_folder(model_class: type[M], folder: Path, changes: Mapping[str, float]
             output_loading_info=True,
             local_files_only=True,
         )
-    except DataError:
-        raise
     except Exception as error:  # whatever transformers finds wrong in it
         kind = type(error).__name__
         raise DataError(
