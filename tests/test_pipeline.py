@@ -386,8 +386,10 @@ def test_a_mistake_in_the_public_corpus_shows_before_anything_is_spent(tmp_path:
     write_corpora(tmp_path)
     (tmp_path / "public.jsonl").rename(tmp_path / "elsewhere.jsonl")
     config = write_config(tmp_path / "config.yaml", small_values(tmp_path))
-    done = tacit("vocabulary", config)
-    assert done.returncode == 4
+    for is_there in (False, True):
+        assert tacit("vocabulary", config).returncode == 4
+        assert (tmp_path / "run").exists() == is_there  # a folder that this start made is gone
+        (tmp_path / "run").mkdir(exist_ok=True)
     with Ledger.open(tmp_path / "run" / "ledger.sqlite", readonly=True) as ledger:
         assert ledger.spends() == []
     values = small_values(tmp_path, public=[{"path": str(tmp_path / "elsewhere.jsonl"), "id_field": "id"}])
