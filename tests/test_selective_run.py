@@ -161,7 +161,7 @@ def test_what_has_no_proof_is_refused_with_its_reason(sections: dict[str, Any], 
         ({"phases": [{**PUBLIC, "stream": "private"}]}, "phases.0.stream"),
         ({"phases": [{**PUBLIC, "segment": 2}]}, "did you mean 'segments'"),
         ({"phases": [{**PUBLIC, "state_clip": 0}]}, "state_clip"),
-        ({"marking": {"missed": 2}}, "unknown option 'marking.missed'"),
+        ({"marking": {"mised": 2}}, "unknown option 'marking.mised'"),
     ],
 )
 def test_what_contradicts_itself_is_refused_in_one_line(sections: dict[str, Any], said: str) -> None:

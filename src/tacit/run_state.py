@@ -142,7 +142,7 @@ class RunState:
             UsageError: the configuration asks for no such attack.
             DataError: too few texts qualify, or the corpus has changed.
         """
-        self.check_data()  # compares the corpus with the one that was trained on
+        _ = self.private_units  # reading it compares the corpus with the one that was trained on
         units = self.private_corpus[0] if self.config.screening is None else raw_documents(self.config)
         return run_samples(self.config, units, self.streams)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.audit.scorers import CacheScorer, PrefixScorer, Read, Scorer, StateScorer
-from tacit.audit.trie import build_trie, score_candidates
+from tacit.audit.trie import Trie, build_trie, score_candidates
 from tacit.corpus.secrets import SecretFormat
 from tacit.errors import DataError, UsageError
 
@@ -162,3 +163,16 @@ def test_padding_and_truncation_of_the_tokenizer_are_ignored() -> None:
 def test_a_candidate_without_tokens_is_refused() -> None:
     with pytest.raises(UsageError, match="no token at all"):
         build_trie(silent(), FORM)
+
+
+def test_a_trie_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """In another process the same candidates get the same scores."""
+    found = build_trie(MERGING, FORM)
+    found.save(tmp_path / "trie.npz")
+    again = Trie.load(tmp_path / "trie.npz")
+    assert len(again.levels) == len(found.levels)
+    for one, other in zip(again.levels, found.levels, strict=True):
+        assert np.array_equal(one.token_M, other.token_M)
+        assert np.array_equal(one.first_M1, other.first_M1)
+    assert np.array_equal(again.depth_N, found.depth_N)
+    assert np.array_equal(again.node_N, found.node_N)

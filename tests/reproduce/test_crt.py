@@ -13,6 +13,7 @@ import pytest
 
 from tacit.config import PlainPhase
 from tacit.config.check import check_meaning
+from tacit.corpus.secrets import SecretFormat
 from tacit.errors import UsageError
 from tacit.privacy.accountant import epsilon
 from tacit.privacy.events import PoissonGaussian, Spend
@@ -51,7 +52,9 @@ TINY = Scale(
 
 @pytest.fixture(scope="session")
 def files(tmp_path_factory: pytest.TempPathFactory, data_dir: Path) -> CorpusFiles:
-    return prepare("customersim", data_dir, SIZE, tmp_path_factory.mktemp("crt") / "customersim")
+    return prepare(
+        "customersim", data_dir, SIZE, tmp_path_factory.mktemp("crt") / "customersim", SecretFormat(digits=5)
+    )
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:

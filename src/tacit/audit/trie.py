@@ -15,6 +15,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -67,6 +68,21 @@ class Trie:
     def evaluations(self) -> int:
         """Prefixes that are read: those with children."""
         return sum(int(np.count_nonzero(np.diff(level.first_M1))) for level in self.levels)
+
+    def save(self, path: Path) -> None:
+        """Write it, for other processes: encoding a million candidates takes longer than scoring them with a small model."""
+        levels = {f"token{depth}": level.token_M for depth, level in enumerate(self.levels)}
+        levels |= {f"first{depth}": level.first_M1 for depth, level in enumerate(self.levels)}
+        with path.open("wb") as file:
+            np.savez(file, allow_pickle=False, depth=self.depth_N, node=self.node_N, **levels)
+
+    @classmethod
+    def load(cls, path: Path) -> Trie:
+        """What `save` wrote."""
+        with np.load(path) as values:
+            depths = range((len(values.files) - 2) // 2)
+            levels = tuple(_Level(values[f"token{depth}"], values[f"first{depth}"]) for depth in depths)
+            return cls(levels, values["depth"], values["node"])
 
 
 def build_trie(tokenizer: Tokenizer, form: SecretFormat | None = None) -> Trie:

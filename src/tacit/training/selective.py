@@ -56,7 +56,7 @@ class PrivateTokens(CausalObjective):
         """As `CausalObjective`, private tokens alone."""
         plain_BT, private_BT = split_marks(ids_BT, self.size)
         every = super().targets(plain_BT, lengths_B, uniforms_BnT)
-        return Targets(every.arrays, every.real_BN & private_BT)
+        return Targets(every.arrays, every.real_BN & private_BT[:, : every.real_BN.shape[1]])
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,11 @@ class PublicTokens(CausalObjective):
         return -(-segments * numbers // length)
 
     def targets(self, ids_BT: np.ndarray, lengths_B: np.ndarray, uniforms_BnT: np.ndarray) -> Targets:
-        """N is T, as in `CausalObjective`; the arrays are ids, attention, marks and the noise's cells (B, K, V)."""
+        """N as in `CausalObjective`; the arrays are ids, attention, marks and the noise's cells (B, K, V)."""
         plain_BT, private_BT = split_marks(ids_BT, self.size)
         every = super().targets(plain_BT, lengths_B, uniforms_BnT)
-        _, attention_BT = every.arrays
+        plain_BT, attention_BT = every.arrays
+        private_BT = private_BT[:, : attention_BT.shape[1]]
         begins_BT = private_BT & ~np.pad(private_BT, ((0, 0), (1, 0)))[:, :-1]
         counted_BT = ~private_BT & (begins_BT.cumsum(axis=1) <= self.segments)
         cells = (uniforms_BnT.reshape(len(ids_BT), -1)[:, : self.segments * self.numbers] * _CELLS).astype(np.int64)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tacit.audit.trie import build_trie
+from tacit.corpus.secrets import SecretFormat
 from tacit.corpus.turns import Turns, read_turn
 from tacit.corpus.units import Unit
 from tacit.errors import DataError, UsageError
@@ -23,12 +25,13 @@ from tacit.screening.policy import package_policy
 from tacit.screening.redact import MASK
 from tacit.screening.split import Screener
 from tacit.vocabulary.count import count_words
+from tacit.vocabulary.given import read_given
 from tacit.vocabulary.tokenizer import TokenizerOptions, build_tokenizer
 from tacit.vocabulary.wordpiece import train_wordpiece
 
 __all__ = ["CorpusFiles", "TestTexts", "prepare"]
 
-_VOCABULARY = 2000
+_VOCABULARY = 1000
 _TEXT = TokenizerOptions()
 
 
@@ -52,6 +55,11 @@ class CorpusFiles:
     def tokenizer(self) -> Path:
         """Every arm's tokenizer."""
         return self.folder / "tokenizer.json"
+
+    @property
+    def trie(self) -> Path:
+        """The canaries' candidates under this tokenizer."""
+        return self.folder / "trie.npz"
 
     def test_texts(self) -> TestTexts:
         """The test lines, three times."""
@@ -78,7 +86,7 @@ class TestTexts:
     without_secrets: list[Unit]
 
 
-def prepare(name: str, data: Path, size: CorpusSize, folder: Path) -> CorpusFiles:
+def prepare(name: str, data: Path, size: CorpusSize, folder: Path, form: SecretFormat | None = None) -> CorpusFiles:
     """Write a corpus's files, or leave those that are there.
 
     Args:
@@ -86,6 +94,7 @@ def prepare(name: str, data: Path, size: CorpusSize, folder: Path) -> CorpusFile
         data: the folder that holds the corpora's folders.
         size: how many dialogues.
         folder: where the files go.
+        form: the canaries' template.
 
     Raises:
         UsageError: an unknown corpus.
@@ -94,7 +103,7 @@ def prepare(name: str, data: Path, size: CorpusSize, folder: Path) -> CorpusFile
     if name not in _READERS:
         raise UsageError(f"corpus is {name!r}; it must be one of {', '.join(_READERS)}")
     files = CorpusFiles(folder)
-    if files.tokenizer.exists():
+    if files.trie.exists():
         return files
     folder.mkdir(parents=True, exist_ok=True)
     train, test = (
@@ -114,6 +123,8 @@ def prepare(name: str, data: Path, size: CorpusSize, folder: Path) -> CorpusFile
     pieces = train_wordpiece(words, _VOCABULARY - 1, _TEXT.alphabet, min_frequency=2)
     tokenizer = build_tokenizer(pieces, _TEXT, (MASK,))
     write_atomically(files.tokenizer, lambda partial: tokenizer.save(str(partial)))
+    trie = build_trie(read_given(files.tokenizer, (MASK,)).tokenizer, form)
+    write_atomically(files.trie, trie.save)
     return files
 
 

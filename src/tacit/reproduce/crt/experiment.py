@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tacit.corpus.secrets import SecretFormat
 from tacit.corpus.units import Unit
 from tacit.errors import UsageError
 from tacit.files import read_json, write_atomically, write_json
@@ -53,7 +54,10 @@ def reproduce_crt(
     """
     _check_same(out, scale)
     reporter.say("Corpora: cutting into lines, one tokenizer each ...")
-    files = {name: prepare(name, data, size, out / "corpora" / name) for name, size in scale.corpora.items()}
+    files = {
+        name: prepare(name, data, size, out / "corpora" / name, SecretFormat(digits=scale.digits))
+        for name, size in scale.corpora.items()
+    }
     cells = cells_of(scale)
     wanted = [cell for cell in cells if only is None or only in cell.name]
     tasks = [

@@ -12,7 +12,7 @@ from typing import Any
 from tacit.audit.candidates import candidate_exposure
 from tacit.audit.membership import measure_membership
 from tacit.audit.scorers import scorer_of
-from tacit.audit.trie import build_trie, score_candidates
+from tacit.audit.trie import Trie, score_candidates
 from tacit.folder import RunFolder
 from tacit.opening import open_run
 from tacit.pipeline import train
@@ -24,7 +24,7 @@ from tacit.reproduce.crt.members import membership_samples
 from tacit.reproduce.crt.runs import config_of
 from tacit.reproduce.crt.scale import Cell, Scale
 from tacit.run_state import RunState
-from tacit.screen_stage import secret_form, secrets_of
+from tacit.screen_stage import secrets_of
 from tacit.tasks import causal_lm
 from tacit.training.plans import Phase
 
@@ -42,7 +42,7 @@ def measure_cell(cell: Cell, scale: Scale, data: Path, files: CorpusFiles, runs:
         found = {
             "cell": dataclasses.asdict(cell),
             "rounds": [_round(state, cell, scale, files, number) for number in points(scale)],
-            "exposure": _exposure(state),
+            "exposure": _exposure(state, files),
             "membership": _membership(state, cell, scale, data),
         }
     shutil.rmtree(folder.root)
@@ -76,11 +76,10 @@ def _round(state: RunState, cell: Cell, scale: Scale, files: CorpusFiles, number
     return found
 
 
-def _exposure(state: RunState) -> dict[str, Any]:
+def _exposure(state: RunState, files: CorpusFiles) -> dict[str, Any]:
     model = state.trained_model(_last_phase(state, state.config.rounds - 1).name)
     model.eval()
-    trie = build_trie(state.tokenizer, secret_form(state.config))
-    scores_N = score_candidates(scorer_of(model), trie, [state.special.start])
+    scores_N = score_candidates(scorer_of(model), Trie.load(files.trie), [state.special.start])
     return dataclasses.asdict(candidate_exposure(scores_N, secrets_of(state.config, state.streams)))
 
 

@@ -112,4 +112,5 @@ def _phases(cell: Cell, scale: Scale, size: CorpusSize) -> list[dict[str, Any]]:
             return [plain("screened", public_lines), private("private", size.private_lines)]
         case "s-dp":
             states = {"state_clip": _STATE_CLIP, "state_noise_multiplier": _STATE_NOISE, "segments": _SEGMENTS}
-            return [plain("marked", size.lines, plan="selective", **states), private("marked", size.lines)]
+            # As many steps as CRT: lines without private tokens give nothing to them.
+            return [plain("marked", size.lines, plan="selective", **states), private("marked", size.private_lines)]
