@@ -13,7 +13,6 @@ import pytest
 
 from tacit.corpus.synthetic import SyntheticPublic, write_public
 from tacit.files import read_json, write_json
-from tacit.privacy.ledger import Ledger
 from tacit.report.data import CONTROL, RELEASED
 
 from .small import tacit, write_config
@@ -187,9 +186,7 @@ def test_too_few_texts_show_before_anything_is_spent(finished: Path, tmp_path: P
     assert "audit.membership" in line
     assert "lower audit.membership.group_size" in line
     assert not re.search(r"\d", line.replace("groups of 40", ""))
-    with Ledger.open(tmp_path / "run" / "ledger.sqlite", readonly=True) as ledger:
-        assert ledger.spends() == []
-    assert not (tmp_path / "run" / "release").exists()
+    assert not (tmp_path / "run").exists()  # the folder that this start made is gone, and nothing was spent
 
 
 def test_another_corpus_is_refused(finished: Path, tmp_path: Path) -> None:
