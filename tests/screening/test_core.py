@@ -168,13 +168,3 @@ def test_a_wrapped_address_is_one_run() -> None:
 def test_known_words_are_no_names() -> None:
     assert CORE.spans("the Zzxqy is here")
     assert not CoreDetector(known=["zzxqy"]).spans("the Zzxqy is here")
-
-
-def test_it_is_quick_enough() -> None:
-    """Not the benchmark (benchmarks/screening.py): a slip that makes it ten times slower is caught."""
-    import time
-
-    texts = ["Can you tell me when my order 836-35527-7547 will arrive? I am Jennifer Lopez."] * 3000
-    start = time.process_time()
-    CORE.spans_of(texts)
-    assert sum(map(len, texts)) / (time.process_time() - start) > 400_000
