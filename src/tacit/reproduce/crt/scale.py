@@ -170,8 +170,9 @@ def cells_of(scale: Scale) -> list[Cell]:
     """Every cell, those first without which there is no figure."""
     cells: list[Cell] = []
     for seed in range(scale.seeds):
-        cells += _sweep("customersim", "lstm", ("redacted", "crt", "s-dp"), GAMMAS, seed)
+        cells += _sweep("customersim", "lstm", ("redacted", "crt"), GAMMAS, seed)
         cells += _sweep("customersim", "lstm", ("raw", "dp-sgd"), (0.0,), seed)
+        cells += _sweep("customersim", "lstm", ("s-dp",), GAMMAS, seed)
         cells += _sweep(
             "customersim", "gpt2", ("redacted", "crt"), GAMMAS if scale.name == "full" else (0.0, 0.1, 0.3, 0.5), seed
         )
