@@ -68,7 +68,7 @@ def _panels(rows: Sequence[Row]) -> list[tuple[str, str]]:
 
 
 def _grid(panels: Sequence[tuple[str, str]]) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(3.6 * len(panels), 3.4), layout="constrained")
+    figure = Figure(figsize=(max(6.4, 3.6 * len(panels)), 3.8), layout="constrained")
     axes = list(figure.subplots(1, len(panels), squeeze=False)[0])
     for place, (corpus, model) in zip(axes, panels, strict=True):
         place.set_title(f"{corpus}, {model}", loc="left")
@@ -77,7 +77,7 @@ def _grid(panels: Sequence[tuple[str, str]]) -> tuple[Figure, list[Axes]]:
 
 def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
     found = {label: handle for place in axes for handle, label in zip(*place.get_legend_handles_labels(), strict=True)}
-    figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=min(5, len(found)))
+    figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=3)
 
 
 def _utility(rows: Sequence[Row]) -> Figure | None:
@@ -109,6 +109,8 @@ def _utility(rows: Sequence[Row]) -> Figure | None:
         place.set_xticks([*place.get_xticks()[:-1], edge], [*(f"{tick:g}" for tick in place.get_xticks()[:-1]), "∞"])
         place.set_xlim(0, 1.05 * edge)
         place.set_yscale("log")
+        place.yaxis.set_major_formatter("{x:g}")
+        place.yaxis.set_minor_formatter("{x:g}")
         place.set_xlabel("epsilon of definition 4, ours")
     axes[0].set_ylabel("perplexity, lines without secrets")
     _legend(figure, axes)
@@ -192,7 +194,7 @@ def _amplification(rows: Sequence[Row]) -> Figure | None:
         return None
     figure = Figure(figsize=(7.2, 3.4), layout="constrained")
     axes = list(figure.subplots(1, 2, sharey=True))
-    titles = {"paper": "the paper's formula", "ours": "sound: replace-one (dotted: policy reads context)"}
+    titles = {"paper": "the paper's formula", "ours": "sound (dotted: for a policy that reads context)"}
     noises = sorted({row["noise_multiplier"] for row in rows})
     for place, name in zip(axes, titles, strict=True):
         place.set_title(titles[name], loc="left")
