@@ -388,8 +388,8 @@ def attacked(**options: Any) -> dict[str, Any]:
 
 
 def test_membership_inference_has_defaults_and_is_off_without_them() -> None:
-    assert parse_config(with_value("audit.canaries", 3)).audit.membership is None  # type: ignore[union-attr]
-    options = parse_config(attacked()).audit.membership  # type: ignore[union-attr]
+    assert parse_config(with_value("audit.canaries", 3)).audit.membership is None
+    options = parse_config(attacked()).audit.membership
     assert options is not None
     assert (options.pairs, options.group_size, options.least_pairs) == (500, 20, 80)
     assert parse_config(attacked(pairs=80)).digest() != parse_config(attacked()).digest()

@@ -261,7 +261,7 @@ def test_a_missing_field_names_the_field_and_the_option(name: str, option: str, 
 @pytest.mark.parametrize("option", ["id_field", "user_field"])
 def test_formats_without_fields_refuse_a_field(name: str, option: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"leave out the option {option}"):
-        list(read_records(Source(corpus(tmp_path, name), **{option: "id"})))  # type: ignore[arg-type]
+        list(read_records(Source(corpus(tmp_path, name), **{option: "id"})))
 
 
 # dialogues -----------------------------------------------------------------------------------------------------------
@@ -313,6 +313,6 @@ def test_a_pattern_is_some_files_of_a_directory(name: str, tmp_path: Path) -> No
     for stem in ("train-1", "train-2", "test-1"):
         corpus(tmp_path, name, [f"in {stem}"], stem)
     assert texts_of(Source(tmp_path / "train-*")) == ["in train-1", "in train-2"]
-    assert texts_of(Source(tmp_path / f"*-1.{name}", format=name)) == ["in test-1", "in train-1"]  # type: ignore[arg-type]
+    assert texts_of(Source(tmp_path / f"*-1.{name}", format=name)) == ["in test-1", "in train-1"]
     with pytest.raises(DataError, match="there is no such file"):
         read_records(Source(tmp_path / "valid-*"))

@@ -318,7 +318,7 @@ def test_masks_fall_on_no_special_token_and_draw_none(tmp_path: Path) -> None:
     others = np.setdiff1d(np.arange(special.size), special.ids)
     assert set(others.tolist()) == set(np.unique(changed).tolist()) - {special.mask}, "and every other one is drawn"
     # Known wrong: "the first five ids", which is right for our own WordPiece.
-    careless = MaskedObjective(Masking(0.4, objective.masking.mask_id, range(5), special.size))  # type: ignore[attr-defined]
+    careless = MaskedObjective(Masking(0.4, objective.masking.mask_id, range(5), special.size))
     wrong = careless.targets(ids, np.full(len(ids), LENGTH), drawn)
     assert np.isin(wrong.arrays[3][wrong.real_BN], special.ids).any()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import dp_accounting
 import pytest
@@ -47,7 +48,7 @@ def test_states_cost_as_one_gaussian_mechanism(takes_part: int, segments: int, n
 
 
 @pytest.mark.parametrize("mu_of", [lambda n, s: math.sqrt(n) / s, lambda n, s: 2 / s, lambda n, s: 2 * n / s])
-def test_the_check_of_the_states_catches(mu_of) -> None:  # type: ignore[no-untyped-def]
+def test_the_check_of_the_states_catches(mu_of: Callable[[int, float], float]) -> None:
     """Known wrong: half the distance, one release for all, deviations added up instead of variances."""
     found = selective_account([], [state_spend(3, 4, 20.0)], DELTA).states
     assert abs(found / gaussian_epsilon(mu_of(12, 20.0), DELTA) - 1) > 0.1

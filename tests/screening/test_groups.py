@@ -37,7 +37,7 @@ def test_the_largest_group_decides(records: list[Record], by: str, kind: DataPoi
     counted: Counter[str | None] = Counter()
     for record in records:
         counted[record.document_id if by == "document" else record.user_id] += len(data_points(record.text, kind))
-    limit = GroupLimit(by, most)  # type: ignore[arg-type]
+    limit = GroupLimit(by, most)
     assert refused(records, limit, kind) == (max(counted.values(), default=0) > most)
 
 
@@ -75,7 +75,7 @@ def test_impossible_limits() -> None:
     with pytest.raises(UsageError, match="at least 1"):
         GroupLimit("user", 0)
     with pytest.raises(UsageError, match="document or user"):
-        GroupLimit("town", 3)  # type: ignore[arg-type]
+        GroupLimit("town", 3)
 
 
 def test_a_screening_looks_at_its_groups_each_time(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from tacit.privacy.selective import participations
 from tacit.randomness import Streams
 from tacit.training.loop import _DpStep, _PlainStep, _Source, _Step, run_phase
 from tacit.training.marked import split_marks
+from tacit.training.objectives import Targets
 from tacit.training.plans import AdamOptions, DpPlan, Phase, PlainPlan, SelectivePlan
 from tacit.training.selective import PrivateTokens, PublicTokens, normals, numbers_of_state
 from tacit.training.sequences import SequenceStream
@@ -337,7 +338,7 @@ def test_a_private_step_is_the_clipped_sum_over_private_tokens() -> None:
 class EveryToken(PrivateTokens):
     """Known wrong: public tokens count too."""
 
-    def targets(self, ids_BT, lengths_B, uniforms_BnT):  # type: ignore[no-untyped-def]
+    def targets(self, ids_BT: np.ndarray, lengths_B: np.ndarray, uniforms_BnT: np.ndarray) -> Targets:
         plain = split_marks(ids_BT, self.size)[0]
         return super(PrivateTokens, self).targets(plain, lengths_B, uniforms_BnT)
 

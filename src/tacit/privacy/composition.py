@@ -192,7 +192,8 @@ class Account:
             assert others is not None
             composed = others
         mass, shift = self._further
-        return lambda epsilon: mass + (1 - mass) * float(composed.get_delta_for_epsilon(epsilon + shift))  # type: ignore[arg-type]
+        # The library's type says "a number or a sequence"; of a number it gives a number.
+        return lambda epsilon: mass + (1 - mass) * np.float64(composed.get_delta_for_epsilon(epsilon + shift)).item()
 
     def _only_gaussian(self, words: int) -> float | None:
         """Mu of the whole when it is Gaussian mechanisms alone, which compose to one exactly; else None."""
