@@ -11,7 +11,7 @@ from tacit.config import RunConfig, ScreeningOptions
 from tacit.privacy.certificate import Check
 from tacit.privacy.events import NonPrivate, PoissonGaussian, Spend
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.replacement import Screening, Stability, stability
+from tacit.privacy.replacement import Deduplication, Screening, Stability, stability
 from tacit.privacy.statement import ConfidentialityStatement, statement_of_run
 
 __all__ = ["check_statement", "run_statement", "screening_stability"]
@@ -51,13 +51,16 @@ def run_statement(config: RunConfig, ledger: Ledger) -> ConfidentialityStatement
 def screening_stability(options: ScreeningOptions) -> Stability:
     """Records of the training that one masked secret changes, as `tacit.screening` works: it redacts first, by context."""
     screening = Screening(
-        deduplication="none" if options.deduplicate == "none" else "keep-first",
+        deduplication=_DEDUPLICATION[options.deduplicate],
         order="redact-first",
         policy="context",
         mask_reserved=True,
         whole_units=options.normalisation == "none",
     )
     return stability(screening)
+
+
+_DEDUPLICATION: dict[str, Deduplication] = {"none": "none", "exact": "keep-first", "unmasked": "unmasked"}
 
 
 def check_statement(config: RunConfig, ledger: Ledger, certificate: dict[str, Any]) -> list[Check]:
