@@ -5,7 +5,7 @@ The numbers are those of `tacit.privacy.statement`; here they get the run's own 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from tacit.config import RunConfig, ScreeningOptions
 from tacit.privacy.certificate import Check
@@ -14,7 +14,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.replacement import Deduplication, Screening, Stability, stability
 from tacit.privacy.statement import ConfidentialityStatement, statement_of_run
 
-__all__ = ["check_statement", "run_statement", "screening_stability"]
+__all__ = ["check_statement", "deduplication_of", "run_statement", "screening_stability"]
 
 
 def run_statement(config: RunConfig, ledger: Ledger) -> ConfidentialityStatement | None:
@@ -51,7 +51,7 @@ def run_statement(config: RunConfig, ledger: Ledger) -> ConfidentialityStatement
 def screening_stability(options: ScreeningOptions) -> Stability:
     """Records of the training that one masked secret changes, as `tacit.screening` works: it redacts first, by context."""
     screening = Screening(
-        deduplication=_DEDUPLICATION[options.deduplicate],
+        deduplication=deduplication_of(options.deduplicate),
         order="redact-first",
         policy="context",
         mask_reserved=True,
@@ -60,7 +60,9 @@ def screening_stability(options: ScreeningOptions) -> Stability:
     return stability(screening)
 
 
-_DEDUPLICATION: dict[str, Deduplication] = {"none": "none", "exact": "keep-first", "unmasked": "unmasked"}
+def deduplication_of(which: Literal["none", "exact", "unmasked"]) -> Deduplication:
+    """The account's word for ``screening.deduplicate``."""
+    return "keep-first" if which == "exact" else which
 
 
 def check_statement(config: RunConfig, ledger: Ledger, certificate: dict[str, Any]) -> list[Check]:

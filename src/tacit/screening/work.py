@@ -75,7 +75,8 @@ class Work:
         self.counts = Counts()
         self._folder, self._partial = folder, folder.with_name(f"{folder.name}.partial")
         self._plan, self._corpus = plan, corpus
-        self._options, self._which = copies, which
+        self._options = copies
+        self._which: Deduplicate = which
         compared = deduplicated_streams(which)
         self._streams: dict[Stream, Streams] = {stream: streams.child("screening", stream) for stream in compared}
         self._copies: dict[Stream, KeepFirst] = {}
