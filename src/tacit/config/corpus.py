@@ -11,7 +11,6 @@ from tacit.config.base import Count, Options, expanded
 
 __all__ = ["CorpusOptions", "TurnsOptions"]
 
-
 Place = Annotated[int, Field(ge=0, strict=True)] | str
 """Where something is in a turn: a place in a list, from 0, or a field of an object."""
 

@@ -11,7 +11,6 @@ from tacit.config.base import Count, Options, expanded
 
 __all__ = ["ModelOptions"]
 
-
 _SHAPE = frozenset({"layers", "width", "heads", "intermediate"})
 
 
