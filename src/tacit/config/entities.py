@@ -9,8 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from tacit.config.base import Count, Options, Positive, expanded
+from tacit.config.compute import ComputeOptions
 from tacit.config.load import read_yaml, validated
-from tacit.config.options import Budget, ComputeOptions, Count, Positive, _Options, _resolved
+from tacit.config.privacy import Budget
 from tacit.errors import RefusedError, UsageError
 
 __all__ = [
@@ -27,7 +29,7 @@ __all__ = [
 ]
 
 
-class AnnotatedSource(_Options):
+class AnnotatedSource(Options):
     """Documents with entities (tacit.corpus.annotations). ``${NAME:-default}`` in ``path`` is expanded.
 
     Args:
@@ -41,10 +43,10 @@ class AnnotatedSource(_Options):
     @property
     def resolved_path(self) -> Path:
         """The path with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
-        return _resolved(self.path)
+        return expanded(self.path)
 
 
-class StartModel(_Options):
+class StartModel(Options):
     """The model that fine-tuning begins with.
 
     Args:
@@ -60,10 +62,10 @@ class StartModel(_Options):
     @property
     def resolved_folder(self) -> Path:
         """The folder with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
-        return _resolved(self.folder)
+        return expanded(self.folder)
 
 
-class TuningOptions(_Options):
+class TuningOptions(Options):
     """How a model is fine-tuned: AdamW with linear warm-up and decay, on rows of pieces.
 
     Args:
@@ -86,7 +88,7 @@ class TuningOptions(_Options):
     context: Literal["document", "sentence"] = "document"
 
 
-class DpTuning(_Options):
+class DpTuning(Options):
     """Fine-tuning with DP: Poisson sampling of units, each unit's gradient clipped, noise on the sum.
 
     Args:
@@ -113,7 +115,7 @@ class DpTuning(_Options):
     noise_multiplier: Positive | None = None
 
 
-class FinetuneConfig(_Options):
+class FinetuneConfig(Options):
     """`tacit finetune`: one model, fine-tuned on all documents of a source.
 
     Args:
@@ -146,7 +148,7 @@ class FinetuneConfig(_Options):
         return hashlib.sha256(json.dumps(self.comparable(), sort_keys=True).encode()).hexdigest()
 
 
-class TaskOptions(_Options):
+class TaskOptions(Options):
     """Documents that models are compared on: ``path``, in folds, or ``train`` and ``test``.
 
     Args:
@@ -169,7 +171,7 @@ class TaskOptions(_Options):
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=60)]
 
 
-class ComparisonConfig(_Options):
+class ComparisonConfig(Options):
     """`tacit evaluate` with models and tasks: every model is fine-tuned and scored on every fold of every task.
 
     Args:
