@@ -169,7 +169,7 @@ BAD_CONCEPTS = [
 
 @pytest.mark.parametrize(("lines", "problem"), BAD_CONCEPTS)
 def test_a_bad_concept_is_one_line(tmp_path: Path, lines: str, problem: str) -> None:
-    path = i2b2(tmp_path, "c=\"pain\" 1:1 1:1||t=\"problem\"\n" * ("test" in lines) + lines + "\n")
+    path = i2b2(tmp_path, 'c="pain" 1:1 1:1||t="problem"\n' * ("test" in lines) + lines + "\n")
     number = len(path.read_text().splitlines())
     with pytest.raises(DataError) as caught:
         read_annotated(tmp_path, "i2b2-2010")
@@ -252,9 +252,7 @@ def test_a_document_on_both_sides_is_refused(tmp_path: Path) -> None:
 
 def sentences_of(documents: list[AnnotatedDocument]) -> list[AnnotatedDocument]:
     """As a file gives them that does not name its documents: equal sentences are no equal documents."""
-    return [
-        AnnotatedDocument(one.document_id, one.path, one.sentences, False) for one in sentences_apart(documents)
-    ]
+    return [AnnotatedDocument(one.document_id, one.path, one.sentences, False) for one in sentences_apart(documents)]
 
 
 def test_a_type_that_training_has_not_is_refused(tmp_path: Path) -> None:

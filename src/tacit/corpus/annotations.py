@@ -78,9 +78,7 @@ def _joined(sentences: Iterable[Sentence]) -> list[Sentence]:
         before = found[-1].tags[-1] if found else OUTSIDE
         if sentence.tags[0].startswith("I-") and type_of(before) == type_of(sentence.tags[0]):
             last = found.pop()
-            sentence = Sentence(
-                last.tokens + sentence.tokens, last.tags + sentence.tags, last.lines + sentence.lines
-            )
+            sentence = Sentence(last.tokens + sentence.tokens, last.tags + sentence.tags, last.lines + sentence.lines)
         found.append(sentence)
     return found
 
@@ -130,7 +128,9 @@ def _read_i2b2(path: Path) -> Iterator[AnnotatedDocument]:
     folder or in ``txt`` beside it; a concept file may end in ``.txt.con`` too. A line is a sentence.
     """
     if not path.is_dir():
-        raise DataError(f"{path}: the i2b2-2010 layout is a folder, with .con and .txt files below it; give that folder")
+        raise DataError(
+            f"{path}: the i2b2-2010 layout is a folder, with .con and .txt files below it; give that folder"
+        )
     for concepts in _files(path, (".con",)):
         yield _i2b2_document(path, concepts)
 
@@ -157,7 +157,9 @@ def _text_of(concepts: Path) -> Path:
     for folder in (concepts.parent, concepts.parent.parent / "txt"):
         if (folder / name).is_file():
             return folder / name
-    raise DataError(f"{concepts}: there is no {name} beside it or in {concepts.parent.parent / 'txt'}; give both folders")
+    raise DataError(
+        f"{concepts}: there is no {name} beside it or in {concepts.parent.parent / 'txt'}; give both folders"
+    )
 
 
 def _mark_concept(
@@ -169,7 +171,9 @@ def _mark_concept(
     words, kind = found.group(1), found.group(6)
     first_line, first, last_line, last = (int(part) for part in found.group(2, 3, 4, 5))
     if first_line != last_line:
-        raise DataError(f"{place}: the concept begins on one line and ends on another, which BIO tags cannot say; cut it")
+        raise DataError(
+            f"{place}: the concept begins on one line and ends on another, which BIO tags cannot say; cut it"
+        )
     tokens = lines[first_line - 1] if 1 <= first_line <= len(lines) else []
     if not first <= last < len(tokens):
         raise DataError(f"{place}: the concept's place is outside the text; check that both files belong together")

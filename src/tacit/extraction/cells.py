@@ -55,7 +55,7 @@ class Cell:
 
 def public_streams(*address: str | int) -> Streams:
     """Draws that anyone can repeat: of folds, and of fine-tunings that are not for release."""
-    return Streams(hashlib.sha256("tacit entity extraction".encode()).digest()).child(*address)
+    return Streams(hashlib.sha256(b"tacit entity extraction").digest()).child(*address)
 
 
 def splits_of(task: TaskOptions) -> list[Split]:

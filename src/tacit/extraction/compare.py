@@ -46,7 +46,9 @@ def compare(config: ComparisonConfig, reporter: Reporter) -> str:
     for cell in cells:
         _check_stored(folder / f"{cell.name}.json", digests[cell.task, cell.model])
     private_folder(root)
-    work = [Task(cell.name, functools.partial(run_cell, config, cell, digests[cell.task, cell.model])) for cell in cells]
+    work = [
+        Task(cell.name, functools.partial(run_cell, config, cell, digests[cell.task, cell.model])) for cell in cells
+    ]
     run_grid(work, folder, config.workers, reporter, "Fine-tuning and scoring")
     results = [read_json(folder / f"{cell.name}.json") for cell in cells]
     order = [*(BASELINES if config.baselines else ()), *config.models]
@@ -78,9 +80,11 @@ def _facts(options: StartModel) -> ModelFacts:
 
 def _digests(config: ComparisonConfig, splits: Splits) -> dict[tuple[str, str], str]:
     """What a cell's result is made from, by task and model. Of documents it holds a digest, in a folder that is private."""
-    models = {name: _digest([open_start(model, config.training).digest, model.from_scratch]) for name, model in
-              config.models.items()}
-    names = {name for name in (*BASELINES, *models)}
+    models = {
+        name: _digest([open_start(model, config.training).digest, model.from_scratch])
+        for name, model in config.models.items()
+    }
+    names = {*BASELINES, *models}
     training = config.training.model_dump(mode="json")
     return {
         (task, name): _digest([_task_digest(own), models.get(name, name), training if name in models else None])

@@ -51,7 +51,7 @@ from tacit.tasks.entities.rows import RowCutter
 from tacit.tasks.entities.scores import add_counts, score_of
 from tacit.tasks.entities.tagger import EntityObjective, load_tagger, row_labels
 from tacit.training.loop import run_phase
-from tacit.training.plans import DpPlan, Phase
+from tacit.training.plans import Phase
 from tacit.vocabulary.tokenizer import save_tokenizer
 
 __all__ = ["FinetuneResult", "finetune"]
@@ -249,9 +249,7 @@ def _open_ledger(config: FinetuneConfig, folder: RunFolder, inputs: _Inputs, str
         if ledger.header != header:
             raise UsageError(f"{folder.root}: the ledger belongs to another configuration or key; use another folder")
         ledger.bind("the model folder", inputs.start.digest)
-        units = [
-            Unit(document.document_id, (*document.tokens, *document.tags)) for document in [*inputs.documents]
-        ]
+        units = [Unit(document.document_id, (*document.tokens, *document.tags)) for document in [*inputs.documents]]
         ledger.bind("the annotated documents", unit_fingerprint(units, streams.child("documents")))
         for stage, spend in _inherited(config, inputs.pretraining).items():
             ledger.inherit(stage, spend)

@@ -136,7 +136,13 @@ def test_the_likeliest_tag_of_each_word() -> None:
 
 def test_the_dictionary_takes_the_longest_phrases() -> None:
     tag = dictionary(TRAINING)
-    assert tag("old chest pain , pain".split()) == ["O", "B-problem", "I-problem", "O", "O"]  # pain alone: one in three
-    assert tag("fever and CT".split()) == ["O", "O", "B-test"]  # fever: an entity in one of four places
+    assert tag(["old", "chest", "pain", ",", "pain"]) == [
+        "O",
+        "B-problem",
+        "I-problem",
+        "O",
+        "O",
+    ]  # pain alone: one in three
+    assert tag(["fever", "and", "CT"]) == ["O", "O", "B-test"]  # fever: an entity in one of four places
     assert tag([]) == []
     assert dictionary([])(["pain"]) == ["O"]

@@ -80,8 +80,7 @@ def judge_no_overlap(sizes: Sequence[int], room: int, overlap: int) -> list[Wind
     ends = [*(one.first for one in windows[1:]), len(sizes)]
     starts = [0, *(one.last for one in windows[:-1])]
     return [
-        Window(one.first, one.last, min(start, end), end)
-        for one, start, end in zip(windows, starts, ends, strict=True)
+        Window(one.first, one.last, min(start, end), end) for one, start, end in zip(windows, starts, ends, strict=True)
     ]
 
 
@@ -100,9 +99,10 @@ def one_too_far(sizes: Sequence[int], room: int, overlap: int) -> list[Window]:
 def test_wrong_windows_are_caught(monkeypatch: pytest.MonkeyPatch, wrong: Any) -> None:
     monkeypatch.setattr(rows_module, "cut_windows", wrong)
     try:
-        assert pipeline_f1(TellingModel(), telling_cutter()) < 0.99
-    except ValueError as error:
-        assert "not at all, or twice" in str(error)
+        found = pipeline_f1(TellingModel(), telling_cutter())
+    except ValueError:  # a word that was judged not at all, or twice
+        found = 0.0
+    assert found < 0.99
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -121,7 +121,9 @@ def test_f1_of_random_tags_is_that_of_seqeval(seed: int) -> None:
         tokens = [tuple(f"t{TAGS.index(tag)}xx" for tag in tags) for tags in spoilt]
         make = [Sentence(one, tags, ()) for one, tags in zip(tokens, truth, strict=True)]
         documents.append(AnnotatedDocument(document.document_id, Path("made-up"), tuple(make), True))
-        words.append(AnnotatedDocument(document.document_id, Path("made-up"), tuple(map(Sentence, tokens, spoilt, tokens)), True))
+        words.append(
+            AnnotatedDocument(document.document_id, Path("made-up"), tuple(map(Sentence, tokens, spoilt, tokens)), True)
+        )
     predicted = predict_tags(row_labels(TellingModel()), telling_cutter(), documents)
     assert predicted == tags_of(words)
     truths = [list(sentence.tags) for document in documents for sentence in document.sentences]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,14 +21,14 @@ def test_every_word_is_judged_once_and_shown(data: st.DataObject) -> None:
     for window in windows:
         assert window.first <= window.judged_first < window.judged_last <= window.last
         assert sum(sizes[window.first : window.last]) <= room
-    for before, after in zip(windows, windows[1:], strict=False):
+    for before, after in itertools.pairwise(windows):
         assert before.first < after.first <= before.last < after.last
 
 
 def test_neighbours_share_the_overlap_and_judge_half_of_it_each() -> None:
     windows = cut_windows([1] * 30, room=10, overlap=4)
     assert windows[:2] == [Window(0, 10, 0, 8), Window(6, 16, 8, 14)]
-    assert all(after.first == before.last - 4 for before, after in zip(windows, windows[1:], strict=False))
+    assert all(after.first == before.last - 4 for before, after in itertools.pairwise(windows))
 
 
 def test_long_words_leave_less_overlap_and_no_word_out() -> None:
