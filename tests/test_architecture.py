@@ -65,7 +65,19 @@ MAY_IMPORT["facts"] = {*MAY_IMPORT}
 MAY_IMPORT["release"] = {*MAY_IMPORT, "pipeline"}
 MAY_IMPORT["cli"] = {*MAY_IMPORT, "release"}
 MAY_IMPORT["__main__"] = {"cli"}
-TORCH = {"engine", "models", "training", "tasks", "audit", "run_state", "opening", "pipeline", "reproduce", "cli", "extraction"}
+TORCH = {
+    "engine",
+    "models",
+    "training",
+    "tasks",
+    "audit",
+    "run_state",
+    "opening",
+    "pipeline",
+    "reproduce",
+    "cli",
+    "extraction",
+}
 
 TORCH_IN_FUNCTIONS = {"screening/adapters/huggingface.py"}  # loaded when the adapter is used, and not before
 

@@ -484,7 +484,12 @@ OPTIONS = sorted({(model.__name__, name) for model in option_models() for name i
 
 def test_the_list_of_options_is_whole() -> None:
     assert len(OPTIONS) > 60
-    assert {("Budget", "delta"), ("TupleUnit", "tuple"), ("ComputeOptions", "micro_batch"), ("TaskOptions", "folds")} <= set(OPTIONS)
+    assert {
+        ("Budget", "delta"),
+        ("TupleUnit", "tuple"),
+        ("ComputeOptions", "micro_batch"),
+        ("TaskOptions", "folds"),
+    } <= set(OPTIONS)
 
 
 @pytest.mark.parametrize(("model", "name"), OPTIONS)

@@ -26,7 +26,10 @@ TRAINING = {"epochs": 1, "batch_size": 8, "length": 24, "overlap": 4}
 def values(folder: Path, **sections: Any) -> dict[str, Any]:
     return {
         "run": str(folder / "compared"),
-        "models": {"plain": {"folder": str(folder / "bert")}, "new": {"folder": str(folder / "bert"), "from_scratch": True}},
+        "models": {
+            "plain": {"folder": str(folder / "bert")},
+            "new": {"folder": str(folder / "bert"), "from_scratch": True},
+        },
         "tasks": {"notes": {"path": str(folder / "notes"), "folds": 2}},
         "training": TRAINING,
         "compute": {"micro_batch": 8, "threads": 1},

@@ -16,13 +16,15 @@ from transformers import AutoModelForTokenClassification, AutoTokenizer
 
 from tacit.config.entities import FinetuneConfig, load_finetune
 from tacit.errors import BudgetError, DataError, LedgerError, RefusedError, UsageError
-from tacit.extraction.finetune import FinetuneResult, finetune
+from tacit.extraction.cells import cutter_of
+from tacit.extraction.finetune import FinetuneResult, _read, finetune
 from tacit.files import read_json
 from tacit.privacy.accountant import epsilon, joint_epsilon
 from tacit.privacy.certificate import verify_certificate
 from tacit.privacy.events import EVERY_PART, Event, NonPrivate, PoissonGaussian, Spend
 from tacit.privacy.ledger import Ledger
 from tacit.progress import Bar, SilentReporter
+from tacit.randomness import Streams
 
 from ..folders import bert_folder
 from ..small import write_config
@@ -67,9 +69,7 @@ def test_without_dp_epsilon_is_infinite_and_says_so(
     assert math.isinf(result.epsilon)
     assert "epsilon is infinite for every one of them" in result.statement
     assert "nothing is known here" in result.statement
-    assert ledger_spends(result) == {
-        "fine-tuning": (NonPrivate("ordinary training on private text"), 4, EVERY_PART)
-    }
+    assert ledger_spends(result) == {"fine-tuning": (NonPrivate("ordinary training on private text"), 4, EVERY_PART)}
     check_verified(result)
     certificate = read_json(result.folder / "release" / "certificate.json")
     assert (certificate["status"], certificate["fine_tuning"]["with_dp"]) == ("heuristic", False)
@@ -186,6 +186,31 @@ def test_disjoint_people_do_not_add_up_and_the_declaration_is_named(tmp_path: Pa
     stated = read_json(tmp_path / "pre" / "release" / "certificate.json")["epsilons"][0]["epsilon"]
     assert f"epsilon {stated:.2f} at delta 0.0001 for every user" in result.statement
     assert "same_people: false), which nothing here can check" in result.statement
+
+
+def test_sentences_of_a_document_are_one_unit_unless_the_unit_is_a_sentence(tmp_path: Path, model: Path) -> None:
+    """A row shows a sentence in both; what is drawn and clipped as one is the unit that is named."""
+    write_notes(tmp_path / "notes")
+    training = {**finetune_values(tmp_path, model)["training"], "context": "sentence"}
+    for unit, expected in (("document", 12), ("sentence", 24)):
+        dp, public = {**DP, "unit": unit}, {"folder": str(model), "public": True}
+        config = configured(tmp_path, model, model=public, dp=dp, labels=LABELS, training=training)
+        inputs = _read(config)
+        stream = cutter_of(inputs.start, config.training, inputs.tags).rows(inputs.documents, Streams(bytes(32)))
+        assert stream.units == expected
+        assert stream.sequences >= 24
+
+
+def test_an_earlier_training_that_was_declared_apart_is_not_forgotten(tmp_path: Path) -> None:
+    write_notes(tmp_path / "notes")
+    first = release(tmp_path / "pre")
+    dp = {**DP, "noise_multiplier": 1.5}
+    apart = finetune(configured(tmp_path, first, dp=dp, labels=LABELS, same_people=False))
+    model = apart.folder / "release" / "model"
+    again = configured(tmp_path, model, run=str(tmp_path / "again"), dp=DP, labels=LABELS)
+    with pytest.raises(RefusedError, match="leaves out an earlier training") as caught:
+        finetune(again)
+    assert caught.value.reason == "pretraining-unknown"
 
 
 def heuristic_release(folder: Path) -> Path:

@@ -20,7 +20,6 @@ from tacit.corpus.annotated import (
     entity_types,
     refuse_shared_documents,
     refuse_unknown_types,
-    sentences_apart,
     tag_set,
 )
 from tacit.corpus.annotations import read_annotated
@@ -31,11 +30,11 @@ from tacit.randomness import Streams
 from tacit.tasks.entities.baselines import BASELINES
 from tacit.tasks.entities.folds import Split, k_folds
 from tacit.tasks.entities.rows import RowCutter
-from tacit.tasks.entities.scores import TypeCounts, add_counts, entity_counts
+from tacit.tasks.entities.scores import TypeCounts, entity_counts
 from tacit.tasks.entities.tagger import EntityObjective, RowLabels, load_tagger, predict_tags, row_labels
 from tacit.training.loop import run_phase
 
-__all__ = ["Cell", "count_entities", "cutter_of", "public_streams", "run_cell", "set_up_torch", "shown", "splits_of"]
+__all__ = ["Cell", "count_entities", "cutter_of", "public_streams", "run_cell", "set_up_torch", "splits_of"]
 
 
 @dataclass(frozen=True)
@@ -77,16 +76,12 @@ def splits_of(task: TaskOptions) -> list[Split]:
     return splits
 
 
-def shown(documents: Sequence[AnnotatedDocument], training: TuningOptions) -> list[AnnotatedDocument]:
-    """The documents as rows show them: whole, or a sentence at a time."""
-    return list(documents if training.context == "document" else sentences_apart(documents))
-
-
 def cutter_of(start: Start, training: TuningOptions, tags: tuple[str, ...]) -> RowCutter:
     """How documents become rows of a model."""
     tokenizer = start.tokenizer.tokenizer
     tokenizer.encode_special_tokens = True  # a "[MASK]" that stands in a text is text
-    return RowCutter(tokenizer, start.tokenizer.special, start.length, training.overlap, tags)
+    by_sentence = training.context == "sentence"
+    return RowCutter(tokenizer, start.tokenizer.special, start.length, training.overlap, tags, by_sentence)
 
 
 def set_up_torch(compute: ComputeOptions, threads: int | None = None) -> torch.device:
@@ -104,17 +99,13 @@ def set_up_torch(compute: ComputeOptions, threads: int | None = None) -> torch.d
     return torch.device(compute.device)
 
 
-def count_entities(
-    labels_of: RowLabels, cutter: RowCutter, documents: Sequence[AnnotatedDocument], training: TuningOptions
-) -> list[TypeCounts]:
+def count_entities(labels_of: RowLabels, cutter: RowCutter, documents: Sequence[AnnotatedDocument]) -> list[TypeCounts]:
     """Right, predicted and true entities of each document."""
-    parts = shown(documents, training)
-    counts = iter(
-        entity_counts([sentence.tags for sentence in part.sentences], tags)
-        for part, tags in zip(parts, predict_tags(labels_of, cutter, parts), strict=True)
-    )
-    parts_of = [1 if training.context == "document" else len(document.sentences) for document in documents]
-    return [add_counts([next(counts) for _ in range(number)]) for number in parts_of]
+    predicted = predict_tags(labels_of, cutter, documents)
+    return [
+        entity_counts([sentence.tags for sentence in document.sentences], tags)
+        for document, tags in zip(documents, predicted, strict=True)
+    ]
 
 
 def run_cell(config: ComparisonConfig, cell: Cell, made_from: str) -> dict[str, Any]:
@@ -155,7 +146,7 @@ def _model_counts(
     streams = public_streams("cell", cell.task, cell.fold, cell.seed)  # the same for every model
     tags = tag_set(entity_types(split.training))
     cutter = cutter_of(start, training, tags)
-    stream = cutter.rows(shown(split.training, training), streams)
+    stream = cutter.rows(split.training, streams)
     phase = plain_phase(training, stream.sequences)
     model = load_tagger(start.folder, tags, streams.seed("head") >> 1, training.dropout, options.from_scratch)
     torch.nn.Module.to(model, device)  # transformers' own `to` has no types
@@ -163,4 +154,4 @@ def _model_counts(
         objective = EntityObjective(cutter.special.size)
         compute = config.compute.model_copy(update={"checkpoint_seconds": 1e9})
         run_phase(model, phase, stream, objective, None, streams, compute, Path(folder) / "cell.pt")
-    return count_entities(row_labels(model), cutter, split.test, training), phase.steps
+    return count_entities(row_labels(model), cutter, split.test), phase.steps

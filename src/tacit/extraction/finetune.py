@@ -30,13 +30,14 @@ from tacit.corpus.annotated import (
     entity_types,
     refuse_shared_documents,
     refuse_unknown_types,
+    sentences_apart,
     tag_set,
 )
 from tacit.corpus.annotations import read_annotated
 from tacit.corpus.units import Unit, unit_fingerprint
 from tacit.engine.noise import noise_source
 from tacit.errors import LedgerError, RefusedError, UsageError
-from tacit.extraction.cells import count_entities, cutter_of, set_up_torch, shown
+from tacit.extraction.cells import count_entities, cutter_of, set_up_torch
 from tacit.extraction.start import Pretraining, Start, open_start, read_pretraining
 from tacit.extraction.statement import finetuning_facts
 from tacit.extraction.tuning import FINETUNING, dp_phase, plain_phase, solve_noise
@@ -79,7 +80,7 @@ class FinetuneResult:
 
 @dataclass(frozen=True)
 class _Inputs:
-    """All that is read before anything is written."""
+    """All that is read before anything is written; ``documents`` are the units."""
 
     start: Start
     pretraining: Pretraining | None
@@ -137,7 +138,7 @@ def finetune(config: FinetuneConfig, reporter: Reporter | None = None) -> Finetu
 
 def _read(config: FinetuneConfig) -> _Inputs:
     start = open_start(config.model, config.training)
-    pretraining = None if config.model.from_scratch else read_pretraining(start.folder)
+    pretraining = read_pretraining(start.folder)  # with new weights too: the tokenizer is a release of its own
     _check_people(config, pretraining)
     documents = read_annotated(config.documents.resolved_path, config.documents.format)
     types = config.labels or entity_types(documents)
@@ -148,7 +149,8 @@ def _read(config: FinetuneConfig) -> _Inputs:
         test = read_annotated(config.test.resolved_path, config.test.format)
         refuse_shared_documents(documents, test)
         refuse_unknown_types(test, types, "the training documents" if config.labels is None else "the option labels")
-    return _Inputs(start, pretraining, shown(documents, config.training), test, tag_set(types))
+    units = list(sentences_apart(documents)) if config.dp is not None and config.dp.unit == "sentence" else documents
+    return _Inputs(start, pretraining, units, test, tag_set(types))
 
 
 def _check_people(config: FinetuneConfig, pretraining: Pretraining | None) -> None:
@@ -157,7 +159,7 @@ def _check_people(config: FinetuneConfig, pretraining: Pretraining | None) -> No
     if dp is None:
         return
     if pretraining is None:
-        if not config.model.public and not config.model.from_scratch:
+        if not config.model.public:
             raise RefusedError(
                 "pretraining-unknown",
                 f"model.folder {config.model.folder} has no certificate beside it, so what its training spent is unknown; say "
@@ -166,6 +168,12 @@ def _check_people(config: FinetuneConfig, pretraining: Pretraining | None) -> No
         return
     if not config.same_people:
         return
+    if pretraining.leaves_out:
+        raise RefusedError(
+            "pretraining-unknown",
+            f"the certificate of {config.model.folder} leaves out an earlier training, on other people as its user declared, who may "
+            "be those of these documents; say same_people: false if nobody is in any of the texts, or start from another model",
+        )
     for name, mine, theirs in (("unit", dp.unit, pretraining.unit), ("relation", dp.relation, pretraining.relation)):
         if mine != theirs:
             raise RefusedError(
@@ -231,7 +239,7 @@ def _open_ledger(config: FinetuneConfig, folder: RunFolder, inputs: _Inputs, str
     """The ledger with what is inherited, bound to the model and the documents."""
     dp = config.dp
     header = LedgerHeader(
-        unit=config.training.context if dp is None else dp.unit,
+        unit="document" if dp is None else dp.unit,
         relation="add-or-remove" if dp is None else dp.relation,
         units=_NOT_STATED if dp is None else dp.units,
         epsilon=float("inf") if dp is None else dp.budget.epsilon,
@@ -249,7 +257,7 @@ def _open_ledger(config: FinetuneConfig, folder: RunFolder, inputs: _Inputs, str
         if ledger.header != header:
             raise UsageError(f"{folder.root}: the ledger belongs to another configuration or key; use another folder")
         ledger.bind("the model folder", inputs.start.digest)
-        units = [Unit(document.document_id, (*document.tokens, *document.tags)) for document in [*inputs.documents]]
+        units = [Unit(document.document_id, (*document.tokens, *document.tags)) for document in inputs.documents]
         ledger.bind("the annotated documents", unit_fingerprint(units, streams.child("documents")))
         for stage, spend in _inherited(config, inputs.pretraining).items():
             ledger.inherit(stage, spend)
@@ -331,7 +339,7 @@ def _score(
     """Exact scores of the test documents: the curator's alone."""
     if not inputs.test:
         return
-    counts = add_counts(count_entities(row_labels(model), cutter, inputs.test, config.training))
+    counts = add_counts(count_entities(row_labels(model), cutter, inputs.test))
     types = {kind: dataclasses.asdict(score_of(counts, kind)) for kind in counts}
     write_json(_scores(folder), {"all": dataclasses.asdict(score_of(counts)), "types": types, "counts": counts})
 

@@ -44,6 +44,7 @@ class Pretraining:
         spends: by stage.
         epsilon, delta: as certified; epsilon is infinite where there is no guarantee.
         head: the end of its ledger.
+        leaves_out: whether an earlier training is not among the spends, as a user declared that its people are others.
     """
 
     spends: Mapping[str, Spend]
@@ -53,6 +54,7 @@ class Pretraining:
     epsilon: float
     delta: float
     head: str
+    leaves_out: bool
 
 
 def open_start(options: StartModel, training: TuningOptions) -> Start:
@@ -102,6 +104,7 @@ def read_pretraining(folder: Path) -> Pretraining | None:
 
 def _pretraining(values: dict[str, Any]) -> Pretraining:
     pair = values["epsilons"][0]
+    tuned = values.get("fine_tuning")
     return Pretraining(
         spends={
             spend["stage"]: Spend(event_from_dict(spend["event"]), spend["count"], spend["partition"])
@@ -113,4 +116,5 @@ def _pretraining(values: dict[str, Any]) -> Pretraining:
         epsilon=read_number(pair["epsilon"]),
         delta=float(pair["delta"]),
         head=values["ledger_head"],
+        leaves_out=tuned is not None and tuned["pretraining"] is not None and not tuned["same_people"],
     )

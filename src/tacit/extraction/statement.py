@@ -81,8 +81,7 @@ def _own_certificate(pretraining: Pretraining) -> str:
 
 
 def _without_certificate(config: FinetuneConfig) -> str:
-    if config.model.from_scratch:
-        return "It began with new weights."
     if config.model.public:
         return "The model that it began with is public, as the user declares."
-    return "Of the text behind the model that it began with nothing is known here."
+    what = "tokenizer" if config.model.from_scratch else "model"
+    return f"Of the text behind the {what} that it began with nothing is known here."

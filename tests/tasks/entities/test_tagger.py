@@ -63,6 +63,12 @@ def test_an_identity_reaches_1(overlap: int, length: int) -> None:
         assert pipeline_f1(TellingModel(), telling_cutter(overlap, length)) == 1.0
 
 
+def test_rows_of_single_sentences_reach_1_too() -> None:
+    cutter = dataclasses.replace(telling_cutter(), by_sentence=True)
+    assert pipeline_f1(TellingModel(), cutter) == 1.0
+    assert pipeline_f1(TellingModel(), dataclasses.replace(cutter, length=200)) == 1.0
+
+
 def test_an_entity_on_the_cut_of_two_windows_is_not_lost() -> None:
     """A model that needs one word of context: without the overlap it breaks entities, which the same check must see."""
     assert pipeline_f1(ContextModel(), telling_cutter(overlap=8)) == 1.0

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from tokenizers import Tokenizer
 
-from tacit.corpus.annotated import AnnotatedDocument
+from tacit.corpus.annotated import AnnotatedDocument, Sentence
 from tacit.corpus.units import Unit
 from tacit.randomness import Streams
 from tacit.tasks.entities.windows import cut_windows
@@ -39,6 +39,7 @@ class RowCutter:
         length: positions of a row.
         overlap: pieces that neighbouring windows of a document share.
         tags: of the classifier; a label is a place in it.
+        by_sentence: a row shows words of one sentence only. The rows are those of their document all the same.
     """
 
     tokenizer: Tokenizer
@@ -46,6 +47,7 @@ class RowCutter:
     length: int
     overlap: int
     tags: tuple[str, ...]
+    by_sentence: bool = False
 
     def rows(self, documents: Sequence[AnnotatedDocument], streams: Streams) -> SequenceStream:
         """The rows of all documents, a unit each, in their order; of a tag that the classifier does not know the label is 0."""
@@ -54,11 +56,12 @@ class RowCutter:
         rows: list[np.ndarray] = []
         counts: list[int] = []
         for document in documents:
-            words = [pieces[token] for token in document.tokens]
-            labels = [label_of.get(tag, 0) for tag in document.tags]
-            own = self._document_rows(words, labels)
-            rows += own
-            counts.append(len(own))
+            before = len(rows)
+            for part in self._parts(document):
+                words = [pieces[token] for sentence in part for token in sentence.tokens]
+                labels = [label_of.get(tag, 0) for sentence in part for tag in sentence.tags]
+                rows += self._windows(words, labels)
+            counts.append(len(rows) - before)
         ids_ST = np.full((len(rows), self.length), self.special.pad, dtype=np.int32)
         for number, row in enumerate(rows):
             ids_ST[number, : len(row)] = row
@@ -76,7 +79,11 @@ class RowCutter:
             for token, encoding in zip(ordered, encodings, strict=True)
         }
 
-    def _document_rows(self, words: list[list[int]], labels: list[int]) -> list[np.ndarray]:
+    def _parts(self, document: AnnotatedDocument) -> list[tuple[Sentence, ...]]:
+        """The sentences that may share a row."""
+        return [(sentence,) for sentence in document.sentences] if self.by_sentence else [document.sentences]
+
+    def _windows(self, words: list[list[int]], labels: list[int]) -> list[np.ndarray]:
         rows: list[np.ndarray] = []
         for window in cut_windows([len(pieces) for pieces in words], self.length - 2, self.overlap):
             row = [self.special.start]
