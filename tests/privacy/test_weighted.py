@@ -94,7 +94,7 @@ def event(noise: float, threshold: int, words: int, resolution: int = 40) -> Wei
     return WeightedHistogram(noise, threshold, words, resolution)
 
 
-SMALL = [event(40.0, 70, 1), event(40.0, 120, 2), event(40.0, 60, 3), event(25.0, 90, 3), event(60.0, 200, 3)]
+SMALL = [event(40.0, 70, 1), event(40.0, 120, 2), event(20.0, 40, 3, 20), event(25.0, 90, 3), event(30.0, 100, 3, 20)]
 small = pytest.mark.parametrize("one", SMALL, ids=lambda e: f"s={e.noise_stddev:g} K={e.max_words} t={e.threshold}")
 
 
@@ -112,8 +112,11 @@ def test_the_law_is_the_brute_force_maximum_when_a_unit_is_added_or_removed(one:
         assert weighted_delta(one, e) == pytest.approx(claim, rel=1e-6)
 
 
-@small
+@pytest.mark.parametrize(
+    "one", [one for one in SMALL if one.threshold > 2 * one.noise_stddev + one.resolution], ids=str
+)
 def test_the_optimistic_estimate_is_not_above_the_brute_force(one: WeightedHistogram) -> None:
+    """Where the tail is a tail: below, its bound is not tight."""
     found = brute_delta(one, (far_above(one),))
     lower = Account((Spend(one),), pessimistic=False)
     for e, brute in zip(EPSILONS, found, strict=True):
@@ -123,10 +126,12 @@ def test_the_optimistic_estimate_is_not_above_the_brute_force(one: WeightedHisto
 @pytest.mark.parametrize("less", [3, 10])
 def test_a_smaller_threshold_is_caught(less: int) -> None:
     """What the mechanism does at a threshold that is a few steps lower exceeds the claim for the higher one."""
-    claimed = event(25.0, 130, 3)
+    claimed = event(120.0, 420, 3)
     broken = dataclasses.replace(claimed, threshold=claimed.threshold - less)
-    found = brute_delta(broken, (far_above(broken),))
-    assert found[-1] > Account((Spend(claimed),)).delta(EPSILONS[-1]) * 1.05
+    found = {one: product([word_pair(unit_weight(40, 3), 0, one)] * 3).delta(2.0) for one in (claimed, broken)}
+    claim = Account((Spend(claimed),)).delta(2.0)
+    assert found[claimed] <= claim <= found[claimed] * 1.001
+    assert found[broken] > claim * 1.05
 
 
 def test_the_weights_of_the_largest_units_alone_are_caught() -> None:
@@ -241,18 +246,14 @@ def two_rounds(first: WeightedHistogram, second: WeightedHistogram, words: Seque
     return either(parts)
 
 
-ROUNDS = [
-    (event(60.0, 150, 2), event(35.0, 100, 2)),
-    (event(40.0, 60, 2), event(40.0, 60, 2)),
-    (event(60.0, 230, 3), event(35.0, 150, 3)),
-]
-rounds = pytest.mark.parametrize("pair", ROUNDS, ids=["middle", "low", "high"])
+ROUNDS = [(event(18.0, 45, 2, 12), event(11.0, 32, 2, 12)), (event(12.0, 20, 2, 12), event(12.0, 20, 2, 12))]
+rounds = pytest.mark.parametrize("pair", ROUNDS, ids=["middle", "low"])
 
 
 def brute_of_rounds(first: WeightedHistogram, second: WeightedHistogram) -> np.ndarray:
     """Over units of one to K words, each new, shared and far above the first or the second threshold, or in between."""
-    kinds = [(0, 0), (far_above(first), 1), (0, far_above(second)), (first.threshold - 30, second.threshold + 20)]
-    kinds += [(1, far_above(second)), (first.threshold - 30, far_above(second))]
+    kinds = [(0, 0), (far_above(first), 1), (0, far_above(second)), (first.threshold - 10, second.threshold + 10)]
+    kinds += [(1, far_above(second)), (first.threshold - 10, far_above(second))]
     found = np.zeros(len(EPSILONS))
     for size in range(1, first.max_words + 1):
         for words in itertools.combinations_with_replacement(kinds, size):
