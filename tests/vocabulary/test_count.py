@@ -114,6 +114,18 @@ def test_chunks_give_the_words_of_the_whole_text(text, lowercase):
     assert distinct_words([text], options) == whole
 
 
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_ascii_is_cut_as_the_library_cuts_it(lowercase):
+    """Every sign of ASCII, controls included, beside every other one."""
+    options = TokenizerOptions(lowercase=lowercase)
+    signs = [chr(code) for code in range(128)]
+    for one in signs:
+        text = "".join(one + other + " " for other in signs)
+        assert distinct_words([text], options) == {
+            w for w in words_of(text, options) if set(w) <= set(options.alphabet)
+        }
+
+
 def test_words_outside_the_public_rule_are_dropped():
     texts = ["fever жар 발열 " + "a" * MAX_WORD_LENGTH, "b" * (MAX_WORD_LENGTH + 1) + " naïve"]
     assert distinct_words(texts, OPTIONS) == {"fever", "a" * MAX_WORD_LENGTH, "naive"}

@@ -9,6 +9,7 @@ what a unit adds is a function of the unit, the key and the words that are publi
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -24,6 +25,7 @@ __all__ = ["choose_words", "count_distinct", "count_words", "distinct_words"]
 
 _CACHED_CHUNKS = 1 << 18
 _DIGEST_BYTES = 16
+_ASCII_WORDS = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9 ]")
 
 
 def count_words(
@@ -137,13 +139,19 @@ def _chunk_reader(options: TokenizerOptions) -> Callable[[str], tuple[str, ...]]
 
     The pipeline never looks across a space, tab or line break, so the words of a text are those of its chunks. Only
     these separate chunks: what else Python takes for white space, such as the form feed, the normaliser may remove.
+
+    Printable ASCII, nearly all of English text, needs no library: the normaliser does no more than fold case there, and the
+    pre-tokeniser cuts around every sign that is no letter or digit.
     """
     normalizer, pretokenizer = normalizer_and_pretokenizer(options)
     alphabet = frozenset(options.alphabet)
 
     @lru_cache(maxsize=_CACHED_CHUNKS)
     def words_in_chunk(chunk: str) -> tuple[str, ...]:
-        words = pretokenizer.pre_tokenize_str(normalizer.normalize_str(chunk))
-        return tuple(word for word, _ in words if len(word) <= MAX_WORD_LENGTH and alphabet.issuperset(word))
+        if chunk.isascii() and chunk.isprintable():
+            words = _ASCII_WORDS.findall(chunk.lower() if options.lowercase else chunk)
+        else:
+            words = [word for word, _ in pretokenizer.pre_tokenize_str(normalizer.normalize_str(chunk))]
+        return tuple(word for word in words if len(word) <= MAX_WORD_LENGTH and alphabet.issuperset(word))
 
     return words_in_chunk
