@@ -30,7 +30,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": BASE | {"engine", "config", "vocabulary"},  # vocabulary: the ids of special tokens
     "training": BASE | {"config", "privacy", "corpus", "engine", "vocabulary", "models"},
     "tasks": BASE | {"engine", "models", "training", "corpus", "vocabulary"},  # the ids of special tokens
-    "audit": BASE | {"engine", "models", "training", "corpus"},
+    # privacy, vocabulary: the audit of the vocabulary runs its mechanism, and compares with its law
+    "audit": BASE | {"engine", "models", "training", "corpus", "privacy", "vocabulary"},
     "report": BASE | {"privacy"},
     "given": BASE | {"config", "screening", "vocabulary"},
     "planning": BASE | {"config", "privacy", "training", "selective", "given"},

@@ -6,7 +6,15 @@ from dataclasses import asdict
 
 from tacit.planning import HELD_OUT, TRAINING
 from tacit.privacy.accountant import epsilon, joint_epsilon
-from tacit.privacy.events import Event, Gaussian, PoissonGaussian, Spend, ThresholdedHistogram
+from tacit.privacy.events import (
+    Event,
+    Gaussian,
+    PoissonGaussian,
+    Spend,
+    ThresholdedHistogram,
+    WeightedHistogram,
+    WordCounts,
+)
 from tacit.privacy.ledger import Ledger
 from tacit.report import data
 
@@ -14,6 +22,8 @@ __all__ = ["cumulative", "ledger_rows", "parameters"]
 
 _MECHANISMS: dict[type, str] = {
     ThresholdedHistogram: "thresholded word histogram with integer Gaussian noise",
+    WeightedHistogram: "choice of words by weight, integer Gaussian noise, threshold",
+    WordCounts: "counts of the chosen words, integer Gaussian noise",
     PoissonGaussian: "DP-SGD step: Poisson sampling, clipping, Gaussian noise",
     Gaussian: "Gaussian noise on bounded sums",
 }

@@ -12,7 +12,7 @@ cost.py         operations, seconds, memory
 
 from tacit.planning.mechanisms import Mechanisms, mechanisms_from_ledger, plan_in_ledger, solve
 from tacit.planning.plan import RunPlan, make_plan
-from tacit.planning.stages import EVALUATION, HELD_OUT, TRAINING, VOCABULARY, Stage
+from tacit.planning.stages import EVALUATION, HELD_OUT, TRAINING, VOCABULARY, VOCABULARY_COUNTS, Stage, vocabulary_round
 from tacit.planning.vocabulary import vocabulary_size
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "HELD_OUT",
     "TRAINING",
     "VOCABULARY",
+    "VOCABULARY_COUNTS",
     "Mechanisms",
     "RunPlan",
     "Stage",
@@ -27,5 +28,6 @@ __all__ = [
     "mechanisms_from_ledger",
     "plan_in_ledger",
     "solve",
+    "vocabulary_round",
     "vocabulary_size",
 ]

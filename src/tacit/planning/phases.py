@@ -8,9 +8,9 @@ from tacit.config import DpPhase, PhaseOptions, PlainPhase, RunConfig, Selective
 from tacit.planning.cost import seconds_of
 from tacit.planning.evaluation import beside_training
 from tacit.planning.stages import TRAINING, Stage
-from tacit.planning.vocabulary import VocabularyEvent
+from tacit.planning.vocabulary import VocabularyEvent, vocabulary_releases
 from tacit.privacy import calibrate
-from tacit.privacy.events import PoissonGaussian, Spend, ThresholdedHistogram
+from tacit.privacy.events import NonPrivate, PoissonGaussian, Spend
 from tacit.privacy.ledger import StagePlan
 from tacit.training.plans import AdamOptions, DpPlan, Phase, PlainPlan, Plan, SelectivePlan
 
@@ -24,7 +24,11 @@ def solved_noise(config: RunConfig, vocabulary: VocabularyEvent | None) -> dict[
         BudgetError: no noise meets the budget.
     """
     privacy = config.privacy
-    fixed = [Spend(vocabulary, 1, TRAINING)] if isinstance(vocabulary, ThresholdedHistogram) else []
+    fixed = [
+        Spend(event, 1, TRAINING)
+        for event in vocabulary_releases(vocabulary).values()
+        if not isinstance(event, NonPrivate)
+    ]
     if config.vocabulary.method == "hoory":
         fixed = []
     schedule = []
