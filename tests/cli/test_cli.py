@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from tacit import config as configuration
 from tacit.cli.main import app, main
-from tacit.config import options as every_option
+from tacit.config.base import Options
 from tacit.files import read_json
 from tacit.privacy.events import PoissonGaussian
 from tacit.privacy.ledger import Ledger, LedgerHeader
@@ -468,12 +468,14 @@ def test_every_command_and_option_has_help_and_is_in_the_tour(tacit: Tacit, name
 
 
 def option_models() -> set[type[BaseModel]]:
-    """Every model of `tacit.config`."""
-    return {
-        kind
-        for kind in vars(every_option).values()
-        if isinstance(kind, type) and issubclass(kind, BaseModel) and kind.__module__ == every_option.__name__
-    }
+    """Every section of `tacit.config`, and what is in one."""
+    found: set[type[BaseModel]] = set()
+    waiting: list[type[BaseModel]] = [Options]
+    while waiting:
+        kinds = [kind for kind in waiting.pop().__subclasses__() if kind.__module__.startswith("tacit.config.")]
+        found |= set(kinds)
+        waiting += kinds
+    return found
 
 
 OPTIONS = sorted({(model.__name__, name) for model in option_models() for name in model.model_fields})
