@@ -192,7 +192,7 @@ def _amplification(rows: Sequence[Row]) -> Figure | None:
         return None
     figure = Figure(figsize=(7.2, 3.4), layout="constrained")
     axes = list(figure.subplots(1, 2, sharey=True))
-    titles = {"paper": "the paper's formula", "ours": "sound (dotted: for a policy that reads context)"}
+    titles = {"paper": "the paper's formula", "ours": "sound; dotted: policies that read context"}
     noises = sorted({row["noise_multiplier"] for row in rows})
     for place, name in zip(axes, titles, strict=True):
         place.set_title(titles[name], loc="left")
@@ -205,7 +205,7 @@ def _amplification(rows: Sequence[Row]) -> Figure | None:
                 place.plot(gammas, [row["ours_context"] for row in own], color=shade, linestyle=":", linewidth=1)
         place.set_xlabel("share of secrets that the policy misses, γ")
         place.set_yscale("symlog", linthresh=0.1)
-        place.set_ylim(bottom=0)
+    axes[0].set_ylim(bottom=0)  # of both: they share it
     axes[0].set_ylabel("epsilon of definition 4")
     axes[0].legend()
     return figure
