@@ -87,6 +87,6 @@ def test_wrong_configurations_are_one_line_and_exit_2(call: Any, folder: Path) -
     one_line(call("finetune", write_config(folder / "a.yaml", values)), 2, "refused (pretraining-unknown)")
     misspelt = {**finetune_values(folder, folder / "bert"), "lables": LABELS}
     one_line(call("finetune", write_config(folder / "b.yaml", misspelt)), 2, "did you mean 'labels'")
-    one_line(call("evaluate", write_config(folder / "c.yaml", {"tasks": {}})), 2, "'models' is missing")
+    one_line(call("evaluate", write_config(folder / "c.yaml", {"run": "x", "tasks": {}})), 2, "'models' is missing")
     one_line(call("finetune", folder / "missing.yaml"), 2, "no such configuration file")
     assert not (folder / "tuned").exists()
