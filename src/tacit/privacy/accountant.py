@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from tacit.errors import UsageError
 from tacit.privacy.checks import require_delta
 from tacit.privacy.composition import GRIDS, SMALLEST_DELTA, Account
-from tacit.privacy.events import NonPrivate, Relation, Spend, check_relation
+from tacit.privacy.events import EVERY_PART, NonPrivate, Relation, Spend, check_relation
 from tacit.privacy.histogram import gaussian_delta
 from tacit.privacy.renyi import rdp_epsilon
 
@@ -62,12 +62,21 @@ def _epsilon_at_tiny_delta(spends: tuple[Spend, ...], delta: float, relation: Re
 
 
 def account_parts(spends: Iterable[Spend], relation: Relation) -> list[tuple[Spend, ...]]:
-    """The groups of spends that compose: one a partition under add-or-remove, all together under replacement."""
+    """The groups of spends that compose: one a partition under add-or-remove, all together under replacement.
+
+    What is spent on `EVERY_PART` is in every group: a unit of any part may have been read there too.
+    """
     check_relation(relation)
     groups: dict[str, list[Spend]] = {}
+    shared: list[Spend] = []
     for spend in spends:
-        groups.setdefault(spend.partition if relation == "add-or-remove" else "all", []).append(spend)
-    return [_unnamed(group) for group in groups.values()]
+        if relation == "add-or-remove" and spend.partition == EVERY_PART:
+            shared.append(spend)
+        else:
+            groups.setdefault(spend.partition if relation == "add-or-remove" else "all", []).append(spend)
+    if shared and not groups:
+        return [_unnamed(shared)]
+    return [_unnamed([*group, *shared]) for group in groups.values()]
 
 
 def joint_epsilon(spends: Iterable[Spend], delta: float, relation: Relation = "add-or-remove") -> float:

@@ -18,6 +18,7 @@ from tacit.privacy.checks import require_finite, require_positive
 
 __all__ = [
     "EVENTS",
+    "EVERY_PART",
     "Event",
     "Gaussian",
     "NonPrivate",
@@ -203,6 +204,10 @@ EVENTS: dict[str, type] = {
 _NAMES = {kind: name for name, kind in EVENTS.items()}
 
 
+EVERY_PART = "every part"
+"""The partition of what may have read any unit, whatever part that unit is in: it composes with each of the others."""
+
+
 @dataclass(frozen=True)
 class Spend:
     """An event that was run ``count`` times on one part of the private units.
@@ -212,7 +217,7 @@ class Spend:
         count: how often; at least 1.
         partition: the disjoint part of the units that it read. A unit's part depends on the unit alone, so under
             add-or-remove the guarantee is that of the worst part (parallel composition); under replacement a unit may
-            leave one part and enter another, so all parts are composed.
+            leave one part and enter another, so all parts are composed. `EVERY_PART` composes with every part.
     """
 
     event: Event

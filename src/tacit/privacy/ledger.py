@@ -287,6 +287,21 @@ class Ledger:
         else:
             self._append("spend", {"stage": stage}, first=paid, count=1)
 
+    def inherit(self, stage: str, spend: Spend) -> None:
+        """Take over what another run has spent on the same units: planned and paid in whole; the same again is free.
+
+        Args:
+            stage: its name here, which no stage of this run has.
+            spend: from the other run's ledger or certificate.
+
+        Raises:
+            BudgetError: it exceeds this run's budget, alone or with what is planned. Nothing is written.
+            LedgerError: the stage was taken over differently before.
+        """
+        self.plan(stage, spend.event, spend.count, spend.partition)
+        if self.spent(stage) == 0:
+            self._append("spend", {"stage": stage}, first=0, count=spend.count)
+
     # inside ----------------------------------------------------------------------------------------------------------
 
     @staticmethod
