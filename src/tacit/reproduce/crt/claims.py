@@ -57,12 +57,17 @@ class _Panel:
         values = [row[f"perplexity_{text}"] for row in rows if row["round"] == last]
         return sum(values) / len(values) if values else None
 
+    @property
+    def gamma(self) -> float:
+        """Where utility is compared: the least share of misses above 0 that was run."""
+        return min((row["gamma"] for row in self.utility if row["arm"] == "crt" and row["gamma"] > 0), default=0.0)
+
     def attacked(self, arm: str, wanted: Callable[[Row], bool] = lambda row: True) -> list[Row]:
         return [row for row in self.attacks if row["arm"] == arm and wanted(row)]
 
 
 def _close_to_non_private(panel: _Panel) -> Claim | None:
-    crt, plain = (panel.perplexity(arm, 0.1, "redacted") for arm in ("crt", "redacted"))
+    crt, plain = (panel.perplexity(arm, panel.gamma, "redacted") for arm in ("crt", "redacted"))
     if crt is None or plain is None:
         return None
     text = "CRT's perplexity of redacted text is within 10 % of the non-private model's"
@@ -72,7 +77,8 @@ def _close_to_non_private(panel: _Panel) -> Claim | None:
 
 
 def _better_than_dp_sgd(panel: _Panel) -> Claim | None:
-    crt, dp = panel.perplexity("crt", 0.1, "without_secrets"), panel.perplexity("dp-sgd", 0.0, "without_secrets")
+    crt = panel.perplexity("crt", panel.gamma, "without_secrets")
+    dp = panel.perplexity("dp-sgd", 0.0, "without_secrets")
     if crt is None or dp is None:
         return None
     text = "CRT's perplexity of lines without secrets is below DP-SGD's at the same noise"

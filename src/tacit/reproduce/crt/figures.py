@@ -86,7 +86,7 @@ def _finish(figure: Figure, label: str) -> Figure:
 
 def _utility(rows: Sequence[Row]) -> Figure | None:
     """Perplexity of lines without secrets, the one text that all arms share, against ours epsilon; infinite ones at the right."""
-    rows = [row for row in rows if row["copies"] == 20 and row["arm"] in _COLOURS and row["gamma"] in (0.0, 0.1)]
+    rows = [row for row in rows if row["copies"] == 20 and row["arm"] in _COLOURS]
     if not rows:
         return None
     figure, panels = _grid(rows)
@@ -94,10 +94,11 @@ def _utility(rows: Sequence[Row]) -> Figure | None:
         finite = [row["epsilon_ours"] for row in own if row["epsilon_ours"] not in (None, math.inf)]
         edge = 1.25 * max(finite, default=1.0)
         for arm in _COLOURS:
-            gamma = 0.1 if arm in ("crt", "redacted", "s-dp") else 0.0
-            points = [row for row in own if row["arm"] == arm and row["gamma"] == gamma]
-            if not points:
+            of_arm = [row for row in own if row["arm"] == arm]
+            if not of_arm:
                 continue
+            gamma = min((row["gamma"] for row in of_arm if row["gamma"] > 0), default=0.0)
+            points = [row for row in of_arm if row["gamma"] == gamma]
             where = [edge if row["epsilon_ours"] in (None, math.inf) else row["epsilon_ours"] for row in points]
             place.plot(
                 where,
@@ -108,7 +109,8 @@ def _utility(rows: Sequence[Row]) -> Figure | None:
                 linewidth=1,
             )
         place.axvline(edge, color="#d9dde3", zorder=0)
-        place.set_xticks([*place.get_xticks()[:-1], edge], [*(f"{tick:g}" for tick in place.get_xticks()[:-1]), "∞"])
+        ticks = [tick for tick in place.get_xticks() if tick < 0.93 * edge]
+        place.set_xticks([*ticks, edge], [*(f"{tick:g}" for tick in ticks), "∞"])
         place.set_xlim(0, 1.05 * edge)
         place.set_yscale("log")
         place.yaxis.set_major_formatter("{x:g}")
