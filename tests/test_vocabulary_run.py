@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from tacit.cli.audit import command as audit_command
 from tacit.config import RunConfig, parse_config
 from tacit.corpus.units import Unit
-from tacit.errors import DataError, LedgerError, TacitError, UsageError
+from tacit.errors import AuditError, DataError, LedgerError, TacitError, UsageError
 from tacit.files import read_json
 from tacit.opening import open_run
 from tacit.pipeline import vocabulary
@@ -20,6 +21,7 @@ from tacit.privacy.accountant import epsilon, joint_epsilon
 from tacit.privacy.calibrate_words import WordEvents
 from tacit.privacy.events import Spend, ThresholdedHistogram, WeightedHistogram
 from tacit.privacy.ledger import Ledger, LedgerHeader
+from tacit.vocabulary.select import draw_noise
 
 PHASE = {
     "name": "private",
@@ -124,6 +126,26 @@ def test_a_run_that_is_killed_between_rounds_repeats_them(folder: Path) -> None:
         vocabulary(state)
         assert state.ledger.head == head
     assert {path.name: path.read_bytes() for path in made.iterdir()} == first
+
+
+def test_the_audit_of_a_run_plants_words_in_its_own_mechanism(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It reads the ledger alone; a mechanism that shows more than its law ends with exit code 5."""
+    config = configured(folder, **SIPS)
+    with open_run(config) as state:
+        path = state.folder.root
+    (folder / "notes.jsonl").unlink()
+    audit_command(path, as_json=True, vocabulary=True)
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["stage"] for row in rows} == {VOCABULARY, f"{VOCABULARY} round 2"}
+    assert not any(row["exceeds"] for row in rows)
+    assert all(row["trials"] >= 2000 for row in rows)
+    audit_command(path, vocabulary=True)
+    assert "99.9 % interval" in capsys.readouterr().out
+    monkeypatch.setattr("tacit.audit.vocabulary.draw_noise", lambda count, stddev: abs(draw_noise(count, stddev)))
+    with pytest.raises(AuditError, match="more often than the law allows"):
+        audit_command(path, vocabulary=True)
 
 
 def test_other_noise_for_a_round_that_was_paid_for_is_refused(folder: Path) -> None:

@@ -95,7 +95,7 @@ TABLE: dict[str, tuple[Spend, ...]] = {
         Spend(WeightedHistogram(400_000.0, 2_400_000, 16, 65_536)),
         Spend(WeightedHistogram(150_000.0, 900_000, 16, 65_536)),
     ),
-    "word counts": (Spend(WordCounts(12.0, 8)),),
+    "word counts": (Spend(WordCounts(120.0, 800)),),
     "all together": (
         Spend(ThresholdedHistogram(20.0, 120, 8)),
         Spend(PoissonGaussian(0.05, 3.0), 200),

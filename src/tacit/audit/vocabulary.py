@@ -98,13 +98,13 @@ def plant_words(
     streams: Streams,
     mechanism: Release = release,
 ) -> PlantedWords:
-    """Plant units of new words, ``repetitions`` times, and count what comes out.
+    """Plant units of new words, ``repetitions`` times with other words, and count what comes out.
 
     Args:
         event: the choice as the run executes it.
         copies: units with the same words.
         words: of a unit, at most ``event.max_words``.
-        repetitions: with other words each time.
+        repetitions: groups of ``copies`` units.
         streams: what the words are drawn from. The noise is the operating system's, as in a run.
         mechanism: what takes weights, noise and threshold to released words; a test gives broken ones.
 
@@ -116,13 +116,12 @@ def plant_words(
     if copies < 1 or repetitions < 1:
         raise UsageError(f"{copies} copies, {repetitions} repetitions: both must be at least 1")
     resolution = event.resolution if isinstance(event, WeightedHistogram) else None
-    shown = 0
-    for repetition in range(repetitions):
-        planted = _new_words(words, streams.generator("planted words", repetition))
-        units = ((f"planted {number}", planted) for number in range(copies))
-        weights = count_distinct(units, event.max_words, streams, resolution=resolution)
-        noise = draw_noise(len(weights), event.noise_stddev)
-        shown += len(planted & mechanism(weights, noise, int(event.threshold)).keys())
+    # All at once: a word's fate depends on its own weight and noise alone.
+    planted = [_new_words(words, streams.generator("planted words", number)) for number in range(repetitions)]
+    units = ((f"{number} {copy}", group) for number, group in enumerate(planted) for copy in range(copies))
+    weights = count_distinct(units, event.max_words, streams, resolution=resolution)
+    noise = draw_noise(len(weights), event.noise_stddev)
+    shown = len(mechanism(weights, noise, int(event.threshold)))
     return _judged(copies, words, repetitions * words, shown, allowed_rate(event, copies, words))
 
 

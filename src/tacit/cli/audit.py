@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_PLANTED = 4000
+_PLANTED = 2000
 """Words that are planted for each number of copies."""
 
 
