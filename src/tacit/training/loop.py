@@ -244,8 +244,14 @@ class _DpStep(_Step):
         source = self._source
         for units, real in micro_batches(chosen, self._at_once):
             targets, weights_BN = _unit_targets(units, real, self._plan.sequences_per_unit, source, step)
-            with self._clipper.weighted(torch.from_numpy(np.where(real, self._weights_U[units], 1.0))):
+            with self._clip(units, real):
                 _losses(self._model, source.objective, targets, weights_BN).sum().backward()
+
+    def _clip(self, units: np.ndarray, real: np.ndarray) -> PerExampleClipper:
+        """The context that clips these units, each at its own weight where the plan has bands."""
+        if self._plan.bands is None:
+            return self._clipper
+        return self._clipper.weighted(torch.from_numpy(np.where(real, self._weights_U[units], 1.0)))
 
     def finish(self, step: int) -> None:
         """Noise once for all ranks, then the public normaliser."""
