@@ -50,7 +50,9 @@ class PrivacyProbability:
                 f"adaptive: lower is {self.lower:g} and must be below upper, {self.upper:g}; `tacit score --fit-public` finds both"
             )
         if not math.isfinite(self.upper - self.lower):
-            raise UsageError("adaptive: lower and upper are too far apart for a float; `tacit score --fit-public` finds both")
+            raise UsageError(
+                "adaptive: lower and upper are too far apart for a float; `tacit score --fit-public` finds both"
+            )
 
     def of(self, log_perplexity: ArrayLike) -> NDArray[np.float64]:
         """rho of each ln PPL, in float64 and in the shape that is given.
