@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "training": BASE | {"config", "privacy", "corpus", "engine", "vocabulary", "models"},
     "tasks": BASE | {"engine", "models", "training", "corpus"},
     "audit": BASE | {"engine", "models", "training", "corpus"},
-    "adaptive": BASE | {"config", "corpus", "vocabulary", "models"},  # a scorer is a model from a folder
+    "adaptive": BASE | {"config", "privacy", "corpus", "vocabulary", "models"},  # a scorer is a model from a folder
     "report": BASE | {"privacy"},
     "given": BASE | {"config", "screening", "vocabulary"},
     "planning": BASE | {"config", "privacy", "training", "selective", "given"},

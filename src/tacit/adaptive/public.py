@@ -13,6 +13,7 @@ from typing import Any
 
 from tacit.errors import RefusedError
 from tacit.files import read_json
+from tacit.privacy.certificate import file_digests
 
 __all__ = ["USERS_WORD", "require_public_scorer", "scorer_folder"]
 
@@ -34,7 +35,7 @@ def require_public_scorer(folder: Path) -> str:
         folder: of `scorer_folder`.
 
     Raises:
-        RefusedError: it belongs to a run of ours that read private text, or whose certificate is missing or damaged.
+        RefusedError: it belongs to a run of ours that read private text, or whose certificate is missing, damaged, or of other files.
     """
     folder = folder.resolve()
     certificate = next((path for path in _certificates(folder) if path.is_file()), None)
@@ -48,11 +49,11 @@ def require_public_scorer(folder: Path) -> str:
             "scorer-not-public",
             f"{folder} lies in a run without a certificate, so nothing says what its model was trained on; give a public model",
         )
-    if not _read_no_private_text(certificate):
+    if not _read_no_private_text(certificate, folder):
         raise RefusedError(
             "scorer-not-public",
-            f"{folder}: by its certificate this model was made with private text, which a ledger other than that of the scored run "
-            "accounts for; give a public model, or one of a run that read public text alone",
+            f"{folder}: its certificate does not say that it read public text alone, and no ledger of the scored run accounts for "
+            "what it read; give a public model, or an unchanged release of a run whose phases and vocabulary are public",
         )
     return "by its certificate: no private text was read for it"
 
@@ -64,10 +65,13 @@ def _certificates(folder: Path) -> Iterator[Path]:
         yield folder.parent / "certificate.json"
 
 
-def _read_no_private_text(certificate: Path) -> bool:
-    """Whether a certificate says so; one that cannot be read does not."""
+def _read_no_private_text(certificate: Path, folder: Path) -> bool:
+    """Whether a certificate says so of what is in the folder; one that cannot be read does not."""
     try:
         values: Any = read_json(certificate)
     except (OSError, ValueError):
         return False
-    return isinstance(values, dict) and values.get("spends") == [] and "confidentiality" not in values
+    if not isinstance(values, dict) or values.get("spends") != [] or "confidentiality" in values:
+        return False
+    found = file_digests(folder, leave_out=(certificate.name,))
+    return values.get("files") == {f"model/{name}": digest for name, digest in found.items()}

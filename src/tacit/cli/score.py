@@ -82,7 +82,7 @@ def command(
 ) -> None:
     """Score records by a public language model: id, ln PPL and privacy probability rho. Run it again to continue after a stop.
 
-    The scores, and how rho is distributed, are private. With --fit-public it prints the two constants of rho from public text instead.
+    The scores, and how rho is distributed, are private. With --fit-public it prints the two constants of rho instead.
     """
     if (config is None) == (data is None):
         raise UsageError("give either a configuration, or --data FILE")
