@@ -101,7 +101,7 @@ class ScorerOptions:
                 "tokenizer of this model"
             )
         most = shape.positions or self.length or _LSTM_LENGTH
-        length = self.length or most
+        length = most if self.length is None else self.length
         if not 1 <= length <= most:
             raise UsageError(f"length is {length}; it must be from 1 to the {most} positions of {self.folder}")
         return Scorer(load_folder(classes[kind], self.folder), given.tokenizer, given.special, length)

@@ -22,7 +22,6 @@ import torch
 import transformers
 
 import tacit
-from tacit.adaptive.plot import plot_scores
 from tacit.adaptive.rho import PrivacyProbability
 from tacit.adaptive.scorer import Scorer, ScorerOptions
 from tacit.adaptive.scores import ScoreWork
@@ -88,10 +87,10 @@ def score_corpus(
         return
     progress = on_progress or (lambda done, total: None)
     with work.open():
-        done = sum(_text_bytes(record) for record in itertools.islice(records, work.records))
+        left = iter(records)
+        done = sum(_text_bytes(record) for record in itertools.islice(left, work.records))
         due = time.monotonic() + checkpoint_seconds
-        chunks = _chunks(itertools.islice(records, work.records, None))
-        with closing(_scored(chunks, options, scorer, workers, size)) as scored:
+        with closing(_scored(_chunks(left), options, scorer, workers, size)) as scored:
             for chunk, values in scored:
                 work.add([record.document_id for record in chunk], values)
                 done += sum(map(_text_bytes, chunk))
@@ -100,6 +99,8 @@ def score_corpus(
                     work.save()
                     due = time.monotonic() + max(checkpoint_seconds, _CHECKPOINT_SHARE * (time.monotonic() - now))
         work.save()
+        from tacit.adaptive.plot import plot_scores  # matplotlib, which no worker needs
+
         plot_scores(work.partial, rho)
         work.finish()
 
