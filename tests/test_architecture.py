@@ -31,11 +31,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "training": BASE | {"config", "privacy", "corpus", "engine", "vocabulary", "models"},
     "tasks": BASE | {"engine", "models", "training", "corpus"},
     "audit": BASE | {"engine", "models", "training", "corpus"},
+    "adaptive": BASE | {"config", "privacy", "corpus", "vocabulary", "models"},  # a scorer is a model from a folder
     "report": BASE | {"privacy"},
     "given": BASE | {"config", "screening", "vocabulary"},
     "planning": BASE | {"config", "privacy", "training", "selective", "given"},
 }
 MAY_IMPORT["screen_stage"] = BASE | {"config", "folder", "corpus", "screening"}
+MAY_IMPORT["score_stage"] = BASE | {"config", "folder", "corpus", "screen_stage", "adaptive"}
 MAY_IMPORT["membership_stage"] = BASE | {
     "config",
     "corpus",
@@ -54,7 +56,19 @@ MAY_IMPORT["facts"] = {*MAY_IMPORT}
 MAY_IMPORT["release"] = {*MAY_IMPORT, "pipeline"}
 MAY_IMPORT["cli"] = {*MAY_IMPORT, "release"}
 MAY_IMPORT["__main__"] = {"cli"}
-TORCH = {"engine", "models", "training", "tasks", "audit", "run_state", "opening", "pipeline", "reproduce", "cli"}
+TORCH = {
+    "engine",
+    "models",
+    "training",
+    "tasks",
+    "audit",
+    "adaptive",
+    "run_state",
+    "opening",
+    "pipeline",
+    "reproduce",
+    "cli",
+}
 
 TORCH_IN_FUNCTIONS = {"screening/adapters/huggingface.py"}  # loaded when the adapter is used, and not before
 
