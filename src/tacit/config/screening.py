@@ -35,7 +35,8 @@ class ScreeningOptions(Options):
         conservative: a policy file as pi_c, which decides what is trained on with noise; the package's own when not given.
         missed: as an experiment the balanced policy misses this share of the secrets that it finds, by a keyed hash of each; the
             conservative one misses none of them. ``gamma`` must be at least as large.
-        deduplicate: ``none``, or ``exact``: data points that are equal once redacted are masked as a whole, all but the first.
+        deduplicate: ``none``; ``exact``: data points that are equal once redacted are masked as a whole, all but the first; or
+            ``unmasked``: that, among the private ones in which redaction masked nothing.
         normalisation: what counts as equal (docs/deduplication.md).
         gamma: upper bound on the share of secrets that the balanced policy misses, as measured (`tacit screen --measure`).
         delta2: likewise of the conservative policy.
@@ -46,7 +47,7 @@ class ScreeningOptions(Options):
     balanced: str | None = None
     conservative: str | None = None
     missed: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    deduplicate: Literal["none", "exact"] = "none"
+    deduplicate: Literal["none", "exact", "unmasked"] = "none"
     normalisation: Literal["none", "whitespace", "casefold"] = "none"
     gamma: Annotated[float, Field(ge=0, le=1)] | None = None
     delta2: Annotated[float, Field(ge=0, le=1)] | None = None
