@@ -26,7 +26,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import chain, count, product
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 from tacit.corpus.readers import Source
 from tacit.corpus.turns import Turns
@@ -34,7 +34,7 @@ from tacit.randomness import Streams
 from tacit.screen_stage import Corpus
 from tacit.screening import CoreDetector, Detector, Policy, package_policy
 from tacit.screening.corpus import ScreenPlan, screen_corpus
-from tacit.screening.split import DataPoint
+from tacit.screening.split import DataPoint, Deduplicate
 
 BATCH = 2000
 
@@ -169,7 +169,7 @@ class Shares:
 
     corpus: str
     data_point: DataPoint
-    deduplicate: Literal["none", "exact"]
+    deduplicate: Deduplicate
     data_points: int
     private: float
     only_mask: float
@@ -189,8 +189,8 @@ def dialogues(data: Path) -> dict[str, Source]:
 
 
 def shares(name: str, source: Source, workers: int) -> Iterator[Shares]:
-    """Screen a corpus in four ways."""
-    for data_point, deduplicate in product(get_args(DataPoint), ("none", "exact")):
+    """Screen a corpus in every way."""
+    for data_point, deduplicate in product(get_args(DataPoint), get_args(Deduplicate)):
         plan = ScreenPlan(data_point=data_point, deduplicate=deduplicate, workers=workers)
         with tempfile.TemporaryDirectory() as folder:
             receipt = screen_corpus(Corpus(source), plan, Path(folder) / "screened", Streams(bytes(32)), needed=[])

@@ -10,7 +10,7 @@ import pytest
 from tacit.confidential import check_statement, run_statement
 from tacit.config import RunConfig, parse_config
 from tacit.errors import UsageError
-from tacit.facts import _screening_assumptions
+from tacit.facts.assumptions import _screening_assumptions
 from tacit.privacy.events import PoissonGaussian
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.replacement import replacement_epsilon

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import yaml
 
 from tacit.config import ComputeOptions, RunConfig, TurnsOptions, config_differences, load_config, parse_config
+from tacit.config.base import Options
 from tacit.corpus.turns import Turns
 from tacit.errors import RefusedError, UsageError
 from tacit.screen_stage import source_of
@@ -451,6 +452,40 @@ OTHER_VALUES: dict[str, Any] = {
     "audit.canaries": 3,
     "allow": ["heuristic:hoory"],
 }
+
+
+DIGESTS = {
+    "recipes/clinical-bert-small.yaml": "0ad8ff588f79b5c702923ffe86535ebd236706b487fd7d0d23cb63f102732dd4",
+    "recipes/clinical-bert.yaml": "aaf32eceb5b4925c6143a1aa7bb93c1ba8f1bd5055b5b8d40de1bc8fc86a6e9e",
+    "recipes/crt-customersim.yaml": "79f52b1832676fd5a46b8f93a9b8e3a6876c0bd327187116311fb2807473805f",
+    "recipes/selective-customersim.yaml": "2678782aa8fd7bc153e74e39c5778c3fe472e0098dbe58b8a1e30d61e47df94f",
+    "src/tacit/recipes/demo.yaml": "6453e7b00e7e3002cc812ac39ca3ef493f4b7f1be030ce1cc68fa36f7daf77fb",
+}
+"""As they were when the recipes were written; a run that was begun with one of them goes on only while its digest stays."""
+
+
+@pytest.mark.parametrize("recipe", DIGESTS)
+def test_a_recipe_keeps_its_digest(recipe: str) -> None:
+    assert load_config(Path(__file__).parents[1] / recipe).digest() == DIGESTS[recipe]
+
+
+class _Before(Options):
+    path: str = "a"
+
+
+class _Unnamed(Options):
+    path: str = "a"
+    added: int | None = None
+
+
+class _After(_Unnamed):
+    added_later: ClassVar = frozenset({"added"})
+
+
+def test_an_option_that_came_later_is_no_part_of_the_plain_values_at_its_default() -> None:
+    assert _After().model_dump() == _Before().model_dump() != _Unnamed().model_dump()
+    assert _After(added=3).model_dump() == {"path": "a", "added": 3}
+    assert _After.model_validate(_After(added=3).model_dump()) == _After(added=3)
 
 
 def test_the_digest_changes_with_everything_that_changes_a_result() -> None:

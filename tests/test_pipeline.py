@@ -197,15 +197,15 @@ def test_changed_private_data_is_refused(
 # A child that kills itself with SIGKILL at the n-th call of a function: nothing can be cleaned up or flushed.
 _CHILD = """
 import os, signal, sys
-import tacit.files, tacit.training.checkpoint, tacit.training.loop, tacit.pipeline
+import tacit.files, tacit.training.checkpoint, tacit.training.loop, tacit.pipeline.tokenizer
 from tacit.privacy.ledger import Ledger
 target, number, config = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 owners = {
     "charge": (Ledger, "charge"),
     "noise": (tacit.training.loop, "add_noise_"),
     "replace": (os, "replace"),
-    "draw": (tacit.pipeline, "draw_noise"),
-    "release": (tacit.pipeline, "release"),
+    "draw": (tacit.pipeline.tokenizer, "draw_noise"),
+    "release": (tacit.pipeline.tokenizer, "release"),
 }
 owner, name = owners[target]
 original = getattr(owner, name)

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from tacit import planning
 from tacit.config import RunConfig, parse_config
 from tacit.config.shape import shape_of
 from tacit.errors import BudgetError, RefusedError, UsageError
@@ -28,6 +27,7 @@ from tacit.planning import (
     plan_in_ledger,
     solve,
 )
+from tacit.planning.cost import memory_bytes
 from tacit.privacy.accountant import epsilon, joint_epsilon, mu_at
 from tacit.privacy.events import Gaussian, PoissonGaussian, Spend, ThresholdedHistogram
 from tacit.privacy.histogram import histogram_delta
@@ -310,7 +310,7 @@ def test_the_parameter_count_is_that_of_the_built_model(
 
 def test_memory_grows_with_model_and_micro_batch(plan: RunPlan, config: RunConfig) -> None:
     more = [
-        dataclasses.replace(plan, memory_bytes=planning._memory_bytes(changed, plan.parameters)).memory_bytes
+        dataclasses.replace(plan, memory_bytes=memory_bytes(changed, plan.parameters)).memory_bytes
         for changed in (config, configure(compute={"micro_batch": 1}), configure(model={"layers": 12}))
     ]
     assert more[1] < more[0] < more[2]

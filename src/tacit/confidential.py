@@ -5,16 +5,16 @@ The numbers are those of `tacit.privacy.statement`; here they get the run's own 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from tacit.config import RunConfig, ScreeningOptions
 from tacit.privacy.certificate import Check
 from tacit.privacy.events import NonPrivate, PoissonGaussian, Spend
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.replacement import Screening, Stability, stability
+from tacit.privacy.replacement import Deduplication, Screening, Stability, stability
 from tacit.privacy.statement import ConfidentialityStatement, statement_of_run
 
-__all__ = ["check_statement", "run_statement", "screening_stability"]
+__all__ = ["check_statement", "deduplication_of", "run_statement", "screening_stability"]
 
 
 def run_statement(config: RunConfig, ledger: Ledger) -> ConfidentialityStatement | None:
@@ -51,13 +51,18 @@ def run_statement(config: RunConfig, ledger: Ledger) -> ConfidentialityStatement
 def screening_stability(options: ScreeningOptions) -> Stability:
     """Records of the training that one masked secret changes, as `tacit.screening` works: it redacts first, by context."""
     screening = Screening(
-        deduplication="none" if options.deduplicate == "none" else "keep-first",
+        deduplication=deduplication_of(options.deduplicate),
         order="redact-first",
         policy="context",
         mask_reserved=True,
         whole_units=options.normalisation == "none",
     )
     return stability(screening)
+
+
+def deduplication_of(which: Literal["none", "exact", "unmasked"]) -> Deduplication:
+    """The account's word for ``screening.deduplicate``."""
+    return "keep-first" if which == "exact" else which
 
 
 def check_statement(config: RunConfig, ledger: Ledger, certificate: dict[str, Any]) -> list[Check]:

@@ -6,8 +6,8 @@ started again repeats the same draws, two addresses never share a keystream, and
 
 ChaCha20 through ``randomgen`` is a cryptographic generator; the normals are numpy's ziggurat over its bits, in float32
 for training noise. ``Streams.seed`` is for torch's own generators, which are not cryptographic: dropout, and training
-noise on a GPU (`tacit.engine.NoiseSource` says which one a run uses). What this does not give is protection against
-attacks on the floating-point grid of the noise itself (Mironov 2012); see `tacit.engine.Grid` and docs/sharp-edges.md.
+noise on a GPU (`tacit.engine.noise.NoiseSource` says which one a run uses). What this does not give is protection against
+attacks on the floating-point grid of the noise itself (Mironov 2012); see `tacit.engine.noise.Grid` and docs/sharp-edges.md.
 """
 
 from __future__ import annotations

@@ -157,7 +157,8 @@ SECRET, OTHER, PLAIN = "My code is 1.", "My code is 2.", "Hello."
 def deduplicated(mode: str, sentences: Sequence[str]) -> list[str]:
     counts, seen, kept = Counter(sentences), set(), []
     for sentence in sentences:
-        masked = counts[sentence] > 1 if mode == "mask-all" else sentence in seen if mode == "keep-first" else False
+        compared = mode == "keep-first" or (mode == "unmasked" and MASK not in sentence)
+        masked = counts[sentence] > 1 if mode == "mask-all" else compared and sentence in seen
         kept.append(MASK if masked else sentence)
         seen.add(sentence)
     return kept
@@ -186,12 +187,16 @@ def changed_as_sets(one: Sequence[str], other: Sequence[str]) -> int:
 @pytest.mark.parametrize("all_copies", [False, True])
 @pytest.mark.parametrize("reserved", [False, True])
 @pytest.mark.parametrize("order", ["deduplicate-first", "redact-first"])
-@pytest.mark.parametrize("mode", ["none", "mask-all", "keep-first"])
+@pytest.mark.parametrize("mode", ["none", "mask-all", "keep-first", "unmasked"])
 def test_stability_is_the_largest_change_of_any_corpus(
     mode: Any, order: Any, reserved: bool, all_copies: bool, whole_units: bool
 ) -> None:
+    if mode == "unmasked" and order == "deduplicate-first":
+        with pytest.raises(UsageError, match="redact-first"):
+            Screening(mode, order)
+        return
     screening = Screening(mode, order, mask_reserved=reserved, whole_units=whole_units)
-    if mode == "none" and all_copies:
+    if mode in ("none", "unmasked") and all_copies:
         with pytest.raises(UsageError, match="group_size"):
             stability(screening, all_copies)
         return
@@ -259,6 +264,36 @@ def test_a_policy_that_flips_other_labels_is_not_amplified(deduplication: Any) -
     assert found.bayesian is not None
     assert found.bayesian.epsilon == pytest.approx(found.worst_case.epsilon)
     assert found.bayesian.status == "proved"  # gamma was not used
+
+
+def test_unmasked_with_a_policy_that_reads_context() -> None:
+    """Its caught record has a mask in both worlds, so it is nobody's copy: 1 and not 2, which keep-first has to count."""
+    assert stability(Screening("unmasked", "redact-first", "context")) == Stability(2, 1)
+    assert stability(Screening("unmasked", "redact-first", "context", whole_units=True)) == Stability(1, 1)
+    flipped = "My <MASK> is <MASK>."  # what the policy makes of the secret; of the masked sentence it makes MASKED
+
+    def worst(mode: str, others: Sequence[str]) -> int:
+        found = 0
+        for corpus in itertools.product([SECRET, *others], repeat=4):
+            for place in [place for place, sentence in enumerate(corpus) if sentence == SECRET]:
+                redacted = [flipped if sentence == SECRET else sentence for sentence in corpus]
+                masked = [*redacted[:place], MASKED, *redacted[place + 1 :]]
+                found = max(found, changed_in_place(deduplicated(mode, redacted), deduplicated(mode, masked)))
+        return found
+
+    assert worst("unmasked", [OTHER, PLAIN, MASKED]) == 1
+    assert worst("keep-first", [OTHER, PLAIN, MASKED]) == 3  # the known-wrong way to count
+
+
+def test_all_copies_of_a_missed_secret_against_another_missed_one() -> None:
+    """What exposure compares: the same secret in every copy of its sentence, or another one; both are missed."""
+    for mode, in_place, as_sets in (("unmasked", 2, 1), ("keep-first", 2, 1), ("none", 4, 4)):
+        changes: list[tuple[int, int]] = []
+        for corpus in itertools.product([SECRET, OTHER, PLAIN, MASKED], repeat=4):
+            swapped = [OTHER if sentence == SECRET else sentence for sentence in corpus]
+            worlds = deduplicated(mode, corpus), deduplicated(mode, swapped)
+            changes.append((changed_in_place(*worlds), changed_as_sets(*worlds)))
+        assert (max(one for one, _ in changes), max(one for _, one in changes)) == (in_place, as_sets)
 
 
 def test_the_records_of_a_group() -> None:

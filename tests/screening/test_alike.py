@@ -102,7 +102,7 @@ def test_many_at_once_are_what_each_is_by_brute_force(
 
 def placed(points: Sequence[Point]) -> list[Placed]:
     options = DeduplicateOptions()
-    splitter = Splitter({stream: KeepFirst(options, STREAMS_OF_KEY.child(stream)) for stream in STREAMS})
+    splitter = Splitter({stream: KeepFirst(options, STREAMS_OF_KEY.child(stream)) for stream in STREAMS}, "exact")
     return [splitter.place(point) for point in points]
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tacit.privacy.replacement import Deduplication, Screening, Stability, stability
 from tacit.randomness import Streams
 from tacit.screening.deduplicate import DeduplicateOptions, KeepFirst, Normalisation
 from tacit.screening.policy import PatternOptions, Policy, PolicyOptions, package_policy
@@ -17,6 +20,7 @@ from tacit.screening.spans import Span, merged
 from tacit.screening.split import (
     STREAMS,
     DataPoint,
+    Deduplicate,
     Placed,
     Point,
     Screener,
@@ -45,9 +49,9 @@ def copies(normalisation: Normalisation = "none") -> dict[Stream, KeepFirst]:
     return {stream: KeepFirst(options, STREAMS_OF_KEY.child(stream)) for stream in STREAMS}
 
 
-def placed(screener: Screener, texts: Sequence[str], normalisation: Normalisation | None = "none") -> list[Placed]:
-    """Every data point of the texts in its stream; no normalisation: no deduplication."""
-    splitter = Splitter({} if normalisation is None else copies(normalisation))
+def placed(screener: Screener, texts: Sequence[str], which: Deduplicate = "exact") -> list[Placed]:
+    """Every data point of the texts in its stream."""
+    splitter = Splitter(copies(), which)
     points, _ = screener.screen(texts)
     return [splitter.place(point) for own in points for point in own]
 
@@ -149,7 +153,7 @@ def test_a_stream_is_told_by_each_of_three_reasons() -> None:
 
 # the order of the steps ----------------------------------------------------------------------------------------------
 
-Screening = Callable[[Sequence[str]], list[Placed]]
+Placing = Callable[[Sequence[str]], list[Placed]]
 PHONES = ("415-555-2671", "212-555-0187")
 WORLDS = [[f"My number is {PHONES[0]}."] * 2, [f"My number is {PHONES[1]}.", f"My number is {PHONES[0]}."]]
 
@@ -162,11 +166,11 @@ def deduplicate_first(texts: Sequence[str]) -> list[Placed]:
     """The paper's algorithm 1."""
     memory = KeepFirst(DeduplicateOptions(), STREAMS_OF_KEY)
     return placed(
-        Screener(BALANCED, CONSERVATIVE, "record"), [MASK if memory.mark(text) else text for text in texts], None
+        Screener(BALANCED, CONSERVATIVE, "record"), [MASK if memory.mark(text) else text for text in texts], "none"
     )
 
 
-def a_caught_secret_changes_nothing(screening: Screening) -> bool:
+def a_caught_secret_changes_nothing(screening: Placing) -> bool:
     assert all(redact(text, BALANCED.spans(text)) == "My number is <MASK>." for world in WORLDS for text in world)
     return screening(WORLDS[0]) == screening(WORLDS[1])
 
@@ -183,12 +187,58 @@ def test_the_public_stream_does_not_depend_on_the_private_one() -> None:
 
     def public(world: Sequence[str], together: bool) -> list[str]:
         memory = copies("casefold")
-        splitter = Splitter(dict.fromkeys(STREAMS, memory["public"]) if together else memory)
+        splitter = Splitter(dict.fromkeys(STREAMS, memory["public"]) if together else memory, "exact")
         points = [Point(text, bool(one.unsafe)) for text in world for one in screener.judge([text])[0]]
         return [one.text for one in map(splitter.place, points) if one.stream == "public"]
 
     assert public(worlds[0], together=False) == public(worlds[1], together=False) == ["call rose"]
     assert public(worlds[0], together=True) != public(worlds[1], together=True)  # the known-wrong version
+
+
+# which copies --------------------------------------------------------------------------------------------------------
+
+BADGES = pattern_policy("B-[0-9]")
+SEEN = pattern_policy("[BC]-[0-9]")  # pi_c sees the badges that pi misses too
+
+
+def test_unmasked_leaves_public_copies_and_masked_ones() -> None:
+    screener = Screener(BADGES, SEEN, "record")
+    texts = ["I have C-1.", "I have B-1.", "I have none.", "I have C-1.", "I have B-2.", "I have none.", "I have C-2."]
+    found = placed(screener, texts, "unmasked")
+    assert [one.text for one in found] == [
+        "I have C-1.",
+        "I have <MASK>.",
+        "I have none.",
+        MASK,
+        "I have <MASK>.",
+        "I have none.",
+        "I have C-2.",
+    ]
+    assert [one.duplicate for one in found] == [False] * 3 + [True] + [False] * 3
+    assert [one.stream for one in found] == ["private", "private", "public", "private", "private", "public", "private"]
+
+
+@pytest.mark.parametrize(("which", "whole_units"), list(itertools.product(["exact", "unmasked"], [False, True])))
+def test_the_stability_that_a_run_states_is_that_of_the_code(which: Deduplicate, whole_units: bool) -> None:
+    """Every small corpus, screened by the code itself: a missed and a caught secret against their masks."""
+    screener = Screener(BADGES, SEEN, "record")
+    texts = ["I have C-1.", "I have C-2.", "I have B-1.", "I have none.", "C-1 and B-1."]
+    point = {text: screener.screen([text])[0][0][0] for text in texts}
+    worst = {True: 0, False: 0}
+    for corpus in itertools.product(texts, repeat=4):
+        for place, text in enumerate(corpus):
+            if text == "I have none.":
+                continue
+            here = [point[each] for each in corpus]
+            there = [*here[:place], Point(re.sub("[BC]-[0-9]", MASK, text), True), *here[place + 1 :]]
+            one, other = ([p.text for p in map(Splitter(copies(), which).place, world)] for world in (here, there))
+            in_place = sum(left != right for left, right in zip(one, other, strict=True))
+            changed = (Counter(one) - Counter(other)).total() if whole_units else in_place
+            caught = here[place].text == there[place].text
+            worst[caught] = max(worst[caught], changed)
+    deduplication: Deduplication = "keep-first" if which == "exact" else "unmasked"
+    stated = stability(Screening(deduplication, "redact-first", mask_reserved=True, whole_units=whole_units))
+    assert stated == Stability(worst[False], worst[True])
 
 
 # texts by themselves -------------------------------------------------------------------------------------------------

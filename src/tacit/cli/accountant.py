@@ -236,7 +236,9 @@ def confidentiality_command(
     conservative_labels: Annotated[int | None, typer.Option(help="Labelled secrets, to bound delta-2 instead.")] = None,
     conservative_missed: Annotated[int, typer.Option(help="How many of these the conservative policy missed.")] = 0,
     confidence: Annotated[float, typer.Option(help="Confidence of each upper bound from labels.")] = 0.95,
-    deduplication: Annotated[str, typer.Option(help="none, mask-all or keep-first; exact copies only.")] = "none",
+    deduplication: Annotated[
+        str, typer.Option(help="none, mask-all, keep-first or unmasked; exact copies only.")
+    ] = "none",
     order: Annotated[
         str, typer.Option(help="deduplicate-first (as in the paper) or redact-first.")
     ] = "deduplicate-first",

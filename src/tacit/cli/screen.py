@@ -155,14 +155,15 @@ def _judged(config: RunConfig, count: int) -> Iterator[tuple[Judged, Placed]]:
     from tacit.screen_stage import Corpus, plan_of, source_of
     from tacit.screening.corpus import policies_of
     from tacit.screening.deduplicate import KeepFirst
-    from tacit.screening.split import STREAMS, Screener, Splitter, Stream
+    from tacit.screening.split import Screener, Splitter, Stream, deduplicated_streams
 
     plan = plan_of(config)
     streams = Streams(secrets.token_bytes(KEY_BYTES))  # only to tell copies apart, here and now
     copies: dict[Stream, KeepFirst] = {}
     if plan.copies is not None:
-        copies |= {stream: KeepFirst(plan.copies, streams.child(stream)) for stream in STREAMS}
-    splitter = Splitter(copies)
+        compared = deduplicated_streams(plan.deduplicate)
+        copies |= {stream: KeepFirst(plan.copies, streams.child(stream)) for stream in compared}
+    splitter = Splitter(copies, plan.deduplicate)
     screener = Screener(**policies_of(plan), kind=plan.data_point)
     judged = (one for record in Corpus(source_of(config.private)) for one in screener.judge([record.text])[0])
     return ((one, splitter.place(one.point)) for one in itertools.islice(judged, count))

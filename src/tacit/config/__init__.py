@@ -1,32 +1,27 @@
 """The configuration of a run: one YAML file, checked completely before anything is read or spent.
 
-options.py  every option, as frozen models
-check.py    what parses but is refused
+Each section is a module of options: privacy, corpus (``private``, ``public``), screening, marking, vocabulary, model, phases,
+evaluation, audit and compute.
+
+base.py     what the sections share: frozen models, number types, paths
+run.py      the whole configuration, and its digest
+check.py    what parses but is refused, one function a section
 load.py     from YAML, with one line for a mistake
+shape.py    the shape of the model, from its options or its folder
 """
 
+from tacit.config.audit import AuditOptions, MembershipOptions
+from tacit.config.compute import ComputeOptions
+from tacit.config.corpus import CorpusOptions, TurnsOptions
+from tacit.config.evaluation import EvaluationOptions
 from tacit.config.load import config_differences, load_config, parse_config
-from tacit.config.options import (
-    AuditOptions,
-    Budget,
-    ComputeOptions,
-    CorpusOptions,
-    DpPhase,
-    EvaluationOptions,
-    GroupOptions,
-    MarkingOptions,
-    MembershipOptions,
-    ModelOptions,
-    PhaseOptions,
-    PlainPhase,
-    PrivacyOptions,
-    RunConfig,
-    ScreeningOptions,
-    SelectivePhase,
-    TupleUnit,
-    TurnsOptions,
-    VocabularyOptions,
-)
+from tacit.config.marking import MarkingOptions
+from tacit.config.model import ModelOptions
+from tacit.config.phases import DpPhase, PhaseOptions, PlainPhase, SelectivePhase
+from tacit.config.privacy import Budget, PrivacyOptions, TupleUnit
+from tacit.config.run import RunConfig
+from tacit.config.screening import GroupOptions, ScreeningOptions
+from tacit.config.vocabulary import VocabularyOptions
 
 __all__ = [
     "AuditOptions",

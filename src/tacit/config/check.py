@@ -1,8 +1,13 @@
-"""What parses but has no guarantee or no sense is refused here, each with its reason code (docs/guarantees.md)."""
+"""What parses but has no guarantee or no sense is refused here, each with its reason code (docs/guarantees.md).
+
+One function a section, in the order of `check_meaning`: the first mistake is the one that is reported.
+"""
 
 from __future__ import annotations
 
-from tacit.config.options import RunConfig
+from typing import Literal
+
+from tacit.config.run import RunConfig
 from tacit.errors import RefusedError, UsageError
 
 __all__ = ["HEURISTICS", "check_meaning"]
@@ -22,6 +27,21 @@ def check_meaning(config: RunConfig) -> None:
         UsageError: options that contradict each other.
         RefusedError: a guarantee that cannot be proved, with its reason code.
     """
+    _check_budget(config)
+    _check_allow(config)
+    _check_formula(config)
+    _check_marking(config)
+    _check_streams(config)
+    _check_screening(config)
+    _check_membership(config)
+    _check_given(config)
+    _check_vocabulary_noise(config)
+    _check_model(config)
+    _check_phases(config)
+    _check_users(config)
+
+
+def _check_budget(config: RunConfig) -> None:
     privacy = config.privacy
     if privacy.budget.delta >= 1 / privacy.units:
         raise RefusedError(
@@ -29,106 +49,21 @@ def check_meaning(config: RunConfig) -> None:
             f"privacy.budget.delta is {privacy.budget.delta:g} but must be below 1/privacy.units = {1 / privacy.units:.3g}: "
             "a larger delta allows publishing a whole unit",
         )
+
+
+def _check_allow(config: RunConfig) -> None:
     for name in config.allow:
         if name not in HEURISTICS:
             raise UsageError(f"allow: unknown entry {name!r}; known: {', '.join(HEURISTICS)}")
+
+
+def _check_formula(config: RunConfig) -> None:
+    """The vocabulary by the paper's formula is wanted as such."""
     if config.vocabulary.method == "hoory" and "heuristic:hoory" not in config.allow:
         raise RefusedError(
             "vocabulary-formula",
             "vocabulary.method: hoory uses the paper's threshold, whose true delta is far above the one it claims; "
             "use method: histogram, or add heuristic:hoory to allow (reported with epsilon = infinity)",
-        )
-    _check_marking(config)
-    _check_streams(config)
-    _check_membership(config)
-    _check_given(config)
-    given = (config.vocabulary.noise_stddev is not None, config.vocabulary.threshold is not None)
-    if config.vocabulary.method == "hoory" and given[1]:
-        raise UsageError("vocabulary.threshold: method hoory computes it by the paper's formula; leave it out")
-    if config.vocabulary.method == "histogram" and given[0] != given[1]:
-        raise UsageError("vocabulary: give noise_stddev and threshold together, or neither")
-    if config.model.kind != "lstm" and config.model.width % config.model.heads:
-        raise UsageError(f"model.width {config.model.width} is not a multiple of model.heads {config.model.heads}")
-    for pattern in config.audit.patterns if config.audit and not config.model.is_causal else ():
-        if len(pattern) > config.model.length - 2:
-            raise UsageError(f"audit.patterns: {pattern} does not fit in model.length {config.model.length}")
-    names = [phase.name for phase in config.phases]
-    for name in names:
-        if name in _OTHER_STAGES or name.startswith("control-"):
-            raise UsageError(f"phases: the name {name!r} is used by the run itself; choose another")
-    if len(set(names)) < len(names):
-        raise UsageError(f"phases: two phases share a name ({', '.join(names)})")
-    for phase in config.dp_phases:
-        if phase.expected_batch > privacy.units:
-            raise UsageError(
-                f"phases: {phase.name}: expected_batch {phase.expected_batch} exceeds privacy.units {privacy.units}"
-            )
-    if privacy.unit == "user" and config.private.user_field is None:
-        raise UsageError(
-            "privacy.unit is user but private.user_field is not set: name the field that holds the user's id"
-        )
-
-
-def _check_given(config: RunConfig) -> None:
-    """A given tokenizer or model is named, and nothing beside it says what it decides."""
-    vocabulary, folder = config.vocabulary, config.model.folder
-    if folder is not None and vocabulary.method != "given":
-        raise UsageError(
-            f"vocabulary.method is {vocabulary.method}, but the model in model.folder knows the ids of its own tokenizer only: leave "
-            "the section out, or use method: given"
-        )
-    if (vocabulary.method == "given") != (vocabulary.path is not None):
-        raise UsageError(
-            "vocabulary: method: given needs a path, to a folder with tokenizer.json or that file, and no other does"
-        )
-    if vocabulary.beside_given:
-        raise UsageError(f"vocabulary.{min(vocabulary.beside_given)}: the given tokenizer decides this; leave it out")
-    if config.model.beside_folder:
-        raise UsageError(
-            f"model.{min(config.model.beside_folder)}: the model in model.folder decides this; leave it out"
-        )
-
-
-def _check_streams(config: RunConfig) -> None:
-    """Every phase has text to read, and text without noise is wanted as such."""
-    streams = {phase.stream for phase in config.phases}
-    for stream in sorted(streams & {"screened", "redacted"} if config.screening is None else ()):
-        raise UsageError(
-            f"phases: stream: {stream} needs the section `screening`, which says how the private corpus is screened"
-        )
-    own_words = config.screening is not None or config.marking is not None
-    if not config.public and (not own_words or "public" in streams):
-        raise UsageError("public: name at least one public corpus; a run without screening starts from public text")
-    unclipped = config.unclipped_phases
-    if unclipped and "heuristic:non-private" not in config.allow:
-        raise RefusedError(
-            "private-text-without-noise",
-            f"phases: {unclipped[0].name} trains on private text without noise, which has no guarantee; use plan: dp, or add "
-            "heuristic:non-private to allow (reported with epsilon = infinity)",
-        )
-    if config.screening is None:
-        return
-    if config.privacy.relation != "replace":
-        raise RefusedError(
-            "screening-needs-replace",
-            "privacy.relation must be replace with screening: a secret that is redacted or not changes a record, and adds or "
-            "removes none (docs/confidentiality.md)",
-        )
-    if config.privacy.unit != "record":
-        raise UsageError("privacy.unit must be record with screening: the unit is a data point (screening.data_point)")
-    if config.vocabulary.method not in ("public", "given"):
-        raise UsageError(
-            "vocabulary.method must be public or given with screening: the vocabulary comes from the screened text, or from outside"
-        )
-    group = config.screening.group
-    if group is not None and group.by == "user" and config.private.user_field is None:
-        raise UsageError(
-            "screening.group.by is user but private.user_field is not set: name the field that holds the user's id"
-        )
-    gamma, missed = config.screening.gamma, config.screening.missed
-    if gamma is not None and gamma < missed:
-        raise UsageError(
-            f"screening.gamma is {gamma:g}, but screening.missed makes the policy miss {missed:g} of the secrets; raise gamma"
         )
 
 
@@ -159,21 +94,77 @@ def _check_marking(config: RunConfig) -> None:
             f"phases: {marked[0].name} is selective DP, which trains on the public tokens of private text without noise: no "
             "epsilon holds for the record. Use plan: dp on stream: private, or add heuristic:selective-dp to allow",
         )
-    if config.privacy.relation != "replace":
-        raise RefusedError(
+    _check_data_points(
+        config,
+        "marking",
+        RefusedError(
             "marking-needs-replace",
             "privacy.relation must be replace with marking: a record's private tokens are replaced by others, and no record "
             "is added or removed (docs/selective-dp.md)",
-        )
-    if config.privacy.unit != "record":
-        raise UsageError("privacy.unit must be record with marking: the unit is a data point (marking.data_point)")
-    if config.vocabulary.method not in ("public", "given"):
-        raise UsageError("vocabulary.method must be public or given with marking: no private token may be counted")
+        ),
+        "no private token may be counted",
+    )
     for phase in config.dp_phases:
         if phase.noise_multiplier is None:
             raise UsageError(
                 f"phases: {phase.name}: give noise_multiplier; on marked text it is not solved, as no budget holds there"
             )
+
+
+def _check_streams(config: RunConfig) -> None:
+    """Every phase has text to read, and text without noise is wanted as such."""
+    streams = {phase.stream for phase in config.phases}
+    for stream in sorted(streams & {"screened", "redacted"} if config.screening is None else ()):
+        raise UsageError(
+            f"phases: stream: {stream} needs the section `screening`, which says how the private corpus is screened"
+        )
+    own_words = config.screening is not None or config.marking is not None
+    if not config.public and (not own_words or "public" in streams):
+        raise UsageError("public: name at least one public corpus; a run without screening starts from public text")
+    unclipped = config.unclipped_phases
+    if unclipped and "heuristic:non-private" not in config.allow:
+        raise RefusedError(
+            "private-text-without-noise",
+            f"phases: {unclipped[0].name} trains on private text without noise, which has no guarantee; use plan: dp, or add "
+            "heuristic:non-private to allow (reported with epsilon = infinity)",
+        )
+
+
+def _check_screening(config: RunConfig) -> None:
+    if config.screening is None:
+        return
+    _check_data_points(
+        config,
+        "screening",
+        RefusedError(
+            "screening-needs-replace",
+            "privacy.relation must be replace with screening: a secret that is redacted or not changes a record, and adds or "
+            "removes none (docs/confidentiality.md)",
+        ),
+        "the vocabulary comes from the screened text, or from outside",
+    )
+    group = config.screening.group
+    if group is not None and group.by == "user" and config.private.user_field is None:
+        raise UsageError(
+            "screening.group.by is user but private.user_field is not set: name the field that holds the user's id"
+        )
+    gamma, missed = config.screening.gamma, config.screening.missed
+    if gamma is not None and gamma < missed:
+        raise UsageError(
+            f"screening.gamma is {gamma:g}, but screening.missed makes the policy miss {missed:g} of the secrets; raise gamma"
+        )
+
+
+def _check_data_points(
+    config: RunConfig, section: Literal["screening", "marking"], other_relation: RefusedError, why_outside: str
+) -> None:
+    """With screening or marking the unit is a data point whose text is exchanged, and no histogram counts its words."""
+    if config.privacy.relation != "replace":
+        raise other_relation
+    if config.privacy.unit != "record":
+        raise UsageError(f"privacy.unit must be record with {section}: the unit is a data point ({section}.data_point)")
+    if config.vocabulary.method not in ("public", "given"):
+        raise UsageError(f"vocabulary.method must be public or given with {section}: {why_outside}")
 
 
 def _check_membership(config: RunConfig) -> None:
@@ -191,4 +182,63 @@ def _check_membership(config: RunConfig) -> None:
         raise UsageError(
             f"audit.membership: {options.pairs} pairs are fewer than four groups of {options.group_size}; raise pairs to "
             f"{options.least_pairs}, or lower group_size"
+        )
+
+
+def _check_given(config: RunConfig) -> None:
+    """A given tokenizer or model is named, and nothing beside it says what it decides."""
+    vocabulary, folder = config.vocabulary, config.model.folder
+    if folder is not None and vocabulary.method != "given":
+        raise UsageError(
+            f"vocabulary.method is {vocabulary.method}, but the model in model.folder knows the ids of its own tokenizer only: leave "
+            "the section out, or use method: given"
+        )
+    if (vocabulary.method == "given") != (vocabulary.path is not None):
+        raise UsageError(
+            "vocabulary: method: given needs a path, to a folder with tokenizer.json or that file, and no other does"
+        )
+    if vocabulary.beside_given:
+        raise UsageError(f"vocabulary.{min(vocabulary.beside_given)}: the given tokenizer decides this; leave it out")
+    if config.model.beside_folder:
+        raise UsageError(
+            f"model.{min(config.model.beside_folder)}: the model in model.folder decides this; leave it out"
+        )
+
+
+def _check_vocabulary_noise(config: RunConfig) -> None:
+    options = config.vocabulary
+    if options.method == "hoory" and options.threshold is not None:
+        raise UsageError("vocabulary.threshold: method hoory computes it by the paper's formula; leave it out")
+    if options.method == "histogram" and (options.noise_stddev is None) != (options.threshold is None):
+        raise UsageError("vocabulary: give noise_stddev and threshold together, or neither")
+
+
+def _check_model(config: RunConfig) -> None:
+    """The heads share the width, and rows are long enough for the canaries."""
+    if config.model.kind != "lstm" and config.model.width % config.model.heads:
+        raise UsageError(f"model.width {config.model.width} is not a multiple of model.heads {config.model.heads}")
+    for pattern in config.audit.patterns if config.audit and not config.model.is_causal else ():
+        if len(pattern) > config.model.length - 2:
+            raise UsageError(f"audit.patterns: {pattern} does not fit in model.length {config.model.length}")
+
+
+def _check_phases(config: RunConfig) -> None:
+    """Names are free and distinct, and no batch is larger than the corpus."""
+    names = [phase.name for phase in config.phases]
+    for name in names:
+        if name in _OTHER_STAGES or name.startswith("control-"):
+            raise UsageError(f"phases: the name {name!r} is used by the run itself; choose another")
+    if len(set(names)) < len(names):
+        raise UsageError(f"phases: two phases share a name ({', '.join(names)})")
+    for phase in config.dp_phases:
+        if phase.expected_batch > config.privacy.units:
+            raise UsageError(
+                f"phases: {phase.name}: expected_batch {phase.expected_batch} exceeds privacy.units {config.privacy.units}"
+            )
+
+
+def _check_users(config: RunConfig) -> None:
+    if config.privacy.unit == "user" and config.private.user_field is None:
+        raise UsageError(
+            "privacy.unit is user but private.user_field is not set: name the field that holds the user's id"
         )

@@ -11,22 +11,21 @@ import yaml
 from pydantic import BaseModel
 
 from tacit.config.check import check_meaning
-from tacit.config.options import DpPhase, PlainPhase, RunConfig, SelectivePhase, VocabularyOptions
+from tacit.config.phases import PHASES
+from tacit.config.run import RunConfig
 from tacit.config.shape import read_config
+from tacit.config.vocabulary import VocabularyOptions
 from tacit.errors import UsageError
 
 __all__ = ["config_differences", "load_config", "parse_config"]
-
-_PHASES: dict[str, type[BaseModel]] = {"plain": PlainPhase, "dp": DpPhase, "selective": SelectivePhase}
-"""By their ``plan``, which is a part of an error's place."""
 
 
 def _field_names(location: tuple[Any, ...]) -> list[str]:
     """The valid option names at the place where an unknown one was found."""
     model: Any = RunConfig
     for part in location[:-1]:
-        if isinstance(part, int) or part in _PHASES:
-            model = _PHASES.get(part, model) if isinstance(part, str) else model
+        if isinstance(part, int) or part in PHASES:
+            model = PHASES.get(part, model) if isinstance(part, str) else model
             continue
         field = getattr(model, "model_fields", {}).get(part)
         if field is None:
@@ -46,7 +45,7 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def _explain(error: dict[str, Any], source: str) -> str:
-    inner = (*_PHASES, "TupleUnit")
+    inner = (*PHASES, "TupleUnit")
     location = ".".join(
         str(part) for part in error["loc"] if part not in inner and not str(part).startswith("literal[")
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.config.options import ModelOptions
+from tacit.config.model import ModelOptions
 from tacit.errors import DataError
 
 __all__ = ["ModelShape", "folder_shape", "read_config", "shape_of", "weight_files"]

@@ -24,6 +24,7 @@ from tacit.privacy.events import Gaussian, NonPrivate, PoissonGaussian, Spend
 
 __all__ = [
     "Claim",
+    "Deduplication",
     "Screening",
     "Stability",
     "counted",
@@ -33,7 +34,7 @@ __all__ = [
     "stability",
 ]
 
-Deduplication = Literal["none", "mask-all", "keep-first"]
+Deduplication = Literal["none", "mask-all", "keep-first", "unmasked"]
 Order = Literal["deduplicate-first", "redact-first"]
 Policy = Literal["patterns", "context"]
 Word = TypeVar("Word", bound=str)
@@ -48,7 +49,8 @@ class Screening:
 
     Args:
         deduplication: ``mask-all`` masks every copy of a repeated sentence, ``keep-first`` all but the first (dropping them
-            counts the same); exact copies only.
+            counts the same); exact copies only. ``unmasked`` is keep-first among the private sentences in which redaction
+            masked nothing, so it is there with ``redact-first`` alone.
         order: whether copies are looked for before redaction (the paper's algorithm 1) or after it.
         policy: ``patterns`` label each token from that token alone; ``context`` may flip other labels of the record with x.
         mask_reserved: no sentence of the raw corpus holds the mask token (the reader refuses or escapes it).
@@ -68,6 +70,8 @@ class Screening:
     def __post_init__(self) -> None:
         _deduplication(self.deduplication)
         _chosen("order", self.order, get_args(Order))
+        if self.deduplication == "unmasked" and self.order != "redact-first":
+            raise UsageError("deduplication unmasked needs order redact-first: what is masked is not known before")
         _chosen("policy", self.policy, get_args(Policy))
 
 
@@ -135,15 +139,24 @@ def stability(screening: Screening, all_copies: bool = False) -> Stability:
         if all_copies:
             raise UsageError("all copies count as one only after deduplication: state group_size instead")
         found = Stability(1, 0)
+    elif screening.deduplication == "unmasked":
+        if all_copies:
+            raise UsageError(
+                "all copies do not count as one when masked sentences are not deduplicated: state group_size instead"
+            )
+        found = Stability(2, 0)
     elif screening.order == "redact-first":
         found = _REDACT_FIRST[screening.deduplication, all_copies]
     else:
         table = _RESERVED_MASK if screening.mask_reserved else _DEDUPLICATE_FIRST
         found = table[screening.deduplication, all_copies]
-    if screening.whole_units and screening.deduplication == "keep-first":
+    if screening.whole_units and screening.deduplication in ("keep-first", "unmasked"):
         found = Stability(1, min(1, found.caught))
+    if screening.policy == "patterns":
+        return found
     # Other labels may flip with the secret, so its record differs in both worlds even when the secret itself is masked.
-    return Stability(found.missed, found.missed) if screening.policy == "context" else found
+    # With ``unmasked`` that record has a mask in both, and so is nobody's copy: nothing else changes.
+    return Stability(found.missed, 1 if screening.deduplication == "unmasked" else found.missed)
 
 
 @dataclass(frozen=True)
@@ -186,13 +199,15 @@ def screening_assumptions(screening: Screening, changed: Stability) -> tuple[str
         "none": "No copies are removed: a secret that occurs k times is a group of k.",
         "mask-all": "Every copy of a repeated sentence is masked; exact copies only.",
         "keep-first": "All copies of a sentence but the first are masked or dropped; exact copies only.",
+        "unmasked": "Of private sentences in which nothing was masked, all copies but the first are masked; exact copies only. "
+        "A secret that occurs k times is a group of k.",
     }[screening.deduplication]
     lines = [
         f"{copies} Masking one secret then changes at most {counted(changed.missed, 'record')}, each a unit of the training."
     ]
     if screening.mask_reserved and screening.deduplication != "none":
         lines.append("The raw corpus cannot contain the mask token.")
-    if screening.whole_units and screening.deduplication == "keep-first":
+    if screening.whole_units and screening.deduplication in ("keep-first", "unmasked"):
         lines.append("What is deduplicated is the unit that training samples, its copies equal to the byte as trained.")
     lines.append(
         "The policies label each token from that token alone; runs of masks become one mask."

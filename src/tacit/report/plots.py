@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal
@@ -73,25 +73,44 @@ def exposure(data: ReportData) -> Markup:
     points = [point for row in data.exposure for point in _points(row)]
     right = max(max(point.ceiling, point.bits) for point in points) * 1.04
     left = min(0.0, *(point.bits for point in points))
-    with _style("exposure"):
-        figure, axes = _frame(len(points), left, right, "exposure in bits")
-        for number, point in enumerate(points):
-            _exposure_row(axes, number, point)
-        _marked_line(axes, [point.chance for point in points], "chance")
-        _marked_line(axes, [point.ceiling for point in points], "ceiling: perfect recall")
-        label = "; ".join(_exposure_words(point) for point in points)
-        return _inline(figure, "exposure", "Exposure of the planted secrets", label)
+    lines = {
+        "chance": [point.chance for point in points],
+        "ceiling: perfect recall": [point.ceiling for point in points],
+    }
+    return _dot_plot("exposure", "Exposure of the planted secrets", points, (left, right), "exposure in bits", lines)
 
 
 @dataclass(frozen=True)
 class _Point:
-    """One dot of the exposure plot."""
+    """One row of the exposure plot."""
 
     label: str
     control: bool
     bits: float
     chance: float
     ceiling: float
+
+    @property
+    def words(self) -> str:
+        bits, chance, ceiling = (number_text(value, 3) for value in (self.bits, self.chance, self.ceiling))
+        return f"{self.label}: {bits} bits, chance {chance}, ceiling {ceiling}"
+
+    def draw(self, axes: Axes, row: int) -> None:
+        color = ALARM if self.control else ADDED
+        _row_text(axes, row, self.label, "left", color=INK)
+        axes.plot([0, self.bits], [row + 0.2] * 2, color=color, linewidth=1.5, solid_capstyle="butt")
+        axes.plot([self.bits], [row + 0.2], "o", color=color, markersize=7, clip_on=False)
+        near_end = self.bits > 0.8 * axes.get_xlim()[1]
+        axes.annotate(
+            number_text(self.bits, 3),
+            (self.bits, row + 0.2),
+            (-8 if near_end else 8, 7 if near_end else 0),
+            textcoords="offset points",
+            ha="right" if near_end else "left",
+            va="center",
+            color=INK,
+            weight="bold",
+        )
 
 
 def _points(row: ExposureRow) -> list[_Point]:
@@ -102,11 +121,6 @@ def _points(row: ExposureRow) -> list[_Point]:
         _Point(f"{label}, mean", control, row.exposure_bits, row.null_bits, row.ceiling_bits),
         _Point(f"{label}, highest of {row.canaries}", control, row.max_bits, row.null_max_bits, row.ceiling_bits),
     ]
-
-
-def _exposure_words(point: _Point) -> str:
-    bits, chance, ceiling = (number_text(value, 3) for value in (point.bits, point.chance, point.ceiling))
-    return f"{point.label}: {bits} bits, chance {chance}, ceiling {ceiling}"
 
 
 def membership(data: ReportData) -> Markup:
@@ -124,38 +138,59 @@ def membership(data: ReportData) -> Markup:
         )
     ]
     left = min(min(point.value.low, point.blind.low) for point in points)
-    with _style("membership"):
-        figure, axes = _frame(
-            len(points), max(0.0, min(0.4, left) - 0.02), 1.02, "accuracy, and area under the ROC curve"
-        )
-        for number, point in enumerate(points):
-            _told_row(axes, number, point)
-        _marked_line(axes, [0.5] * len(points), "chance: 0.5")
-        label = "; ".join(f"{point.label}: {_told_words(point)}" for point in points)
-        return _inline(figure, "membership", "Telling members from non-members", label)
+    limits, unit = (max(0.0, min(0.4, left) - 0.02), 1.02), "accuracy, and area under the ROC curve"
+    lines = {"chance: 0.5": [0.5] * len(points)}
+    return _dot_plot("membership", "Telling members from non-members", points, limits, unit, lines)
 
 
 @dataclass(frozen=True)
 class _Told:
-    """One row of the membership plot."""
+    """One row of the membership plot: the attack's dot and interval; below them, thin and grey, what is told without a model."""
 
     label: str
     control: bool
     value: Estimated
     blind: Estimated
 
+    @property
+    def words(self) -> str:
+        return f"{self.label}: {_interval_words(self.value)}, without a model {_interval_words(self.blind)}"
+
+    def draw(self, axes: Axes, row: int) -> None:
+        color = ALARM if self.control else ADDED
+        _row_text(axes, row, self.label, "left", color=INK)
+        _row_text(axes, row, number_text(self.value.value, 3), "right", color=INK, weight="bold")
+        axes.plot([self.blind.low, self.blind.high], [row + 0.34] * 2, color=MUTED, linewidth=1)
+        axes.plot([self.blind.value], [row + 0.34], "o", color=MUTED, markersize=3.5, clip_on=False)
+        axes.plot([self.value.low, self.value.high], [row + 0.14] * 2, color=color, linewidth=2)
+        axes.plot([self.value.value], [row + 0.14], "o", color=color, markersize=7, clip_on=False)
+
 
 def _asked(texts: int) -> str:
     return "single texts" if texts == 1 else f"groups of {texts}"
 
 
-def _told_words(point: _Told) -> str:
-    return f"{_interval_words(point.value)}, without a model {_interval_words(point.blind)}"
-
-
 def _interval_words(found: Estimated) -> str:
     value, low, high = (number_text(number, 3) for number in (found.value, found.low, found.high))
     return f"{value} ({low} to {high})"
+
+
+def _dot_plot(
+    name: str,
+    title: str,
+    points: Sequence[_Point] | Sequence[_Told],
+    limits: tuple[float, float],
+    unit: str,
+    lines: Mapping[str, Sequence[float]],
+) -> Markup:
+    """A row a point, with dashed lines through all of them, by their name at each row's value."""
+    with _style(name):
+        figure, axes = _frame(len(points), *limits, unit)
+        for row, point in enumerate(points):
+            point.draw(axes, row)
+        for label, values in lines.items():
+            _marked_line(axes, values, label)
+        return _inline(figure, name, title, "; ".join(point.words for point in points))
 
 
 def _style(salt: str) -> AbstractContextManager[None]:
@@ -194,35 +229,6 @@ def _epsilon_row(axes: Axes, row: int, label: str, before: float, after: float) 
     axes.annotate(
         bound_text(after), (after, row + 0.2), (4, 0), textcoords="offset points", va="center", color=INK, weight="bold"
     )
-
-
-def _exposure_row(axes: Axes, number: int, point: _Point) -> None:
-    color = ALARM if point.control else ADDED
-    _row_text(axes, number, point.label, "left", color=INK)
-    axes.plot([0, point.bits], [number + 0.2] * 2, color=color, linewidth=1.5, solid_capstyle="butt")
-    axes.plot([point.bits], [number + 0.2], "o", color=color, markersize=7, clip_on=False)
-    near_end = point.bits > 0.8 * axes.get_xlim()[1]
-    axes.annotate(
-        number_text(point.bits, 3),
-        (point.bits, number + 0.2),
-        (-8 if near_end else 8, 7 if near_end else 0),
-        textcoords="offset points",
-        ha="right" if near_end else "left",
-        va="center",
-        color=INK,
-        weight="bold",
-    )
-
-
-def _told_row(axes: Axes, number: int, point: _Told) -> None:
-    """The attack's dot and interval; below them, thin and grey, what is told without a model."""
-    color = ALARM if point.control else ADDED
-    _row_text(axes, number, point.label, "left", color=INK)
-    _row_text(axes, number, number_text(point.value.value, 3), "right", color=INK, weight="bold")
-    axes.plot([point.blind.low, point.blind.high], [number + 0.34] * 2, color=MUTED, linewidth=1)
-    axes.plot([point.blind.value], [number + 0.34], "o", color=MUTED, markersize=3.5, clip_on=False)
-    axes.plot([point.value.low, point.value.high], [number + 0.14] * 2, color=color, linewidth=2)
-    axes.plot([point.value.value], [number + 0.14], "o", color=color, markersize=7, clip_on=False)
 
 
 def _row_text(

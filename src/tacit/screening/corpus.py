@@ -15,19 +15,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import tacit
 from tacit.corpus.records import Record
 from tacit.corpus.units import Unit, split_held_out
 from tacit.errors import UsageError
 from tacit.randomness import Streams
-from tacit.screening.deduplicate import DeduplicateOptions, Normalisation
+from tacit.screening.deduplicate import DeduplicateOptions, Normalisation, check_choice
 from tacit.screening.groups import GroupLimit, GroupSizes
 from tacit.screening.missed import Missed
 from tacit.screening.policy import Policy, load_policy, package_policy
 from tacit.screening.receipt import Receipt
-from tacit.screening.split import STREAMS, DataPoint, Stream
+from tacit.screening.split import STREAMS, DataPoint, Deduplicate, Stream
 from tacit.screening.work import Chunk, Work, text_bytes
 from tacit.screening.workers import ScreenerOptions, screen_chunks
 
@@ -52,7 +52,8 @@ class ScreenPlan:
         data_point: ``record`` or ``line`` (`tacit.screening.split.data_points`).
         balanced, conservative: policy files as pi and pi_c; None: the package's own.
         missed: share of the secrets that pi is made to miss, by a keyed hash, as an experiment; pi_c misses none of them.
-        deduplicate: ``none``, or ``exact``: copies of a redacted data point are masked as a whole, all but the first.
+        deduplicate: ``none``; ``exact``: copies of a redacted data point are masked as a whole, all but the first; ``unmasked``:
+            that, among the private data points in which redaction masked nothing.
         normalisation: what counts as equal (`tacit.screening.deduplicate.normalised`).
         held_out: share of the documents that are kept apart, by a keyed hash of their ids; they are not screened.
         group: data points that a document or user has at most; a corpus with a larger one is refused. None: not looked at.
@@ -66,7 +67,7 @@ class ScreenPlan:
     balanced: Path | None = None
     conservative: Path | None = None
     missed: float = 0.0
-    deduplicate: Literal["none", "exact"] = "none"
+    deduplicate: Deduplicate = "none"
     normalisation: Normalisation = "none"
     held_out: float = 0.0
     group: GroupLimit | None = None
@@ -75,8 +76,7 @@ class ScreenPlan:
     def __post_init__(self) -> None:
         if self.data_point not in ("record", "line"):
             raise UsageError(f"data_point is {self.data_point!r}; it must be record or line")
-        if self.deduplicate not in ("none", "exact"):
-            raise UsageError(f"deduplicate is {self.deduplicate!r}; it must be none or exact")
+        check_choice("deduplicate", self.deduplicate, Deduplicate)
         DeduplicateOptions("keep-first", self.normalisation)
         for name in ("held_out", "missed"):
             if not 0 <= getattr(self, name) < 1:
@@ -87,7 +87,7 @@ class ScreenPlan:
     @property
     def copies(self) -> DeduplicateOptions | None:
         """What counts as a copy; None: nothing."""
-        return DeduplicateOptions("keep-first", self.normalisation) if self.deduplicate == "exact" else None
+        return None if self.deduplicate == "none" else DeduplicateOptions("keep-first", self.normalisation)
 
 
 def policies_of(plan: ScreenPlan) -> dict[str, Policy]:
@@ -160,7 +160,7 @@ def screen_corpus(
     policies = policies_of(plan)
     identity = _identity(plan, policies, streams)
     corpus, size = _survey(records, plan, streams)
-    work = Work(folder, identity, corpus, plan.copies, streams)
+    work = Work(folder, identity, corpus, plan.copies, plan.deduplicate, streams)
     if (found := work.finished()) is not None:
         return found
     progress = on_progress or (lambda done, total: None)

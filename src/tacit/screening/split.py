@@ -6,7 +6,8 @@ data points are copies (docs/confidentiality.md).
     cut          first, so that nothing later can move the end of a data point (appendix A.6, items 2 and 3)
     reserve      a literal <MASK> in the raw text is escaped: the token is ours alone
     redact       what pi marks becomes <MASK>
-    deduplicate  a copy's text becomes <MASK> too (A.6, item 4); copies are looked for within a stream, never across
+    deduplicate  a copy's text becomes <MASK> too (A.6, item 4); copies are looked for within a stream, never across, and with
+                 `unmasked` only among private data points without a mask
     route        private if pi marked it, or pi_c marks its raw text, or <MASK> is in it (A.6, item 5); else public
 
 Why within a stream: what is a copy in the public stream must not depend on the private one. Texts that are equal to the byte
@@ -30,6 +31,7 @@ __all__ = [
     "STREAMS",
     "Copies",
     "DataPoint",
+    "Deduplicate",
     "Judged",
     "Placed",
     "Point",
@@ -38,12 +40,15 @@ __all__ = [
     "Stream",
     "Tally",
     "data_points",
+    "deduplicated_streams",
     "reserve_mask",
     "restore_mask",
     "stream_of",
 ]
 
 DataPoint = Literal["record", "line"]
+Deduplicate = Literal["none", "exact", "unmasked"]
+"""Which copies are masked: none; all but the first; of the private data points without a mask, all but the first."""
 Stream = Literal["public", "private"]
 STREAMS: tuple[Stream, ...] = ("public", "private")
 
@@ -224,15 +229,27 @@ class Splitter:
     """Deduplicates and routes data points, given in the order of the corpus.
 
     Args:
-        copies: a memory for each stream; without one nothing is a copy.
+        copies: a memory for each stream that is deduplicated.
+        which: ``none`` needs no memory, ``exact`` both, ``unmasked`` that of the private stream.
     """
 
-    def __init__(self, copies: Mapping[Stream, Copies]) -> None:
+    def __init__(self, copies: Mapping[Stream, Copies], which: Deduplicate) -> None:
         self._copies = copies
+        self._which: Deduplicate = which
 
     def place(self, point: Point) -> Placed:
         """The data point in its stream, or in place of a copy ``<MASK>``, which is private."""
         stream = stream_of(point)
-        if stream in self._copies and self._copies[stream].mark(point.text):
+        if self._is_compared(point, stream) and self._copies[stream].mark(point.text):
             return Placed(MASK, "private", True)
         return Placed(point.text, stream, False)
+
+    def _is_compared(self, point: Point, stream: Stream) -> bool:
+        if self._which == "unmasked":
+            return stream == "private" and MASK not in point.text
+        return self._which == "exact"
+
+
+def deduplicated_streams(which: Deduplicate) -> tuple[Stream, ...]:
+    """The streams in which copies are looked for."""
+    return {"none": (), "exact": STREAMS, "unmasked": ("private",)}[which]

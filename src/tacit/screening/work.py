@@ -24,7 +24,7 @@ from tacit.randomness import Streams
 from tacit.screening.deduplicate import DeduplicateOptions, KeepFirst, stability
 from tacit.screening.receipt import Counts, Receipt
 from tacit.screening.redact import MASK
-from tacit.screening.split import STREAMS, Point, Splitter, Stream, Tally
+from tacit.screening.split import STREAMS, Deduplicate, Point, Splitter, Stream, Tally, deduplicated_streams
 
 __all__ = ["Chunk", "Work", "text_bytes"]
 
@@ -64,17 +64,25 @@ class Work:
     """A screening on disk: its three files, its counts, its memory of copies, and their checkpoint."""
 
     def __init__(
-        self, folder: Path, plan: dict[str, Any], corpus: str, copies: DeduplicateOptions | None, streams: Streams
+        self,
+        folder: Path,
+        plan: dict[str, Any],
+        corpus: str,
+        copies: DeduplicateOptions | None,
+        which: Deduplicate,
+        streams: Streams,
     ) -> None:
         self.counts = Counts()
         self._folder, self._partial = folder, folder.with_name(f"{folder.name}.partial")
         self._plan, self._corpus = plan, corpus
         self._options = copies
-        self._streams: dict[Stream, Streams] = {stream: streams.child("screening", stream) for stream in STREAMS}
+        self._which: Deduplicate = which
+        compared = deduplicated_streams(which)
+        self._streams: dict[Stream, Streams] = {stream: streams.child("screening", stream) for stream in compared}
         self._copies: dict[Stream, KeepFirst] = {}
         if copies is not None:
             self._copies |= {stream: KeepFirst(copies, own) for stream, own in self._streams.items()}
-        self._splitter = Splitter(self._copies)
+        self._splitter = Splitter(self._copies, which)
         self._files: dict[str, IO[bytes]] = {}
         self._document, self._number = "", -1
         self._seconds = 0.0
@@ -200,7 +208,7 @@ class Work:
         self._sync()
         seconds += self._seconds
         speed = self.counts.bytes / 1e6 / seconds
-        receipt = Receipt(self._plan, self._corpus, self.counts, _treatment(self._options), seconds, speed)
+        receipt = Receipt(self._plan, self._corpus, self.counts, _treatment(self._options, self._which), seconds, speed)
         write_json(self._partial / _RECEIPT, receipt.to_dict())
         self._name()
         return receipt
@@ -232,12 +240,18 @@ def _short(value: Any) -> str:
     return text[:8] if len(text) == 64 else text
 
 
-def _treatment(options: DeduplicateOptions | None) -> dict[str, Any] | None:
+def _treatment(options: DeduplicateOptions | None, which: Deduplicate) -> dict[str, Any] | None:
     """How copies were treated, for the receipt."""
     if options is None:
         return None
     found = dataclasses.asdict(stability(options))
-    return {"mode": options.mode, "normalisation": options.normalisation, "memory": "exact", "stability": found}
+    return {
+        "which": which,
+        "mode": options.mode,
+        "normalisation": options.normalisation,
+        "memory": "exact",
+        "stability": found,
+    }
 
 
 # Files ----------------------------------------------------------------------------------------------------------------

@@ -9,13 +9,14 @@ import functools
 import math
 from typing import Any
 
+from tacit.confidential import deduplication_of
 from tacit.privacy.crt_paper import paper_bayesian
 from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.privacy.misses import amplified_epsilon
 from tacit.privacy.renyi import rdp_epsilon
-from tacit.privacy.replacement import Claim, Screening, Stability, replacement_epsilon, stability
+from tacit.privacy.replacement import Claim, Deduplication, Screening, Stability, replacement_epsilon, stability
 from tacit.privacy.statement import statement_of_run
-from tacit.reproduce.crt.runs import DELTA, private_steps
+from tacit.reproduce.crt.runs import DEDUPLICATE, DELTA, private_steps
 from tacit.reproduce.crt.scale import Cell, Scale
 
 __all__ = ["amplification_rows", "epsilons_after"]
@@ -35,8 +36,8 @@ def epsilons_after(cell: Cell, scale: Scale, rounds: int) -> dict[str, float | N
     if cell.arm == "dp-sgd":
         return _of_dp_sgd(scale.expected_batch / lines, scale.noise_multiplier, steps)
     if cell.arm.startswith("crt"):
-        deduplicated = cell.arm == "crt-dedup"
-        return _of_crt(scale.expected_batch / lines, scale.noise_multiplier, steps, lines, cell.gamma, deduplicated)
+        deduplication = deduplication_of(DEDUPLICATE[cell.arm])
+        return _of_crt(scale.expected_batch / lines, scale.noise_multiplier, steps, lines, cell.gamma, deduplication)
     # Redaction alone, and S-DP with an imperfect policy: a missed secret has no protection at all.
     protected = cell.arm != "raw" and cell.gamma == 0
     epsilon = None if cell.arm == "s-dp" and protected else 0.0 if protected else math.inf
@@ -52,10 +53,10 @@ def _of_dp_sgd(probability: float, noise: float, steps: int) -> dict[str, float 
 
 @functools.cache
 def _of_crt(
-    probability: float, noise: float, steps: int, lines: int, gamma: float, deduplicated: bool
+    probability: float, noise: float, steps: int, lines: int, gamma: float, deduplication: Deduplication
 ) -> dict[str, float | None]:
     screening = Screening(
-        deduplication="keep-first" if deduplicated else "none",
+        deduplication=deduplication,
         order="redact-first",
         policy="context",
         mask_reserved=True,

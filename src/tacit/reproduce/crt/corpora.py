@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tacit.audit.trie import build_trie
 from tacit.corpus.secrets import SecretFormat
 from tacit.corpus.turns import Turns, read_turn
@@ -55,6 +57,11 @@ class CorpusFiles:
     def tokenizer(self) -> Path:
         """Every arm's tokenizer."""
         return self.folder / "tokenizer.json"
+
+    @property
+    def conservative(self) -> Path:
+        """The conservative policy of the arms that are screened."""
+        return self.folder / "conservative.yaml"
 
     @property
     def trie(self) -> Path:
@@ -117,6 +124,7 @@ def prepare(name: str, data: Path, size: CorpusSize, folder: Path, form: SecretF
         for line, redacted in zip(test, redacted_test, strict=True)
     ]
     _write_lines(files.test, rows)
+    _write_policy(files.conservative, size.known_words)
     words = count_words(
         ((str(number), (text,)) for number, text in enumerate(_redacted(train))), 10_000, Streams(bytes(32)), _TEXT
     )
@@ -126,6 +134,13 @@ def prepare(name: str, data: Path, size: CorpusSize, folder: Path, form: SecretF
     trie = build_trie(read_given(files.tokenizer, (MASK,)).tokenizer, form)
     write_atomically(files.trie, trie.save)
     return files
+
+
+def _write_policy(path: Path, known_words: tuple[str, ...]) -> None:
+    """The package's conservative policy, told which words are ordinary in this trade."""
+    options = package_policy("conservative").options.model_copy(update={"known_words": known_words})
+    text = yaml.safe_dump(options.model_dump(mode="json", exclude_defaults=True), sort_keys=False)
+    write_atomically(path, lambda partial: _write(partial, text))
 
 
 def _redacted(lines: list[Unit]) -> list[str]:

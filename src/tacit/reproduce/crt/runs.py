@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tacit.config import RunConfig
 from tacit.reproduce.crt.corpora import CorpusFiles
-from tacit.reproduce.crt.scale import Cell, CorpusSize, Scale
+from tacit.reproduce.crt.scale import Arm, Cell, CorpusSize, Scale
 
-__all__ = ["DELTA", "config_of", "private_steps"]
+__all__ = ["DEDUPLICATE", "DELTA", "config_of", "private_steps"]
 
 DELTA = 1e-5
 """Of every epsilon. The paper has 8e-5 for every corpus; with more than 12,500 records that is above 1/n, which is refused."""
@@ -46,22 +46,31 @@ def config_of(cell: Cell, scale: Scale, files: CorpusFiles, run: Path) -> RunCon
         "allow": _ALLOW.get(cell.arm, ()),
     }
     if screened:
-        deduplicate = "exact" if cell.arm.endswith("-dedup") else "none"
         values["screening"] = {
+            "conservative": str(files.conservative),
             "missed": cell.gamma,
             "gamma": cell.gamma,
             "delta2": 0.0,
-            "deduplicate": deduplicate,
+            "deduplicate": DEDUPLICATE[cell.arm],
         }
     if cell.arm == "s-dp":
         values["marking"] = {"missed": cell.gamma}
     return RunConfig.model_validate(values)
 
 
+DEDUPLICATE: dict[Arm, Literal["none", "exact", "unmasked"]] = {
+    "redacted": "none",
+    "crt": "unmasked",
+    "crt-copies": "none",
+    "redacted-exact": "exact",
+    "crt-exact": "exact",
+}
+"""``screening.deduplicate`` of each arm that is screened."""
+
 _ALLOW: dict[str, tuple[str, ...]] = {
     "raw": ("heuristic:non-private",),
     "redacted": ("heuristic:non-private",),
-    "redacted-dedup": ("heuristic:non-private",),
+    "redacted-exact": ("heuristic:non-private",),
     "s-dp": ("heuristic:selective-dp",),
 }
 
@@ -72,7 +81,10 @@ def private_steps(scale: Scale, lines: int) -> int:
 
 
 def _phases(cell: Cell, scale: Scale, size: CorpusSize) -> list[dict[str, Any]]:
-    """One round: the rounds together are ``passes`` over the text without noise, ``private_passes`` over that with noise."""
+    """One round: the rounds together are ``passes`` over the text without noise, ``private_passes`` over that with noise.
+
+    Noise comes first, so that a round ends without: what the last phase has learned is not covered by noise.
+    """
     rate, private_rate = scale.learning_rate[cell.model], scale.private_learning_rate[cell.model]
     public_lines = size.lines - size.private_lines
 
@@ -104,13 +116,13 @@ def _phases(cell: Cell, scale: Scale, size: CorpusSize) -> list[dict[str, Any]]:
     match cell.arm:
         case "raw":
             return [plain("private", size.lines)]
-        case "redacted" | "redacted-dedup":
+        case "redacted" | "redacted-exact":
             return [plain("redacted", size.lines)]
         case "dp-sgd":
             return [private("private", size.lines)]
-        case "crt" | "crt-dedup":
-            return [plain("screened", public_lines), private("private", size.private_lines)]
+        case "crt" | "crt-copies" | "crt-exact":
+            return [private("private", size.private_lines), plain("screened", public_lines)]
         case "s-dp":
             states = {"state_clip": _STATE_CLIP, "state_noise_multiplier": _STATE_NOISE, "segments": _SEGMENTS}
             # As many steps as CRT: lines without private tokens give nothing to them.
-            return [plain("marked", size.lines, plan="selective", **states), private("marked", size.private_lines)]
+            return [private("marked", size.private_lines), plain("marked", size.lines, plan="selective", **states)]

@@ -12,15 +12,16 @@ from tacit.errors import UsageError
 
 __all__ = ["ARMS", "GAMMAS", "SCALES", "Arm", "Cell", "CorpusSize", "Scale", "cells_of", "scale_named"]
 
-Arm = Literal["raw", "redacted", "dp-sgd", "s-dp", "crt", "redacted-dedup", "crt-dedup"]
+Arm = Literal["raw", "redacted", "dp-sgd", "s-dp", "crt", "crt-copies", "redacted-exact", "crt-exact"]
 ARMS: dict[str, str] = {
     "raw": "not private",
     "redacted": "not private, redacted",
     "dp-sgd": "DP-SGD",
     "s-dp": "S-DP (Shi et al. 2021)",
     "crt": "CRT",
-    "redacted-dedup": "not private, redacted and deduplicated",
-    "crt-dedup": "CRT with deduplication",
+    "crt-copies": "CRT without deduplication",
+    "redacted-exact": "not private, redacted, exact deduplication",
+    "crt-exact": "CRT with exact deduplication",
 }
 """What is trained on what, in words."""
 
@@ -63,6 +64,7 @@ class CorpusSize:
         lines: "about so many" lines (turns) in these dialogues.
         private_lines: about so many of them in the private stream of the screening.
         membership_pairs: secrets of the training part that are attacked, and as many that are not in it.
+        known_words: words of the trade that the conservative policy is told are ordinary.
     """
 
     dialogues: int
@@ -70,6 +72,7 @@ class CorpusSize:
     lines: int
     private_lines: int
     membership_pairs: int
+    known_words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,12 +112,14 @@ class Scale:
 
 
 _LENGTH = 40
+_SHOP = ("floor", "lamp", "lipstick", "ordered", "phone", "placed", "pot", "robot", "shipped", "track", "verify")
+"""Of the robot's script and the catalogue of CustomerSim's shop: what it would tell its own policy."""
 SCALES = {
     "laptop": Scale(
         name="laptop",
         corpora={
-            "customersim": CorpusSize(2000, 250, 17_000, 9_500, 600),
-            "multiwoz": CorpusSize(999, 250, 14_700, 9_000, 200),
+            "customersim": CorpusSize(2000, 250, 17_000, 6_000, 600, _SHOP),
+            "multiwoz": CorpusSize(999, 250, 14_700, 12_000, 200),
         },
         models={
             "lstm": {"kind": "lstm", "layers": 1, "width": 200, "length": _LENGTH},
@@ -126,15 +131,15 @@ SCALES = {
         batch=64,
         expected_batch=1024,
         private_passes=12,
-        noise_multiplier=2.0,
+        noise_multiplier=3.0,
         learning_rate={"lstm": 5e-3, "gpt2": 2e-3},
         private_learning_rate={"lstm": 4e-2, "gpt2": 1e-2},
     ),
     "full": Scale(
         name="full",
         corpora={
-            "customersim": CorpusSize(10_000, 1000, 85_000, 47_500, 1000),
-            "multiwoz": CorpusSize(999, 1000, 14_700, 9_000, 400),
+            "customersim": CorpusSize(10_000, 1000, 85_000, 30_000, 1000, _SHOP),
+            "multiwoz": CorpusSize(999, 1000, 14_700, 12_000, 400),
         },
         models={
             "lstm": {"kind": "lstm", "layers": 1, "width": 200, "length": 64},
@@ -181,7 +186,7 @@ def cells_of(scale: Scale) -> list[Cell]:
             "multiwoz", "lstm", ("redacted", "crt", "s-dp"), GAMMAS if scale.name == "full" else (0.0, 0.5), seed
         )
         cells += _sweep("multiwoz", "lstm", ("raw", "dp-sgd"), (0.0,), seed)
-        cells += _sweep("customersim", "lstm", ("redacted-dedup", "crt-dedup"), (0.5,), seed)
+        cells += _sweep("customersim", "lstm", ("redacted-exact", "crt-exact", "crt-copies"), (0.5,), seed)
         for copies in (1, 10, 100):
             cells += [Cell("customersim", "lstm", arm, 0.5, copies, seed) for arm in ("redacted", "crt")]
         if scale.name == "full":

@@ -1,0 +1,63 @@
+"""The attacks on a trained model: the section ``audit``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from tacit.config.base import Count, Options, Positive, Probability
+
+__all__ = ["AuditOptions", "MembershipOptions"]
+
+
+class MembershipOptions(Options):
+    """Membership inference on texts of the run's own corpus that hold a secret; a causal model's (docs/attacks.md).
+
+    What it finds is a function of private text beside the model: it stays in run/private.
+
+    Args:
+        pairs: members, and as many true non-members from the held-out part; fewer where fewer texts qualify.
+        group_size: texts of a group in the attack on groups.
+    """
+
+    pairs: Count = 500
+    group_size: Annotated[int, Field(ge=2)] = 20
+
+    @property
+    def least_pairs(self) -> int:
+        """Four groups: with fewer, the halves of the attack on groups and of its blind baseline would hold one each."""
+        return 4 * self.group_size
+
+
+class AuditOptions(Options):
+    """Planted canaries (Hoory et al. 5.2; Carlini et al. 2019). A causal model gets texts, "My ID is: 281265".
+
+    Args:
+        patterns: of a masked model; H is a hint piece, S the secret piece.
+        canaries: how many of each pattern, or how many texts.
+        copies: how often each text of a causal model is planted, as a record of its own.
+        digits: of the secret of such a text; every number of so many digits is a candidate.
+        probability: a private sequence gets one canary with this probability.
+        contexts: public sequences in which a secret's rank is measured.
+        control: train the same corpus without DP too, as the positive control; its results stay private.
+        control_steps: steps of the control; the DP phases' steps when not given.
+        control_batch: sequences a step of the control.
+        control_learning_rate: high enough that a model without DP does memorise: a control at its null tests nothing.
+        membership: membership inference too; None: not.
+        max_exposure_p_value: fail (exit code 5) when any pattern's p-value is below this; 0: never. Of a causal model, twice the
+            smaller one of the p-values of mean and highest exposure.
+    """
+
+    patterns: tuple[Annotated[str, Field(pattern=r"^H*SH*$")], ...] = ("HS", "HSH", "HHSHH")
+    canaries: Count = 10
+    copies: Count = 20
+    digits: Annotated[int, Field(ge=1, le=7)] = 6
+    probability: Probability = 0.1
+    contexts: Count = 8
+    control: bool = False
+    control_steps: Count | None = None
+    control_batch: Count = 64
+    control_learning_rate: Positive = 6e-3
+    membership: MembershipOptions | None = None
+    max_exposure_p_value: Annotated[float, Field(ge=0, lt=1)] = 0.0

@@ -1,0 +1,60 @@
+"""What all sections of the configuration share: frozen models that refuse what they do not know, number types, and paths."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+
+from tacit.errors import UsageError
+
+__all__ = ["Count", "Options", "Positive", "Probability", "Share", "expanded"]
+
+Probability = Annotated[float, Field(gt=0, le=1)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Options(BaseModel):
+    """A section of the configuration.
+
+    A run's digest is of its options' plain values, so whatever is added to a section would end every run that was begun before. An
+    option that is named in ``added_later`` is left out of the plain values while it has its default, and these runs go on.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
+
+    added_later: ClassVar[frozenset[str]] = frozenset()
+
+    @property
+    def without_effect(self) -> frozenset[str]:
+        """Options that change nothing, for what another one says: they are no part of the plain values either."""
+        return frozenset()
+
+    @model_serializer(mode="wrap")
+    def _plain_values(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = type(self).model_fields
+        at_default = {name for name in self.added_later if getattr(self, name) == fields[name].default}
+        left_out = at_default | self.without_effect
+        return {name: value for name, value in handler(self).items() if name not in left_out}
+
+
+def expanded(path: str) -> Path:
+    """The path with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment.
+
+    Raises:
+        UsageError: the environment has no such name, and there is no default.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        name, default = match.group(1), match.group(3)
+        found = os.environ.get(name, default)
+        if found is None:
+            raise UsageError(f"path {path!r}: the environment has no {name}; set it or write ${{{name}:-default}}")
+        return found
+
+    return Path(re.sub(r"\$\{(\w+)(:-([^}]*))?\}", value, path))

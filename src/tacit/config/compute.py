@@ -1,0 +1,30 @@
+"""What changes speed alone: the section ``compute``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tacit.config.base import Count, Options
+
+__all__ = ["ComputeOptions"]
+
+
+class ComputeOptions(Options):
+    """Speed only: changing any of these changes no event and no guarantee.
+
+    Args:
+        micro_batch: sequences in memory at once.
+        threads: torch threads; all cores when not given.
+        workers: processes that screen a corpus.
+        checkpoint_seconds: seconds between checkpoints.
+        device: cpu or cuda. The noise on a GPU is Philox, which is not cryptographic; the ledger and the certificate say so,
+            and a run cannot change it after its start.
+    """
+
+    micro_batch: Count = 64
+    device: Literal["cpu", "cuda"] = "cpu"
+    threads: Count | None = None
+    workers: Count = 2
+    checkpoint_seconds: Annotated[float, Field(ge=0)] = 30.0

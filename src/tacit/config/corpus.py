@@ -1,0 +1,50 @@
+"""Where a corpus is and how it is read: the sections ``private`` and ``public``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tacit.config.base import Count, Options, expanded
+
+__all__ = ["CorpusOptions", "TurnsOptions"]
+
+Place = Annotated[int, Field(ge=0, strict=True)] | str
+"""Where something is in a turn: a place in a list, from 0, or a field of an object."""
+
+
+class TurnsOptions(Options):
+    """How a list of turns becomes the text of a record, one turn a line (tacit.corpus.turns).
+
+    Args:
+        text: where a turn's text is.
+        speaker: where its speaker is, who stands before the text as in ``USR: Hello.``; null: the text alone.
+        names: words for speakers; others keep their own.
+    """
+
+    text: Place = 1
+    speaker: Place | None = 0
+    names: dict[str, str] = Field(default={"U": "USR", "S": "SYS"})
+
+
+class CorpusOptions(Options):
+    """Where a corpus is and how its records are read (tacit.corpus.readers). ``${NAME:-default}`` in ``path`` is expanded.
+
+    ``turns``: the field ``text_field`` holds a dialogue's turns, and this is how they are read.
+    """
+
+    path: str
+    format: Literal["auto", "txt", "jsonl", "json", "csv", "parquet", "conll"] = "auto"
+    text_field: str = "text"
+    id_field: str | None = None
+    user_field: str | None = None
+    max_record_bytes: Count = 1_000_000
+    limit: Count | None = None
+    turns: TurnsOptions | None = None
+
+    @property
+    def resolved_path(self) -> Path:
+        """The path with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
+        return expanded(self.path)

@@ -1,0 +1,65 @@
+"""The shape of the model: the section ``model``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from tacit.config.base import Count, Options, expanded
+
+__all__ = ["ModelOptions"]
+
+_SHAPE = frozenset({"layers", "width", "heads", "intermediate"})
+
+
+class ModelOptions(Options):
+    """The shape of the model. Dropout is 0 by default: under DP the noise regularises more than enough.
+
+    Args:
+        kind: ``bert`` (masked tokens), ``gpt2`` or ``lstm`` (next tokens; Zhao et al. train one layer of width 200).
+        folder: a local Hugging Face folder of that kind to start from, public like a public corpus. It decides the shape, and
+            the vocabulary is then ``given``: the folder's own tokenizer, unless another one is named.
+        heads: attention heads; the LSTM has none.
+        intermediate: width of the feed-forward layers.
+        length: positions of a row.
+        dropout: in training, whatever the folder says.
+    """
+
+    added_later: ClassVar = frozenset({"folder"})
+
+    kind: Literal["bert", "gpt2", "lstm"] = "bert"
+    folder: str | None = None
+    layers: Count = 2
+    width: Count = 128
+    heads: Count = 2
+    intermediate: Count | None = None
+    length: Annotated[int, Field(ge=8)] = 64
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+    @property
+    def resolved_folder(self) -> Path:
+        """Where there is a folder: it with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
+        assert self.folder is not None
+        return expanded(self.folder)
+
+    @property
+    def beside_folder(self) -> set[str]:
+        """Options that were set although the folder decides what they say."""
+        return set() if self.folder is None else self.model_fields_set & _SHAPE
+
+    @property
+    def without_effect(self) -> frozenset[str]:
+        """All that a model folder decides."""
+        return frozenset() if self.folder is None else _SHAPE
+
+    @property
+    def intermediate_width(self) -> int:
+        """Width of the feed-forward layer; four times the width unless given."""
+        return self.intermediate or 4 * self.width
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether it predicts next tokens."""
+        return self.kind != "bert"

@@ -1,0 +1,86 @@
+"""The training phases, by their plan: the section ``phases``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tacit.config.base import Count, Options, Positive, Probability
+
+__all__ = ["PHASES", "DpPhase", "Phase", "PhaseOptions", "PlainPhase", "SelectivePhase"]
+
+
+class PhaseOptions(Options):
+    """What every training phase has: its name, steps and AdamW's options (linear warm-up, then linear decay)."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
+    steps: Count
+    learning_rate: Positive
+    warmup: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    adam_betas: tuple[Probability, Probability] = (0.9, 0.98)
+    adam_epsilon: Positive = 1e-6
+
+
+class PlainPhase(PhaseOptions):
+    """Ordinary training.
+
+    Args:
+        stream: ``public``, the public corpora; ``screened``, the part of the private corpus that screening lets through; and
+            two baselines without any guarantee (``allow: [heuristic:non-private]``): ``private``, what is private, and
+            ``redacted``, everything, as screening has redacted it.
+        batch_size: sequences a step.
+    """
+
+    plan: Literal["plain"]
+    stream: Literal["public", "screened", "private", "redacted"]
+    batch_size: Count
+
+
+class DpPhase(PhaseOptions):
+    """DP training on the private stream.
+
+    Args:
+        stream: ``private``; or ``marked``: the private tokens alone of a marked corpus (selective DP), with a given noise.
+        expected_batch: units in a step's batch on average; the sampling probability is this over ``privacy.units``, and it
+            is the public constant that the noisy sum is divided by.
+        clip_norm: C, bound on the l2 norm of one unit's gradient.
+        clipping: how a unit's gradient is scaled under that bound: flat (Abadi et al. 2016), automatic (Bu et al. 2022) or
+            per-layer.
+        sequences_per_unit: a unit shows at most this many sequences a step (a fresh keyed choice).
+        noise_multiplier: given instead of solved from the budget.
+    """
+
+    plan: Literal["dp"]
+    stream: Literal["private", "marked"]
+    expected_batch: Count
+    clip_norm: Positive
+    clipping: Literal["flat", "automatic", "per-layer"] = "flat"
+    sequences_per_unit: Count = 1
+    noise_multiplier: Positive | None = None
+
+
+class SelectivePhase(PhaseOptions):
+    """Ordinary training on the public tokens of a marked corpus (selective DP; Shi et al. 2021), for an LSTM.
+
+    The state that goes from a private token to a public one is clipped, and gets noise.
+
+    Args:
+        batch_size: rows a step, one of each record; the divisor of the step, also where slots are empty.
+        segments: runs of private tokens whose state is released, at most, in a row; what stands behind the last does not count.
+        state_clip: bound on the l2 norm of the state, the hidden and the cell state of all layers together.
+        state_noise_multiplier: standard deviation of the noise on each of its numbers, over ``state_clip``.
+    """
+
+    plan: Literal["selective"]
+    stream: Literal["marked"]
+    batch_size: Count
+    segments: Count
+    state_clip: Positive
+    state_noise_multiplier: Positive
+
+
+Phase = Annotated[PlainPhase | DpPhase | SelectivePhase, Field(discriminator="plan")]
+PHASES: dict[str, type[PhaseOptions]] = {"plain": PlainPhase, "dp": DpPhase, "selective": SelectivePhase}
+"""By their ``plan``, as in `Phase`; it is a part of an error's place."""

@@ -1,0 +1,91 @@
+"""The whole configuration of a run: its sections, its digest, and what follows from several of them.
+
+Privacy options and speed options are different classes: everything under ``compute`` can change between two starts of a run
+without changing any event, and `RunConfig.digest` leaves it out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from tacit.config.audit import AuditOptions
+from tacit.config.base import Count, Options
+from tacit.config.compute import ComputeOptions
+from tacit.config.corpus import CorpusOptions
+from tacit.config.evaluation import EvaluationOptions
+from tacit.config.marking import MarkingOptions
+from tacit.config.model import ModelOptions
+from tacit.config.phases import DpPhase, Phase, PhaseOptions, PlainPhase, SelectivePhase
+from tacit.config.privacy import PrivacyOptions
+from tacit.config.screening import ScreeningOptions
+from tacit.config.vocabulary import VocabularyOptions
+
+__all__ = ["RunConfig"]
+
+
+class RunConfig(Options):
+    """A whole run. See docs/tour.md for every option along the data's way.
+
+    ``rounds``: the phases are run this many times in order, as in alternating training; each goes on with its own optimizer.
+    """
+
+    title: str = "tacit run"
+    run: str
+    privacy: PrivacyOptions
+    private: CorpusOptions
+    public: tuple[CorpusOptions, ...] = ()
+    screening: ScreeningOptions | None = None
+    marking: MarkingOptions | None = None
+    vocabulary: VocabularyOptions = VocabularyOptions()
+    model: ModelOptions = ModelOptions()
+    masking_probability: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    rounds: Count = 1
+    phases: Annotated[tuple[Phase, ...], Field(min_length=1)]
+    evaluation: EvaluationOptions = EvaluationOptions()
+    audit: AuditOptions | None = None
+    compute: ComputeOptions = ComputeOptions()
+    allow: tuple[str, ...] = ()
+
+    def digest(self) -> str:
+        """SHA-256 of everything that can change a result or a guarantee: not the run folder, the title or ``compute``."""
+        return hashlib.sha256(json.dumps(self.comparable(), sort_keys=True).encode()).hexdigest()
+
+    def comparable(self) -> dict[str, Any]:
+        """The options that must not change between two starts of a run, as plain values."""
+        return self.model_dump(mode="json", exclude={"run", "title", "compute"})
+
+    @property
+    def uses_heuristic(self) -> bool:
+        """Whether a stage without a proof runs, so that epsilon is infinite; ``allow`` alone does not make it so."""
+        marked = any(phase.stream == "marked" for phase in self.phases)
+        return self.vocabulary.method == "hoory" or bool(self.unclipped_phases) or marked
+
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether epsilon is infinite for the corpus as a whole: a heuristic, or screened text, which gets no noise."""
+        return self.uses_heuristic or self.screening is not None
+
+    @property
+    def dp_phases(self) -> list[DpPhase]:
+        """The phases that train on the private or the marked stream with noise."""
+        return [phase for phase in self.phases if isinstance(phase, DpPhase)]
+
+    @property
+    def unclipped_phases(self) -> list[PlainPhase]:
+        """The phases that train on private text without noise, as baselines; what screening lets through is not private."""
+        return [
+            phase for phase in self.phases if isinstance(phase, PlainPhase) and phase.stream in ("private", "redacted")
+        ]
+
+    @property
+    def selective_phases(self) -> list[SelectivePhase]:
+        """The phases that train on public tokens of the marked stream."""
+        return [phase for phase in self.phases if isinstance(phase, SelectivePhase)]
+
+    def phase_name(self, phase: PhaseOptions, round: int) -> str:
+        """The phase's name in a round, from 0: its own where there is one round only."""
+        return phase.name if self.rounds == 1 else f"{phase.name}-{round + 1}"

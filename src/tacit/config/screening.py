@@ -1,0 +1,54 @@
+"""How the private corpus is screened: the section ``screening``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tacit.config.base import Count, Options
+
+__all__ = ["GroupOptions", "ScreeningOptions"]
+
+
+class GroupOptions(Options):
+    """What the confidentiality statement covers as one: all secrets of a document, or of a user, together.
+
+    Args:
+        by: ``document``, or ``user``: data points with the same id (``private.id_field``, ``private.user_field``) are a group.
+        most: data points of a group; a corpus with a larger group is refused.
+    """
+
+    by: Literal["document", "user"]
+    most: Count
+
+
+class ScreeningOptions(Options):
+    """How the private corpus is screened before training: redacted, deduplicated, split in two streams (Zhao et al. 2022).
+
+    The private stream is trained on with noise, the public one without. What is then guaranteed is confidentiality, and no
+    longer differential privacy of the corpus (docs/confidentiality.md).
+
+    Args:
+        data_point: ``record``, or ``line``: every line of a record is a data point of its own, such as a turn of a dialogue.
+        balanced: a policy file as pi, which is masked; the package's own when not given.
+        conservative: a policy file as pi_c, which decides what is trained on with noise; the package's own when not given.
+        missed: as an experiment the balanced policy misses this share of the secrets that it finds, by a keyed hash of each; the
+            conservative one misses none of them. ``gamma`` must be at least as large.
+        deduplicate: ``none``; ``exact``: data points that are equal once redacted are masked as a whole, all but the first; or
+            ``unmasked``: that, among the private ones in which redaction masked nothing.
+        normalisation: what counts as equal (docs/deduplication.md).
+        gamma: upper bound on the share of secrets that the balanced policy misses, as measured (`tacit screen --measure`).
+        delta2: likewise of the conservative policy.
+        group: what the statement covers as one; None: one secret in one data point.
+    """
+
+    data_point: Literal["record", "line"] = "record"
+    balanced: str | None = None
+    conservative: str | None = None
+    missed: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    deduplicate: Literal["none", "exact", "unmasked"] = "none"
+    normalisation: Literal["none", "whitespace", "casefold"] = "none"
+    gamma: Annotated[float, Field(ge=0, le=1)] | None = None
+    delta2: Annotated[float, Field(ge=0, le=1)] | None = None
+    group: GroupOptions | None = None

@@ -1,0 +1,106 @@
+"""What a run's guarantee rests on, and how well each of it is known: one function a part of the run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tacit.config import RunConfig
+from tacit.report import data
+from tacit.selective import run_account
+
+__all__ = ["assumptions"]
+
+
+def assumptions(config: RunConfig) -> tuple[data.Assumption, ...]:
+    """What the guarantee rests on, that of the run's own parts first."""
+    unit = config.privacy.unit_name
+    rows: list[tuple[str, Any]] = [
+        *_screening_assumptions(config),
+        *_selective_assumptions(config),
+        *_given_assumptions(config),
+        (
+            "Epsilon is the joint privacy loss distribution of every ledger entry; Renyi DP bounds it independently.",
+            "proved",
+        ),
+        *(
+            []
+            if config.vocabulary.method in ("public", "given")
+            else [
+                (
+                    "The histogram's delta follows its exact law, not the formula of the paper (docs/guarantees.md).",
+                    "proved",
+                )
+            ]
+        ),
+        (f"The ids in the private corpus say correctly which texts belong to one {unit}.", "assumed"),
+        (
+            f"privacy.units = {config.privacy.units} was stated without looking at the private corpus (it sets the sampling "
+            "probability; the guarantee holds whatever the true number is).",
+            "assumed",
+        ),
+        (
+            "Steps, noise, clip norm, model size and all other options were fixed without looking at the private text.",
+            "assumed",
+        ),
+        ("The run's key and everything in run/private stay secret.", "assumed"),
+        ("Noise is drawn in floating point: attacks on the last bits of the noise are not modelled.", "assumed"),
+    ]
+    return tuple(data.Assumption(text=text, label=label) for text, label in rows)
+
+
+def _screening_assumptions(config: RunConfig) -> list[tuple[str, Any]]:
+    options = config.screening
+    if options is None:
+        return []
+    rows: list[tuple[str, Any]] = []
+    if options.group is not None:
+        rows.append(
+            (
+                f"The secrets of one {options.group.by} are in its own data points alone. These are at most "
+                f"{options.group.most}: a corpus with more is refused.",
+                "assumed",
+            )
+        )
+    if options.gamma is None:
+        rows.append(("What the screening misses was not measured: the worst case alone is stated.", "assumed"))
+    else:
+        rows.append(
+            (
+                f"The balanced policy misses at most a share {options.gamma:g} of the secrets, and both policies a share "
+                f"{1.0 if options.delta2 is None else options.delta2:g} (`tacit screen --measure`), of secrets like the "
+                "labelled ones.",
+                "measured",
+            )
+        )
+    return rows
+
+
+def _selective_assumptions(config: RunConfig) -> list[tuple[str, Any]]:
+    """What a run on marked text may say of private tokens alone, and what that rests on."""
+    account = run_account(config)
+    if account is None:
+        return []
+    return [
+        ("Epsilon is infinite: public tokens of private records are trained on without noise.", "proved"),
+        (f"Of the tokens that the policy marks, and of no others, {account.sentence}.", "proved"),
+        ("The policy marks every secret, and what it marks does not depend on the private tokens.", "assumed"),
+    ]
+
+
+def _given_assumptions(config: RunConfig) -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
+    if config.vocabulary.method == "given":
+        rows.append(
+            (
+                "The given tokenizer is public; were it made from the private text, what it gives away is not counted.",
+                "assumed",
+            )
+        )
+    if config.model.folder is not None:
+        rows.append(
+            (
+                "The given weights are public; were they made from the private text, what they give away is not counted.",
+                "assumed",
+            )
+        )
+    return rows

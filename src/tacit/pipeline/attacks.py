@@ -1,0 +1,137 @@
+"""The stages `audit` and `membership`: attacks on the released model and, as positive control, on the one without DP."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+
+from tacit.audit.candidates import candidate_exposure
+from tacit.audit.exposure import Exposure, measure_exposure
+from tacit.audit.membership import MembershipReport, measure_membership
+from tacit.audit.scorers import scorer_of
+from tacit.audit.trie import build_trie, score_candidates
+from tacit.errors import AuditError
+from tacit.files import write_json
+from tacit.pipeline.training import train
+from tacit.run_state import RunState
+from tacit.screen_stage import secret_form, secrets_of
+from tacit.training.checkpoint import load_weights
+
+__all__ = ["audit", "check_audit_gate", "membership"]
+
+
+def audit(state: RunState) -> dict[str, list[Exposure]]:
+    """Exposure of the canaries under the released model and, as a positive control, under the model without DP.
+
+    Written to run/private/audit.json; the canaries themselves to run/private/canaries.json. See `check_audit_gate`.
+    """
+    options = state.config.audit
+    if options is None:
+        return {}
+    train(state)
+    if state.config.model.is_causal:
+        return _audit_secrets(state)
+    write_json(state.folder.private / "canaries.json", [dataclasses.asdict(canary) for canary in state.canaries])
+    models = _audited_models(state)
+    contexts = state.public_held_out
+    rows = slice(0, min(options.contexts, contexts.sequences))
+    found: dict[str, list[Exposure]] = {}
+    for name, path in models.items():
+        state.reporter.say(f"Audit: exposure of {len(state.canaries)} canaries under the {name} ...")
+        model = state.new_model()
+        load_weights(path, model)
+        streams = state.streams.child("audit")
+        found[name] = measure_exposure(
+            model, state.canaries, contexts.ids_ST[rows], contexts.lengths_S[rows], state.masking, streams
+        )
+    _write_exposures(state, found)
+    return found
+
+
+def _audited_models(state: RunState) -> dict[str, Path]:
+    """Checkpoints of the released model and, where there is one, of the control."""
+    last = state.mechanisms.phases[-1].name
+    models = {"released model": state.checkpoint(last)}
+    if state.config.audit is not None and state.config.audit.control:
+        models["control without DP"] = state.checkpoint(f"control-{last}")
+    return models
+
+
+def _audit_secrets(state: RunState) -> dict[str, list[Exposure]]:
+    """Exposure of a causal model's canaries by their exact rank among all candidates: mean and highest over the canaries."""
+    form, secrets = secret_form(state.config), secrets_of(state.config, state.streams)
+    assert form is not None
+    write_json(state.folder.private / "canaries.json", [form.text(secret) for secret in secrets])
+    trie = build_trie(state.tokenizer, form)
+    found: dict[str, list[Exposure]] = {}
+    for name, path in _audited_models(state).items():
+        state.reporter.say(f"Audit: exposure of {len(secrets)} secrets among {form.candidates} under the {name} ...")
+        model = state.new_model()
+        load_weights(path, model)
+        model.eval()
+        measured = candidate_exposure(score_candidates(scorer_of(model), trie, [state.special.start]), secrets)
+        found[name] = [
+            Exposure(
+                pattern=form.prefix + "d" * form.digits,
+                canaries=measured.canaries,
+                mean_rank=float(np.mean(measured.ranks)),
+                bits=measured.mean_bits,
+                null_bits=measured.null_mean_bits,
+                p_value=measured.mean_p_value,
+                ceiling_bits=measured.ceiling_bits,
+                max_bits=measured.max_bits,
+                null_max_bits=measured.null_max_bits,
+                max_p_value=measured.max_p_value,
+            )
+        ]
+    _write_exposures(state, found)
+    return found
+
+
+def _write_exposures(state: RunState, found: dict[str, list[Exposure]]) -> None:
+    values = {name: [dataclasses.asdict(row) for row in exposures] for name, exposures in found.items()}
+    write_json(state.folder.private / "audit.json", values)
+
+
+def membership(state: RunState) -> dict[str, MembershipReport]:
+    """Membership inference on the run's own texts, under the released model and, as a positive control, the one without DP.
+
+    A function of private text beside the model, so it is the curator's alone: written to run/private/membership.json, and from there
+    to the curator's copy of the report. Empty where the configuration does not ask for it.
+    """
+    options = state.config.audit.membership if state.config.audit else None
+    if options is None:
+        return {}
+    train(state)
+    samples = state.membership_samples  # how many these are is private, and no line says it
+    found: dict[str, MembershipReport] = {}
+    for name, path in _audited_models(state).items():
+        state.reporter.say(f"Audit: membership inference under the {name} ...")
+        model = state.new_model()
+        load_weights(path, model)
+        found[name] = measure_membership(
+            model,
+            state.tokenizer,
+            samples,
+            [state.special.start],
+            state.streams.child("membership"),
+            options.group_size,
+            [state.special.end],
+            state.config.model.length,
+        )
+    write_json(state.folder.private / "membership.json", {name: dataclasses.asdict(row) for name, row in found.items()})
+    return found
+
+
+def check_audit_gate(state: RunState, found: dict[str, list[Exposure]]) -> None:
+    """Fail when a released pattern's p-value is below the configured gate; mean and highest exposure are one test there."""
+    gate = state.config.audit.max_exposure_p_value if state.config.audit else 0.0
+    for row in found.get("released model", []):
+        if row.gate_p_value < gate:
+            highest = "" if row.max_bits is None else f" (the highest of them by {row.max_bits:.2f})"
+            raise AuditError(
+                f"audit: pattern {row.pattern} is exposed by {row.bits:.2f} bits{highest}, p = {row.gate_p_value:.2g}, below the "
+                f"gate {gate:g}; do not publish this release: check the engine and the ledger"
+            )

@@ -1,0 +1,120 @@
+"""The stage `evaluate`: held-out text; public exactly, private through a mechanism."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from transformers import PreTrainedModel
+
+from tacit.config import RunConfig
+from tacit.corpus.units import Unit
+from tacit.files import read_json, write_json
+from tacit.marking import cut
+from tacit.pipeline.training import train
+from tacit.planning import EVALUATION
+from tacit.privacy.events import Gaussian
+from tacit.randomness import Streams
+from tacit.run_state import RunState
+from tacit.screen_stage import redacted_units
+from tacit.tasks import causal_lm, masked_lm
+from tacit.training.sequences import SequenceStream
+
+__all__ = ["evaluate"]
+
+
+def evaluate(state: RunState) -> dict[str, Any]:
+    """How well the model predicts held-out text, beside baselines; written to run/private/evaluation.json.
+
+    Public text is scored exactly. The private part is one Gaussian release in the ledger, on units kept from training. With
+    screening or marking there is no such release: the part ``curator`` is exact, and for the curator alone.
+    """
+    train(state)
+    path = state.folder.private / "evaluation.json"
+    if path.exists():
+        return read_json(path)
+    state.reporter.say("Evaluation: held-out text ...")
+    models = _models_to_evaluate(state)
+    found: dict[str, Any] = {"vocabulary_size": state.special.size}
+    streams = state.streams.child("evaluation")
+    if state.config.public:
+        found["public"] = _exact_scores(state, models, state.public_held_out, state.public_held_out_units, 1)
+    if state.mechanisms.evaluation is not None:
+        found["private"] = _evaluate_private(state, state.mechanisms.evaluation, models, streams)
+    elif state.private_units[1]:
+        units = state.private_units[1]
+        for name, texts in _curators_texts(state.config, units).items():
+            found[name] = _exact_scores(state, models, state.sequences(texts), texts, None)
+    write_json(path, found)
+    return found
+
+
+def _curators_texts(config: RunConfig, units: list[Unit]) -> dict[str, list[Unit]]:
+    """Held-out units in the forms that are scored: as training shows them, and raw."""
+    if config.marking is not None:
+        return {"curator": cut(units, config.marking.data_point)}
+    return {"curator": redacted_units(config, units), "curator_raw": units}
+
+
+Models = dict[str, PreTrainedModel | np.ndarray]
+
+
+def _models_to_evaluate(state: RunState) -> Models:
+    """The released model, the one before private text where there is one, and the words' own frequencies."""
+    models: Models = {"released model": state.trained_model(state.mechanisms.phases[-1].name)}
+    of_public = [phase for phase in state.mechanisms.phases if phase.stream == "public"]
+    if of_public and state.config.dp_phases and state.config.rounds == 1:
+        models["after public phase"] = state.trained_model(of_public[-1].name)
+    stream = state.plain_stream
+    size, no_text = state.special.size, state.special.ids
+    causal = state.config.model.is_causal
+    models["unigram"] = causal_lm.unigram(stream, size) if causal else masked_lm.unigram(stream, no_text, size)
+    return models
+
+
+def _loss_bound(state: RunState) -> float:
+    """Nats a token beyond which a loss counts as this: half as much again as the uniform model's."""
+    return 1.5 * float(np.log(state.special.size))
+
+
+def _unit_vectors(
+    state: RunState, models: Models, stream: SequenceStream, per_unit: int, streams: Streams
+) -> np.ndarray:
+    """What each unit adds to a sum that may be released: entries in [0, 1]."""
+    if state.config.model.is_causal:
+        return causal_lm.unit_vectors(causal_lm.score_units(models, stream, streams, per_unit), _loss_bound(state))
+    scores = masked_lm.score_units(models, stream, per_unit, state.masking, streams)
+    return masked_lm.unit_vectors(scores, _loss_bound(state))
+
+
+def _means(state: RunState, models: Models, total_M: np.ndarray, noise_stddev: float) -> dict[str, Any]:
+    means_of_sum = causal_lm.means_of_sum if state.config.model.is_causal else masked_lm.means_of_sum
+    return means_of_sum(total_M, tuple(models), noise_stddev, _loss_bound(state))
+
+
+def _exact_scores(
+    state: RunState, models: Models, stream: SequenceStream, units: list[Unit], per_unit: int | None
+) -> dict[str, Any]:
+    """Without noise, over all tokens. A causal model has perplexities a token and a word, and bits a byte of the texts."""
+    streams = state.streams.child("evaluation")
+    if not state.config.model.is_causal:
+        at_most = per_unit or state.config.evaluation.sequences_per_unit
+        return _means(state, models, _unit_vectors(state, models, stream, at_most, streams).sum(axis=0), 0.0)
+    sizes = causal_lm.text_sizes(units)
+    found: dict[str, Any] = {}
+    for name, losses in causal_lm.score_units(models, stream, streams).items():
+        exact = causal_lm.perplexities(losses, *sizes)
+        found[name] = {
+            "perplexity": exact.per_token,
+            "perplexity_per_word": exact.per_word,
+            "bits_per_byte": exact.bits_per_byte,
+        }
+    return found
+
+
+def _evaluate_private(state: RunState, event: Gaussian, models: Models, streams: Streams) -> dict[str, Any]:
+    stream = state.sequences(state.private_units[1])
+    state.ledger.charge(EVALUATION)
+    vectors = _unit_vectors(state, models, stream, state.config.evaluation.sequences_per_unit, streams)
+    total = masked_lm.noisy_sum(vectors, event.noise_multiplier, streams.generator("noise"))
+    return _means(state, models, total, event.noise_multiplier * float(np.sqrt(vectors.shape[1])))

@@ -1,0 +1,107 @@
+"""The stage `vocabulary`: the run's tokenizer, from a DP histogram of words, from text without noise, or given."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from tacit.corpus.units import Unit
+from tacit.files import private_folder, write_atomically, write_json
+from tacit.given import given_tokenizer, reserved_tokens
+from tacit.planning import VOCABULARY
+from tacit.privacy.events import ThresholdedHistogram
+from tacit.run_state import RunState
+from tacit.vocabulary.count import count_words
+from tacit.vocabulary.select import draw_noise, release
+from tacit.vocabulary.tokenizer import TokenizerOptions, build_tokenizer
+from tacit.vocabulary.wordpiece import train_wordpiece
+
+__all__ = ["vocabulary"]
+
+
+def vocabulary(state: RunState) -> None:
+    """Write the tokenizer: WordPiece from a histogram of words, released under its event (Hoory 3.2), or a given one."""
+    folder = private_folder(state.vocabulary_folder)
+    if (folder / "tokenizer.json").exists():
+        return
+    state.check_data()
+    options = state.config.vocabulary
+    if options.method == "given":
+        _write_given(state, folder)
+        return
+    text = TokenizerOptions(lowercase=options.lowercase)
+    event = state.mechanisms.vocabulary
+    if isinstance(event, ThresholdedHistogram):
+        released = _released_words(state, event, folder, text)
+    else:
+        released = _words_without_noise(state, text)
+    write_json(folder / "released.json", released)
+    if not released:
+        state.reporter.say("Vocabulary: no word reached the threshold; the tokenizer has single characters only")
+    reserved = reserved_tokens(state.config)
+    size = options.size - len(reserved)
+    pieces = train_wordpiece(released, size, text.alphabet, min_frequency=options.min_count)
+    tokenizer = build_tokenizer(pieces, text, reserved)
+    write_atomically(folder / "tokenizer.json", lambda partial: tokenizer.save(str(partial)))
+    state.reporter.say(f"Vocabulary: {len(released)} words released, {len(pieces)} pieces")
+
+
+def _write_given(state: RunState, folder: Path) -> None:
+    """The given tokenizer: nothing is released from the private text."""
+    given = given_tokenizer(state.config)
+    write_json(folder / "released.json", {})
+    write_json(folder / "special_tokens.json", dict(given.names))
+    write_atomically(folder / "tokenizer.json", lambda partial: given.tokenizer.save(str(partial)))
+    state.reporter.say(f"Vocabulary: given, {given.special.size} entries")
+
+
+def _released_words(
+    state: RunState, event: ThresholdedHistogram, folder: Path, text: TokenizerOptions
+) -> dict[str, int]:
+    """Noisy counts of the private words that reach the threshold."""
+    state.reporter.say("Vocabulary: counting words under the contribution bound ...")
+    counts = _word_counts(state, state.private_units[0], event.max_words, text)
+    noise = _vocabulary_noise(state, event, folder, len(counts))
+    state.ledger.charge(VOCABULARY)
+    return release(counts, noise, int(event.threshold))
+
+
+def _words_without_noise(state: RunState, text: TokenizerOptions) -> dict[str, int]:
+    """All words of the public corpora; where there are none, of the screened or unmarked text, whose release the ledger holds."""
+    state.reporter.say("Vocabulary: counting words ...")
+    if state.config.public:
+        return _word_counts(state, state.public_units[0], sys.maxsize, text)
+    state.ledger.charge(VOCABULARY)
+    units = state.screened_units if state.config.marking is None else _unmarked_units(state)
+    return _word_counts(state, units, sys.maxsize, text)
+
+
+def _unmarked_units(state: RunState) -> list[Unit]:
+    """What is public of the marked text: no word of it is, or is beside, a private one."""
+    return [Unit(marked.unit.unit_id, (marked.public_text,)) for marked in state.marked_texts]
+
+
+def _word_counts(state: RunState, units: list[Unit], most: int, text: TokenizerOptions) -> dict[str, int]:
+    return count_words(((unit.unit_id, unit.texts) for unit in units), most, state.streams.child("vocabulary"), text)
+
+
+def _vocabulary_noise(state: RunState, event: ThresholdedHistogram, folder: Path, words: int) -> np.ndarray:
+    """The noise of the release, drawn once: on disk, and its keyed digest in the ledger, before it meets a count.
+
+    A killed run therefore repeats the same release, and other noise (a second release for the price of one) is refused.
+    """
+    path = folder / "noise.npy"
+    if not path.exists():
+        noise = draw_noise(words, event.noise_stddev)
+        write_atomically(path, lambda partial: _save_array(partial, noise))
+    digest = hashlib.blake2b(path.read_bytes(), key=state.streams.derive("noise digest"), digest_size=32)
+    state.ledger.bind("the vocabulary's noise", digest.hexdigest())
+    return np.load(path)
+
+
+def _save_array(path: Path, array: np.ndarray) -> None:
+    with path.open("wb") as file:
+        np.save(file, array)

@@ -1,0 +1,31 @@
+"""The plan of a run, from the configuration alone: every mechanism with its noise, and what it will cost.
+
+Nothing here reads data or imports torch. `make_plan` solves the noise that is not given so that the joint epsilon meets the
+budget; the pipeline executes exactly these frozen events.
+
+vocabulary.py, phases.py, evaluation.py   each private part: its event and noise, and how `tacit plan` shows it
+mechanisms.py   all parts together: solved, declared in the ledger, read back from it
+plan.py         the plan as `tacit plan` shows it
+stages.py       the names of the stages, and their prices
+cost.py         operations, seconds, memory
+"""
+
+from tacit.planning.mechanisms import Mechanisms, mechanisms_from_ledger, plan_in_ledger, solve
+from tacit.planning.plan import RunPlan, make_plan
+from tacit.planning.stages import EVALUATION, HELD_OUT, TRAINING, VOCABULARY, Stage
+from tacit.planning.vocabulary import vocabulary_size
+
+__all__ = [
+    "EVALUATION",
+    "HELD_OUT",
+    "TRAINING",
+    "VOCABULARY",
+    "Mechanisms",
+    "RunPlan",
+    "Stage",
+    "make_plan",
+    "mechanisms_from_ledger",
+    "plan_in_ledger",
+    "solve",
+    "vocabulary_size",
+]

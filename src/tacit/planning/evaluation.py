@@ -1,0 +1,42 @@
+"""The private evaluation in the plan: one Gaussian release of bounded sums over held-out units."""
+
+from __future__ import annotations
+
+from tacit.config import RunConfig
+from tacit.planning.stages import EVALUATION, HELD_OUT, Stage
+from tacit.privacy import calibrate
+from tacit.privacy.events import Gaussian, Spend
+
+__all__ = ["beside_training", "evaluation_event", "evaluation_stages", "has_evaluation_event"]
+
+
+def has_evaluation_event(config: RunConfig) -> bool:
+    """Whether there is one: with screening or marking exact numbers stay with the curator."""
+    return config.evaluation.held_out > 0 and config.screening is None and config.marking is None
+
+
+def evaluation_event(config: RunConfig) -> Gaussian | None:
+    """Under add-or-remove the held-out units have the whole budget to themselves; under replacement a tenth of it."""
+    if not has_evaluation_event(config):
+        return None
+    privacy = config.privacy
+    share = 1.0 if privacy.relation == "add-or-remove" else 0.1
+    return Gaussian(
+        calibrate.gaussian_noise(privacy.budget.epsilon * share, privacy.budget.delta * share, privacy.relation)
+    )
+
+
+def beside_training(config: RunConfig) -> list[Spend]:
+    """What the noise of the training must leave for the evaluation: under replacement a unit can change sides."""
+    event = evaluation_event(config)
+    return [Spend(event, 1, HELD_OUT)] if event is not None and config.privacy.relation == "replace" else []
+
+
+def evaluation_stages(event: Gaussian | None) -> list[Stage]:
+    """The evaluation as `tacit plan` shows it, where there is one."""
+    if event is None:
+        return []
+    mechanism = "Gaussian noise on bounded sums over held-out units"
+    return [
+        Stage(EVALUATION, mechanism, {"noise_multiplier": event.noise_multiplier}, 1, event, HELD_OUT, seconds=10.0)
+    ]

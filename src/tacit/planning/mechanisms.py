@@ -1,0 +1,91 @@
+"""Every mechanism of a run, frozen before data is read: solved for the budget, declared in the ledger, or read back from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tacit.config import RunConfig
+from tacit.errors import BudgetError
+from tacit.planning.evaluation import evaluation_event, has_evaluation_event
+from tacit.planning.phases import phases_with, planned_noise, solved_noise
+from tacit.planning.stages import EVALUATION, HELD_OUT, TRAINING, VOCABULARY
+from tacit.planning.vocabulary import VocabularyEvent, has_vocabulary_event, vocabulary_event
+from tacit.privacy.accountant import joint_epsilon
+from tacit.privacy.events import Gaussian, NonPrivate, Spend, ThresholdedHistogram
+from tacit.privacy.ledger import Ledger
+from tacit.training.plans import Phase
+
+__all__ = ["Mechanisms", "mechanisms_from_ledger", "plan_in_ledger", "solve"]
+
+
+@dataclass(frozen=True)
+class Mechanisms:
+    """Everything that will be executed, frozen: the pipeline reads nothing else."""
+
+    vocabulary: VocabularyEvent | None
+    phases: tuple[Phase, ...]
+    evaluation: Gaussian | None
+
+    def stages(self) -> dict[str, Spend]:
+        """The whole run as the ledger will hold it at the end, by stage."""
+        stages = {} if self.vocabulary is None else {VOCABULARY: Spend(self.vocabulary, 1, TRAINING)}
+        for phase in self.phases:
+            if phase.event is not None:
+                stages[phase.name] = Spend(phase.event, phase.steps, TRAINING)
+        if self.evaluation is not None:
+            stages[EVALUATION] = Spend(self.evaluation, 1, HELD_OUT)
+        return stages
+
+    def spends(self) -> list[Spend]:
+        """What all stages cost."""
+        return list(self.stages().values())
+
+    def noisy_spends(self) -> list[Spend]:
+        """What the stages that add noise cost: all that the budget bounds where the others have no guarantee."""
+        return [spend for spend in self.spends() if not isinstance(spend.event, NonPrivate)]
+
+
+def solve(config: RunConfig) -> Mechanisms:
+    """Choose the noise that the configuration leaves open so that the joint epsilon meets the budget.
+
+    Raises:
+        BudgetError: the given noise exceeds the budget, or no noise meets it.
+    """
+    vocabulary = vocabulary_event(config)
+    phases = phases_with(config, solved_noise(config, vocabulary))
+    mechanisms = Mechanisms(vocabulary, phases, evaluation_event(config))
+    privacy = config.privacy
+    total = joint_epsilon(mechanisms.noisy_spends(), privacy.budget.delta, privacy.relation)
+    if total > privacy.budget.epsilon and config.vocabulary.method != "hoory":
+        raise BudgetError(
+            f"the run as configured has epsilon {total:.4g} at delta {privacy.budget.delta:g}; the budget is "
+            f"{privacy.budget.epsilon:g}. Nothing was spent: raise noise or threshold, lower steps, or leave the noise out "
+            "to have it solved"
+        )
+    return mechanisms
+
+
+def plan_in_ledger(mechanisms: Mechanisms, ledger: Ledger) -> None:
+    """Declare every private stage before data is touched; the ledger refuses what exceeds the budget."""
+    for name, spend in mechanisms.stages().items():
+        ledger.plan(name, spend.event, spend.count, spend.partition)
+
+
+def mechanisms_from_ledger(config: RunConfig, ledger: Ledger) -> Mechanisms | None:
+    """What an earlier start of this run planned; None when it did not get that far."""
+    plans = ledger.plans
+    noise = planned_noise(config, plans)
+    if noise is None:
+        return None
+    vocabulary, evaluation = (plans[name].event if name in plans else None for name in (VOCABULARY, EVALUATION))
+    assert vocabulary is None or isinstance(vocabulary, ThresholdedHistogram | NonPrivate)
+    assert evaluation is None or isinstance(evaluation, Gaussian)
+    mechanisms = Mechanisms(vocabulary, phases_with(config, noise), evaluation)
+    wanted = {*mechanisms.stages(), *_stages_beside_phases(config)}
+    return mechanisms if wanted <= plans.keys() else None
+
+
+def _stages_beside_phases(config: RunConfig) -> set[str]:
+    """Which of the vocabulary and the evaluation this run pays for."""
+    paid = {VOCABULARY: has_vocabulary_event(config), EVALUATION: has_evaluation_event(config)}
+    return {name for name, has_event in paid.items() if has_event}

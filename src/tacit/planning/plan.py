@@ -1,0 +1,118 @@
+"""The plan of a run as `tacit plan` shows it: the mechanisms, the price of each, and what a reader should know of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from tacit.config import RunConfig
+from tacit.config.shape import shape_of
+from tacit.planning.cost import memory_bytes, sequence_flops
+from tacit.planning.evaluation import evaluation_stages
+from tacit.planning.mechanisms import Mechanisms, solve
+from tacit.planning.phases import phase_stage
+from tacit.planning.stages import Stage, priced
+from tacit.planning.vocabulary import vocabulary_notes, vocabulary_size, vocabulary_stage
+from tacit.privacy.accountant import mu_at
+from tacit.selective import run_account
+
+__all__ = ["RunPlan", "make_plan"]
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """The mechanisms with their price."""
+
+    mechanisms: Mechanisms
+    stages: tuple[Stage, ...]
+    unit: str
+    relation: str
+    epsilon: float
+    delta: float
+    mu: float
+    parameters: int
+    memory_bytes: int
+    notes: tuple[str, ...]
+    config_digest: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready; infinite numbers become the string "infinity"."""
+        return _jsonable(dataclasses.asdict(self))
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _jsonable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_jsonable(item) for item in value]
+    return "infinity" if isinstance(value, float) and math.isinf(value) else value
+
+
+def make_plan(config: RunConfig) -> RunPlan:
+    """Solve what is not given and price everything.
+
+    Raises:
+        BudgetError: the given noise exceeds the budget, or no noise meets it.
+        TacitError: the given tokenizer or model is not suitable.
+    """
+    privacy = config.privacy
+    # what is given is checked before it is priced
+    parameters = shape_of(config.model).parameters(vocabulary_size(config))
+    mechanisms = solve(config)
+    stages = _stages(config, mechanisms)
+    total = stages[-1].epsilon_joint
+    return RunPlan(
+        mechanisms=mechanisms,
+        stages=stages,
+        unit=privacy.unit_name,
+        relation=privacy.relation,
+        epsilon=total,
+        delta=privacy.budget.delta,
+        mu=mu_at(total, privacy.budget.delta),
+        parameters=parameters,
+        memory_bytes=memory_bytes(config, parameters),
+        notes=_notes(config, mechanisms),
+        config_digest=config.digest(),
+    )
+
+
+def _stages(config: RunConfig, mechanisms: Mechanisms) -> tuple[Stage, ...]:
+    flops = sequence_flops(config)
+    stages = [
+        vocabulary_stage(config, mechanisms.vocabulary),
+        *(phase_stage(phase, flops) for phase in mechanisms.phases),
+        *evaluation_stages(mechanisms.evaluation),
+    ]
+    return priced(config, stages)
+
+
+def _notes(config: RunConfig, mechanisms: Mechanisms) -> tuple[str, ...]:
+    return (*_screening_notes(config), *_selective_notes(config), *vocabulary_notes(config, mechanisms.vocabulary))
+
+
+def _screening_notes(config: RunConfig) -> list[str]:
+    if config.screening is None:
+        return []
+    notes = [
+        "screening: text that is judged safe is trained on without noise, so epsilon is infinite for the corpus as a whole; "
+        "what holds is the confidentiality account (`tacit confidentiality`), for which the DP phases alone count"
+    ]
+    if config.screening.missed:
+        share = 100 * config.screening.missed
+        notes.append(
+            f"screening: the balanced policy is made to miss {share:g} % of the secrets that it finds, as an experiment"
+        )
+    return notes
+
+
+def _selective_notes(config: RunConfig) -> list[str]:
+    account = run_account(config)
+    if account is None:
+        return []
+    return [
+        "selective DP (a baseline): public tokens are trained on without noise, so epsilon is infinite for the record, and the "
+        "budget bounds nothing",
+        account.sentence,
+    ]

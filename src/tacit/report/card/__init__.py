@@ -1,0 +1,30 @@
+"""What the report says in words: numbers as text, the verdict, the audit and the utility in a sentence each.
+
+An upper bound is rounded up and a "1 in N" down, so that no rounded number claims more than the certificate. Sentences
+are computed from the data alone and are plain text; the templates escape them.
+"""
+
+from tacit.report.card.attacks import audit_sentences, membership_sentences
+from tacit.report.card.guarantee import Verdict, even_odds_bound, guess_bound, outcome_factor, verdict
+from tacit.report.card.hub import front_matter, loading_class, markdown
+from tacit.report.card.numbers import bound_text, number_text, odds_text, percent_text, power_text
+from tacit.report.card.utility import utility_sentences
+
+__all__ = [
+    "Verdict",
+    "audit_sentences",
+    "bound_text",
+    "even_odds_bound",
+    "front_matter",
+    "guess_bound",
+    "loading_class",
+    "markdown",
+    "membership_sentences",
+    "number_text",
+    "odds_text",
+    "outcome_factor",
+    "percent_text",
+    "power_text",
+    "utility_sentences",
+    "verdict",
+]
