@@ -19,6 +19,8 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from tacit.errors import UsageError
 from tacit.privacy.checks import require_delta
 from tacit.privacy.events import (
+    BandedPoissonGaussian,
+    Exchange,
     Gaussian,
     NonPrivate,
     PoissonGaussian,
@@ -27,6 +29,7 @@ from tacit.privacy.events import (
     ThresholdedHistogram,
     check_relation,
 )
+from tacit.privacy.exchange import exchange_pld
 from tacit.privacy.histogram import Case, cases, gaussian_delta, log_hidden_probability
 
 __all__ = ["GRIDS", "SMALLEST_DELTA", "Account", "loss_distribution"]
@@ -95,7 +98,8 @@ class Account:
         grid: discretisation interval of the privacy loss, in nats.
         pessimistic: True for an upper bound (what is certified), False for a lower one (what `verify` checks against).
 
-    Infinite epsilon when a non-private event is among them. At most one thresholded histogram enters by its full law;
+    Infinite epsilon when a non-private event is among them. Of banded events the worst band counts in each
+    (`tacit.privacy.accountant.account_parts` tells the bands apart). At most one thresholded histogram enters by its full law;
     of any further one the worst parts of all neighbours are taken together, which is still an upper bound.
     """
 
@@ -155,10 +159,11 @@ class Account:
         parts: list[pld.PrivacyLossDistribution] = []
         replace = self.relation == "replace"
         for spend in self.spends:
-            if isinstance(spend.event, PoissonGaussian):
-                parts.append(
-                    _poisson_gaussian_pld(spend.event, spend.count, self.relation, self.grid, self.pessimistic)
-                )
+            if isinstance(spend.event, PoissonGaussian | BandedPoissonGaussian):
+                event = spend.event if isinstance(spend.event, PoissonGaussian) else spend.event.worst
+                parts.append(_poisson_gaussian_pld(event, spend.count, self.relation, self.grid, self.pessimistic))
+            elif isinstance(spend.event, Exchange):
+                parts.append(exchange_pld(spend.event, spend.count, self.grid, self.pessimistic))
             elif isinstance(spend.event, Gaussian):
                 sensitivity = (2 if replace else 1) * math.sqrt(spend.count)
                 parts.append(_gaussian_pld(sensitivity, spend.event.noise_multiplier, self.grid, self.pessimistic))
@@ -197,7 +202,8 @@ class Account:
 
     def _only_gaussian(self, words: int) -> float | None:
         """Mu of the whole when it is Gaussian mechanisms alone, which compose to one exactly; else None."""
-        if any(isinstance(spend.event, PoissonGaussian) for spend in self.spends) or len(self._histograms) > 1:
+        sampled = PoissonGaussian | BandedPoissonGaussian | Exchange
+        if any(isinstance(spend.event, sampled) for spend in self.spends) or len(self._histograms) > 1:
             return None
         squares = 0.0
         if self._histograms and words > 0:
