@@ -20,7 +20,7 @@ DELTA, STEPS = 1e-5, 5
 EVENT = PoissonGaussian(0.05, 2.0)
 
 
-def config(group: Any = None, **private: Any) -> RunConfig:
+def config(group: Any = None, screening: dict[str, Any] | None = None, **private: Any) -> RunConfig:
     phase = {
         "name": "closed", "plan": "dp", "stream": "private", "steps": STEPS, "expected_batch": 50, "clip_norm": 1.0,
         "learning_rate": 1e-3, "noise_multiplier": 2.0,
@@ -35,7 +35,7 @@ def config(group: Any = None, **private: Any) -> RunConfig:
                 "budget": {"epsilon": 8, "delta": DELTA},
             },
             "private": {"path": "dialogues.jsonl", **private},
-            "screening": {"data_point": "line", "gamma": 0.25, "delta2": 1e-7, "group": group},
+            "screening": {"data_point": "line", "gamma": 0.25, "delta2": 1e-7, "group": group} | (screening or {}),
             "vocabulary": {"method": "public"},
             "phases": [phase],
         }
@@ -71,6 +71,26 @@ def test_a_group_is_so_many_records_replaced_at_once(tmp_path: Path, most: int) 
     assert found.screened.epsilon == replacement_epsilon(spends, DELTA, most)
     assert found.bayesian.epsilon == replacement_epsilon(spends, DELTA - most * 1e-7, most)
     assert found.screened.definition == ("definition 2" if most == 1 else "definition 3")
+
+
+@pytest.mark.parametrize(
+    ("deduplicate", "normalisation", "records"),
+    [
+        ("none", "none", 1),
+        ("exact", "none", 1),
+        ("exact", "casefold", 3),
+        ("unmasked", "none", 1),
+        ("unmasked", "casefold", 2),
+    ],
+)
+def test_deduplication_costs_the_records_that_it_changes(
+    tmp_path: Path, deduplicate: str, normalisation: str, records: int
+) -> None:
+    options = config(screening={"deduplicate": deduplicate, "normalisation": normalisation})
+    found = statement(options, tmp_path / "ledger.sqlite")
+    assert found.screened is not None
+    with Ledger.open(tmp_path / "ledger.sqlite", readonly=True) as ledger:
+        assert found.screened.epsilon == replacement_epsilon(ledger.spends(), DELTA, records)
 
 
 def test_without_a_group_it_is_one_secret_and_a_group_costs_more(tmp_path: Path) -> None:

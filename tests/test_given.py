@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import shutil
 import subprocess
 import sys
@@ -28,9 +27,9 @@ from tacit.planning import make_plan, mechanisms_from_ledger, vocabulary_size
 from tacit.privacy.ledger import Ledger
 from tacit.release import report_run, run
 
+from .dialogues import write_dialogues
 from .folders import FOLDERS, byte_bpe, edit_json, gpt2_folder, save_tokenizer
 from .small import small_values, write_config, write_corpora
-from .test_screened_run import dialogue
 from .test_screened_run import values as screened_values
 
 LENGTH = 24
@@ -447,8 +446,7 @@ def test_a_run_goes_on_with_the_same_files_only(finished: Callable[[str], Finish
 @pytest.mark.slow
 def test_redacted_text_with_a_tokenizer_that_has_no_mask_token(tmp_path: Path) -> None:
     """GPT-2's, and its table gets a row more."""
-    lines = [json.dumps({"id": f"d{number}", "text": dialogue(number)}) for number in range(120)]
-    (tmp_path / "dialogues.jsonl").write_text("\n".join(lines) + "\n")
+    write_dialogues(tmp_path, 120)
     given = gpt2_folder(tmp_path / "given")
     values = without_vocabulary(
         screened_values(tmp_path, model={"folder": str(given), "length": LENGTH}, rounds=1, audit=None)

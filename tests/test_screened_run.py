@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -19,44 +18,25 @@ from tacit.membership_stage import raw_documents, run_samples
 from tacit.privacy.ledger import Ledger
 from tacit.randomness import Streams
 
+from .dialogues import (
+    Run,
+    dialogue,
+    dialogue_values,
+    run_dialogues,
+    run_second_round_again,
+    shown,
+    stages_in_ledger,
+    write_dialogues,
+)
 from .small import tacit, write_config
 
 pytestmark = pytest.mark.slow
 
-PLAIN = (
-    "Hello, how can I help you today?",
-    "Thank you for your help.",
-    "Is there anything else that I can do for you?",
-)
-
-
-def dialogue(number: int) -> str:
-    """Some lines that say nothing, and some with a name, a number and a mail address of this dialogue alone."""
-    return "\n".join(
-        [
-            PLAIN[number % 3],
-            f"My name is Zqvornak{number} Wolkenstein.",
-            f"The number is 415-555-{1000 + number}, and the mail zq{number}@example.org.",
-            PLAIN[(number + 1) % 3],
-        ]
-    )
-
 
 def values(folder: Path, **sections: Any) -> dict[str, Any]:
-    return {
+    own: dict[str, Any] = {
         "title": "screened dialogues",
-        "run": str(folder / "run"),
-        "privacy": {
-            "unit": "record",
-            "units": 400,
-            "relation": "replace",
-            "budget": {"epsilon": 8.0, "delta": 1e-4},
-        },
-        "private": {"path": str(folder / "dialogues.jsonl"), "id_field": "id"},
         "screening": {"data_point": "line", "gamma": 0.01, "delta2": 0.00005},
-        "vocabulary": {"method": "public", "size": 400},
-        "model": {"kind": "lstm", "layers": 1, "width": 16, "length": 24},
-        "rounds": 2,
         "phases": [
             {
                 "name": "public",
@@ -76,7 +56,6 @@ def values(folder: Path, **sections: Any) -> dict[str, Any]:
                 "learning_rate": 1e-2,
             },
         ],
-        "evaluation": {"held_out": 0.2},
         "audit": {
             "canaries": 3,
             "copies": 4,
@@ -85,24 +64,17 @@ def values(folder: Path, **sections: Any) -> dict[str, Any]:
             "control_steps": 2,
             "membership": {"pairs": 100, "group_size": 2},
         },
-        "compute": {"micro_batch": 16, "threads": 1, "workers": 1, "checkpoint_seconds": 0.0},
-        **sections,
     }
+    return dialogue_values(folder, units=400, **own | sections)
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("screened")
-    lines = [json.dumps({"id": f"d{number}", "text": dialogue(number)}) for number in range(150)]
-    (folder / "dialogues.jsonl").write_text("\n".join(lines) + "\n")
-    done = tacit("run", write_config(folder / "config.yaml", values(folder)))
-    assert done.returncode == 0, done.stderr
-    return folder, done
+    return run_dialogues(folder, values(folder))
 
 
-def test_the_certificate_claims_confidentiality_and_no_epsilon(
-    finished: tuple[Path, subprocess.CompletedProcess[str]],
-) -> None:
+def test_the_certificate_claims_confidentiality_and_no_epsilon(finished: Run) -> None:
     folder, done = finished
     certificate = read_json(folder / "run" / "release" / "certificate.json")
     assert certificate["status"] == "heuristic"
@@ -117,13 +89,8 @@ def test_the_certificate_claims_confidentiality_and_no_epsilon(
     assert "Guaranteed" not in done.stdout
 
 
-def test_the_ledger_holds_both_streams_of_every_round(
-    finished: tuple[Path, subprocess.CompletedProcess[str]],
-) -> None:
-    folder, _ = finished
-    with Ledger.open(folder / "run" / "ledger.sqlite", readonly=True) as ledger:
-        events = {stage: (type(plan.event).__name__, ledger.spent(stage)) for stage, plan in ledger.plans.items()}
-    assert events == {
+def test_the_ledger_holds_both_streams_of_every_round(finished: Run) -> None:
+    assert stages_in_ledger(finished[0]) == {
         "vocabulary": ("NonPrivate", 1),
         "public-1": ("NonPrivate", 4),
         "private-1": ("PoissonGaussian", 3),
@@ -132,27 +99,18 @@ def test_the_ledger_holds_both_streams_of_every_round(
     }
 
 
-def test_no_secret_is_in_any_output_but_the_curators(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+def test_no_secret_is_in_any_output_but_the_curators(finished: Run) -> None:
     """The names would be found where they are: in the held-out text, which is not redacted."""
-    folder, done = finished
-    run = folder / "run"
-    shown = [done.stdout, done.stderr, *(path.read_bytes().decode("latin-1") for path in files(run / "release"))]
-    shown += [(run / name).read_bytes().decode("latin-1") for name in ("config.json", "ledger.sqlite")]
+    run = finished[0] / "run"
     trained = [run / "private" / "screened" / f"{stream}.jsonl" for stream in ("public", "private")]
-    for text in (*shown, *(path.read_text() for path in trained)):
+    for text in (*shown(finished), *(path.read_text() for path in trained)):
         assert "zqvornak" not in text.lower()
         assert "415-555" not in text
         assert "@example.org" not in text
     assert "Zqvornak" in (run / "private" / "screened" / "held_out.jsonl").read_text()
 
 
-def files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file()]
-
-
-def test_exact_scores_are_in_the_curators_report_alone(
-    finished: tuple[Path, subprocess.CompletedProcess[str]],
-) -> None:
+def test_exact_scores_are_in_the_curators_report_alone(finished: Run) -> None:
     run = finished[0] / "run"
     corpora = {
         place: {row["corpus"] for row in read_json(run / place / "report.json")["utility"]}
@@ -164,9 +122,7 @@ def test_exact_scores_are_in_the_curators_report_alone(
     assert "No guarantee" in page
 
 
-def test_verify_recomputes_the_statement(
-    finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
+def test_verify_recomputes_the_statement(finished: Run, tmp_path: Path) -> None:
     folder, _ = finished
     assert tacit("verify", folder / "run").returncode == 0
     shutil.copytree(folder / "run", tmp_path / "run")
@@ -179,9 +135,7 @@ def test_verify_recomputes_the_statement(
     assert "confidentiality statement" in done.stderr
 
 
-def test_verify_catches_a_smaller_gamma_in_the_stored_configuration(
-    finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
+def test_verify_catches_a_smaller_gamma_in_the_stored_configuration(finished: Run, tmp_path: Path) -> None:
     shutil.copytree(finished[0] / "run", tmp_path / "run")
     path = tmp_path / "run" / "config.json"
     config = read_json(path)
@@ -192,7 +146,7 @@ def test_verify_catches_a_smaller_gamma_in_the_stored_configuration(
     assert "configuration is the ledger's" in done.stderr
 
 
-def test_the_statement_is_printed(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+def test_the_statement_is_printed(finished: Run) -> None:
     run = finished[0] / "run"
     printed = tacit("confidentiality", run).stdout
     assert printed.index("worst-case") < printed.index("screened (") < printed.index("bayesian")
@@ -202,19 +156,10 @@ def test_the_statement_is_printed(finished: tuple[Path, subprocess.CompletedProc
     )
 
 
-def test_stopped_in_the_second_round_and_continued_is_the_same_model(
-    finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
+def test_stopped_in_the_second_round_and_continued_is_the_same_model(finished: Run, tmp_path: Path) -> None:
     """What the second round leaves is taken away; its phases go on with the optimizers of the first round."""
     folder, _ = finished
-    shutil.copytree(folder / "run", tmp_path / "run")
-    run = tmp_path / "run"
-    shutil.rmtree(run / "release")
-    for path in (run / "private" / "checkpoints").glob("*-2.pt"):
-        path.unlink()
-    again = values(folder, run=str(run))
-    done = tacit("run", write_config(tmp_path / "config.yaml", again))
-    assert done.returncode == 0, done.stderr
+    run = run_second_round_again(finished, tmp_path, values(folder))
     one, other = (torch.load(place / "private" / "checkpoints" / "private-2.pt") for place in (folder / "run", run))
     assert all(torch.equal(one["model"][name], other["model"][name]) for name in one["model"])
     last = torch.load(run / "private" / "checkpoints" / "private-2.pt")["optimizer"]["state"][0]["step"]
@@ -223,8 +168,7 @@ def test_stopped_in_the_second_round_and_continued_is_the_same_model(
 
 def test_a_policy_that_misses_secrets_shows_them_to_the_private_stream_alone(tmp_path: Path) -> None:
     """Half of the secrets stay in the text, and a baseline without noise trains on all of it."""
-    lines = [json.dumps({"id": f"d{number}", "text": dialogue(number)}) for number in range(60)]
-    (tmp_path / "dialogues.jsonl").write_text("\n".join(lines) + "\n")
+    write_dialogues(tmp_path, 60)
     config = values(tmp_path, rounds=1, allow=["heuristic:non-private"])
     config["screening"] |= {"missed": 0.5, "gamma": 0.5}
     config["phases"] = [{**config["phases"][0], "stream": "redacted"}]
@@ -234,9 +178,9 @@ def test_a_policy_that_misses_secrets_shows_them_to_the_private_stream_alone(tmp
     streams = {name: (folder / f"{name}.jsonl").read_text() for name in ("public", "private")}
     mails = [f"zq{number}@example.org" for number in range(60)]
     assert not any(mail in streams["public"] for mail in mails)
-    shown = sum(mail in streams["private"] for mail in mails)
+    trained_on = sum(mail in streams["private"] for mail in mails)
     held_out = sum(mail in (folder / "held_out.jsonl").read_text() for mail in mails)
-    assert 0.2 * (60 - held_out) < shown < 0.8 * (60 - held_out)
+    assert 0.2 * (60 - held_out) < trained_on < 0.8 * (60 - held_out)
     with Ledger.open(tmp_path / "run" / "ledger.sqlite", readonly=True) as ledger:
         assert {type(plan.event).__name__ for plan in ledger.plans.values()} == {"NonPrivate"}
     plan = tacit("plan", tmp_path / "config.yaml")
@@ -270,18 +214,14 @@ def check_sides(samples: MembershipSamples, training: set[str], held_out: set[st
     assert all(re.search("Zqvornak|415-555", text) for text in (*samples.members, *samples.non_members))
 
 
-def test_the_attack_takes_raw_lines_by_the_held_out_rule_of_the_screening(
-    finished: tuple[Path, subprocess.CompletedProcess[str]],
-) -> None:
+def test_the_attack_takes_raw_lines_by_the_held_out_rule_of_the_screening(finished: Run) -> None:
     run = finished[0] / "run"
     check_sides(*lines_of(run, Streams((run / "private" / "key").read_bytes())))
     with pytest.raises(AssertionError):  # the rule of another key
         check_sides(*lines_of(run, Streams(bytes(32))))
 
 
-def test_membership_is_in_the_curators_report_alone(
-    finished: tuple[Path, subprocess.CompletedProcess[str]],
-) -> None:
+def test_membership_is_in_the_curators_report_alone(finished: Run) -> None:
     run = finished[0] / "run"
     found = read_json(run / "private" / "report" / "report.json")["membership"]
     assert [(row["model"], row["texts"]) for row in found["rows"]] == [
@@ -298,9 +238,7 @@ def test_membership_is_in_the_curators_report_alone(
     assert 'id="membership"' not in (run / "release" / "report.html").read_text()
 
 
-def test_an_audit_of_a_changed_corpus_is_refused(
-    finished: tuple[Path, subprocess.CompletedProcess[str]],
-) -> None:
+def test_an_audit_of_a_changed_corpus_is_refused(finished: Run) -> None:
     folder, _ = finished
     path = folder / "dialogues.jsonl"
     original = path.read_bytes()

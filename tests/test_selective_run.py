@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +20,16 @@ from tacit.privacy.selective import participations
 from tacit.selective import run_account
 from tacit.training.plans import SelectivePlan
 
+from .dialogues import (
+    Run,
+    dialogue_values,
+    run_dialogues,
+    run_second_round_again,
+    shown,
+    stages_in_ledger,
+    write_dialogues,
+)
 from .small import tacit, write_config
-from .test_screened_run import dialogue, files
 
 PUBLIC = {
     "name": "public",
@@ -50,27 +55,14 @@ PRIVATE = {
 
 
 def values(folder: Path, **sections: Any) -> dict[str, Any]:
-    return {
+    own: dict[str, Any] = {
         "title": "marked dialogues",
-        "run": str(folder / "run"),
-        "privacy": {
-            "unit": "record",
-            "units": 600,
-            "relation": "replace",
-            "budget": {"epsilon": 8.0, "delta": 1e-4},
-        },
-        "private": {"path": str(folder / "dialogues.jsonl"), "id_field": "id"},
         "marking": {"data_point": "line"},
-        "vocabulary": {"method": "public", "size": 400},
-        "model": {"kind": "lstm", "layers": 1, "width": 16, "length": 24},
-        "rounds": 2,
         "phases": [PUBLIC, PRIVATE],
-        "evaluation": {"held_out": 0.2},
         "audit": {"canaries": 3, "copies": 4, "digits": 3, "control": True, "control_steps": 3},
-        "compute": {"micro_batch": 16, "threads": 1, "workers": 1, "checkpoint_seconds": 0.0},
         "allow": ["heuristic:selective-dp"],
-        **sections,
     }
+    return dialogue_values(folder, units=600, **own | sections)
 
 
 def configure(**sections: Any) -> RunConfig:
@@ -187,23 +179,15 @@ def test_units_other_than_records_are_refused() -> None:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("marked")
-    lines = [json.dumps({"id": f"d{number}", "text": dialogue(number)}) for number in range(150)]
-    (folder / "dialogues.jsonl").write_text("\n".join(lines) + "\n")
-    done = tacit("run", write_config(folder / "config.yaml", values(folder)))
-    assert done.returncode == 0, done.stderr
-    return folder, done
+    return run_dialogues(folder, values(folder))
 
 
 @pytest.mark.slow
-def test_the_ledger_holds_every_step_as_a_release_without_a_guarantee(
-    finished: tuple[Path, subprocess.CompletedProcess[str]],
-) -> None:
+def test_the_ledger_holds_every_step_as_a_release_without_a_guarantee(finished: Run) -> None:
     folder, done = finished
-    with Ledger.open(folder / "run" / "ledger.sqlite", readonly=True) as ledger:
-        events = {stage: (type(plan.event).__name__, ledger.spent(stage)) for stage, plan in ledger.plans.items()}
-    assert events == {
+    assert stages_in_ledger(folder) == {
         "vocabulary": ("NonPrivate", 1),
         "public-1": ("NonPrivate", 5),
         "private-1": ("NonPrivate", 3),
@@ -219,7 +203,7 @@ def test_the_ledger_holds_every_step_as_a_release_without_a_guarantee(
 
 
 @pytest.mark.slow
-def test_the_report_says_what_the_account_is(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+def test_the_report_says_what_the_account_is(finished: Run) -> None:
     folder, _ = finished
     report = read_json(folder / "run" / "release" / "report.json")
     account = run_account(parse_config(values(folder)))
@@ -235,34 +219,20 @@ def test_the_report_says_what_the_account_is(finished: tuple[Path, subprocess.Co
 
 
 @pytest.mark.slow
-def test_no_marked_word_is_in_any_output_but_the_curators(
-    finished: tuple[Path, subprocess.CompletedProcess[str]],
-) -> None:
+def test_no_marked_word_is_in_any_output_but_the_curators(finished: Run) -> None:
     """Also not as a piece of the tokenizer: its words come from what is not marked."""
-    folder, done = finished
-    run = folder / "run"
-    shown = [done.stdout, done.stderr, *(path.read_bytes().decode("latin-1") for path in files(run / "release"))]
-    shown += [(run / name).read_bytes().decode("latin-1") for name in ("config.json", "ledger.sqlite")]
-    for text in shown:
+    for text in shown(finished):
         assert "vornak" not in text.lower()
         assert "example.org" not in text
-    words = read_json(run / "private" / "vocabulary" / "released.json")
+    words = read_json(finished[0] / "run" / "private" / "vocabulary" / "released.json")
     assert "hello" in words
     assert not any("zqvornak" in word or "415" in word for word in words)
 
 
 @pytest.mark.slow
-def test_stopped_in_the_second_round_and_continued_is_the_same_model(
-    finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
-) -> None:
+def test_stopped_in_the_second_round_and_continued_is_the_same_model(finished: Run, tmp_path: Path) -> None:
     folder, _ = finished
-    shutil.copytree(folder / "run", tmp_path / "run")
-    run = tmp_path / "run"
-    shutil.rmtree(run / "release")
-    for path in (run / "private" / "checkpoints").glob("*-2.pt"):
-        path.unlink()
-    done = tacit("run", write_config(tmp_path / "config.yaml", values(folder, run=str(run))))
-    assert done.returncode == 0, done.stderr
+    run = run_second_round_again(finished, tmp_path, values(folder))
     for name in ("private-2.pt", "control-private-2.pt"):
         one, other = (torch.load(place / "private" / "checkpoints" / name) for place in (folder / "run", run))
         assert all(torch.equal(one["model"][part], other["model"][part]) for part in one["model"])
@@ -271,8 +241,7 @@ def test_stopped_in_the_second_round_and_continued_is_the_same_model(
 @pytest.mark.slow
 def test_a_policy_that_changed_is_refused(tmp_path: Path) -> None:
     """Its path is the same, and so is the configuration; but other tokens would be public than the ledger knows."""
-    lines = [json.dumps({"id": f"d{number}", "text": dialogue(number)}) for number in range(150)]
-    (tmp_path / "dialogues.jsonl").write_text("\n".join(lines) + "\n")
+    write_dialogues(tmp_path)
     policy = tmp_path / "policy.yaml"
     policy.write_text("name: own\nleast_score: 0.5\n")
     own = values(tmp_path, marking={"data_point": "line", "balanced": str(policy)}, audit=None)
@@ -286,7 +255,7 @@ def test_a_policy_that_changed_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_plan_is_printed_with_its_account(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+def test_the_plan_is_printed_with_its_account(finished: Run) -> None:
     done = tacit("plan", finished[0] / "config.yaml")
     assert done.returncode == 0, done.stderr
     assert "note: selective DP: when the private tokens of one record are replaced, epsilon is " in done.stdout

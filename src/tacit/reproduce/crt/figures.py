@@ -63,21 +63,25 @@ def _save(figure: Figure | None, folder: Path, name: str, drawn: list[str]) -> N
     drawn.append(name)
 
 
-def _panels(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    return list(dict.fromkeys((row["corpus"], row["model"]) for row in rows))
-
-
-def _grid(panels: Sequence[tuple[str, str]]) -> tuple[Figure, list[Axes]]:
+def _grid(rows: Sequence[Row]) -> tuple[Figure, list[tuple[Axes, list[Row]]]]:
+    """A panel for each corpus and model, and the rows that belong in it."""
+    panels: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        panels.setdefault((row["corpus"], row["model"]), []).append(row)
     figure = Figure(figsize=(max(6.4, 3.6 * len(panels)), 3.8), layout="constrained")
-    axes = list(figure.subplots(1, len(panels), squeeze=False)[0])
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for place, (corpus, model) in zip(axes, panels, strict=True):
         place.set_title(f"{corpus}, {model}", loc="left")
-    return figure, axes
+    return figure, list(zip(axes, panels.values(), strict=True))
 
 
-def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
+def _finish(figure: Figure, label: str) -> Figure:
+    """Name what all panels share: the axis at the left, and the lines."""
+    axes = figure.axes
+    axes[0].set_ylabel(label)
     found = {label: handle for place in axes for handle, label in zip(*place.get_legend_handles_labels(), strict=True)}
     figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=3)
+    return figure
 
 
 def _utility(rows: Sequence[Row]) -> Figure | None:
@@ -85,10 +89,8 @@ def _utility(rows: Sequence[Row]) -> Figure | None:
     rows = [row for row in rows if row["copies"] == 20 and row["arm"] in _COLOURS and row["gamma"] in (0.0, 0.1)]
     if not rows:
         return None
-    panels = _panels(rows)
-    figure, axes = _grid(panels)
-    for place, panel in zip(axes, panels, strict=True):
-        own = [row for row in rows if (row["corpus"], row["model"]) == panel]
+    figure, panels = _grid(rows)
+    for place, own in panels:
         finite = [row["epsilon_ours"] for row in own if row["epsilon_ours"] not in (None, math.inf)]
         edge = 1.25 * max(finite, default=1.0)
         for arm in _COLOURS:
@@ -112,9 +114,7 @@ def _utility(rows: Sequence[Row]) -> Figure | None:
         place.yaxis.set_major_formatter("{x:g}")
         place.yaxis.set_minor_formatter("{x:g}")
         place.set_xlabel("epsilon of definition 4, ours")
-    axes[0].set_ylabel("perplexity, lines without secrets")
-    _legend(figure, axes)
-    return figure
+    return _finish(figure, "perplexity, lines without secrets")
 
 
 Measured = Callable[[Row], tuple[float, float, float]]
@@ -124,10 +124,8 @@ Measured = Callable[[Row], tuple[float, float, float]]
 def _by_gamma(rows: Sequence[Row], label: str, measured: Measured, null: Callable[[Row], float]) -> Figure | None:
     if not rows:
         return None
-    panels = _panels(rows)
-    figure, axes = _grid(panels)
-    for place, panel in zip(axes, panels, strict=True):
-        own = [row for row in rows if (row["corpus"], row["model"]) == panel]
+    figure, panels = _grid(rows)
+    for place, own in panels:
         place.axhline(
             null(own[0]), color="#5b6270", linestyle=(0, (4, 3)), linewidth=1, label="where nothing was learned"
         )
@@ -135,9 +133,7 @@ def _by_gamma(rows: Sequence[Row], label: str, measured: Measured, null: Callabl
             _series(place, [row for row in own if row["arm"] == arm], arm, colour, measured)
         place.set_xlabel("share of secrets that the policy misses, γ")
         place.set_xlim(-0.03, 0.53)
-    axes[0].set_ylabel(label)
-    _legend(figure, axes)
-    return figure
+    return _finish(figure, label)
 
 
 def _series(place: Axes, rows: Sequence[Row], arm: str, colour: str, measured: Measured) -> None:
