@@ -11,7 +11,7 @@ from tacit.planning.phases import phases_with, planned_noise, solved_noise
 from tacit.planning.stages import EVALUATION, HELD_OUT, TRAINING, VOCABULARY
 from tacit.planning.vocabulary import VocabularyEvent, has_vocabulary_event, vocabulary_event
 from tacit.privacy.accountant import joint_epsilon
-from tacit.privacy.events import Gaussian, NonPrivate, Spend, ThresholdedHistogram
+from tacit.privacy.events import Exchange, Gaussian, NonPrivate, Spend, ThresholdedHistogram
 from tacit.privacy.ledger import Ledger
 from tacit.training.plans import Phase
 
@@ -68,6 +68,7 @@ def solve(config: RunConfig) -> Mechanisms:
 def plan_in_ledger(mechanisms: Mechanisms, ledger: Ledger) -> None:
     """Declare every private stage before data is touched; the ledger refuses what exceeds the budget."""
     for name, spend in mechanisms.stages().items():
+        assert not isinstance(spend.event, Exchange)  # accounts alone have these
         ledger.plan(name, spend.event, spend.count, spend.partition)
 
 

@@ -8,6 +8,7 @@ digests of the released files.
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.renyi import rdp_epsilon
 
 __all__ = [
+    "RHO",
     "Check",
     "adaptive_statement",
     "certificate_deltas",
@@ -35,6 +37,9 @@ __all__ = [
 ]
 
 _VERSION = 1
+
+RHO = "the function rho"
+"""Under this name the ledger holds, as JSON, what makes the privacy probability: form, scorer and constants, all public."""
 
 
 def write_number(value: float) -> float | str:
@@ -78,6 +83,7 @@ def make_certificate(
     header = ledger.header
     spends = ledger.spends()
     adaptive = adaptive_statement(spends, header.delta, header.relation)
+    rho = ledger.bound(RHO)
     epsilons = [
         {"delta": delta, "epsilon": write_number(joint_epsilon(spends, delta, header.relation))}
         for delta in certificate_deltas(header.delta)
@@ -109,6 +115,7 @@ def make_certificate(
         "key_commitment": header.key_commitment,
         "randomness": randomness,
         "files": files,
+        **({} if rho is None else {"rho": json.loads(rho)}),
         **({} if adaptive is None else {"adaptive": adaptive}),
         **({} if confidentiality is None else {"confidentiality": confidentiality}),
     }
@@ -186,6 +193,8 @@ def _check_ledger(ledger: Ledger, certificate: dict[str, Any]) -> list[Check]:
         different.append("deltas")
     if not _close(read_number(mine["mu"]), read_number(certificate["mu"])):
         different.append("mu")
+    if mine.get("rho") != certificate.get("rho"):
+        different.append("rho")
     if not _same_adaptive(mine.get("adaptive"), certificate.get("adaptive")):
         different.append("adaptive")
     over = math.isfinite(header.epsilon) and read_number(mine["epsilons"][0]["epsilon"]) > header.epsilon

@@ -209,6 +209,10 @@ class Ledger:
         """How often the stage's event has been paid for."""
         return sum(row.count for row in self._rows if row.kind == "spend" and row.body["stage"] == stage)
 
+    def bound(self, name: str) -> str | None:
+        """The fingerprint or statement that was bound under a name; None where there is none."""
+        return next((row.body["value"] for row in self._rows if row.kind == "bind" and row.body["name"] == name), None)
+
     def spends(self) -> list[Spend]:
         """All that was paid so far: what epsilon is computed from."""
         return [
