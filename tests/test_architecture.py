@@ -19,7 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "randomness": {"errors"},
     "files": set(),
     "progress": set(),
-    "processes": set(),
+    "processes": {"errors"},
     "config": {"errors"},
     "folder": {"errors", "files", "config"},
     "privacy": BASE,

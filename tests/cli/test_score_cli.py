@@ -136,6 +136,39 @@ def test_again_it_leaves_what_is_done(run: Run, tmp_path: Path, scorer: Path) ->
     assert_one_line(run(*other), 2, "other options (upper: 5.715 -> 6.0)")
 
 
+def adaptive_config(folder: Path, scorer: dict[str, str]) -> Path:
+    """A configuration whose section `adaptive` says what a scoring needs."""
+    values = small_values(folder)
+    dp = {**values["phases"][1], "sequences_per_unit": 1}
+    adaptive = {
+        "form": "clip-weights", "scorer": scorer, "lower": 5.69, "upper": 5.715, "thresholds": [0.5], "weights": [0.5, 1.0]
+    }  # fmt: skip
+    privacy = {**values["privacy"], "unit": "document"}
+    vocabulary = {"method": "public", "size": 500}
+    return config_in(
+        folder, adaptive=adaptive, privacy=privacy, vocabulary=vocabulary, phases=[values["phases"][0], dp]
+    )
+
+
+def test_the_configuration_says_scorer_and_constants(run: Run, tmp_path: Path, scorer: Path) -> None:
+    code, said, err = run(adaptive_config(tmp_path, {"folder": str(scorer)}), "--json")
+    assert code == 0, err
+    found = json.loads(said)
+    assert (found["lower"], found["upper"], found["scorer"]) == (5.69, 5.715, str(scorer))
+    receipt = json.loads((tmp_path / "run" / "private" / "scores" / "receipt.json").read_text())
+    assert (receipt["options"]["lower"], receipt["options"]["upper"]) == (5.69, 5.715)
+
+
+def test_a_phase_scores_in_the_run(run: Run, tmp_path: Path, scorer: Path) -> None:
+    config = adaptive_config(tmp_path, {"phase": "public"})
+    assert_one_line(run(config), 2, "the phase public", "--model FOLDER and --out PATH")
+    assert not (tmp_path / "run").exists()
+    out = tmp_path / "scores"
+    code, _, err = run(config, "--model", scorer, "--out", out)
+    assert code == 0, err
+    assert len(list(read_scores(out))) > 20
+
+
 # constants ------------------------------------------------------------------------------------------------------------
 
 

@@ -32,15 +32,19 @@ ModelOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FOLDER",
-        help="The scorer: a local Hugging Face GPT-2 or LSTM of ours. It must be trained on public text alone.",
+        help="The scorer, if not that of CONFIG: a local Hugging Face GPT-2 or LSTM of ours, trained on public text alone.",
     ),
 ]
 OutOption = Annotated[
     Path | None,
     typer.Option(metavar="PATH", help="A new private folder for the scores; with --fit-public the file for the YAML."),
 ]
-LowerOption = Annotated[float | None, typer.Option(metavar="A", help="ln PPL at which rho is 0, from --fit-public.")]
-UpperOption = Annotated[float | None, typer.Option(metavar="B", help="ln PPL at which rho is 1, from --fit-public.")]
+LowerOption = Annotated[
+    float | None, typer.Option(metavar="A", help="ln PPL at which rho is 0, from --fit-public; if not that of CONFIG.")
+]
+UpperOption = Annotated[
+    float | None, typer.Option(metavar="B", help="ln PPL at which rho is 1, from --fit-public; if not that of CONFIG.")
+]
 FitOption = Annotated[
     bool, typer.Option("--fit-public", help="Find both on public text: that of CONFIG, or of --data.")
 ]
@@ -86,8 +90,6 @@ def command(
     """
     if (config is None) == (data is None):
         raise UsageError("give either a configuration, or --data FILE")
-    if model is None:
-        raise UsageError("give the public scorer with --model FOLDER")
     if config is not None and (text_field != "text" or id_field is not None):
         raise UsageError(
             "--text-field and --id-field go with --data; in a configuration: private.text_field, private.id_field"
@@ -103,6 +105,7 @@ def command(
     from tacit.config import load_config
 
     run = None if config is None else load_config(config)
+    model, length, lower, upper = _chosen(run, model, length, lower, upper)
     rho = None if fit_public else _rho(lower, upper)
     options = ScorerOptions(scorer_folder(model), length)
     public = require_public_scorer(options.folder)
@@ -129,11 +132,34 @@ def command(
         typer.echo(f"{target}: done; the scores and the plots of rho are private. The scorer is public {public}")
 
 
+def _chosen(
+    run: RunConfig | None, model: Path | None, length: int | None, lower: float | None, upper: float | None
+) -> tuple[Path, int | None, float | None, float | None]:
+    """Model, length and constants: those of the options, then those of the configuration."""
+    adaptive = None if run is None else run.adaptive
+    if adaptive is not None:
+        scorer = adaptive.scorer
+        if model is None and scorer.phase is not None:
+            raise UsageError(
+                f"the scorer is the phase {scorer.phase}, which `tacit run` trains and scores with; give another one with --model "
+                "FOLDER and --out PATH"
+            )
+        model = scorer.resolved_folder if model is None else model
+        length = scorer.length if length is None else length
+        lower = adaptive.lower if lower is None else lower
+        upper = adaptive.upper if upper is None else upper
+    if model is None:
+        raise UsageError("give the public scorer with --model FOLDER")
+    return model, length, lower, upper
+
+
 def _rho(lower: float | None, upper: float | None) -> PrivacyProbability:
     from tacit.adaptive.rho import PrivacyProbability
 
     if lower is None or upper is None:
-        raise UsageError("give --lower A and --upper B, which `tacit score --fit-public` finds on public text")
+        raise UsageError(
+            "give --lower A and --upper B (in a configuration adaptive.lower and adaptive.upper), from `tacit score --fit-public`"
+        )
     return PrivacyProbability(lower, upper)
 
 
@@ -199,9 +225,7 @@ def _score_run(
         run = run.model_copy(update={"compute": run.compute.model_copy(update={"workers": workers})})
     options.load()  # before a folder is made
     folder = RunFolder(Path(run.run))
-    with nothing_left(
-        folder.root, folder.root.exists(), lambda: folder.has_results or any(folder.private.glob("scores*"))
-    ):
+    with nothing_left(folder.root, folder.root.exists(), lambda: folder.has_results):
         private_folder(folder.private)
         key = load_or_create_key(folder.private / "key")
         return scored(run, folder, Streams(key), options, rho, TerminalReporter(), out)
