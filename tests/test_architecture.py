@@ -64,7 +64,6 @@ TORCH = {
     "tasks",
     "audit",
     "adaptive",
-    "rho_stage",
     "run_state",
     "opening",
     "pipeline",
