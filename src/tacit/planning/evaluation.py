@@ -31,7 +31,7 @@ def evaluation_event(config: RunConfig, training: Sequence[Spend] = ()) -> Gauss
     privacy = config.privacy
     if privacy.relation == "replace":
         return Gaussian(
-            calibrate.gaussian_noise(privacy.budget.epsilon * 0.1, privacy.budget.delta * 0.1, privacy.relation)
+            calibrate.gaussian_noise(config.least_epsilon * 0.1, privacy.budget.delta * 0.1, privacy.relation)
         )
     bands = epsilon_of_rho(training, privacy.budget.delta, privacy.relation)
     target = min([privacy.budget.epsilon, *(band.epsilon for band in bands if band.epsilon > 0)])
