@@ -75,7 +75,7 @@ class RunConfig(Options):
 
     @property
     def least_epsilon(self) -> float:
-        """The smallest epsilon that a unit is to have: the budget's, or that of a band of rho. What everyone pays for takes its share."""
+        """The smallest epsilon that a unit is to have, the run's or a band's: what everyone pays for takes its share of this one."""
         bands = (self.adaptive.budget or {}) if self.adaptive is not None else {}
         return min([self.privacy.budget.epsilon, *bands.values()])
 
