@@ -29,8 +29,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "vocabulary": BASE | {"privacy", "corpus"},
     "models": BASE | {"engine", "config", "vocabulary"},  # vocabulary: the ids of special tokens
     "training": BASE | {"config", "privacy", "corpus", "engine", "vocabulary", "models"},
-    "tasks": BASE | {"engine", "models", "training", "corpus"},
-    "audit": BASE | {"engine", "models", "training", "corpus"},
+    "tasks": BASE | {"engine", "models", "training", "corpus", "vocabulary"},  # the ids of special tokens
+    # privacy, vocabulary: the audit of the vocabulary runs its mechanism, and compares with its law
+    "audit": BASE | {"engine", "models", "training", "corpus", "privacy", "vocabulary"},
     "adaptive": BASE | {"config", "privacy", "corpus", "vocabulary", "models"},  # a scorer is a model from a folder
     "report": BASE | {"privacy"},
     "given": BASE | {"config", "screening", "vocabulary"},
@@ -53,6 +54,17 @@ MAY_IMPORT["run_state"] = {*MAY_IMPORT} - {"report"}
 MAY_IMPORT["opening"] = {*MAY_IMPORT} - {"report"}
 MAY_IMPORT["pipeline"] = {*MAY_IMPORT} - {"report"}
 MAY_IMPORT["reproduce"] = {*MAY_IMPORT} - {"report"}
+MAY_IMPORT["extraction"] = BASE | {
+    "config",
+    "folder",
+    "privacy",
+    "corpus",
+    "engine",
+    "vocabulary",
+    "training",
+    "tasks",
+    "reproduce",
+}  # of reproduce the grid of experiments alone
 MAY_IMPORT["facts"] = {*MAY_IMPORT}
 MAY_IMPORT["release"] = {*MAY_IMPORT, "pipeline"}
 MAY_IMPORT["cli"] = {*MAY_IMPORT, "release"}
@@ -69,6 +81,7 @@ TORCH = {
     "pipeline",
     "reproduce",
     "cli",
+    "extraction",
 }
 
 TORCH_IN_FUNCTIONS = {"screening/adapters/huggingface.py"}  # loaded when the adapter is used, and not before

@@ -42,6 +42,16 @@ class RunFolder:
         return self.root / "config.json"
 
     @property
+    def finetune_config(self) -> Path:
+        """The configuration of a fine-tuning, which has no other one."""
+        return self.root / "finetune.json"
+
+    @property
+    def is_finetuning(self) -> bool:
+        """Whether this is the folder of `tacit finetune`."""
+        return self.finetune_config.is_file() and not self.config.is_file()
+
+    @property
     def has_results(self) -> bool:
         """Whether a stage has left something that a later start goes on from."""
         stages = ("screened*", "scores*", "vocabulary/*", "checkpoints/*")

@@ -13,6 +13,7 @@ from tacit.config.shape import shape_of, weight_files
 from tacit.errors import DataError, UsageError
 from tacit.screening.redact import MASK
 from tacit.vocabulary.given import GivenTokenizer, read_given, tokenizer_digest
+from tacit.vocabulary.public_words import read_bytes
 
 __all__ = ["fingerprints", "given_tokenizer", "reserved_tokens"]
 
@@ -62,6 +63,11 @@ def fingerprints(config: RunConfig) -> dict[str, str]:
     found: dict[str, str] = {}
     if config.vocabulary.method == "given":
         found["the given tokenizer"] = tokenizer_digest(config.vocabulary.resolved_path)
+    if config.vocabulary.public_words:
+        digest = hashlib.sha256()
+        for path in config.vocabulary.public_word_paths:
+            digest.update(hashlib.sha256(read_bytes(path)).digest())
+        found["the public word lists"] = digest.hexdigest()
     if config.model.folder is not None:
         digest = hashlib.sha256()
         folder = config.model.resolved_folder

@@ -168,7 +168,9 @@ def _write_reports(
     release: Path,
 ) -> None:
     evaluation = read_json(folder.private / "evaluation.json")
-    released_words = len(read_json(folder.private / "vocabulary" / "released.json"))
+    words = folder.private / "vocabulary"
+    chosen = words / "chosen.json"  # of the words in released.json, those that the private text brought
+    released_words = len(read_json(chosen if chosen.exists() else words / "released.json"))
     shape = folder_shape(release / "model", config.model.kind)
     for curator, target in ((False, release), (True, folder.private / "report")):
         shown = {name: rows for name, rows in exposures.items() if curator or name == facts.RELEASED}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import pkgutil
 import re
 import signal
 import sqlite3
@@ -17,7 +19,6 @@ from pydantic import BaseModel
 
 from tacit import config as configuration
 from tacit.cli.main import app, main
-from tacit.config import options as every_option
 from tacit.files import read_json
 from tacit.privacy.events import PoissonGaussian
 from tacit.privacy.ledger import Ledger, LedgerHeader
@@ -448,7 +449,7 @@ COMMANDS = commands(typer.main.get_command(app))
 
 
 def test_every_command_is_known() -> None:
-    assert len(COMMANDS) == 20
+    assert len(COMMANDS) == 21
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -468,11 +469,13 @@ def test_every_command_and_option_has_help_and_is_in_the_tour(tacit: Tacit, name
 
 
 def option_models() -> set[type[BaseModel]]:
-    """Every model of `tacit.config`."""
+    """Every model of `tacit.config`, whatever its module."""
+    names = [found.name for found in pkgutil.iter_modules(configuration.__path__, f"{configuration.__name__}.")]
     return {
         kind
-        for kind in vars(every_option).values()
-        if isinstance(kind, type) and issubclass(kind, BaseModel) and kind.__module__ == every_option.__name__
+        for name in names
+        for kind in vars(importlib.import_module(name)).values()
+        if isinstance(kind, type) and issubclass(kind, BaseModel) and kind.__module__ == name
     }
 
 
@@ -481,7 +484,12 @@ OPTIONS = sorted({(model.__name__, name) for model in option_models() for name i
 
 def test_the_list_of_options_is_whole() -> None:
     assert len(OPTIONS) > 60
-    assert {("Budget", "delta"), ("TupleUnit", "tuple"), ("ComputeOptions", "micro_batch")} <= set(OPTIONS)
+    assert {
+        ("Budget", "delta"),
+        ("TupleUnit", "tuple"),
+        ("ComputeOptions", "micro_batch"),
+        ("TaskOptions", "folds"),
+    } <= set(OPTIONS)
 
 
 @pytest.mark.parametrize(("model", "name"), OPTIONS)

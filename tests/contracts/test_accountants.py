@@ -32,6 +32,8 @@ from tacit.privacy.events import (
     Relation,
     Spend,
     ThresholdedHistogram,
+    WeightedHistogram,
+    WordCounts,
     event_from_dict,
     event_to_dict,
 )
@@ -90,6 +92,12 @@ TABLE: dict[str, tuple[Spend, ...]] = {
     "gaussian": (Spend(Gaussian(2.0), 3),),
     "histogram, integer noise": (Spend(ThresholdedHistogram(12.0, 75, 8)),),
     "histogram, real noise": (Spend(ThresholdedHistogram(12.0, 75.0, 8, "gaussian")),),
+    "weighted histogram": (Spend(WeightedHistogram(120_000.0, 700_000, 16, 65_536)),),
+    "weighted histogram, in rounds": (
+        Spend(WeightedHistogram(400_000.0, 2_400_000, 16, 65_536)),
+        Spend(WeightedHistogram(150_000.0, 900_000, 16, 65_536)),
+    ),
+    "word counts": (Spend(WordCounts(12.0, 8)),),
     "all together": (
         Spend(ThresholdedHistogram(20.0, 120, 8)),
         Spend(PoissonGaussian(0.05, 3.0), 200),
@@ -118,6 +126,10 @@ def with_noise(spends: Sequence[Spend], factor: float) -> tuple[Spend, ...]:
                 return Gaussian(noise * factor)
             case ThresholdedHistogram(noise, threshold, words, kind):
                 return ThresholdedHistogram(noise * factor, math.ceil(1 + (threshold - 1) * factor), words, kind)
+            case WeightedHistogram(noise, threshold, words, steps):
+                return WeightedHistogram(noise * factor, math.ceil(threshold * factor), words, steps)
+            case WordCounts(noise, words):
+                return WordCounts(noise * factor, words)
             case _:
                 return event
 
@@ -288,7 +300,7 @@ def test_renyi_is_above_pld_and_pld_above_its_optimistic_estimate(
 def test_prv_bounds_and_pld_bounds_overlap(spends: tuple[Spend, ...], delta: float) -> None:
     bounds = prv_bounds(spends, delta)
     if bounds is None:
-        assert any(isinstance(spend.event, ThresholdedHistogram) for spend in spends)
+        assert any(isinstance(spend.event, ThresholdedHistogram | WeightedHistogram | WordCounts) for spend in spends)
         return
     optimistic = Account(spends, pessimistic=False).epsilon(delta)
     assert optimistic <= bounds[1]

@@ -12,7 +12,6 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import mpmath
 import numpy as np
@@ -35,35 +34,12 @@ from tacit.privacy.histogram import (
 from tacit.privacy.renyi import rdp_epsilon
 from tacit.vocabulary.select import release
 
+from .outcomes import NOTHING, Pair, product
+
 EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0)
 
 
 # the oracle ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Masses of the same outcomes on two neighbouring corpora."""
-
-    p: np.ndarray
-    q: np.ndarray
-
-    def delta(self, e: float) -> float:
-        return float(np.maximum(0.0, self.p - math.exp(e) * self.q).sum())
-
-    def times(self, other: Pair) -> Pair:
-        """Both at once, independently; equal likelihood ratios merged, outcomes that never happen left out."""
-        p, q = np.outer(self.p, other.p).ravel(), np.outer(self.q, other.q).ravel()
-        kept = (p > 1e-40) | (q > 1e-40)
-        p, q = np.where(p > 1e-60, p, 0.0)[kept], np.where(q > 1e-60, q, 0.0)[kept]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            loss = np.round(np.log(p) - np.log(q), 10)
-        loss[q == 0], loss[p == 0] = np.inf, -np.inf
-        _, group = np.unique(loss, return_inverse=True)
-        return Pair(np.bincount(group, weights=p), np.bincount(group, weights=q))
-
-
-NOTHING = Pair(np.ones(1), np.ones(1))
 
 
 @functools.cache
@@ -87,10 +63,6 @@ def word_pair(count: int, other_count: int, noise_stddev: float, threshold: int)
     outcomes = sorted(set(one) | set(other), key=lambda outcome: (outcome is None, outcome or 0))
     pair = Pair(*(np.array([law.get(outcome, 0.0) for outcome in outcomes]) for law in (one, other)))
     return pair.times(NOTHING)
-
-
-def product(pairs: Sequence[Pair]) -> Pair:
-    return functools.reduce(Pair.times, pairs, NOTHING)
 
 
 def far_above(event: ThresholdedHistogram) -> int:
@@ -528,7 +500,7 @@ def test_branch_and_bound_on_two_grids_finds_the_plain_maximum(training: Spend) 
     spends = (Spend(ThresholdedHistogram(20.0, 100.0, 10, "gaussian")), training)
     searched, plain = Account(spends), Account(spends)
     for e in (0.3, 0.8):
-        every = [plain._case_delta(case, e) for case in cases(plain._histograms[0], "add-or-remove")]
+        every = [plain._case_delta(case, e) for case in cases(plain._choices[0], "add-or-remove")]
         assert searched.delta(e) == pytest.approx(max(every), rel=1e-9)
         for case in searched._neighbours:
             assert (

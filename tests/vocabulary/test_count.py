@@ -114,6 +114,18 @@ def test_chunks_give_the_words_of_the_whole_text(text, lowercase):
     assert distinct_words([text], options) == whole
 
 
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_ascii_is_cut_as_the_library_cuts_it(lowercase):
+    """Every sign of ASCII, controls included, beside every other one."""
+    options = TokenizerOptions(lowercase=lowercase)
+    signs = [chr(code) for code in range(128)]
+    for one in signs:
+        text = "".join(one + other + " " for other in signs)
+        assert distinct_words([text], options) == {
+            w for w in words_of(text, options) if set(w) <= set(options.alphabet)
+        }
+
+
 def test_words_outside_the_public_rule_are_dropped():
     texts = ["fever жар 발열 " + "a" * MAX_WORD_LENGTH, "b" * (MAX_WORD_LENGTH + 1) + " naïve"]
     assert distinct_words(texts, OPTIONS) == {"fever", "a" * MAX_WORD_LENGTH, "naive"}
@@ -165,3 +177,43 @@ def test_refuses_text_that_is_not_unicode_without_showing_it():
 def test_refuses_a_limit_below_one():
     with pytest.raises(ValueError, match="max_words"):
         counted([], 0)
+
+
+@st.composite
+def weighted_neighbours(draw) -> tuple[list[Unit], list[Unit], int, frozenset[str], frozenset[str] | None]:
+    """As `neighbours`, with words that are public already and, sometimes, words that alone are counted."""
+    smaller, larger, max_words = draw(neighbours())
+    some = st.frozensets(st.text("abc", min_size=1, max_size=2), max_size=4)
+    return smaller, larger, max_words, draw(some), draw(st.none() | some)
+
+
+@settings(max_examples=300, derandomize=True, deadline=None)
+@given(weighted_neighbours())
+def test_one_unit_moves_the_weights_by_equal_ones_of_norm_at_most_the_resolution(case):
+    smaller, larger, max_words, without, only = case
+    before, after = (
+        count_words(units, max_words, STREAMS, OPTIONS, resolution=1000, without=without, only=only)
+        for units in (smaller, larger)
+    )
+    moved = [after.get(word, 0) - before.get(word, 0) for word in before.keys() | after.keys()]
+    moved = [weight for weight in moved if weight]
+    assert len(moved) <= max_words
+    assert len(set(moved)) <= 1  # the same weight for each of its words
+    assert all(weight == math.isqrt(1_000_000 // len(moved)) for weight in moved)
+    assert sum(weight**2 for weight in moved) <= 1000**2
+    assert not after.keys() & without
+    assert only is None or after.keys() <= only
+
+
+def test_a_weight_for_each_word_alone_is_caught():
+    """Without the division the norm is sqrt(words) times the resolution."""
+    units = [("a", ["one two three four"])]
+    weights = count_words(units, 4, STREAMS, OPTIONS, resolution=1000)
+    assert weights == dict.fromkeys(("one", "two", "three", "four"), 500)
+    assert math.hypot(*weights.values()) <= 1000 < math.hypot(*[1000] * 4)
+
+
+def test_what_is_public_leaves_room_for_the_rest():
+    units = [("a", ["one two three four"])]
+    assert count_words(units, 2, STREAMS, OPTIONS, without={"one", "two", "three"}) == {"four": 1}
+    assert count_words(units, 1, STREAMS, OPTIONS, only={"four", "five"}) == {"four": 1}

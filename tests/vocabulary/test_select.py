@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2, chisquare
 
 from tacit.vocabulary import select
-from tacit.vocabulary.select import draw_noise, release
+from tacit.vocabulary.select import draw_noise, noisy_counts, release
 
 ALARM = 1e-6
 DRAWS = 60_000
@@ -133,6 +133,13 @@ def test_release_by_brute_force_and_whatever_the_order_of_the_counts(counts, thr
 def test_release_refuses_what_breaks_the_law(counts, noise, message):
     with pytest.raises(ValueError, match=message):
         release(counts, noise, threshold=1)
+
+
+def test_counts_of_public_words_hide_which_of_them_occur():
+    assert noisy_counts(["a", "b", "c"], {"b": 5}, np.array([3, -7, 0])) == {"a": 3, "b": -2, "c": 0}
+    for words, counts, noise in ((["a"], {"b": 1}, [0]), (["a", "b"], {}, [0]), (["a"], {}, [0.5])):
+        with pytest.raises(ValueError, match=r"public|noise"):
+            noisy_counts(words, counts, np.array(noise))
 
 
 def test_examples_in_docstrings():

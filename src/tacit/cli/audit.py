@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tacit.cli.options import JsonOption, RunArgument, print_json, table
-from tacit.errors import UsageError
+from tacit.errors import AuditError, UsageError
 
 if TYPE_CHECKING:
     from tacit.audit.exposure import Exposure
     from tacit.audit.inference import Attack, Estimate
     from tacit.audit.membership import MembershipReport
+    from tacit.audit.vocabulary import PlantedWords
 
 __all__ = ["command"]
 
+_PLANTED = 4000
+"""Words that are planted for each number of copies."""
 
-def command(run: RunArgument, as_json: JsonOption = False) -> None:
+
+VocabularyOption = Annotated[
+    bool, typer.Option("--vocabulary", help="Plant words in the run's choice of a vocabulary instead.")
+]
+
+
+def command(run: RunArgument, as_json: JsonOption = False, vocabulary: VocabularyOption = False) -> None:
     """Measure the exposure of the planted canaries again, and membership inference (curator's view: not for publication).
 
     Of both, only the released model's exposures may be shown to others. Exit code 5 when a pattern of the released model is
-    exposed beyond `audit.max_exposure_p_value`.
+    exposed beyond `audit.max_exposure_p_value`. With --vocabulary no private text is read: made-up words go through the run's
+    mechanism; exit code 5 when they come out more often than its law allows.
     """
+    if vocabulary:
+        _audit_vocabulary(run, as_json)
+        return
     from dataclasses import asdict
 
     from tacit import pipeline
@@ -47,6 +62,50 @@ def command(run: RunArgument, as_json: JsonOption = False) -> None:
                 typer.echo(_membership_table(attacked))
                 typer.echo("membership is measured on private texts and covered by no certificate: do not publish it")
         pipeline.check_audit_gate(state, found)
+
+
+def _audit_vocabulary(run: Path, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from tacit.audit.vocabulary import plant_words, planted_copies
+    from tacit.folder import RunFolder
+    from tacit.privacy.ledger import Ledger
+    from tacit.privacy.weighted import Choice
+    from tacit.randomness import Streams
+
+    with Ledger.open(RunFolder(run).ledger, readonly=True) as ledger:
+        events = {name: plan.event for name, plan in ledger.plans.items() if isinstance(plan.event, Choice)}
+    if not events:
+        raise UsageError(f"{run}: no words are chosen from private text there, so there is nothing to plant them in")
+    found = [
+        (name, plant_words(event, copies, words, _PLANTED // words + 1, Streams(secrets.token_bytes(32))))
+        for name, event in events.items()
+        for words in sorted({1, event.max_words})
+        for copies in planted_copies(event, words)
+    ]
+    if as_json:
+        print_json([{"stage": name, **asdict(row), "exceeds": row.exceeds} for name, row in found])
+    else:
+        typer.echo(_planted_table(found))
+    if any(row.exceeds for _, row in found):
+        raise AuditError("audit: planted words come out more often than the law allows; do not publish this release")
+
+
+def _planted_table(found: list[tuple[str, PlantedWords]]) -> str:
+    headers = ["stage", "units", "words each", "planted", "came out", "99.9 % interval", "allowed", "p-value"]
+    return table(
+        headers,
+        [
+            [
+                name,
+                *(str(number) for number in (row.copies, row.words, row.trials, row.shown)),
+                f"{row.low:.3g} to {row.high:.3g}",
+                f"{row.allowed:.3g}",
+                f"{row.p_value:.2g}",
+            ]
+            for name, row in found
+        ],
+    )
 
 
 def _exposure_table(found: dict[str, list[Exposure]]) -> str:

@@ -13,6 +13,7 @@ from tacit.cli import (
     confidentiality,
     demo,
     env,
+    finetune,
     ledger,
     plan,
     report,
@@ -44,6 +45,7 @@ app.command("plan")(plan.command)
 app.command("vocabulary")(run.vocabulary_command)
 app.command("train")(run.train_command)
 app.command("evaluate")(run.evaluate_command)
+app.command("finetune")(finetune.command)
 app.command("audit")(audit.command)
 app.command("report")(report.command)
 app.command("ledger")(ledger.command)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pydantic
 import yaml
@@ -17,12 +17,14 @@ from tacit.config.shape import read_config
 from tacit.config.vocabulary import VocabularyOptions
 from tacit.errors import UsageError
 
-__all__ = ["config_differences", "load_config", "parse_config"]
+__all__ = ["config_differences", "load_config", "parse_config", "read_yaml", "validated"]
+
+C = TypeVar("C", bound=BaseModel)
 
 
-def _field_names(location: tuple[Any, ...]) -> list[str]:
+def _field_names(location: tuple[Any, ...], root: type[BaseModel]) -> list[str]:
     """The valid option names at the place where an unknown one was found."""
-    model: Any = RunConfig
+    model: Any = root
     for part in location[:-1]:
         if isinstance(part, int) or part in PHASES:
             model = PHASES.get(part, model) if isinstance(part, str) else model
@@ -44,14 +46,15 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return None
 
 
-def _explain(error: dict[str, Any], source: str) -> str:
+def _explain(error: dict[str, Any], source: str, root: type[BaseModel]) -> str:
     inner = (*PHASES, "TupleUnit")
     location = ".".join(
         str(part) for part in error["loc"] if part not in inner and not str(part).startswith("literal[")
     )
     if error["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(error["loc"][-1]), _field_names(error["loc"]), n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"valid here: {', '.join(_field_names(error['loc']))}"
+        names = _field_names(error["loc"], root)
+        near = difflib.get_close_matches(str(error["loc"][-1]), names, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"valid here: {', '.join(names)}"
         return f"{source}: unknown option {location!r}; {hint}"
     if error["type"] == "missing":
         return f"{source}: option {location!r} is missing"
@@ -66,17 +69,25 @@ def parse_config(values: Any, source: str = "configuration") -> RunConfig:
         RefusedError: a guarantee that cannot be proved, with its reason code.
         DataError: what kind of model is in ``model.folder`` cannot be read.
     """
+    config = _with_folder(validated(RunConfig, values, source))
+    check_meaning(config)
+    return config
+
+
+def validated(kind: type[C], values: Any, source: str) -> C:
+    """Plain values as options of this kind.
+
+    Raises:
+        UsageError: an unknown, missing or impossible option; the line names the nearest valid name.
+    """
     if not isinstance(values, dict):
         raise UsageError(f"{source}: a configuration is a mapping of options; see `recipes/`")
     try:
-        config = RunConfig.model_validate(values)
+        return kind.model_validate(values)
     except pydantic.ValidationError as error:
         # A misspelt required option is both unknown and missing: the unknown name is what helps.
         errors = sorted(error.errors(include_input=False), key=lambda found: found["type"] != "extra_forbidden")
-        raise UsageError(_explain(dict(errors[0]), source)) from None
-    config = _with_folder(config)
-    check_meaning(config)
-    return config
+        raise UsageError(_explain(dict(errors[0]), source, kind)) from None
 
 
 def _with_folder(config: RunConfig) -> RunConfig:
@@ -95,10 +106,19 @@ def _with_folder(config: RunConfig) -> RunConfig:
 
 def load_config(path: Path) -> RunConfig:
     """Read and check a YAML configuration. Raises like `parse_config`."""
+    return parse_config(read_yaml(path), str(path))
+
+
+def read_yaml(path: Path) -> Any:
+    """The plain values of a YAML file.
+
+    Raises:
+        UsageError: there is no such file, or it is not YAML.
+    """
     if not path.is_file():
         raise UsageError(f"{path}: no such configuration file")
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         raise UsageError(f"{path}: not UTF-8 text") from None
     except yaml.MarkedYAMLError as error:
@@ -106,7 +126,6 @@ def load_config(path: Path) -> RunConfig:
         raise UsageError(f"{path}:{line}: not valid YAML: {error.problem}") from None
     except yaml.YAMLError:
         raise UsageError(f"{path}: not valid YAML") from None
-    return parse_config(values, str(path))
 
 
 def config_differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:

@@ -13,14 +13,22 @@ __all__ = ["VocabularyOptions"]
 
 
 class VocabularyOptions(Options):
-    """The vocabulary of the tokenizer (Hoory et al. 3.2 under the exact law).
+    """The vocabulary of the tokenizer (Hoory et al. 3.2 under the exact law; docs/vocabulary.md).
 
     Args:
-        method: ``histogram`` (exact law, integer noise), ``hoory`` (the paper's formula; needs ``allow: [heuristic:hoory]``),
+        method: ``histogram`` (exact law, integer noise), ``weighted`` (a unit's words share its weight: 1/sqrt(words) each),
+            ``sips`` (the same in rounds; what a round releases leaves room for the rest in the next one),
+            ``hoory`` (the paper's formula; needs ``allow: [heuristic:hoory]``),
             ``public`` (from the public corpora alone, which costs nothing; with ``screening`` and none, from the screened text),
             or ``given`` (a tokenizer that was not made from the private text, which costs nothing either).
         path: of a given tokenizer: a folder with ``tokenizer.json``, or that file. It decides all that follows here.
-        max_words: N, distinct words a unit contributes; a keyed random choice beyond.
+        public_words: word lists made from public text, a word a line, with its count there behind a tab where that is known. These
+            words are in the vocabulary whatever the private text holds, so they cost nothing, and leave room for others. With
+            histogram, weighted or sips.
+        counts_share: part of the vocabulary's squared budget for noisy counts of the words that were chosen, which WordPiece is
+            trained on; 0.15 when not given, and none for a histogram without public words, which has counts already.
+        rounds: of ``sips``: their parts of what is left of the squared budget, in their order; they are scaled to add up to one.
+        max_words: N, distinct words a unit contributes, in each round; a keyed random choice beyond.
         size: pieces of the tokenizer, special tokens and alphabet included.
         epsilon_share: the vocabulary alone gets this share of the budget's epsilon when its noise is solved. Gaussian
             mechanisms add up in squares, so 0.3 costs the training only a few percent more noise.
@@ -31,10 +39,13 @@ class VocabularyOptions(Options):
         min_count: WordPiece merges pairs that occur at least this often in the noisy counts.
     """
 
-    added_later: ClassVar = frozenset({"path"})
+    added_later: ClassVar = frozenset({"path", "public_words", "counts_share", "rounds"})
 
-    method: Literal["histogram", "hoory", "public", "given"] = "histogram"
+    method: Literal["histogram", "weighted", "sips", "hoory", "public", "given"] = "histogram"
     path: str | None = None
+    public_words: tuple[str, ...] = ()
+    counts_share: Annotated[float, Field(gt=0, lt=1)] | None = None
+    rounds: Annotated[tuple[Share, ...], Field(min_length=1, max_length=16)] = (0.02, 0.06, 0.2, 0.72)
     max_words: Count = 128
     size: Annotated[int, Field(ge=300, le=200_000)] = 8192
     epsilon_share: Share = 0.3
@@ -49,6 +60,23 @@ class VocabularyOptions(Options):
         """Of a given tokenizer: the path with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
         assert self.path is not None
         return expanded(self.path)
+
+    @property
+    def public_word_paths(self) -> tuple[Path, ...]:
+        """The word lists, with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
+        return tuple(expanded(path) for path in self.public_words)
+
+    @property
+    def share_of_counts(self) -> float:
+        """The part of the squared budget for counts; 0: none are released beside the histogram's own."""
+        if self.counts_share is not None:
+            return self.counts_share
+        return 0.15 if self.method in ("weighted", "sips") or self.public_words else 0.0
+
+    @property
+    def in_rounds(self) -> bool:
+        """Whether choosing words and counting them are releases of their own."""
+        return self.method in ("weighted", "sips") or self.share_of_counts > 0
 
     @property
     def beside_given(self) -> set[str]:

@@ -23,16 +23,7 @@ def assumptions(config: RunConfig) -> tuple[data.Assumption, ...]:
             "Epsilon is the joint privacy loss distribution of every ledger entry; Renyi DP bounds it independently.",
             "proved",
         ),
-        *(
-            []
-            if config.vocabulary.method in ("public", "given")
-            else [
-                (
-                    "The histogram's delta follows its exact law, not the formula of the paper (docs/guarantees.md).",
-                    "proved",
-                )
-            ]
-        ),
+        *([] if config.vocabulary.method in ("public", "given") else [(_vocabulary_law(config), "proved")]),
         (f"The ids in the private corpus say correctly which texts belong to one {unit}.", "assumed"),
         (
             f"privacy.units = {config.privacy.units} was stated without looking at the private corpus (it sets the sampling "
@@ -47,6 +38,12 @@ def assumptions(config: RunConfig) -> tuple[data.Assumption, ...]:
         ("Noise is drawn in floating point: attacks on the last bits of the noise are not modelled.", "assumed"),
     ]
     return tuple(data.Assumption(text=text, label=label) for text, label in rows)
+
+
+def _vocabulary_law(config: RunConfig) -> str:
+    if config.vocabulary.method in ("weighted", "sips"):
+        return "The choice of words has a proved upper bound of its law, also where rounds depend on each other (docs/vocabulary.md)."
+    return "The histogram's delta follows its exact law, not the formula of the paper (docs/guarantees.md)."
 
 
 def _screening_assumptions(config: RunConfig) -> list[tuple[str, Any]]:
@@ -111,6 +108,13 @@ def _adaptive_assumptions(config: RunConfig) -> list[tuple[str, Any]]:
 
 def _given_assumptions(config: RunConfig) -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = []
+    if config.vocabulary.public_words:
+        rows.append(
+            (
+                "The word lists are public; were they made from the private text, what they give away is not counted.",
+                "assumed",
+            )
+        )
     if config.vocabulary.method == "given":
         rows.append(
             (

@@ -19,6 +19,8 @@ _UNITS = {
 
 _ORIGINS = {
     "histogram": "the vocabulary came from a private release",
+    "weighted": "the vocabulary came from a private release",
+    "sips": "the vocabulary came from a private release",
     "hoory": "the vocabulary came from a private release",
     "public": "the vocabulary is that of text that gets no protection",
     "given": "the tokenizer was given, and is public",

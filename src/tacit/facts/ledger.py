@@ -6,7 +6,16 @@ from dataclasses import asdict
 
 from tacit.planning import HELD_OUT, TRAINING
 from tacit.privacy.accountant import epsilon, joint_epsilon
-from tacit.privacy.events import BandedPoissonGaussian, Event, Gaussian, PoissonGaussian, Spend, ThresholdedHistogram
+from tacit.privacy.events import (
+    BandedPoissonGaussian,
+    Event,
+    Gaussian,
+    PoissonGaussian,
+    Spend,
+    ThresholdedHistogram,
+    WeightedHistogram,
+    WordCounts,
+)
 from tacit.privacy.ledger import Ledger
 from tacit.report import data
 
@@ -15,6 +24,8 @@ __all__ = ["cumulative", "ledger_rows", "parameters"]
 _MECHANISMS: dict[type, str] = {
     ThresholdedHistogram: "thresholded word histogram with integer Gaussian noise",
     BandedPoissonGaussian: "DP-SGD step, each unit clipped by its band of rho (weight 0: it takes no part)",
+    WeightedHistogram: "choice of words by weight, integer Gaussian noise, threshold",
+    WordCounts: "counts of the chosen words, integer Gaussian noise",
     PoissonGaussian: "DP-SGD step: Poisson sampling, clipping, Gaussian noise",
     Gaussian: "Gaussian noise on bounded sums",
 }

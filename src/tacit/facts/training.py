@@ -5,7 +5,7 @@ from __future__ import annotations
 from tacit.config import DpPhase, RunConfig, SelectivePhase
 from tacit.config.shape import ModelShape
 from tacit.facts.ledger import parameters
-from tacit.privacy.events import BandedPoissonGaussian, PoissonGaussian, ThresholdedHistogram
+from tacit.privacy.events import BandedPoissonGaussian, PoissonGaussian, ThresholdedHistogram, WeightedHistogram
 from tacit.privacy.ledger import Ledger
 from tacit.report import data
 
@@ -15,7 +15,8 @@ __all__ = ["model_facts", "phase_rows", "vocabulary_facts"]
 def vocabulary_facts(config: RunConfig, ledger: Ledger, size: int, released_words: int) -> data.VocabularyFacts:
     """The vocabulary: its method, and what was released for it."""
     events = (plan.event for plan in ledger.plans.values())
-    vocabulary = next((event for event in events if isinstance(event, ThresholdedHistogram)), None)
+    choices = [event for event in events if isinstance(event, ThresholdedHistogram | WeightedHistogram)]
+    vocabulary = choices[-1] if choices else None  # of several rounds the last one, which has most of the budget
     return data.VocabularyFacts(
         method=_method(config),
         size=size,
@@ -28,7 +29,8 @@ def _method(config: RunConfig) -> str:
     if config.vocabulary.method == "given":
         return "a given tokenizer, public by the user's declaration"
     if config.vocabulary.method != "public":
-        return config.vocabulary.method
+        beside = " beside public word lists" if config.vocabulary.public_words else ""
+        return config.vocabulary.method + beside
     if config.public:
         return "words of the public corpora"
     return f"words of the {'screened' if config.marking is None else 'unmarked'} text, without noise"

@@ -23,13 +23,16 @@ __all__ = ["load_folder"]
 M = TypeVar("M", bound=PreTrainedModel)
 
 
-def load_folder(model_class: type[M], folder: Path, changes: Mapping[str, float] | None = None) -> M:
+def load_folder(
+    model_class: type[M], folder: Path, changes: Mapping[str, Any] | None = None, new_head: str | None = None
+) -> M:
     """The model in a folder, in float32.
 
     Args:
         model_class: the class of the folder's kind.
         folder: config.json and the weights in safetensors.
         changes: values that replace those of config.json.
+        new_head: the parameters whose names begin with this are the caller's to initialise; those of the folder are left out.
 
     Raises:
         DataError: no config.json, no weights, weights that cannot be read, or not all of them: transformers would draw what is
@@ -45,6 +48,8 @@ def load_folder(model_class: type[M], folder: Path, changes: Mapping[str, float]
     logging.set_verbosity_error()  # it lists weights that are not used, such as BERT's pooler, on standard error
     try:
         weights = {name: tensor for file in files for name, tensor in load_file(file).items()}
+        if new_head is not None:
+            weights = {name: tensor for name, tensor in weights.items() if not name.startswith(new_head)}
         loaded: Any = model_class.from_pretrained(
             None,
             config=config_class(**{**kept, **(changes or {})}),
@@ -61,7 +66,7 @@ def load_folder(model_class: type[M], folder: Path, changes: Mapping[str, float]
     finally:
         logging.set_verbosity(verbosity)
     model, report = loaded
-    missing = sorted(report["missing_keys"])
+    missing = sorted(name for name in report["missing_keys"] if new_head is None or not name.startswith(new_head))
     if missing:
         raise DataError(
             f"{folder} has no weights for {len(missing)} parameters, such as {missing[0]}; give a whole model"

@@ -11,11 +11,14 @@ import numpy as np
 from tacit.corpus.units import Unit
 from tacit.files import private_folder, write_atomically, write_json
 from tacit.given import given_tokenizer, reserved_tokens
-from tacit.planning import VOCABULARY
-from tacit.privacy.events import ThresholdedHistogram
+from tacit.planning import VOCABULARY, VOCABULARY_COUNTS, vocabulary_round
+from tacit.privacy.calibrate_words import WordEvents
+from tacit.privacy.events import ThresholdedHistogram, WeightedHistogram, WordCounts
 from tacit.run_state import RunState
 from tacit.vocabulary.count import count_words
-from tacit.vocabulary.select import draw_noise, release
+from tacit.vocabulary.estimate import ChosenWords, estimate_counts
+from tacit.vocabulary.public_words import read_public_words
+from tacit.vocabulary.select import draw_noise, noisy_counts, release
 from tacit.vocabulary.tokenizer import TokenizerOptions, build_tokenizer
 from tacit.vocabulary.wordpiece import train_wordpiece
 
@@ -36,6 +39,8 @@ def vocabulary(state: RunState) -> None:
     event = state.mechanisms.vocabulary
     if isinstance(event, ThresholdedHistogram):
         released = _released_words(state, event, folder, text)
+    elif isinstance(event, WordEvents):
+        released = _words_in_rounds(state, event, folder, text)
     else:
         released = _words_without_noise(state, text)
     write_json(folder / "released.json", released)
@@ -64,9 +69,43 @@ def _released_words(
     """Noisy counts of the private words that reach the threshold."""
     state.reporter.say("Vocabulary: counting words under the contribution bound ...")
     counts = _word_counts(state, state.private_units[0], event.max_words, text)
-    noise = _vocabulary_noise(state, event, folder, len(counts))
+    noise = _vocabulary_noise(state, VOCABULARY, event.noise_stddev, folder, len(counts))
     state.ledger.charge(VOCABULARY)
     return release(counts, noise, int(event.threshold))
+
+
+def _words_in_rounds(state: RunState, events: WordEvents, folder: Path, text: TokenizerOptions) -> dict[str, int]:
+    """Public words and those that the rounds choose, each with a count of at least 1 estimated from what was released."""
+    public = read_public_words(state.config.vocabulary.public_word_paths, text)
+    known, rounds = set(public), []
+    for number, event in enumerate(events.rounds):
+        state.reporter.say(f"Vocabulary: choosing words, round {number + 1} of {len(events.rounds)} ...")
+        name = vocabulary_round(number)
+        resolution = event.resolution if isinstance(event, WeightedHistogram) else None
+        units = ((unit.unit_id, unit.texts) for unit in state.private_units[0])
+        streams = state.streams.child("vocabulary")
+        weights = count_words(units, event.max_words, streams, text, resolution=resolution, without=known)
+        noise = _vocabulary_noise(state, name, event.noise_stddev, folder, len(weights))
+        state.ledger.charge(name)
+        chosen = release(weights, noise, int(event.threshold))
+        known |= chosen.keys()
+        rounds.append(ChosenWords(chosen, event.noise_stddev))
+    write_json(folder / "chosen.json", sorted(known - public.keys()))
+    assert events.counts is not None
+    noisy = _counts_of_known(state, events.counts, folder, text, known)
+    return estimate_counts(noisy, events.counts.noise_stddev, public, rounds)
+
+
+def _counts_of_known(
+    state: RunState, event: WordCounts, folder: Path, text: TokenizerOptions, known: set[str]
+) -> dict[str, int]:
+    """Noisy counts of words that are public by now."""
+    state.reporter.say(f"Vocabulary: counting {len(known)} words ...")
+    units = ((unit.unit_id, unit.texts) for unit in state.private_units[0])
+    counts = count_words(units, event.max_words, state.streams.child("vocabulary"), text, only=known)
+    noise = _vocabulary_noise(state, VOCABULARY_COUNTS, event.noise_stddev, folder, len(known))
+    state.ledger.charge(VOCABULARY_COUNTS)
+    return noisy_counts(sorted(known), counts, noise)
 
 
 def _words_without_noise(state: RunState, text: TokenizerOptions) -> dict[str, int]:
@@ -88,17 +127,18 @@ def _word_counts(state: RunState, units: list[Unit], most: int, text: TokenizerO
     return count_words(((unit.unit_id, unit.texts) for unit in units), most, state.streams.child("vocabulary"), text)
 
 
-def _vocabulary_noise(state: RunState, event: ThresholdedHistogram, folder: Path, words: int) -> np.ndarray:
-    """The noise of the release, drawn once: on disk, and its keyed digest in the ledger, before it meets a count.
+def _vocabulary_noise(state: RunState, stage: str, noise_stddev: float, folder: Path, words: int) -> np.ndarray:
+    """The noise of one release, drawn once: on disk, and its keyed digest in the ledger, before it meets a count.
 
     A killed run therefore repeats the same release, and other noise (a second release for the price of one) is refused.
     """
-    path = folder / "noise.npy"
+    path = folder / f"noise{stage.removeprefix(VOCABULARY).replace(' ', '-')}.npy"
     if not path.exists():
-        noise = draw_noise(words, event.noise_stddev)
+        noise = draw_noise(words, noise_stddev)
         write_atomically(path, lambda partial: _save_array(partial, noise))
     digest = hashlib.blake2b(path.read_bytes(), key=state.streams.derive("noise digest"), digest_size=32)
-    state.ledger.bind("the vocabulary's noise", digest.hexdigest())
+    bound = "the vocabulary's noise" if stage == VOCABULARY else f"the noise of {stage}"
+    state.ledger.bind(bound, digest.hexdigest())
     return np.load(path)
 
 

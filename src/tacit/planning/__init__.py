@@ -13,7 +13,7 @@ cost.py         operations, seconds, memory
 
 from tacit.planning.mechanisms import Mechanisms, mechanisms_from_ledger, plan_in_ledger, solve
 from tacit.planning.plan import RunPlan, make_plan
-from tacit.planning.stages import EVALUATION, HELD_OUT, TRAINING, VOCABULARY, Stage
+from tacit.planning.stages import EVALUATION, HELD_OUT, TRAINING, VOCABULARY, VOCABULARY_COUNTS, Stage, vocabulary_round
 from tacit.planning.vocabulary import vocabulary_size
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "HELD_OUT",
     "TRAINING",
     "VOCABULARY",
+    "VOCABULARY_COUNTS",
     "Mechanisms",
     "RunPlan",
     "Stage",
@@ -28,5 +29,6 @@ __all__ = [
     "mechanisms_from_ledger",
     "plan_in_ledger",
     "solve",
+    "vocabulary_round",
     "vocabulary_size",
 ]

@@ -9,9 +9,15 @@ from tacit.errors import BudgetError
 from tacit.planning.evaluation import evaluation_event, has_evaluation_event
 from tacit.planning.phases import phases_with, planned_noise, solved_noise
 from tacit.planning.stages import EVALUATION, HELD_OUT, TRAINING, VOCABULARY
-from tacit.planning.vocabulary import VocabularyEvent, has_vocabulary_event, vocabulary_event
+from tacit.planning.vocabulary import (
+    VocabularyEvent,
+    has_vocabulary_event,
+    vocabulary_event,
+    vocabulary_from_plans,
+    vocabulary_releases,
+)
 from tacit.privacy.accountant import joint_epsilon
-from tacit.privacy.events import Exchange, Gaussian, NonPrivate, Spend, ThresholdedHistogram
+from tacit.privacy.events import Exchange, Gaussian, NonPrivate, Spend
 from tacit.privacy.ledger import Ledger
 from tacit.training.plans import Phase
 
@@ -28,7 +34,8 @@ class Mechanisms:
 
     def stages(self) -> dict[str, Spend]:
         """The whole run as the ledger will hold it at the end, by stage."""
-        stages = {} if self.vocabulary is None else {VOCABULARY: Spend(self.vocabulary, 1, TRAINING)}
+        releases = vocabulary_releases(self.vocabulary).items()
+        stages = {name: Spend(event, 1, TRAINING) for name, event in releases}
         for phase in self.phases:
             if phase.event is not None:
                 stages[phase.name] = Spend(phase.event, phase.steps, TRAINING)
@@ -79,8 +86,10 @@ def mechanisms_from_ledger(config: RunConfig, ledger: Ledger) -> Mechanisms | No
     noise = planned_noise(config, plans)
     if noise is None:
         return None
-    vocabulary, evaluation = (plans[name].event if name in plans else None for name in (VOCABULARY, EVALUATION))
-    assert vocabulary is None or isinstance(vocabulary, ThresholdedHistogram | NonPrivate)
+    vocabulary = vocabulary_from_plans(config, plans) if has_vocabulary_event(config) else None
+    evaluation = plans[EVALUATION].event if EVALUATION in plans else None
+    if vocabulary is None and has_vocabulary_event(config):
+        return None
     assert evaluation is None or isinstance(evaluation, Gaussian)
     mechanisms = Mechanisms(vocabulary, phases_with(config, noise), evaluation)
     wanted = {*mechanisms.stages(), *_stages_beside_phases(config)}

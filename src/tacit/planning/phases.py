@@ -10,9 +10,9 @@ from tacit.planning.adaptive import PhaseNoise, adaptive_noise, sampling_probabi
 from tacit.planning.cost import seconds_of
 from tacit.planning.evaluation import beside_training
 from tacit.planning.stages import TRAINING, Stage
-from tacit.planning.vocabulary import VocabularyEvent, vocabulary_size
+from tacit.planning.vocabulary import VocabularyEvent, vocabulary_releases, vocabulary_size
 from tacit.privacy import calibrate
-from tacit.privacy.events import BandedPoissonGaussian, Event, PoissonGaussian, Spend, ThresholdedHistogram
+from tacit.privacy.events import BandedPoissonGaussian, Event, NonPrivate, PoissonGaussian, Spend
 from tacit.privacy.ledger import StagePlan
 from tacit.training.plans import AdamOptions, DpPlan, LiteralPlan, Phase, PlainPlan, Plan, SelectivePlan
 
@@ -26,7 +26,11 @@ def solved_noise(config: RunConfig, vocabulary: VocabularyEvent | None) -> dict[
         BudgetError: no noise meets the budget.
     """
     privacy = config.privacy
-    fixed = [Spend(vocabulary, 1, TRAINING)] if isinstance(vocabulary, ThresholdedHistogram) else []
+    fixed = [
+        Spend(event, 1, TRAINING)
+        for event in vocabulary_releases(vocabulary).values()
+        if not isinstance(event, NonPrivate)
+    ]
     if config.vocabulary.method == "hoory":
         fixed = []
     if config.adaptive is not None:

@@ -15,7 +15,7 @@ from tacit.planning.evaluation import evaluation_stages
 from tacit.planning.mechanisms import Mechanisms, solve
 from tacit.planning.phases import phase_stage
 from tacit.planning.stages import Stage, priced
-from tacit.planning.vocabulary import vocabulary_notes, vocabulary_size, vocabulary_stage
+from tacit.planning.vocabulary import vocabulary_notes, vocabulary_size, vocabulary_stages
 from tacit.privacy.accountant import mu_at
 from tacit.selective import run_account
 
@@ -82,7 +82,7 @@ def make_plan(config: RunConfig) -> RunPlan:
 def _stages(config: RunConfig, mechanisms: Mechanisms) -> tuple[Stage, ...]:
     flops = sequence_flops(config)
     stages = [
-        vocabulary_stage(config, mechanisms.vocabulary),
+        *vocabulary_stages(config, mechanisms.vocabulary),
         *(phase_stage(phase, flops) for phase in mechanisms.phases),
         *evaluation_stages(mechanisms.evaluation),
     ]

@@ -11,7 +11,16 @@ from tacit.config import RunConfig
 from tacit.privacy.accountant import epsilon, joint_epsilon
 from tacit.privacy.events import Event, Spend
 
-__all__ = ["EVALUATION", "HELD_OUT", "TRAINING", "VOCABULARY", "Stage", "priced"]
+__all__ = [
+    "EVALUATION",
+    "HELD_OUT",
+    "TRAINING",
+    "VOCABULARY",
+    "VOCABULARY_COUNTS",
+    "Stage",
+    "priced",
+    "vocabulary_round",
+]
 
 TRAINING = "training units"
 HELD_OUT = "held-out units"
@@ -19,7 +28,13 @@ HELD_OUT = "held-out units"
 
 VOCABULARY = "vocabulary"
 EVALUATION = "evaluation"
+VOCABULARY_COUNTS = "vocabulary counts"
 """Names of the private stages beside the DP phases, here and in the ledger."""
+
+
+def vocabulary_round(number: int) -> str:
+    """The name of a round of the vocabulary, from 0; a phase's name holds no blank, so none is like it."""
+    return VOCABULARY if number == 0 else f"{VOCABULARY} round {number + 1}"
 
 
 @dataclass(frozen=True)

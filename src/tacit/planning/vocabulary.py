@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from tacit.config import RunConfig
-from tacit.planning.stages import TRAINING, VOCABULARY, Stage
+from tacit.planning.stages import TRAINING, VOCABULARY, VOCABULARY_COUNTS, Stage, vocabulary_round
 from tacit.privacy import calibrate
-from tacit.privacy.events import NonPrivate, ThresholdedHistogram
+from tacit.privacy.calibrate_words import WordEvents, histogram_and_counts, weighted_rounds
+from tacit.privacy.events import Event, NonPrivate, ThresholdedHistogram, WeightedHistogram, WordCounts
 from tacit.privacy.histogram import histogram_delta, hoory_claim
+from tacit.privacy.ledger import StagePlan
 
 __all__ = [
     "VocabularyEvent",
     "has_vocabulary_event",
     "vocabulary_event",
+    "vocabulary_from_plans",
     "vocabulary_notes",
+    "vocabulary_releases",
     "vocabulary_size",
-    "vocabulary_stage",
+    "vocabulary_stages",
 ]
 
-VocabularyEvent = ThresholdedHistogram | NonPrivate
+VocabularyEvent = ThresholdedHistogram | WordEvents | NonPrivate
+"""One histogram, whose noisy counts are the words' own; rounds of choosing words, and counts of what was chosen; or no guarantee."""
 
 
 def vocabulary_size(config: RunConfig) -> int:
@@ -54,6 +60,11 @@ def vocabulary_event(config: RunConfig) -> VocabularyEvent | None:
         return NonPrivate(f"vocabulary of {_own_words(config)} text")
     target = config.least_epsilon * options.epsilon_share
     delta = privacy.budget.delta * options.delta_share
+    if options.method in ("weighted", "sips"):
+        rounds = options.rounds if options.method == "sips" else (1.0,)
+        return weighted_rounds(target, delta, options.max_words, rounds, options.share_of_counts, privacy.relation)
+    if options.in_rounds:
+        return histogram_and_counts(target, delta, options.max_words, options.share_of_counts, privacy.relation)
     if options.method == "hoory":
         noise = options.noise_stddev or math.sqrt(options.max_words * 2 * math.log(1.25 / delta)) / target
         threshold = math.ceil(hoory_claim(noise, options.max_words, delta).threshold)
@@ -63,25 +74,67 @@ def vocabulary_event(config: RunConfig) -> VocabularyEvent | None:
     return calibrate.histogram(target, delta, options.max_words, privacy.relation)
 
 
-def vocabulary_stage(config: RunConfig, event: VocabularyEvent | None) -> Stage:
+def vocabulary_releases(
+    event: VocabularyEvent | None,
+) -> dict[str, ThresholdedHistogram | WeightedHistogram | WordCounts | NonPrivate]:
+    """What is released for the vocabulary, in order, by its name in the ledger."""
+    if event is None:
+        return {}
+    if not isinstance(event, WordEvents):
+        return {VOCABULARY: event}
+    rounds = {vocabulary_round(number): one for number, one in enumerate(event.rounds)}
+    return {**rounds, **({} if event.counts is None else {VOCABULARY_COUNTS: event.counts})}
+
+
+def vocabulary_from_plans(config: RunConfig, plans: Mapping[str, StagePlan]) -> VocabularyEvent | None:
+    """As `vocabulary_event`, from what the ledger has planned; None where it does not have all of it."""
+    options = config.vocabulary
+    names = [vocabulary_round(number) for number in range(len(options.rounds) if options.method == "sips" else 1)]
+    found = [plans[name].event for name in names if name in plans]
+    if len(found) < len(names):
+        return None
+    if not options.in_rounds or options.method not in ("histogram", "weighted", "sips"):
+        assert isinstance(found[0], ThresholdedHistogram | NonPrivate)
+        return found[0]
+    counts = plans[VOCABULARY_COUNTS].event if VOCABULARY_COUNTS in plans else None
+    rounds = tuple(one for one in found if isinstance(one, ThresholdedHistogram | WeightedHistogram))
+    return WordEvents(rounds, counts) if isinstance(counts, WordCounts) else None
+
+
+_MECHANISMS: dict[type, str] = {
+    ThresholdedHistogram: "thresholded histogram of words, integer Gaussian noise",
+    WeightedHistogram: "choice of words by weight, integer Gaussian noise, threshold",
+    WordCounts: "counts of the chosen words, integer Gaussian noise",
+}
+
+
+def vocabulary_stages(config: RunConfig, event: VocabularyEvent | None) -> list[Stage]:
     """The vocabulary as `tacit plan` shows it.
 
     Raises:
         TacitError: see `vocabulary_size`.
     """
     if config.vocabulary.method == "given":
-        return Stage(VOCABULARY, "given tokenizer", {"entries": vocabulary_size(config)}, 1, None, "", seconds=1.0)
+        return [Stage(VOCABULARY, "given tokenizer", {"entries": vocabulary_size(config)}, 1, None, "", seconds=1.0)]
     seconds = config.privacy.units * 0.003
-    if not isinstance(event, ThresholdedHistogram):
+    if event is None or isinstance(event, NonPrivate):
         text = "public" if event is None else _own_words(config)
-        return Stage(VOCABULARY, f"words of {text} text", {}, 1, event, TRAINING if event else "", seconds=seconds)
-    numbers: dict[str, float | int | str] = {
-        "noise_stddev": event.noise_stddev,
-        "threshold": event.threshold,
-        "max_words": event.max_words,
-    }
-    mechanism = "thresholded histogram of words, integer Gaussian noise"
-    return Stage(VOCABULARY, mechanism, numbers, 1, event, TRAINING, seconds=seconds)
+        return [Stage(VOCABULARY, f"words of {text} text", {}, 1, event, TRAINING if event else "", seconds=seconds)]
+    return [
+        Stage(name, _MECHANISMS[type(one)], _numbers(one), 1, one, TRAINING, seconds=seconds)
+        for name, one in vocabulary_releases(event).items()
+    ]
+
+
+def _numbers(event: Event) -> dict[str, float | int | str]:
+    """The public numbers of a release; those of weighted words in units of the weight 1."""
+    if isinstance(event, WeightedHistogram):
+        noise, threshold = (round(steps / event.resolution, 4) for steps in (event.noise_stddev, event.threshold))
+        return {"noise_stddev": noise, "threshold": threshold, "max_words": event.max_words}
+    if isinstance(event, ThresholdedHistogram):
+        return {"noise_stddev": event.noise_stddev, "threshold": event.threshold, "max_words": event.max_words}
+    assert isinstance(event, WordCounts)
+    return {"noise_stddev": event.noise_stddev, "max_words": event.max_words}
 
 
 def vocabulary_notes(config: RunConfig, event: VocabularyEvent | None) -> list[str]:

@@ -15,7 +15,7 @@ from tacit.errors import UsageError
 from tacit.privacy.adaptive import BandEpsilon, band_epsilons, expand
 from tacit.privacy.checks import require_delta
 from tacit.privacy.composition import GRIDS, SMALLEST_DELTA, Account
-from tacit.privacy.events import BandedPoissonGaussian, NonPrivate, Relation, Spend, check_relation
+from tacit.privacy.events import EVERY_PART, NonPrivate, Relation, Spend, check_relation
 from tacit.privacy.histogram import gaussian_delta
 from tacit.privacy.renyi import rdp_epsilon
 
@@ -66,7 +66,8 @@ def _epsilon_at_tiny_delta(spends: tuple[Spend, ...], delta: float, relation: Re
 def account_parts(spends: Iterable[Spend], relation: Relation) -> list[tuple[Spend, ...]]:
     """The groups of spends that compose: one a partition under add-or-remove, all together under replacement.
 
-    Where events are banded, a group is one for each band, or for each pair of bands (`tacit.privacy.adaptive`).
+    Where events are banded, a group is one for each band, or for each pair of bands (`tacit.privacy.adaptive`). What is spent on
+    `EVERY_PART` is in every group: a unit of any part may have been read there too.
     """
     return [_unnamed(part) for group in _groups(spends, relation) for part in expand(group, relation) if part]
 
@@ -74,9 +75,15 @@ def account_parts(spends: Iterable[Spend], relation: Relation) -> list[tuple[Spe
 def _groups(spends: Iterable[Spend], relation: Relation) -> list[list[Spend]]:
     check_relation(relation)
     groups: dict[str, list[Spend]] = {}
+    shared: list[Spend] = []
     for spend in spends:
-        groups.setdefault(spend.partition if relation == "add-or-remove" else "all", []).append(spend)
-    return list(groups.values())
+        if relation == "add-or-remove" and spend.partition == EVERY_PART:
+            shared.append(spend)
+        else:
+            groups.setdefault(spend.partition if relation == "add-or-remove" else "all", []).append(spend)
+    if shared and not groups:
+        return [shared]
+    return [[*group, *shared] for group in groups.values()]
 
 
 def epsilon_of_rho(spends: Iterable[Spend], delta: float, relation: Relation) -> tuple[BandEpsilon, ...]:
@@ -85,18 +92,7 @@ def epsilon_of_rho(spends: Iterable[Spend], delta: float, relation: Relation) ->
     A unit of any rho may be in another part of the units, such as those that are held out, and then what reads that part counts.
     """
     require_delta(delta)
-    banded: list[list[Spend]] = []
-    elsewhere = 0.0
-    for group in _groups(spends, relation):
-        if any(isinstance(spend.event, BandedPoissonGaussian) for spend in group):
-            banded.append(group)
-        else:
-            elsewhere = max(elsewhere, epsilon(group, delta, relation))
-    if len(banded) > 1:
-        raise UsageError("banded events read two parts of the units: their bands have no common account")
-    if not banded:
-        return ()
-    return band_epsilons(banded[0], relation, lambda part: max(elsewhere, epsilon(part, delta, relation)))
+    return band_epsilons(_groups(spends, relation), relation, lambda part: epsilon(part, delta, relation))
 
 
 def joint_epsilon(spends: Iterable[Spend], delta: float, relation: Relation = "add-or-remove") -> float:

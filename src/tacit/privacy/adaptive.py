@@ -112,29 +112,31 @@ class BandEpsilon:
 
 
 def band_epsilons(
-    spends: Sequence[Spend], relation: Relation, epsilon: Callable[[tuple[Spend, ...]], float]
+    groups: Sequence[Sequence[Spend]], relation: Relation, epsilon: Callable[[tuple[Spend, ...]], float]
 ) -> tuple[BandEpsilon, ...]:
     """Epsilon as a public function of rho, from events alone; empty where none of them is banded.
 
+    A unit of any rho may be in any part of the units, such as those that are held out: the part that costs most counts.
+
     Args:
-        spends: everything that reads the units that are trained on (under replacement, everything).
+        groups: what reads each part of the units (under replacement, one group of everything).
         relation: the neighbouring relation.
         epsilon: of an account without banded events.
     """
+    spends = [spend for group in groups for spend in group]
     if not any(isinstance(spend.event, BandedPoissonGaussian) for spend in spends):
         return ()
     edges, places = edges_of(spends), _places(spends)
-    bands = list(zip(edges, edges[1:], places, strict=False))
+    bands = list(itertools.pairwise(edges))
     if relation == "add-or-remove":
-        alone = [epsilon(seen_by(spends, place)) for place in places]
-        return tuple(BandEpsilon(low, high, value, value) for (low, high, _), value in zip(bands, alone, strict=True))
-    found = []
+        alone = [max(epsilon(seen_by(group, place)) for group in groups) for place in places]
+        return tuple(BandEpsilon(low, high, value, value) for (low, high), value in zip(bands, alone, strict=True))
     pairs = {
         (one, other): epsilon(exchanged(spends, one, other)) for n, one in enumerate(places) for other in places[n:]
     }
-    for low, high, place in bands:
+    found = []
+    for (low, high), place in zip(bands, places, strict=True):
         of_pair = {other: pairs.get((place, other), pairs.get((other, place), 0.0)) for other in places}
         worst = max(places, key=lambda other: of_pair[other])
-        partner = edges[places.index(worst)]
-        found.append(BandEpsilon(low, high, of_pair[worst], of_pair[place], partner))
+        found.append(BandEpsilon(low, high, of_pair[worst], of_pair[place], edges[places.index(worst)]))
     return tuple(found)

@@ -22,6 +22,7 @@ from tacit.privacy.events import (
     Relation,
     Spend,
     ThresholdedHistogram,
+    WeightedHistogram,
 )
 from tacit.privacy.histogram import histogram_delta
 from tacit.privacy.renyi import rdp_epsilon
@@ -164,10 +165,13 @@ def scaled_noise(
 
 def _stand_in(spend: Spend, relation: Relation) -> Spend:
     """A histogram's likeliest worst neighbour as one Gaussian, for the search only: one composition instead of dozens."""
-    if not isinstance(spend.event, ThresholdedHistogram):
+    event = spend.event
+    if not isinstance(event, ThresholdedHistogram | WeightedHistogram):
         return spend
-    words = spend.event.max_words / (2 if relation == "replace" else 1)
-    return Spend(Gaussian(spend.event.noise_stddev / math.sqrt(words)), spend.count, spend.partition)
+    noise = event.noise_stddev / (
+        event.resolution if isinstance(event, WeightedHistogram) else math.sqrt(event.max_words)
+    )
+    return Spend(Gaussian(noise * math.sqrt(2 if relation == "replace" else 1)), spend.count, spend.partition)
 
 
 def gaussian_noise(target_epsilon: float, delta: float, relation: Relation = "add-or-remove") -> float:

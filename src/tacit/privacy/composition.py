@@ -1,8 +1,9 @@
 """The joint privacy curve of all events of a run, by privacy loss distributions (PLD).
 
-They are composed (Koskela et al. 2020, Doroshenko et al. 2022) with dp-accounting, and the thresholded histogram is added by its
-exact law: for each worst-case neighbour (histogram.cases) the Gaussian part is composed with everything else, and the maximum is
-taken over the neighbours.
+They are composed (Koskela et al. 2020, Doroshenko et al. 2022) with dp-accounting, and one choice of words (a thresholded or a
+weighted histogram) is added by its own law: for each worst-case neighbour (weighted.choice_cases) the Gaussian part is composed with
+everything else, and the maximum is taken over the neighbours. Several choices, of which the later ones may depend on what the
+earlier ones released, enter by one dominating distribution each (weighted.worst_case_pld).
 """
 
 from __future__ import annotations
@@ -27,10 +28,18 @@ from tacit.privacy.events import (
     Relation,
     Spend,
     ThresholdedHistogram,
+    WordCounts,
     check_relation,
 )
 from tacit.privacy.exchange import exchange_pld
-from tacit.privacy.histogram import Case, cases, gaussian_delta, log_hidden_probability
+from tacit.privacy.histogram import Case, gaussian_delta
+from tacit.privacy.weighted import (
+    Choice,
+    choice_cases,
+    effective_stddev,
+    largest_distance,
+    worst_case_pld,
+)
 
 __all__ = ["GRIDS", "SMALLEST_DELTA", "Account", "loss_distribution"]
 
@@ -74,18 +83,32 @@ def _gaussian_pld(sensitivity: float, stddev: float, grid: float, pessimistic: b
     )
 
 
-def _histogram_pld(
-    event: ThresholdedHistogram, words: int, grid: float, pessimistic: bool
-) -> pld.PrivacyLossDistribution:
-    """The Gaussian part of the histogram when ``words`` counts differ by one."""
-    if event.noise == "gaussian":
-        return _gaussian_pld(math.sqrt(words), event.noise_stddev, grid, pessimistic)
+def _choice_pld(event: Choice, words: float, grid: float, pessimistic: bool) -> pld.PrivacyLossDistribution:
+    """The Gaussian part of a histogram when ``words`` counts differ by one, or weighted ones by this squared distance."""
+    stddev = _real_noise(event, pessimistic)
+    if stddev is not None:
+        return _gaussian_pld(math.sqrt(words), stddev, grid, pessimistic)
     return pld.from_discrete_gaussian_mechanism(
         sigma=event.noise_stddev * math.sqrt(words),
-        sensitivity=words,
+        sensitivity=int(words),
         value_discretization_interval=grid,
         pessimistic_estimate=pessimistic,
     )
+
+
+def _real_noise(event: Choice, pessimistic: bool) -> float | None:
+    """Noise of the Gaussian mechanism that stands for the histogram's Gaussian part; None where it has its own discrete law.
+
+    For a lower estimate a weighted histogram's noise is taken as it is, and no smaller.
+    """
+    if isinstance(event, ThresholdedHistogram):
+        return event.noise_stddev if event.noise == "gaussian" else None
+    return (effective_stddev(event) if pessimistic else event.noise_stddev) / event.resolution
+
+
+def _counts_sensitivity(event: WordCounts, relation: Relation) -> float:
+    """Of 0/1 counts: two units' words differ in at most 2 max_words places."""
+    return math.sqrt((2 if relation == "replace" else 1) * event.max_words)
 
 
 @dataclass(frozen=True)
@@ -99,15 +122,15 @@ class Account:
         pessimistic: True for an upper bound (what is certified), False for a lower one (what `verify` checks against).
 
     Infinite epsilon when a non-private event is among them. Of banded events the worst band counts in each
-    (`tacit.privacy.accountant.account_parts` tells the bands apart). At most one thresholded histogram enters by its full law;
-    of any further one the worst parts of all neighbours are taken together, which is still an upper bound.
+    (`tacit.privacy.accountant.account_parts` tells the bands apart). One choice of words enters by its full law; where what is chosen
+    later may depend on what was shown before, the choices enter by an upper bound (weighted.worst_case_pld).
     """
 
     spends: tuple[Spend, ...]
     relation: Relation = "add-or-remove"
     grid: float = GRIDS[0]
     pessimistic: bool = True
-    _curves: dict[int, Callable[[float], float]] = field(default_factory=dict, repr=False, compare=False)
+    _curves: dict[float, Callable[[float], float]] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_relation(self.relation)
@@ -141,80 +164,92 @@ class Account:
         return found
 
     @functools.cached_property
-    def _histograms(self) -> list[ThresholdedHistogram]:
-        return [
-            spend.event
-            for spend in self.spends
-            for _ in range(spend.count)
-            if isinstance(spend.event, ThresholdedHistogram)
-        ]
+    def _choices(self) -> list[Choice]:
+        return [spend.event for spend in self.spends for _ in range(spend.count) if isinstance(spend.event, Choice)]
+
+    @functools.cached_property
+    def _fixed(self) -> Choice | None:
+        """The choice that enters by its full law: what a unit is in it does not depend on what was released before.
+
+        A thresholded histogram counts the same words whatever ran before, a weighted one where there was no other.
+        """
+        thresholded = (event for event in self._choices if isinstance(event, ThresholdedHistogram))
+        return next(thresholded, self._choices[0] if len(self._choices) == 1 else None)
 
     @functools.cached_property
     def _neighbours(self) -> list[Case]:
-        return cases(self._histograms[0], self.relation) if self._histograms else []
+        return [] if self._fixed is None else choice_cases(self._fixed, self.relation)
 
     @functools.cached_property
     def _others(self) -> pld.PrivacyLossDistribution | None:
-        """Everything but the first histogram, composed; None when there is nothing else."""
+        """Everything but the choice that enters by its full law, composed; None when there is nothing else."""
         parts: list[pld.PrivacyLossDistribution] = []
-        replace = self.relation == "replace"
         for spend in self.spends:
             if isinstance(spend.event, PoissonGaussian | BandedPoissonGaussian):
                 event = spend.event if isinstance(spend.event, PoissonGaussian) else spend.event.worst
                 parts.append(_poisson_gaussian_pld(event, spend.count, self.relation, self.grid, self.pessimistic))
             elif isinstance(spend.event, Exchange):
                 parts.append(exchange_pld(spend.event, spend.count, self.grid, self.pessimistic))
-            elif isinstance(spend.event, Gaussian):
-                sensitivity = (2 if replace else 1) * math.sqrt(spend.count)
-                parts.append(_gaussian_pld(sensitivity, spend.event.noise_multiplier, self.grid, self.pessimistic))
-        for event in self._histograms[1:]:
-            words = event.max_words * (2 if replace else 1)
-            parts.append(_histogram_pld(event, words, self.grid, self.pessimistic))
+            elif isinstance(spend.event, Gaussian | WordCounts):
+                parts.append(_gaussian_pld(self._mu(spend), 1.0, self.grid, self.pessimistic))
+        parts += [self._further(event) for event in self._further_choices]
         return functools.reduce(lambda one, other: one.compose(other), parts) if parts else None
 
     @functools.cached_property
-    def _further(self) -> tuple[float, float]:
-        """(infinite mass, shift) that bound every histogram after the first."""
-        hidden = sum(event.max_words * log_hidden_probability(event) for event in self._histograms[1:])
-        return -math.expm1(hidden), hidden
+    def _further_choices(self) -> list[Choice]:
+        further = list(self._choices)
+        if self._fixed is not None:
+            further.remove(self._fixed)
+        return further
 
-    def _curve(self, words: int) -> Callable[[float], float]:
-        """Hockey-stick of everything, the first histogram's counts differing in ``words`` places."""
+    def _further(self, event: Choice) -> pld.PrivacyLossDistribution:
+        """A choice whose neighbours may depend on earlier releases; the lower estimate takes one neighbour, with nothing new."""
+        if self.pessimistic:
+            return worst_case_pld(event, self.relation, self.grid)
+        words = largest_distance(event) * (2 if self.relation == "replace" else 1)
+        return _choice_pld(event, words, self.grid, self.pessimistic)
+
+    def _mu(self, spend: Spend) -> float:
+        """Sensitivity over noise of Gaussian releases of one event, taken together."""
+        event = spend.event
+        if isinstance(event, WordCounts):
+            stddev = effective_stddev(event) if self.pessimistic else event.noise_stddev
+            return math.sqrt(spend.count) * _counts_sensitivity(event, self.relation) / stddev
+        assert isinstance(event, Gaussian)
+        return (2 if self.relation == "replace" else 1) * math.sqrt(spend.count) / event.noise_multiplier
+
+    def _curve(self, words: float) -> Callable[[float], float]:
+        """Hockey-stick of everything, the counts of the choice with the full law differing in ``words`` places."""
         if words not in self._curves:
             self._curves[words] = self._make_curve(words)
         return self._curves[words]
 
-    def _make_curve(self, words: int) -> Callable[[float], float]:
+    def _make_curve(self, words: float) -> Callable[[float], float]:
         mu = self._only_gaussian(words)
         if mu is not None:
             return lambda epsilon: float(gaussian_delta(epsilon, mu))
         others = self._others
-        first = self._histograms[0] if self._histograms else None
-        if first is not None and words > 0:
-            mine = _histogram_pld(first, words, self.grid, self.pessimistic)
+        if self._fixed is not None and words > 0:
+            mine = _choice_pld(self._fixed, words, self.grid, self.pessimistic)
             composed = mine if others is None else others.compose(mine)
         else:
             assert others is not None
             composed = others
-        mass, shift = self._further
         # The library's type says "a number or a sequence"; of a number it gives a number.
-        return lambda epsilon: mass + (1 - mass) * np.float64(composed.get_delta_for_epsilon(epsilon + shift)).item()
+        return lambda epsilon: np.float64(composed.get_delta_for_epsilon(epsilon)).item()
 
-    def _only_gaussian(self, words: int) -> float | None:
+    def _only_gaussian(self, words: float) -> float | None:
         """Mu of the whole when it is Gaussian mechanisms alone, which compose to one exactly; else None."""
         sampled = PoissonGaussian | BandedPoissonGaussian | Exchange
-        if any(isinstance(spend.event, sampled) for spend in self.spends) or len(self._histograms) > 1:
+        if self._further_choices or any(isinstance(spend.event, sampled) for spend in self.spends):
             return None
         squares = 0.0
-        if self._histograms and words > 0:
-            first = self._histograms[0]
-            if first.noise != "gaussian":
+        if self._fixed is not None and words > 0:
+            stddev = _real_noise(self._fixed, self.pessimistic)
+            if stddev is None:
                 return None
-            squares += words / first.noise_stddev**2
-        factor = 2 if self.relation == "replace" else 1
-        for spend in self.spends:
-            if isinstance(spend.event, Gaussian):
-                squares += spend.count * (factor / spend.event.noise_multiplier) ** 2
+            squares += words / stddev**2
+        squares += sum(self._mu(spend) ** 2 for spend in self.spends if isinstance(spend.event, Gaussian | WordCounts))
         return math.sqrt(squares)
 
     def _case_delta(self, case: Case, epsilon: float) -> float:

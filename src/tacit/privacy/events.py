@@ -19,6 +19,7 @@ from tacit.privacy.checks import require_finite, require_positive
 
 __all__ = [
     "EVENTS",
+    "EVERY_PART",
     "BandedPoissonGaussian",
     "Event",
     "Exchange",
@@ -28,6 +29,8 @@ __all__ = [
     "Relation",
     "Spend",
     "ThresholdedHistogram",
+    "WeightedHistogram",
+    "WordCounts",
     "check_relation",
     "event_from_dict",
     "event_to_dict",
@@ -186,6 +189,64 @@ class ThresholdedHistogram:
                 raise UsageError(f"threshold is {self.threshold}; integer noise needs a whole number")
 
 
+_SMALLEST_INTEGER_NOISE = 3.0
+"""In steps of the integers. From here on discrete Gaussian noise is a function of Gaussian noise (tacit.privacy.weighted)."""
+
+
+def _require_integer_noise(noise_stddev: float) -> None:
+    require_positive("noise_stddev", noise_stddev)
+    if noise_stddev < _SMALLEST_INTEGER_NOISE:
+        raise RefusedError("discrete-noise-too-small", "integer noise below 3 steps has no law here")
+
+
+@dataclass(frozen=True)
+class WeightedHistogram:
+    """One choice of words by a weighted histogram, under its law (tacit.privacy.weighted; docs/vocabulary.md).
+
+    A unit with k countable words, at most ``max_words``, adds floor(resolution / sqrt(k)) to the weight of each, so that what it
+    adds has norm at most ``resolution``. Words that occur get integer (discrete Gaussian) noise; those whose noisy weight is at
+    least ``threshold`` are released with it. Which words are countable may depend on what was released before.
+
+    Args:
+        noise_stddev: of the noise on each weight, in steps.
+        threshold: smallest noisy weight that is released, in steps; above the largest weight of one unit, which is ``resolution``.
+        max_words: the most words of one unit that count.
+        resolution: steps of the weight 1.
+    """
+
+    noise_stddev: float
+    threshold: int
+    max_words: int
+    resolution: int
+
+    def __post_init__(self) -> None:
+        _require_integer_noise(self.noise_stddev)
+        require_finite("threshold", self.threshold)
+        _require(self.max_words >= 1, "max_words", self.max_words, "at least 1")
+        _require(self.resolution**2 >= self.max_words, "resolution", self.resolution, "at least sqrt(max_words)")
+        _require(self.threshold == int(self.threshold), "threshold", self.threshold, "a whole number")
+        _require(self.threshold > self.resolution, "threshold", self.threshold, f"above resolution, {self.resolution}")
+
+
+@dataclass(frozen=True)
+class WordCounts:
+    """Noisy counts of words that are public by now: integer (discrete Gaussian) noise, no threshold.
+
+    A unit adds 1 to the counts of at most ``max_words`` of them.
+
+    Args:
+        noise_stddev: of the noise on each count.
+        max_words: the most counts that one unit moves.
+    """
+
+    noise_stddev: float
+    max_words: int
+
+    def __post_init__(self) -> None:
+        _require_integer_noise(self.noise_stddev)
+        _require(self.max_words >= 1, "max_words", self.max_words, "at least 1")
+
+
 @dataclass(frozen=True)
 class NonPrivate:
     """A release with no guarantee: epsilon is infinite. ``reason`` is the heuristic's code."""
@@ -193,16 +254,30 @@ class NonPrivate:
     reason: str
 
 
-Event = PoissonGaussian | BandedPoissonGaussian | Gaussian | ThresholdedHistogram | NonPrivate
+Event = (
+    PoissonGaussian
+    | BandedPoissonGaussian
+    | Gaussian
+    | ThresholdedHistogram
+    | WeightedHistogram
+    | WordCounts
+    | NonPrivate
+)
 
 EVENTS: dict[str, type] = {
     "poisson-gaussian": PoissonGaussian,
     "banded-poisson-gaussian": BandedPoissonGaussian,
     "gaussian": Gaussian,
     "thresholded-histogram": ThresholdedHistogram,
+    "weighted-histogram": WeightedHistogram,
+    "word-counts": WordCounts,
     "non-private": NonPrivate,
 }
 _NAMES = {kind: name for name, kind in EVENTS.items()}
+
+
+EVERY_PART = "every part"
+"""The partition of what may have read any unit, whatever part that unit is in: it composes with each of the others."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +289,7 @@ class Spend:
         count: how often; at least 1.
         partition: the disjoint part of the units that it read. A unit's part depends on the unit alone, so under
             add-or-remove the guarantee is that of the worst part (parallel composition); under replacement a unit may
-            leave one part and enter another, so all parts are composed.
+            leave one part and enter another, so all parts are composed. `EVERY_PART` composes with every part.
     """
 
     event: Event | Exchange

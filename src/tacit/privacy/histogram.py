@@ -38,6 +38,7 @@ __all__ = [
     "Case",
     "HooryClaim",
     "cases",
+    "discrete_gaussian_delta",
     "gaussian_delta",
     "histogram_delta",
     "histogram_epsilon",
@@ -62,6 +63,19 @@ def gaussian_delta(epsilon: float | np.ndarray, mu: float | np.ndarray) -> np.nd
     return np.where(mu > 0, value, np.maximum(0.0, -np.expm1(np.minimum(epsilon, 0.0))))
 
 
+def discrete_gaussian_delta(epsilons: np.ndarray, words: int, noise_stddev: float) -> np.ndarray:
+    """The hockey-stick of integer noise of parameter s on ``words`` counts that differ by one: of their sum (see the text above)."""
+    if words == 0:
+        return np.maximum(0.0, -np.expm1(np.minimum(epsilons, 0.0)))
+    stddev = noise_stddev * math.sqrt(words)
+    reach = math.ceil(40 * stddev) + words
+    masses = np.exp(-(np.arange(-reach, reach + 1.0) ** 2) / (2 * stddev**2))
+    tail = np.append(np.cumsum(masses[::-1])[::-1], 0.0) / masses.sum()  # tail[i] = P[X >= i - reach]
+    first = np.floor(epsilons * noise_stddev**2 + words / 2) + 1  # where the likelihood ratio exceeds exp(epsilon)
+    with_unit, without = (tail[np.clip(first - shift + reach, 0, 2 * reach + 1).astype(int)] for shift in (words, 0))
+    return np.maximum(0.0, with_unit - np.exp(epsilons) * without)
+
+
 @functools.lru_cache(maxsize=64)
 def _discrete_log_tail(noise_stddev: float, at_least: int) -> float:
     """ln P[X >= at_least] for a discrete Gaussian X with P[X = x] proportional to exp(-x^2 / (2 s^2))."""
@@ -84,12 +98,12 @@ class Case:
     """One worst-case neighbour: delta(e) = infinite_mass + (1 - infinite_mass) * H(e + shift), H of sensitivity sqrt(words).
 
     Args:
-        words: number of counts that differ by one, given that nothing new is shown.
+        words: number of counts that differ by one, given that nothing new is shown; of weighted counts, the squared distance.
         infinite_mass: probability that a word which only the one unit has is released.
         shift: added to epsilon.
     """
 
-    words: int
+    words: float
     infinite_mass: float
     shift: float
 

@@ -30,7 +30,7 @@ from typing import Any
 
 from tacit.errors import BudgetError, LedgerError, UsageError
 from tacit.privacy.accountant import joint_epsilon
-from tacit.privacy.events import Event, Relation, Spend, event_from_dict, event_to_dict
+from tacit.privacy.events import Event, Exchange, Relation, Spend, event_from_dict, event_to_dict
 
 __all__ = ["Ledger", "LedgerHeader", "LedgerRow", "StagePlan"]
 
@@ -290,6 +290,22 @@ class Ledger:
             self._extend(last)
         else:
             self._append("spend", {"stage": stage}, first=paid, count=1)
+
+    def inherit(self, stage: str, spend: Spend) -> None:
+        """Take over what another run has spent on the same units: planned and paid in whole; the same again is free.
+
+        Args:
+            stage: its name here, which no stage of this run has.
+            spend: from the other run's ledger or certificate.
+
+        Raises:
+            BudgetError: it exceeds this run's budget, alone or with what is planned. Nothing is written.
+            LedgerError: the stage was taken over differently before.
+        """
+        assert not isinstance(spend.event, Exchange)  # accounts alone have these
+        self.plan(stage, spend.event, spend.count, spend.partition)
+        if self.spent(stage) == 0:
+            self._append("spend", {"stage": stage}, first=0, count=spend.count)
 
     # inside ----------------------------------------------------------------------------------------------------------
 

@@ -20,9 +20,11 @@ from tacit.privacy.events import (
     PoissonGaussian,
     Relation,
     Spend,
+    WeightedHistogram,
+    WordCounts,
     check_relation,
 )
-from tacit.privacy.histogram import log_hidden_probability
+from tacit.privacy.weighted import Choice, largest_distance, largest_leak
 
 __all__ = ["rdp_epsilon"]
 
@@ -36,9 +38,9 @@ def rdp_epsilon(spends: Iterable[Spend], delta: float, relation: Relation = "add
     A unit that leaves one band and enters another is a removal and an addition, for which there is one; of banded events the worst
     band counts in each.
 
-    The histogram enters as a Gaussian of sensitivity sqrt(N) (2N under replacement), with the mass 1 - p^N taken from
-    delta and the shift N |ln p| added to epsilon. The discrete Gaussian's Renyi divergence is at most the Gaussian's
-    (Canonne et al. 2020, proposition 5).
+    A choice of words enters as a Gaussian of its largest distance, sqrt(N) for the histogram and 1 for the weighted one (twice its
+    square under replacement), with the mass 1 - exp(-L) of its tail taken from delta and the shift L added to epsilon. The discrete
+    Gaussian's Renyi divergence is at most the Gaussian's (Canonne et al. 2020, proposition 5).
     """
     require_delta(delta)
     check_relation(relation)
@@ -68,13 +70,21 @@ def rdp_epsilon(spends: Iterable[Spend], delta: float, relation: Relation = "add
         elif isinstance(event, Gaussian):
             accountant.compose(dp_accounting.GaussianDpEvent(event.noise_multiplier / factor), spend.count)
         else:
-            multiplier = event.noise_stddev / math.sqrt(factor * event.max_words)
+            distance, resolution = _distance(event)
+            multiplier = event.noise_stddev / resolution / math.sqrt(factor * distance)
             accountant.compose(dp_accounting.GaussianDpEvent(multiplier), spend.count)
-            hidden += spend.count * event.max_words * log_hidden_probability(event)
+            hidden -= 0.0 if isinstance(event, WordCounts) else spend.count * largest_leak(event)
     left = delta + math.expm1(hidden)
     if left <= 0:
         return math.inf
     return float(accountant.get_epsilon(left)) - hidden
+
+
+def _distance(event: Choice | WordCounts) -> tuple[float, int]:
+    """(squared distance when a unit goes, steps of the weight 1 in which the noise is given)."""
+    if isinstance(event, WordCounts):
+        return float(event.max_words), 1
+    return largest_distance(event), event.resolution if isinstance(event, WeightedHistogram) else 1
 
 
 @contextlib.contextmanager

@@ -2,27 +2,30 @@
 
 This is the whole sensitivity argument of the private vocabulary (Hoory et al. 2021, section 3.2, with the unit in place
 of their 256-word tuple): a unit adds a 0/1 vector with at most ``max_words`` ones, so the counts have L2 sensitivity
-``sqrt(max_words)`` when a unit is added or removed. It holds because what a unit adds is a function of the unit and the
-key alone, never of the other units.
+``sqrt(max_words)`` when a unit is added or removed; weighted, the vector's norm is at most ``resolution``. It holds because
+what a unit adds is a function of the unit, the key and the words that are public by then, never of the other units.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from itertools import chain
 
 from tacit.errors import DataError
+from tacit.privacy.weighted import unit_weight
 from tacit.randomness import Streams
 from tacit.vocabulary.tokenizer import MAX_WORD_LENGTH, TokenizerOptions, normalizer_and_pretokenizer
 
-__all__ = ["choose_words", "count_words", "distinct_words"]
+__all__ = ["choose_words", "count_distinct", "count_words", "distinct_words"]
 
 _CACHED_CHUNKS = 1 << 18
 _DIGEST_BYTES = 16
+_ASCII_WORDS = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9 ]")
 
 
 def count_words(
@@ -30,42 +33,74 @@ def count_words(
     max_words: int,
     streams: Streams,
     options: TokenizerOptions,
+    *,
+    resolution: int | None = None,
+    without: AbstractSet[str] = frozenset(),
+    only: AbstractSet[str] | None = None,
 ) -> dict[str, int]:
-    """In how many units each word is counted.
+    """In how many units each word is counted; or, with ``resolution``, the sum of the units' weights of it.
 
     Per unit: the distinct words of all its texts together; those over the alphabet and of at most ``MAX_WORD_LENGTH``
-    characters (a public rule); at most ``max_words`` of them, by ``choose_words``; one for each.
+    characters (a public rule) and are not left out; at most ``max_words`` of them, by ``choose_words``; one for each, or
+    floor(``resolution`` / sqrt(their number)).
 
     Args:
         units: (unit id, texts of the unit); read once, in one pass.
         max_words: the most counts that one unit can move.
         streams: keyed randomness for the choice of words.
         options: the text pipeline.
+        resolution: steps of the weight 1 (tacit.privacy.weighted); None: every word counts one.
+        without: words that are public already, and not counted.
+        only: count these words and no others.
 
     Returns:
-        Word to count; every count is at least 1 and at most the number of units. Private.
+        Word to count; every count is at least 1 and, without weights, at most the number of units. Private.
 
     Raises:
         DataError: two units have one id (together they would move a count by two), or a text is not valid Unicode.
         ValueError: ``max_words`` is below 1.
     """
+    words_in_chunk = _chunk_reader(options)
+
+    def distinct() -> Iterator[tuple[str, set[str]]]:
+        for number, (unit_id, texts) in enumerate(units, start=1):
+            try:
+                yield unit_id, _distinct(texts, words_in_chunk)
+            except UnicodeEncodeError:
+                # `from None`, because that error carries the text.
+                raise DataError(
+                    f"unit number {number} holds a lone surrogate, which is not Unicode text; repair it when reading"
+                ) from None
+
+    return count_distinct(distinct(), max_words, streams, resolution=resolution, without=without, only=only)
+
+
+def count_distinct(
+    units: Iterable[tuple[str, AbstractSet[str]]],
+    max_words: int,
+    streams: Streams,
+    *,
+    resolution: int | None = None,
+    without: AbstractSet[str] = frozenset(),
+    only: AbstractSet[str] | None = None,
+) -> dict[str, int]:
+    """As `count_words`, from the distinct words of each unit."""
     if max_words < 1:
         raise ValueError(f"max_words must be at least 1, not {max_words}")
-    words_in_chunk = _chunk_reader(options)
     counts: Counter[str] = Counter()
     seen: set[str] = set()
-    for number, (unit_id, texts) in enumerate(units, start=1):
+    for number, (unit_id, words) in enumerate(units, start=1):
         if unit_id in seen:
             raise DataError(f"unit number {number} has the id of an earlier unit; gather the texts of a unit first")
         seen.add(unit_id)
-        try:
-            words = _distinct(texts, words_in_chunk)
-        except UnicodeEncodeError:
-            # `from None`, because that error carries the text.
-            raise DataError(
-                f"unit number {number} holds a lone surrogate, which is not Unicode text; repair it when reading"
-            ) from None
-        counts.update(choose_words(unit_id, words, max_words, streams))
+        countable = words - without if without else words
+        chosen = choose_words(unit_id, countable if only is None else countable & only, max_words, streams)
+        if resolution is None:
+            counts.update(chosen)
+        elif chosen:
+            weight = unit_weight(resolution, len(chosen))
+            for word in chosen:
+                counts[word] += weight
     return dict(counts)
 
 
@@ -104,13 +139,19 @@ def _chunk_reader(options: TokenizerOptions) -> Callable[[str], tuple[str, ...]]
 
     The pipeline never looks across a space, tab or line break, so the words of a text are those of its chunks. Only
     these separate chunks: what else Python takes for white space, such as the form feed, the normaliser may remove.
+
+    Printable ASCII, nearly all of English text, needs no library: the normaliser does no more than fold case there, and the
+    pre-tokeniser cuts around every sign that is no letter or digit.
     """
     normalizer, pretokenizer = normalizer_and_pretokenizer(options)
     alphabet = frozenset(options.alphabet)
 
     @lru_cache(maxsize=_CACHED_CHUNKS)
     def words_in_chunk(chunk: str) -> tuple[str, ...]:
-        words = pretokenizer.pre_tokenize_str(normalizer.normalize_str(chunk))
-        return tuple(word for word, _ in words if len(word) <= MAX_WORD_LENGTH and alphabet.issuperset(word))
+        if chunk.isascii() and chunk.isprintable():
+            words = _ASCII_WORDS.findall(chunk.lower() if options.lowercase else chunk)
+        else:
+            words = [word for word, _ in pretokenizer.pre_tokenize_str(normalizer.normalize_str(chunk))]
+        return tuple(word for word in words if len(word) <= MAX_WORD_LENGTH and alphabet.issuperset(word))
 
     return words_in_chunk

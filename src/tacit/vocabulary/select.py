@@ -7,7 +7,7 @@ is killed and started again must repeat the release that it may already have sho
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from opendp.measurements import make_gaussian
 from opendp.metrics import l2_distance
 from opendp.mod import enable_features
 
-__all__ = ["draw_noise", "release"]
+__all__ = ["draw_noise", "noisy_counts", "release"]
 
 
 def draw_noise(count: int, noise_stddev: float) -> npt.NDArray[np.int64]:
@@ -43,6 +43,29 @@ def draw_noise(count: int, noise_stddev: float) -> npt.NDArray[np.int64]:
     integers = vector_domain(atom_domain(T="i64"))
     add_noise = make_gaussian(integers, l2_distance(T="f64"), scale=float(noise_stddev))
     return np.array(add_noise([0] * count), dtype=np.int64)
+
+
+def noisy_counts(words: Sequence[str], counts: Mapping[str, int], noise: npt.NDArray[np.int64]) -> dict[str, int]:
+    """Counts of words that are public already, with noise: the i-th of ``words`` gets ``noise[i]``, and none is left out.
+
+    >>> noisy_counts(["cough", "fever"], {"fever": 9}, np.array([-2, 1]))
+    {'cough': -2, 'fever': 10}
+
+    Args:
+        words: in an order that does not depend on the counts.
+        counts: of the words that occur.
+        noise: one integer for each word, from ``draw_noise``.
+
+    Raises:
+        ValueError: another number of noise values than words, noise that is not integer, or counts of other words.
+    """
+    if noise.shape != (len(words),) or not np.issubdtype(noise.dtype, np.integer):
+        raise ValueError(
+            f"{len(words)} words need as many whole noise values, not {noise.dtype} of shape {noise.shape}"
+        )
+    if not counts.keys() <= set(words):
+        raise ValueError("there are counts of words that are not public")
+    return {word: counts.get(word, 0) + extra for word, extra in zip(words, noise.tolist(), strict=True)}
 
 
 def release(counts: Mapping[str, int], noise: npt.NDArray[np.int64], threshold: int) -> dict[str, int]:

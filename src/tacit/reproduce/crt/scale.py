@@ -133,7 +133,7 @@ SCALES = {
         private_passes=12,
         noise_multiplier=3.0,
         learning_rate={"lstm": 5e-3, "gpt2": 2e-3},
-        private_learning_rate={"lstm": 4e-2, "gpt2": 1e-2},
+        private_learning_rate={"lstm": 4e-2, "gpt2": 2e-2},
     ),
     "full": Scale(
         name="full",

@@ -1,0 +1,192 @@
+"""What each way to choose a private vocabulary gives at one budget: words, token coverage, whole words, pieces a word.
+
+Run ``python benchmarks/vocabulary.py DATA [--epsilons 0.5 1 3] [--delta 1e-6] [--json FILE]``, DATA being a folder
+with mtsamples, medquad and wikitext-2. The unit is the document. The public words are those of MedQuAD and WikiText-2.
+
+words      that came from the private text through the mechanism
+covered    share of the corpus's tokens that are words of the vocabulary, public ones included
+whole      share that the WordPiece tokenizer trained on the release reads as one piece
+pieces     pieces a token
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tacit.privacy.accountant import epsilon
+from tacit.privacy.calibrate_words import WordEvents, histogram_and_counts, weighted_rounds
+from tacit.privacy.events import WeightedHistogram
+from tacit.randomness import Streams
+from tacit.vocabulary.count import count_distinct
+from tacit.vocabulary.estimate import ChosenWords, estimate_counts
+from tacit.vocabulary.public_words import count_public_words
+from tacit.vocabulary.select import draw_noise, noisy_counts, release
+from tacit.vocabulary.tokenizer import MAX_WORD_LENGTH, TokenizerOptions, build_tokenizer, words_of
+from tacit.vocabulary.wordpiece import train_wordpiece
+
+ROUNDS = (0.02, 0.06, 0.2, 0.72)
+METHODS = ("histogram", "weighted", "sips")
+COUNTS_SHARE = 0.15
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method at one budget; ``words`` is the mean over the repetitions, the rest is of the first."""
+
+    epsilon: float
+    method: str
+    public: bool
+    certified: float
+    words: float
+    covered: float
+    whole: float
+    pieces: float
+    first_threshold: float
+    last_threshold: float
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The distinct countable words of each unit, and how often each word occurs in all of them."""
+
+    units: list[tuple[str, frozenset[str]]]
+    tokens: Counter[str]
+
+    @classmethod
+    def of(cls, texts: Iterable[tuple[str, str]], options: TokenizerOptions) -> Corpus:
+        alphabet = frozenset(options.alphabet)
+        units, tokens = [], Counter[str]()
+        for name, text in texts:
+            words = words_of(text, options)
+            tokens.update(words)
+            countable = (word for word in set(words) if len(word) <= MAX_WORD_LENGTH and alphabet.issuperset(word))
+            units.append((name, frozenset(countable)))
+        return cls(units, tokens)
+
+
+def rows_of(path: Path) -> Iterator[dict[str, str]]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        yield from (json.loads(line) for line in file)
+
+
+def public_words(data: Path, options: TokenizerOptions, least: int) -> dict[str, int]:
+    """Counts of the words of MedQuAD and of WikiText-2."""
+    texts = [text for row in rows_of(data / "medquad/medquad.jsonl.gz") for text in (row["question"], row["answer"])]
+    with gzip.open(data / "wikitext-2/wikitext-2-raw.train.txt.gz", "rt", encoding="utf-8") as file:
+        texts += file.readlines()
+    return count_public_words((text for text in texts if text), options, least)
+
+
+def events_of(method: str, target: float, delta: float, max_words: int) -> WordEvents:
+    if method == "histogram":
+        return histogram_and_counts(target, delta, max_words, COUNTS_SHARE)
+    shares = ROUNDS if method == "sips" else (1.0,)
+    return weighted_rounds(target, delta, max_words, shares, COUNTS_SHARE)
+
+
+def choose(corpus: Corpus, events: WordEvents, public: frozenset[str], streams: Streams) -> list[ChosenWords]:
+    """What the rounds release."""
+    known, rounds = set(public), []
+    for event in events.rounds:
+        resolution = event.resolution if isinstance(event, WeightedHistogram) else None
+        weights = count_distinct(corpus.units, event.max_words, streams, resolution=resolution, without=known)
+        chosen = release(weights, draw_noise(len(weights), event.noise_stddev), int(event.threshold))
+        known |= chosen.keys()
+        rounds.append(ChosenWords(chosen, event.noise_stddev))
+    return rounds
+
+
+def measure(corpus: Corpus, method: str, public: dict[str, int], target: float, arguments: argparse.Namespace) -> Row:
+    events = events_of(method, target, arguments.delta, arguments.max_words)
+    streams, options = Streams(bytes(32)), TokenizerOptions()
+    runs = [choose(corpus, events, frozenset(public), streams) for _ in range(arguments.repetitions)]
+    numbers = [sum(len(chosen.weights) for chosen in rounds) for rounds in runs]
+    known = set(public).union(*(chosen.weights for chosen in runs[0]))
+    assert events.counts is not None
+    words = sorted(known)
+    counts = count_distinct(corpus.units, events.counts.max_words, streams, only=known)
+    noisy = noisy_counts(words, counts, draw_noise(len(words), events.counts.noise_stddev))
+    released = estimate_counts(noisy, events.counts.noise_stddev, public, runs[0])
+    pieces = train_wordpiece(released, arguments.size, options.alphabet)
+    lengths = pieces_of(corpus, build_tokenizer(pieces, options))
+    total = corpus.tokens.total()
+    scale = [event.resolution if isinstance(event, WeightedHistogram) else 1 for event in events.rounds]
+    return Row(
+        epsilon=target,
+        method=method,
+        public=bool(public),
+        certified=epsilon(events.spends(), arguments.delta),
+        words=sum(numbers) / len(numbers),
+        covered=sum(corpus.tokens[word] for word in known) / total,
+        whole=sum(count for word, count in corpus.tokens.items() if lengths[word] == 1) / total,
+        pieces=sum(count * lengths[word] for word, count in corpus.tokens.items()) / total,
+        first_threshold=events.rounds[0].threshold / scale[0],
+        last_threshold=events.rounds[-1].threshold / scale[-1],
+    )
+
+
+def pieces_of(corpus: Corpus, tokenizer: object) -> dict[str, int]:
+    """Pieces of each word; a word that cannot be spelled counts as two, not as a whole one."""
+    from tokenizers import Tokenizer
+
+    assert isinstance(tokenizer, Tokenizer)
+    tokenizer.encode_special_tokens = True
+    lengths = {}
+    for word in corpus.tokens:
+        tokens = tokenizer.encode(word, add_special_tokens=False).tokens
+        lengths[word] = 2 if "[UNK]" in tokens else len(tokens)
+    return lengths
+
+
+def markdown(rows: list[Row]) -> str:
+    lines = [
+        "| epsilon | method | public words | words | covered | whole words | pieces a token |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row.epsilon:g} | {row.method} | {'yes' if row.public else 'no'} | {row.words:.0f} | {row.covered:.3f} | "
+        f"{row.whole:.3f} | {row.pieces:.3f} |"
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Compare the methods of the private vocabulary on one corpus.")
+    parser.add_argument("data", type=Path, help="folder with mtsamples, medquad and wikitext-2")
+    parser.add_argument("--epsilons", type=float, nargs="+", default=[0.5, 1.0, 3.0])
+    parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
+    parser.add_argument("--delta", type=float, default=1e-6)
+    parser.add_argument("--max-words", type=int, default=256, help="words of a unit that count")
+    parser.add_argument("--size", type=int, default=30_000, help="pieces of the tokenizer")
+    parser.add_argument("--least", type=int, default=2, help="public words occur at least this often in public text")
+    parser.add_argument("--repetitions", type=int, default=3, help="draws of the noise that `words` is the mean of")
+    parser.add_argument("--json", type=Path, help="write the rows there")
+    arguments = parser.parse_args()
+    options = TokenizerOptions()
+    notes = rows_of(arguments.data / "mtsamples/mtsamples.jsonl.gz")
+    corpus = Corpus.of(((row["note_id"], row["text"]) for row in notes), options)
+    lists = ({}, public_words(arguments.data, options, arguments.least))
+    print(f"{len(corpus.units)} units, {corpus.tokens.total()} tokens, {len(lists[1])} public words", file=sys.stderr)
+    rows = []
+    for target in arguments.epsilons:
+        for public in lists:
+            for method in arguments.methods:
+                start = time.perf_counter()
+                rows.append(measure(corpus, method, public, target, arguments))
+                print(rows[-1], f"{time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
+                if arguments.json:
+                    arguments.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    print(markdown(rows))
+
+
+if __name__ == "__main__":
+    main()

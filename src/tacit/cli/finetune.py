@@ -1,0 +1,25 @@
+"""`tacit finetune`: entity extraction on a released model, with or without DP."""
+
+from __future__ import annotations
+
+import typer
+
+from tacit.cli.options import ConfigArgument
+
+__all__ = ["command"]
+
+
+def command(config: ConfigArgument) -> None:
+    """Fine-tune a BERT to find entities in annotated documents; run it again to continue after a stop.
+
+    Leaves RUN/release (model and certificate), RUN/private (keep secret) and RUN/ledger.sqlite.
+    """
+    from tacit.config.entities import load_finetune
+    from tacit.extraction.finetune import finetune
+    from tacit.progress import TerminalReporter
+
+    done = finetune(load_finetune(config), TerminalReporter())
+    typer.echo(done.statement)
+    typer.echo(f"model and certificate: {done.folder}/release; `tacit verify {done.folder}` recomputes the certificate")
+    if done.scores is not None:
+        typer.echo(f"exact scores of the test documents, for the curator: {done.scores}")

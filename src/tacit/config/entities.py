@@ -1,0 +1,264 @@
+"""The options of entity extraction: `tacit finetune` on one set of documents, `tacit evaluate` on models by tasks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from tacit.config.base import Count, Options, Positive, expanded
+from tacit.config.compute import ComputeOptions
+from tacit.config.load import read_yaml, validated
+from tacit.config.privacy import Budget
+from tacit.errors import RefusedError, UsageError
+
+__all__ = [
+    "AnnotatedSource",
+    "ComparisonConfig",
+    "DpTuning",
+    "FinetuneConfig",
+    "StartModel",
+    "TaskOptions",
+    "TuningOptions",
+    "load_comparison",
+    "load_finetune",
+    "names_tasks",
+]
+
+
+class AnnotatedSource(Options):
+    """Documents with entities (tacit.corpus.annotations). ``${NAME:-default}`` in ``path`` is expanded.
+
+    Args:
+        path: a file or a folder.
+        format: ``bio``, columns of tokens and tags, or ``i2b2-2010``, concept files beside their texts.
+    """
+
+    path: str
+    format: Literal["bio", "i2b2-2010"] = "bio"
+
+    @property
+    def resolved_path(self) -> Path:
+        """The path with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
+        return expanded(self.path)
+
+
+class StartModel(Options):
+    """The model that fine-tuning begins with.
+
+    Args:
+        folder: a BERT in a local Hugging Face folder, such as ``RUN/release/model``.
+        public: the model was made from public text alone. Needed by DP fine-tuning where no certificate lies beside the folder.
+        from_scratch: the folder's shape and tokenizer with new weights, as a control.
+    """
+
+    folder: str
+    public: bool = False
+    from_scratch: bool = False
+
+    @property
+    def resolved_folder(self) -> Path:
+        """The folder with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
+        return expanded(self.folder)
+
+
+class TuningOptions(Options):
+    """How a model is fine-tuned: AdamW with linear warm-up and decay, on rows of pieces.
+
+    Args:
+        steps: or ``epochs``, one of both; DP takes ``steps``, as a number of epochs would be made from the private number of rows.
+        batch_size: rows a step, without DP.
+        length: positions of a row; the model's own, 512 at most, when not given.
+        overlap: pieces that two windows of a long document share.
+        context: a row shows ``document`` text beyond its sentence, or one ``sentence``.
+    """
+
+    steps: Count | None = None
+    epochs: Count | None = None
+    batch_size: Count = 16
+    learning_rate: Positive = 5e-4
+    warmup: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    length: Annotated[int, Field(ge=8)] | None = None
+    overlap: Annotated[int, Field(ge=0)] = 16
+    context: Literal["document", "sentence"] = "document"
+
+
+class DpTuning(Options):
+    """Fine-tuning with DP: Poisson sampling of units, each unit's gradient clipped, noise on the sum.
+
+    Args:
+        unit: ``document`` or ``record``, which mean one annotated document here, or ``sentence``. It must be the unit of the
+            pre-training where the people are the same.
+        units: how many there are, as a public statement.
+        relation: neighbours differ by one unit added or removed, or exchanged.
+        budget: of everything together: the pre-training's releases too, where the people are the same.
+        expected_batch: units in a step's batch on average.
+        clip_norm: bound on the l2 norm of one unit's gradient.
+        clipping: as in a run's DP phase.
+        sequences_per_unit: rows of a unit that count in a step, at most.
+        noise_multiplier: given instead of solved from the budget.
+    """
+
+    unit: Literal["document", "record", "sentence"]
+    units: Count
+    relation: Literal["add-or-remove", "replace"] = "add-or-remove"
+    budget: Budget
+    expected_batch: Count
+    clip_norm: Positive
+    clipping: Literal["flat", "automatic", "per-layer"] = "flat"
+    sequences_per_unit: Count = 1
+    noise_multiplier: Positive | None = None
+
+
+class FinetuneConfig(Options):
+    """`tacit finetune`: one model, fine-tuned on all documents of a source.
+
+    Args:
+        run: folder of what is made; that of no other run.
+        same_people: whether the documents may be of people whose text the model was pre-trained on. True unless you know better:
+            the spends of both then add up.
+        labels: the types of entities; with DP they must be given, since which types occur is private.
+        test: documents to score the model on, for the curator alone.
+        seed: makes fine-tuning without DP repeatable in another folder; None: a secret key of the folder's own.
+    """
+
+    title: str = "entity extraction"
+    run: str
+    model: StartModel
+    documents: AnnotatedSource
+    same_people: bool = True
+    labels: tuple[str, ...] | None = None
+    test: AnnotatedSource | None = None
+    training: TuningOptions
+    dp: DpTuning | None = None
+    seed: Annotated[int, Field(ge=0)] | None = None
+    compute: ComputeOptions = ComputeOptions()
+
+    def comparable(self) -> dict[str, Any]:
+        """What must not change between two starts."""
+        return self.model_dump(mode="json", exclude={"run", "title", "compute", "test"})
+
+    def digest(self) -> str:
+        """SHA-256 of everything that can change a result or a guarantee."""
+        return hashlib.sha256(json.dumps(self.comparable(), sort_keys=True).encode()).hexdigest()
+
+
+class TaskOptions(Options):
+    """Documents that models are compared on: ``path``, in folds, or ``train`` and ``test``.
+
+    Args:
+        folds: how many; every document is tested once.
+    """
+
+    path: str | None = None
+    train: str | None = None
+    test: str | None = None
+    format: Literal["bio", "i2b2-2010"] = "bio"
+    folds: Annotated[int, Field(ge=2)] = 5
+
+    def source(self, which: Literal["path", "train", "test"]) -> AnnotatedSource:
+        """One of its sources."""
+        path = {"path": self.path, "train": self.train, "test": self.test}[which]
+        assert path is not None
+        return AnnotatedSource(path=path, format=self.format)
+
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=60)]
+
+
+class ComparisonConfig(Options):
+    """`tacit evaluate` with models and tasks: every model is fine-tuned and scored on every fold of every task.
+
+    Args:
+        run: folder of the results.
+        models: by name, in the order of the table; gains are over the first one.
+        seeds: fine-tunings of each model on each fold.
+        baselines: trivial taggers beside the models: each word's likeliest tag, a dictionary of the training entities.
+        workers: models that are trained at one time, a thread each.
+    """
+
+    title: str = "entity extraction"
+    run: str
+    models: Annotated[dict[Name, StartModel], Field(min_length=1)]
+    tasks: Annotated[dict[Name, TaskOptions], Field(min_length=1)]
+    training: TuningOptions
+    seeds: Count = 1
+    baselines: bool = True
+    workers: Annotated[int, Field(ge=1, le=2)] = 1
+    compute: ComputeOptions = ComputeOptions()
+
+
+def names_tasks(values: Any) -> bool:
+    """Whether the values of a YAML file are those of a `ComparisonConfig`: no run has ``tasks``, and no comparison ``phases``."""
+    return isinstance(values, dict) and "tasks" in values and "phases" not in values
+
+
+def load_finetune(path: Path) -> FinetuneConfig:
+    """Read and check a configuration of `tacit finetune`.
+
+    Raises:
+        UsageError: an unknown, missing or impossible option.
+        RefusedError: a guarantee that cannot be proved, with its reason code.
+    """
+    config = validated(FinetuneConfig, read_yaml(path), str(path))
+    _check_tuning(config.training)
+    if config.labels is not None and (not config.labels or any(not label.strip() for label in config.labels)):
+        raise UsageError("labels: name at least one type of entity, such as [problem, test, treatment]")
+    if config.labels is not None and len(set(config.labels)) < len(config.labels):
+        raise UsageError("labels: a type of entity is named twice")
+    if config.dp is not None:
+        _check_dp(config, config.dp)
+    return config
+
+
+def load_comparison(values: Any, source: str) -> ComparisonConfig:
+    """Check the values of a configuration of `tacit evaluate` with models and tasks. Raises as `load_finetune`."""
+    config = validated(ComparisonConfig, values, source)
+    _check_tuning(config.training)
+    for name, task in config.tasks.items():
+        given = (task.path is not None, task.train is not None, task.test is not None)
+        if given not in ((True, False, False), (False, True, True)):
+            raise UsageError(f"tasks.{name}: give path, which is cut in folds, or train and test together")
+        if task.path is None and "folds" in task.model_fields_set:
+            raise UsageError(f"tasks.{name}: folds are cut from path; with train and test there are none")
+    return config
+
+
+def _check_tuning(options: TuningOptions) -> None:
+    if (options.steps is None) == (options.epochs is None):
+        raise UsageError("training: give steps or epochs, one of both")
+
+
+def _check_dp(config: FinetuneConfig, dp: DpTuning) -> None:
+    if config.training.steps is None:
+        raise RefusedError(
+            "steps-from-private-data",
+            "training.epochs with dp makes the number of steps from the private number of rows; give training.steps",
+        )
+    if config.labels is None:
+        raise RefusedError(
+            "labels-from-private-data",
+            "dp without labels: which types of entities occur in the documents is private; name them in the option labels",
+        )
+    if dp.unit == "sentence" and config.training.context != "sentence":
+        raise RefusedError(
+            "context-beyond-unit",
+            "dp.unit is sentence but training.context is document: a row would show other units' words; set context: sentence",
+        )
+    if config.seed is not None:
+        raise RefusedError(
+            "public-key", "seed with dp: the noise would be a function of a public number; leave seed out"
+        )
+    if dp.budget.delta >= 1 / dp.units:
+        raise RefusedError(
+            "delta-too-large",
+            f"dp.budget.delta is {dp.budget.delta:g} but must be below 1/dp.units = {1 / dp.units:.3g}: "
+            "a larger delta allows publishing a whole unit",
+        )
+    if dp.expected_batch > dp.units:
+        raise UsageError(f"dp.expected_batch {dp.expected_batch} exceeds dp.units {dp.units}")

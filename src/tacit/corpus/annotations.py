@@ -1,0 +1,210 @@
+"""Readers of documents with entities: BIO columns (CoNLL), and the concept files of i2b2-2010.
+
+Errors name a file and a line, and hold no text; nothing is chained to them (as in readers.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from tacit.corpus.annotated import OUTSIDE, AnnotatedDocument, Sentence, check_sequence, type_of
+from tacit.corpus.lines import numbered_lines, place_of
+from tacit.errors import DataError, UsageError
+
+__all__ = ["ANNOTATION_FORMATS", "read_annotated"]
+
+_MOST_BYTES = 1_000_000  # of a line
+_BIO_ENDINGS = (".bio", ".iob", ".conll", ".tsv")
+_DOCUMENT_START = "-DOCSTART-"
+
+
+def read_annotated(path: Path, layout: str = "bio") -> list[AnnotatedDocument]:
+    """The documents of a file or a folder, in the order of their ids.
+
+    Args:
+        path: a file, or a folder with its sub-folders.
+        layout: a key of ``ANNOTATION_FORMATS``.
+
+    Raises:
+        DataError: nothing is there, or a line is malformed; with file and line.
+        UsageError: an unknown layout.
+    """
+    if layout not in ANNOTATION_FORMATS:
+        raise UsageError(f"format {layout!r} is not known; use one of {', '.join(ANNOTATION_FORMATS)}")
+    if not path.exists():
+        raise DataError(f"{path}: there is no such file or folder; check the path")
+    documents = sorted(ANNOTATION_FORMATS[layout](path), key=lambda document: document.document_id)
+    if not any(document.sentences for document in documents):
+        raise DataError(f"{path}: there is no token in it; check the path and the format")
+    return documents
+
+
+# BIO columns
+
+
+def _read_bio(path: Path) -> Iterator[AnnotatedDocument]:
+    """``token<TAB>tag`` lines, a blank line between sentences; with more columns, the first and the last count.
+
+    In a folder every file is one document. In a single file, documents begin at ``-DOCSTART-`` lines; without any, every
+    sentence is a document of its own. Where a blank line of a document cuts an entity (I- goes on with what the sentence before
+    it ended in), both sentences are one.
+    """
+    if path.is_dir():
+        for file in _files(path, _BIO_ENDINGS):
+            sentences = _joined(sentence for _, sentence in _bio_sentences(file))
+            yield _document(file.relative_to(path).as_posix(), file, sentences, True)
+        return
+    numbered = list(_bio_sentences(path))
+    marked = any(document for document, _ in numbered)
+    grouped: dict[int, list[Sentence]] = {}
+    for place, (document, sentence) in enumerate(numbered):
+        grouped.setdefault(document if marked else place, []).append(sentence)
+    for sentences in grouped.values():
+        yield _document(f"{path.name}:{sentences[0].lines[0]:09d}", path, _joined(sentences), marked)
+
+
+def _document(name: str, path: Path, sentences: Sequence[Sentence], named: bool) -> AnnotatedDocument:
+    for sentence in sentences:
+        check_sequence(sentence.tags, sentence.lines, path)
+    return AnnotatedDocument(name, path, tuple(sentences), named)
+
+
+def _joined(sentences: Iterable[Sentence]) -> list[Sentence]:
+    """Sentences, the parts of a cut entity together."""
+    found: list[Sentence] = []
+    for sentence in sentences:
+        before = found[-1].tags[-1] if found else OUTSIDE
+        if sentence.tags[0].startswith("I-") and type_of(before) == type_of(sentence.tags[0]):
+            last = found.pop()
+            sentence = Sentence(last.tokens + sentence.tokens, last.tags + sentence.tags, last.lines + sentence.lines)
+        found.append(sentence)
+    return found
+
+
+def _bio_sentences(path: Path) -> Iterator[tuple[int, Sentence]]:
+    """(how many ``-DOCSTART-`` lines came before, sentence) of a file."""
+    columns: int | None = None
+    tab: bool | None = None
+    started = 0
+    rows: list[tuple[str, str, int]] = []
+    for number, line in numbered_lines(path, _MOST_BYTES):
+        line = line.rstrip("\r\n")
+        if not line.strip():
+            yield from _bio_sentence(rows, started)
+            rows = []
+            continue
+        tab = "\t" in line if tab is None else tab
+        parts = line.split("\t") if tab else line.split()
+        columns = len(parts) if columns is None else columns
+        if len(parts) < 2 or len(parts) != columns or not parts[0].strip():
+            raise DataError(
+                f"{place_of(path, number)}: the line has not the columns of a token and its tag, as many as on the file's first "
+                "line (between tabs, or blanks where there are no tabs); repair it"
+            )
+        if parts[0] == _DOCUMENT_START:
+            started += 1
+            continue
+        rows.append((parts[0], parts[-1].strip(), number))
+    yield from _bio_sentence(rows, started)
+
+
+def _bio_sentence(rows: list[tuple[str, str, int]], started: int) -> Iterator[tuple[int, Sentence]]:
+    if rows:
+        tokens, tags, lines = zip(*rows, strict=True)
+        yield started, Sentence(tokens, tags, lines)
+
+
+# i2b2-2010
+
+_CONCEPT = re.compile(r'c="(.*)" (\d+):(\d+) (\d+):(\d+)\|\|t="([^"\s]+)"')
+
+
+def _read_i2b2(path: Path) -> Iterator[AnnotatedDocument]:
+    """``c="chest pain" 12:3 12:4||t="problem"`` in ``.con`` files, their texts in ``.txt`` files of the same stem.
+
+    Lines count from 1 and tokens, between blanks, from 0; the last one is part of the concept. The texts are in the same
+    folder or in ``txt`` beside it; a concept file may end in ``.txt.con`` too. A line is a sentence.
+    """
+    if not path.is_dir():
+        raise DataError(
+            f"{path}: the i2b2-2010 layout is a folder, with .con and .txt files below it; give that folder"
+        )
+    for concepts in _files(path, (".con",)):
+        yield _i2b2_document(path, concepts)
+
+
+def _i2b2_document(root: Path, concepts: Path) -> AnnotatedDocument:
+    text = _text_of(concepts)
+    lines = [line.split() for _, line in numbered_lines(text, _MOST_BYTES)]
+    tags = [[OUTSIDE] * len(tokens) for tokens in lines]
+    places = [[number] * len(tokens) for number, tokens in enumerate(lines, start=1)]
+    for number, line in numbered_lines(concepts, _MOST_BYTES):
+        if line.strip():
+            _mark_concept(line.strip(), place_of(concepts, number), number, lines, tags, places)
+    sentences = tuple(
+        Sentence(tuple(tokens), tuple(own), tuple(of_token))
+        for tokens, own, of_token in zip(lines, tags, places, strict=True)
+        if tokens
+    )
+    name = concepts.relative_to(root).with_suffix("").as_posix()
+    return AnnotatedDocument(name, concepts, sentences, True)
+
+
+def _text_of(concepts: Path) -> Path:
+    name = concepts.name.removesuffix(".con").removesuffix(".txt") + ".txt"
+    for folder in (concepts.parent, concepts.parent.parent / "txt"):
+        if (folder / name).is_file():
+            return folder / name
+    raise DataError(
+        f"{concepts}: there is no {name} beside it or in {concepts.parent.parent / 'txt'}; give both folders"
+    )
+
+
+def _mark_concept(
+    line: str, place: str, number: int, lines: list[list[str]], tags: list[list[str]], places: list[list[int]]
+) -> None:
+    found = _CONCEPT.fullmatch(line)
+    if found is None:
+        raise DataError(f'{place}: this is no line of the form c="..." 1:2 1:3||t="type"; repair it')
+    words, kind = found.group(1), found.group(6)
+    first_line, first, last_line, last = (int(part) for part in found.group(2, 3, 4, 5))
+    if first_line != last_line:
+        raise DataError(
+            f"{place}: the concept begins on one line and ends on another, which BIO tags cannot say; cut it"
+        )
+    tokens = lines[first_line - 1] if 1 <= first_line <= len(lines) else []
+    if not first <= last < len(tokens):
+        raise DataError(f"{place}: the concept's place is outside the text; check that both files belong together")
+    if " ".join(tokens[first : last + 1]).lower() != " ".join(words.split()).lower():
+        raise DataError(f"{place}: other words stand at the concept's place; check that both files belong together")
+    wanted = [f"B-{kind}", *[f"I-{kind}"] * (last - first)]
+    own, of_token = tags[first_line - 1], places[first_line - 1]
+    ends = last + 1 == len(own) or not own[last + 1].startswith("I-")
+    if own[first : last + 1] == wanted and ends:
+        return  # the same concept once more
+    if any(tag != OUTSIDE for tag in own[first : last + 1]):
+        raise DataError(f"{place}: the concept overlaps another one, which BIO tags cannot say; leave one of them out")
+    own[first : last + 1] = wanted
+    of_token[first : last + 1] = [number] * len(wanted)
+
+
+def _files(folder: Path, endings: tuple[str, ...]) -> list[Path]:
+    """The files below a folder with one of these endings, also gzipped; hidden ones are left out."""
+    found = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+        and path.name.removesuffix(".gz").endswith(endings)
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    ]
+    if not found:
+        raise DataError(f"{folder}: no file there has one of the endings {', '.join(endings)}; check path and format")
+    return found
+
+
+ANNOTATION_FORMATS: dict[str, Callable[[Path], Iterator[AnnotatedDocument]]] = {
+    "bio": _read_bio,
+    "i2b2-2010": _read_i2b2,
+}

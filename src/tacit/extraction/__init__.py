@@ -1,0 +1,11 @@
+"""Entity extraction on a released model: one fine-tuned model with its certificate, or many compared.
+
+start.py        the model folder that fine-tuning begins with, and what its certificate says
+tuning.py       a phase of the training loop from the options, its noise solved for the joint budget
+finetune.py     `tacit finetune`: a folder with ledger, certificate and model
+statement.py    what that model guarantees, in words
+cells.py        one model on one fold of one task
+compare.py      `tacit evaluate` with models and tasks: all cells, resumable
+tables.py       their tables
+figure.py       their plot
+"""

@@ -1,0 +1,157 @@
+"""One model, fine-tuned on the training documents of one fold and scored on the rest: a cell of the comparison."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tacit.config import ComputeOptions
+from tacit.config.entities import ComparisonConfig, StartModel, TaskOptions, TuningOptions
+from tacit.corpus.annotated import (
+    AnnotatedDocument,
+    entity_types,
+    refuse_shared_documents,
+    refuse_unknown_types,
+    tag_set,
+)
+from tacit.corpus.annotations import read_annotated
+from tacit.errors import UsageError
+from tacit.extraction.start import Start, open_start
+from tacit.extraction.tuning import plain_phase
+from tacit.randomness import Streams
+from tacit.tasks.entities.baselines import BASELINES
+from tacit.tasks.entities.folds import Split, k_folds
+from tacit.tasks.entities.rows import RowCutter
+from tacit.tasks.entities.scores import TypeCounts, entity_counts
+from tacit.tasks.entities.tagger import EntityObjective, RowLabels, load_tagger, predict_tags, row_labels
+from tacit.training.loop import run_phase
+
+__all__ = ["Cell", "count_entities", "cutter_of", "public_streams", "run_cell", "set_up_torch", "splits_of"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Which one it is; ``model`` may be a baseline, which has one seed."""
+
+    model: str
+    task: str
+    fold: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Of its file."""
+        return f"{self.task}--{self.model}--fold{self.fold}--seed{self.seed}"
+
+
+def public_streams(*address: str | int) -> Streams:
+    """Draws that anyone can repeat: of folds, and of fine-tunings that are not for release."""
+    return Streams(hashlib.sha256(b"tacit entity extraction").digest()).child(*address)
+
+
+def splits_of(task: TaskOptions) -> list[Split]:
+    """The splits of a task, checked.
+
+    Raises:
+        DataError: a malformed file, a document in two folds, or a type of entity in test that is not in training.
+    """
+    if task.path is not None:
+        source = task.source("path")
+        splits = k_folds(read_annotated(source.resolved_path, source.format), task.folds, public_streams("folds"))
+    else:
+        parts = [task.source("train"), task.source("test")]
+        training, test = (tuple(read_annotated(part.resolved_path, part.format)) for part in parts)
+        splits = [Split(training, test)]
+    for split in splits:
+        refuse_shared_documents(split.training, split.test)
+        refuse_unknown_types(split.test, entity_types(split.training), "the training documents of its split")
+    return splits
+
+
+def cutter_of(start: Start, training: TuningOptions, tags: tuple[str, ...]) -> RowCutter:
+    """How documents become rows of a model."""
+    tokenizer = start.tokenizer.tokenizer
+    tokenizer.encode_special_tokens = True  # a "[MASK]" that stands in a text is text
+    by_sentence = training.context == "sentence"
+    return RowCutter(tokenizer, start.tokenizer.special, start.length, training.overlap, tags, by_sentence)
+
+
+def set_up_torch(compute: ComputeOptions, threads: int | None = None) -> torch.device:
+    """Threads, and the same result every time.
+
+    Raises:
+        UsageError: there is no GPU where one is asked for.
+    """
+    if compute.device == "cuda":
+        if not torch.cuda.is_available():
+            raise UsageError("compute.device is cuda, but torch finds no CUDA device; set it to cpu")
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS is not deterministic
+    torch.set_num_threads(threads or compute.threads or os.cpu_count() or 1)
+    torch.use_deterministic_algorithms(True)
+    return torch.device(compute.device)
+
+
+def count_entities(labels_of: RowLabels, cutter: RowCutter, documents: Sequence[AnnotatedDocument]) -> list[TypeCounts]:
+    """Right, predicted and true entities of each document."""
+    predicted = predict_tags(labels_of, cutter, documents)
+    return [
+        entity_counts([sentence.tags for sentence in document.sentences], tags)
+        for document, tags in zip(documents, predicted, strict=True)
+    ]
+
+
+def run_cell(config: ComparisonConfig, cell: Cell, made_from: str) -> dict[str, Any]:
+    """The cell's result, JSON-ready: counts of every test document, and nothing of its text."""
+    began = time.monotonic()
+    split = splits_of(config.tasks[cell.task])[cell.fold]
+    if cell.model in config.models:
+        counts, steps = _model_counts(config, config.models[cell.model], split, cell)
+    else:
+        counts, steps = _baseline_counts(cell.model, split), 0
+    return {
+        **vars(cell),
+        "made_from": made_from,
+        "counts": counts,
+        "training_documents": len(split.training),
+        "steps": steps,
+        "seconds": round(time.monotonic() - began, 2),
+    }
+
+
+def _baseline_counts(name: str, split: Split) -> list[TypeCounts]:
+    tags_of = BASELINES[name](split.training)
+    return [
+        entity_counts(
+            [sentence.tags for sentence in document.sentences],
+            [tags_of(sentence.tokens) for sentence in document.sentences],
+        )
+        for document in split.test
+    ]
+
+
+def _model_counts(
+    config: ComparisonConfig, options: StartModel, split: Split, cell: Cell
+) -> tuple[list[TypeCounts], int]:
+    threads = config.compute.threads or (1 if config.workers > 1 else None)
+    device = set_up_torch(config.compute, threads)
+    training, start = config.training, open_start(options, config.training)
+    streams = public_streams("cell", cell.task, cell.fold, cell.seed)  # the same for every model
+    tags = tag_set(entity_types(split.training))
+    cutter = cutter_of(start, training, tags)
+    stream = cutter.rows(split.training, streams)
+    phase = plain_phase(training, stream.sequences)
+    model = load_tagger(start.folder, tags, streams.seed("head") >> 1, training.dropout, options.from_scratch)
+    torch.nn.Module.to(model, device)  # transformers' own `to` has no types
+    with tempfile.TemporaryDirectory(dir=config.run, prefix=".cell-") as folder:  # its checkpoint holds what it learnt
+        objective = EntityObjective(cutter.special.size)
+        compute = config.compute.model_copy(update={"checkpoint_seconds": 1e9})
+        run_phase(model, phase, stream, objective, None, streams, compute, Path(folder) / "cell.pt")
+    return count_entities(row_labels(model), cutter, split.test), phase.steps

@@ -1,0 +1,358 @@
+"""`tacit finetune`: one model, fine-tuned on annotated documents, with a ledger and a certificate of its own.
+
+    RUN/finetune.json     the configuration
+    RUN/ledger.sqlite     the fine-tuning's steps and, where the people are the same, what the pre-training spent
+    RUN/release/          model/ (Hugging Face layout), certificate.json, README.md
+    RUN/private/          mode 0700: key, checkpoint, scores.json
+
+The same command again continues, bit for bit. Everything is read and checked before the folder is made.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+from transformers.utils import logging
+
+from tacit.config import config_differences
+from tacit.config.entities import FinetuneConfig
+from tacit.corpus.annotated import (
+    AnnotatedDocument,
+    entity_types,
+    refuse_shared_documents,
+    refuse_unknown_types,
+    sentences_apart,
+    tag_set,
+)
+from tacit.corpus.annotations import read_annotated
+from tacit.corpus.units import Unit, unit_fingerprint
+from tacit.engine.noise import noise_source
+from tacit.errors import LedgerError, RefusedError, UsageError
+from tacit.extraction.cells import count_entities, cutter_of, set_up_torch
+from tacit.extraction.start import Pretraining, Start, open_start, read_pretraining
+from tacit.extraction.statement import finetuning_facts
+from tacit.extraction.tuning import FINETUNING, dp_phase, plain_phase, solve_noise
+from tacit.files import atomic_folder, private_folder, read_json, write_atomically, write_json
+from tacit.folder import RunFolder, nothing_left
+from tacit.privacy.certificate import file_digests, make_certificate, read_number
+from tacit.privacy.events import EVERY_PART, NonPrivate, PoissonGaussian, Spend
+from tacit.privacy.ledger import Ledger, LedgerHeader
+from tacit.progress import Reporter, SilentReporter
+from tacit.randomness import Streams, load_or_create_key
+from tacit.tasks.entities.rows import RowCutter
+from tacit.tasks.entities.scores import add_counts, score_of
+from tacit.tasks.entities.tagger import EntityObjective, load_tagger, row_labels
+from tacit.training.loop import run_phase
+from tacit.training.plans import Phase
+from tacit.vocabulary.tokenizer import save_tokenizer
+
+__all__ = ["FinetuneResult", "finetune"]
+
+_PLAIN_DELTA = 1e-5  # of a certificate whose epsilon is infinite at every delta
+_NOT_STATED = 0  # units, where there is no guarantee that would need their number
+_INHERITED = "pre-training: "
+
+
+@dataclass(frozen=True)
+class FinetuneResult:
+    """A finished fine-tuning.
+
+    Args:
+        epsilon: of the whole release, as certified; infinite without DP.
+        statement: one paragraph: what holds, and for whom.
+        scores: the file with the scores of the test documents, for the curator; None without any.
+    """
+
+    folder: Path
+    epsilon: float
+    statement: str
+    scores: Path | None
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """All that is read before anything is written; ``documents`` are the units."""
+
+    start: Start
+    pretraining: Pretraining | None
+    documents: list[AnnotatedDocument]
+    test: list[AnnotatedDocument]
+    tags: tuple[str, ...]
+
+
+def finetune(config: FinetuneConfig, reporter: Reporter | None = None) -> FinetuneResult:
+    """Fine-tune a model, or go on with it.
+
+    Raises:
+        RefusedError: a guarantee that cannot be proved, with its reason code.
+        BudgetError: the budget would be exceeded; nothing was spent.
+        DataError: documents or a model that cannot be read, or (a LedgerError) others than when it began.
+        UsageError: the folder is of another configuration, or in use.
+    """
+    reporter = reporter or SilentReporter()
+    inputs = _read(config)
+    folder = RunFolder(Path(config.run))
+    was_there = folder.root.exists()
+    folder.root.mkdir(parents=True, exist_ok=True)
+    private_folder(folder.private)
+    with _locked(folder), nothing_left(folder.root, was_there, lambda: _has_spent(folder)):
+        _check_folder(config, folder)
+        device = set_up_torch(config.compute)
+        streams = _streams(config, folder)
+        cutter = cutter_of(inputs.start, config.training, inputs.tags)
+        stream = cutter.rows(inputs.documents, streams.child("rows"))
+        with _open_ledger(config, folder, inputs, streams) as ledger:
+            phase = _planned_phase(config, inputs, ledger, stream.sequences)
+            ledger.plan(phase.name, _event(phase), phase.steps, EVERY_PART)
+            ledger.bind("the training noise's source", noise_source(device).value)
+            model = _new_model(config, inputs, streams).to(device)  # pyright: ignore[reportArgumentType]
+            objective = EntityObjective(cutter.special.size)
+            checkpoint = private_folder(folder.private / "checkpoints") / f"{phase.name}.pt"
+            with reporter.stage("Fine-tuning", phase.steps) as bar:
+                run_phase(
+                    model,
+                    phase,
+                    stream,
+                    objective,
+                    ledger,
+                    streams.child("phase", phase.name),
+                    config.compute,
+                    checkpoint,
+                    bar.advance_to,
+                )
+            if not (folder.release / "certificate.json").exists():
+                reporter.say("Release: model and certificate ...")
+                _release(config, inputs, folder, ledger, model, cutter, device)
+        _score(config, inputs, folder, model, cutter)
+    return _result(config, folder)
+
+
+def _read(config: FinetuneConfig) -> _Inputs:
+    start = open_start(config.model, config.training)
+    pretraining = read_pretraining(start.folder)  # with new weights too: the tokenizer is a release of its own
+    _check_people(config, pretraining)
+    documents = read_annotated(config.documents.resolved_path, config.documents.format)
+    types = config.labels or entity_types(documents)
+    if config.labels is not None:
+        refuse_unknown_types(documents, types, "the option labels")
+    test: list[AnnotatedDocument] = []
+    if config.test is not None:
+        test = read_annotated(config.test.resolved_path, config.test.format)
+        refuse_shared_documents(documents, test)
+        refuse_unknown_types(test, types, "the training documents" if config.labels is None else "the option labels")
+    units = list(sentences_apart(documents)) if config.dp is not None and config.dp.unit == "sentence" else documents
+    return _Inputs(start, pretraining, units, test, tag_set(types))
+
+
+def _check_people(config: FinetuneConfig, pretraining: Pretraining | None) -> None:
+    """DP fine-tuning knows what its model was made from, and counts it in the same unit where the people may be the same."""
+    dp = config.dp
+    if dp is None:
+        return
+    if pretraining is None:
+        if not config.model.public:
+            raise RefusedError(
+                "pretraining-unknown",
+                f"model.folder {config.model.folder} has no certificate beside it, so what its training spent is unknown; say "
+                "model.public: true if it was made from public text alone",
+            )
+        return
+    if not config.same_people:
+        return
+    if pretraining.leaves_out:
+        raise RefusedError(
+            "pretraining-unknown",
+            f"the certificate of {config.model.folder} leaves out an earlier training, on other people as its user declared, who may "
+            "be those of these documents; say same_people: false if nobody is in any of the texts, or start from another model",
+        )
+    for name, mine, theirs in (("unit", dp.unit, pretraining.unit), ("relation", dp.relation, pretraining.relation)):
+        if mine != theirs:
+            raise RefusedError(
+                "pretraining-unit-differs",
+                f"dp.{name} is {mine} and the pre-training's certificate says {theirs}: the two do not compose; use the same, or "
+                "say same_people: false if nobody is in both texts",
+            )
+    if any(isinstance(spend.event, NonPrivate) for spend in pretraining.spends.values()):
+        raise RefusedError(
+            "pretraining-without-guarantee",
+            "the pre-training's certificate has no finite epsilon, so none holds for people who are in both texts; say same_people: "
+            "false if nobody is, or leave dp out",
+        )
+    if dp.budget.delta >= 1 / pretraining.units:
+        raise RefusedError(
+            "delta-too-large",
+            f"dp.budget.delta is {dp.budget.delta:g} but must be below 1/{pretraining.units}, the pre-training's units",
+        )
+
+
+@contextmanager
+def _locked(folder: RunFolder) -> Iterator[None]:
+    with (folder.private / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UsageError(f"{folder.root}: another process is using this folder; wait for it") from None
+        yield
+
+
+def _check_folder(config: FinetuneConfig, folder: RunFolder) -> None:
+    """Refuse the folder of another run, and a configuration that has changed."""
+    path = folder.finetune_config
+    if folder.config.exists():
+        raise UsageError(f"{folder.root}: this is the folder of a pre-training run; use another `run:` folder")
+    if path.exists():
+        old = FinetuneConfig.model_validate(read_json(path))
+        differences = config_differences(old.comparable(), config.comparable())
+        if differences:
+            raise UsageError(
+                f"{folder.root}: this fine-tuning was started with another configuration: {'; '.join(differences)}. Use the old "
+                "one, or another `run:` folder"
+            )
+    elif folder.ledger.exists() or folder.release.exists():
+        raise UsageError(f"{folder.root}: it has results but no finetune.json; use another `run:` folder")
+    write_json(path, config.model_dump(mode="json"))
+
+
+def _has_spent(folder: RunFolder) -> bool:
+    if not folder.ledger.exists():
+        return False
+    with Ledger.open(folder.ledger, readonly=True) as ledger:
+        return ledger.spent(FINETUNING) > 0
+
+
+def _streams(config: FinetuneConfig, folder: RunFolder) -> Streams:
+    if config.seed is not None:
+        return Streams(hashlib.sha256(f"tacit finetune {config.seed}".encode()).digest())
+    return Streams(load_or_create_key(folder.private / "key"))
+
+
+def _open_ledger(config: FinetuneConfig, folder: RunFolder, inputs: _Inputs, streams: Streams) -> Ledger:
+    """The ledger with what is inherited, bound to the model and the documents."""
+    dp = config.dp
+    header = LedgerHeader(
+        unit="document" if dp is None else dp.unit,
+        relation="add-or-remove" if dp is None else dp.relation,
+        units=_NOT_STATED if dp is None else dp.units,
+        epsilon=float("inf") if dp is None else dp.budget.epsilon,
+        delta=_PLAIN_DELTA if dp is None else dp.budget.delta,
+        config_digest=config.digest(),
+        key_commitment=streams.commitment(),
+    )
+    if not folder.ledger.exists() and (folder.release.exists() or any(folder.private.glob("checkpoints/*"))):
+        raise LedgerError(
+            f"{folder.ledger}: the ledger is missing but there are results, whose privacy was paid for in it; restore it, or use "
+            "another `run:` folder"
+        )
+    ledger = Ledger.open(folder.ledger) if folder.ledger.exists() else Ledger.create(folder.ledger, header)
+    try:
+        if ledger.header != header:
+            raise UsageError(f"{folder.root}: the ledger belongs to another configuration or key; use another folder")
+        ledger.bind("the model folder", inputs.start.digest)
+        units = [Unit(document.document_id, (*document.tokens, *document.tags)) for document in inputs.documents]
+        ledger.bind("the annotated documents", unit_fingerprint(units, streams.child("documents")))
+        for stage, spend in _inherited(config, inputs.pretraining).items():
+            ledger.inherit(stage, spend)
+    except BaseException:
+        ledger.close()
+        raise
+    return ledger
+
+
+def _inherited(config: FinetuneConfig, pretraining: Pretraining | None) -> dict[str, Spend]:
+    """What the pre-training spent on people who may be in the documents too; without DP nothing finite would come of it."""
+    if config.dp is None or pretraining is None or not config.same_people:
+        return {}
+    return {_INHERITED + stage: spend for stage, spend in pretraining.spends.items()}
+
+
+def _planned_phase(config: FinetuneConfig, inputs: _Inputs, ledger: Ledger, rows: int) -> Phase:
+    """The phase, with the noise that an earlier start has planned where there was one."""
+    if config.dp is None:
+        return plain_phase(config.training, rows)
+    planned = ledger.plans.get(FINETUNING)
+    if planned is not None and isinstance(planned.event, PoissonGaussian):
+        return dp_phase(config.training, config.dp, planned.event.noise_multiplier)
+    inherited = _inherited(config, inputs.pretraining).values()
+    return dp_phase(config.training, config.dp, solve_noise(config.training, config.dp, inherited))
+
+
+def _event(phase: Phase) -> Any:
+    assert phase.event is not None  # a phase on private text has one
+    return phase.event
+
+
+def _new_model(config: FinetuneConfig, inputs: _Inputs, streams: Streams) -> Any:
+    seed = streams.seed("head") >> 1
+    return load_tagger(inputs.start.folder, inputs.tags, seed, config.training.dropout, config.model.from_scratch)
+
+
+def _release(
+    config: FinetuneConfig,
+    inputs: _Inputs,
+    folder: RunFolder,
+    ledger: Ledger,
+    model: PreTrainedModel,
+    cutter: RowCutter,
+    device: torch.device,
+) -> None:
+    """Model, certificate and a page, as a whole."""
+    unpaid = [plan.stage for plan in ledger.plans.values() if ledger.spent(plan.stage) != plan.limit]
+    if unpaid:
+        raise LedgerError(f"{folder.root}: the ledger does not hold all of {', '.join(unpaid)}; nothing is released")
+    with atomic_folder(folder.release) as release:
+        logging.disable_progress_bar()
+        model.save_pretrained(release / "model")
+        save_tokenizer(cutter.tokenizer, release / "model", cutter.length, inputs.start.tokenizer.names)
+        randomness = f"Training noise: {noise_source(device).value}, in float32; sampling: ChaCha20 keyed by 256 bits."
+        certificate = make_certificate(ledger, file_digests(release), randomness)
+        epsilon, delta = read_number(certificate["epsilons"][0]["epsilon"]), ledger.header.delta
+        certificate["fine_tuning"] = finetuning_facts(config, inputs.pretraining, epsilon, delta)
+        write_json(release / "certificate.json", certificate)
+        text = _page(config, inputs.tags, certificate["fine_tuning"]["statement"])
+        write_atomically(release / "README.md", lambda partial: _write_text(partial, text))
+
+
+def _page(config: FinetuneConfig, tags: Sequence[str], statement: str) -> str:
+    return (
+        f"# {config.title}\n\n{statement}\n\nA BERT that tags entities in IOB2: {', '.join(tags)}. The tag of a word is that of its "
+        "first piece. `AutoModelForTokenClassification` and `AutoTokenizer` load the folder `model`.\n\n"
+        "`certificate.json` holds what was spent; `tacit verify` recomputes it from the ledger.\n"
+    )
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _score(
+    config: FinetuneConfig, inputs: _Inputs, folder: RunFolder, model: PreTrainedModel, cutter: RowCutter
+) -> None:
+    """Exact scores of the test documents: the curator's alone."""
+    if not inputs.test:
+        return
+    counts = add_counts(count_entities(row_labels(model), cutter, inputs.test))
+    types = {kind: dataclasses.asdict(score_of(counts, kind)) for kind in counts}
+    write_json(_scores(folder), {"all": dataclasses.asdict(score_of(counts)), "types": types, "counts": counts})
+
+
+def _scores(folder: RunFolder) -> Path:
+    return folder.private / "scores.json"
+
+
+def _result(config: FinetuneConfig, folder: RunFolder) -> FinetuneResult:
+    certificate = read_json(folder.release / "certificate.json")
+    return FinetuneResult(
+        folder=folder.root,
+        epsilon=read_number(certificate["epsilons"][0]["epsilon"]),
+        statement=certificate["fine_tuning"]["statement"],
+        scores=_scores(folder) if config.test is not None else None,
+    )

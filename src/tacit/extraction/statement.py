@@ -1,0 +1,87 @@
+"""What a fine-tuned model guarantees, for the records of the fine-tuning and for those of the pre-training, in words."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tacit.config.entities import FinetuneConfig
+from tacit.extraction.start import Pretraining
+from tacit.privacy.certificate import write_number
+
+__all__ = ["finetuning_facts"]
+
+
+def finetuning_facts(
+    config: FinetuneConfig, pretraining: Pretraining | None, epsilon: float, delta: float
+) -> dict[str, Any]:
+    """The part of the certificate that says whom it is about, JSON-ready; ``statement`` is the paragraph for people."""
+    return {
+        "with_dp": config.dp is not None,
+        "same_people": config.same_people,
+        "pretraining": None
+        if pretraining is None
+        else {
+            "unit": pretraining.unit,
+            "relation": pretraining.relation,
+            "epsilon": write_number(pretraining.epsilon),
+            "delta": pretraining.delta,
+            "ledger_head": pretraining.head,
+        },
+        "statement": _statement(config, pretraining, epsilon, delta),
+    }
+
+
+def _statement(config: FinetuneConfig, pretraining: Pretraining | None, epsilon: float, delta: float) -> str:
+    if config.dp is None:
+        return f"{_NO_GUARANTEE} {_beside_plain(config, pretraining)}"
+    unit, change = config.dp.unit, _CHANGES[config.dp.relation]
+    together = pretraining is not None and config.same_people
+    whose = "the fine-tuning and the pre-training together" if together else "the fine-tuning"
+    return (
+        f"Guaranteed for every {unit} of {whose}: when one {unit} is {change}, the probability of anything that can be seen of the "
+        f"model changes by at most a factor of e^{epsilon:.2f}, give or take {delta:g} (differential privacy with epsilon "
+        f"{epsilon:.2f}). {_beside_dp(config, pretraining)}"
+    )
+
+
+_NO_GUARANTEE = (
+    "No guarantee for the documents of the fine-tuning: they were trained on without noise, so epsilon is infinite for every "
+    "one of them."
+)
+_CHANGES = {"add-or-remove": "added or removed", "replace": "exchanged for another"}
+_DECLARED = "as the user declares that nobody is in both (same_people: false), which nothing here can check"
+
+
+def _beside_plain(config: FinetuneConfig, pretraining: Pretraining | None) -> str:
+    if pretraining is None:
+        return _without_certificate(config)
+    own = _own_certificate(pretraining)
+    if config.same_people:
+        return f"The people of the pre-training's text may be the same, and nothing holds for those who are. For others {own}."
+    return f"For the pre-training's text {own}, {_DECLARED}."
+
+
+def _beside_dp(config: FinetuneConfig, pretraining: Pretraining | None) -> str:
+    if pretraining is None:
+        return _without_certificate(config)
+    own = _own_certificate(pretraining)
+    if config.same_people:
+        return f"That counts what the pre-training spent; of its release alone {own}."
+    return f"For the pre-training's text {own}. The two do not add up, {_DECLARED}."
+
+
+def _own_certificate(pretraining: Pretraining) -> str:
+    if math.isinf(pretraining.epsilon):
+        return "its own certificate says that there is no guarantee"
+    return (
+        f"its own certificate holds: epsilon {pretraining.epsilon:.2f} at delta {pretraining.delta:g} for every "
+        f"{pretraining.unit}"
+    )
+
+
+def _without_certificate(config: FinetuneConfig) -> str:
+    if config.model.public:
+        return "The model that it began with is public, as the user declares."
+    what = "tokenizer" if config.model.from_scratch else "model"
+    return f"Of the text behind the {what} that it began with nothing is known here."

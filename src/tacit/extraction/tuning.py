@@ -1,0 +1,65 @@
+"""Fine-tuning as one phase of the training loop: plan, noise and steps from the options. Needs no torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from tacit.config.entities import DpTuning, TuningOptions
+from tacit.privacy import calibrate
+from tacit.privacy.accountant import account_parts
+from tacit.privacy.events import EVERY_PART, Spend
+from tacit.training.plans import AdamOptions, DpPlan, Phase, PlainPlan
+
+__all__ = ["FINETUNING", "dp_phase", "finetuning_spend", "plain_phase", "solve_noise"]
+
+FINETUNING = "fine-tuning"
+"""The phase's name, also in the ledger."""
+
+
+def plain_phase(options: TuningOptions, rows: int) -> Phase:
+    """Ordinary training on so many rows; its event is that of training on private text without noise."""
+    steps = options.steps or math.ceil((options.epochs or 1) * rows / options.batch_size)
+    return Phase(FINETUNING, "private", PlainPlan(options.batch_size), steps, _optimizer(options))
+
+
+def dp_phase(options: TuningOptions, dp: DpTuning, noise_multiplier: float) -> Phase:
+    """DP-SGD; nothing here is made from the documents."""
+    assert options.steps is not None  # check of the configuration
+    plan = DpPlan(
+        sampling_probability=dp.expected_batch / dp.units,
+        clip_norm=dp.clip_norm,
+        noise_multiplier=noise_multiplier,
+        normaliser=float(dp.expected_batch),
+        sequences_per_unit=dp.sequences_per_unit,
+        clipping=dp.clipping,
+    )
+    return Phase(FINETUNING, "private", plan, options.steps, _optimizer(options))
+
+
+def _optimizer(options: TuningOptions) -> AdamOptions:
+    return AdamOptions(options.learning_rate, options.warmup, options.weight_decay)
+
+
+def solve_noise(options: TuningOptions, dp: DpTuning, inherited: Iterable[Spend]) -> float:
+    """The smallest noise with which the fine-tuning and what was spent before meet the budget; the given one where it is given.
+
+    The fine-tuning may read any unit, so it composes with every part of the units that was read before (`EVERY_PART`).
+
+    Raises:
+        BudgetError: what was spent before leaves nothing.
+    """
+    if dp.noise_multiplier is not None:
+        return dp.noise_multiplier
+    assert options.steps is not None  # check of the configuration
+    schedule = [(dp.expected_batch / dp.units, options.steps)]
+    parts = account_parts(inherited, dp.relation) or [()]
+    return max(
+        calibrate.training_noise(dp.budget.epsilon, dp.budget.delta, schedule, dp.relation, part) for part in parts
+    )
+
+
+def finetuning_spend(phase: Phase) -> Spend:
+    """What the whole phase costs."""
+    assert phase.event is not None  # a phase on private text
+    return Spend(phase.event, phase.steps, EVERY_PART)

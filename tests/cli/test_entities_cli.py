@@ -1,0 +1,92 @@
+"""`tacit finetune`, and `tacit evaluate` with models and tasks: exit codes, one line, and what they print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit.cli.main import main
+
+from ..extraction.annotated import DP, LABELS, SENTINEL, finetune_values, write_notes
+from ..folders import bert_folder
+from ..small import write_config
+
+
+class Called:
+    """How a command ended."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
+    def run(*arguments: str | Path) -> Called:
+        monkeypatch.setattr("sys.argv", ["tacit", *map(str, arguments)])
+        monkeypatch.setenv("COLUMNS", "200")
+        capfd.readouterr()
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        return Called(code, *map(str, capfd.readouterr()))
+
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_notes(tmp_path / "notes")
+    bert_folder(tmp_path / "bert")
+    return tmp_path
+
+
+def test_finetune_and_verify(call: Any, folder: Path) -> None:
+    config = write_config(folder / "tuned.yaml", finetune_values(folder, folder / "bert"))
+    done = call("finetune", config)
+    assert done.code == 0, done.err
+    assert "epsilon is infinite" in done.out
+    assert SENTINEL not in done.out + done.err
+    verified = call("verify", folder / "tuned")
+    assert verified.code == 0, verified.err
+    assert "FAIL" not in verified.out
+    (folder / "tuned" / "release" / "model" / "config.json").write_text("{}")
+    assert call("verify", folder / "tuned").code == 4
+
+
+def one_line(done: Called, code: int, *parts: str) -> None:
+    assert done.code == code, done.err
+    (line,) = [line for line in done.err.splitlines() if line.startswith("tacit: ")]
+    assert all(part in line for part in parts), line
+    assert SENTINEL not in done.out + done.err
+    assert "Traceback" not in done.err
+
+
+def test_bad_documents_are_one_line_and_exit_4(call: Any, folder: Path) -> None:
+    config = write_config(folder / "tuned.yaml", finetune_values(folder, folder / "bert"))
+    compared = {
+        "run": str(folder / "compared"),
+        "models": {"one": {"folder": str(folder / "bert")}},
+        "tasks": {"notes": {"path": str(folder / "notes"), "folds": 2}},
+        "training": {"epochs": 1},
+    }
+    comparison = write_config(folder / "compared.yaml", compared)
+    path = folder / "notes" / "note02.bio"
+    path.write_text(f"{SENTINEL}\tO\n{SENTINEL}\tI-problem\n")
+    one_line(call("finetune", config), 4, f"{path}, line 2: an I- tag")
+    one_line(call("evaluate", comparison), 4, f"{path}, line 2: an I- tag")
+    assert not (folder / "tuned").exists()
+    assert not (folder / "compared").exists()
+
+
+def test_wrong_configurations_are_one_line_and_exit_2(call: Any, folder: Path) -> None:
+    values = finetune_values(folder, folder / "bert", dp=DP, labels=LABELS)
+    one_line(call("finetune", write_config(folder / "a.yaml", values)), 2, "refused (pretraining-unknown)")
+    misspelt = {**finetune_values(folder, folder / "bert"), "lables": LABELS}
+    one_line(call("finetune", write_config(folder / "b.yaml", misspelt)), 2, "did you mean 'labels'")
+    one_line(call("evaluate", write_config(folder / "c.yaml", {"tasks": {}})), 2, "'models' is missing")
+    one_line(call("finetune", folder / "missing.yaml"), 2, "no such configuration file")
+    assert not (folder / "tuned").exists()

@@ -1,0 +1,190 @@
+"""A vocabulary in rounds as a run makes it: planned, charged round by round, repeated by a run that was killed, refused where odd."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit.config import RunConfig, parse_config
+from tacit.corpus.units import Unit
+from tacit.errors import DataError, LedgerError, TacitError, UsageError
+from tacit.files import read_json
+from tacit.opening import open_run
+from tacit.pipeline import vocabulary
+from tacit.planning import VOCABULARY, VOCABULARY_COUNTS, make_plan, mechanisms_from_ledger, plan_in_ledger
+from tacit.privacy.accountant import epsilon, joint_epsilon
+from tacit.privacy.calibrate_words import WordEvents
+from tacit.privacy.events import Spend, ThresholdedHistogram, WeightedHistogram
+from tacit.privacy.ledger import Ledger, LedgerHeader
+
+PHASE = {
+    "name": "private",
+    "plan": "dp",
+    "stream": "private",
+    "steps": 3,
+    "expected_batch": 20,
+    "clip_norm": 0.5,
+    "learning_rate": 1e-3,
+}
+EPSILON, DELTA = 20.0, 1e-4
+COMMON = tuple(f"common{letter}" for letter in "abcdefgh")
+
+
+def values(folder: Path, **options: Any) -> dict[str, Any]:
+    return {
+        "run": str(folder / "run"),
+        "privacy": {"unit": "document", "units": 400, "budget": {"epsilon": EPSILON, "delta": DELTA}},
+        "private": {"path": str(folder / "notes.jsonl"), "id_field": "id"},
+        "public": [{"path": str(folder / "public.jsonl")}],
+        "vocabulary": {"size": 500, "max_words": 8, "epsilon_share": 0.6, **options},
+        "model": {"layers": 1, "width": 16, "heads": 2, "length": 16},
+        "phases": [PHASE],
+        "evaluation": {"held_out": 0.0},
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """400 notes of common words, each with a name of its own; a public list that holds one of the common words."""
+    notes = [{"id": f"n{n}", "text": " ".join(COMMON) + f" name{n}"} for n in range(400)]
+    (tmp_path / "notes.jsonl").write_text("".join(json.dumps(note) + "\n" for note in notes))
+    (tmp_path / "public.jsonl").write_text("".join(json.dumps({"text": f"public text {n}"}) + "\n" for n in range(300)))
+    (tmp_path / "words.txt").write_text("commona\t500\nneverseen\t20\n")
+    return tmp_path
+
+
+def configured(folder: Path, **options: Any) -> RunConfig:
+    return parse_config(values(folder, **options))
+
+
+SIPS = {"method": "sips", "rounds": [0.2, 0.8]}
+
+
+@pytest.mark.parametrize("relation", ["add-or-remove", "replace"])
+@pytest.mark.parametrize("method", ["histogram", "weighted", "sips"])
+def test_the_plan_has_every_release_and_meets_the_budget(folder: Path, method: str, relation: str) -> None:
+    given = values(folder, method=method, public_words=[str(folder / "words.txt")])
+    given["privacy"]["relation"] = relation
+    config = parse_config(given)
+    plan = make_plan(config)
+    events = plan.mechanisms.vocabulary
+    assert isinstance(events, WordEvents)
+    assert len(events.rounds) == (4 if method == "sips" else 1)
+    kind = ThresholdedHistogram if method == "histogram" else WeightedHistogram
+    assert {type(event) for event in events.rounds} == {kind}
+    assert events.counts is not None
+    spends = [Spend(event) for event in (*events.rounds, events.counts)]
+    share = epsilon(spends, DELTA * 0.1, relation)
+    assert share <= 0.6 * EPSILON
+    if method != "histogram":  # whose noise would have to be below 3 here, where no law is known
+        assert share > 0.95 * 0.6 * EPSILON
+    assert 0.97 * EPSILON < plan.epsilon == joint_epsilon(plan.mechanisms.spends(), DELTA, relation) <= EPSILON
+    names = [stage.name for stage in plan.stages]
+    assert names[0] == VOCABULARY
+    assert VOCABULARY_COUNTS in names
+    assert len(names) == len(set(names)) == len(events.rounds) + 2
+    header = LedgerHeader("document", relation, 400, EPSILON, DELTA, config.digest(), "key")
+    with Ledger.create(folder / "ledger.sqlite", header) as ledger:
+        assert mechanisms_from_ledger(config, ledger) is None
+        ledger.plan(VOCABULARY, events.rounds[0], 1, "training units")
+        assert mechanisms_from_ledger(config, ledger) is None  # killed half way through planning
+        plan_in_ledger(plan.mechanisms, ledger)
+        assert mechanisms_from_ledger(config, ledger) == plan.mechanisms
+
+
+def test_rounds_release_common_words_and_no_name_and_pay_for_each(folder: Path) -> None:
+    config = configured(folder, **SIPS, public_words=[str(folder / "words.txt")])
+    with open_run(config) as state:
+        vocabulary(state)
+        spent = {stage: state.ledger.spent(stage) for stage in state.ledger.plans if stage.startswith(VOCABULARY)}
+        assert spent == {VOCABULARY: 1, f"{VOCABULARY} round 2": 1, VOCABULARY_COUNTS: 1}
+        names = {row.body["name"] for row in state.ledger.rows if row.kind == "bind"}
+        assert {"the vocabulary's noise", "the noise of vocabulary counts", "the public word lists"} <= names
+        made = state.vocabulary_folder
+    chosen, released = read_json(made / "chosen.json"), read_json(made / "released.json")
+    assert set(chosen) == set(COMMON[1:])  # 400 units; the first one is public
+    assert set(released) == {*COMMON, "neverseen"}
+    assert all(math.isclose(released[word], 400, rel_tol=0.5) for word in COMMON)
+    assert "name" not in (made / "tokenizer.json").read_text().replace("tokenizer_name", "")
+
+
+def test_a_run_that_is_killed_between_rounds_repeats_them(folder: Path) -> None:
+    config = configured(folder, **SIPS)
+    with open_run(config) as state:
+        vocabulary(state)
+        made, head = state.vocabulary_folder, state.ledger.head
+    first = {path.name: path.read_bytes() for path in made.iterdir()}
+    for name in ("tokenizer.json", "released.json", "chosen.json"):
+        (made / name).unlink()
+    with open_run(config) as state:
+        vocabulary(state)
+        assert state.ledger.head == head
+    assert {path.name: path.read_bytes() for path in made.iterdir()} == first
+
+
+def test_other_noise_for_a_round_that_was_paid_for_is_refused(folder: Path) -> None:
+    config = configured(folder, **SIPS)
+    with open_run(config) as state:
+        vocabulary(state)
+        made = state.vocabulary_folder
+    for name in ("tokenizer.json", "noise-round-2.npy"):
+        (made / name).unlink()
+    with pytest.raises(LedgerError, match="noise of vocabulary round 2 changed"), open_run(config) as state:
+        vocabulary(state)
+
+
+def test_another_word_list_is_refused_once_the_run_has_begun(folder: Path) -> None:
+    config = configured(folder, **SIPS, public_words=[str(folder / "words.txt")])
+    with open_run(config) as state:
+        vocabulary(state)
+    (folder / "words.txt").write_text("commona\t500\ncommonb\t1\n")
+    with pytest.raises(TacitError, match="public word lists"), open_run(config) as state:
+        pass
+
+
+def test_a_missing_word_list_shows_before_anything_is_written(folder: Path) -> None:
+    config = configured(folder, **SIPS, public_words=[str(folder / "none.txt")])
+    with pytest.raises(DataError, match="no such file"), open_run(config):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "public", "public_words": ["a.txt"]}, "vocabulary.public_words: method public"),
+        ({"method": "public", "counts_share": 0.1}, "vocabulary.counts_share: method public"),
+        ({"method": "weighted", "rounds": [0.5, 0.5]}, "vocabulary.rounds: method weighted has one round"),
+        ({"method": "sips", "noise_stddev": 5.0, "threshold": 40}, "cannot be given"),
+        ({"method": "histogram", "counts_share": 0.2, "noise_stddev": 5.0, "threshold": 40}, "cannot be given"),
+        ({"method": "sips", "rounds": []}, "vocabulary.rounds"),
+        ({"method": "sips", "rounds": [0.5, 1.5]}, "vocabulary.rounds"),
+        ({"method": "sips", "counts_share": 1.0}, "vocabulary.counts_share"),
+        ({"method": "sip"}, "vocabulary.method"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(folder: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        configured(folder, **options)
+
+
+def test_runs_that_were_begun_before_keep_their_digest(folder: Path) -> None:
+    plain = values(folder)
+    del plain["vocabulary"]
+    config = parse_config(plain)
+    assert not {"public_words", "counts_share", "rounds"} & config.comparable()["vocabulary"].keys()
+    assert parse_config({**plain, "vocabulary": {"method": "sips"}}).digest() != config.digest()
+
+
+def test_a_unit_of_several_texts_counts_once() -> None:
+    """The unit's texts are counted together, so a user of many notes has one weight to share out."""
+    from tacit.randomness import Streams
+    from tacit.vocabulary.count import count_words
+    from tacit.vocabulary.tokenizer import TokenizerOptions
+
+    user = Unit("u", ("one two", "two three", "four"))
+    weights = count_words([(user.unit_id, user.texts)], 8, Streams(bytes(32)), TokenizerOptions(), resolution=100)
+    assert weights == dict.fromkeys(("one", "two", "three", "four"), 50)
