@@ -35,7 +35,10 @@ SIZE = CorpusSize(dialogues=40, test_dialogues=12, lines=340, private_lines=190,
 TINY = Scale(
     name="tiny",
     corpora={"customersim": SIZE},
-    models={"lstm": {"kind": "lstm", "layers": 1, "width": 24, "length": 32}},
+    models={
+        "lstm": {"kind": "lstm", "layers": 1, "width": 24, "length": 32},
+        "gpt2": {"kind": "gpt2", "layers": 1, "width": 24, "heads": 2, "length": 24},  # shorter than some texts
+    },
     rounds=2,
     points=2,
     passes=2,
@@ -43,8 +46,8 @@ TINY = Scale(
     expected_batch=64,
     private_passes=1,
     noise_multiplier=1.0,
-    learning_rate={"lstm": 5e-3},
-    private_learning_rate={"lstm": 3e-3},
+    learning_rate={"lstm": 5e-3, "gpt2": 2e-3},
+    private_learning_rate={"lstm": 3e-3, "gpt2": 2e-3},
     group=3,
     digits=5,
 )
@@ -183,8 +186,14 @@ def test_claims_are_judged_by_the_numbers() -> None:
 def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole of it, very small: what is done is not done again, and the page says what the tables hold."""
     cells = [
-        Cell("customersim", "lstm", arm, gamma)
-        for arm, gamma in (("redacted", 0.5), ("crt", 0.5), ("dp-sgd", 0.0), ("s-dp", 0.5))
+        Cell("customersim", model, arm, gamma)
+        for model, arm, gamma in (
+            ("lstm", "redacted", 0.5),
+            ("lstm", "crt", 0.5),
+            ("lstm", "dp-sgd", 0.0),
+            ("lstm", "s-dp", 0.5),
+            ("gpt2", "crt", 0.5),
+        )
     ]
     monkeypatch.setattr(experiment, "cells_of", lambda scale: cells)  # fewer, not other ones
     page = tmp_path / "page.md"
@@ -192,10 +201,10 @@ def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path, monkeypatch: p
     out = tmp_path / "out"
     for _ in range(2):
         said = experiment.reproduce_crt(data_dir, out, TINY, 1, SilentReporter(), page=page)
-    assert said[0] == "4 of 4 models done"
+    assert said[0] == "5 of 5 models done"
     with (out / "figures3-5.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [row["arm"] for row in rows] == ["redacted", "crt", "dp-sgd", "s-dp"]
+    assert [row["arm"] for row in rows] == ["redacted", "crt", "dp-sgd", "s-dp", "crt"]
     assert all(0 < float(row["exposure_max_bits"]) <= math.log2(100_000) for row in rows)
     text = page.read_text()
     assert text.startswith("# before\n")

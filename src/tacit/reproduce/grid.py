@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -91,4 +92,5 @@ def _work(task: Task, folder: Path, to: Connection) -> None:
         write_json(folder / f"{task.name}.json", task.work())
         to.send(None)
     except Exception as error:
+        error.add_note(f"in {task.name}:\n{traceback.format_exc()}")  # its own traceback does not travel
         to.send(error)

@@ -87,7 +87,11 @@ def _membership(state: RunState, cell: Cell, scale: Scale, data: Path) -> dict[s
     model = state.trained_model(_last_phase(state, state.config.rounds - 1).name)
     streams = Streams(bytes(31) + bytes([cell.seed]))  # one choice of members for all arms of a replicate
     samples = membership_samples(cell.corpus, data, scale.corpora[cell.corpus], streams)
-    report = measure_membership(model, state.tokenizer, samples, [state.special.start], streams, scale.group)
+    # An LSTM reads a text whole, which is the stronger attack; GPT-2 has no more positions than a row of its training.
+    length = None if cell.model == "lstm" else scale.models[cell.model]["length"]
+    report = measure_membership(
+        model, state.tokenizer, samples, [state.special.start], streams, scale.group, length=length
+    )
     return dataclasses.asdict(report)
 
 
