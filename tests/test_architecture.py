@@ -38,6 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 MAY_IMPORT["screen_stage"] = BASE | {"config", "folder", "corpus", "screening"}
 MAY_IMPORT["score_stage"] = BASE | {"config", "folder", "corpus", "screen_stage", "adaptive"}
+MAY_IMPORT["rho_stage"] = BASE | {"config", "folder", "corpus", "privacy", "adaptive", "score_stage"}
 MAY_IMPORT["membership_stage"] = BASE | {
     "config",
     "corpus",

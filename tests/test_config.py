@@ -435,6 +435,7 @@ OTHER_VALUES: dict[str, Any] = {
     "public.0.path": "other.jsonl",
     "screening": None,
     "marking": None,
+    "adaptive": None,
     "rounds": 3,
     "vocabulary.max_words": 64,
     "vocabulary.epsilon_share": 0.2,

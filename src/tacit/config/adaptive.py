@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from pydantic import field_validator
+
 from tacit.config.base import Count, Options, Positive, Probability, Share, expanded
 
 __all__ = ["AdaptiveOptions", "RhoScorer", "stratum_number"]
@@ -45,7 +47,8 @@ class AdaptiveOptions(Options):
         weights: clip weights, one for each band, at most 1.
         shares: strata: the public statement of which share of the units each has, as ``privacy.units`` is one; equal when not given.
             The sampling probability of a phase is its ``expected_batch`` over its stratum's share of the units.
-        budget: epsilon of each band by a name for it, from the lowest rho on, falling: then factors or weights are solved.
+        budget: epsilon of each band by a name for it: then factors or weights are solved. The largest is of the lowest rho, and so on
+            down: the order in the file says nothing.
     """
 
     form: Literal["strata", "clip-weights", "literal"]
@@ -57,6 +60,12 @@ class AdaptiveOptions(Options):
     weights: tuple[Probability, ...] | None = None
     shares: tuple[Share, ...] | None = None
     budget: dict[str, Positive] | None = None
+
+    @field_validator("budget")
+    @classmethod
+    def _falling(cls, budget: dict[str, float] | None) -> dict[str, float] | None:
+        """A mapping has no order that a digest or a stored copy would keep, so the values have to give one."""
+        return None if budget is None else dict(sorted(budget.items(), key=lambda item: (-item[1], item[0])))
 
     @property
     def bands(self) -> int:

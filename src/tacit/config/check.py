@@ -220,13 +220,9 @@ def _check_bands(options: AdaptiveOptions) -> None:
         raise UsageError("adaptive.shares: only strata are sampled apart; leave it out")
     if (given[wanted or ""] is None) == (options.budget is None):
         raise UsageError(f"adaptive: give either {wanted}, or a budget from which they are solved")
-    factors, budget = options.noise_factors, list((options.budget or {}).values())
+    factors = options.noise_factors
     if factors is not None and (max(factors) > 1 or factors[-1] != 1):
         raise UsageError("adaptive.noise_factors are at most 1, and 1 for the last band, which is the most private")
-    if not all(low >= high for low, high in itertools.pairwise(budget)):
-        raise UsageError(
-            "adaptive.budget must not rise: its first band has the lowest rho, and the last is the most private"
-        )
     if options.shares is not None and sum(options.shares) > 1 + 1e-9:
         raise UsageError(f"adaptive.shares add up to {sum(options.shares):g}; together they are at most 1")
 

@@ -74,6 +74,12 @@ class RunConfig(Options):
         return self.adaptive is not None and self.adaptive.form == "literal"
 
     @property
+    def least_epsilon(self) -> float:
+        """The smallest epsilon that a unit is to have, the run's or a band's: what everyone pays for takes its share of this one."""
+        bands = (self.adaptive.budget or {}) if self.adaptive is not None else {}
+        return min([self.privacy.budget.epsilon, *bands.values()])
+
+    @property
     def is_unbounded(self) -> bool:
         """Whether epsilon is infinite for the corpus as a whole: a heuristic, or screened text, which gets no noise."""
         return self.uses_heuristic or self.screening is not None

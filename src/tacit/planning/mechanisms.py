@@ -53,7 +53,8 @@ def solve(config: RunConfig) -> Mechanisms:
     """
     vocabulary = vocabulary_event(config)
     phases = phases_with(config, solved_noise(config, vocabulary))
-    mechanisms = Mechanisms(vocabulary, phases, evaluation_event(config))
+    training = Mechanisms(vocabulary, phases, None).spends()
+    mechanisms = Mechanisms(vocabulary, phases, evaluation_event(config, training))
     privacy = config.privacy
     total = joint_epsilon(mechanisms.noisy_spends(), privacy.budget.delta, privacy.relation)
     if total > privacy.budget.epsilon and config.vocabulary.method != "hoory":

@@ -52,7 +52,7 @@ def vocabulary_event(config: RunConfig) -> VocabularyEvent | None:
     options, privacy = config.vocabulary, config.privacy
     if options.method == "public":
         return NonPrivate(f"vocabulary of {_own_words(config)} text")
-    target = privacy.budget.epsilon * options.epsilon_share
+    target = config.least_epsilon * options.epsilon_share
     delta = privacy.budget.delta * options.delta_share
     if options.method == "hoory":
         noise = options.noise_stddev or math.sqrt(options.max_words * 2 * math.log(1.25 / delta)) / target

@@ -80,16 +80,23 @@ def _groups(spends: Iterable[Spend], relation: Relation) -> list[list[Spend]]:
 
 
 def epsilon_of_rho(spends: Iterable[Spend], delta: float, relation: Relation) -> tuple[BandEpsilon, ...]:
-    """The certified epsilon of a unit as a public function of its privacy probability; empty without banded events."""
+    """The certified epsilon of a unit as a public function of its privacy probability; empty without banded events.
+
+    A unit of any rho may be in another part of the units, such as those that are held out, and then what reads that part counts.
+    """
     require_delta(delta)
-    banded = [
-        group
-        for group in _groups(spends, relation)
-        if any(isinstance(spend.event, BandedPoissonGaussian) for spend in group)
-    ]
+    banded: list[list[Spend]] = []
+    elsewhere = 0.0
+    for group in _groups(spends, relation):
+        if any(isinstance(spend.event, BandedPoissonGaussian) for spend in group):
+            banded.append(group)
+        else:
+            elsewhere = max(elsewhere, epsilon(group, delta, relation))
     if len(banded) > 1:
         raise UsageError("banded events read two parts of the units: their bands have no common account")
-    return band_epsilons(banded[0], relation, lambda part: epsilon(part, delta, relation)) if banded else ()
+    if not banded:
+        return ()
+    return band_epsilons(banded[0], relation, lambda part: max(elsewhere, epsilon(part, delta, relation)))
 
 
 def joint_epsilon(spends: Iterable[Spend], delta: float, relation: Relation = "add-or-remove") -> float:

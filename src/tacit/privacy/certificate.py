@@ -218,11 +218,11 @@ def _same_adaptive(mine: dict[str, Any] | None, stated: dict[str, Any] | None) -
 
 
 def _numbers(block: dict[str, Any]) -> Iterator[float | str]:
-    """All names and values of the block in order; numbers as floats."""
-    for name, value in block.items():
+    """All names and values of the block, by name; numbers as floats."""
+    for name, value in sorted(block.items()):
         rows = value if name == "epsilon_of_rho" else [{name: value}]
         for row in rows:
-            for key, entry in row.items():
+            for key, entry in sorted(row.items()):
                 yield key
                 yield entry if key == "relation" else read_number(entry)
 

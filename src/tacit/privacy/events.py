@@ -229,7 +229,8 @@ class Spend:
 
 def event_to_dict(event: Event) -> dict[str, Any]:
     """The event as JSON-ready values, with its kind."""
-    return {"kind": _NAMES[type(event)], **dataclasses.asdict(event)}
+    fields = dataclasses.asdict(event).items()
+    return {"kind": _NAMES[type(event)]} | {k: list(v) if isinstance(v, tuple) else v for k, v in fields}
 
 
 def event_from_dict(values: dict[str, Any]) -> Event:
