@@ -263,7 +263,7 @@ def test_the_plan_states_every_band_and_the_worst_case() -> None:
 @pytest.fixture(scope="module")
 def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("adaptive")
-    write_corpora(folder, patients=100, records=300)
+    write_corpora(folder, patients=100, records=900)  # 2 % are held out, by a random key
     return folder
 
 
