@@ -19,7 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "randomness": {"errors"},
     "files": set(),
     "progress": set(),
-    "processes": set(),
+    "processes": {"errors"},
     "config": {"errors"},
     "folder": {"errors", "files", "config"},
     "privacy": BASE,
@@ -32,11 +32,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tasks": BASE | {"engine", "models", "training", "corpus", "vocabulary"},  # the ids of special tokens
     # privacy, vocabulary: the audit of the vocabulary runs its mechanism, and compares with its law
     "audit": BASE | {"engine", "models", "training", "corpus", "privacy", "vocabulary"},
+    "adaptive": BASE | {"config", "privacy", "corpus", "vocabulary", "models"},  # a scorer is a model from a folder
     "report": BASE | {"privacy"},
     "given": BASE | {"config", "screening", "vocabulary"},
     "planning": BASE | {"config", "privacy", "training", "selective", "given"},
 }
 MAY_IMPORT["screen_stage"] = BASE | {"config", "folder", "corpus", "screening"}
+MAY_IMPORT["score_stage"] = BASE | {"config", "folder", "corpus", "screen_stage", "adaptive"}
+MAY_IMPORT["rho_stage"] = BASE | {"config", "folder", "corpus", "privacy", "adaptive", "score_stage"}
 MAY_IMPORT["membership_stage"] = BASE | {
     "config",
     "corpus",
@@ -72,6 +75,7 @@ TORCH = {
     "training",
     "tasks",
     "audit",
+    "adaptive",
     "run_state",
     "opening",
     "pipeline",

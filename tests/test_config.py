@@ -109,7 +109,7 @@ def test_a_heuristic_runs_only_when_it_is_allowed_by_name() -> None:
 @pytest.mark.parametrize(
     ("place", "value", "said"),
     [
-        ("allow", ["heuristic:all"], "unknown entry 'heuristic:all'; known: heuristic:hoory"),
+        ("allow", ["heuristic:all"], "unknown entry 'heuristic:all'; known: heuristic:adp, heuristic:hoory"),
         ("vocabulary.noise_stddev", 30.0, "noise_stddev and threshold together"),
         ("vocabulary.threshold", 200, "noise_stddev and threshold together"),
         ("model.heads", 3, "not a multiple of model.heads 3"),
@@ -435,6 +435,7 @@ OTHER_VALUES: dict[str, Any] = {
     "public.0.path": "other.jsonl",
     "screening": None,
     "marking": None,
+    "adaptive": None,
     "rounds": 3,
     "vocabulary.max_words": 64,
     "vocabulary.epsilon_share": 0.2,

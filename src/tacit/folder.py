@@ -54,7 +54,7 @@ class RunFolder:
     @property
     def has_results(self) -> bool:
         """Whether a stage has left something that a later start goes on from."""
-        stages = ("screened*", "vocabulary/*", "checkpoints/*")
+        stages = ("screened*", "scores*", "vocabulary/*", "checkpoints/*")
         return any(path for pattern in stages for path in self.private.glob(pattern))
 
     def load_config(self) -> RunConfig:

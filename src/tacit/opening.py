@@ -26,6 +26,7 @@ from tacit.planning import Mechanisms
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.progress import Reporter, SilentReporter
 from tacit.randomness import KEY_BYTES, Streams, load_or_create_key
+from tacit.rho_stage import check_scorer
 from tacit.run_state import RunState
 
 __all__ = ["join_run", "open_run", "training_noise"]
@@ -86,6 +87,7 @@ def _has_spent_or_done(folder: RunFolder) -> bool:
 
 def _load_given(config: RunConfig) -> None:
     """Load once what the run is given, so that a mistake in it shows before anything is written."""
+    check_scorer(config)
     if config.vocabulary.method == "given":
         special = given_tokenizer(config).special
         if config.model.folder is not None:
@@ -121,10 +123,11 @@ def _check_config(config: RunConfig, folder: RunFolder) -> None:
 
 def _forget_start(folder: RunFolder) -> None:
     """Remove what a start that spent nothing left; the ledger's log goes first, it must not meet a new ledger."""
-    for screening in folder.private.glob("screened*"):
-        shutil.rmtree(screening)
+    for made in (*folder.private.glob("screened*"), *folder.private.glob("scores*"), *folder.private.glob("scorer*")):
+        shutil.rmtree(made)
     ledgers = sorted(folder.root.glob("ledger.sqlite*"), key=lambda path: path == folder.ledger)
-    for path in (*folder.private.glob("vocabulary/*"), *folder.private.glob("checkpoints/*"), *ledgers):
+    rho = [path for path in (folder.private / "rho.json", folder.private / "adaptive.json") if path.exists()]
+    for path in (*folder.private.glob("vocabulary/*"), *folder.private.glob("checkpoints/*"), *rho, *ledgers):
         path.unlink()
 
 

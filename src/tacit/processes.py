@@ -1,4 +1,4 @@
-"""Child processes that end with the process that started them, however that one ends."""
+"""Child processes that end with the process that started them, however that one ends, and work shared among them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,21 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
 
-__all__ = ["follow_parent"]
+from tacit.errors import UsageError
+
+__all__ = ["follow_parent", "map_in_order"]
+
+T = TypeVar("T")
+P = TypeVar("P")
+R = TypeVar("R")
+
+_AHEAD = 3  # items a worker that wait to be worked on or taken
 
 
 def follow_parent() -> None:
@@ -24,3 +37,46 @@ def _end_with_parent() -> None:
     assert parent is not None
     parent.join()
     os._exit(1)
+
+
+def map_in_order(
+    items: Iterable[T], payload_of: Callable[[T], P], work: Callable[[P], R], workers: int, noun: str
+) -> Generator[tuple[T, R], None, None]:
+    """Each item, in order, with what ``work`` makes of its payload in one of so many processes; a few items are read ahead.
+
+    Args:
+        payload_of: what of an item is sent to a worker.
+        work: is pickled once a worker; what it makes on its first call may stay in it.
+        noun: what the processes do, for the error.
+
+    Raises:
+        UsageError: a worker was killed.
+    """
+    # Spawned, not forked: a forked worker would hold the pipes by which the others notice that this process has died.
+    executor = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _start_worker, (work,))
+    ahead: deque[tuple[T, Future[R]]] = deque()
+    try:
+        for item in items:
+            ahead.append((item, executor.submit(_work_in_worker, payload_of(item))))
+            if len(ahead) > _AHEAD * workers:
+                item, future = ahead.popleft()
+                yield item, future.result()
+        while ahead:
+            item, future = ahead.popleft()
+            yield item, future.result()
+    except BrokenProcessPool:
+        raise UsageError(f"a {noun} process ended early, perhaps for want of memory; try fewer workers") from None
+    finally:
+        executor.shutdown(cancel_futures=True)
+
+
+_work: list[Callable[[Any], Any]] = []
+
+
+def _start_worker(work: Callable[[Any], Any]) -> None:
+    follow_parent()
+    _work[:] = [work]
+
+
+def _work_in_worker(payload: Any) -> Any:
+    return _work[0](payload)

@@ -14,21 +14,22 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedModel
 
 from tacit.audit.samples import MembershipSamples
-from tacit.config import RunConfig, TupleUnit
+from tacit.config import RunConfig, TupleUnit, stratum_number
 from tacit.corpus.canaries import Canary, draw_canaries, plant
 from tacit.corpus.readers import Source, read_records
 from tacit.corpus.units import Unit, UnitKind, group_units, split_held_out, unit_fingerprint
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import DataError, UsageError
-from tacit.files import read_json
+from tacit.files import atomic_folder, read_json
 from tacit.folder import RunFolder
 from tacit.marking import MarkedText, mark, marker_of, marks_digest
 from tacit.membership_stage import raw_documents, run_samples
-from tacit.models.kinds import build_model
+from tacit.models.kinds import build_model, save_model
 from tacit.planning import Mechanisms
 from tacit.privacy.ledger import Ledger
 from tacit.progress import Reporter
 from tacit.randomness import Streams
+from tacit.rho_stage import unit_rho
 from tacit.screen_stage import planted_records, screened, screened_folder, source_of
 from tacit.training.checkpoint import load_weights
 from tacit.training.marked import tokenize_marked, unmarked
@@ -38,6 +39,7 @@ from tacit.training.plans import Phase, SelectivePlan
 from tacit.training.selective import PrivateTokens, PublicTokens, numbers_of_state
 from tacit.training.sequences import SequenceStream, tokenize_units
 from tacit.vocabulary.special import OWN_NAMES, SpecialTokens, special_tokens
+from tacit.vocabulary.tokenizer import save_tokenizer
 
 __all__ = ["RunState"]
 
@@ -264,7 +266,7 @@ class RunState:
             "redacted": lambda: self.redacted_stream,
             "private": lambda: self.private_stream,
             "marked": lambda: self.marked_stream,
-        }[name]()
+        }["private" if stratum_number(name) is not None else name]()  # whom a stratum has is the plan's to choose
 
     @property
     def plain_stream(self) -> SequenceStream:
@@ -303,6 +305,8 @@ class RunState:
     def private_stream(self) -> SequenceStream:
         """Private training rows; for a masked model with the canaries planted (a causal one's are texts of the corpus)."""
         stream = self.sequences(self.private_units[0])
+        if self.config.adaptive is not None:
+            stream = dataclasses.replace(stream, rho_U=self.rho_U)
         if self.config.audit is None or self.config.model.is_causal:
             return stream
         ids, lengths = plant(
@@ -315,6 +319,32 @@ class RunState:
             self.streams.child("canaries"),
         )
         return dataclasses.replace(stream, ids_ST=ids, lengths_S=lengths)
+
+    @functools.cached_property
+    def rho_U(self) -> np.ndarray:
+        """Each training unit's privacy probability (adaptive DP), from a scorer that is there by then."""
+        if self.ranks.world > 1:
+            raise UsageError("adaptive: one process scores and trains; start the run without torchrun")
+        return unit_rho(
+            self.config,
+            self.folder,
+            self.streams,
+            self.reporter,
+            self.ledger,
+            self.private_units[0],
+            self.public_units[1],
+            self._scorer_folder(),
+        )
+
+    def _scorer_folder(self) -> Path:
+        """The model that the scoring phase left, with its tokenizer, as a folder; written once."""
+        options, folder = self.config.adaptive, self.folder.private / "scorer"
+        if options is not None and options.scorer.phase is not None and not folder.exists():
+            phase = next(phase for phase in self.config.phases if phase.name == options.scorer.phase)
+            with atomic_folder(folder) as partial:
+                save_model(self.trained_model(self.config.phase_name(phase, 0)), partial)
+                save_tokenizer(self.tokenizer, partial, self.config.model.length, self.special_names)
+        return folder
 
     @property
     def device(self) -> torch.device:

@@ -19,6 +19,7 @@ from tacit.cli import (
     report,
     reproduce,
     run,
+    score,
     screen,
     verify,
 )
@@ -50,6 +51,7 @@ app.command("report")(report.command)
 app.command("ledger")(ledger.command)
 app.command("verify")(verify.command)
 app.command("screen")(screen.command)
+app.command("score")(score.command)
 app.command("confidentiality")(confidentiality.command)
 app.command("env")(env.command)
 app.add_typer(accountant.app, name="accountant")

@@ -1,7 +1,7 @@
 """The configuration of a run: one YAML file, checked completely before anything is read or spent.
 
-Each section is a module of options: privacy, corpus (``private``, ``public``), screening, marking, vocabulary, model, phases,
-evaluation, audit and compute.
+Each section is a module of options: privacy, corpus (``private``, ``public``), screening, marking, adaptive, vocabulary,
+model, phases, evaluation, audit and compute.
 
 base.py     what the sections share: frozen models, number types, paths
 run.py      the whole configuration, and its digest
@@ -10,6 +10,7 @@ load.py     from YAML, with one line for a mistake
 shape.py    the shape of the model, from its options or its folder
 """
 
+from tacit.config.adaptive import AdaptiveOptions, RhoScorer, stratum_number
 from tacit.config.audit import AuditOptions, MembershipOptions
 from tacit.config.compute import ComputeOptions
 from tacit.config.corpus import CorpusOptions, TurnsOptions
@@ -24,6 +25,7 @@ from tacit.config.screening import GroupOptions, ScreeningOptions
 from tacit.config.vocabulary import VocabularyOptions
 
 __all__ = [
+    "AdaptiveOptions",
     "AuditOptions",
     "Budget",
     "ComputeOptions",
@@ -37,6 +39,7 @@ __all__ = [
     "PhaseOptions",
     "PlainPhase",
     "PrivacyOptions",
+    "RhoScorer",
     "RunConfig",
     "ScreeningOptions",
     "SelectivePhase",
@@ -46,4 +49,5 @@ __all__ = [
     "config_differences",
     "load_config",
     "parse_config",
+    "stratum_number",
 ]

@@ -42,18 +42,19 @@ class DpPhase(PhaseOptions):
     """DP training on the private stream.
 
     Args:
-        stream: ``private``; or ``marked``: the private tokens alone of a marked corpus (selective DP), with a given noise.
-        expected_batch: units in a step's batch on average; the sampling probability is this over ``privacy.units``, and it
-            is the public constant that the noisy sum is divided by.
+        stream: ``private``; ``marked``: the private tokens alone of a marked corpus (selective DP), with a given noise; or, with
+            ``adaptive: {form: strata}``, ``stratum-1`` and so on: the units of one band of rho, the lowest first.
+        expected_batch: units in a step's batch on average; the sampling probability is this over ``privacy.units`` (of a stratum,
+            over its stated share of them), and it is the public constant that the noisy sum is divided by.
         clip_norm: C, bound on the l2 norm of one unit's gradient.
         clipping: how a unit's gradient is scaled under that bound: flat (Abadi et al. 2016), automatic (Bu et al. 2022) or
             per-layer.
         sequences_per_unit: a unit shows at most this many sequences a step (a fresh keyed choice).
-        noise_multiplier: given instead of solved from the budget.
+        noise_multiplier: given instead of solved from the budget; of a stratum the s that its noise factor multiplies.
     """
 
     plan: Literal["dp"]
-    stream: Literal["private", "marked"]
+    stream: Annotated[str, Field(pattern=r"^(private|marked|stratum-[1-9][0-9]?)$")]
     expected_batch: Count
     clip_norm: Positive
     clipping: Literal["flat", "automatic", "per-layer"] = "flat"

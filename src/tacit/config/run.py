@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from tacit.config.adaptive import AdaptiveOptions
 from tacit.config.audit import AuditOptions
 from tacit.config.base import Count, Options
 from tacit.config.compute import ComputeOptions
@@ -33,6 +34,8 @@ class RunConfig(Options):
     ``rounds``: the phases are run this many times in order, as in alternating training; each goes on with its own optimizer.
     """
 
+    added_later = frozenset({"adaptive"})
+
     title: str = "tacit run"
     run: str
     privacy: PrivacyOptions
@@ -40,6 +43,7 @@ class RunConfig(Options):
     public: tuple[CorpusOptions, ...] = ()
     screening: ScreeningOptions | None = None
     marking: MarkingOptions | None = None
+    adaptive: AdaptiveOptions | None = None
     vocabulary: VocabularyOptions = VocabularyOptions()
     model: ModelOptions = ModelOptions()
     masking_probability: Annotated[float, Field(gt=0, lt=1)] = 0.15
@@ -62,7 +66,18 @@ class RunConfig(Options):
     def uses_heuristic(self) -> bool:
         """Whether a stage without a proof runs, so that epsilon is infinite; ``allow`` alone does not make it so."""
         marked = any(phase.stream == "marked" for phase in self.phases)
-        return self.vocabulary.method == "hoory" or bool(self.unclipped_phases) or marked
+        return self.vocabulary.method == "hoory" or bool(self.unclipped_phases) or marked or self.is_literal
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether noise is scaled by the batch, as in the published adaptive DP."""
+        return self.adaptive is not None and self.adaptive.form == "literal"
+
+    @property
+    def least_epsilon(self) -> float:
+        """The smallest epsilon that a unit is to have, the run's or a band's: what everyone pays for takes its share of this one."""
+        bands = (self.adaptive.budget or {}) if self.adaptive is not None else {}
+        return min([self.privacy.budget.epsilon, *bands.values()])
 
     @property
     def is_unbounded(self) -> bool:
@@ -71,7 +86,7 @@ class RunConfig(Options):
 
     @property
     def dp_phases(self) -> list[DpPhase]:
-        """The phases that train on the private or the marked stream with noise."""
+        """The phases that train with noise: on the private or the marked stream, or on a stratum."""
         return [phase for phase in self.phases if isinstance(phase, DpPhase)]
 
     @property

@@ -71,6 +71,7 @@ class PerExampleClipper:
     | norm 0, such as a padding row with loss 0 | contributes zero |
     | norm inf or NaN, or a square that overflows | contributes exactly zero, whatever its tensors hold |
     | empty batch (0 rows) | no norms, zero gradients, where the model itself runs (transformers' BERT does not) |
+    | weight w of a unit (`weighted`) | it contributes at most ``w * clip_norm`` |
     | parameter that the backward does not reach | ``p.grad`` as it was, zeros if it was None |
     | exception inside the context | nothing is added to ``p.grad``; the model is as before |
 
@@ -107,6 +108,8 @@ class PerExampleClipper:
         self._context = ExitStack()
         self._lstm_modes: list[LstmMode] = []
         self._norms: Tensor | None = None
+        self._next_weights: Tensor | None = None
+        self._weights: Tensor | None = None
         self._probed: set[Shapes] = set()
         self._workspace = Workspace()
         self._site_hooks: dict[nn.Module, tuple[RemovableHandle, RemovableHandle]] = {}
@@ -119,6 +122,26 @@ class PerExampleClipper:
             raise UsageError("no clipping context has ended yet, so there are no norms")
         return self._norms
 
+    def weighted(self, weights_U: Tensor) -> PerExampleClipper:
+        """This clipper, for one context in which unit u is clipped at ``weights_U[u] * clip_norm``.
+
+            with clipper.weighted(weights_U):
+                ...
+
+        Adding or removing unit u then changes the sum by at most that, whatever the clipping: it sees the norm over the weight.
+
+        Args:
+            weights_U: one for each unit of the batch, padding included, above 0 and at most 1.
+
+        Raises:
+            UsageError: a weight is outside that range; at the context's end, there is not one for each unit.
+        """
+        weights_U = weights_U.detach()
+        if weights_U.dim() != 1 or not bool(((weights_U > 0) & (weights_U <= 1)).all()):
+            raise UsageError("the weights of units must be one row of numbers above 0 and at most 1")
+        self._next_weights = weights_U
+        return self
+
     def close(self) -> None:
         """Remove every hook; the clipper cannot be used again."""
         self._release()
@@ -128,6 +151,7 @@ class PerExampleClipper:
         self._workspace = Workspace()
 
     def __enter__(self) -> PerExampleClipper:
+        weights, self._next_weights = self._next_weights, None  # for this context alone, also when it does not begin
         if self._capture is not None:
             raise UsageError("this clipping context is already active; end it before the next one")
         if not self._module_hooks:
@@ -141,6 +165,7 @@ class PerExampleClipper:
             self._sites, self._sequences_per_unit, None if sharded else self._probed, self._workspace
         )
         self._still = Still(self._model, self._parameters)
+        self._weights = weights
         with ExitStack() as context:
             for name, parameter in self._parameters.items():
                 if is_sharded(parameter):
@@ -222,7 +247,8 @@ class PerExampleClipper:
             squares = {name: squared_norms(combined) for name, combined in factors.items()}
             norms_GU, group_of = self._group_norms(squares)
             self._norms = norms_GU.square().sum(0).sqrt() if len(norms_GU) > 1 else norms_GU[0]
-            coefficients_GU = self._clipping.coefficients(norms_GU, self._clip_norm)
+            # A unit of weight w has coefficient * norm / w <= C by the clipping's promise, so it adds at most w C.
+            coefficients_GU = self._clipping.coefficients(self._weighed(norms_GU), self._clip_norm)
             dropped = ~self._norms.isfinite()
             some_dropped = bool(dropped.any())
             for name, parameter in self._parameters.items():
@@ -230,6 +256,13 @@ class PerExampleClipper:
                 if some_dropped:
                     combined = tuple(factor.without(dropped) for factor in combined)
                 _accumulate(parameter, combined, coefficients_GU[group_of[name]])
+
+    def _weighed(self, norms_GU: Tensor) -> Tensor:
+        if self._weights is None:
+            return norms_GU
+        if len(self._weights) != norms_GU.shape[1]:
+            raise UsageError(f"{len(self._weights)} weights for {norms_GU.shape[1]} units; give one for each unit")
+        return norms_GU / self._weights.to(norms_GU)
 
     def _group_norms(self, squares: dict[str, Tensor]) -> tuple[Tensor, dict[str, int]]:
         """The norms (G, U) of the clipping's groups, and each parameter's group."""

@@ -18,6 +18,7 @@ def assumptions(config: RunConfig) -> tuple[data.Assumption, ...]:
         *_screening_assumptions(config),
         *_selective_assumptions(config),
         *_given_assumptions(config),
+        *_adaptive_assumptions(config),
         (
             "Epsilon is the joint privacy loss distribution of every ledger entry; Renyi DP bounds it independently.",
             "proved",
@@ -82,6 +83,27 @@ def _selective_assumptions(config: RunConfig) -> list[tuple[str, Any]]:
         (f"Of the tokens that the policy marks, and of no others, {account.sentence}.", "proved"),
         ("The policy marks every secret, and what it marks does not depend on the private tokens.", "assumed"),
     ]
+
+
+def _adaptive_assumptions(config: RunConfig) -> list[tuple[str, Any]]:
+    """What epsilon as a function of rho rests on."""
+    options = config.adaptive
+    if options is None or options.form == "literal":
+        return []
+    rows: list[tuple[str, Any]] = [
+        ("Which phases a unit takes part in, and where it is clipped, is a function of that unit alone.", "proved"),
+        (
+            "Scores on this machine are a function of their text to the last bit, as was tried before they were used.",
+            "measured",
+        ),
+        (
+            "Thresholds, weights, shares and the constants of rho were chosen without looking at the private text.",
+            "assumed",
+        ),
+    ]
+    if options.scorer.folder is not None:
+        rows.append(("The model that scores is public, and was not trained on the private text.", "assumed"))
+    return rows
 
 
 def _given_assumptions(config: RunConfig) -> list[tuple[str, Any]]:

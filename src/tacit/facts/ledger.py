@@ -7,6 +7,7 @@ from dataclasses import asdict
 from tacit.planning import HELD_OUT, TRAINING
 from tacit.privacy.accountant import epsilon, joint_epsilon
 from tacit.privacy.events import (
+    BandedPoissonGaussian,
     Event,
     Gaussian,
     PoissonGaussian,
@@ -22,6 +23,7 @@ __all__ = ["cumulative", "ledger_rows", "parameters"]
 
 _MECHANISMS: dict[type, str] = {
     ThresholdedHistogram: "thresholded word histogram with integer Gaussian noise",
+    BandedPoissonGaussian: "DP-SGD step, each unit clipped by its band of rho (weight 0: it takes no part)",
     WeightedHistogram: "choice of words by weight, integer Gaussian noise, threshold",
     WordCounts: "counts of the chosen words, integer Gaussian noise",
     PoissonGaussian: "DP-SGD step: Poisson sampling, clipping, Gaussian noise",
@@ -68,4 +70,5 @@ def cumulative(ledger: Ledger) -> tuple[data.CumulativePoint, ...]:
 
 def parameters(event: Event) -> dict[str, int | float | str]:
     """The public numbers of an event, by name."""
-    return {name: value for name, value in asdict(event).items() if isinstance(value, int | float | str)}
+    bands = {"weights_of_rho": event.bands.words()} if isinstance(event, BandedPoissonGaussian) else {}
+    return bands | {name: value for name, value in asdict(event).items() if isinstance(value, int | float | str)}

@@ -11,6 +11,7 @@ import tacit
 from tacit.audit.exposure import Exposure
 from tacit.config import RunConfig
 from tacit.config.shape import ModelShape
+from tacit.facts.adaptive import adaptive_facts
 from tacit.facts.attacks import exposure_rows, membership_facts
 from tacit.facts.guarantee import confidentiality_lines, guarantee
 from tacit.facts.ledger import cumulative, ledger_rows
@@ -65,5 +66,6 @@ def report_data(
         budget_epsilon=None if math.isinf(header.epsilon) else header.epsilon,
         curator_copy=curator,
         confidentiality=confidentiality_lines(certificate),
+        adaptive=adaptive_facts(config, ledger, certificate),
         membership=None if membership is None else membership_facts(config, membership),
     )

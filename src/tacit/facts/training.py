@@ -5,7 +5,7 @@ from __future__ import annotations
 from tacit.config import DpPhase, RunConfig, SelectivePhase
 from tacit.config.shape import ModelShape
 from tacit.facts.ledger import parameters
-from tacit.privacy.events import PoissonGaussian, ThresholdedHistogram, WeightedHistogram
+from tacit.privacy.events import BandedPoissonGaussian, PoissonGaussian, ThresholdedHistogram, WeightedHistogram
 from tacit.privacy.ledger import Ledger
 from tacit.report import data
 
@@ -58,6 +58,12 @@ def phase_rows(config: RunConfig, ledger: Ledger) -> tuple[data.PhaseRow, ...]:
                 f"{phase.expected_batch} units expected (Poisson), at most {phase.sequences_per_unit} sequences each"
             )
             plan = f"DP-SGD, {phase.clipping} clipping, clip norm {phase.clip_norm:g}, noise multiplier {noise_multiplier:g}"
+            if config.adaptive is not None and config.adaptive.form != "strata":
+                how = {
+                    "clip-weights": "the clip norm times the weight of rho",
+                    "literal": "the noise times the batch's mean rho",
+                }
+                plan += f", {how[config.adaptive.form]}"
         elif isinstance(phase, SelectivePhase):
             batch = f"{phase.batch_size} records"
             plan = (
@@ -82,6 +88,8 @@ def phase_rows(config: RunConfig, ledger: Ledger) -> tuple[data.PhaseRow, ...]:
 def _noise_multiplier(config: RunConfig, ledger: Ledger, phase: DpPhase) -> float:
     """As the ledger has it; on marked text, where the ledger holds no finite event, as it was given."""
     event = ledger.plans[config.phase_name(phase, 0)].event
-    found = event.noise_multiplier if isinstance(event, PoissonGaussian) else phase.noise_multiplier
+    found = (
+        event.noise_multiplier if isinstance(event, PoissonGaussian | BandedPoissonGaussian) else phase.noise_multiplier
+    )
     assert found is not None
     return found

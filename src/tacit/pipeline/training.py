@@ -19,8 +19,8 @@ from tacit.training.plans import DpPlan, Phase, PlainPlan
 
 __all__ = ["assist", "train"]
 
-_WITH_SECRETS = ("private", "marked")
-"""Streams that may hold a secret; the control is trained anew from the first phase on that reads one of them."""
+_WITHOUT_SECRETS = ("public", "screened", "redacted")
+"""Streams that hold no secret but a missed one; the control is trained anew from the first phase on that reads another."""
 
 
 def train(state: RunState) -> None:
@@ -43,7 +43,7 @@ def _run_phases(state: RunState, prefix: str) -> None:
     title = "Control without DP" if prefix else "Training"
     begun = not prefix
     for phase in phases:
-        begun = begun or phase.stream in _WITH_SECRETS
+        begun = begun or phase.stream not in _WITHOUT_SECRETS
         if not begun:  # the control begins where the public phases ended
             load_weights(state.checkpoint(phase.name), model)
             continue
@@ -69,7 +69,7 @@ def _control_phases(state: RunState) -> tuple[Phase, ...]:
     options = state.config.audit
     assert options is not None
     planned = state.mechanisms.phases
-    first = next((number for number, phase in enumerate(planned) if phase.stream in _WITH_SECRETS), len(planned))
+    first = next((number for number, phase in enumerate(planned) if phase.stream not in _WITHOUT_SECRETS), len(planned))
     own = {phase.name for phase in planned[first:]}  # those before are the run's own
     phases: list[Phase] = []
     for phase in planned:

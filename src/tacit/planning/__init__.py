@@ -4,6 +4,7 @@ Nothing here reads data or imports torch. `make_plan` solves the noise that is n
 budget; the pipeline executes exactly these frozen events.
 
 vocabulary.py, phases.py, evaluation.py   each private part: its event and noise, and how `tacit plan` shows it
+adaptive.py     noise and weights by privacy probability: given, or solved for a budget of each band
 mechanisms.py   all parts together: solved, declared in the ledger, read back from it
 plan.py         the plan as `tacit plan` shows it
 stages.py       the names of the stages, and their prices

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tacit.config import RunConfig
 from tacit.planning.stages import EVALUATION, HELD_OUT, Stage
 from tacit.privacy import calibrate
+from tacit.privacy.accountant import epsilon_of_rho
 from tacit.privacy.events import Gaussian, Spend
 
 __all__ = ["beside_training", "evaluation_event", "evaluation_stages", "has_evaluation_event"]
@@ -15,15 +18,24 @@ def has_evaluation_event(config: RunConfig) -> bool:
     return config.evaluation.held_out > 0 and config.screening is None and config.marking is None
 
 
-def evaluation_event(config: RunConfig) -> Gaussian | None:
-    """Under add-or-remove the held-out units have the whole budget to themselves; under replacement a tenth of it."""
+def evaluation_event(config: RunConfig, training: Sequence[Spend] = ()) -> Gaussian | None:
+    """Under add-or-remove the held-out units have the whole budget to themselves; under replacement a tenth of it.
+
+    With adaptive DP held-out units may have any rho, so they have the epsilon of the most private band that is trained on.
+
+    Args:
+        training: what the training units pay, where it differs by rho.
+    """
     if not has_evaluation_event(config):
         return None
     privacy = config.privacy
-    share = 1.0 if privacy.relation == "add-or-remove" else 0.1
-    return Gaussian(
-        calibrate.gaussian_noise(privacy.budget.epsilon * share, privacy.budget.delta * share, privacy.relation)
-    )
+    if privacy.relation == "replace":
+        return Gaussian(
+            calibrate.gaussian_noise(config.least_epsilon * 0.1, privacy.budget.delta * 0.1, privacy.relation)
+        )
+    bands = epsilon_of_rho(training, privacy.budget.delta, privacy.relation)
+    target = min([privacy.budget.epsilon, *(band.epsilon for band in bands if band.epsilon > 0)])
+    return Gaussian(calibrate.gaussian_noise(target, privacy.budget.delta, privacy.relation))
 
 
 def beside_training(config: RunConfig) -> list[Spend]:

@@ -17,7 +17,7 @@ from tacit.planning.vocabulary import (
     vocabulary_releases,
 )
 from tacit.privacy.accountant import joint_epsilon
-from tacit.privacy.events import Gaussian, NonPrivate, Spend
+from tacit.privacy.events import Exchange, Gaussian, NonPrivate, Spend
 from tacit.privacy.ledger import Ledger
 from tacit.training.plans import Phase
 
@@ -60,7 +60,8 @@ def solve(config: RunConfig) -> Mechanisms:
     """
     vocabulary = vocabulary_event(config)
     phases = phases_with(config, solved_noise(config, vocabulary))
-    mechanisms = Mechanisms(vocabulary, phases, evaluation_event(config))
+    training = Mechanisms(vocabulary, phases, None).spends()
+    mechanisms = Mechanisms(vocabulary, phases, evaluation_event(config, training))
     privacy = config.privacy
     total = joint_epsilon(mechanisms.noisy_spends(), privacy.budget.delta, privacy.relation)
     if total > privacy.budget.epsilon and config.vocabulary.method != "hoory":
@@ -75,6 +76,7 @@ def solve(config: RunConfig) -> Mechanisms:
 def plan_in_ledger(mechanisms: Mechanisms, ledger: Ledger) -> None:
     """Declare every private stage before data is touched; the ledger refuses what exceeds the budget."""
     for name, spend in mechanisms.stages().items():
+        assert not isinstance(spend.event, Exchange)  # accounts alone have these
         ledger.plan(name, spend.event, spend.count, spend.partition)
 
 

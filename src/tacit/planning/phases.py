@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tacit.config import DpPhase, PhaseOptions, PlainPhase, RunConfig, SelectivePhase
+from tacit.config import DpPhase, PhaseOptions, PlainPhase, RunConfig, SelectivePhase, stratum_number
+from tacit.config.shape import shape_of
+from tacit.planning.adaptive import PhaseNoise, adaptive_noise, sampling_probability
 from tacit.planning.cost import seconds_of
 from tacit.planning.evaluation import beside_training
 from tacit.planning.stages import TRAINING, Stage
-from tacit.planning.vocabulary import VocabularyEvent, vocabulary_releases
+from tacit.planning.vocabulary import VocabularyEvent, vocabulary_releases, vocabulary_size
 from tacit.privacy import calibrate
-from tacit.privacy.events import NonPrivate, PoissonGaussian, Spend
+from tacit.privacy.events import BandedPoissonGaussian, Event, NonPrivate, PoissonGaussian, Spend
 from tacit.privacy.ledger import StagePlan
-from tacit.training.plans import AdamOptions, DpPlan, Phase, PlainPlan, Plan, SelectivePlan
+from tacit.training.plans import AdamOptions, DpPlan, LiteralPlan, Phase, PlainPlan, Plan, SelectivePlan
 
 __all__ = ["phase_stage", "phases_with", "planned_noise", "solved_noise"]
 
 
-def solved_noise(config: RunConfig, vocabulary: VocabularyEvent | None) -> dict[str, float]:
-    """Noise multipliers of the DP phases, by name; what is not given is solved jointly (one for all unsolved phases).
+def solved_noise(config: RunConfig, vocabulary: VocabularyEvent | None) -> dict[str, PhaseNoise]:
+    """The noise of the DP phases, by name; what is not given is solved jointly (one multiplier for all unsolved phases).
 
     Raises:
         BudgetError: no noise meets the budget.
@@ -31,6 +33,8 @@ def solved_noise(config: RunConfig, vocabulary: VocabularyEvent | None) -> dict[
     ]
     if config.vocabulary.method == "hoory":
         fixed = []
+    if config.adaptive is not None:
+        return adaptive_noise(config, config.adaptive, fixed + beside_training(config))
     schedule = []
     for phase in config.dp_phases:
         if phase.stream == "marked":
@@ -39,41 +43,49 @@ def solved_noise(config: RunConfig, vocabulary: VocabularyEvent | None) -> dict[
         if phase.noise_multiplier is None:
             schedule.append((probability, config.rounds * phase.steps))
         else:
-            plan = _dp_plan(phase, privacy.units, phase.noise_multiplier)
-            fixed.append(Spend(plan.event, config.rounds * phase.steps, TRAINING))
+            event = PoissonGaussian(probability, phase.noise_multiplier)
+            fixed.append(Spend(event, config.rounds * phase.steps, TRAINING))
     solved = 0.0
     if schedule:
         solved = calibrate.training_noise(
             privacy.budget.epsilon, privacy.budget.delta, schedule, privacy.relation, fixed + beside_training(config)
         )
-    return {phase.name: phase.noise_multiplier or solved for phase in config.dp_phases}
+    return {phase.name: PhaseNoise(phase.noise_multiplier or solved) for phase in config.dp_phases}
 
 
-def planned_noise(config: RunConfig, plans: Mapping[str, StagePlan]) -> dict[str, float] | None:
+def planned_noise(config: RunConfig, plans: Mapping[str, StagePlan]) -> dict[str, PhaseNoise] | None:
     """As `solved_noise`, from what the ledger has planned; None where it does not have all of it."""
-    solved = [phase for phase in config.dp_phases if phase.stream != "marked"]
+    given = _given_noise(config)
+    solved = [phase for phase in config.dp_phases if phase.name not in given]
     first = {phase.name: plans.get(config.phase_name(phase, 0)) for phase in solved}
-    multipliers = {
-        name: plan.event.noise_multiplier
-        for name, plan in first.items()
-        if plan and isinstance(plan.event, PoissonGaussian)
-    }
-    return multipliers | _given_noise(config) if multipliers.keys() == first.keys() else None
+    found = {name: noise for name, plan in first.items() if plan and (noise := _noise_of(plan.event)) is not None}
+    return found | given if found.keys() == first.keys() else None
 
 
-def _given_noise(config: RunConfig) -> dict[str, float]:
-    """The noise of the phases on marked text, which is never solved, and whose event in the ledger is no `PoissonGaussian`."""
-    marked = (phase for phase in config.dp_phases if phase.stream == "marked")
-    return {phase.name: phase.noise_multiplier for phase in marked if phase.noise_multiplier is not None}
+def _noise_of(event: Event) -> PhaseNoise | None:
+    if isinstance(event, BandedPoissonGaussian):
+        return PhaseNoise(event.noise_multiplier, event.bands)
+    return PhaseNoise(event.noise_multiplier) if isinstance(event, PoissonGaussian) else None
 
 
-def phases_with(config: RunConfig, noise_multipliers: Mapping[str, float]) -> tuple[Phase, ...]:
+def _given_noise(config: RunConfig) -> dict[str, PhaseNoise]:
+    """The noise of the phases on marked text and of the literal form: never solved, and the ledger's event has no number of it."""
+    given = (phase for phase in config.dp_phases if phase.stream == "marked" or config.is_literal)
+    return {phase.name: PhaseNoise(phase.noise_multiplier) for phase in given if phase.noise_multiplier is not None}
+
+
+def phases_with(config: RunConfig, noise: Mapping[str, PhaseNoise]) -> tuple[Phase, ...]:
     """All phases of all rounds, with the noise of the DP phases by name."""
     phases: list[Phase] = []
+    stratum: str | None = (
+        None  # the last phase on a stratum: the next one goes on with its optimizer, whatever stratum it is on
+    )
     for number in range(config.rounds):
         for phase in config.phases:
-            plan = _plan(phase, config.privacy.units, noise_multipliers)
+            plan = _plan(phase, config, noise)
             name, previous = config.phase_name(phase, number), config.phase_name(phase, number - 1) if number else None
+            if stratum_number(phase.stream) is not None:
+                previous, stratum = stratum, name
             phases.append(
                 Phase(name, phase.stream, plan, phase.steps, _optimizer(phase), number, config.rounds, previous)
             )
@@ -84,28 +96,40 @@ def _optimizer(phase: PhaseOptions) -> AdamOptions:
     return AdamOptions(phase.learning_rate, phase.warmup, phase.weight_decay, phase.adam_betas, phase.adam_epsilon)
 
 
-def _plan(phase: PlainPhase | DpPhase | SelectivePhase, units: int, noise_multipliers: Mapping[str, float]) -> Plan:
+def _plan(phase: PlainPhase | DpPhase | SelectivePhase, config: RunConfig, noise: Mapping[str, PhaseNoise]) -> Plan:
     if isinstance(phase, PlainPhase):
         return PlainPlan(phase.batch_size)
     if isinstance(phase, SelectivePhase):
         return SelectivePlan(
             batch_size=phase.batch_size,
-            slots=units,
+            slots=config.privacy.units,
             segments=phase.segments,
             state_clip=phase.state_clip,
             state_noise_multiplier=phase.state_noise_multiplier,
         )
-    return _dp_plan(phase, units, noise_multipliers[phase.name])
+    return _dp_plan(phase, config, noise[phase.name])
 
 
-def _dp_plan(phase: DpPhase, units: int, noise_multiplier: float) -> DpPlan:
-    return DpPlan(
-        sampling_probability=phase.expected_batch / units,
+def _dp_plan(phase: DpPhase, config: RunConfig, noise: PhaseNoise) -> DpPlan:
+    plan = DpPlan(
+        sampling_probability=sampling_probability(config, phase),
         clip_norm=phase.clip_norm,
-        noise_multiplier=noise_multiplier,
+        noise_multiplier=noise.multiplier,
         normaliser=float(phase.expected_batch),
         sequences_per_unit=phase.sequences_per_unit,
         clipping=phase.clipping,
+        bands=noise.bands,
+    )
+    if not config.is_literal:
+        return plan
+    return LiteralPlan(
+        sampling_probability=plan.sampling_probability,
+        clip_norm=plan.clip_norm,
+        noise_multiplier=plan.noise_multiplier,
+        normaliser=plan.normaliser,
+        sequences_per_unit=plan.sequences_per_unit,
+        clipping=plan.clipping,
+        parameters=shape_of(config.model).parameters(vocabulary_size(config)),
     )
 
 
@@ -135,11 +159,17 @@ def _dp_stage(phase: Phase, plan: DpPlan, sequence_flops: float) -> Stage:
     mechanism = "DP-SGD: Poisson sampling, clipping, Gaussian noise"
     if phase.stream == "marked":
         mechanism += ", on private tokens alone"
+    if isinstance(plan, LiteralPlan):
+        mechanism = "DP-SGD whose noise is scaled by the batch's mean rho (literal ADP), without a guarantee"
+    elif plan.bands is not None:
+        mechanism += f", of {phase.stream}" if stratum_number(phase.stream) is not None else ", clipped by rho"
     numbers: dict[str, float | int | str] = {
         "sampling_probability": plan.sampling_probability,
         "clip_norm": plan.clip_norm,
         "noise_multiplier": plan.noise_multiplier,
         "normaliser": plan.normaliser,
     }
+    if plan.bands is not None:
+        numbers["weights_of_rho"] = plan.bands.words()
     seconds = seconds_of(1.2 * phase.steps * plan.normaliser * plan.sequences_per_unit * sequence_flops)
     return Stage(phase.name, mechanism, numbers, phase.steps, phase.event, TRAINING, seconds=seconds)

@@ -9,6 +9,7 @@ from typing import Any
 
 from tacit.config import RunConfig
 from tacit.config.shape import shape_of
+from tacit.planning.adaptive import adaptive_notes
 from tacit.planning.cost import memory_bytes, sequence_flops
 from tacit.planning.evaluation import evaluation_stages
 from tacit.planning.mechanisms import Mechanisms, solve
@@ -89,7 +90,12 @@ def _stages(config: RunConfig, mechanisms: Mechanisms) -> tuple[Stage, ...]:
 
 
 def _notes(config: RunConfig, mechanisms: Mechanisms) -> tuple[str, ...]:
-    return (*_screening_notes(config), *_selective_notes(config), *vocabulary_notes(config, mechanisms.vocabulary))
+    return (
+        *_screening_notes(config),
+        *_selective_notes(config),
+        *adaptive_notes(config, mechanisms.spends()),
+        *vocabulary_notes(config, mechanisms.vocabulary),
+    )
 
 
 def _screening_notes(config: RunConfig) -> list[str]:

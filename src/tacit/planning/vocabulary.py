@@ -58,7 +58,7 @@ def vocabulary_event(config: RunConfig) -> VocabularyEvent | None:
     options, privacy = config.vocabulary, config.privacy
     if options.method == "public":
         return NonPrivate(f"vocabulary of {_own_words(config)} text")
-    target = privacy.budget.epsilon * options.epsilon_share
+    target = config.least_epsilon * options.epsilon_share
     delta = privacy.budget.delta * options.delta_share
     if options.method in ("weighted", "sips"):
         rounds = options.rounds if options.method == "sips" else (1.0,)

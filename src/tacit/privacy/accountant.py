@@ -12,20 +12,22 @@ import math
 from collections.abc import Iterable, Sequence
 
 from tacit.errors import UsageError
+from tacit.privacy.adaptive import BandEpsilon, band_epsilons, expand
 from tacit.privacy.checks import require_delta
 from tacit.privacy.composition import GRIDS, SMALLEST_DELTA, Account
 from tacit.privacy.events import EVERY_PART, NonPrivate, Relation, Spend, check_relation
 from tacit.privacy.histogram import gaussian_delta
 from tacit.privacy.renyi import rdp_epsilon
 
-__all__ = ["account_parts", "epsilon", "joint_epsilon", "mu_at", "shared_account"]
+__all__ = ["account_parts", "epsilon", "epsilon_of_rho", "joint_epsilon", "mu_at", "shared_account"]
 
 
 def epsilon(spends: Sequence[Spend], delta: float, relation: Relation = "add-or-remove") -> float:
-    """The certified epsilon of events on the same units: the smallest of the upper bounds at hand."""
+    """The certified epsilon of events on the same units: the smallest of the upper bounds at hand, of the worst band."""
     require_delta(delta)
     # Without the partitions' names, so that the same events on either part of the units are computed once.
-    return _epsilon(_unnamed(spends), delta, relation) if spends else 0.0
+    parts = [_unnamed(part) for part in expand(spends, relation)]
+    return max((_epsilon(part, delta, relation) for part in parts if part), default=0.0)
 
 
 def _unnamed(spends: Iterable[Spend]) -> tuple[Spend, ...]:
@@ -64,8 +66,13 @@ def _epsilon_at_tiny_delta(spends: tuple[Spend, ...], delta: float, relation: Re
 def account_parts(spends: Iterable[Spend], relation: Relation) -> list[tuple[Spend, ...]]:
     """The groups of spends that compose: one a partition under add-or-remove, all together under replacement.
 
-    What is spent on `EVERY_PART` is in every group: a unit of any part may have been read there too.
+    Where events are banded, a group is one for each band, or for each pair of bands (`tacit.privacy.adaptive`). What is spent on
+    `EVERY_PART` is in every group: a unit of any part may have been read there too.
     """
+    return [_unnamed(part) for group in _groups(spends, relation) for part in expand(group, relation) if part]
+
+
+def _groups(spends: Iterable[Spend], relation: Relation) -> list[list[Spend]]:
     check_relation(relation)
     groups: dict[str, list[Spend]] = {}
     shared: list[Spend] = []
@@ -75,8 +82,17 @@ def account_parts(spends: Iterable[Spend], relation: Relation) -> list[tuple[Spe
         else:
             groups.setdefault(spend.partition if relation == "add-or-remove" else "all", []).append(spend)
     if shared and not groups:
-        return [_unnamed(shared)]
-    return [_unnamed([*group, *shared]) for group in groups.values()]
+        return [shared]
+    return [[*group, *shared] for group in groups.values()]
+
+
+def epsilon_of_rho(spends: Iterable[Spend], delta: float, relation: Relation) -> tuple[BandEpsilon, ...]:
+    """The certified epsilon of a unit as a public function of its privacy probability; empty without banded events.
+
+    A unit of any rho may be in another part of the units, such as those that are held out, and then what reads that part counts.
+    """
+    require_delta(delta)
+    return band_epsilons(_groups(spends, relation), relation, lambda part: epsilon(part, delta, relation))
 
 
 def joint_epsilon(spends: Iterable[Spend], delta: float, relation: Relation = "add-or-remove") -> float:

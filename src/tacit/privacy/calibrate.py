@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from scipy import special
 
 from tacit.errors import BudgetError
-from tacit.privacy.accountant import epsilon
+from tacit.privacy.accountant import account_parts, epsilon, joint_epsilon
 from tacit.privacy.checks import require_delta, require_positive
 from tacit.privacy.composition import Account
 from tacit.privacy.events import (
@@ -27,7 +27,7 @@ from tacit.privacy.events import (
 from tacit.privacy.histogram import histogram_delta
 from tacit.privacy.renyi import rdp_epsilon
 
-__all__ = ["gaussian_noise", "histogram", "threshold_for", "training_noise"]
+__all__ = ["gaussian_noise", "histogram", "scaled_noise", "threshold_for", "training_noise"]
 
 _COARSE_GRID = 1e-3
 _LARGEST_COUNT_NOISE = 5000.0
@@ -40,21 +40,28 @@ def _check_target(target_epsilon: float, delta: float) -> None:
     require_delta(delta)
 
 
-def _smallest_noise(epsilon_of: Callable[[float], float], certify: Callable[[float], float], target: float) -> float:
+def _smallest_noise(
+    epsilon_of: Callable[[float], float],
+    certify: Callable[[float], float],
+    target: float,
+    least: float = _SMALLEST_NOISE,
+) -> float:
     """The smallest noise with epsilon at most ``target``, to half a percent; ``certify`` has the last word.
 
     ``epsilon_of`` is cheap and says where to look. It may be far too high (a coarse grid on many steps with a small sampling
     probability) or too low (a stand-in for a histogram), so the certified epsilon is bracketed and bisected again.
     """
-    _, near = _bisect(epsilon_of, target, *_bracket(epsilon_of, target, 1.0, 2.0), ratio=1.0005)
-    _, enough = _bisect(certify, target, *_bracket(certify, target, _round_up(near), 1.004), ratio=1.005)
+    _, near = _bisect(epsilon_of, target, *_bracket(epsilon_of, target, max(1.0, least), 2.0, least), ratio=1.0005)
+    _, enough = _bisect(certify, target, *_bracket(certify, target, _round_up(near), 1.004, least), ratio=1.005)
     enough = _round_up(enough)
     while certify(enough) > target:
         enough = _round_up(enough * 1.001)
     return enough
 
 
-def _bracket(epsilon_of: Callable[[float], float], target: float, start: float, factor: float) -> tuple[float, float]:
+def _bracket(
+    epsilon_of: Callable[[float], float], target: float, start: float, factor: float, least: float
+) -> tuple[float, float]:
     """(too little noise, enough noise) around ``start``, in steps that grow up to a doubling."""
     low = high = start
     if epsilon_of(start) > target:
@@ -65,8 +72,8 @@ def _bracket(epsilon_of: Callable[[float], float], target: float, start: float, 
                     f"no noise multiplier up to {_LARGEST_NOISE:g} meets epsilon {target:g}: raise the budget"
                 )
     else:
-        while low > _SMALLEST_NOISE and epsilon_of(low) <= target:
-            low, high, factor = max(low / factor, _SMALLEST_NOISE), low, min(2.0, factor**2)
+        while low > least and epsilon_of(low) <= target:
+            low, high, factor = max(low / factor, least), low, min(2.0, factor**2)
     return low, high
 
 
@@ -120,6 +127,40 @@ def training_noise(
         return coarse if renyi is None else min(coarse, renyi)
 
     return _smallest_noise(roughly, lambda noise: epsilon((*others, *training(noise)), delta, relation), target_epsilon)
+
+
+def scaled_noise(
+    target_epsilon: float,
+    delta: float,
+    spends_at: Callable[[float], Sequence[Spend]],
+    relation: Relation = "add-or-remove",
+    least: float = _SMALLEST_NOISE,
+) -> float:
+    """The smallest s at which spends that get less private as s falls meet (epsilon, delta), in the worst band or pair of bands.
+
+    Args:
+        target_epsilon: the joint epsilon to meet.
+        delta: at this delta.
+        spends_at: everything that is spent, for an s.
+        relation: the neighbouring relation.
+        least: the smallest s that ``spends_at`` takes.
+
+    Raises:
+        BudgetError: no s meets it.
+    """
+    _check_target(target_epsilon, delta)
+
+    def roughly(noise: float) -> float:
+        stand_ins = [_stand_in(spend, relation) for spend in spends_at(noise)]
+        bounds = []
+        for part in account_parts(stand_ins, relation):
+            coarse, renyi = Account(part, relation, _COARSE_GRID).epsilon(delta), rdp_epsilon(part, delta, relation)
+            bounds.append(coarse if renyi is None else min(coarse, renyi))
+        return max(bounds, default=0.0)
+
+    return _smallest_noise(
+        roughly, lambda noise: joint_epsilon(spends_at(noise), delta, relation), target_epsilon, least
+    )
 
 
 def _stand_in(spend: Spend, relation: Relation) -> Spend:

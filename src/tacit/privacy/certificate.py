@@ -8,20 +8,24 @@ digests of the released files.
 from __future__ import annotations
 
 import hashlib
+import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import LedgerError, UsageError
-from tacit.privacy.accountant import account_parts, joint_epsilon, mu_at, shared_account
+from tacit.privacy.accountant import account_parts, epsilon_of_rho, joint_epsilon, mu_at, shared_account
 from tacit.privacy.composition import Account
 from tacit.privacy.events import NonPrivate, Relation, Spend, event_to_dict
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.renyi import rdp_epsilon
 
 __all__ = [
+    "RHO",
     "Check",
+    "adaptive_statement",
     "certificate_deltas",
     "file_digests",
     "make_certificate",
@@ -33,6 +37,9 @@ __all__ = [
 ]
 
 _VERSION = 1
+
+RHO = "the function rho"
+"""Under this name the ledger holds, as JSON, what makes the privacy probability: form, scorer and constants, all public."""
 
 
 def write_number(value: float) -> float | str:
@@ -75,6 +82,8 @@ def make_certificate(
     """
     header = ledger.header
     spends = ledger.spends()
+    adaptive = adaptive_statement(spends, header.delta, header.relation)
+    rho = ledger.bound(RHO)
     epsilons = [
         {"delta": delta, "epsilon": write_number(joint_epsilon(spends, delta, header.relation))}
         for delta in certificate_deltas(header.delta)
@@ -106,7 +115,37 @@ def make_certificate(
         "key_commitment": header.key_commitment,
         "randomness": randomness,
         "files": files,
+        **({} if rho is None else {"rho": json.loads(rho)}),
+        **({} if adaptive is None else {"adaptive": adaptive}),
         **({} if confidentiality is None else {"confidentiality": confidentiality}),
+    }
+
+
+def adaptive_statement(spends: list[Spend], delta: float, relation: Relation) -> dict[str, Any] | None:
+    """Epsilon as a public function of a unit's privacy probability rho, JSON-ready; None where no unit counts less than another.
+
+    It says what a unit of each rho is promised, and not which rho any unit has, nor how many units have it: that is private.
+    """
+    found = epsilon_of_rho(spends, delta, relation)
+    if not found:
+        return None
+    return {
+        "delta": delta,
+        "relation": relation,
+        "epsilon_of_rho": [
+            {
+                "from": band.begin,
+                "to": band.end,
+                "epsilon": write_number(band.epsilon),
+                **(
+                    {}
+                    if band.worst_partner is None
+                    else {"within": write_number(band.within), "worst_partner_from": band.worst_partner}
+                ),
+            }
+            for band in found
+        ],
+        "worst": write_number(max(band.epsilon for band in found)),
     }
 
 
@@ -154,6 +193,10 @@ def _check_ledger(ledger: Ledger, certificate: dict[str, Any]) -> list[Check]:
         different.append("deltas")
     if not _close(read_number(mine["mu"]), read_number(certificate["mu"])):
         different.append("mu")
+    if mine.get("rho") != certificate.get("rho"):
+        different.append("rho")
+    if not _same_adaptive(mine.get("adaptive"), certificate.get("adaptive")):
+        different.append("adaptive")
     over = math.isfinite(header.epsilon) and read_number(mine["epsilons"][0]["epsilon"]) > header.epsilon
     return [
         Check("ledger's chain", True, f"{len(ledger.rows)} rows"),
@@ -161,6 +204,27 @@ def _check_ledger(ledger: Ledger, certificate: dict[str, Any]) -> list[Check]:
         Check("certificate's statements", not different, ", ".join(different) or "all as in the ledger"),
         Check("budget", not over, f"epsilon {header.epsilon:g} at delta {header.delta:g}"),
     ]
+
+
+def _same_adaptive(mine: dict[str, Any] | None, stated: dict[str, Any] | None) -> bool:
+    """Whether two functions from rho to epsilon are the same, but for the last digits."""
+    if mine is None or stated is None:
+        return mine is stated
+    numbers = [[*_numbers(block)] for block in (mine, stated)]
+    return len(numbers[0]) == len(numbers[1]) and all(
+        _close(one, other) if isinstance(one, float) and isinstance(other, float) else one == other
+        for one, other in zip(*numbers, strict=True)
+    )
+
+
+def _numbers(block: dict[str, Any]) -> Iterator[float | str]:
+    """All names and values of the block, by name; numbers as floats."""
+    for name, value in sorted(block.items()):
+        rows = value if name == "epsilon_of_rho" else [{name: value}]
+        for row in rows:
+            for key, entry in sorted(row.items()):
+                yield key
+                yield entry if key == "relation" else read_number(entry)
 
 
 def _close(one: float, other: float) -> bool:

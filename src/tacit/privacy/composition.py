@@ -20,6 +20,8 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from tacit.errors import UsageError
 from tacit.privacy.checks import require_delta
 from tacit.privacy.events import (
+    BandedPoissonGaussian,
+    Exchange,
     Gaussian,
     NonPrivate,
     PoissonGaussian,
@@ -29,6 +31,7 @@ from tacit.privacy.events import (
     WordCounts,
     check_relation,
 )
+from tacit.privacy.exchange import exchange_pld
 from tacit.privacy.histogram import Case, gaussian_delta
 from tacit.privacy.weighted import (
     Choice,
@@ -118,8 +121,9 @@ class Account:
         grid: discretisation interval of the privacy loss, in nats.
         pessimistic: True for an upper bound (what is certified), False for a lower one (what `verify` checks against).
 
-    Infinite epsilon when a non-private event is among them. One choice of words enters by its full law; where what is chosen later
-    may depend on what was shown before, the choices enter by an upper bound (weighted.worst_case_pld).
+    Infinite epsilon when a non-private event is among them. Of banded events the worst band counts in each
+    (`tacit.privacy.accountant.account_parts` tells the bands apart). One choice of words enters by its full law; where what is chosen
+    later may depend on what was shown before, the choices enter by an upper bound (weighted.worst_case_pld).
     """
 
     spends: tuple[Spend, ...]
@@ -181,10 +185,11 @@ class Account:
         """Everything but the choice that enters by its full law, composed; None when there is nothing else."""
         parts: list[pld.PrivacyLossDistribution] = []
         for spend in self.spends:
-            if isinstance(spend.event, PoissonGaussian):
-                parts.append(
-                    _poisson_gaussian_pld(spend.event, spend.count, self.relation, self.grid, self.pessimistic)
-                )
+            if isinstance(spend.event, PoissonGaussian | BandedPoissonGaussian):
+                event = spend.event if isinstance(spend.event, PoissonGaussian) else spend.event.worst
+                parts.append(_poisson_gaussian_pld(event, spend.count, self.relation, self.grid, self.pessimistic))
+            elif isinstance(spend.event, Exchange):
+                parts.append(exchange_pld(spend.event, spend.count, self.grid, self.pessimistic))
             elif isinstance(spend.event, Gaussian | WordCounts):
                 parts.append(_gaussian_pld(self._mu(spend), 1.0, self.grid, self.pessimistic))
         parts += [self._further(event) for event in self._further_choices]
@@ -235,7 +240,8 @@ class Account:
 
     def _only_gaussian(self, words: float) -> float | None:
         """Mu of the whole when it is Gaussian mechanisms alone, which compose to one exactly; else None."""
-        if self._further_choices or any(isinstance(spend.event, PoissonGaussian) for spend in self.spends):
+        sampled = PoissonGaussian | BandedPoissonGaussian | Exchange
+        if self._further_choices or any(isinstance(spend.event, sampled) for spend in self.spends):
             return None
         squares = 0.0
         if self._fixed is not None and words > 0:

@@ -14,12 +14,15 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from tacit.errors import RefusedError, UsageError
+from tacit.privacy.bands import Bands
 from tacit.privacy.checks import require_finite, require_positive
 
 __all__ = [
     "EVENTS",
     "EVERY_PART",
+    "BandedPoissonGaussian",
     "Event",
+    "Exchange",
     "Gaussian",
     "NonPrivate",
     "PoissonGaussian",
@@ -77,6 +80,66 @@ class PoissonGaussian:
         q = self.sampling_probability
         _require(0 < q <= 1, "sampling_probability", q, "above 0 and at most 1")
         _require_noise(self.noise_multiplier)
+
+
+@dataclass(frozen=True)
+class BandedPoissonGaussian:
+    """One step of DP-SGD in which a unit counts by its band of privacy probability (docs/adaptive.md).
+
+    A unit whose band has weight w is clipped at w times the clip norm; with weight 0 it takes no part.
+
+    Args:
+        sampling_probability: of each unit that takes part; in (0, 1].
+        noise_multiplier: standard deviation of the noise divided by the clip norm, whatever is drawn.
+        thresholds, weights: see `Bands`.
+    """
+
+    sampling_probability: float
+    noise_multiplier: float
+    thresholds: tuple[float, ...]
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        bands = self.bands
+        object.__setattr__(self, "thresholds", bands.thresholds)
+        object.__setattr__(self, "weights", bands.weights)
+        _ = self.worst  # checks the rest
+
+    @property
+    def bands(self) -> Bands:
+        """The weight as a function of rho."""
+        return Bands(self.thresholds, self.weights)
+
+    @property
+    def worst(self) -> PoissonGaussian:
+        """What it costs a unit of the largest weight; a unit of another one no more."""
+        return PoissonGaussian(self.sampling_probability, self.noise_multiplier / max(self.weights))
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One step of DP-SGD as an accountant sees it when a unit is replaced by one of another weight; never in a ledger.
+
+    In the worst case the step is (1-q) N(0, s^2) + q N(w, s^2) in one world and (1-q) N(0, s^2) + q N(-w', s^2) in the other.
+
+    Args:
+        sampling_probability: q.
+        noise_multiplier: s, standard deviation of the noise divided by the clip norm.
+        leaves: w, the weight of the unit that leaves; 0: it takes no part.
+        enters: w', the weight of the unit that comes.
+    """
+
+    sampling_probability: float
+    noise_multiplier: float
+    leaves: float
+    enters: float
+
+    def __post_init__(self) -> None:
+        for name, weight in (("leaves", self.leaves), ("enters", self.enters)):
+            _require(0 <= weight <= 1, name, weight, "from 0 to 1")
+        largest = max(self.leaves, self.enters)
+        _require(largest > 0, "leaves", self.leaves, "above 0, or enters must be")
+        _ = PoissonGaussian(self.sampling_probability, self.noise_multiplier / largest)  # checks the rest
 
 
 @dataclass(frozen=True)
@@ -191,10 +254,19 @@ class NonPrivate:
     reason: str
 
 
-Event = PoissonGaussian | Gaussian | ThresholdedHistogram | WeightedHistogram | WordCounts | NonPrivate
+Event = (
+    PoissonGaussian
+    | BandedPoissonGaussian
+    | Gaussian
+    | ThresholdedHistogram
+    | WeightedHistogram
+    | WordCounts
+    | NonPrivate
+)
 
 EVENTS: dict[str, type] = {
     "poisson-gaussian": PoissonGaussian,
+    "banded-poisson-gaussian": BandedPoissonGaussian,
     "gaussian": Gaussian,
     "thresholded-histogram": ThresholdedHistogram,
     "weighted-histogram": WeightedHistogram,
@@ -213,26 +285,27 @@ class Spend:
     """An event that was run ``count`` times on one part of the private units.
 
     Args:
-        event: what was run.
+        event: what was run; an `Exchange` inside an account only.
         count: how often; at least 1.
         partition: the disjoint part of the units that it read. A unit's part depends on the unit alone, so under
             add-or-remove the guarantee is that of the worst part (parallel composition); under replacement a unit may
             leave one part and enter another, so all parts are composed. `EVERY_PART` composes with every part.
     """
 
-    event: Event
+    event: Event | Exchange
     count: int = 1
     partition: str = "training"
 
     def __post_init__(self) -> None:
-        if type(self.event) not in _NAMES:
+        if type(self.event) not in _NAMES and not isinstance(self.event, Exchange):
             raise UsageError(f"{type(self.event).__qualname__} is not an event that an accountant knows")
         _require(self.count >= 1, "count", self.count, "at least 1")
 
 
 def event_to_dict(event: Event) -> dict[str, Any]:
     """The event as JSON-ready values, with its kind."""
-    return {"kind": _NAMES[type(event)], **dataclasses.asdict(event)}
+    fields = dataclasses.asdict(event).items()
+    return {"kind": _NAMES[type(event)]} | {k: list(v) if isinstance(v, tuple) else v for k, v in fields}
 
 
 def event_from_dict(values: dict[str, Any]) -> Event:

@@ -30,7 +30,7 @@ from typing import Any
 
 from tacit.errors import BudgetError, LedgerError, UsageError
 from tacit.privacy.accountant import joint_epsilon
-from tacit.privacy.events import Event, Relation, Spend, event_from_dict, event_to_dict
+from tacit.privacy.events import Event, Exchange, Relation, Spend, event_from_dict, event_to_dict
 
 __all__ = ["Ledger", "LedgerHeader", "LedgerRow", "StagePlan"]
 
@@ -209,6 +209,10 @@ class Ledger:
         """How often the stage's event has been paid for."""
         return sum(row.count for row in self._rows if row.kind == "spend" and row.body["stage"] == stage)
 
+    def bound(self, name: str) -> str | None:
+        """The fingerprint or statement that was bound under a name; None where there is none."""
+        return next((row.body["value"] for row in self._rows if row.kind == "bind" and row.body["name"] == name), None)
+
     def spends(self) -> list[Spend]:
         """All that was paid so far: what epsilon is computed from."""
         return [
@@ -298,6 +302,7 @@ class Ledger:
             BudgetError: it exceeds this run's budget, alone or with what is planned. Nothing is written.
             LedgerError: the stage was taken over differently before.
         """
+        assert not isinstance(spend.event, Exchange)  # accounts alone have these
         self.plan(stage, spend.event, spend.count, spend.partition)
         if self.spent(stage) == 0:
             self._append("spend", {"stage": stage}, first=0, count=spend.count)

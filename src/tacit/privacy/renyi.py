@@ -13,6 +13,8 @@ from dp_accounting.rdp import RdpAccountant
 
 from tacit.privacy.checks import require_delta
 from tacit.privacy.events import (
+    BandedPoissonGaussian,
+    Exchange,
     Gaussian,
     NonPrivate,
     PoissonGaussian,
@@ -33,6 +35,9 @@ _ORDERS = (*(1.5 + half / 2 for half in range(22)), *range(13, 65), 72, 80, 96, 
 def rdp_epsilon(spends: Iterable[Spend], delta: float, relation: Relation = "add-or-remove") -> float | None:
     """Epsilon by Renyi DP, an independent upper bound; None where no Renyi bound is known (replacement with sampling).
 
+    A unit that leaves one band and enters another is a removal and an addition, for which there is one; of banded events the worst
+    band counts in each.
+
     A choice of words enters as a Gaussian of its largest distance, sqrt(N) for the histogram and 1 for the weighted one (twice its
     square under replacement), with the mass 1 - exp(-L) of its tail taken from delta and the shift L added to epsilon. The discrete
     Gaussian's Renyi divergence is at most the Gaussian's (Canonne et al. 2020, proposition 5).
@@ -46,9 +51,17 @@ def rdp_epsilon(spends: Iterable[Spend], delta: float, relation: Relation = "add
         event = spend.event
         if isinstance(event, NonPrivate):
             return math.inf
-        if isinstance(event, PoissonGaussian):
+        if isinstance(event, Exchange):
+            if min(event.leaves, event.enters) > 0:
+                return None
+            event = PoissonGaussian(
+                event.sampling_probability, event.noise_multiplier / max(event.leaves, event.enters)
+            )
+        elif isinstance(event, PoissonGaussian | BandedPoissonGaussian):
             if relation == "replace":
                 return None
+            event = event if isinstance(event, PoissonGaussian) else event.worst
+        if isinstance(event, PoissonGaussian):
             step = dp_accounting.PoissonSampledDpEvent(
                 event.sampling_probability, dp_accounting.GaussianDpEvent(event.noise_multiplier)
             )

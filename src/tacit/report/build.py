@@ -52,6 +52,7 @@ def context(data: ReportData) -> dict[str, Any]:
         "membership": card.membership_sentences(data.membership, bool(data.confidentiality)),
         "usefulness": card.utility_sentences(data.utility),
         "plots": {
+            "adaptive": plots.epsilon_of_rho(data) if data.adaptive and data.adaptive.bands else None,
             "cumulative": plots.cumulative_epsilon(data) if data.cumulative else None,
             "exposure": plots.exposure(data) if data.exposure else None,
             "membership": plots.membership(data) if data.membership else None,

@@ -65,6 +65,38 @@ def cumulative_epsilon(data: ReportData) -> Markup:
         return _inline(figure, "cumulative-epsilon", "Joint epsilon after each stage", label)
 
 
+def epsilon_of_rho(data: ReportData) -> Markup:
+    """Epsilon as a step function of the privacy probability, a row a band, as an SVG element. There must be a band.
+
+    An infinite epsilon fills its band to the top.
+    """
+    assert data.adaptive is not None
+    bands = data.adaptive.bands
+    finite = [band.epsilon for band in bands if math.isfinite(band.epsilon)]
+    top = max([*finite, 1e-9]) * 1.25
+    with _style("epsilon-of-rho"):
+        figure = Figure(figsize=(WIDTH / 72, 190 / 72), facecolor="none")
+        axes = figure.add_axes((0.1, 0.2, 0.87, 0.74), facecolor="none")
+        axes.set_xlim(0, 1)
+        axes.set_ylim(0, top)
+        axes.set_xlabel("privacy probability ρ", color=MUTED, labelpad=4)
+        axes.set_ylabel("ε", color=MUTED, rotation=0, labelpad=9)
+        axes.tick_params(colors=MUTED, length=3, color=RULE)
+        for name, spine in axes.spines.items():
+            spine.set_visible(name in ("bottom", "left"))
+            spine.set_color(RULE)
+        for band in bands:
+            height, color = (band.epsilon, ADDED) if math.isfinite(band.epsilon) else (top, ALARM)
+            axes.fill_between([band.begin, band.end], [height] * 2, color=BEFORE, linewidth=0)
+            axes.plot([band.begin, band.end], [height] * 2, color=color, linewidth=2.5, solid_capstyle="butt")
+            middle, said = (band.begin + band.end) / 2, f"{bound_text(band.epsilon)}"
+            axes.annotate(
+                said, (middle, height), (0, 4), textcoords="offset points", ha="center", color=INK, weight="bold"
+            )
+        words = "; ".join(f"{band.begin:g} to {band.end:g}: {bound_text(band.epsilon)}" for band in bands)
+        return _inline(figure, "epsilon-of-rho", "Epsilon as a function of the privacy probability", words)
+
+
 def exposure(data: ReportData) -> Markup:
     """Exposure per pattern and model, with the value that chance gives and the ceiling as lines, as an SVG element.
 

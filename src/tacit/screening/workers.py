@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tacit.errors import UsageError
-from tacit.processes import follow_parent
+from tacit.processes import map_in_order
 from tacit.screening.missed import ForgetfulPolicy, Missed
 from tacit.screening.policy import Policy, PolicyOptions
 from tacit.screening.split import DataPoint, Point, Screener, Tally
 
 __all__ = ["Screened", "ScreenerOptions", "screen_chunks"]
-
-_AHEAD = 3  # chunks a worker that wait to be screened or taken
 
 Screened = tuple[list[list[Point]], Tally]
 """What `Screener.screen` gives."""
@@ -39,22 +32,7 @@ def screen_chunks(
         for chunk in chunks:
             yield chunk, screener.screen(texts_of(chunk))
         return
-    # Spawned, not forked: a forked worker would hold the pipes by which the others notice that this process has died.
-    executor = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _start_worker, (make,))
-    ahead: deque[tuple[Chunk, Future[Screened]]] = deque()
-    try:
-        for chunk in chunks:
-            ahead.append((chunk, executor.submit(_screen_in_worker, texts_of(chunk))))
-            if len(ahead) > _AHEAD * workers:
-                chunk, future = ahead.popleft()
-                yield chunk, future.result()
-        while ahead:
-            chunk, future = ahead.popleft()
-            yield chunk, future.result()
-    except BrokenProcessPool:
-        raise UsageError("a screening process ended early, perhaps for want of memory; try fewer workers") from None
-    finally:
-        executor.shutdown(cancel_futures=True)
+    yield from map_in_order(chunks, texts_of, _Worker(make), workers, "screening")
 
 
 @dataclass(frozen=True)
@@ -73,13 +51,14 @@ class ScreenerOptions:
         return Screener(pi, Policy(self.conservative), self.kind)
 
 
-_worker: list[Screener] = []
+class _Worker:
+    """What a worker process does; it makes its screener when it gets its first chunk."""
 
+    def __init__(self, make: ScreenerOptions) -> None:
+        self._make = make
+        self._screener: Screener | None = None
 
-def _start_worker(options: ScreenerOptions) -> None:
-    follow_parent()
-    _worker[:] = [options.screener()]
-
-
-def _screen_in_worker(texts: list[str]) -> Screened:
-    return _worker[0].screen(texts)
+    def __call__(self, texts: list[str]) -> Screened:
+        if self._screener is None:
+            self._screener = self._make.screener()
+        return self._screener.screen(texts)

@@ -228,25 +228,37 @@ class _DpStep(_Step):
         self._model = model
         self._plan = plan
         self._longest_U = _longest_rows(source.stream)
+        self._weights_U = plan.weights(source.stream.units, source.stream.rho_U)
+        self._drawn = np.zeros(0, dtype=np.int64)
         self._clipper = PerExampleClipper(model, plan.clip_norm, plan.sequences_per_unit, CLIPPINGS[plan.clipping])
 
     def draw(self, step: int) -> np.ndarray:
         """One global Poisson draw, the units with the shortest rows first: a micro-batch then has little padding to compute."""
         drawn = self._plan.batch(self._source.stream.units, self._source.streams, step)
-        return drawn[np.argsort(self._longest_U[drawn], kind="stable")]
+        drawn = drawn[self._weights_U[drawn] > 0]
+        self._drawn = drawn[np.argsort(self._longest_U[drawn], kind="stable")]
+        return self._drawn
 
     def add(self, chosen: np.ndarray, places: np.ndarray, step: int) -> None:
         """Each unit's gradient is clipped; blank rows fill the micro-batch."""
         source = self._source
         for units, real in micro_batches(chosen, self._at_once):
             targets, weights_BN = _unit_targets(units, real, self._plan.sequences_per_unit, source, step)
-            with self._clipper:
+            with self._clip(units, real):
                 _losses(self._model, source.objective, targets, weights_BN).sum().backward()
+
+    def _clip(self, units: np.ndarray, real: np.ndarray) -> PerExampleClipper:
+        """The context that clips these units, each at its own weight where the plan has bands."""
+        if self._plan.bands is None:
+            return self._clipper
+        return self._clipper.weighted(torch.from_numpy(np.where(real, self._weights_U[units], 1.0)))
 
     def finish(self, step: int) -> None:
         """Noise once for all ranks, then the public normaliser."""
         source = self._source
-        add_noise_(self._model.named_parameters(), self._plan.noise_stddev, source.streams, step, source.ranks)
+        rho_U = source.stream.rho_U
+        stddev = self._plan.noise_on(None if rho_U is None else rho_U[self._drawn])
+        add_noise_(self._model.named_parameters(), stddev, source.streams, step, source.ranks)
         for parameter in self._model.parameters():
             if parameter.grad is not None:
                 parameter.grad.div_(self._plan.normaliser)

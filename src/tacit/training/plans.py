@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.privacy.events import Event, Gaussian, NonPrivate, PoissonGaussian
+from tacit.privacy.bands import Bands
+from tacit.privacy.events import BandedPoissonGaussian, Event, Gaussian, NonPrivate, PoissonGaussian
+from tacit.privacy.literal_adp import literal_reason
 from tacit.randomness import Streams
 
-__all__ = ["AdamOptions", "DpPlan", "Phase", "PlainPlan", "Plan", "SelectivePlan"]
+__all__ = ["AdamOptions", "DpPlan", "LiteralPlan", "Phase", "PlainPlan", "Plan", "SelectivePlan"]
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ class DpPlan:
         normaliser: public constant that the noisy sum is divided by (the expected batch size).
         sequences_per_unit: a unit shows at most this many sequences a step; all are clipped as one.
         clipping: a name in `tacit.engine.CLIPPINGS`; each has the same bound, so the event does not know it.
+        bands: adaptive DP: a unit of weight w is clipped at w C under the same noise, and takes no part where w is 0.
     """
 
     sampling_probability: float
@@ -86,11 +89,15 @@ class DpPlan:
     normaliser: float
     sequences_per_unit: int = 1
     clipping: str = "flat"
+    bands: Bands | None = None
 
     @property
-    def event(self) -> PoissonGaussian:
+    def event(self) -> Event:
         """What one step costs."""
-        return PoissonGaussian(self.sampling_probability, self.noise_multiplier)
+        q, noise = self.sampling_probability, self.noise_multiplier
+        if self.bands is None:
+            return PoissonGaussian(q, noise)
+        return BandedPoissonGaussian(q, noise, self.bands.thresholds, self.bands.weights)
 
     @property
     def noise_stddev(self) -> float:
@@ -102,6 +109,50 @@ class DpPlan:
         from tacit.engine.sampler import poisson_sample  # torch comes with the engine; `tacit plan` must not load it
 
         return poisson_sample(units, self.sampling_probability, streams.generator("sampling", step))
+
+    def weights(self, units: int, rho_U: np.ndarray | None) -> np.ndarray:
+        """How much each unit counts (U,); 0: it takes no part. It depends on the unit's own rho and on nothing else.
+
+        Raises:
+            ValueError: there are bands, and the units have no rho.
+            DataError: a rho is no number from 0 to 1.
+        """
+        if self.bands is None:
+            return np.ones(units)
+        if rho_U is None or len(rho_U) != units:
+            raise ValueError("a plan with bands needs a rho of every unit")
+        return self.bands.weights_of(rho_U)
+
+    def noise_on(self, rho_B: np.ndarray | None) -> float:
+        """Standard deviation of the noise on the sum over a batch: the same for every batch, or it would tell them apart."""
+        return self.noise_stddev
+
+
+@dataclass(frozen=True)
+class LiteralPlan(DpPlan):
+    """Adaptive-DP-Adam as published (Wu et al. 2022, algorithm 1): the batch's mean rho multiplies the noise. A heuristic.
+
+    The scale of the noise is a function of the private batch, and is read off a gradient of many parameters: no epsilon is
+    finite (`tacit.privacy.literal_adp`).
+
+    Args:
+        parameters: how many numbers the gradient has, at most; for the event's words.
+    """
+
+    parameters: int = 1
+
+    @property
+    def event(self) -> NonPrivate:
+        """No guarantee, and why."""
+        return NonPrivate(
+            literal_reason(self.parameters, self.normaliser, self.sampling_probability, self.noise_multiplier)
+        )
+
+    def noise_on(self, rho_B: np.ndarray | None) -> float:
+        """Equation 6: mean rho of the batch, times s C. An empty batch, of which the paper says nothing, gets none."""
+        if rho_B is None:
+            raise ValueError("the literal plan needs a rho of every unit")
+        return float(np.mean(rho_B)) * self.noise_stddev if len(rho_B) else 0.0
 
 
 Plan = PlainPlan | DpPlan
@@ -171,7 +222,7 @@ class Phase:
 def _selective_reason(plan: Plan) -> str:
     """What a step on marked text does, in words and numbers. Making its events refuses noise that is none."""
     if isinstance(plan, DpPlan):
-        event = plan.event
+        event = PoissonGaussian(plan.sampling_probability, plan.noise_multiplier)
         return (
             "selective DP, private tokens: DP-SGD with sampling probability "
             f"{event.sampling_probability:g} and noise multiplier {event.noise_multiplier:g}"

@@ -30,12 +30,14 @@ class SequenceStream:
         lengths_S: real positions of each row.
         starts_U1: unit u owns rows starts[u] .. starts[u + 1] - 1; there may be none.
         keys_U: a keyed number of each unit's id: the address of its random choices, whatever its place in the corpus.
+        rho_U: each unit's privacy probability, a public function of the unit alone (adaptive DP); None where there is none.
     """
 
     ids_ST: np.ndarray
     lengths_S: np.ndarray
     starts_U1: np.ndarray
     keys_U: tuple[str, ...]
+    rho_U: np.ndarray | None = None
 
     @property
     def units(self) -> int:

@@ -7,6 +7,7 @@ finite one, results of the control trained without DP in a copy that may be publ
 Epsilons may be infinite; in JSON they are then the string "infinity", because bare ``Infinity`` is not JSON.
 """
 
+from tacit.report.data.adaptive import AdaptiveFacts, RhoBand
 from tacit.report.data.attacks import Estimated, ExposureRow, MembershipFacts, MembershipRow
 from tacit.report.data.guarantee import Assumption, ConfidentialityLine, EpsilonPair, Guarantee
 from tacit.report.data.ledger import CumulativePoint, LedgerRow
@@ -20,6 +21,7 @@ __all__ = [
     "INFINITY",
     "RELEASED",
     "UNIGRAM",
+    "AdaptiveFacts",
     "Assumption",
     "ConfidentialityLine",
     "CumulativePoint",
@@ -34,6 +36,7 @@ __all__ = [
     "PhaseRow",
     "ReleasedFile",
     "ReportData",
+    "RhoBand",
     "UtilityRow",
     "VocabularyFacts",
 ]

@@ -8,6 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
+from tacit.report.data.adaptive import AdaptiveFacts
 from tacit.report.data.attacks import ExposureRow, MembershipFacts
 from tacit.report.data.guarantee import ConfidentialityLine, Guarantee
 from tacit.report.data.ledger import CumulativePoint, LedgerRow
@@ -43,6 +44,7 @@ class ReportData(Facts):
         exposure: the audit; rows of the control without DP only in a curator's copy.
         membership: the attack on the texts themselves; only in a curator's copy.
         confidentiality: of a run with screening, its statement; it stands apart from epsilon, which is then infinite.
+        adaptive: of a run with adaptive DP, epsilon as a function of rho; its largest is no more than the certified one.
         license: a licence identifier for the model card. The owner of the text decides, hence the default.
         budget_epsilon: the budget that the run was given, if any: a line in the plot.
         curator_copy: the copy for the private folder; it may hold values outside the guarantee and says so in red.
@@ -67,6 +69,7 @@ class ReportData(Facts):
     phases: tuple[PhaseRow, ...]
     files: tuple[ReleasedFile, ...]
     confidentiality: tuple[ConfidentialityLine, ...] = ()
+    adaptive: AdaptiveFacts | None = None
     membership: MembershipFacts | None = None
     license: Text = "unknown"
     budget_epsilon: Annotated[float, Field(gt=0)] | None = None
@@ -98,4 +101,7 @@ class ReportData(Facts):
         certified = self.guarantee.certified.epsilon
         if self.cumulative and not math.isclose(self.cumulative[-1].epsilon, certified, rel_tol=1e-3):
             raise ValueError("the last cumulative epsilon is not the certified one")
+        bands = self.adaptive.bands if self.adaptive else ()
+        if any(band.epsilon > certified * (1 + 1e-9) for band in bands):
+            raise ValueError("a band has a larger epsilon than the certified one")
         return self

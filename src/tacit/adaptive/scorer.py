@@ -1,0 +1,259 @@
+"""ln PPL of texts under a public causal language model, where no text's score depends on another text.
+
+A privacy guarantee counts what changes when one record changes. If the record's batch-mates got other scores with it, even in the
+last bit, one of them could cross a threshold of rho, and the change would be of several records and not of one. So a score has to be
+a function of its record, bit for bit. Reading records together endangers that in three ways:
+
+- *Padding.* A row is padded up to a length that follows from its own length alone, behind its last token, where a causal model
+  does not look.
+- *The shape of a batch.* Libraries choose the order of their sums by the shape of the whole batch, and every order rounds in
+  its own way. So rows of one padded length are always read ``B(T)`` together; rows of padding fill up a batch that is not full. All
+  on one thread, in float32, from aligned memory.
+- *The place in the batch.* Rows at its edge may be summed by another kernel than those inside. Before the first text of a shape
+  is read, made-up rows are read in all places and among other rows, on this machine and with this model (`_independent`).
+  If one bit differs, this shape is read one row at a time, where no other row is.
+
+Nothing is rounded to a grid: a grid makes it rarer that a difference shows, and no less a leak where it does.
+
+What is read: a start token and the text's tokens, all of which are predicted. A longer text is cut in windows of the model's
+length, each with its start token, and counts as a whole: all nats over all tokens. A token that stands for what the tokenizer cannot
+spell costs at least ln V nats, the uniform guess: the model never saw what it stands for, which may be the secret.
+
+Shapes: B rows, T positions, N = B T, D width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import GPT2LMHeadModel
+
+from tacit.config.shape import folder_shape, read_config
+from tacit.errors import DataError, UsageError
+from tacit.models.causal import CausalModel
+from tacit.models.given import load_folder
+from tacit.models.lstm import LstmForCausalLM
+from tacit.vocabulary.given import read_given
+from tacit.vocabulary.special import SpecialTokens
+
+__all__ = ["Scorer", "ScorerOptions", "TextScore"]
+
+_POSITIONS_AT_ONCE = 512  # small enough that a batch stays in the cache of a core
+_LOGITS_AT_ONCE = 1 << 20
+_LSTM_LENGTH = 256  # an LSTM has no length of its own
+
+
+class TextScore(NamedTuple):
+    """What a model makes of one text: the nats of all its predicted tokens, and how many these are."""
+
+    nats: float
+    tokens: int
+
+    @property
+    def log_perplexity(self) -> float:
+        """Mean nats a token; not a number where there is no token."""
+        return self.nats / self.tokens if self.tokens else math.nan
+
+
+@dataclass(frozen=True)
+class ScorerOptions:
+    """The public model that scores, and how much of a text it reads at once.
+
+    Args:
+        folder: a local Hugging Face folder with a GPT-2 or an LSTM of ours, and its fast tokenizer.
+        length: tokens of a window; None: as many as the model has positions (an LSTM: 256).
+    """
+
+    folder: Path
+    length: int | None = None
+
+    def load(self) -> Scorer:
+        """The scorer.
+
+        Raises:
+            DataError: the folder has no causal model, no fast tokenizer, or the two do not belong together.
+            UsageError: a window is longer than the model's positions.
+        """
+        kind, values = read_config(self.folder)
+        classes = {"gpt2": GPT2LMHeadModel, "lstm": LstmForCausalLM}
+        if kind not in classes or not _has_causal_head(values.get("architectures")):
+            raise DataError(
+                f"{self.folder} holds no causal language model, so nothing there predicts the next token; give a GPT2LMHeadModel or "
+                "an LSTM of ours"
+            )
+        shape = folder_shape(self.folder, kind)
+        given = read_given(self.folder)
+        size, known = given.special.size, shape.vocabulary or 0
+        if size > known:
+            raise DataError(
+                f"{self.folder}: the tokenizer has ids up to {size - 1} and the model's embedding ends at {known - 1}; give the "
+                "tokenizer of this model"
+            )
+        most = shape.positions or self.length or _LSTM_LENGTH
+        length = most if self.length is None else self.length
+        if not 1 <= length <= most:
+            raise UsageError(f"length is {length}; it must be from 1 to the {most} positions of {self.folder}")
+        return Scorer(load_folder(classes[kind], self.folder), given.tokenizer, given.special, length)
+
+
+def _has_causal_head(architectures: object) -> bool:
+    """As transformers names the classes; a config that names none may have a head."""
+    names = architectures if isinstance(architectures, list) else []
+    return not names or any(str(name).endswith(("LMHeadModel", "ForCausalLM")) for name in names)
+
+
+class Scorer:
+    """ln PPL of texts; each is a function of its text alone.
+
+    Args:
+        model: a GPT-2 or an LSTM of ours; in float32 on the CPU; it is put in eval mode, and its weights in aligned memory.
+        tokenizer: without padding and truncation; a special token that is spelled in a text is read as text.
+        special: its special tokens.
+        length: tokens of a window, at most the model's positions.
+    """
+
+    def __init__(self, model: CausalModel, tokenizer: Tokenizer, special: SpecialTokens, length: int) -> None:
+        self._model = model.eval()
+        for parameter in model.parameters():  # the order of sums may follow from where memory begins
+            parameter.data = parameter.data.clone(memory_format=torch.contiguous_format)
+        self._tokenizer = tokenizer
+        self._tokenizer.encode_special_tokens = True
+        self._special = special
+        self._length = length
+        self._head = model.lm_head
+        self._rows: dict[int, int] = {}  # at once, by padded length
+
+    @property
+    def length(self) -> int:
+        """Tokens of a window."""
+        return self._length
+
+    def score(self, texts: Sequence[str]) -> list[TextScore]:
+        """The score of each text, in order."""
+        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        windows = [(text, window) for text, one in enumerate(encodings) for window in self._windows(one.ids)]
+        nats, tokens = np.zeros(len(texts)), np.zeros(len(texts), dtype=np.int64)
+        with _one_thread(), torch.inference_mode():
+            scored = self._nats_of([window for _, window in windows])
+        for (text, window), found in zip(windows, scored, strict=True):  # a text's windows in their order
+            nats[text] += found
+            tokens[text] += len(window)
+        return [TextScore(float(sum_), int(count)) for sum_, count in zip(nats, tokens, strict=True)]
+
+    def rows_at_once(self, tokens: int) -> int:
+        """How many windows of so many tokens are read together: a constant of the model, the machine and the padded length."""
+        positions = _padded(tokens, self._length)
+        if positions not in self._rows:
+            rows = max(1, _POSITIONS_AT_ONCE // positions)
+            with _one_thread(), torch.inference_mode():
+                self._rows[positions] = rows if rows == 1 or self._independent(rows, positions) else 1
+        return self._rows[positions]
+
+    def _windows(self, ids: Sequence[int]) -> Iterator[Sequence[int]]:
+        ids = self._special.text_ids(ids)
+        for start in range(0, len(ids), self._length):
+            yield ids[start : start + self._length]
+
+    def _nats_of(self, windows: Sequence[Sequence[int]]) -> list[float]:
+        """Summed nats of each window; windows of one padded length together."""
+        found = [0.0] * len(windows)
+        by_length: defaultdict[int, list[int]] = defaultdict(list)
+        for number, window in enumerate(windows):
+            by_length[_padded(len(window), self._length)].append(number)
+        for positions, numbers in by_length.items():
+            rows = self.rows_at_once(positions)
+            for first in range(0, len(numbers), rows):
+                part = numbers[first : first + rows]
+                inputs_BT = np.full((rows, positions), self._special.pad, dtype=np.int64)
+                targets_BT = np.full((rows, positions), self._special.pad, dtype=np.int64)
+                for row, number in enumerate(part):
+                    window = windows[number]
+                    inputs_BT[row, : len(window)] = [self._special.start, *window[:-1]]
+                    targets_BT[row, : len(window)] = window
+                nats_BT = self._read(torch.from_numpy(inputs_BT), torch.from_numpy(targets_BT)).double().numpy()
+                for row, number in enumerate(part):
+                    end = len(windows[number])
+                    found[number] = float(self._counted(nats_BT[row, :end], targets_BT[row, :end]).sum())
+        return found
+
+    def _counted(self, nats_T: np.ndarray, targets_T: np.ndarray) -> np.ndarray:
+        """Nats, of what the tokenizer cannot spell those of a uniform guess at least."""
+        if self._special.unknown is None:
+            return nats_T
+        least = math.log(self._head.weight.shape[0])
+        return np.where(targets_T == self._special.unknown, np.maximum(nats_T, least), nats_T)
+
+    def _read(self, inputs_BT: Tensor, targets_BT: Tensor) -> Tensor:
+        """Nats (B, T) of the targets, each predicted from the inputs up to its place. The logits of few positions exist at a time."""
+        hidden_ND = self._hidden(inputs_BT).flatten(0, 1)
+        targets_N = targets_BT.flatten()
+        size = max(1, _LOGITS_AT_ONCE // self._head.weight.shape[0])
+        parts: list[Tensor] = []
+        for first in range(0, len(targets_N), size):
+            logits_NV = self._head(hidden_ND[first : first + size])
+            parts.append(F.cross_entropy(logits_NV, targets_N[first : first + size], reduction="none"))
+        return torch.cat(parts).view_as(targets_BT)
+
+    def _hidden(self, ids_BT: Tensor) -> Tensor:
+        """What the head gets (B, T, D)."""
+        if isinstance(self._model, LstmForCausalLM):
+            return self._model.hidden_states(ids_BT)[0]
+        # All ones: the causal order hides the padding, and without any mask transformers warns.
+        output = self._model.transformer(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT), use_cache=False)
+        return output.last_hidden_state
+
+    def _independent(self, rows: int, positions: int) -> bool:
+        """Whether, in batches of this shape, a row's nats are the same bits in every place and among any other rows.
+
+        Neighbouring places are compared with each other, so all are: a place whose sums have another order has a neighbour that
+        differs from it. Random rows, as almost all of their numbers change with the order of the sums.
+        """
+        draw = torch.Generator().manual_seed(positions)
+        size = self._special.size
+        inputs_BT, targets_BT, others_BT = (torch.randint(size, (rows, positions), generator=draw) for _ in range(3))
+        found_BT = self._read(inputs_BT, targets_BT)
+        for shift in {1, rows // 2}:
+            moved_BT = self._read(inputs_BT.roll(shift, 0), targets_BT.roll(shift, 0))
+            if not torch.equal(moved_BT, found_BT.roll(shift, 0)):
+                return False
+        for kept in (slice(0, None, 2), slice(1, None, 2)):
+            mixed_BT = others_BT.clone()
+            mixed_BT[kept] = inputs_BT[kept]
+            if not torch.equal(self._read(mixed_BT, targets_BT)[kept], found_BT[kept]):
+                return False
+        return True
+
+
+def _padded(tokens: int, length: int) -> int:
+    """The padded length of a window: few different ones, each hardly longer than what it holds.
+
+    >>> [_padded(tokens, 1000) for tokens in (1, 8, 9, 64, 65, 129, 999)]
+    [8, 8, 16, 64, 80, 160, 1000]
+    """
+    step = max(8, 1 << max(0, (tokens - 1).bit_length() - 3))
+    return min(length, -(-tokens // step) * step)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """How a sum is shared among threads is part of its order."""
+    before = torch.get_num_threads()
+    if before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

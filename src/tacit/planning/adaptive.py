@@ -1,0 +1,174 @@
+"""The noise and the weights of adaptive DP: given, or solved so that every band of rho meets its own epsilon (docs/adaptive.md).
+
+A budget of a band is for a unit of that band that is added or removed; under replacement, that is replaced by one of the same band.
+Under replacement by a unit of another band it may cost more, and the worst case, which the run's budget bounds, is over all pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tacit.config import AdaptiveOptions, DpPhase, RunConfig, stratum_number
+from tacit.errors import BudgetError
+from tacit.planning.stages import TRAINING
+from tacit.privacy import calibrate
+from tacit.privacy.accountant import epsilon_of_rho, joint_epsilon
+from tacit.privacy.bands import Bands
+from tacit.privacy.events import SMALLEST_NOISE_MULTIPLIER, BandedPoissonGaussian, Spend
+
+__all__ = ["PhaseNoise", "adaptive_noise", "adaptive_notes", "sampling_probability"]
+
+
+@dataclass(frozen=True)
+class PhaseNoise:
+    """The noise of a DP phase, and how much a unit counts in it by its rho; None: all alike."""
+
+    multiplier: float
+    bands: Bands | None = None
+
+
+def sampling_probability(config: RunConfig, phase: DpPhase) -> float:
+    """Of a unit that takes part: the expected batch over the stated number of units, or over its stratum's stated share of it."""
+    stratum = stratum_number(phase.stream)
+    if config.adaptive is None or stratum is None:
+        return phase.expected_batch / config.privacy.units
+    return min(1.0, phase.expected_batch / (config.privacy.units * config.adaptive.stated_shares[stratum]))
+
+
+def adaptive_noise(config: RunConfig, options: AdaptiveOptions, others: Sequence[Spend]) -> dict[str, PhaseNoise]:
+    """The noise of all DP phases, by name.
+
+    Args:
+        others: what else private units are used for, and pay for.
+
+    Raises:
+        BudgetError: no noise meets the budget.
+    """
+    if options.form == "strata":
+        return _strata(config, options, others)
+    if options.form == "clip-weights":
+        return _clip_weights(config, options, others)
+    return {
+        phase.name: PhaseNoise(phase.noise_multiplier or 0.0) for phase in config.dp_phases
+    }  # given: config/check.py
+
+
+def _strata(config: RunConfig, options: AdaptiveOptions, others: Sequence[Spend]) -> dict[str, PhaseNoise]:
+    own = [
+        Bands(options.thresholds, tuple(float(band == stratum) for band in range(options.bands)))
+        for stratum in range(options.bands)
+    ]
+    stratum_of = {phase.name: stratum_number(phase.stream) or 0 for phase in config.dp_phases}
+    if options.budget is not None:
+        noise = _band_noise(config, options.budget, others, apart=True)
+        return {name: PhaseNoise(noise[stratum], own[stratum]) for name, stratum in stratum_of.items()}
+    assert options.noise_factors is not None  # config/check.py
+    factors = options.noise_factors
+
+    def noise_at(solved: float) -> dict[str, PhaseNoise]:
+        return {
+            phase.name: PhaseNoise(
+                factors[stratum_of[phase.name]] * (phase.noise_multiplier or solved), own[stratum_of[phase.name]]
+            )
+            for phase in config.dp_phases
+        }
+
+    return _solved(config, others, noise_at, least=SMALLEST_NOISE_MULTIPLIER / min(factors))
+
+
+def _clip_weights(config: RunConfig, options: AdaptiveOptions, others: Sequence[Spend]) -> dict[str, PhaseNoise]:
+    if options.budget is not None:
+        noise = _band_noise(config, options.budget, others, apart=False)
+        least = min(noise)
+        # Rounded down, so that no band's noise over its weight falls below what its epsilon needs.
+        weights = tuple(math.floor(least / own * 1e4) / 1e4 if own > least else 1.0 for own in noise)
+        bands = Bands(options.thresholds, weights)
+        return {phase.name: PhaseNoise(least, bands) for phase in config.dp_phases}
+    assert options.weights is not None  # config/check.py
+    bands = Bands(options.thresholds, options.weights)
+
+    def noise_at(solved: float) -> dict[str, PhaseNoise]:
+        return {phase.name: PhaseNoise(phase.noise_multiplier or solved, bands) for phase in config.dp_phases}
+
+    return _solved(config, others, noise_at, least=SMALLEST_NOISE_MULTIPLIER)
+
+
+def _band_noise(config: RunConfig, budget: dict[str, float], others: Sequence[Spend], apart: bool) -> list[float]:
+    """For each band, the smallest noise multiplier at which a unit of weight 1 has the band's epsilon.
+
+    Args:
+        apart: whether each band has phases of its own. One without any needs no noise of its own.
+    """
+    privacy = config.privacy
+    found = []
+    for band, target in enumerate(budget.values()):
+        schedule = [
+            (sampling_probability(config, phase), config.rounds * phase.steps)
+            for phase in config.dp_phases
+            if not apart or stratum_number(phase.stream) == band
+        ]
+        found.append(
+            calibrate.training_noise(target, privacy.budget.delta, schedule, privacy.relation, others)
+            if schedule
+            else math.inf
+        )
+    return found
+
+
+def _solved(
+    config: RunConfig, others: Sequence[Spend], noise_at: Callable[[float], dict[str, PhaseNoise]], least: float
+) -> dict[str, PhaseNoise]:
+    """The noise with the s that is not given solved, such that the worst case meets the run's budget."""
+    privacy = config.privacy
+    if all(phase.noise_multiplier is not None for phase in config.dp_phases):
+        return noise_at(0.0)
+
+    def spends_at(solved: float) -> list[Spend]:
+        return [*others, *_spends(config, noise_at(solved))]
+
+    if others and joint_epsilon(others, privacy.budget.delta, privacy.relation) >= privacy.budget.epsilon:
+        raise BudgetError(
+            f"the other releases alone use epsilon {privacy.budget.epsilon:g}: nothing is left for training"
+        )
+    solved = calibrate.scaled_noise(
+        privacy.budget.epsilon, privacy.budget.delta, spends_at, privacy.relation, least=least
+    )
+    return noise_at(solved)
+
+
+def _spends(config: RunConfig, noise: dict[str, PhaseNoise]) -> list[Spend]:
+    spends = []
+    for phase in config.dp_phases:
+        own = noise[phase.name]
+        assert own.bands is not None
+        event = BandedPoissonGaussian(
+            sampling_probability(config, phase), own.multiplier, own.bands.thresholds, own.bands.weights
+        )
+        spends.append(Spend(event, config.rounds * phase.steps, TRAINING))
+    return spends
+
+
+def adaptive_notes(config: RunConfig, spends: Sequence[Spend]) -> list[str]:
+    """What a reader of the plan should know: epsilon as a function of rho, and the worst case."""
+    options, privacy = config.adaptive, config.privacy
+    if options is None:
+        return []
+    if options.form == "literal":
+        return [
+            "literal ADP (the published algorithm): the batch's own mean rho scales its noise, which the noise shows, so epsilon is "
+            "infinite and the budget bounds nothing (docs/adaptive.md)"
+        ]
+    rows = epsilon_of_rho(spends, privacy.budget.delta, privacy.relation)
+    notes = []
+    for name, row in zip(options.names, rows, strict=True):  # all events have the thresholds of the section
+        within = "" if row.worst_partner is None else f" ({row.within:.4g} if replaced by a unit of the same band)"
+        notes.append(
+            f"adaptive: a unit with rho from {row.begin:g} to {row.end:g} ({name}) has epsilon {row.epsilon:.4g}{within}"
+        )
+    worst = max(row.epsilon for row in rows)
+    notes.append(
+        f"adaptive: the worst case is {worst:.4g}. Which rho a unit has, and how many have it, is private; so is whether any has"
+    )
+    return notes

@@ -1,0 +1,85 @@
+"""The scoring of a run's private corpus (RUN/private/scores): every text that the run may train on, by the id of its unit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tacit.adaptive.rho import PrivacyProbability
+from tacit.adaptive.scorer import ScorerOptions
+from tacit.adaptive.scoring import score_corpus
+from tacit.config import RunConfig, TupleUnit
+from tacit.corpus.readers import read_records
+from tacit.corpus.records import Record
+from tacit.corpus.units import UnitKind, group_units
+from tacit.errors import UsageError
+from tacit.folder import RunFolder
+from tacit.progress import Reporter
+from tacit.randomness import Streams
+from tacit.screen_stage import planted_records, source_of
+
+__all__ = ["SCORING_STEPS", "scored", "scored_folder", "texts_to_score"]
+
+SCORING_STEPS = 1000
+"""Of the bar: a share of the text, since its size is private."""
+
+
+def scored_folder(folder: RunFolder) -> Path:
+    """Where the scores of a run lie."""
+    return folder.private / "scores"
+
+
+def texts_to_score(config: RunConfig, streams: Streams) -> list[Record]:
+    """The texts of all units, with the unit's id as their document's: those that are held out, and the planted ones, too.
+
+    A text is scored alone, and a unit counts as its most private text does (`tacit.adaptive.scores.rho_by_id`), so the rho of a
+    unit depends on this unit alone.
+
+    Args:
+        streams: of the run's key.
+
+    Raises:
+        UsageError: the configuration screens or marks its private corpus, which makes other units of it.
+        DataError: the corpus is missing or malformed.
+    """
+    if config.screening is not None or config.marking is not None:
+        raise UsageError("a corpus that is screened or marked is not scored: leave out `screening` and `marking`")
+    unit = config.privacy.unit
+    kind = UnitKind.parse({"tuple": unit.tuple} if isinstance(unit, TupleUnit) else unit)
+    units = group_units(read_records(source_of(config.private)), kind)
+    own = [Record(unit.unit_id, None, text) for unit in units for text in unit.texts]
+    return [*own, *planted_records(config, streams)]
+
+
+def scored(
+    config: RunConfig,
+    folder: RunFolder,
+    streams: Streams,
+    options: ScorerOptions,
+    rho: PrivacyProbability,
+    reporter: Reporter,
+    out: Path | None = None,
+) -> Path:
+    """Score the run's private corpus, or go on, or leave what is done; the folder with the scores.
+
+    Args:
+        streams: of the run's key.
+        options: a public scorer, which the caller has checked (`tacit.adaptive.public`).
+        out: where, if not in the run's private folder.
+
+    Raises:
+        UsageError, DataError: as `texts_to_score` and `tacit.adaptive.scoring.score_corpus`.
+    """
+    target = scored_folder(folder) if out is None else out
+    records = texts_to_score(config, streams)
+    with reporter.stage("Scoring", SCORING_STEPS) as bar:
+        score_corpus(
+            records,
+            options,
+            rho,
+            target,
+            lambda done, total: bar.advance_to(SCORING_STEPS * done // max(total, 1)),
+            workers=config.compute.workers,
+            checkpoint_seconds=config.compute.checkpoint_seconds,
+        )
+        bar.advance_to(SCORING_STEPS)  # also when it was done before
+    return target

@@ -1,0 +1,332 @@
+"""Runs of adaptive DP: what is refused, what a budget solves, and the three forms from text to a verified report."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit.config import RunConfig, parse_config
+from tacit.errors import BudgetError, LedgerError, RefusedError, UsageError
+from tacit.files import read_json
+from tacit.planning import make_plan, mechanisms_from_ledger, plan_in_ledger, solve
+from tacit.privacy.accountant import epsilon, epsilon_of_rho, joint_epsilon
+from tacit.privacy.events import BandedPoissonGaussian, NonPrivate, PoissonGaussian, Relation, Spend
+from tacit.privacy.ledger import Ledger, LedgerHeader
+from tacit.progress import SilentReporter
+from tacit.randomness import Streams
+from tacit.release import run
+from tacit.rho_stage import unit_rho
+from tacit.training.plans import DpPlan, LiteralPlan
+
+from .small import SENTINEL, small_values, tacit, write_corpora
+
+PUBLIC = {"name": "public", "plan": "plain", "stream": "public", "steps": 3, "batch_size": 8, "learning_rate": 1e-3}
+DP = {"plan": "dp", "steps": 4, "expected_batch": 20, "clip_norm": 0.5, "learning_rate": 1e-3}
+STRATA = [{**DP, "name": "likely", "stream": "stratum-1"}, {**DP, "name": "unlikely", "stream": "stratum-2"}]
+WHOLE = [{**DP, "name": "private", "stream": "private"}]
+BUDGET = {"public-like": 6.0, "private-like": 1.5}
+
+
+def values(folder: Path, form: str = "strata", relation: Relation = "add-or-remove", **adaptive: Any) -> dict[str, Any]:
+    own: dict[str, Any] = {"form": form, "scorer": {"phase": "public"}, "lower": 5.0, "upper": 7.0}
+    if form != "literal":
+        own |= {"thresholds": [0.5], "budget": BUDGET}
+    phases = STRATA if form == "strata" else WHOLE
+    if form == "literal":
+        phases = [{**WHOLE[0], "noise_multiplier": 1.0}]
+    return small_values(
+        folder,
+        privacy={"unit": "record", "units": 250, "relation": relation, "budget": {"epsilon": 8.0, "delta": 1e-4}},
+        vocabulary={"method": "public", "size": 500},
+        model={"kind": "gpt2", "layers": 1, "width": 32, "heads": 2, "length": 24},
+        adaptive={**own, **adaptive},
+        phases=[PUBLIC, *phases],
+        audit={"canaries": 2, "copies": 3, "digits": 3},
+        allow=["heuristic:adp"] if form == "literal" else [],
+    )
+
+
+def configure(form: str = "strata", relation: Relation = "add-or-remove", **adaptive: Any) -> RunConfig:
+    return parse_config(values(Path("/nowhere"), form, relation, **adaptive))
+
+
+# what is refused -----------------------------------------------------------------------------------------------------
+
+NONE = {"budget": None}
+
+
+@pytest.mark.parametrize(
+    ("form", "adaptive", "said"),
+    [
+        ("strata", {"thresholds": [0.6, 0.4]}, "must rise"),
+        ("strata", {"thresholds": [0.5, 0.5]}, "must rise"),
+        ("strata", {"thresholds": [0.0]}, "must rise"),
+        ("strata", {"thresholds": [1.5]}, "must rise"),
+        ("strata", {"thresholds": [0.2, 0.6]}, "adaptive.budget has 2 values for 3 bands"),
+        ("strata", {"thresholds": []}, "adaptive.budget has 2 values for 1 bands"),
+        ("strata", NONE, "give either noise_factors, or a budget"),
+        ("strata", {"noise_factors": [0.5, 1.0]}, "give either noise_factors, or a budget"),
+        ("strata", {**NONE, "noise_factors": [1.0, 0.5]}, "1 for the last band"),
+        ("strata", {**NONE, "noise_factors": [1.5, 1.0]}, "at most 1"),
+        ("strata", {**NONE, "noise_factors": [0.5, 0.6, 1.0]}, "adaptive.noise_factors has 3 values for 2 bands"),
+        ("strata", {"weights": [1.0, 0.5]}, "form: strata has noise_factors"),
+        ("strata", {"shares": [0.9, 0.9]}, "together they are at most 1"),
+        ("strata", {"shares": [0.02, 0.9]}, "exceeds its stratum's stated share"),
+        ("strata", {"lower": None}, "give lower and upper together"),
+        ("strata", {"lower": 7.0}, "must be below upper"),
+        ("strata", {"scorer": {}}, "give either phase or folder"),
+        ("strata", {"scorer": {"phase": "public", "folder": "x"}}, "give either phase or folder"),
+        ("strata", {"scorer": {"phase": "likely"}}, "is no phase with stream: public"),
+        ("strata", {"scorer": {"phase": "public", "length": 9}}, "scorer.length is for a folder"),
+        ("clip-weights", {"weights": [1.0, 0.5]}, "give either weights, or a budget"),
+        ("clip-weights", {**NONE, "noise_factors": [0.5, 1.0]}, "form: clip-weights has weights"),
+        ("clip-weights", {"shares": [0.5, 0.5]}, "only strata are sampled apart"),
+        ("literal", {"thresholds": [0.5]}, "form: literal has no bands"),
+        ("literal", {"budget": BUDGET}, "form: literal has no bands"),
+    ],
+)  # fmt: skip
+def test_what_adaptive_cannot_be(form: str, adaptive: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said) as refused:
+        configure(form, **adaptive)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("weights", [[1.5, 0.5], [0.0, 1.0], [-0.5, 1.0]])
+def test_weights_are_above_zero_and_at_most_one(weights: list[float]) -> None:
+    with pytest.raises(UsageError, match=r"adaptive\.weights"):
+        configure("clip-weights", budget=None, weights=weights)
+
+
+def test_the_published_form_has_to_be_allowed() -> None:
+    own = values(Path("/nowhere"), "literal")
+    with pytest.raises(RefusedError) as refused:
+        parse_config({**own, "allow": []})
+    assert refused.value.reason == "noise-from-the-batch"
+    assert parse_config(own).uses_heuristic
+    own["phases"][1].pop("noise_multiplier")
+    with pytest.raises(UsageError, match="no epsilon to solve it from"):
+        parse_config(own)
+
+
+def test_a_scorer_that_has_read_private_text_is_refused() -> None:
+    own = values(Path("/nowhere"))
+    own["phases"] = [*STRATA, PUBLIC]
+    with pytest.raises(RefusedError) as refused:
+        parse_config(own)
+    assert refused.value.reason == "scorer-not-public"
+
+
+@pytest.mark.parametrize(
+    ("form", "phases", "said"),
+    [
+        ("strata", [PUBLIC, *WHOLE], "private text is read by stream: stratum-1"),
+        ("strata", [PUBLIC, {**DP, "name": "third", "stream": "stratum-3"}], "there are 2 strata, and no stratum-3"),
+        ("clip-weights", [PUBLIC, *STRATA], "is for form: strata"),
+        ("strata", [PUBLIC, {**STRATA[0], "noise_multiplier": 1.0}], "is solved from adaptive.budget"),
+        ("strata", [PUBLIC], "no phase has plan: dp"),
+    ],
+)
+def test_phases_that_the_form_is_not_about(form: str, phases: list[dict[str, Any]], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        parse_config({**values(Path("/nowhere"), form), "phases": phases})
+
+
+def test_strata_need_the_section_and_the_raw_corpus() -> None:
+    own = values(Path("/nowhere"))
+    with pytest.raises(UsageError, match="needs the section `adaptive`"):
+        parse_config({name: value for name, value in own.items() if name != "adaptive"})
+    with pytest.raises(UsageError, match="leave out screening and marking"):
+        parse_config({**own, "screening": {}})
+
+
+def test_the_budgets_order_is_that_of_its_values() -> None:
+    """A mapping loses its order on the way through JSON, so the order in the file must not matter."""
+    backwards = dict(reversed(list(BUDGET.items())))
+    config = configure(budget=backwards)
+    assert config.adaptive is not None
+    assert config.adaptive.names == ("public-like", "private-like")
+    assert config.digest() == configure().digest()
+    assert parse_config(json.loads(json.dumps(config.model_dump(mode="json"), sort_keys=True))) == config
+
+
+# the plan ------------------------------------------------------------------------------------------------------------
+
+
+def training(config: RunConfig) -> list[Spend]:
+    return [spend for spend in solve(config).spends() if spend.partition == "training units"]
+
+
+@pytest.mark.parametrize("form", ["strata", "clip-weights"])
+@pytest.mark.parametrize("relation", ["add-or-remove", "replace"])
+def test_a_budget_gives_each_band_its_own_epsilon_and_no_more(form: str, relation: Relation) -> None:
+    config = configure(form, relation, budget={"public-like": 2.0, "private-like": 0.7})
+    found = epsilon_of_rho(solve(config).spends(), 1e-4, relation)
+    for band, target in zip(found, (2.0, 0.7), strict=True):
+        assert 0.97 * target <= band.within <= target
+    if relation == "add-or-remove":
+        assert [band.epsilon for band in found] == [band.within for band in found]
+    else:  # a private-like unit that a public-like one replaces is told apart by that one's phases, or norm
+        assert found[1].epsilon > 1.2 * 0.7
+        assert found[1].worst_partner == 0.0
+
+
+def test_the_worst_case_of_a_budget_is_bound_by_the_runs() -> None:
+    with pytest.raises(BudgetError, match="the budget is 8"):
+        solve(configure(budget={"public-like": 9.0, "private-like": 1.0}))
+
+
+def test_solved_weights_are_the_noises_ratio() -> None:
+    (spend,) = training(configure("clip-weights"))
+    assert isinstance(spend.event, BandedPoissonGaussian)
+    largest, smaller = spend.event.weights
+    assert largest == 1.0
+    alone = epsilon([Spend(PoissonGaussian(20 / 250, spend.event.noise_multiplier / smaller), 4)], 1e-4)
+    assert 0.97 * 1.5 <= alone <= 1.5
+
+
+@pytest.mark.parametrize("relation", ["add-or-remove", "replace"])
+def test_noise_factors_are_solved_for_the_worst_band(relation: Relation) -> None:
+    config = configure("strata", relation, budget=None, noise_factors=[0.5, 1.0])
+    one, other = training(config)
+    assert isinstance(one.event, BandedPoissonGaussian)
+    assert isinstance(other.event, BandedPoissonGaussian)
+    assert one.event.noise_multiplier == pytest.approx(0.5 * other.event.noise_multiplier)
+    worst = joint_epsilon(solve(config).spends(), 1e-4, relation)
+    assert 0.97 * 8 <= worst <= 8
+
+
+def test_a_given_noise_is_multiplied_by_the_strata_and_by_no_weight() -> None:
+    own = values(Path("/nowhere"), budget=None, noise_factors=[0.5, 1.0])
+    own["phases"] = [PUBLIC, *({**phase, "noise_multiplier": 3.0} for phase in STRATA)]
+    noises = [spend.event.noise_multiplier for spend in training(parse_config(own))]  # pyright: ignore
+    assert noises == [1.5, 3.0]
+    own = values(Path("/nowhere"), "clip-weights", budget=None, weights=[1.0, 0.25])
+    own["phases"] = [PUBLIC, {**WHOLE[0], "noise_multiplier": 3.0}]
+    (spend,) = training(parse_config(own))
+    assert spend.event == BandedPoissonGaussian(20 / 250, 3.0, (0.5,), (1.0, 0.25))
+
+
+def test_a_stratum_is_sampled_by_its_stated_share_and_goes_on_with_the_optimizer() -> None:
+    own = values(Path("/nowhere"), shares=[0.8, 0.2])
+    phases = solve(parse_config({**own, "rounds": 2})).phases
+    plans = [phase.plan for phase in phases if isinstance(phase.plan, DpPlan)]
+    assert [plan.sampling_probability for plan in plans[:2]] == [20 / 200, 20 / 50]
+    assert [plan.bands.weights for plan in plans if plan.bands] == [(1.0, 0.0), (0.0, 1.0)] * 2
+    assert [(phase.name, phase.previous) for phase in phases] == [
+        ("public-1", None),
+        ("likely-1", None),
+        ("unlikely-1", "likely-1"),
+        ("public-2", "public-1"),
+        ("likely-2", "unlikely-1"),
+        ("unlikely-2", "likely-2"),
+    ]
+
+
+def test_held_out_units_have_no_more_than_the_most_private_band() -> None:
+    mechanisms = solve(configure())
+    assert mechanisms.evaluation is not None
+    assert epsilon([Spend(mechanisms.evaluation)], 1e-4) <= 1.5
+
+
+@pytest.mark.parametrize("form", ["strata", "clip-weights", "literal"])
+def test_the_ledger_gives_the_plan_back(tmp_path: Path, form: str) -> None:
+    config = configure(form)
+    mechanisms = solve(config)
+    budget = math.inf if form == "literal" else 8.0
+    header = LedgerHeader("record", "add-or-remove", 250, budget, 1e-4, config.digest(), "key")
+    with Ledger.create(tmp_path / "ledger.sqlite", header) as ledger:
+        assert mechanisms_from_ledger(config, ledger) is None
+        plan_in_ledger(mechanisms, ledger)
+        assert mechanisms_from_ledger(config, ledger) == mechanisms
+
+
+def test_the_plan_states_every_band_and_the_worst_case() -> None:
+    notes = make_plan(configure()).notes
+    assert any("0 to 0.5 (public-like) has epsilon 5.9" in note for note in notes)
+    assert any("0.5 to 1 (private-like) has epsilon 1.4" in note for note in notes)
+    assert any("the worst case is 5.9" in note for note in notes)
+    literal = make_plan(configure("literal"))
+    assert math.isinf(literal.epsilon)
+    assert any("epsilon is infinite" in " ".join(note.split()) for note in literal.notes)
+    plan = literal.mechanisms.phases[1].plan
+    assert isinstance(plan, LiteralPlan)
+    assert isinstance(plan.event, NonPrivate)
+
+
+# from text to report -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("adaptive")
+    write_corpora(folder, patients=100, records=900)  # 2 % are held out, by a random key
+    return folder
+
+
+@pytest.mark.parametrize("form", ["strata", "clip-weights", "literal"])
+def test_every_form_runs_from_text_to_a_verified_report(corpora: Path, form: str) -> None:
+    own = {**values(corpora, form), "run": str(corpora / form)}
+    found = run(parse_config(own))
+    certificate = found.certificate
+    done = tacit("verify", corpora / form)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert certificate["rho"] == {"form": form, "scorer": "phase public", "lower": 5.0, "upper": 7.0}
+    report = read_json(corpora / form / "release" / "report.json")["adaptive"]
+    page = (corpora / form / "release" / "report.html").read_text()
+    if form == "literal":
+        assert math.isinf(found.epsilon)
+        assert "adaptive" not in certificate
+        assert "% of guesses" in json.dumps(certificate["spends"])
+        assert "% of guesses" in page
+        assert report["bands"] == []
+    else:
+        assert [row["from"] for row in certificate["adaptive"]["epsilon_of_rho"]] == [0.0, 0.5]
+        assert certificate["adaptive"]["epsilon_of_rho"][1]["epsilon"] <= 1.5
+        assert found.epsilon <= 8.0
+        assert [band["name"] for band in report["bands"]] == ["public-like", "private-like"]
+        assert "epsilon-of-rho" in page
+    counts = read_json(corpora / form / "private" / "adaptive.json")["units"] if form != "literal" else {}
+    released = "".join(path.read_text() for path in (corpora / form / "release").glob("*.*"))
+    assert SENTINEL not in released
+    assert not any(f'{name}": {count}' in released for name, count in counts.items())
+
+
+def test_an_empty_stratum_shows_nowhere_in_the_release(corpora: Path) -> None:
+    """All texts are far more surprising than ``upper``, so the first stratum has none: the certificate is what it would be anyway."""
+    own = values(corpora, lower=0.1, upper=0.2)
+    found = run(parse_config({**own, "run": str(corpora / "empty")})).certificate
+    counts = read_json(corpora / "empty" / "private" / "adaptive.json")["units"]
+    assert counts["public-like"] == 0
+    assert counts["private-like"] > 0
+    planned = solve(parse_config(own)).stages()
+    assert {row["stage"]: row["count"] for row in found["spends"]} == {name: one.count for name, one in planned.items()}
+    rows = found["adaptive"]["epsilon_of_rho"]
+    expected = epsilon_of_rho(solve(parse_config(own)).spends(), 1e-4, "add-or-remove")
+    assert [row["epsilon"] for row in rows] == [band.epsilon for band in expected]
+
+
+def test_a_run_does_not_go_on_with_other_probabilities(corpora: Path, tmp_path: Path) -> None:
+    """A unit that changed its stratum would take part in both: the ledger knows the probabilities that the run began with."""
+    from tacit.corpus.units import Unit
+    from tacit.folder import RunFolder
+
+    own = {**values(corpora), "run": str(corpora / "strata")}
+    if not (corpora / "strata" / "private" / "scores").exists():
+        pytest.skip("the run of test_every_form_runs_from_text_to_a_verified_report[strata] is not there")
+    config, folder = parse_config(own), RunFolder(corpora / "strata")
+    units = [Unit("nobody", ("a text",))]
+    header = LedgerHeader("record", "add-or-remove", 250, 8.0, 1e-4, "config", "key")
+    streams = Streams((folder.private / "key").read_bytes())
+    with Ledger.create(tmp_path / "ledger.sqlite", header) as ledger:
+        scorer = folder.private / "scorer"
+        rho_U = unit_rho(config, folder, streams, SilentReporter(), ledger, units, [], scorer)
+        assert rho_U.tolist() == [1.0]  # who was not scored counts as most private
+        ours = [
+            json.loads(line)["id"] for line in (folder.private / "scores" / "scores.jsonl").read_text().splitlines()
+        ]
+        with pytest.raises(LedgerError, match="the privacy probabilities changed"):
+            unit_rho(config, folder, streams, SilentReporter(), ledger, [Unit(ours[0], ("a text",))], [], scorer)
