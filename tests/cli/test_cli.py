@@ -449,7 +449,7 @@ COMMANDS = commands(typer.main.get_command(app))
 
 
 def test_every_command_is_known() -> None:
-    assert len(COMMANDS) == 21
+    assert len(COMMANDS) == 22
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -39,8 +39,10 @@ def test_shares_by_hand(benchmark: ModuleType, tmp_path: Path) -> None:
     assert list(found) == [
         benchmark.Shares("mine", "record", "none", 2, 1.0, 0.0, 0.0),
         benchmark.Shares("mine", "record", "exact", 2, 1.0, 0.5, 0.5),
+        benchmark.Shares("mine", "record", "unmasked", 2, 1.0, 0.0, 0.0),
         benchmark.Shares("mine", "line", "none", 4, 0.5, 0.0, 0.0),
         benchmark.Shares("mine", "line", "exact", 4, 0.75, 0.5, 0.5),
+        benchmark.Shares("mine", "line", "unmasked", 4, 0.5, 0.0, 0.0),
     ]
 
 

@@ -489,6 +489,7 @@ def dialogues(data: Path, corpus: str, count: int) -> list[Record]:
 SIZES = [
     ("customersim", "line", "none", (8762, 8265, 0)),
     ("customersim", "line", "exact", (46, 16981, 16904)),
+    ("customersim", "line", "unmasked", (8762, 8265, 2191)),
     ("customersim", "record", "none", (0, 2000, 0)),
     ("customersim", "record", "exact", (0, 2000, 0)),
     ("sgd", "line", "none", (11067, 19201, 0)),
