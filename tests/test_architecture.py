@@ -17,7 +17,7 @@ BASE = {"errors", "randomness", "files", "progress", "processes"}  # what every 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "randomness": {"errors"},
-    "files": set(),
+    "files": {"errors"},
     "progress": set(),
     "processes": {"errors"},
     "config": {"errors"},

@@ -1,16 +1,23 @@
-"""Files that appear atomically: written beside their place, synced, then moved there in one step."""
+"""Files that appear atomically, written beside their place, synced, then moved there in one step; and files that grow.
+
+What grows has a checkpoint beside it (`tacit.screening.work`, `tacit.adaptive.scores`): one process at a time writes, and one that
+goes on cuts off what was written after the checkpoint.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-__all__ = ["atomic_folder", "private_folder", "read_json", "write_atomically", "write_json"]
+from tacit.errors import DataError, UsageError
+
+__all__ = ["alone_in", "atomic_folder", "open_cut", "private_folder", "read_json", "write_atomically", "write_json"]
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
@@ -62,6 +69,42 @@ def private_folder(path: Path) -> Path:
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.chmod(0o700)
     return path
+
+
+@contextmanager
+def alone_in(folder: Path, refusal: str) -> Iterator[None]:
+    """Keep other processes out of the folder; the lock ends with this process, however it ends.
+
+    Args:
+        refusal: what the error says.
+
+    Raises:
+        UsageError: another process is in it.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UsageError(refusal) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def open_cut(path: Path, size: int) -> IO[bytes]:
+    """The file (made with mode 0600), open at its end, without what was written after so many bytes.
+
+    Raises:
+        DataError: it is shorter.
+    """
+    path.touch(mode=0o600)
+    file = path.open("ab")
+    if file.tell() < size:
+        file.close()
+        raise DataError(f"{path}: the file is shorter than the checkpoint says; remove the folder to start again")
+    file.truncate(size)
+    return file
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.config import RunConfig, parse_config
 from tacit.errors import DataError, TacitError, UsageError
-from tacit.files import read_json
+from tacit.files import alone_in, read_json
 
 __all__ = ["RunFolder", "nothing_left"]
 
@@ -56,6 +56,14 @@ class RunFolder:
         """Whether a stage has left something that a later start goes on from."""
         stages = ("screened*", "scores*", "vocabulary/*", "checkpoints/*")
         return any(path for pattern in stages for path in self.private.glob(pattern))
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Keep other processes out of the folder, whose private part is there.
+
+        Raises:
+            UsageError: another process is in it.
+        """
+        return alone_in(self.private, f"{self.root}: another process is using this run folder; wait for it")
 
     def load_config(self) -> RunConfig:
         """The stored configuration.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -62,7 +61,7 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
         mechanisms = planning.solve(config)
     folder.root.mkdir(parents=True, exist_ok=True)
     private_folder(folder.private)
-    with _locked(folder.private / "lock"), nothing_left(folder.root, was_there, lambda: _has_spent_or_done(folder)):
+    with folder.alone(), nothing_left(folder.root, was_there, lambda: _has_spent_or_done(folder)):
         _set_up_torch(config, ranks)
         key = load_or_create_key(folder.private / "key")
         _check_config(config, folder)
@@ -92,16 +91,6 @@ def _load_given(config: RunConfig) -> None:
         special = given_tokenizer(config).special
         if config.model.folder is not None:
             build_model(config.model, special, 0)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UsageError(f"{path.parent.parent}: another process is using this run folder; wait for it") from None
-        yield
 
 
 def _check_config(config: RunConfig, folder: RunFolder) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ import torch
 
 from tacit.config import parse_config
 from tacit.engine.distributed import Ranks
+from tacit.folder import RunFolder
 from tacit.opening import open_run
 from tacit.pipeline import assist, train
 from tacit.privacy.ledger import Ledger
@@ -77,8 +77,7 @@ def test_a_run_on_two_processes_is_that_of_one(configs: tuple[Path, Path]) -> No
 
 
 def test_when_the_first_process_cannot_begin_all_end_with_its_line(configs: tuple[Path, Path]) -> None:
-    with (configs[0].parent / "run" / "private" / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with RunFolder(configs[0].parent / "run").alone():
         done = torchrun(2, "train", configs[0])
     assert done.returncode != 0
     lines = [line for line in done.stderr.splitlines() if line.startswith("tacit: ")]

@@ -7,7 +7,6 @@ scoring that was killed ends with the same bytes as one that was not. Everything
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
@@ -19,7 +18,7 @@ from typing import IO, Any, NamedTuple
 
 from tacit.adaptive.rho import PrivacyProbability, checked_rho
 from tacit.errors import DataError, UsageError
-from tacit.files import private_folder, read_json, write_json
+from tacit.files import alone_in, open_cut, private_folder, read_json, write_json
 
 __all__ = ["SCORES", "Score", "ScoreWork", "read_scores", "rho_by_id"]
 
@@ -118,10 +117,11 @@ class ScoreWork:
         """Go on from the checkpoint, or begin; an error before the first checkpoint leaves nothing behind."""
         was_there = [path for path in self._partial.parents if not path.exists()]
         private_folder(self._partial)
+        in_use = f"{self._partial}: another process is scoring into this folder; wait for it"
         with ExitStack() as held:
-            held.enter_context(_alone(self._partial))
+            held.enter_context(alone_in(self._partial, in_use))
             try:
-                self._file = held.enter_context(_cut_to(self._partial / SCORES, self._restored()))
+                self._file = held.enter_context(open_cut(self._partial / SCORES, self._restored()))
                 yield
             except BaseException:
                 if not (self._partial / _CHECKPOINT).exists():
@@ -210,28 +210,3 @@ def _state(path: Path) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError, OSError):
         pass
     raise DataError(f"{path}: the file is damaged; remove the folder to start again")
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keep other processes out of the folder; the lock ends with this process, however it ends."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UsageError(f"{folder}: another process is scoring into this folder; wait for it") from None
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _cut_to(path: Path, size: int) -> IO[bytes]:
-    """The file (0600), open at its end, without what was written after the checkpoint."""
-    path.touch(mode=0o600)
-    file = path.open("ab")
-    if file.tell() < size:
-        file.close()
-        raise DataError(f"{path}: the file is shorter than the checkpoint says; remove the folder to start again")
-    file.truncate(size)
-    return file

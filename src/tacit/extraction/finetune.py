@@ -11,10 +11,8 @@ The same command again continues, bit for bit. Everything is read and checked be
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import hashlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,7 +102,7 @@ def finetune(config: FinetuneConfig, reporter: Reporter | None = None) -> Finetu
     was_there = folder.root.exists()
     folder.root.mkdir(parents=True, exist_ok=True)
     private_folder(folder.private)
-    with _locked(folder), nothing_left(folder.root, was_there, lambda: _has_spent(folder)):
+    with folder.alone(), nothing_left(folder.root, was_there, lambda: _has_spent(folder)):
         _check_folder(config, folder)
         device = set_up_torch(config.compute)
         streams = _streams(config, folder)
@@ -192,16 +190,6 @@ def _check_people(config: FinetuneConfig, pretraining: Pretraining | None) -> No
             "delta-too-large",
             f"dp.budget.delta is {dp.budget.delta:g} but must be below 1/{pretraining.units}, the pre-training's units",
         )
-
-
-@contextmanager
-def _locked(folder: RunFolder) -> Iterator[None]:
-    with (folder.private / "lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UsageError(f"{folder.root}: another process is using this folder; wait for it") from None
-        yield
 
 
 def _check_folder(config: FinetuneConfig, folder: RunFolder) -> None:

@@ -7,7 +7,6 @@ on from there and ends with the same files, bit for bit; the folder gets its nam
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 import os
 import shutil
@@ -19,7 +18,7 @@ from typing import IO, Any, NamedTuple, TypeVar
 
 from tacit.corpus.records import Record
 from tacit.errors import DataError, UsageError
-from tacit.files import private_folder, read_json, write_json
+from tacit.files import alone_in, open_cut, private_folder, read_json, write_json
 from tacit.randomness import Streams
 from tacit.screening.deduplicate import DeduplicateOptions, KeepFirst, stability
 from tacit.screening.receipt import Counts, Receipt
@@ -105,12 +104,13 @@ class Work:
     def open(self) -> Iterator[None]:
         """Go on from the checkpoint, or begin; an error before the first checkpoint leaves nothing behind."""
         private_folder(self._partial)
-        with _alone(self._partial), ExitStack() as files:
+        in_use = f"{self._partial}: another process is screening into this folder; wait for it"
+        with alone_in(self._partial, in_use), ExitStack() as files:
             try:
                 sizes = self._restored()
                 for name in _FILES:
                     path = self._partial / f"{name}.jsonl"
-                    self._files[name] = files.enter_context(_cut_to(path, sizes.get(name, 0)))
+                    self._files[name] = files.enter_context(open_cut(path, sizes.get(name, 0)))
                 yield
             except BaseException:
                 if not (self._partial / _CHECKPOINT).exists():
@@ -255,30 +255,6 @@ def _treatment(options: DeduplicateOptions | None, which: Deduplicate) -> dict[s
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keep other processes out of the folder; the lock ends with this process, however it ends."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UsageError(f"{folder}: another process is screening into this folder; wait for it") from None
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _cut_to(path: Path, size: int) -> IO[bytes]:
-    """The file, open at its end, without what was written after the checkpoint."""
-    file = path.open("ab")
-    if file.tell() < size:
-        file.close()
-        raise DataError(f"{path}: the file is shorter than the checkpoint says; remove the folder to start again")
-    file.truncate(size)
-    return file
 
 
 def _read(path: Path, make: Callable[[Any], T]) -> T:
