@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": {"errors"},
     "progress": set(),
     "processes": {"errors"},
+    "grid": {"errors", "files", "processes", "progress"},
     "config": {"errors"},
     "folder": {"errors", "files", "config"},
     "privacy": BASE,
@@ -63,8 +64,8 @@ MAY_IMPORT["extraction"] = BASE | {
     "vocabulary",
     "training",
     "tasks",
-    "reproduce",
-}  # of reproduce the grid of experiments alone
+    "grid",
+}
 MAY_IMPORT["facts"] = {*MAY_IMPORT}
 MAY_IMPORT["release"] = {*MAY_IMPORT, "pipeline"}
 MAY_IMPORT["cli"] = {*MAY_IMPORT, "release"}

@@ -19,8 +19,8 @@ from tacit.extraction.figure import draw_figure
 from tacit.extraction.start import open_start, read_pretraining
 from tacit.extraction.tables import ModelFacts, table_rows, type_rows, write_tables
 from tacit.files import private_folder, read_json
+from tacit.grid import Task, run_grid
 from tacit.progress import Reporter
-from tacit.reproduce.grid import Task, run_grid
 from tacit.tasks.entities.baselines import BASELINES
 from tacit.tasks.entities.folds import Split
 

@@ -4,31 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-__all__ = ["Claim", "judge"]
+from tacit.reproduce.writing import Claim, Row
 
-Row = dict[str, Any]
+__all__ = ["judge"]
 
 _CLOSE = 1.1
 _EXPOSED_BITS = 10.0
 _LEVEL = 0.05
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A claim of the paper for one corpus and model.
-
-    Args:
-        text: what is claimed.
-        shows: whether our numbers agree.
-        numbers: what was measured.
-    """
-
-    text: str
-    panel: str
-    shows: bool
-    numbers: str
 
 
 def judge(utility: Sequence[Row], attacks: Sequence[Row]) -> list[Claim]:

@@ -9,8 +9,7 @@ from typing import Any
 
 from tacit.corpus.secrets import SecretFormat
 from tacit.corpus.units import Unit
-from tacit.errors import UsageError
-from tacit.files import read_json, write_atomically, write_json
+from tacit.grid import Task, run_grid
 from tacit.progress import Reporter
 from tacit.randomness import Streams
 from tacit.reproduce.crt.account import amplification_rows
@@ -18,10 +17,11 @@ from tacit.reproduce.crt.claims import judge
 from tacit.reproduce.crt.corpora import CorpusFiles, prepare
 from tacit.reproduce.crt.figures import draw_figures
 from tacit.reproduce.crt.measure import measure_cell
-from tacit.reproduce.crt.page import BEGIN, END, results_page
+from tacit.reproduce.crt.page import results_page
 from tacit.reproduce.crt.scale import Cell, Scale, cells_of
-from tacit.reproduce.crt.tables import attack_rows, load_results, utility_rows, write_csv
-from tacit.reproduce.grid import Task, run_grid
+from tacit.reproduce.crt.tables import attack_rows, load_results, utility_rows
+from tacit.reproduce.place import check_same
+from tacit.reproduce.writing import replace_part, write_csv, write_text
 from tacit.screening.redact import MASK
 from tacit.tasks import causal_lm
 from tacit.training.sequences import SequenceStream, tokenize_units
@@ -52,7 +52,7 @@ def reproduce_crt(
         UsageError: ``out`` has results of another scale, or the page has no markers.
         DataError: a corpus is missing.
     """
-    _check_same(out, scale)
+    check_same(out, scale)
     reporter.say("Corpora: cutting into lines, one tokenizer each ...")
     files = {
         name: prepare(name, data, size, out / "corpora" / name, SecretFormat(digits=scale.digits))
@@ -66,15 +66,6 @@ def reproduce_crt(
     ]
     run_grid(tasks, out / "results", workers, reporter, "Models: train, attack")
     return _write_up(cells, scale, files, out, page)
-
-
-def _check_same(out: Path, scale: Scale) -> None:
-    path = out / "scale.json"
-    described = {"scale": repr(scale)}
-    if path.exists() and read_json(path) != described:
-        raise UsageError(f"{out}: there are results of another scale or version; use another --out folder")
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(path, described)
 
 
 def _write_up(
@@ -92,9 +83,9 @@ def _write_up(
         write_csv(out / f"{name}.csv", rows)
     drawn = draw_figures(utility, attacks, amplification, out)
     text = results_page(scale, utility, attacks, baselines, judge(utility, attacks), len(cells))
-    write_atomically(out / "results.md", lambda partial: _write(partial, text))
+    write_text(out / "results.md", text)
     if page is not None:
-        _replace_part(page, text)
+        replace_part(page, text)
     return [
         f"{len(results)} of {len(cells)} models done",
         f"tables: {out}/figure2.csv, figures3-5.csv, figure6.csv, baselines.csv; page: {out}/results.md",
@@ -127,15 +118,3 @@ def _baselines(name: str, files: CorpusFiles, scale: Scale) -> list[dict[str, An
             row |= {kind: exact.per_token, f"bits_per_byte_{kind}": exact.bits_per_byte}
         rows.append(row)
     return rows
-
-
-def _replace_part(page: Path, text: str) -> None:
-    old = page.read_text(encoding="utf-8")
-    if old.count(BEGIN) != 1 or old.count(END) != 1:
-        raise UsageError(f"{page}: the page needs one line {BEGIN} and one {END}")
-    head, tail = old.split(BEGIN)[0], old.split(END)[1]
-    write_atomically(page, lambda partial: _write(partial, f"{head}{BEGIN}\n\n{text}\n{END}{tail}"))
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

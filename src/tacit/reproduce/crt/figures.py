@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tacit.reproduce.crt.scale import ARMS
+from tacit.reproduce.writing import FIGURE_STYLE, Row, save_figure
 
 __all__ = ["draw_figures"]
-
-Row = dict[str, Any]
 
 _COLOURS = {
     "raw": "#5b6270",
@@ -25,14 +23,6 @@ _COLOURS = {
     "crt": "#1f6f8b",
 }
 _MARKERS = {"raw": "x", "redacted": "s", "dp-sgd": "^", "s-dp": "D", "crt": "o"}
-_STYLE = {
-    "font.size": 9.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#5b6270",
-    "legend.frameon": False,
-    "svg.hashsalt": "tacit reproduce crt",
-}
 
 
 def draw_figures(
@@ -41,26 +31,20 @@ def draw_figures(
     """Write the figures that the rows are enough for; their names."""
     main = [row for row in attacks if row["copies"] == 20 and row["arm"] in _COLOURS]
     drawn: list[str] = []
-    with style.context(["default", _STYLE]):
-        _save(_utility(utility), folder, "figure2", drawn)
-        _save(
+    with style.context(["default", FIGURE_STYLE]):
+        save_figure(_utility(utility), folder, "figure2", drawn)
+        save_figure(
             _by_gamma(main, "canary exposure, highest of ten (bits)", _exposure_of, _exposure_null),
             folder,
             "figure3",
             drawn,
         )
-        _save(_by_gamma(main, "membership accuracy", _accuracy_of("single"), _half), folder, "figure4", drawn)
-        _save(_by_gamma(main, "group membership accuracy", _accuracy_of("group"), _half), folder, "figure5", drawn)
-        _save(_amplification(amplification), folder, "figure6", drawn)
+        save_figure(_by_gamma(main, "membership accuracy", _accuracy_of("single"), _half), folder, "figure4", drawn)
+        save_figure(
+            _by_gamma(main, "group membership accuracy", _accuracy_of("group"), _half), folder, "figure5", drawn
+        )
+        save_figure(_amplification(amplification), folder, "figure6", drawn)
     return drawn
-
-
-def _save(figure: Figure | None, folder: Path, name: str, drawn: list[str]) -> None:
-    if figure is None:
-        return
-    figure.savefig(folder / f"{name}.png", dpi=150)
-    figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
-    drawn.append(name)
 
 
 def _grid(rows: Sequence[Row]) -> tuple[Figure, list[tuple[Axes, list[Row]]]]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 
 from tacit.config import RunConfig
-from tacit.files import private_folder
-from tacit.folder import RunFolder
 from tacit.randomness import KEY_BYTES, Streams
 from tacit.reproduce.crt.scale import GAMMAS
 from tacit.screen_stage import secret_form, secrets_of
@@ -18,7 +16,7 @@ from tacit.screening.missed import Missed
 from tacit.screening.policy import Policy, package_policy
 from tacit.screening.spans import merged
 
-__all__ = ["experiment_key", "place_key"]
+__all__ = ["experiment_key"]
 
 _MOST_TRIES = 100_000
 
@@ -58,11 +56,3 @@ def _is_even(found: list[list[str]], streams: Streams) -> bool:
         if sum(all(map(missed.misses, secrets)) for secrets in found) != round(gamma * len(found)):
             return False
     return True
-
-
-def place_key(folder: RunFolder, key: bytes) -> None:
-    """Let a run begin with this key; a run that has begun keeps its own."""
-    path = private_folder(folder.private) / "key"
-    if not path.exists():
-        path.write_bytes(key)
-        path.chmod(0o600)

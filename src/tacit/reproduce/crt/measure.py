@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import shutil
 import time
 from pathlib import Path
@@ -19,10 +18,12 @@ from tacit.pipeline import train
 from tacit.randomness import Streams
 from tacit.reproduce.crt.account import epsilons_after
 from tacit.reproduce.crt.corpora import CorpusFiles
-from tacit.reproduce.crt.keys import experiment_key, place_key
+from tacit.reproduce.crt.keys import experiment_key
 from tacit.reproduce.crt.members import membership_samples
 from tacit.reproduce.crt.runs import config_of
 from tacit.reproduce.crt.scale import Cell, Scale
+from tacit.reproduce.place import place_key
+from tacit.reproduce.writing import finite
 from tacit.run_state import RunState
 from tacit.screen_stage import secrets_of
 from tacit.tasks import causal_lm
@@ -46,7 +47,7 @@ def measure_cell(cell: Cell, scale: Scale, data: Path, files: CorpusFiles, runs:
             "membership": _membership(state, cell, scale, data),
         }
     shutil.rmtree(folder.root)
-    return _finite(found | {"seconds": time.monotonic() - begun})
+    return finite(found | {"seconds": time.monotonic() - begun})
 
 
 def points(scale: Scale) -> list[int]:
@@ -93,12 +94,3 @@ def _membership(state: RunState, cell: Cell, scale: Scale, data: Path) -> dict[s
         model, state.tokenizer, samples, [state.special.start], streams, scale.group, length=length
     )
     return dataclasses.asdict(report)
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinity: it is a word."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return "infinity" if isinstance(value, float) and math.isinf(value) else value

@@ -6,17 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tacit.reproduce.crt.claims import Claim
 from tacit.reproduce.crt.runs import DELTA
 from tacit.reproduce.crt.scale import ARMS, Scale
+from tacit.reproduce.writing import Claim, Row, claims_table, markdown_table
 
-__all__ = ["BEGIN", "END", "results_page"]
-
-Row = dict[str, Any]
-
-BEGIN = "<!-- results -->"
-END = "<!-- end of results -->"
-"""What lies between them in a page is replaced by the results of a run."""
+__all__ = ["results_page"]
 
 
 def results_page(
@@ -38,12 +32,9 @@ def results_page(
         f"Scale `{scale.name}`: {done} of {cells} models, {seconds / 3600:.1f} process-hours in all; noise multiplier "
         f"{scale.noise_multiplier:g} in every DP phase, delta {DELTA:g}, {scale.rounds} rounds, {scale.seeds} seed(s).",
         "### The claims",
-        _table(
-            ["claim", "corpus, model", "shows", "measured"],
-            [[claim.text, claim.panel, "yes" if claim.shows else "**no**", claim.numbers] for claim in claims],
-        ),
+        claims_table(claims, "corpus, model"),
         "### Figure 2: utility and epsilon after the last round",
-        _table(
+        markdown_table(
             [
                 "corpus",
                 "model",
@@ -59,22 +50,17 @@ def results_page(
             _utility(utility, baselines),
         ),
         "### Figure 3: exposure of the canaries, highest of ten",
-        _table(["corpus", "model", "training", *_gamma_heads(attacks)], _by_gamma(attacks, _exposure)),
+        markdown_table(["corpus", "model", "training", *_gamma_heads(attacks)], _by_gamma(attacks, _exposure)),
         "### Figures 4 and 5: membership accuracy (95 % interval), and of groups",
-        _table(["corpus", "model", "training", *_gamma_heads(attacks)], _by_gamma(attacks, _single)),
-        _table(["corpus", "model", "training", *_gamma_heads(attacks)], _by_gamma(attacks, _group)),
+        markdown_table(["corpus", "model", "training", *_gamma_heads(attacks)], _by_gamma(attacks, _single)),
+        markdown_table(["corpus", "model", "training", *_gamma_heads(attacks)], _by_gamma(attacks, _group)),
         "### Copies of the canaries, and the ablation",
-        _table(
+        markdown_table(
             ["corpus", "model", "training", "γ", "copies", "highest exposure (p)", "mean exposure (p)"],
             _ablation(attacks),
         ),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def _utility(rows: Sequence[Row], baselines: Sequence[Row]) -> list[list[str]]:

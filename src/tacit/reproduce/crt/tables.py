@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tacit.files import read_json, write_atomically
+from tacit.files import read_json
 from tacit.reproduce.crt.scale import Cell
+from tacit.reproduce.writing import Row, number
 
-__all__ = ["attack_rows", "load_results", "number", "utility_rows", "write_csv"]
-
-Row = dict[str, Any]
+__all__ = ["attack_rows", "load_results", "utility_rows"]
 
 
 def load_results(folder: Path, cells: Sequence[Cell]) -> list[dict[str, Any]]:
     """The results of the cells that are done, in the order of the cells."""
     paths = [folder / f"{cell.name}.json" for cell in cells]
     return [read_json(path) for path in paths if path.exists()]
-
-
-def number(value: Any) -> float | None:
-    """A number of a result; "infinity" is a word there."""
-    return None if value is None else math.inf if value == "infinity" else float(value)
 
 
 def utility_rows(results: Sequence[Mapping[str, Any]]) -> list[Row]:
@@ -69,21 +60,3 @@ def attack_rows(results: Sequence[Mapping[str, Any]]) -> list[Row]:
             row[f"{attack}_members"] = membership[attack]["members"]
         rows.append(row | {"seconds": round(result["seconds"], 1)})
     return rows
-
-
-def write_csv(path: Path, rows: Sequence[Row]) -> None:
-    """A table with a header; an infinite number is ``inf``, what is not there is empty."""
-    buffer = io.StringIO()
-    if rows:
-        writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
-    write_atomically(path, lambda partial: _write(partial, buffer.getvalue()))
-
-
-def _cell(value: Any) -> Any:
-    return f"{value:.6g}" if isinstance(value, float) else value
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

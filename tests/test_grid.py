@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tacit.errors import UsageError
+from tacit.grid import Task, run_grid
 from tacit.progress import SilentReporter
-from tacit.reproduce.grid import Task, run_grid
 
 
 def note(folder: Path, name: str) -> dict[str, Any]:

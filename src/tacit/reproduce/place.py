@@ -1,0 +1,37 @@
+"""Where a reproduction works: a folder for one scale, and runs that begin with a public key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tacit.errors import UsageError
+from tacit.files import private_folder, read_json, write_json
+from tacit.folder import RunFolder
+
+__all__ = ["check_same", "place_key"]
+
+
+def check_same(out: Path, scale: object) -> None:
+    """Make the folder, or go on with it.
+
+    Raises:
+        UsageError: it has results of another scale.
+    """
+    path = out / "scale.json"
+    described = {"scale": repr(scale)}
+    if path.exists() and read_json(path) != described:
+        raise UsageError(f"{out}: there are results of another scale or version; use another --out folder")
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(path, described)
+
+
+def place_key(folder: RunFolder, key: bytes) -> None:
+    """Let a run begin with this key; a run that has begun keeps its own.
+
+    A model whose key is public has no guarantee of its own; the epsilons of the experiment are those that the same training has
+    with a secret key.
+    """
+    path = private_folder(folder.private) / "key"
+    if not path.exists():
+        path.write_bytes(key)
+        path.chmod(0o600)

@@ -1,0 +1,137 @@
+"""What every reproduction writes: tables as CSV and Markdown, claims with their numbers, its part of a page, figures."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from tacit.errors import UsageError
+from tacit.files import write_atomically
+
+__all__ = [
+    "BEGIN",
+    "END",
+    "FIGURE_STYLE",
+    "Claim",
+    "Row",
+    "claims_table",
+    "finite",
+    "markdown_table",
+    "number",
+    "replace_part",
+    "save_figure",
+    "write_csv",
+    "write_text",
+]
+
+Row = dict[str, Any]
+
+BEGIN = "<!-- results -->"
+END = "<!-- end of results -->"
+"""What lies between them in a page is replaced by the results of a run."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim, as our own numbers judge it.
+
+    Args:
+        text: what is claimed.
+        panel: of which corpus, model or setting.
+        shows: whether our numbers agree.
+        numbers: what was measured.
+    """
+
+    text: str
+    panel: str
+    shows: bool
+    numbers: str
+
+
+def claims_table(claims: Sequence[Claim], panel: str) -> str:
+    """Markdown; ``panel`` heads the column that says of what a claim is."""
+    rows = [[claim.text, claim.panel, "yes" if claim.shows else "**no**", claim.numbers] for claim in claims]
+    return markdown_table(["claim", panel, "shows", "measured"], rows)
+
+
+def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def finite(value: Any) -> Any:
+    """JSON has no infinity: in a result it is the word "infinity"."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return "infinity" if isinstance(value, float) and math.isinf(value) else value
+
+
+def number(value: Any) -> float | None:
+    """A number of a result; "infinity" is a word there (`finite`)."""
+    return None if value is None else math.inf if value == "infinity" else float(value)
+
+
+def write_csv(path: Path, rows: Sequence[Row]) -> None:
+    """A table with a header; an infinite number is ``inf``, what is not there is empty."""
+    buffer = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(buffer, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+    write_text(path, buffer.getvalue())
+
+
+def _cell(value: Any) -> Any:
+    return f"{value:.6g}" if isinstance(value, float) else value
+
+
+def write_text(path: Path, text: str) -> None:
+    """Whole or not at all."""
+
+    def write(partial: Path) -> None:
+        partial.write_text(text, encoding="utf-8")
+
+    write_atomically(path, write)
+
+
+def replace_part(page: Path, text: str) -> None:
+    """Put the results between the two markers of a page.
+
+    Raises:
+        UsageError: it does not have them.
+    """
+    old = page.read_text(encoding="utf-8")
+    if old.count(BEGIN) != 1 or old.count(END) != 1:
+        raise UsageError(f"{page}: the page needs one line {BEGIN} and one {END}")
+    head, tail = old.split(BEGIN)[0], old.split(END)[1]
+    write_text(page, f"{head}{BEGIN}\n\n{text}\n{END}{tail}")
+
+
+FIGURE_STYLE = {
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#5b6270",
+    "legend.frameon": False,
+    "svg.hashsalt": "tacit reproduce",
+}
+"""Of all figures."""
+
+
+def save_figure(figure: Figure | None, folder: Path, name: str, drawn: list[str]) -> None:
+    """As PNG and SVG, and its name to ``drawn``; None is a figure for which there are no numbers yet."""
+    if figure is None:
+        return
+    figure.savefig(folder / f"{name}.png", dpi=150)
+    figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
+    drawn.append(name)
