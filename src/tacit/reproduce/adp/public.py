@@ -1,0 +1,118 @@
+"""The public models: where every arm begins, and what scores. Ordinary runs of tacit that read no private text."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit.adaptive.public import scorer_folder
+from tacit.adaptive.rho import PrivacyProbability
+from tacit.adaptive.scorer import ScorerOptions
+from tacit.adaptive.scoring import fit_public
+from tacit.config import RunConfig
+from tacit.corpus.readers import Source, read_records
+from tacit.files import read_json, write_json
+from tacit.folder import RunFolder
+from tacit.progress import Reporter
+from tacit.randomness import KEY_BYTES
+from tacit.release import run
+from tacit.reproduce.adp.corpora import CorpusFiles
+from tacit.reproduce.adp.scale import DELTA, Scale
+from tacit.reproduce.place import place_key
+
+__all__ = ["PublicModel", "experiment_key", "public_model"]
+
+
+@dataclass(frozen=True)
+class PublicModel:
+    """A released model that read public text alone, and the constants of rho under it.
+
+    Args:
+        folder: of the run; its certificate says that nothing private was read.
+    """
+
+    folder: Path
+    rho: PrivacyProbability
+
+    @property
+    def model(self) -> Path:
+        """The Hugging Face folder."""
+        return scorer_folder(self.folder)
+
+
+def public_model(
+    scale: Scale, data: Path, files: CorpusFiles, out: Path, frequent: bool, reporter: Reporter
+) -> PublicModel:
+    """Train it, or take the one that is there.
+
+    Args:
+        data: the folder with the corpora's folders.
+        out: where all public models are.
+        frequent: whether the canary stands in its training text, ``scale.frequent`` times.
+    """
+    folder = out / ("frequent" if frequent else "public")
+    config = _config(scale, data, files, folder, out / "public" if frequent else None)
+    place_key(RunFolder(folder), experiment_key(0))
+    run(config, reporter)
+    constants = folder / "rho.json"
+    if not constants.exists():
+        records = list(read_records(Source(files.constants, "jsonl", id_field="id")))
+        options = ScorerOptions(scorer_folder(folder), config.model.length)
+        rho, _ = fit_public(records, options)
+        write_json(constants, {"lower": rho.lower, "upper": rho.upper})
+    stored = read_json(constants)
+    return PublicModel(folder, PrivacyProbability(stored["lower"], stored["upper"]))
+
+
+def experiment_key(seed: int) -> bytes:
+    """The public key of a replicate: all its arms share it, so they are compared in pairs."""
+    return hashlib.blake2b(f"tacit reproduce adp {seed}".encode(), digest_size=KEY_BYTES).digest()
+
+
+def _config(scale: Scale, data: Path, files: CorpusFiles, folder: Path, same_tokenizer: Path | None) -> RunConfig:
+    """Ordinary training on public text; the private corpus is named, as in every run, and no phase reads it."""
+    public: list[dict[str, Any]] = [
+        {
+            "path": str(data / "medquad" / "medquad.jsonl.gz"),
+            "text_field": "answer",
+            "id_field": "id",
+            "limit": scale.answers,
+        },
+        {
+            "path": str(data / "eltec-eng" / "eltec-eng-0.jsonl.gz"),
+            "id_field": "id",
+            "max_record_bytes": 10_000_000,
+            "limit": scale.novels,
+        },
+    ]
+    if same_tokenizer is not None:
+        public.append({"path": str(files.canaries), "id_field": "id"})
+    vocabulary: dict[str, Any] = {"method": "public", "size": scale.pieces}
+    if same_tokenizer is not None:  # the other scorer reads the pieces of the first, so that only its weights differ
+        vocabulary = {"method": "given", "path": str(scorer_folder(same_tokenizer))}
+    return RunConfig.model_validate(
+        {
+            "title": folder.name,
+            "run": str(folder),
+            "privacy": {"unit": "record", "units": scale.units, "budget": {"epsilon": 1.0, "delta": DELTA}},
+            "private": {"path": str(files.train(scale.insertions[0])), "id_field": "id"},
+            "public": public,
+            "vocabulary": vocabulary,
+            "model": scale.model,
+            "phases": [
+                {
+                    "name": "public",
+                    "plan": "plain",
+                    "stream": "public",
+                    "steps": scale.public_steps,
+                    "batch_size": scale.batch,
+                    "learning_rate": scale.public_rate,
+                    "warmup": 0.05,
+                }
+            ],
+            "evaluation": {"held_out": 0.0},
+            "compute": {"threads": 1, "workers": 1},
+        }
+    )

@@ -1,0 +1,220 @@
+"""What is run, at which size: the arms, the noise, the insertions of the canary, and the public statements that a plan needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tacit.corpus.secrets import SecretFormat
+from tacit.errors import UsageError
+
+__all__ = [
+    "ARMS",
+    "CERTIFIED",
+    "DELTA",
+    "SCALES",
+    "Arm",
+    "Cell",
+    "Scale",
+    "cells_of",
+    "scale_named",
+]
+
+Arm = Literal["plain", "dp-sgd", "dp-sgd-protected", "literal", "strata", "clip-weights"]
+ARMS: dict[str, str] = {
+    "plain": "No-DP",
+    "dp-sgd": "DP-SGD",
+    "dp-sgd-protected": "DP-SGD, all protected like the private band",
+    "literal": "ADP, literal",
+    "strata": "ADP, strata",
+    "clip-weights": "ADP, clip weights",
+}
+"""What is trained how, in words."""
+
+CERTIFIED: tuple[Arm, ...] = ("strata", "clip-weights")
+"""The forms of adaptive DP that have a guarantee."""
+
+_CANARY = SecretFormat(prefix="My ID is ", digits=6)
+DELTA = 1e-5
+"""Of every epsilon."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One model: trained, measured and attacked.
+
+    Args:
+        arm: a key of `ARMS`.
+        noise: s, the noise multiplier that DP-SGD has; the certified forms get DP-SGD's epsilon at this noise as their worst case.
+            0 without DP.
+        copies: how often the canary stands in the private text.
+        frequent: score with a public model whose own training text holds the canary a thousand times.
+        seed: of everything random in it.
+    """
+
+    arm: Arm
+    noise: float
+    copies: int
+    frequent: bool = False
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """Of its files."""
+        scorer = "-frequent" if self.frequent else ""
+        return f"{self.arm}-noise{self.noise:g}-copies{self.copies}{scorer}-seed{self.seed}"
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether rho matters."""
+        return self.arm in ("literal", *CERTIFIED)
+
+    @property
+    def scores(self) -> str:
+        """Of the folder with the scores of its private text, which it shares with other cells."""
+        return f"copies{self.copies}{'-frequent' if self.frequent else ''}"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The size of the whole experiment.
+
+    Args:
+        lines: of the private text at most; blank ones do not count.
+        units: "about so many" of them, as a run states it.
+        test_lines: at most.
+        novels, answers: records of the public text beside WikiText-2's validation part.
+        frequent: copies of the canary in the training text of the other scorer.
+        pieces: of the tokenizer.
+        model: options of ``model`` in a run's configuration.
+        public_steps, batch, public_rate: of ordinary training on public text, where every model begins.
+        plain_steps, plain_rate: of ordinary training on private text.
+        steps: DP steps of an arm; of strata, together.
+        expected_batch: units of a DP step on average.
+        rate: of DP training.
+        stratum_share: which share of the units has a rho below the threshold, a public statement.
+        unlikely_steps: strata: share of the steps that are on the private-like stratum; ``unlikely_rate``, their learning rate.
+        protected: epsilon of the private-like band over the worst case.
+        noise: values of s.
+        insertions: copies of the canary in the private text.
+        canary: the canary's template: of the paper "My ID is 955320", and all 10^6 numbers are candidates.
+        secret: its number.
+        seeds: replicates of every cell.
+    """
+
+    name: str
+    lines: int
+    units: int
+    test_lines: int
+    novels: int
+    answers: int
+    pieces: int
+    model: dict[str, Any]
+    public_steps: int
+    batch: int
+    public_rate: float
+    plain_steps: int
+    plain_rate: float
+    steps: int
+    expected_batch: int
+    clip_norm: float
+    rate: float
+    threshold: float
+    stratum_share: float
+    unlikely_steps: float
+    unlikely_rate: float
+    protected: float
+    frequent: int = 1000
+    noise: tuple[float, ...] = (1.0, 5.0)
+    insertions: tuple[int, ...] = (10, 100, 1000)
+    canary: SecretFormat = _CANARY
+    secret: int = 955320
+    seeds: int = 1
+
+    @property
+    def canary_text(self) -> str:
+        """What is planted."""
+        return self.canary.text(self.secret)
+
+
+SCALES = {
+    "laptop": Scale(
+        name="laptop",
+        lines=23_767,
+        units=23_700,
+        test_lines=1500,
+        novels=8,
+        answers=4000,
+        pieces=2000,
+        model={"kind": "gpt2", "layers": 2, "width": 96, "heads": 4, "length": 32},
+        public_steps=1000,
+        batch=64,
+        public_rate=3e-3,
+        plain_steps=500,
+        plain_rate=3e-3,
+        steps=30,
+        expected_batch=1024,
+        clip_norm=0.5,
+        rate=1e-2,
+        threshold=0.5,
+        stratum_share=0.78,
+        unlikely_steps=0.14,
+        unlikely_rate=1e-3,
+        protected=0.25,
+    ),
+    "full": Scale(
+        name="full",
+        lines=23_767,
+        units=23_700,
+        test_lines=3000,
+        novels=33,
+        answers=16_407,
+        pieces=8000,
+        model={"kind": "gpt2", "layers": 12, "width": 1024, "heads": 16, "length": 64},
+        public_steps=20_000,
+        batch=64,
+        public_rate=3e-4,
+        plain_steps=2000,
+        plain_rate=3e-4,
+        steps=200,
+        expected_batch=4096,
+        clip_norm=0.5,
+        rate=5e-4,
+        threshold=0.5,
+        stratum_share=0.78,
+        unlikely_steps=0.14,
+        unlikely_rate=5e-5,
+        protected=0.25,
+        seeds=3,
+    ),
+}
+"""By name. The paper's decoder has 12 layers of width 1,024: ``full`` is for a GPU."""
+
+
+def scale_named(name: str) -> Scale:
+    """The scale of this name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if name not in SCALES:
+        raise UsageError(f"scale is {name!r}; it must be one of {', '.join(SCALES)}")
+    return SCALES[name]
+
+
+def cells_of(scale: Scale) -> list[Cell]:
+    """Every cell, those of the table first."""
+    least, first = scale.insertions[0], scale.noise[0]
+    cells: list[Cell] = []
+    for seed in range(scale.seeds):
+        cells.append(Cell("plain", 0.0, least, seed=seed))
+        for noise in scale.noise:
+            cells += [Cell(arm, noise, least, seed=seed) for arm in ARMS_WITH_NOISE]
+        for copies in scale.insertions[1:]:
+            cells.append(Cell("plain", 0.0, copies, seed=seed))
+            cells += [Cell(arm, first, copies, seed=seed) for arm in ARMS_WITH_NOISE if arm != "dp-sgd-protected"]
+        cells += [Cell(arm, first, scale.insertions[1], True, seed) for arm in CERTIFIED]
+    return cells
+
+
+ARMS_WITH_NOISE: tuple[Arm, ...] = ("dp-sgd", "dp-sgd-protected", "literal", "strata", "clip-weights")
