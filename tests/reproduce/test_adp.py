@@ -165,10 +165,10 @@ def test_claims_are_judged_by_the_numbers() -> None:
         ]
 
     good = judge(rows(110.0, 90.0, 80.0), public(0.9, 0.1), scale)
-    assert len(good) == 6
+    assert len(good) == 7
     assert all(claim.shows for claim in good)
-    bad = judge(rows(210.0, 190.0, 300.0), public(0.4, 0.1), scale)
-    assert len(bad) == 6
+    bad = judge(rows(210.0, 190.0, 300.0), public(0.4, 0.4), scale)
+    assert len(bad) == 7
     assert not any(claim.shows for claim in bad)
 
 

@@ -84,7 +84,10 @@ def _of_canary(models: Sequence[Row], public: Sequence[Row], scale: Scale) -> li
         claims.append(Claim(text, f"{first:g}", shows, f"{bits}; No-DP {clean['plain']['exposure_bits']:.1f} bits"))
     rho = {row["model"]: row["canary_rho"] for row in public if row["model"] in ("public", "frequent")}
     if len(rho) == 2:
-        text = f"the weak point: {scale.frequent:,} copies in the scorer's own text move the canary into the public-like band"
-        shows = rho["public"] >= scale.threshold > rho["frequent"]
-        claims.append(Claim(text, "", shows, f"rho {rho['public']:.2f} without, {rho['frequent']:.2f} with"))
+        text = "the public model finds the canary unlikely: it is in the private-like band"
+        numbers = f"rho {rho['public']:.2f}, threshold {scale.threshold:g}"
+        claims.append(Claim(text, "", rho["public"] >= scale.threshold, numbers))
+        text = f"the weak point: {scale.frequent:,} copies in the scorer's own text lower the canary's rho"
+        numbers = f"{rho['public']:.2f} without, {rho['frequent']:.2f} with"
+        claims.append(Claim(text, "", rho["frequent"] < rho["public"], numbers))
     return claims
