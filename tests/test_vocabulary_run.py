@@ -33,7 +33,7 @@ PHASE = {
     "learning_rate": 1e-3,
     "noise_multiplier": 1.0,
 }
-EPSILON, DELTA = 20.0, 1e-4
+EPSILON, DELTA = 6.0, 1e-4
 SOLVED = {name: value for name, value in PHASE.items() if name != "noise_multiplier"} | {"steps": 400}
 """A phase whose noise is solved: with many steps and a small budget, whose losses are soon composed."""
 COMMON = tuple(f"common{letter}" for letter in "abcdefgh")
