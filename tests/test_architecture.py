@@ -65,6 +65,7 @@ MAY_IMPORT["extraction"] = BASE | {
     "training",
     "tasks",
     "grid",
+    "planning",  # time and memory
 }
 MAY_IMPORT["facts"] = {*MAY_IMPORT}
 MAY_IMPORT["release"] = {*MAY_IMPORT, "pipeline"}

@@ -47,11 +47,14 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
     With several ranks the first one calls this, and the others `assist` it until the context ends.
 
     Raises:
-        UsageError: the folder holds a run with another configuration (the differences are named), or is in use.
+        UsageError: the folder holds a run with another configuration (the differences are named), or is in use; or several ranks
+            are to train with adaptive DP.
         BudgetError: the plan exceeds the budget; nothing is spent and no data was read.
         DataError: the given tokenizer or model is not suitable, or (a LedgerError) another one than when the run began.
     """
     reporter = SilentReporter() if reporter is None else reporter
+    if config.adaptive is not None and ranks.world > 1:
+        raise UsageError("adaptive: one process scores and trains; start the run without torchrun")
     folder = RunFolder(Path(config.run))
     was_there = folder.root.exists()
     mechanisms = None

@@ -323,8 +323,6 @@ class RunState:
     @functools.cached_property
     def rho_U(self) -> np.ndarray:
         """Each training unit's privacy probability (adaptive DP), from a scorer that is there by then."""
-        if self.ranks.world > 1:
-            raise UsageError("adaptive: one process scores and trains; start the run without torchrun")
         return unit_rho(
             self.config,
             self.folder,

@@ -65,19 +65,46 @@ def one_line(done: Called, code: int, *parts: str) -> None:
     assert "Traceback" not in done.err
 
 
-def test_bad_documents_are_one_line_and_exit_4(call: Any, folder: Path) -> None:
-    config = write_config(folder / "tuned.yaml", finetune_values(folder, folder / "bert"))
-    compared = {
+def comparison_of(folder: Path, task: dict[str, Any]) -> Path:
+    values = {
         "run": str(folder / "compared"),
         "models": {"one": {"folder": str(folder / "bert")}},
-        "tasks": {"notes": {"path": str(folder / "notes"), "folds": 2}},
+        "tasks": {"notes": task},
         "training": {"epochs": 1},
     }
-    comparison = write_config(folder / "compared.yaml", compared)
+    return write_config(folder / "compared.yaml", values)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (f"{SENTINEL}\tO\n{SENTINEL}\tI-problem\n", "line 2: an I- tag"),
+        (f"{SENTINEL}\tO\n{SENTINEL}\n", "line 2: the line has not the columns"),
+        (f"{SENTINEL}\tO\n{SENTINEL}\tX-problem\n", "line 2: the tag is none of O, B-TYPE and I-TYPE"),
+    ],
+)
+def test_bad_documents_are_one_line_and_exit_4(call: Any, folder: Path, text: str, problem: str) -> None:
     path = folder / "notes" / "note02.bio"
-    path.write_text(f"{SENTINEL}\tO\n{SENTINEL}\tI-problem\n")
-    one_line(call("finetune", config), 4, f"{path}, line 2: an I- tag")
-    one_line(call("evaluate", comparison), 4, f"{path}, line 2: an I- tag")
+    path.write_text(text)
+    config = write_config(folder / "tuned.yaml", finetune_values(folder, folder / "bert"))
+    one_line(call("finetune", config), 4, f"{path}, {problem}")
+    one_line(call("evaluate", comparison_of(folder, {"path": str(folder / "notes")})), 4, f"{path}, {problem}")
+    assert not (folder / "tuned").exists()
+    assert not (folder / "compared").exists()
+
+
+def test_labels_and_documents_of_two_parts_are_one_line_and_exit_4(call: Any, folder: Path) -> None:
+    """A type of entity in test that training does not have; a document in two folds, under its name or another one."""
+    held_out = write_notes(folder / "held-out", 1, start=30)
+    split = {"train": str(folder / "notes"), "test": str(held_out)}
+    tuned = finetune_values(folder, folder / "bert", test={"path": str(held_out)})
+    configs = {"finetune": write_config(folder / "tuned.yaml", tuned), "evaluate": comparison_of(folder, split)}
+    (held_out / "note30.bio").write_text(f"{SENTINEL}\tB-{SENTINEL}\n")
+    for command, config in configs.items():
+        one_line(call(command, config), 4, f"{held_out / 'note30.bio'}, line 1: an entity of a type that is not in")
+    (held_out / "note30.bio").write_text((folder / "notes" / "note03.bio").read_text())
+    for command, config in configs.items():
+        one_line(call(command, config), 4, "note30.bio, line 1: this document is in two folds")
     assert not (folder / "tuned").exists()
     assert not (folder / "compared").exists()
 

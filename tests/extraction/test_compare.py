@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,19 @@ import numpy as np
 import pytest
 
 from tacit.config.entities import ComparisonConfig, load_comparison, names_tasks
-from tacit.errors import DataError, UsageError
+from tacit.errors import BudgetError, DataError, RefusedError, UsageError
+from tacit.extraction import cells
 from tacit.extraction.compare import compare
 from tacit.extraction.tables import ModelFacts, table_rows, type_rows
+from tacit.files import read_json
+from tacit.privacy.accountant import epsilon
+from tacit.privacy.events import EVERY_PART, PoissonGaussian, Spend
 from tacit.progress import SilentReporter
+from tacit.randomness import Streams
 from tacit.tasks.entities.estimates import fold_estimate
 
 from ..folders import bert_folder
-from .annotated import SENTINEL, files_with, release, write_notes
+from .annotated import DP, LABELS, SENTINEL, SPENT, files_with, release, write_notes
 
 TRAINING = {"epochs": 1, "batch_size": 8, "length": 24, "overlap": 4}
 
@@ -74,6 +81,138 @@ def test_all_cells_once_and_again_none(tmp_path: Path, capfd: pytest.CaptureFixt
     assert not [path for path in folder.iterdir() if path.name.startswith(".cell")]
     with pytest.raises(UsageError, match="other options under `training`"):
         compare(config(tmp_path, training={**TRAINING, "epochs": 2}), SilentReporter())
+
+
+# with DP -------------------------------------------------------------------------------------------------------------
+
+STEPS = {"training": {"steps": 3, "length": 24, "overlap": 4}}
+NOISE = {**DP, "noise_multiplier": 1.5, "budget": {"epsilon": 20.0, "delta": 1e-4}}
+
+
+def with_dp(folder: Path, **sections: Any) -> ComparisonConfig:
+    """A plain model, one with DP that is public, and one with DP whose pre-training counts; one fold."""
+    bert = {"folder": str(folder / "bert")}
+    models = {
+        "plain": bert,
+        "dp": {**bert, "public": True, "dp": NOISE, **STEPS},
+        "dp-both": {"folder": str(folder / "pre" / "release" / "model"), "dp": NOISE, **STEPS},
+    }
+    task = {"train": str(folder / "notes"), "test": str(folder / "test"), "labels": LABELS}
+    return config(folder, **{"models": models, "tasks": {"notes": task}, "baselines": False, **sections})
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> Path:
+    write_notes(tmp_path / "notes")
+    write_notes(tmp_path / "test", 3, start=50)
+    bert_folder(tmp_path / "bert")
+    release(tmp_path / "pre")
+    return tmp_path
+
+
+def test_a_model_with_dp_pays_for_what_the_table_says(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its ledger holds its own steps and what its pre-training spent, and its noise is from a secret key."""
+    seen: list[tuple[list[Spend], float, str]] = []
+
+    def recording(
+        model: Any, phase: Any, stream: Any, objective: Any, ledger: Any, streams: Streams, *rest: Any
+    ) -> None:
+        real(model, phase, stream, objective, ledger, streams, *rest)
+        spends, budget = ([], math.inf) if ledger is None else (ledger.spends(), ledger.header.epsilon)
+        seen.append((spends, budget, streams.commitment()))
+
+    real = cells.run_phase
+    monkeypatch.setattr(cells, "run_phase", recording)
+    text = compare(with_dp(prepared), SilentReporter())
+    own = Spend(PoissonGaussian(0.1, 1.5), 3, EVERY_PART)
+    before = [Spend(event, count, part) for event, count, part in SPENT.values()]
+    public = cells.public_streams("cell", "notes", 0, 0).commitment()
+    assert [(spends, budget) for spends, budget, _ in seen] == [([], math.inf), ([own], 20.0), ([*before, own], 20.0)]
+    assert [commitment == public for _, _, commitment in seen] == [True, False, False]
+    assert len({commitment for *_, commitment in seen}) == 3
+    rows = read_json(prepared / "compared" / "table.json")["rows"]
+    alone = epsilon([Spend(own.event, 3)], 1e-4)
+    both = max(epsilon([Spend(spend.event, spend.count), Spend(own.event, 3)], 1e-4) for spend in before)
+    assert both > alone + 0.1
+    assert [row["tuning"] for row in rows] == ["without DP", "document", "document with pre-training"]
+    assert [row["tuning_epsilon"] for row in rows] == [None, pytest.approx(alone), pytest.approx(both)]
+    assert f"| document with pre-training, {both:.2f} at 0.0001 |" in text
+    assert (prepared / "compared" / "key").stat().st_mode & 0o777 == 0o600
+    assert files_with(prepared / "compared", SENTINEL) == []
+    results = {path.stem: read_json(path) for path in (prepared / "compared" / "cells").iterdir()}
+    assert {result["steps"] for result in results.values()} == {2, 3}
+
+
+def test_two_workers_give_what_one_gives(prepared: Path) -> None:
+    """Each in a process of its own, with the key that the first start has made."""
+    models = {name: model.model_dump() for name, model in with_dp(prepared).models.items() if name != "dp-both"}
+    found = []
+    for name, workers in (("one", 1), ("two", 2)):
+        if found:
+            (prepared / name).mkdir()
+            shutil.copy(prepared / "one" / "key", prepared / name / "key")
+        compare(with_dp(prepared, run=str(prepared / name), workers=workers, models=models), SilentReporter())
+        results = [read_json(path) for path in sorted((prepared / name / "cells").iterdir())]
+        found.append([{key: value for key, value in result.items() if key != "seconds"} for result in results])
+    assert len(found[0]) == 2
+    assert found[0] == found[1]
+
+
+def test_other_dp_options_are_another_model(prepared: Path) -> None:
+    compare(with_dp(prepared), SilentReporter())
+    for change in ({"clip_norm": 0.1}, {"noise_multiplier": 1.6}, {"expected_batch": 10}):
+        models = {name: model.model_dump() for name, model in with_dp(prepared).models.items()}
+        models["dp"]["dp"] |= change
+        with pytest.raises(UsageError, match="notes--dp--fold0"):
+            compare(with_dp(prepared, models=models), SilentReporter())
+
+
+def one_dp(folder: Path, task: dict[str, Any] | None = None, **model: Any) -> ComparisonConfig:
+    """The model with DP alone, changed; ``task`` is added to its task."""
+    own = {**with_dp(folder).models["dp"].model_dump(exclude_unset=True), **model}
+    given = {"train": str(folder / "notes"), "test": str(folder / "test"), "labels": LABELS, **(task or {})}
+    return with_dp(folder, models={"dp": own}, tasks={"notes": given})
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"task": {"labels": None}}, "labels-from-private-data"),
+        ({"training": {"epochs": 2}}, "steps-from-private-data"),
+        ({"training": None}, "steps-from-private-data"),  # the comparison's are epochs
+        ({"dp": {**DP, "unit": "sentence"}}, "context-beyond-unit"),
+        ({"dp": {**DP, "budget": {"epsilon": 9.0, "delta": 0.01}}}, "delta-too-large"),
+        ({"public": False}, "pretraining-unknown"),
+    ],
+)
+def test_a_guarantee_that_does_not_hold_is_refused(prepared: Path, changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        compare(one_dp(prepared, **changes), SilentReporter())
+    assert refused.value.reason == reason
+    assert not (prepared / "compared").exists()
+
+
+def test_the_pretrainings_unit_and_budget_hold_here_too(prepared: Path) -> None:
+    folder = str(prepared / "pre" / "release" / "model")
+    with pytest.raises(RefusedError, match=r"models\.dp\.dp\.unit is record") as refused:
+        compare(one_dp(prepared, folder=folder, dp={**NOISE, "unit": "record"}), SilentReporter())
+    assert refused.value.reason == "pretraining-unit-differs"
+    small = {**NOISE, "budget": {"epsilon": 1.0, "delta": 1e-4}}
+    with pytest.raises(BudgetError, match="the budget is 1"):
+        compare(one_dp(prepared, dp=small), SilentReporter())
+    assert not (prepared / "compared").exists()
+
+
+def test_labels_bound_what_documents_may_hold_and_what_is_dps_goes_with_dp(prepared: Path) -> None:
+    with pytest.raises(DataError, match=r"line 2: an entity of a type that is not in the option labels"):
+        compare(one_dp(prepared, {"labels": ["test"]}), SilentReporter())
+    for options in ({"training": STEPS["training"]}, {"same_people": False}):
+        with pytest.raises(UsageError, match=r"models\.one: training and same_people go with dp"):
+            config(prepared, models={"one": {"folder": "x", **options}})
+    with pytest.raises(UsageError, match=r"models\.dp\.dp\.expected_batch 500 exceeds"):
+        one_dp(prepared, dp={**DP, "expected_batch": 500})
+    with pytest.raises(UsageError, match=r"tasks\.notes\.labels: a type of entity is named twice"):
+        one_dp(prepared, {"labels": ["test", "test"]})
 
 
 def test_bad_documents_leave_nothing(tmp_path: Path) -> None:

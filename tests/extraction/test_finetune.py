@@ -18,6 +18,7 @@ from tacit.config.entities import FinetuneConfig, load_finetune
 from tacit.errors import BudgetError, DataError, LedgerError, RefusedError, UsageError
 from tacit.extraction.cells import cutter_of
 from tacit.extraction.finetune import FinetuneResult, _read, finetune
+from tacit.extraction.plan import plan_finetune
 from tacit.files import read_json
 from tacit.privacy.accountant import epsilon, joint_epsilon
 from tacit.privacy.certificate import verify_certificate
@@ -28,7 +29,7 @@ from tacit.randomness import Streams
 
 from ..folders import bert_folder
 from ..small import write_config
-from .annotated import DP, LABELS, SENTINEL, SPENT, files_with, finetune_values, release, write_notes
+from .annotated import BUDGET, DP, LABELS, SENTINEL, SPENT, files_with, finetune_values, release, write_notes
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +148,7 @@ def test_dp_on_a_public_model_spends_what_it_planned(tmp_path: Path, model: Path
     assert isinstance(event, PoissonGaussian)
     assert (event.sampling_probability, steps, partition) == (20 / 200, 4, EVERY_PART)
     assert result.epsilon == pytest.approx(epsilon([Spend(event, 4)], 1e-4), rel=1e-9)
-    assert 8.5 < result.epsilon <= 9
+    assert 0.97 * BUDGET < result.epsilon <= BUDGET
     assert "every document of the fine-tuning" in result.statement
     assert "public, as the user declares" in result.statement
     check_verified(result)
@@ -172,7 +173,9 @@ def test_with_the_same_people_both_spends_add_up(tmp_path: Path) -> None:
     assert "the fine-tuning and the pre-training together" in result.statement
     check_verified(result)
     solved = configured(tmp_path, model, run=str(tmp_path / "solved"), dp=DP, labels=LABELS)
-    assert 8.5 < finetune(solved).epsilon <= 9
+    plan = plan_finetune(solved)
+    assert 0.97 * BUDGET < finetune(solved).epsilon <= BUDGET
+    assert plan.models[0].epsilon == finetune(solved).epsilon  # what was said is what was spent
 
 
 def test_disjoint_people_do_not_add_up_and_the_declaration_is_named(tmp_path: Path) -> None:

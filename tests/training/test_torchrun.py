@@ -19,6 +19,7 @@ from tacit.opening import open_run
 from tacit.pipeline import assist, train
 from tacit.privacy.ledger import Ledger
 
+from ..adaptive_runs import adaptive_values
 from ..processes import in_processes
 from ..small import small_values, tacit, write_config, write_corpora
 
@@ -92,6 +93,15 @@ def opened_by(ranks: Ranks, mine: dict[str, Any], others: dict[str, Any]) -> Non
             train(state)
     else:
         assist(parse_config(others), ranks)
+
+
+@pytest.mark.parametrize("form", ["strata", "clip-weights", "literal"])
+def test_adaptive_dp_on_several_processes_is_refused_before_anything_is_written(form: str, tmp_path: Path) -> None:
+    values = adaptive_values(tmp_path, form)
+    first, second = in_processes(2, lambda ranks: opened_by(ranks, values, values))
+    assert first.error == "UsageError: adaptive: one process scores and trains; start the run without torchrun"
+    assert second.error.startswith("TacitError: process 1 of 2 stopped while ")
+    assert list(tmp_path.iterdir()) == []
 
 
 def place(folder: Path, corpora: Path, drop: int) -> Path:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import typer
 
 from tacit.cli.options import ConfigArgument, JsonOption, print_json, table
+
+if TYPE_CHECKING:
+    from tacit.extraction.plan import ExtractionPlan, TuningPlan
 
 __all__ = ["command"]
 
@@ -12,8 +18,25 @@ __all__ = ["command"]
 def command(config: ConfigArgument, as_json: JsonOption = False) -> None:
     """Print mechanism, noise, steps and epsilon of every stage, from the configuration alone.
 
-    Noise that the configuration leaves out is solved so that the joint epsilon meets the budget. No data is read.
+    Noise that the configuration leaves out is solved so that the joint epsilon meets the budget. No data is read. A configuration of
+    `tacit finetune`, or of `tacit evaluate` with models and tasks, is priced too, from the certificates beside its models.
     """
+    from tacit.config.entities import check_finetune, load_comparison, names_documents, names_tasks
+    from tacit.config.load import read_yaml
+
+    values = read_yaml(config)
+    if names_tasks(values) or names_documents(values):
+        from tacit.extraction.plan import plan_comparison, plan_finetune
+
+        if names_tasks(values):
+            _show_extraction(plan_comparison(load_comparison(values, str(config))), as_json)
+        else:
+            _show_extraction(plan_finetune(check_finetune(values, str(config))), as_json)
+    else:
+        _plan_run(config, as_json)
+
+
+def _plan_run(config: Path, as_json: bool) -> None:
     from tacit.config import load_config
     from tacit.planning import make_plan
 
@@ -45,3 +68,36 @@ def command(config: ConfigArgument, as_json: JsonOption = False) -> None:
     )
     for note in plan.notes:
         typer.echo(f"note: {note}")
+
+
+def _show_extraction(plan: ExtractionPlan, as_json: bool) -> None:
+    if as_json:
+        print_json(plan.to_dict())
+        return
+    headers = ["model", "pre-training", "fine-tuning", "steps", "epsilon alone", "joint", "about"]
+    typer.echo(table(headers, [_row(model) for model in plan.models]))
+    typer.echo()
+    counted = f"each fine-tuned {plan.times} times, {plan.workers} at a time" if plan.times > 1 else "fine-tuned once"
+    expected = "time depends on the documents" if plan.seconds is None else f"about {plan.seconds / 60:.0f} min"
+    typer.echo(f"{counted}; expected: {expected} on two laptop cores, {plan.memory_bytes / 1e9:.1f} GB of memory")
+    for note in plan.notes:
+        typer.echo(f"note: {note}")
+
+
+def _row(model: TuningPlan) -> list[str]:
+    tuning = "without DP"
+    if model.unit is not None:
+        tuning = (
+            f"DP-SGD of {model.unit}s: sampling_probability {model.sampling_probability:g}, clip_norm {model.clip_norm:g}, "
+            f"noise_multiplier {model.noise_multiplier:g}"
+        )
+    before = "no certificate" if model.pretraining_epsilon is None else f"epsilon {model.pretraining_epsilon:.3f}"
+    return [
+        model.model,
+        before,
+        tuning,
+        "by epochs" if model.steps is None else str(model.steps),
+        f"{model.epsilon_alone:.3f}",
+        f"{model.epsilon:.3f}",
+        "-" if model.seconds is None else f"{model.seconds:.0f} s",
+    ]

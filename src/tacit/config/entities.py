@@ -17,14 +17,17 @@ from tacit.errors import RefusedError, UsageError
 
 __all__ = [
     "AnnotatedSource",
+    "ComparedModel",
     "ComparisonConfig",
     "DpTuning",
     "FinetuneConfig",
     "StartModel",
     "TaskOptions",
     "TuningOptions",
+    "check_finetune",
     "load_comparison",
     "load_finetune",
+    "names_documents",
     "names_tasks",
 ]
 
@@ -153,6 +156,7 @@ class TaskOptions(Options):
 
     Args:
         folds: how many; every document is tested once.
+        labels: the types of entities; where a model is tuned with DP they must be given, since which types occur is private.
     """
 
     path: str | None = None
@@ -160,12 +164,27 @@ class TaskOptions(Options):
     test: str | None = None
     format: Literal["bio", "i2b2-2010"] = "bio"
     folds: Annotated[int, Field(ge=2)] = 5
+    labels: tuple[str, ...] | None = None
 
     def source(self, which: Literal["path", "train", "test"]) -> AnnotatedSource:
         """One of its sources."""
         path = {"path": self.path, "train": self.train, "test": self.test}[which]
         assert path is not None
         return AnnotatedSource(path=path, format=self.format)
+
+
+class ComparedModel(StartModel):
+    """A model of a comparison: where it begins, and how it is fine-tuned where that is not as all others are.
+
+    Args:
+        dp: fine-tuning with DP, in every cell.
+        same_people: as in `FinetuneConfig`; its epsilon then counts the pre-training too.
+        training: with dp, in place of the comparison's: DP wants other steps and another rate.
+    """
+
+    dp: DpTuning | None = None
+    same_people: bool = True
+    training: TuningOptions | None = None
 
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=60)]
@@ -184,7 +203,7 @@ class ComparisonConfig(Options):
 
     title: str = "entity extraction"
     run: str
-    models: Annotated[dict[Name, StartModel], Field(min_length=1)]
+    models: Annotated[dict[Name, ComparedModel], Field(min_length=1)]
     tasks: Annotated[dict[Name, TaskOptions], Field(min_length=1)]
     training: TuningOptions
     seeds: Count = 1
@@ -192,73 +211,113 @@ class ComparisonConfig(Options):
     workers: Annotated[int, Field(ge=1, le=2)] = 1
     compute: ComputeOptions = ComputeOptions()
 
+    def training_of(self, model: str) -> TuningOptions:
+        """How this model is fine-tuned."""
+        return self.models[model].training or self.training
+
 
 def names_tasks(values: Any) -> bool:
     """Whether the values of a YAML file are those of a `ComparisonConfig`: no run has ``tasks``, and no comparison ``phases``."""
     return isinstance(values, dict) and "tasks" in values and "phases" not in values
 
 
+def names_documents(values: Any) -> bool:
+    """Whether the values of a YAML file are those of a `FinetuneConfig`: neither a run nor a comparison has ``documents``."""
+    return isinstance(values, dict) and "documents" in values
+
+
 def load_finetune(path: Path) -> FinetuneConfig:
-    """Read and check a configuration of `tacit finetune`.
+    """Read and check a configuration of `tacit finetune`. Raises as `check_finetune`."""
+    return check_finetune(read_yaml(path), str(path))
+
+
+def check_finetune(values: Any, source: str) -> FinetuneConfig:
+    """Check the values of a configuration of `tacit finetune`.
 
     Raises:
         UsageError: an unknown, missing or impossible option.
         RefusedError: a guarantee that cannot be proved, with its reason code.
     """
-    config = validated(FinetuneConfig, read_yaml(path), str(path))
-    _check_tuning(config.training)
-    if config.labels is not None and (not config.labels or any(not label.strip() for label in config.labels)):
-        raise UsageError("labels: name at least one type of entity, such as [problem, test, treatment]")
-    if config.labels is not None and len(set(config.labels)) < len(config.labels):
-        raise UsageError("labels: a type of entity is named twice")
+    config = validated(FinetuneConfig, values, source)
+    _check_tuning(config.training, "training")
+    _check_labels(config.labels, "labels")
     if config.dp is not None:
-        _check_dp(config, config.dp)
+        if config.seed is not None:
+            raise RefusedError(
+                "public-key", "seed with dp: the noise would be a function of a public number; leave seed out"
+            )
+        _check_dp(config.dp, config.training)
+        _refuse_without_labels(config.labels, "labels")
     return config
 
 
 def load_comparison(values: Any, source: str) -> ComparisonConfig:
     """Check the values of a configuration of `tacit evaluate` with models and tasks. Raises as `load_finetune`."""
     config = validated(ComparisonConfig, values, source)
-    _check_tuning(config.training)
+    _check_tuning(config.training, "training")
     for name, task in config.tasks.items():
         given = (task.path is not None, task.train is not None, task.test is not None)
         if given not in ((True, False, False), (False, True, True)):
             raise UsageError(f"tasks.{name}: give path, which is cut in folds, or train and test together")
         if task.path is None and "folds" in task.model_fields_set:
             raise UsageError(f"tasks.{name}: folds are cut from path; with train and test there are none")
+        _check_labels(task.labels, f"tasks.{name}.labels")
+    for name, model in config.models.items():
+        _check_compared(config, name, model)
     return config
 
 
-def _check_tuning(options: TuningOptions) -> None:
+def _check_compared(config: ComparisonConfig, name: str, model: ComparedModel) -> None:
+    """What a model has of its own is about DP."""
+    if model.dp is None:
+        if model.training is not None or not model.same_people:
+            raise UsageError(f"models.{name}: training and same_people go with dp; without it all are trained alike")
+        return
+    if model.training is not None:
+        _check_tuning(model.training, f"models.{name}.training")
+    _check_dp(model.dp, config.training_of(name), f"models.{name}.")
+    for task, options in config.tasks.items():
+        _refuse_without_labels(options.labels, f"tasks.{task}.labels")
+
+
+def _check_tuning(options: TuningOptions, place: str) -> None:
     if (options.steps is None) == (options.epochs is None):
-        raise UsageError("training: give steps or epochs, one of both")
+        raise UsageError(f"{place}: give steps or epochs, one of both")
 
 
-def _check_dp(config: FinetuneConfig, dp: DpTuning) -> None:
-    if config.training.steps is None:
-        raise RefusedError(
-            "steps-from-private-data",
-            "training.epochs with dp makes the number of steps from the private number of rows; give training.steps",
-        )
-    if config.labels is None:
+def _check_labels(labels: tuple[str, ...] | None, place: str) -> None:
+    if labels is not None and (not labels or any(not label.strip() for label in labels)):
+        raise UsageError(f"{place}: name at least one type of entity, such as [problem, test, treatment]")
+    if labels is not None and len(set(labels)) < len(labels):
+        raise UsageError(f"{place}: a type of entity is named twice")
+
+
+def _refuse_without_labels(labels: tuple[str, ...] | None, place: str) -> None:
+    if labels is None:
         raise RefusedError(
             "labels-from-private-data",
-            "dp without labels: which types of entities occur in the documents is private; name them in the option labels",
+            f"dp without labels: which types of entities occur in the documents is private; name them in the option {place}",
         )
-    if dp.unit == "sentence" and config.training.context != "sentence":
+
+
+def _check_dp(dp: DpTuning, training: TuningOptions, place: str = "") -> None:
+    """Refuse what makes the guarantee a function of the documents, or none; ``place`` stands before the options' names."""
+    if training.steps is None:
+        raise RefusedError(
+            "steps-from-private-data",
+            f"{place}training.epochs with dp makes the number of steps from the private number of rows; give training.steps",
+        )
+    if dp.unit == "sentence" and training.context != "sentence":
         raise RefusedError(
             "context-beyond-unit",
-            "dp.unit is sentence but training.context is document: a row would show other units' words; set context: sentence",
-        )
-    if config.seed is not None:
-        raise RefusedError(
-            "public-key", "seed with dp: the noise would be a function of a public number; leave seed out"
+            f"{place}dp.unit is sentence but training.context is document: a row would show other units' words; set context: "
+            "sentence",
         )
     if dp.budget.delta >= 1 / dp.units:
         raise RefusedError(
             "delta-too-large",
-            f"dp.budget.delta is {dp.budget.delta:g} but must be below 1/dp.units = {1 / dp.units:.3g}: "
+            f"{place}dp.budget.delta is {dp.budget.delta:g} but must be below 1/dp.units = {1 / dp.units:.3g}: "
             "a larger delta allows publishing a whole unit",
         )
     if dp.expected_batch > dp.units:
-        raise UsageError(f"dp.expected_batch {dp.expected_batch} exceeds dp.units {dp.units}")
+        raise UsageError(f"{place}dp.expected_batch {dp.expected_batch} exceeds dp.units {dp.units}")

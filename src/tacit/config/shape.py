@@ -55,6 +55,11 @@ class ModelShape:
         biases = vocabulary if self.tied else 2 * vocabulary  # transformers ties the head's bias too
         return body + self.token_types * width + (width * width + width + 2 * width) + biases
 
+    def encoder_parameters(self, vocabulary: int) -> int:
+        """Of a BERT without the head that predicts tokens: what a tagger keeps of it."""
+        biases, head = (vocabulary, 0) if self.tied else (2 * vocabulary, vocabulary * self.width)
+        return self.parameters(vocabulary) - head - (self.width * self.width + 3 * self.width) - biases
+
 
 def shape_of(options: ModelOptions) -> ModelShape:
     """The shape of the model that a run trains.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,19 +15,22 @@ from typing import Any
 import torch
 
 from tacit.config import ComputeOptions
-from tacit.config.entities import ComparisonConfig, StartModel, TaskOptions, TuningOptions
+from tacit.config.entities import ComparisonConfig, DpTuning, TaskOptions, TuningOptions
 from tacit.corpus.annotated import (
     AnnotatedDocument,
     entity_types,
     refuse_shared_documents,
     refuse_unknown_types,
+    sentences_apart,
     tag_set,
 )
 from tacit.corpus.annotations import read_annotated
 from tacit.errors import UsageError
 from tacit.extraction.start import Start, open_start
-from tacit.extraction.tuning import plain_phase
-from tacit.randomness import Streams
+from tacit.extraction.tuning import DpPrice, plain_phase
+from tacit.privacy.events import EVERY_PART
+from tacit.privacy.ledger import Ledger, LedgerHeader
+from tacit.randomness import Streams, load_or_create_key
 from tacit.tasks.entities.baselines import BASELINES
 from tacit.tasks.entities.folds import Split, k_folds
 from tacit.tasks.entities.rows import RowCutter
@@ -34,7 +38,16 @@ from tacit.tasks.entities.scores import TypeCounts, entity_counts
 from tacit.tasks.entities.tagger import EntityObjective, RowLabels, load_tagger, predict_tags, row_labels
 from tacit.training.loop import run_phase
 
-__all__ = ["Cell", "count_entities", "cutter_of", "public_streams", "run_cell", "set_up_torch", "splits_of"]
+__all__ = [
+    "Cell",
+    "count_entities",
+    "cutter_of",
+    "make_key",
+    "public_streams",
+    "run_cell",
+    "set_up_torch",
+    "splits_of",
+]
 
 
 @dataclass(frozen=True)
@@ -53,15 +66,21 @@ class Cell:
 
 
 def public_streams(*address: str | int) -> Streams:
-    """Draws that anyone can repeat: of folds, and of fine-tunings that are not for release."""
+    """Draws that anyone can repeat: of folds, of new heads, and of fine-tunings without DP that are not for release."""
     return Streams(hashlib.sha256(b"tacit entity extraction").digest()).child(*address)
+
+
+def make_key(run: Path) -> Streams:
+    """Draws of DP fine-tuning, whose batches and noise nobody may know: from a key in the folder, made when there is none."""
+    return Streams(load_or_create_key(run / "key"))
 
 
 def splits_of(task: TaskOptions) -> list[Split]:
     """The splits of a task, checked.
 
     Raises:
-        DataError: a malformed file, a document in two folds, or a type of entity in test that is not in training.
+        DataError: a malformed file, a document in two folds, or a type of entity that is not in ``labels``; without labels, one
+            in test that is not in training.
     """
     if task.path is not None:
         source = task.source("path")
@@ -72,7 +91,10 @@ def splits_of(task: TaskOptions) -> list[Split]:
         splits = [Split(training, test)]
     for split in splits:
         refuse_shared_documents(split.training, split.test)
-        refuse_unknown_types(split.test, entity_types(split.training), "the training documents of its split")
+        if task.labels is not None:
+            refuse_unknown_types([*split.training, *split.test], task.labels, "the option labels")
+        else:
+            refuse_unknown_types(split.test, entity_types(split.training), "the training documents of its split")
     return splits
 
 
@@ -108,12 +130,17 @@ def count_entities(labels_of: RowLabels, cutter: RowCutter, documents: Sequence[
     ]
 
 
-def run_cell(config: ComparisonConfig, cell: Cell, made_from: str) -> dict[str, Any]:
-    """The cell's result, JSON-ready: counts of every test document, and nothing of its text."""
+def run_cell(config: ComparisonConfig, cell: Cell, made_from: str, price: DpPrice | None = None) -> dict[str, Any]:
+    """The cell's result, JSON-ready: counts of every test document, and nothing of its text.
+
+    Args:
+        made_from: a digest, kept with the result.
+        price: of a model that is tuned with DP; `make_key` has made its key.
+    """
     began = time.monotonic()
     split = splits_of(config.tasks[cell.task])[cell.fold]
     if cell.model in config.models:
-        counts, steps = _model_counts(config, config.models[cell.model], split, cell)
+        counts, steps = _model_counts(config, split, cell, price)
     else:
         counts, steps = _baseline_counts(cell.model, split), 0
     return {
@@ -138,20 +165,46 @@ def _baseline_counts(name: str, split: Split) -> list[TypeCounts]:
 
 
 def _model_counts(
-    config: ComparisonConfig, options: StartModel, split: Split, cell: Cell
+    config: ComparisonConfig, split: Split, cell: Cell, price: DpPrice | None
 ) -> tuple[list[TypeCounts], int]:
     threads = config.compute.threads or (1 if config.workers > 1 else None)
     device = set_up_torch(config.compute, threads)
-    training, start = config.training, open_start(options, config.training)
-    streams = public_streams("cell", cell.task, cell.fold, cell.seed)  # the same for every model
-    tags = tag_set(entity_types(split.training))
+    options, training = config.models[cell.model], config.training_of(cell.model)
+    if (options.dp is None) != (price is None):
+        raise ValueError("a model that is tuned with DP, and no other, has a price")
+    start = open_start(options, training)
+    public = public_streams("cell", cell.task, cell.fold, cell.seed)  # the same for every model
+    tags = tag_set(config.tasks[cell.task].labels or entity_types(split.training))
     cutter = cutter_of(start, training, tags)
-    stream = cutter.rows(split.training, streams)
-    phase = plain_phase(training, stream.sequences)
-    model = load_tagger(start.folder, tags, streams.seed("head") >> 1, training.dropout, options.from_scratch)
+    streams = public if price is None else make_key(Path(config.run)).child(cell.name)
+    stream = cutter.rows(_units(split.training, options.dp), streams)
+    phase = plain_phase(training, stream.sequences) if price is None else price.phase
+    model = load_tagger(start.folder, tags, public.seed("head") >> 1, training.dropout, options.from_scratch)
     torch.nn.Module.to(model, device)  # transformers' own `to` has no types
     with tempfile.TemporaryDirectory(dir=config.run, prefix=".cell-") as folder:  # its checkpoint holds what it learnt
         objective = EntityObjective(cutter.special.size)
         compute = config.compute.model_copy(update={"checkpoint_seconds": 1e9})
-        run_phase(model, phase, stream, objective, None, streams, compute, Path(folder) / "cell.pt")
+        with _ledger(options.dp, price, Path(folder), streams) as ledger:
+            run_phase(model, phase, stream, objective, ledger, streams, compute, Path(folder) / "cell.pt")
     return count_entities(row_labels(model), cutter, split.test), phase.steps
+
+
+def _units(documents: Sequence[AnnotatedDocument], dp: DpTuning | None) -> Sequence[AnnotatedDocument]:
+    """What is drawn and clipped as one."""
+    return list(sentences_apart(documents)) if dp is not None and dp.unit == "sentence" else documents
+
+
+@contextlib.contextmanager
+def _ledger(dp: DpTuning | None, price: DpPrice | None, folder: Path, streams: Streams) -> Iterator[Ledger | None]:
+    """What DP fine-tuning is paid from: the budget with what the pre-training spent. It ends with the cell, as its model does."""
+    if dp is None or price is None:
+        yield None
+        return
+    budget = dp.budget
+    header = LedgerHeader(dp.unit, dp.relation, dp.units, budget.epsilon, budget.delta, "", streams.commitment())
+    with Ledger.create(folder / "ledger.sqlite", header) as ledger:
+        for stage, spend in price.inherited.items():
+            ledger.inherit(stage, spend)
+        assert price.phase.event is not None  # a phase on private text
+        ledger.plan(price.phase.name, price.phase.event, price.phase.steps, EVERY_PART)
+        yield ledger

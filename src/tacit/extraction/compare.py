@@ -5,6 +5,7 @@ The folder is the curator's (mode 0700): F1 on private documents is a function o
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import json
@@ -12,12 +13,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tacit.config.entities import ComparisonConfig, StartModel
+from tacit.config.entities import ComparedModel, ComparisonConfig, TaskOptions
 from tacit.errors import UsageError
-from tacit.extraction.cells import Cell, run_cell, splits_of
+from tacit.extraction.cells import Cell, make_key, run_cell, splits_of
 from tacit.extraction.figure import draw_figure
+from tacit.extraction.plan import model_prices
 from tacit.extraction.start import open_start, read_pretraining
 from tacit.extraction.tables import ModelFacts, table_rows, type_rows, write_tables
+from tacit.extraction.tuning import DpPrice
 from tacit.files import private_folder, read_json
 from tacit.grid import Task, run_grid
 from tacit.progress import Reporter
@@ -27,6 +30,8 @@ from tacit.tasks.entities.folds import Split
 __all__ = ["compare"]
 
 Splits = Mapping[str, Sequence[Split]]
+Prices = Mapping[str, DpPrice]
+"""Of the models that are tuned with DP, by name."""
 
 
 def compare(config: ComparisonConfig, reporter: Reporter) -> str:
@@ -37,17 +42,26 @@ def compare(config: ComparisonConfig, reporter: Reporter) -> str:
     Raises:
         DataError: documents that do not parse, or a model that cannot be read.
         UsageError: the folder holds results that were made in another way.
+        RefusedError: a guarantee of a model with DP that cannot be proved.
+        BudgetError: the budget of one cannot be met.
     """
     splits = {name: splits_of(task) for name, task in config.tasks.items()}
-    facts = {name: _facts(model) for name, model in config.models.items()}
-    digests = _digests(config, splits)
+    prices = model_prices(config)
+    facts = {name: _facts(model, prices.get(name)) for name, model in config.models.items()}
+    digests = _digests(config, splits, prices)
     cells = cells_of(config, splits)
     root, folder = Path(config.run), Path(config.run) / "cells"
     for cell in cells:
         _check_stored(folder / f"{cell.name}.json", digests[cell.task, cell.model])
     private_folder(root)
+    if prices:
+        make_key(root)  # before there are several processes
     work = [
-        Task(cell.name, functools.partial(run_cell, config, cell, digests[cell.task, cell.model])) for cell in cells
+        Task(
+            cell.name,
+            functools.partial(run_cell, config, cell, digests[cell.task, cell.model], prices.get(cell.model)),
+        )
+        for cell in cells
     ]
     run_grid(work, folder, config.workers, reporter, "Fine-tuning and scoring")
     results = [read_json(folder / f"{cell.name}.json") for cell in cells]
@@ -68,8 +82,18 @@ def cells_of(config: ComparisonConfig, splits: Splits) -> list[Cell]:
     return cells
 
 
-def _facts(options: StartModel) -> ModelFacts:
-    """What is known of the privacy of a model's own training."""
+def _facts(options: ComparedModel, price: DpPrice | None) -> ModelFacts:
+    """What is known of the privacy of a model's own training, and of its fine-tuning."""
+    facts = _pretraining_facts(options)
+    if options.dp is None or price is None:
+        return facts
+    together = " with pre-training" if price.inherited else ""
+    return dataclasses.replace(
+        facts, tuning=options.dp.unit + together, tuning_epsilon=price.epsilon, tuning_delta=options.dp.budget.delta
+    )
+
+
+def _pretraining_facts(options: ComparedModel) -> ModelFacts:
     if options.from_scratch:
         return ModelFacts("no pre-training", None, None)
     found = read_pretraining(options.resolved_folder)
@@ -78,29 +102,31 @@ def _facts(options: StartModel) -> ModelFacts:
     return ModelFacts("public text" if options.public else "not stated", None, None)
 
 
-def _digests(config: ComparisonConfig, splits: Splits) -> dict[tuple[str, str], str]:
+def _digests(config: ComparisonConfig, splits: Splits, prices: Prices) -> dict[tuple[str, str], str]:
     """What a cell's result is made from, by task and model. Of documents it holds a digest, in a folder that is private."""
-    models = {
-        name: _digest([open_start(model, config.training).digest, model.from_scratch])
-        for name, model in config.models.items()
-    }
-    names = {*BASELINES, *models}
-    training = config.training.model_dump(mode="json")
-    return {
-        (task, name): _digest([_task_digest(own), models.get(name, name), training if name in models else None])
-        for task, own in splits.items()
-        for name in names
-    }
+    models = {name: _model_digest(config, name, model, prices.get(name)) for name, model in config.models.items()}
+    tasks = {name: _task_digest(own, config.tasks[name]) for name, own in splits.items()}
+    found = {(task, name): _digest([tasks[task], name, None]) for task in tasks for name in BASELINES}
+    for name, digest in models.items():
+        training = config.training_of(name).model_dump(mode="json")
+        found |= {(task, name): _digest([tasks[task], digest, training]) for task in tasks}
+    return found
 
 
-def _task_digest(splits: Sequence[Split]) -> str:
-    return _digest(
-        [
-            [[document.content().hex(), document.tags] for document in part]
-            for split in splits
-            for part in (split.training, split.test)
-        ]
-    )
+def _model_digest(config: ComparisonConfig, name: str, model: ComparedModel, price: DpPrice | None) -> str:
+    parts: list[Any] = [open_start(model, config.training_of(name)).digest, model.from_scratch]
+    if model.dp is not None and price is not None:
+        parts += [model.dp.model_dump(mode="json"), price.noise_multiplier, sorted(price.inherited)]
+    return _digest(parts)
+
+
+def _task_digest(splits: Sequence[Split], task: TaskOptions) -> str:
+    documents = [
+        [[document.content().hex(), document.tags] for document in part]
+        for split in splits
+        for part in (split.training, split.test)
+    ]
+    return _digest(documents if task.labels is None else [documents, task.labels])
 
 
 def _digest(values: Any) -> str:

@@ -34,15 +34,16 @@ from tacit.corpus.annotated import (
 from tacit.corpus.annotations import read_annotated
 from tacit.corpus.units import Unit, unit_fingerprint
 from tacit.engine.noise import noise_source
-from tacit.errors import LedgerError, RefusedError, UsageError
+from tacit.errors import LedgerError, UsageError
 from tacit.extraction.cells import count_entities, cutter_of, set_up_torch
+from tacit.extraction.people import check_people, inherited
 from tacit.extraction.start import Pretraining, Start, open_start, read_pretraining
 from tacit.extraction.statement import finetuning_facts
 from tacit.extraction.tuning import FINETUNING, dp_phase, plain_phase, solve_noise
 from tacit.files import atomic_folder, private_folder, read_json, write_atomically, write_json
 from tacit.folder import RunFolder, nothing_left
 from tacit.privacy.certificate import file_digests, make_certificate, read_number
-from tacit.privacy.events import EVERY_PART, NonPrivate, PoissonGaussian, Spend
+from tacit.privacy.events import EVERY_PART, PoissonGaussian
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.progress import Reporter, SilentReporter
 from tacit.randomness import Streams, load_or_create_key
@@ -57,7 +58,6 @@ __all__ = ["FinetuneResult", "finetune"]
 
 _PLAIN_DELTA = 1e-5  # of a certificate whose epsilon is infinite at every delta
 _NOT_STATED = 0  # units, where there is no guarantee that would need their number
-_INHERITED = "pre-training: "
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def finetune(config: FinetuneConfig, reporter: Reporter | None = None) -> Finetu
 def _read(config: FinetuneConfig) -> _Inputs:
     start = open_start(config.model, config.training)
     pretraining = read_pretraining(start.folder)  # with new weights too: the tokenizer is a release of its own
-    _check_people(config, pretraining)
+    check_people(config.model, config.dp, config.same_people, pretraining)
     documents = read_annotated(config.documents.resolved_path, config.documents.format)
     types = config.labels or entity_types(documents)
     if config.labels is not None:
@@ -149,47 +149,6 @@ def _read(config: FinetuneConfig) -> _Inputs:
         refuse_unknown_types(test, types, "the training documents" if config.labels is None else "the option labels")
     units = list(sentences_apart(documents)) if config.dp is not None and config.dp.unit == "sentence" else documents
     return _Inputs(start, pretraining, units, test, tag_set(types))
-
-
-def _check_people(config: FinetuneConfig, pretraining: Pretraining | None) -> None:
-    """DP fine-tuning knows what its model was made from, and counts it in the same unit where the people may be the same."""
-    dp = config.dp
-    if dp is None:
-        return
-    if pretraining is None:
-        if not config.model.public:
-            raise RefusedError(
-                "pretraining-unknown",
-                f"model.folder {config.model.folder} has no certificate beside it, so what its training spent is unknown; say "
-                "model.public: true if it was made from public text alone",
-            )
-        return
-    if not config.same_people:
-        return
-    if pretraining.leaves_out:
-        raise RefusedError(
-            "pretraining-unknown",
-            f"the certificate of {config.model.folder} leaves out an earlier training, on other people as its user declared, who may "
-            "be those of these documents; say same_people: false if nobody is in any of the texts, or start from another model",
-        )
-    for name, mine, theirs in (("unit", dp.unit, pretraining.unit), ("relation", dp.relation, pretraining.relation)):
-        if mine != theirs:
-            raise RefusedError(
-                "pretraining-unit-differs",
-                f"dp.{name} is {mine} and the pre-training's certificate says {theirs}: the two do not compose; use the same, or "
-                "say same_people: false if nobody is in both texts",
-            )
-    if any(isinstance(spend.event, NonPrivate) for spend in pretraining.spends.values()):
-        raise RefusedError(
-            "pretraining-without-guarantee",
-            "the pre-training's certificate has no finite epsilon, so none holds for people who are in both texts; say same_people: "
-            "false if nobody is, or leave dp out",
-        )
-    if dp.budget.delta >= 1 / pretraining.units:
-        raise RefusedError(
-            "delta-too-large",
-            f"dp.budget.delta is {dp.budget.delta:g} but must be below 1/{pretraining.units}, the pre-training's units",
-        )
 
 
 def _check_folder(config: FinetuneConfig, folder: RunFolder) -> None:
@@ -247,19 +206,12 @@ def _open_ledger(config: FinetuneConfig, folder: RunFolder, inputs: _Inputs, str
         ledger.bind("the model folder", inputs.start.digest)
         units = [Unit(document.document_id, (*document.tokens, *document.tags)) for document in inputs.documents]
         ledger.bind("the annotated documents", unit_fingerprint(units, streams.child("documents")))
-        for stage, spend in _inherited(config, inputs.pretraining).items():
+        for stage, spend in inherited(config.dp, config.same_people, inputs.pretraining).items():
             ledger.inherit(stage, spend)
     except BaseException:
         ledger.close()
         raise
     return ledger
-
-
-def _inherited(config: FinetuneConfig, pretraining: Pretraining | None) -> dict[str, Spend]:
-    """What the pre-training spent on people who may be in the documents too; without DP nothing finite would come of it."""
-    if config.dp is None or pretraining is None or not config.same_people:
-        return {}
-    return {_INHERITED + stage: spend for stage, spend in pretraining.spends.items()}
 
 
 def _planned_phase(config: FinetuneConfig, inputs: _Inputs, ledger: Ledger, rows: int) -> Phase:
@@ -269,8 +221,8 @@ def _planned_phase(config: FinetuneConfig, inputs: _Inputs, ledger: Ledger, rows
     planned = ledger.plans.get(FINETUNING)
     if planned is not None and isinstance(planned.event, PoissonGaussian):
         return dp_phase(config.training, config.dp, planned.event.noise_multiplier)
-    inherited = _inherited(config, inputs.pretraining).values()
-    return dp_phase(config.training, config.dp, solve_noise(config.training, config.dp, inherited))
+    before = inherited(config.dp, config.same_people, inputs.pretraining).values()
+    return dp_phase(config.training, config.dp, solve_noise(config.training, config.dp, before))
 
 
 def _event(phase: Phase) -> Any:

@@ -30,11 +30,14 @@ Result = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What a model's own training was: the unit of its certificate, or words where it has none."""
+    """What a model's own training was: the unit of its certificate, or words where it has none. Then what its fine-tuning was."""
 
     pretraining: str
     epsilon: float | None
     delta: float | None
+    tuning: str = "without DP"
+    tuning_epsilon: float | None = None
+    tuning_delta: float | None = None
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,9 @@ class Row:
     """One model on one task.
 
     Args:
+        pretraining, epsilon, delta: what is certified of the model that fine-tuning began with.
+        tuning, tuning_epsilon, tuning_delta: what holds for the documents of one fine-tuning, that of this model alone; it counts the
+            pre-training where the people may be the same.
         f1, f1_low, f1_high: mean over folds (of the mean over seeds), and its 95 % interval.
         precision, recall: likewise.
         gain, gain_low, gain_high: over the first model, on the same folds, seeds and documents.
@@ -54,6 +60,9 @@ class Row:
     pretraining: str
     epsilon: float | None
     delta: float | None
+    tuning: str
+    tuning_epsilon: float | None
+    tuning_delta: float | None
     f1: float
     f1_low: float | None
     f1_high: float | None
@@ -124,9 +133,7 @@ def _row(
     return Row(
         task=task,
         model=model,
-        pretraining=own.pretraining,
-        epsilon=own.epsilon,
-        delta=own.delta,
+        **asdict(own),
         f1=estimate.mean,
         f1_low=estimate.low,
         f1_high=estimate.high,
@@ -196,20 +203,22 @@ def write_tables(rows: Sequence[Row], types: Sequence[TypeRow], folder: Path) ->
 _MEASURE = (
     "Entity-level F1, micro average over types: seqeval in strict mode, scheme IOB2. Intervals are of 95 %; of folds the corrected "
     "resampled t interval (folds are not independent: their training parts overlap), of a fixed split the bootstrap over test "
-    "documents. Gains are over the first model, on the same folds and seeds."
+    "documents. Gains are over the first model, on the same folds and seeds. An epsilon of a fine-tuning is that of one such "
+    "model; these scores are exact, so no epsilon holds for this table."
 )
 
 
 def _markdown(rows: Sequence[Row]) -> str:
     lines = [
-        "| task | model | pre-training: unit, epsilon | F1 | 95 % | precision | recall | gain | 95 % | folds x seeds |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| task | model | pre-training: unit, epsilon | fine-tuning | F1 | 95 % | precision | recall | gain | 95 % | folds x seeds |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         cells = (
             row.task,
             row.model,
-            _privacy(row),
+            _privacy(row.pretraining, row.epsilon, row.delta),
+            _privacy(row.tuning, row.tuning_epsilon, row.tuning_delta),
             f"{row.f1:.3f}",
             _interval(row.f1_low, row.f1_high, ".3f"),
             f"{row.precision:.3f}",
@@ -222,11 +231,11 @@ def _markdown(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def _privacy(row: Row) -> str:
-    if row.epsilon is None:
-        return row.pretraining
-    stated = "infinite" if math.isinf(row.epsilon) else f"{row.epsilon:.2f} at {row.delta:g}"
-    return f"{row.pretraining}, {stated}"
+def _privacy(words: str, epsilon: float | None, delta: float | None) -> str:
+    if epsilon is None:
+        return words
+    stated = "infinite" if math.isinf(epsilon) else f"{epsilon:.2f} at {delta:g}"
+    return f"{words}, {stated}"
 
 
 def _interval(low: float | None, high: float | None, form: str) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from tacit.config.entities import DpTuning, TuningOptions
+from tacit.errors import BudgetError
 from tacit.privacy import calibrate
-from tacit.privacy.accountant import account_parts
+from tacit.privacy.accountant import account_parts, joint_epsilon
 from tacit.privacy.events import EVERY_PART, Spend
 from tacit.training.plans import AdamOptions, DpPlan, Phase, PlainPlan
 
-__all__ = ["FINETUNING", "dp_phase", "finetuning_spend", "plain_phase", "solve_noise"]
+__all__ = ["FINETUNING", "DpPrice", "dp_phase", "dp_price", "finetuning_spend", "plain_phase", "solve_noise"]
 
 FINETUNING = "fine-tuning"
 """The phase's name, also in the ledger."""
@@ -63,3 +65,43 @@ def finetuning_spend(phase: Phase) -> Spend:
     """What the whole phase costs."""
     assert phase.event is not None  # a phase on private text
     return Spend(phase.event, phase.steps, EVERY_PART)
+
+
+@dataclass(frozen=True)
+class DpPrice:
+    """DP fine-tuning with its noise, and what it costs.
+
+    Args:
+        phase: what is run.
+        inherited: what the pre-training spent on people who may be the same, by stage.
+        epsilon: of all of it together, at the budget's delta.
+    """
+
+    phase: Phase
+    inherited: Mapping[str, Spend]
+    epsilon: float
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Of the phase."""
+        assert isinstance(self.phase.plan, DpPlan)
+        return self.phase.plan.noise_multiplier
+
+
+def dp_price(options: TuningOptions, dp: DpTuning, before: Mapping[str, Spend]) -> DpPrice:
+    """Solve the noise where it is not given, and price everything together.
+
+    Args:
+        before: what the pre-training spent on people who may be the same, by stage.
+
+    Raises:
+        BudgetError: what was spent before leaves nothing, or the given noise is too small.
+    """
+    phase = dp_phase(options, dp, solve_noise(options, dp, before.values()))
+    total = joint_epsilon([*before.values(), finetuning_spend(phase)], dp.budget.delta, dp.relation)
+    if total > dp.budget.epsilon:
+        raise BudgetError(
+            f"fine-tuning as configured has epsilon {total:.4g} at delta {dp.budget.delta:g}; the budget is "
+            f"{dp.budget.epsilon:g}: raise dp.noise_multiplier, lower steps, or leave the noise out to have it solved"
+        )
+    return DpPrice(phase, before, total)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from tacit.config import RunConfig
-from tacit.config.shape import shape_of
+from tacit.config.shape import ModelShape, shape_of
 from tacit.planning.vocabulary import vocabulary_size
 
-__all__ = ["memory_bytes", "seconds_of", "sequence_flops"]
+__all__ = ["memory_bytes", "row_flops", "seconds_of", "sequence_flops", "training_bytes"]
 
 _FLOPS_PER_SECOND = 6e10
 """What two laptop cores reach on these small models (measured by `tacit demo`); only for the expected time."""
@@ -20,22 +20,41 @@ def seconds_of(flops: float) -> float:
 
 
 def sequence_flops(config: RunConfig) -> float:
-    """Forward and backward of one sequence: six times parameters times positions."""
-    shape, length = shape_of(config.model), config.model.length
+    """Forward and backward of one sequence of a run."""
+    shape = shape_of(config.model)
+    head = _head_positions(config) * (vocabulary_size(config) + shape.width) * shape.width
+    return row_flops(shape, config.model.length, head)
+
+
+def row_flops(shape: ModelShape, length: int, head: float) -> float:
+    """Forward and backward of one row: six times parameters times positions.
+
+    Args:
+        head: parameters times positions of what is above the layers.
+    """
     layer = 4 * shape.width**2 + 2 * shape.width * shape.intermediate
     attention = 2 * length * shape.width
     if shape.kind == "lstm":
         layer, attention = 8 * shape.width**2, 0
-    head = (vocabulary_size(config) + shape.width) * shape.width
-    return 6.0 * (length * shape.layers * (layer + attention) + _head_positions(config) * head)
+    return 6.0 * (length * shape.layers * (layer + attention) + head)
 
 
 def memory_bytes(config: RunConfig, parameters: int) -> int:
-    """Weights, gradients, two Adam moments, and the activations of one micro-batch (float32), plus the libraries."""
-    shape, length = shape_of(config.model), config.model.length
-    per_position = shape.layers * (16 * shape.width + 2 * shape.intermediate + (shape.heads or 0) * length)
+    """What a run needs of memory."""
     logits = 4 * _head_positions(config) * vocabulary_size(config)
-    activations = config.compute.micro_batch * (length * per_position + logits)
+    return training_bytes(shape_of(config.model), config.model.length, config.compute.micro_batch, parameters, logits)
+
+
+def training_bytes(shape: ModelShape, length: int, micro_batch: int, parameters: int, head: int) -> int:
+    """Weights, gradients, two Adam moments, and the activations of one micro-batch (float32), plus the libraries.
+
+    Args:
+        length: positions of a row.
+        micro_batch: rows in memory at once.
+        head: numbers that the head keeps of one row.
+    """
+    per_position = shape.layers * (16 * shape.width + 2 * shape.intermediate + (shape.heads or 0) * length)
+    activations = micro_batch * (length * per_position + head)
     return 4 * (5 * parameters + activations) + 600_000_000
 
 
