@@ -10,6 +10,7 @@ from typing import Any
 from tacit.files import read_json
 from tacit.grid import Task, run_grid
 from tacit.progress import Reporter
+from tacit.reproduce.hoory.account import accounts_of
 from tacit.reproduce.hoory.claims import judge
 from tacit.reproduce.hoory.corpora import CorpusFiles, prepare, sizes_of
 from tacit.reproduce.hoory.figures import draw_figures
@@ -51,6 +52,8 @@ def reproduce_hoory(
     models = models_of(scale)
     wanted = [model for model in models if only is None or only in model.name]
     runs, bases = out / "runs", out / "bases"
+    reporter.say("Accounts: the noise of each model ...")
+    prices = accounts_of(wanted, scale, out / "accounts.json")
     beginnings = dict.fromkeys(model.base for model in wanted)
     run_grid(
         [
@@ -64,7 +67,9 @@ def reproduce_hoory(
     )
     measured = [
         *(
-            Task(model.name, functools.partial(measure_model, model, scale, data, files, bases, runs))
+            Task(
+                model.name, functools.partial(measure_model, model, prices[model.name], scale, data, files, bases, runs)
+            )
             for model in wanted
         ),
         *(

@@ -24,7 +24,7 @@ from tacit.models.kinds import save_model
 from tacit.opening import open_run
 from tacit.pipeline import audit, train, vocabulary
 from tacit.randomness import KEY_BYTES, Streams
-from tacit.reproduce.hoory.account import account_of
+from tacit.reproduce.hoory.account import Account
 from tacit.reproduce.hoory.corpora import CorpusFiles
 from tacit.reproduce.hoory.runs import base_run, model_run, task_of
 from tacit.reproduce.hoory.scale import Base, DpTraining, Model, Scale
@@ -88,11 +88,10 @@ def _units(path: Path) -> list[Unit]:
 
 
 def measure_model(
-    model: Model, scale: Scale, data: Path, files: CorpusFiles, bases: Path, runs: Path
+    model: Model, account: Account, scale: Scale, data: Path, files: CorpusFiles, bases: Path, runs: Path
 ) -> dict[str, Any]:
     """The results of a model; its run goes on where it was stopped, and is removed when it is measured."""
     begun = time.monotonic()
-    account = account_of(model, scale)
     found: dict[str, Any] = {"model": model.name, "account": dataclasses.asdict(account)}
     folder = base_model(bases, model.base)
     run = RunFolder(runs / model.name)
@@ -147,7 +146,6 @@ def _fine_tuned(
 def measure_baselines(task: str, scale: Scale, data: Path, files: CorpusFiles, run: Path) -> dict[str, Any]:
     """The trivial taggers on every fold."""
     begun = time.monotonic()
-    private_folder(run)
     config = task_of(task, scale, data, files, run, Path("unused"))
     folds: Sequence[int] = range(len(splits_of(config.tasks[task])))
     cells = [run_cell(config, Cell(name, task, fold, 0), "") for name in BASELINES for fold in folds]
