@@ -74,9 +74,15 @@ def vocabulary_spends(base: Base, scale: Scale) -> tuple[Spend, ...]:
     return _vocabulary_spends(scale.strong_epsilon, json.dumps(vocabulary_config(scale), sort_keys=True))
 
 
-def _training_spends(training: DpTraining, noises: tuple[float, ...]) -> list[Spend]:
-    probability, steps = training.expected_batch / UNITS, training.steps // len(noises)
-    return [Spend(PoissonGaussian(probability, noise), steps) for noise in noises]
+def _training_spends(expected_batch: int, steps: int, noises: tuple[float, ...]) -> tuple[Spend, ...]:
+    """Of phases of equal length."""
+    return tuple(Spend(PoissonGaussian(expected_batch / UNITS, noise), steps // len(noises)) for noise in noises)
+
+
+@functools.cache
+def _epsilon(spends: tuple[Spend, ...]) -> float:
+    """Many models differ in what costs nothing, and share their price."""
+    return epsilon(spends, DELTA, _RELATION)
 
 
 def noises_of(base: Base, training: DpTraining, scale: Scale) -> tuple[float, ...]:
@@ -88,34 +94,34 @@ def noises_of(base: Base, training: DpTraining, scale: Scale) -> tuple[float, ..
     if training.epsilon is None:
         (reference,) = noises_of(base, replace(scale.dp, epsilon=scale.dp.epsilon or 8.0), scale)
         return (training.noise_factor * reference,)
-    return _solved(vocabulary_spends(base, scale), training)
+    vocabulary = vocabulary_spends(base, scale)
+    return _solved(vocabulary, training.expected_batch, training.steps, training.schedule, training.epsilon)
 
 
 @functools.cache
-def _solved(vocabulary: tuple[Spend, ...], training: DpTraining) -> tuple[float, ...]:
-    assert training.epsilon is not None
-
+def _solved(
+    vocabulary: tuple[Spend, ...], expected_batch: int, steps: int, schedule: tuple[float, ...], target: float
+) -> tuple[float, ...]:
     def noises(multiplier: float) -> tuple[float, ...]:
-        return tuple(multiplier * factor for factor in training.schedule)
+        return tuple(multiplier * factor for factor in schedule)
 
-    solved = scaled_noise(
-        training.epsilon,
-        DELTA,
-        lambda multiplier: [*vocabulary, *_training_spends(training, noises(multiplier))],
-        _RELATION,
-    )
+    def spends(multiplier: float) -> list[Spend]:
+        return [*vocabulary, *_training_spends(expected_batch, steps, noises(multiplier))]
+
+    solved = scaled_noise(target, DELTA, spends, _RELATION)
     return noises(solved)
 
 
 def account_of(model: Model, scale: Scale) -> Account:
     """The price of a model, from the plan alone."""
     spends = vocabulary_spends(model.base, scale)
-    of_words = epsilon(spends, DELTA, _RELATION) if spends else 0.0
-    if isinstance(model.training, DpTraining):
-        noises = noises_of(model.base, model.training, scale)
-        own = _training_spends(model.training, noises)
-        return Account(noises, of_words, epsilon(own, DELTA, _RELATION), epsilon([*spends, *own], DELTA, _RELATION))
-    if model.training is not None or model.base.vocabulary == "own":
+    of_words = _epsilon(spends) if spends else 0.0
+    training = model.training
+    if isinstance(training, DpTraining):
+        noises = noises_of(model.base, training, scale)
+        own = _training_spends(training.expected_batch, training.steps, noises)
+        return Account(noises, of_words, _epsilon(own), _epsilon(spends + own))
+    if training is not None or model.base.vocabulary == "own":
         return Account((), of_words, math.inf, math.inf)
     return Account((), of_words, 0.0, of_words)
 

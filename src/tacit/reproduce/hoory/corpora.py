@@ -34,6 +34,7 @@ _SHARED = 0.2
 _CHUNK = 300  # words of a novel in a record
 _SHORTEST = 60  # characters of a paragraph of Wikipedia; shorter ones are headings
 _HELD_OUT_ANSWERS = 400
+_LEAST = 5  # occurrences of a word that makes a vocabulary
 
 
 @dataclass(frozen=True)
@@ -171,12 +172,15 @@ def _write_vocabularies(
         both[word] = both.get(word, 0) + count
     counts = {"general": of_general, "public": both, "own": count_public_words(private, _TEXT)}
     for name, own in counts.items():
-        frequent = {word: count for word, count in own.items() if count > 1}
-        pieces = train_wordpiece(frequent, size, _TEXT.alphabet, min_frequency=2)
+        pieces = train_wordpiece(_frequent(own), size, _TEXT.alphabet, min_frequency=2)
         tokenizer = build_tokenizer(pieces, _TEXT)
         write_atomically(files.tokenizer(name), lambda partial, made=tokenizer: made.save(str(partial)))
-    frequent = {word: count for word, count in both.items() if count > 1}
-    write_atomically(files.public_words, lambda partial: write_public_words(partial, frequent))
+    write_atomically(files.public_words, lambda partial: write_public_words(partial, _frequent(both)))
+
+
+def _frequent(counts: dict[str, int]) -> dict[str, int]:
+    """Without the long tail of rare words, which make no piece of their own and cost most of the time."""
+    return {word: count for word, count in counts.items() if count >= _LEAST}
 
 
 def _write_texts(path: Path, texts: Sequence[str]) -> None:

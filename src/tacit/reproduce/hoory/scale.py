@@ -185,9 +185,9 @@ SCALES = {
         public_steps=1200,
         public_batch=64,
         public_rate=4e-3,
-        plain=PlainTraining(steps=800, batch=64, learning_rate=3e-3),
-        dp=DpTraining(steps=60, expected_batch=256, sequences=4, learning_rate=2e-3),
-        rates=(5e-4, 2e-3, 8e-3),
+        plain=PlainTraining(steps=500, batch=64, learning_rate=3e-3),
+        dp=DpTraining(steps=20, expected_batch=480, sequences=4, learning_rate=4e-3),
+        rates=(1e-3, 4e-3, 1.6e-2),
         tasks={
             "mtsamples": TaskSize(folds=5, epochs=20, learning_rate=1e-3),
             "ncbi-disease": TaskSize(folds=1, epochs=5, learning_rate=1e-3, sentences=2000),
