@@ -72,17 +72,17 @@ def run_step(step_of: _DpStep, step: int, indices: np.ndarray) -> None:
 # the oracle ----------------------------------------------------------------------------------------------------------
 
 
-def unit_rows(unit: int, stream: SequenceStream, per_unit: int) -> MaskedRows:
+def unit_rows(unit: int, stream: SequenceStream, plan: DpPlan) -> MaskedRows:
     """The rows of one unit, masked alone: nothing else is in the call."""
     generator = STREAMS.generator("unit", STEP, stream.keys_U[unit])
-    own = stream.choose_rows(unit, per_unit, generator)
+    own = stream.choose_rows(unit, plan.sequences_per_unit, generator).repeat(plan.maskings)
     drawn = generator.random((len(own), 3, stream.ids_ST.shape[1]))
     return mask_rows(stream.ids_ST[own].astype(np.int64), stream.lengths_S[own], drawn, MASKING)
 
 
-def unit_gradient(unit: int, stream: SequenceStream, per_unit: int) -> Gradients:
+def unit_gradient(unit: int, stream: SequenceStream, plan: DpPlan) -> Gradients:
     """transformers' own masked-language-model loss of one unit (its mean over masked tokens) and plain autograd."""
-    rows = unit_rows(unit, stream, per_unit)
+    rows = unit_rows(unit, stream, plan)
     labels = np.full(rows.ids_BT.shape, -100)
     for number, (slots, real) in enumerate(zip(rows.slots_BK, rows.real_BK, strict=True)):
         labels[number, slots[real]] = rows.labels_BK[number, real]
@@ -99,7 +99,7 @@ def unit_gradient(unit: int, stream: SequenceStream, per_unit: int) -> Gradients
 def clipped_sum(indices: np.ndarray, stream: SequenceStream, plan: DpPlan) -> Gradients:
     total = {name: torch.zeros_like(p) for name, p in tiny_bert().named_parameters()}
     for unit in indices:
-        gradient = unit_gradient(int(unit), stream, plan.sequences_per_unit)
+        gradient = unit_gradient(int(unit), stream, plan)
         norm = float(flat(gradient).norm())
         for name in total:
             total[name] += gradient[name] * min(1.0, plan.clip_norm / norm if norm else 1.0)
@@ -173,11 +173,27 @@ def test_a_step_is_the_clipped_sum_plus_the_noise_over_the_normaliser(stream: Se
     check_step(_DpStep, np.arange(stream.units), stream, micro_batch)
 
 
+@pytest.mark.parametrize("micro_batch", [4, 64])
+def test_several_maskings_of_a_unit_are_clipped_as_one(stream: SequenceStream, micro_batch: int) -> None:
+    """Against autograd; and each masking clipped alone, which would be three times the influence, is caught."""
+    plan = dataclasses.replace(PLAN, maskings=3)
+    indices = np.arange(stream.units)
+    expected, noise = clipped_sum(indices, stream, plan), keyed_noise(plan)
+    found = step_gradients(indices, stream, plan, micro_batch)
+    wrong = step_gradients(indices, stream, plan, micro_batch, ClippedBySequence)
+    once = step_gradients(indices, stream, PLAN, micro_batch)
+    for name in found:
+        own = (expected[name] + noise[name]) / plan.normaliser
+        torch.testing.assert_close(found[name], own, rtol=1e-5, atol=1e-7, msg=name)
+    for other in (wrong, once):
+        assert not torch.allclose(flat(found), flat(other), rtol=1e-3, atol=1e-5)
+
+
 @pytest.mark.parametrize("clipping", ["flat", "automatic", "per-layer"])
 def test_a_step_clips_as_the_plan_says(clipping: str, stream: SequenceStream) -> None:
     """By hand from the unit's own gradient: C / norm at most 1, C / (norm + 0.01), C / sqrt(L) for each of L layers."""
     unit = stream.keys_U.index("unit 1")
-    gradient = unit_gradient(unit, stream, SILENT.sequences_per_unit)
+    gradient = unit_gradient(unit, stream, SILENT)
     norm = float(flat(gradient).norm())
     assert norm > SILENT.clip_norm
     layers = {name.rpartition(".")[0] for name in gradient}
@@ -195,7 +211,7 @@ def test_a_step_clips_as_the_plan_says(clipping: str, stream: SequenceStream) ->
 
 
 def test_the_oracle_clips_some_units_and_not_all(stream: SequenceStream) -> None:
-    norms = [float(flat(unit_gradient(unit, stream, 2)).norm()) for unit in range(stream.units)]
+    norms = [float(flat(unit_gradient(unit, stream, PLAN)).norm()) for unit in range(stream.units)]
     assert max(norms) > 2 * PLAN.clip_norm
     assert min(norms) == 0.0
 
@@ -313,7 +329,8 @@ def unit_tensors(
 ) -> tuple[torch.Tensor, ...]:
     """ids, attention, slots, labels and weights, as the losses get them."""
     source = _Source(stream, OBJECTIVE, STREAMS)
-    targets, weights = _unit_targets(chosen, real, per_unit, source, step)
+    plan = dataclasses.replace(PLAN, sequences_per_unit=per_unit)
+    targets, weights = _unit_targets(chosen, real, plan, source, step)
     return *(torch.from_numpy(array.astype(np.int64)) for array in targets.arrays), torch.from_numpy(weights)
 
 

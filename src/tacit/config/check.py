@@ -340,6 +340,9 @@ def _check_model(config: RunConfig) -> None:
     """The heads share the width, and rows are long enough for the canaries."""
     if config.model.kind != "lstm" and config.model.width % config.model.heads:
         raise UsageError(f"model.width {config.model.width} is not a multiple of model.heads {config.model.heads}")
+    for phase in config.dp_phases if config.model.is_causal else ():
+        if phase.maskings > 1:
+            raise UsageError(f"phases: {phase.name}: maskings: a {config.model.kind} has no masks; leave it out")
     for pattern in config.audit.patterns if config.audit and not config.model.is_causal else ():
         if len(pattern) > config.model.length - 2:
             raise UsageError(f"audit.patterns: {pattern} does not fit in model.length {config.model.length}")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from tacit.config.base import Count, Options, Positive, Probability
+from tacit.config.base import Count, Options, Positive, Probability, Share
 
 __all__ = ["PHASES", "DpPhase", "Phase", "PhaseOptions", "PlainPhase", "SelectivePhase"]
 
@@ -50,8 +50,13 @@ class DpPhase(PhaseOptions):
         clipping: how a unit's gradient is scaled under that bound: flat (Abadi et al. 2016), automatic (Bu et al. 2022) or
             per-layer.
         sequences_per_unit: a unit shows at most this many sequences a step (a fresh keyed choice).
+        maskings: each of them is shown this many times a step, with other masks, and all are clipped as one; of a masked model.
+        average: the phase ends with the mean of its iterates, in which each counts this much less than the one after it (0.9:
+            about the last ten); not given: with the last one. The iterates are released, so their mean costs nothing.
         noise_multiplier: given instead of solved from the budget; of a stratum the s that its noise factor multiplies.
     """
+
+    added_later: ClassVar = frozenset({"maskings", "average"})
 
     plan: Literal["dp"]
     stream: Annotated[str, Field(pattern=r"^(private|marked|stratum-[1-9][0-9]?)$")]
@@ -59,6 +64,8 @@ class DpPhase(PhaseOptions):
     clip_norm: Positive
     clipping: Literal["flat", "automatic", "per-layer"] = "flat"
     sequences_per_unit: Count = 1
+    maskings: Count = 1
+    average: Share | None = None
     noise_multiplier: Positive | None = None
 
 

@@ -57,6 +57,8 @@ def phase_rows(config: RunConfig, ledger: Ledger) -> tuple[data.PhaseRow, ...]:
             batch = (
                 f"{phase.expected_batch} units expected (Poisson), at most {phase.sequences_per_unit} sequences each"
             )
+            if phase.maskings > 1:
+                batch += f" with {phase.maskings} maskings"
             plan = f"DP-SGD, {phase.clipping} clipping, clip norm {phase.clip_norm:g}, noise multiplier {noise_multiplier:g}"
             if config.adaptive is not None and config.adaptive.form != "strata":
                 how = {
@@ -64,6 +66,8 @@ def phase_rows(config: RunConfig, ledger: Ledger) -> tuple[data.PhaseRow, ...]:
                     "literal": "the noise times the batch's mean rho",
                 }
                 plan += f", {how[config.adaptive.form]}"
+            if phase.average is not None:
+                plan += f", ends with the mean of its iterates (decay {phase.average:g})"
         elif isinstance(phase, SelectivePhase):
             batch = f"{phase.batch_size} records"
             plan = (

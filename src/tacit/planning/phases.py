@@ -93,7 +93,10 @@ def phases_with(config: RunConfig, noise: Mapping[str, PhaseNoise]) -> tuple[Pha
 
 
 def _optimizer(phase: PhaseOptions) -> AdamOptions:
-    return AdamOptions(phase.learning_rate, phase.warmup, phase.weight_decay, phase.adam_betas, phase.adam_epsilon)
+    average = phase.average if isinstance(phase, DpPhase) else None
+    return AdamOptions(
+        phase.learning_rate, phase.warmup, phase.weight_decay, phase.adam_betas, phase.adam_epsilon, average
+    )
 
 
 def _plan(phase: PlainPhase | DpPhase | SelectivePhase, config: RunConfig, noise: Mapping[str, PhaseNoise]) -> Plan:
@@ -117,6 +120,7 @@ def _dp_plan(phase: DpPhase, config: RunConfig, noise: PhaseNoise) -> DpPlan:
         noise_multiplier=noise.multiplier,
         normaliser=float(phase.expected_batch),
         sequences_per_unit=phase.sequences_per_unit,
+        maskings=phase.maskings,
         clipping=phase.clipping,
         bands=noise.bands,
     )
@@ -128,6 +132,7 @@ def _dp_plan(phase: DpPhase, config: RunConfig, noise: PhaseNoise) -> DpPlan:
         noise_multiplier=plan.noise_multiplier,
         normaliser=plan.normaliser,
         sequences_per_unit=plan.sequences_per_unit,
+        maskings=plan.maskings,
         clipping=plan.clipping,
         parameters=shape_of(config.model).parameters(vocabulary_size(config)),
     )
@@ -171,5 +176,5 @@ def _dp_stage(phase: Phase, plan: DpPlan, sequence_flops: float) -> Stage:
     }
     if plan.bands is not None:
         numbers["weights_of_rho"] = plan.bands.words()
-    seconds = seconds_of(1.2 * phase.steps * plan.normaliser * plan.sequences_per_unit * sequence_flops)
+    seconds = seconds_of(1.2 * phase.steps * plan.normaliser * plan.rows_per_unit * sequence_flops)
     return Stage(phase.name, mechanism, numbers, phase.steps, phase.event, TRAINING, seconds=seconds)

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import DataError
 from tacit.files import write_atomically
+from tacit.training.averaging import IterateAverage
 
 __all__ = [
     "Progress",
@@ -65,6 +66,7 @@ def save_checkpoint(
     optimizer: torch.optim.Optimizer,
     progress: Progress,
     sums: Sequence[list[Tensor]] = (),
+    average: IterateAverage | None = None,
 ) -> None:
     """Write the state after step ``progress.step - 1``; inside a step with the ``gradients`` of each rank."""
     state: dict[str, Any] = {
@@ -74,10 +76,18 @@ def save_checkpoint(
     }
     if progress.drawn:
         state["partial"] = {"drawn": progress.drawn, "sums": list(sums)}
+    if average is not None:
+        state["average"] = average.mean
     write_atomically(path, lambda partial: torch.save(state, partial))
 
 
-def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, ranks: Ranks = ALONE) -> Progress:
+def load_checkpoint(
+    path: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    ranks: Ranks = ALONE,
+    average: IterateAverage | None = None,
+) -> Progress:
     """Load the state in place, ``p.grad`` too when it is inside a step; ``Progress()`` when there is no checkpoint.
 
     Partial sums are dealt out over the ranks, also when there are more or fewer of these now than when it was written.
@@ -87,6 +97,8 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimiz
     state = _read(path)
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))  # out of the mapped file
+    if average is not None:
+        average.restore(state["average"])
     if "partial" not in state:
         return Progress(int(state["next_step"]))
     _set_gradients(model, state["partial"]["sums"][ranks.rank :: ranks.world])

@@ -29,6 +29,7 @@ from tacit.engine import CLIPPINGS, PerExampleClipper, add_noise_, micro_batches
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.privacy.ledger import Ledger
 from tacit.randomness import Streams
+from tacit.training.averaging import IterateAverage
 from tacit.training.checkpoint import Progress, gradients, load_checkpoint, load_optimizer, save_checkpoint
 from tacit.training.objectives import Objective, Targets
 from tacit.training.plans import DpPlan, Phase, PlainPlan
@@ -93,9 +94,10 @@ def run_phase(
     optimizer = _optimizer(model, phase)
     if phase.previous is not None:
         load_optimizer(checkpoint.with_name(f"{phase.previous}.pt"), optimizer)
-    start = load_checkpoint(checkpoint, model, optimizer, ranks)
+    average = None if phase.optimizer.average is None else IterateAverage(model, phase.optimizer.average)
+    start = load_checkpoint(checkpoint, model, optimizer, ranks, average)
     ranks.agree(f"the weights and the step at the start of phase {phase.name}", _digest(model, ranks, start))
-    saver = _Saver(checkpoint, model, optimizer, compute.checkpoint_seconds, ranks)
+    saver = _Saver(checkpoint, model, optimizer, average, compute.checkpoint_seconds, ranks)
     model.train()
     with closing(_step_of(model, phase, compute, _Source(stream, objective, streams, ranks))) as step_of:
         for step in range(start.step, phase.steps):
@@ -110,8 +112,13 @@ def run_phase(
                 saver.inside(Progress(step, done))
             step_of.finish(step)
             optimizer.step()
+            last = step + 1 == phase.steps
+            if average is not None:
+                average.add(step + 1)
+                if last:
+                    average.apply()
             on_step(step + 1)
-            saver.between(Progress(step + 1), last=step + 1 == phase.steps)
+            saver.between(Progress(step + 1), last)
     ranks.agree(f"the weights at the end of phase {phase.name}", _digest(model, ranks))
 
 
@@ -140,11 +147,18 @@ class _Saver:
     """Writes the phase's checkpoint when its time has come, by the first rank's clock."""
 
     def __init__(
-        self, path: Path, model: PreTrainedModel, optimizer: torch.optim.Optimizer, seconds: float, ranks: Ranks
+        self,
+        path: Path,
+        model: PreTrainedModel,
+        optimizer: torch.optim.Optimizer,
+        average: IterateAverage | None,
+        seconds: float,
+        ranks: Ranks,
     ) -> None:
         self._path = path
         self._model = model
         self._optimizer = optimizer
+        self._average = average
         self._seconds = seconds
         self._ranks = ranks
         self._saved = time.monotonic()
@@ -164,7 +178,7 @@ class _Saver:
 
     def _write(self, progress: Progress, sums: list[list[torch.Tensor]]) -> None:
         if self._ranks.first:
-            save_checkpoint(self._path, self._model, self._optimizer, progress, sums)
+            save_checkpoint(self._path, self._model, self._optimizer, progress, sums, self._average)
         self._saved = time.monotonic()
 
 
@@ -224,13 +238,13 @@ class _DpStep(_Step):
     """Noisy clipped gradients of a logical batch of units."""
 
     def __init__(self, model: PreTrainedModel, plan: DpPlan, compute: ComputeOptions, source: _Source) -> None:
-        super().__init__(max(1, compute.micro_batch // plan.sequences_per_unit), source)
+        super().__init__(max(1, compute.micro_batch // plan.rows_per_unit), source)
         self._model = model
         self._plan = plan
         self._longest_U = _longest_rows(source.stream)
         self._weights_U = plan.weights(source.stream.units, source.stream.rho_U)
         self._drawn = np.zeros(0, dtype=np.int64)
-        self._clipper = PerExampleClipper(model, plan.clip_norm, plan.sequences_per_unit, CLIPPINGS[plan.clipping])
+        self._clipper = PerExampleClipper(model, plan.clip_norm, plan.rows_per_unit, CLIPPINGS[plan.clipping])
 
     def draw(self, step: int) -> np.ndarray:
         """One global Poisson draw, the units with the shortest rows first: a micro-batch then has little padding to compute."""
@@ -243,7 +257,7 @@ class _DpStep(_Step):
         """Each unit's gradient is clipped; blank rows fill the micro-batch."""
         source = self._source
         for units, real in micro_batches(chosen, self._at_once):
-            targets, weights_BN = _unit_targets(units, real, self._plan.sequences_per_unit, source, step)
+            targets, weights_BN = _unit_targets(units, real, self._plan, source, step)
             with self._clip(units, real):
                 _losses(self._model, source.objective, targets, weights_BN).sum().backward()
 
@@ -314,13 +328,13 @@ def _losses(model: PreTrainedModel, objective: Objective, targets: Targets, weig
 
 
 def _unit_targets(
-    chosen: np.ndarray, real: np.ndarray, per_unit: int, source: _Source, step: int
+    chosen: np.ndarray, real: np.ndarray, plan: DpPlan, source: _Source, step: int
 ) -> tuple[Targets, np.ndarray]:
-    """Targets and weights of a micro-batch of units, ``per_unit`` rows a unit; blank rows have no weight.
+    """Targets and weights of a micro-batch of units, ``plan.rows_per_unit`` rows a unit; blank rows have no weight.
 
     All that is random for a unit comes from (key, step, the unit's own id). Its loss is the mean over all its targets.
     """
-    stream, objective = source.stream, source.objective
+    stream, objective, per_unit = source.stream, source.objective, plan.rows_per_unit
     rows = len(chosen) * per_unit
     ids_BT, lengths_B = _blank_rows(rows, stream)
     uniforms_BnT = np.zeros((rows, objective.draws, stream.ids_ST.shape[1]))
@@ -328,7 +342,7 @@ def _unit_targets(
         if not real[place]:
             continue
         generator = source.streams.generator("unit", step, stream.keys_U[unit])
-        own = stream.choose_rows(int(unit), per_unit, generator)
+        own = stream.choose_rows(int(unit), plan.sequences_per_unit, generator).repeat(plan.maskings)
         at = slice(place * per_unit, place * per_unit + len(own))
         ids_BT[at], lengths_B[at] = stream.ids_ST[own], stream.lengths_S[own]
         uniforms_BnT[at] = generator.random((len(own), *uniforms_BnT.shape[1:]))

@@ -79,6 +79,7 @@ class DpPlan:
         noise_multiplier: s; the sum gets noise of standard deviation s C.
         normaliser: public constant that the noisy sum is divided by (the expected batch size).
         sequences_per_unit: a unit shows at most this many sequences a step; all are clipped as one.
+        maskings: each of them is shown this many times in a step, with other masks; they too are clipped as one.
         clipping: a name in `tacit.engine.CLIPPINGS`; each has the same bound, so the event does not know it.
         bands: adaptive DP: a unit of weight w is clipped at w C under the same noise, and takes no part where w is 0.
     """
@@ -88,6 +89,7 @@ class DpPlan:
     noise_multiplier: float
     normaliser: float
     sequences_per_unit: int = 1
+    maskings: int = 1
     clipping: str = "flat"
     bands: Bands | None = None
 
@@ -98,6 +100,11 @@ class DpPlan:
         if self.bands is None:
             return PoissonGaussian(q, noise)
         return BandedPoissonGaussian(q, noise, self.bands.thresholds, self.bands.weights)
+
+    @property
+    def rows_per_unit(self) -> int:
+        """Rows of a unit in a step, at most."""
+        return self.sequences_per_unit * self.maskings
 
     @property
     def noise_stddev(self) -> float:
@@ -160,13 +167,17 @@ Plan = PlainPlan | DpPlan
 
 @dataclass(frozen=True)
 class AdamOptions:
-    """AdamW with linear warm-up and linear decay to zero; none of it depends on data."""
+    """AdamW with linear warm-up and linear decay to zero; none of it depends on data.
+
+    ``average``: the phase ends with the mean of its iterates (`tacit.training.averaging`) with this decay; None: with the last one.
+    """
 
     learning_rate: float
     warmup: float = 0.1
     weight_decay: float = 0.01
     betas: tuple[float, float] = (0.9, 0.98)
     epsilon: float = 1e-6
+    average: float | None = None
 
     def learning_rate_at(self, step: int, steps: int) -> float:
         """The rate of step 0..steps-1."""

@@ -1,0 +1,141 @@
+"""What each model spends: the DP vocabulary and the training on the notes in one joint account, and the noise that a budget asks for.
+
+The vocabulary and the base's public training are a run of their own here, so that models can share them. A model's epsilon is of both
+runs together, as if they were one: each note may be in both.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tacit.config import RunConfig
+from tacit.files import read_json, write_json
+from tacit.planning.vocabulary import vocabulary_event, vocabulary_releases
+from tacit.privacy.accountant import epsilon
+from tacit.privacy.calibrate import scaled_noise
+from tacit.privacy.events import PoissonGaussian, Spend
+from tacit.reproduce.hoory.scale import DELTA, UNITS, Base, DpTraining, Model, Scale
+from tacit.reproduce.writing import finite, number
+
+__all__ = ["Account", "account_of", "accounts_of", "noises_of", "vocabulary_config", "vocabulary_spends"]
+
+_RELATION = "add-or-remove"
+_SHARE = 0.3  # of the stronger budget: the vocabulary has one price, whatever is trained with it
+
+
+@dataclass(frozen=True)
+class Account:
+    """A model's price.
+
+    Args:
+        noise_multipliers: of each DP phase.
+        vocabulary: epsilon of the vocabulary alone; 0 where it reads no private text.
+        training: epsilon of the training alone.
+        joint: of both; infinite where text of the notes is read without noise.
+    """
+
+    noise_multipliers: tuple[float, ...]
+    vocabulary: float
+    training: float
+    joint: float
+
+
+def vocabulary_config(scale: Scale) -> dict[str, object]:
+    """The section ``vocabulary`` of the DP base, without its word list."""
+    options = {"method": "sips", "size": scale.vocabulary, "epsilon_share": _SHARE, "counts_share": 0.15}
+    return {**options, **scale.vocabulary_options}
+
+
+@functools.cache
+def _vocabulary_spends(strong_epsilon: float, section: str) -> tuple[Spend, ...]:
+    values = {
+        "run": "unused",
+        "privacy": {"unit": "document", "units": UNITS, "budget": {"epsilon": strong_epsilon, "delta": DELTA}},
+        "private": {"path": "unused"},
+        "vocabulary": json.loads(section),
+        "phases": [
+            {"name": "public", "plan": "plain", "stream": "public", "steps": 1, "learning_rate": 1, "batch_size": 1}
+        ],
+    }
+    event = vocabulary_event(RunConfig.model_validate(values))
+    return tuple(Spend(release, 1) for release in vocabulary_releases(event).values())
+
+
+def vocabulary_spends(base: Base, scale: Scale) -> tuple[Spend, ...]:
+    """What a base's vocabulary costs: something for the DP one alone; ``own`` is not paid for, and its models have no epsilon."""
+    if base.vocabulary != "dp":
+        return ()
+    return _vocabulary_spends(scale.strong_epsilon, json.dumps(vocabulary_config(scale), sort_keys=True))
+
+
+def _training_spends(expected_batch: int, steps: int, noises: tuple[float, ...]) -> tuple[Spend, ...]:
+    """Of phases of equal length."""
+    return tuple(Spend(PoissonGaussian(expected_batch / UNITS, noise), steps // len(noises)) for noise in noises)
+
+
+@functools.cache
+def _epsilon(spends: tuple[Spend, ...]) -> float:
+    """Many models differ in what costs nothing, and share their price."""
+    return epsilon(spends, DELTA, _RELATION)
+
+
+def noises_of(base: Base, training: DpTraining, scale: Scale) -> tuple[float, ...]:
+    """The noise multiplier of each phase: solved for the training's epsilon, or a factor of the scale's own DP training's noise.
+
+    Raises:
+        BudgetError: no noise meets it.
+    """
+    if training.epsilon is None:
+        (reference,) = noises_of(base, replace(scale.dp, epsilon=scale.dp.epsilon or 8.0), scale)
+        return (training.noise_factor * reference,)
+    vocabulary = vocabulary_spends(base, scale)
+    return _solved(vocabulary, training.expected_batch, training.steps, training.schedule, training.epsilon)
+
+
+@functools.cache
+def _solved(
+    vocabulary: tuple[Spend, ...], expected_batch: int, steps: int, schedule: tuple[float, ...], target: float
+) -> tuple[float, ...]:
+    def noises(multiplier: float) -> tuple[float, ...]:
+        return tuple(multiplier * factor for factor in schedule)
+
+    def spends(multiplier: float) -> list[Spend]:
+        return [*vocabulary, *_training_spends(expected_batch, steps, noises(multiplier))]
+
+    solved = scaled_noise(target, DELTA, spends, _RELATION)
+    return noises(solved)
+
+
+def account_of(model: Model, scale: Scale) -> Account:
+    """The price of a model, from the plan alone."""
+    spends = vocabulary_spends(model.base, scale)
+    of_words = _epsilon(spends) if spends else 0.0
+    training = model.training
+    if isinstance(training, DpTraining):
+        noises = noises_of(model.base, training, scale)
+        own = _training_spends(training.expected_batch, training.steps, noises)
+        return Account(noises, of_words, _epsilon(own), _epsilon(spends + own))
+    if training is not None or model.base.vocabulary == "own":
+        return Account((), of_words, math.inf, math.inf)
+    return Account((), of_words, 0.0, of_words)
+
+
+def accounts_of(models: Sequence[Model], scale: Scale, path: Path) -> dict[str, Account]:
+    """The prices of models by name; they are kept in a file, since solving a noise to four digits takes seconds."""
+    found = {name: _read(values) for name, values in read_json(path).items()} if path.exists() else {}
+    for model in models:
+        if model.name not in found:
+            found[model.name] = account_of(model, scale)
+            write_json(path, finite({name: asdict(account) for name, account in found.items()}))
+    return found
+
+
+def _read(values: dict[str, Any]) -> Account:
+    prices = {name: number(values[name]) for name in ("vocabulary", "training", "joint")}
+    return Account(tuple(values["noise_multipliers"]), **{name: value or 0.0 for name, value in prices.items()})

@@ -1,0 +1,245 @@
+"""The experiment's corpora as files: notes to train on, notes that are left out, public text, word lists, and the tasks.
+
+Nearly all annotated notes (``mtsamples-ner``) are also in ``mtsamples``: they are taken out of the private text, so that no model has
+seen in pre-training what it is tested on.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from tacit.corpus.annotated import AnnotatedDocument
+from tacit.corpus.annotations import read_annotated
+from tacit.errors import DataError
+from tacit.files import read_json, write_atomically, write_json
+from tacit.reproduce.hoory.scale import Scale
+from tacit.reproduce.writing import write_text
+from tacit.vocabulary.public_words import count_public_words, write_public_words
+from tacit.vocabulary.tokenizer import TokenizerOptions, build_tokenizer
+from tacit.vocabulary.wordpiece import train_wordpiece
+
+__all__ = ["CorpusFiles", "left_out", "prepare", "shingles", "sizes_of"]
+
+_TEXT = TokenizerOptions()
+_WORD = re.compile(r"[a-z0-9]+")
+_SHINGLE = 6  # words
+_SHARED = 0.2
+_CHUNK = 300  # words of a novel in a record
+_SHORTEST = 60  # characters of a paragraph of Wikipedia; shorter ones are headings
+_HELD_OUT_ANSWERS = 400
+_LEAST = 5  # occurrences of a word that makes a vocabulary
+
+
+@dataclass(frozen=True)
+class CorpusFiles:
+    """Where the prepared files lie. Texts are JSONL with id and text, tokenizers WordPiece."""
+
+    folder: Path
+
+    @property
+    def notes(self) -> Path:
+        """The private text: clinical notes of which none is annotated."""
+        return self.folder / "notes.jsonl"
+
+    @property
+    def left_out(self) -> Path:
+        """The notes that share text with an annotated one."""
+        return self.folder / "left-out.jsonl"
+
+    @property
+    def general(self) -> Path:
+        """Novels and Wikipedia."""
+        return self.folder / "general.jsonl"
+
+    @property
+    def answers(self) -> Path:
+        """Health answers."""
+        return self.folder / "answers.jsonl"
+
+    @property
+    def held_out_answers(self) -> Path:
+        """Health answers that no model is trained on."""
+        return self.folder / "held-out-answers.jsonl"
+
+    @property
+    def public_words(self) -> Path:
+        """Words of general text and health answers with their counts."""
+        return self.folder / "public-words.tsv"
+
+    def tokenizer(self, vocabulary: str) -> Path:
+        """Of the vocabularies ``general``, ``public`` and ``own``, which no mechanism makes."""
+        return self.folder / f"{vocabulary}.json"
+
+    def task(self, name: str, part: str) -> Path:
+        """Annotated sentences of a task with a split of its own."""
+        return self.folder / f"{name}-{part}.tsv"
+
+    @property
+    def sizes(self) -> Path:
+        """How many records and words each file has."""
+        return self.folder / "sizes.json"
+
+
+def prepare(data: Path, scale: Scale, folder: Path) -> CorpusFiles:
+    """Write the files, or leave those that are there.
+
+    Args:
+        data: the folder with the corpora's folders.
+        folder: where the files go.
+
+    Raises:
+        DataError: a corpus is missing or damaged.
+    """
+    files = CorpusFiles(folder)
+    if files.sizes.exists():
+        return files
+    folder.mkdir(parents=True, exist_ok=True)
+    notes = [values["text"] for values in _records(data / "mtsamples" / "mtsamples.jsonl.gz")]
+    annotated = read_annotated(data / "mtsamples-ner" / "notes", "bio")
+    out = left_out(notes, annotated)
+    private = [text for number, text in enumerate(notes) if number not in out]
+    general = [*_novels(data, scale.novels), *_paragraphs(data, scale.paragraphs)]
+    found = dict.fromkeys(values["answer"] for values in _records(data / "medquad" / "medquad.jsonl.gz"))
+    answers = list(islice(found, scale.answers))
+    held_out, answers = answers[:_HELD_OUT_ANSWERS], answers[_HELD_OUT_ANSWERS:]
+    texts = {
+        files.notes: private,
+        files.left_out: [notes[number] for number in sorted(out)],
+        files.general: general,
+        files.answers: answers,
+        files.held_out_answers: held_out,
+    }
+    for path, own in texts.items():
+        _write_texts(path, own)
+    _write_vocabularies(files, private, general, answers, scale.vocabulary)
+    for name, size in scale.tasks.items():
+        if size.folds == 1:
+            _copy_task(data, files, name, size.sentences)
+    sizes = {
+        path.stem: {"records": len(own), "words": sum(len(text.split()) for text in own)} for path, own in texts.items()
+    }
+    write_json(files.sizes, {**sizes, "annotated notes": len(annotated)})
+    return files
+
+
+def shingles(text: str) -> set[tuple[str, ...]]:
+    """All runs of six words, in lower case and without punctuation.
+
+    >>> len(shingles("Chest pain, since the day before YESTERDAY."))
+    2
+    """
+    words = _WORD.findall(text.lower())
+    return {tuple(words[start : start + _SHINGLE]) for start in range(len(words) - _SHINGLE + 1)}
+
+
+def left_out(notes: Sequence[str], annotated: Sequence[AnnotatedDocument]) -> set[int]:
+    """The notes that share a fifth of the runs of six words with an annotated one, of the shorter one's runs.
+
+    Annotated notes are tokenised and have their names replaced, so they are never equal to their source. Standard phrases, such as
+    those of a review of systems, are shared by unrelated notes, but not to that extent.
+    """
+    own = [shingles(" ".join(document.tokens)) for document in annotated]
+    holders: dict[tuple[str, ...], list[int]] = {}
+    for number, document in enumerate(own):
+        for shingle in document:
+            holders.setdefault(shingle, []).append(number)
+    found: set[int] = set()
+    for number, note in enumerate(notes):
+        mine = shingles(note)
+        shared: dict[int, int] = {}
+        for shingle in mine:
+            for holder in holders.get(shingle, ()):
+                shared[holder] = shared.get(holder, 0) + 1
+        if any(count >= _SHARED * min(len(mine), len(own[holder])) for holder, count in shared.items()):
+            found.add(number)
+    return found
+
+
+def _write_vocabularies(
+    files: CorpusFiles, private: list[str], general: list[str], answers: list[str], size: int
+) -> None:
+    """Tokenizers from counts without noise: two of public text, and BERT-M's own, of the notes, for which nothing is paid."""
+    of_general = count_public_words(general, _TEXT)
+    both = count_public_words(answers, _TEXT)
+    for word, count in of_general.items():
+        both[word] = both.get(word, 0) + count
+    counts = {"general": of_general, "public": both, "own": count_public_words(private, _TEXT)}
+    for name, own in counts.items():
+        pieces = train_wordpiece(_frequent(own), size, _TEXT.alphabet, min_frequency=2)
+        tokenizer = build_tokenizer(pieces, _TEXT)
+        write_atomically(files.tokenizer(name), lambda partial, made=tokenizer: made.save(str(partial)))
+    write_atomically(files.public_words, lambda partial: write_public_words(partial, _frequent(both)))
+
+
+def _frequent(counts: dict[str, int]) -> dict[str, int]:
+    """Without the long tail of rare words, which make no piece of their own and cost most of the time."""
+    return {word: count for word, count in counts.items() if count >= _LEAST}
+
+
+def _write_texts(path: Path, texts: Sequence[str]) -> None:
+    rows = (json.dumps({"id": f"{path.stem}-{number}", "text": text}) for number, text in enumerate(texts))
+    write_text(path, "".join(f"{row}\n" for row in rows))
+
+
+# the corpora as they are stored
+
+
+def _novels(data: Path, most: int) -> Iterator[str]:
+    paths = sorted((data / "eltec-eng").glob("*.jsonl.gz"))
+    if not paths:
+        raise DataError(f"{data / 'eltec-eng'}: there are no novels; give --data the folder that holds eltec-eng/")
+    for novel in islice((values for path in paths for values in _records(path)), most):
+        words = novel["text"].split()
+        yield from (" ".join(words[start : start + _CHUNK]) for start in range(0, len(words), _CHUNK))
+
+
+def _paragraphs(data: Path, most: int) -> Iterator[str]:
+    lines = (line.strip() for line in _lines(data / "wikitext-2" / "wikitext-2-raw.train.txt.gz"))
+    return islice((line for line in lines if len(line) >= _SHORTEST), most)
+
+
+def _copy_task(data: Path, files: CorpusFiles, name: str, sentences: int | None) -> None:
+    """NCBI-disease: the sentences of its training and test part, of the first at most so many."""
+    folder = data / "bio-ner" / "NCBI-disease-IOB"
+    for part, most in (("train", sentences), ("test", None)):
+        blocks = islice(_blocks(_lines(folder / f"{part}.tsv.gz")), most)
+        write_text(files.task(name, part), "\n".join("".join(block) for block in blocks))
+
+
+def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Lines between blank ones."""
+    block: list[str] = []
+    for line in lines:
+        if line.strip():
+            block.append(line)
+        elif block:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    return (json.loads(line) for line in _lines(path))
+
+
+def _lines(path: Path) -> Iterator[str]:
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            yield from file
+        return
+    except (OSError, EOFError, ValueError):
+        pass
+    raise DataError(f"{path}: the file cannot be read; give --data the folder that holds {path.parent.name}/")
+
+
+def sizes_of(files: CorpusFiles) -> dict[str, Any]:
+    """Records and words of each corpus."""
+    return read_json(files.sizes)

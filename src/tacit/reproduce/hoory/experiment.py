@@ -1,0 +1,117 @@
+"""`tacit reproduce hoory`: prepare the corpora, train the bases and the models, measure them, write tables, figures and the page."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tacit.files import read_json
+from tacit.grid import Task, run_grid
+from tacit.progress import Reporter
+from tacit.reproduce.hoory.account import accounts_of
+from tacit.reproduce.hoory.claims import judge
+from tacit.reproduce.hoory.corpora import CorpusFiles, prepare, sizes_of
+from tacit.reproduce.hoory.figures import draw_figures
+from tacit.reproduce.hoory.measure import measure_baselines, measure_model, train_base
+from tacit.reproduce.hoory.page import results_page
+from tacit.reproduce.hoory.scale import Model, Scale, models_of
+from tacit.reproduce.hoory.tables import exposure_rows, figure1_rows, load_results, rate_rows, table2_rows, trick_rows
+from tacit.reproduce.place import check_same
+from tacit.reproduce.writing import Row, replace_part, write_csv, write_text
+
+__all__ = ["reproduce_hoory"]
+
+
+def reproduce_hoory(
+    data: Path,
+    out: Path,
+    scale: Scale,
+    workers: int,
+    reporter: Reporter,
+    only: str | None = None,
+    page: Path | None = None,
+) -> list[str]:
+    """Do what is not done yet; lines that say what is where.
+
+    Args:
+        data: the folder with the corpora's folders.
+        out: where everything goes; the same call again goes on.
+        workers: models that are trained at one time, a thread each.
+        only: train only the models whose name holds this, and what they begin with; tables and figures are of all that is done.
+        page: a Markdown file whose part between two markers is replaced by the results.
+
+    Raises:
+        UsageError: ``out`` has results of another scale, or the page has no markers.
+        DataError: a corpus is missing.
+    """
+    check_same(out, scale)
+    reporter.say("Corpora: taking the annotated notes out, cutting, three tokenizers ...")
+    files = prepare(data, scale, out / "corpora")
+    models = models_of(scale)
+    wanted = [model for model in models if only is None or only in model.name]
+    runs, bases = out / "runs", out / "bases"
+    reporter.say("Accounts: the noise of each model ...")
+    prices = accounts_of(wanted, scale, out / "accounts.json")
+    beginnings = dict.fromkeys(model.base for model in wanted)
+    run_grid(
+        [
+            Task(f"base-{base.name}", functools.partial(train_base, base, scale, files, bases, runs))
+            for base in beginnings
+        ],
+        out / "results",
+        workers,
+        reporter,
+        "Public training",
+    )
+    measured = [
+        *(
+            Task(
+                model.name, functools.partial(measure_model, model, prices[model.name], scale, data, files, bases, runs)
+            )
+            for model in wanted
+        ),
+        *(
+            Task(
+                f"baselines-{task}",
+                functools.partial(measure_baselines, task, scale, data, files, runs / f"baselines-{task}"),
+            )
+            for task in scale.tasks
+        ),
+    ]
+    run_grid(measured, out / "results", workers, reporter, "Models: train, fine-tune, attack")
+    return _write_up(models, scale, files, out, page)
+
+
+def _write_up(models: Sequence[Model], scale: Scale, files: CorpusFiles, out: Path, page: Path | None) -> list[str]:
+    results = load_results(out / "results", models)
+    baselines = _stored(out, [f"baselines-{task}" for task in scale.tasks])
+    bases = _stored(out, [f"base-{base.name}" for base in dict.fromkeys(model.base for model in models)])
+    of_task = {values["task"]: values for values in baselines}
+    tables: dict[str, list[Row]] = {
+        "table2": table2_rows(models, results, of_task, scale),
+        "figure1": figure1_rows(models, results),
+        "figure2": exposure_rows(models, results, scale),
+        "tricks": trick_rows(models, results),
+        "rates": rate_rows(models, results),
+    }
+    for name, rows in tables.items():
+        write_csv(out / f"{name}.csv", rows)
+    drawn = draw_figures(tables["figure1"], tables["figure2"], tables["tricks"], out)
+    claims = judge(tables["table2"], tables["figure2"])
+    seconds = sum(values["seconds"] for values in [*results.values(), *baselines, *bases])
+    text = results_page(scale, sizes_of(files), bases, tables, claims, (len(results), len(models)), seconds)
+    write_text(out / "results.md", text)
+    if page is not None:
+        replace_part(page, text)
+    return [
+        f"{len(results)} of {len(models)} models done",
+        f"tables: {', '.join(f'{out}/{name}.csv' for name in tables)}; page: {out}/results.md",
+        f"figures: {', '.join(f'{out}/{name}.png' for name in drawn)} (and .svg)",
+    ]
+
+
+def _stored(out: Path, names: Sequence[str]) -> list[Mapping[str, Any]]:
+    paths = [out / "results" / f"{name}.json" for name in names]
+    return [read_json(path) for path in paths if path.exists()]

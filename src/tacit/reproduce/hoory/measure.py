@@ -1,0 +1,152 @@
+"""Train a base; train a model from its base and measure it: entity F1, masked loss on notes that were left out, exposure."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+from transformers import PreTrainedModel
+
+from tacit.corpus.readers import Source, read_records
+from tacit.corpus.units import Unit
+from tacit.extraction.cells import Cell, run_cell, splits_of
+from tacit.files import private_folder, read_json, write_json
+from tacit.folder import RunFolder
+from tacit.models.bert import load_bert
+from tacit.models.kinds import save_model
+from tacit.opening import open_run
+from tacit.pipeline import audit, train, vocabulary
+from tacit.randomness import KEY_BYTES, Streams
+from tacit.reproduce.hoory.account import Account
+from tacit.reproduce.hoory.corpora import CorpusFiles
+from tacit.reproduce.hoory.runs import base_run, model_run, task_of
+from tacit.reproduce.hoory.scale import Base, DpTraining, Model, Scale
+from tacit.reproduce.place import place_key
+from tacit.reproduce.writing import finite
+from tacit.run_state import RunState
+from tacit.tasks.entities.baselines import BASELINES
+from tacit.tasks.masked_lm import score_units
+from tacit.training.masking import Masking
+from tacit.training.sequences import tokenize_units
+from tacit.vocabulary.given import read_given
+from tacit.vocabulary.tokenizer import save_tokenizer
+
+__all__ = ["base_model", "measure_baselines", "measure_model", "train_base"]
+
+_KEY = hashlib.blake2b(b"tacit reproduce hoory", digest_size=KEY_BYTES).digest()
+_MASKED = 0.15
+_ROWS_OF_A_NOTE = 8
+_STREAMS = Streams(bytes(32))  # of the masks of a measurement: the same for all models
+
+
+def base_model(folder: Path, base: Base) -> Path:
+    """Where a base's model lies."""
+    return folder / base.name
+
+
+def train_base(base: Base, scale: Scale, files: CorpusFiles, folder: Path, runs: Path) -> dict[str, Any]:
+    """Leave the base's model with its tokenizer in a folder of its own."""
+    begun = time.monotonic()
+    run = RunFolder(runs / f"base-{base.name}")
+    place_key(run, _KEY)
+    with open_run(base_run(base, scale, files, run.root)) as state:
+        vocabulary(state)
+        train(state)
+        _save(state, base_model(folder, base))
+        chosen = state.vocabulary_folder / "chosen.json"
+        own_words = len(read_json(chosen)) if chosen.exists() else None
+        facts = {"pieces": state.special.size, "own_words": own_words, "public_rows": state.public_stream.sequences}
+    shutil.rmtree(run.root)
+    seen = _coverage(read_given(base_model(folder, base)).tokenizer, files)
+    return finite({"base": dataclasses.asdict(base), **facts, **seen, "seconds": time.monotonic() - begun})
+
+
+def _save(state: RunState, folder: Path) -> None:
+    """The trained model, as a release has it."""
+    save_model(state.trained_model(state.mechanisms.phases[-1].name), folder)
+    save_tokenizer(state.tokenizer, folder, state.config.model.length, state.special_names)
+
+
+def _coverage(tokenizer: Tokenizer, files: CorpusFiles) -> dict[str, float]:
+    """Pieces a word on the notes that were left out, as white space cuts words."""
+    texts = [text for unit in _units(files.left_out) for text in unit.texts]
+    words = sum(len(text.split()) for text in texts)
+    pieces = sum(len(encoding.ids) for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False))
+    return {"pieces_a_word": pieces / max(1, words)}
+
+
+def _units(path: Path) -> list[Unit]:
+    source = Source(path, "jsonl", id_field="id", max_record_bytes=1_000_000)
+    return [Unit(record.document_id, (record.text,)) for record in read_records(source)]
+
+
+def measure_model(
+    model: Model, account: Account, scale: Scale, data: Path, files: CorpusFiles, bases: Path, runs: Path
+) -> dict[str, Any]:
+    """The results of a model; its run goes on where it was stopped, and is removed when it is measured."""
+    begun = time.monotonic()
+    found: dict[str, Any] = {"model": model.name, "account": dataclasses.asdict(account)}
+    folder = base_model(bases, model.base)
+    run = RunFolder(runs / model.name)
+    if model.training is not None:
+        place_key(run, _KEY)
+        config = model_run(model, account.noise_multipliers, folder, scale, files, run.root)
+        with open_run(config) as state:
+            train(state)
+            if model.canaries is not None:
+                found["exposure"] = [dataclasses.asdict(row) for row in audit(state)["released model"]]
+                found["sequences"] = state.private_stream.sequences
+            folder = run.private / "model"
+            _save(state, folder)
+    found["training_seconds"] = time.monotonic() - begun
+    about_answers = isinstance(model.training, DpTraining) and model.training.text == "answers"
+    found["loss"] = _masked_loss(folder, files.held_out_answers if about_answers else files.left_out)
+    private_folder(run.root)
+    found["cells"] = [
+        cell for task in model.tasks for cell in _fine_tuned(model, task, scale, data, files, folder, run.root)
+    ]
+    shutil.rmtree(run.root)
+    return finite(found | {"seconds": time.monotonic() - begun})
+
+
+def _masked_loss(folder: Path, texts: Path) -> dict[str, float]:
+    """Mean over texts of the mean loss (nats) and accuracy at masked pieces; comparable between models of one tokenizer alone."""
+    given = read_given(folder)
+    tokenizer, special, bert = given.tokenizer, given.special, load_bert(folder)
+    assert special.mask is not None
+    stream = tokenize_units(_units(texts), tokenizer, special, bert.config.max_position_embeddings, _STREAMS)
+    masking = Masking(_MASKED, special.mask, special.ids, special.size)
+    models: dict[str, PreTrainedModel | np.ndarray] = {"model": bert}
+    scores = score_units(models, stream, _ROWS_OF_A_NOTE, masking, _STREAMS)["model"]
+    return {"nats": float(scores.loss_U.mean()), "accuracy": float(scores.accuracy_U.mean())}
+
+
+def _fine_tuned(
+    model: Model, task: str, scale: Scale, data: Path, files: CorpusFiles, folder: Path, run: Path
+) -> list[dict[str, Any]]:
+    """Counts of every fold and seed; those of a stopped run are kept beside it."""
+    config = task_of(task, scale, data, files, run, folder)
+    found = []
+    for fold in range(len(splits_of(config.tasks[task]))):
+        for seed in range(config.seeds):
+            path = run / f"{task}-{fold}-{seed}.json"
+            if not path.exists():
+                write_json(path, run_cell(config, Cell("model", task, fold, seed), ""))
+            found.append({**read_json(path), "model": model.name})
+    return found
+
+
+def measure_baselines(task: str, scale: Scale, data: Path, files: CorpusFiles, run: Path) -> dict[str, Any]:
+    """The trivial taggers on every fold."""
+    begun = time.monotonic()
+    config = task_of(task, scale, data, files, run, Path("unused"))
+    folds: Sequence[int] = range(len(splits_of(config.tasks[task])))
+    cells = [run_cell(config, Cell(name, task, fold, 0), "") for name in BASELINES for fold in folds]
+    return {"task": task, "cells": cells, "seconds": time.monotonic() - begun}

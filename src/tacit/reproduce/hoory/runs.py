@@ -1,0 +1,125 @@
+"""Bases and models as ordinary runs: the configuration of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tacit.config import RunConfig
+from tacit.config.entities import ComparisonConfig
+from tacit.reproduce.hoory.account import vocabulary_config
+from tacit.reproduce.hoory.corpora import CorpusFiles
+from tacit.reproduce.hoory.scale import DELTA, UNITS, Base, DpTraining, Model, PlainTraining, Scale
+
+__all__ = ["base_run", "model_run", "task_of"]
+
+_WARMUP = 0.1
+
+
+def base_run(base: Base, scale: Scale, files: CorpusFiles, run: Path) -> RunConfig:
+    """Public training; the DP vocabulary is made here, at its share of the stronger budget."""
+    vocabulary: dict[str, Any] = {"method": "given", "path": str(files.tokenizer(base.vocabulary))}
+    if base.vocabulary == "dp":
+        vocabulary = {**vocabulary_config(scale), "public_words": [str(files.public_words)]}
+    public = [files.general] if base.text == "general" else [files.general, files.answers]
+    phase = {
+        "name": "public",
+        "plan": "plain",
+        "stream": "public",
+        "steps": scale.public_steps,
+        "batch_size": scale.public_batch,
+        "learning_rate": scale.public_rate,
+        "warmup": _WARMUP,
+    }
+    values = _common(base.name, run, files.notes, public, scale, scale.strong_epsilon)
+    return RunConfig.model_validate({**values, "vocabulary": vocabulary, "model": {**scale.shape}, "phases": [phase]})
+
+
+def model_run(
+    model: Model, noises: Sequence[float], base: Path, scale: Scale, files: CorpusFiles, run: Path
+) -> RunConfig:
+    """Training on the notes, from the base's folder; the budget is out of the way, since the noise is given.
+
+    Args:
+        noises: of each DP phase.
+        base: folder of the base's model with its tokenizer.
+    """
+    training = model.training
+    assert training is not None
+    private = files.answers if isinstance(training, DpTraining) and training.text == "answers" else files.notes
+    values = _common(model.name, run, private, [files.held_out_answers], scale, 1e6)
+    values |= {"model": {"folder": str(base), "length": scale.shape["length"]}}
+    values |= {"vocabulary": {"method": "given", "path": str(base)}}
+    if isinstance(training, PlainTraining):
+        values |= {"phases": [_plain(training)], "allow": ["heuristic:non-private"]}
+    else:
+        values |= {"phases": [_noisy(training, noise, number, len(noises)) for number, noise in enumerate(noises)]}
+        values["private"]["limit"] = UNITS if training.text == "answers" else None
+    if model.canaries is not None:
+        values["audit"] = {
+            "patterns": scale.patterns,
+            "canaries": scale.canaries_each,
+            "probability": model.canaries,
+        }
+    return RunConfig.model_validate(values)
+
+
+def _common(
+    title: str, run: Path, private: Path, public: Sequence[Path], scale: Scale, epsilon: float
+) -> dict[str, Any]:
+    return {
+        "title": title,
+        "run": str(run),
+        "privacy": {"unit": "document", "units": UNITS, "budget": {"epsilon": epsilon, "delta": DELTA}},
+        "private": {"path": str(private), "id_field": "id"},
+        "public": [{"path": str(path), "id_field": "id"} for path in public],
+        "evaluation": {"held_out": 0.0},
+        "compute": {"threads": 1, "workers": 1, "device": scale.device},
+    }
+
+
+def _plain(training: PlainTraining) -> dict[str, Any]:
+    return {
+        "name": "private",
+        "plan": "plain",
+        "stream": "private",
+        "steps": training.steps,
+        "batch_size": training.batch,
+        "learning_rate": training.learning_rate,
+        "warmup": _WARMUP,
+    }
+
+
+def _noisy(training: DpTraining, noise: float, number: int, phases: int) -> dict[str, Any]:
+    return {
+        "name": f"private-{number + 1}",
+        "plan": "dp",
+        "stream": "private",
+        "steps": training.steps // phases,
+        "expected_batch": training.expected_batch,
+        "clip_norm": training.clip_norm,
+        "sequences_per_unit": training.sequences,
+        "maskings": training.maskings,
+        "average": training.average,
+        "noise_multiplier": noise,
+        "learning_rate": training.learning_rate,
+        "warmup": _WARMUP,
+    }
+
+
+def task_of(name: str, scale: Scale, data: Path, files: CorpusFiles, run: Path, model: Path) -> ComparisonConfig:
+    """One task, for one model."""
+    size = scale.tasks[name]
+    task: dict[str, Any] = {"path": str(data / "mtsamples-ner" / "notes"), "folds": size.folds}
+    if size.folds == 1:
+        task = {part: str(files.task(name, part)) for part in ("train", "test")}
+    values = {
+        "run": str(run),
+        "models": {"model": {"folder": str(model), "public": True}},
+        "tasks": {name: task},
+        "training": {"epochs": size.epochs, "batch_size": size.batch, "learning_rate": size.learning_rate},
+        "seeds": scale.seeds,
+        "compute": {"threads": 1, "device": scale.device},
+    }
+    return ComparisonConfig.model_validate(values)

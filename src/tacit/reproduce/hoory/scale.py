@@ -1,0 +1,320 @@
+"""What is trained, at which size: the corpora, the shared public beginnings, and every model that table and figures need.
+
+Every number that a plan needs (units, steps, noise) is a constant here or solved from constants: none is read from the private
+text at run time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from tacit.errors import UsageError
+
+__all__ = [
+    "BASES",
+    "DELTA",
+    "SCALES",
+    "UNITS",
+    "Base",
+    "DpTraining",
+    "Model",
+    "PlainTraining",
+    "Scale",
+    "TaskSize",
+    "models_of",
+    "scale_named",
+]
+
+UNITS = 2200
+"""Of the private corpus, as a public statement: about 2,200 notes."""
+DELTA = 1e-5
+
+Vocabulary = Literal["general", "public", "dp", "own"]
+
+
+@dataclass(frozen=True)
+class Base:
+    """A model from public text, which several models begin with.
+
+    Args:
+        vocabulary: ``general``: words of the general public text; ``public``: of all public text; ``dp``: these and what a DP release
+            of the notes' words adds; ``own``: of the notes, without DP.
+        text: ``general`` (novels, Wikipedia) or ``mixed`` (these and health answers).
+    """
+
+    vocabulary: Vocabulary
+    text: Literal["general", "mixed"]
+
+    @property
+    def name(self) -> str:
+        """Of its folder."""
+        return f"{self.vocabulary}-{self.text}"
+
+
+GENERAL, PUBLIC = Base("general", "general"), Base("public", "mixed")
+PRIVATE, OWN = Base("dp", "mixed"), Base("own", "mixed")
+BASES = (GENERAL, PUBLIC, PRIVATE, OWN)
+
+
+@dataclass(frozen=True)
+class PlainTraining:
+    """Ordinary training on the notes: no guarantee."""
+
+    steps: int
+    batch: int
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class DpTraining:
+    """DP training on the notes.
+
+    Args:
+        steps: of all phases together.
+        epsilon: that the noise is solved for, with the vocabulary's price; None: ``noise_factor`` says the noise.
+        noise_factor: times the noise multiplier of the scale's ``dp``; where ``epsilon`` is given it has no effect.
+        schedule: noise of each of as many phases of equal length, relative to one multiplier; one phase is constant noise.
+        text: ``notes``, or ``answers``: health answers in the notes' place, for choices that may read public text alone.
+        average: as in a phase.
+    """
+
+    steps: int
+    expected_batch: int
+    sequences: int
+    learning_rate: float
+    clip_norm: float = 0.5
+    epsilon: float | None = 8.0
+    noise_factor: float = 1.0
+    maskings: int = 1
+    average: float | None = 0.9
+    schedule: tuple[float, ...] = (1.0,)
+    text: Literal["notes", "answers"] = "notes"
+
+
+@dataclass(frozen=True)
+class Model:
+    """One row of a table or point of a figure.
+
+    Args:
+        name: unique.
+        parts: where it is shown: ``table2``, ``figure1``, ``figure2``, ``tricks``, ``rate``.
+        words: what it is, for the tables.
+        base: what it begins with.
+        training: on the notes; None: it saw public text alone.
+        canaries: probability that a sequence of the notes gets a canary; None: there are none.
+        tasks: that it is fine-tuned on.
+    """
+
+    name: str
+    parts: tuple[str, ...]
+    words: str
+    base: Base
+    training: PlainTraining | DpTraining | None = None
+    canaries: float | None = None
+    tasks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TaskSize:
+    """Fine-tuning on one task.
+
+    Args:
+        folds: by document; 1: the task's own split into training and test.
+        sentences: of the training part, at most, where the split is the task's own.
+    """
+
+    folds: int
+    epochs: int
+    learning_rate: float
+    batch: int = 16
+    sentences: int | None = None
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The size of the whole experiment.
+
+    Args:
+        novels, paragraphs: of the general public text, at most.
+        answers: health answers, at most.
+        shape: options of ``model`` in a run's configuration.
+        vocabulary: pieces of each tokenizer.
+        public_steps, public_batch, public_rate: of a base.
+        plain: ordinary training on the notes.
+        dp: the DP training of which the others are variations.
+        rates: learning rates of DP training that are compared on health answers.
+        patterns, canaries_each: of figure 2.
+        rates_of_canaries: probabilities of figure 2.
+        seeds: fine-tunings of each model on each fold.
+    """
+
+    name: str
+    novels: int
+    paragraphs: int
+    answers: int
+    shape: dict[str, Any]
+    vocabulary: int
+    public_steps: int
+    public_batch: int
+    public_rate: float
+    plain: PlainTraining
+    dp: DpTraining
+    rates: tuple[float, ...]
+    tasks: dict[str, TaskSize]
+    canaries_each: int = 4
+    patterns: tuple[str, ...] = ("HS", "HSH", "HHSHH")
+    rates_of_canaries: tuple[float, ...] = (0.01, 0.1, 1.0)
+    noise_factors: tuple[float, ...] = (2.0, 4.0)
+    step_factors: tuple[float, ...] = (0.25, 0.5)
+    batch_factors: tuple[float, ...] = (0.25, 0.5)
+    strong_epsilon: float = 3.0
+    vocabulary_options: dict[str, Any] = field(default_factory=lambda: {"max_words": 128})
+    seeds: int = 1
+    device: str = "cpu"
+
+
+SCALES = {
+    "laptop": Scale(
+        name="laptop",
+        novels=8,
+        paragraphs=8000,
+        answers=16_000,
+        shape={"layers": 1, "width": 128, "heads": 2, "length": 64},
+        vocabulary=4096,
+        public_steps=1200,
+        public_batch=64,
+        public_rate=4e-3,
+        plain=PlainTraining(steps=500, batch=64, learning_rate=3e-3),
+        dp=DpTraining(steps=20, expected_batch=480, sequences=4, learning_rate=4e-3),
+        rates=(1e-3, 4e-3, 1.6e-2),
+        tasks={
+            "mtsamples": TaskSize(folds=5, epochs=20, learning_rate=1e-3),
+            "ncbi-disease": TaskSize(folds=1, epochs=5, learning_rate=1e-3, sentences=2000),
+        },
+    ),
+    "full": Scale(
+        name="full",
+        novels=99,
+        paragraphs=1_000_000,
+        answers=16_000,
+        shape={"layers": 6, "width": 512, "heads": 8, "length": 128},
+        vocabulary=8192,
+        public_steps=20_000,
+        public_batch=256,
+        public_rate=1e-3,
+        plain=PlainTraining(steps=4000, batch=256, learning_rate=5e-4),
+        dp=DpTraining(steps=400, expected_batch=2200, sequences=16, learning_rate=1e-3, maskings=4),
+        rates=(2.5e-4, 1e-3, 4e-3),
+        tasks={
+            "mtsamples": TaskSize(folds=5, epochs=30, learning_rate=2e-4),
+            "ncbi-disease": TaskSize(folds=1, epochs=10, learning_rate=2e-4),
+        },
+        canaries_each=10,
+        seeds=3,
+        device="cuda",
+    ),
+}
+"""By name. The paper has BERT-large, 83 million examples, batches of 131,072 and a million steps."""
+
+
+def scale_named(name: str) -> Scale:
+    """The scale of this name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if name not in SCALES:
+        raise UsageError(f"scale is {name!r}; it must be one of {', '.join(SCALES)}")
+    return SCALES[name]
+
+
+def models_of(scale: Scale) -> list[Model]:
+    """Every model, those of the table first."""
+    return [*_table(scale), *_canaries(scale), *_tricks(scale), *_figure(scale), *_rates(scale)]
+
+
+def _table(scale: Scale) -> list[Model]:
+    tasks = tuple(scale.tasks)
+    strong = replace(scale.dp, epsilon=scale.strong_epsilon)
+    rows = (
+        ("bert", "BERT: general public text", GENERAL, None),
+        ("bert-medical", "BERT, and public health answers", PUBLIC, None),
+        ("bert-dp-vocabulary", "the same with the DP vocabulary", PRIVATE, None),
+        ("bert-m", "BERT-M: notes without DP, own vocabulary", OWN, scale.plain),
+        ("bert-m-public-vocabulary", "BERT-M with the public vocabulary", PUBLIC, scale.plain),
+        ("bert-dp-8", "BERT-DP", PRIVATE, scale.dp),
+        ("bert-dp-3", "BERT-DP, stronger", PRIVATE, strong),
+        ("bert-dp-8-public-vocabulary", "BERT-DP with the public vocabulary", PUBLIC, scale.dp),
+    )
+    parts = {"bert-dp-8": ("table2", "figure1", "tricks")}
+    return [
+        Model(name, parts.get(name, ("table2",)), words, base, training, tasks=tasks)
+        for name, words, base, training in rows
+    ]
+
+
+def _canaries(scale: Scale) -> list[Model]:
+    return [
+        Model(f"canaries-{name}-{rate:g}", ("figure2",), words, PRIVATE, training, canaries=rate)
+        for rate in scale.rates_of_canaries
+        for name, words, training in (("dp", "DP", scale.dp), ("control", "without DP", scale.plain))
+    ]
+
+
+def _tricks(scale: Scale) -> list[Model]:
+    """Each is the DP training with one thing changed."""
+    dp, small = scale.dp, max(1, scale.dp.expected_batch // 4)
+    rows = (
+        (
+            "small-batch",
+            f"batches of {small}, four times the steps",
+            PRIVATE,
+            replace(dp, expected_batch=small, steps=4 * dp.steps),
+        ),
+        ("no-average", "the last iterate, no mean", PRIVATE, replace(dp, average=None)),
+        ("one-sequence", "one sequence of a note a step", PRIVATE, replace(dp, sequences=1)),
+        ("maskings", "one sequence of a note, with four maskings", PRIVATE, replace(dp, sequences=1, maskings=4)),
+        ("falling-noise", "noise that falls by half in two phases", PRIVATE, replace(dp, schedule=(1.4, 0.7))),
+        ("low-rate", "a quarter of the learning rate", PRIVATE, replace(dp, learning_rate=dp.learning_rate / 4)),
+        ("no-medical", "no health answers before the notes", GENERAL, dp),
+    )
+    return [
+        Model(f"trick-{name}", ("tricks",), words, base, own, tasks=("mtsamples",)) for name, words, base, own in rows
+    ]
+
+
+def _figure(scale: Scale) -> list[Model]:
+    """Figure 1: noise, steps and batch, each alone, the noise multiplier else that of the reference."""
+    fixed = replace(scale.dp, epsilon=None)
+    points = [
+        *(("noise", factor, replace(fixed, noise_factor=factor)) for factor in scale.noise_factors),
+        *(
+            ("steps", factor, replace(fixed, steps=max(1, round(factor * fixed.steps))))
+            for factor in scale.step_factors
+        ),
+        *(
+            ("batch", factor, replace(fixed, expected_batch=max(1, round(factor * fixed.expected_batch))))
+            for factor in scale.batch_factors
+        ),
+    ]
+    return [
+        Model(
+            f"figure1-{name}-{factor:g}", ("figure1",), f"{name} times {factor:g}", PRIVATE, own, tasks=("mtsamples",)
+        )
+        for name, factor, own in points
+    ]
+
+
+def _rates(scale: Scale) -> list[Model]:
+    """The learning rate, on public text in the notes' place: nothing private is read."""
+    return [
+        Model(
+            f"rate-{rate:g}",
+            ("rate",),
+            f"learning rate {rate:g}",
+            GENERAL,
+            replace(scale.dp, learning_rate=rate, text="answers"),
+        )
+        for rate in scale.rates
+    ]

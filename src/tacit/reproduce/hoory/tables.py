@@ -1,0 +1,208 @@
+"""From the models' results to the tables behind table 2 and the figures: a CSV for each, and rows for the page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.files import read_json
+from tacit.reproduce.hoory.scale import DpTraining, Model, Scale
+from tacit.reproduce.hoory.share import share_kept
+from tacit.reproduce.writing import Row, number
+from tacit.tasks.entities.baselines import BASELINES
+from tacit.tasks.entities.estimates import Estimate, bootstrap_estimate, fold_estimate
+from tacit.tasks.entities.scores import add_counts, score_of
+
+__all__ = ["Results", "exposure_rows", "figure1_rows", "load_results", "rate_rows", "table2_rows", "trick_rows"]
+
+Results = Mapping[str, Mapping[str, Any]]
+"""Of the models that are done, by name."""
+
+REFERENCE, BERT, BERT_M = "bert-dp-8", "bert", "bert-m"
+
+
+def load_results(folder: Path, models: Sequence[Model]) -> dict[str, dict[str, Any]]:
+    """Those that are done, in the order of the models."""
+    paths = {model.name: folder / f"{model.name}.json" for model in models}
+    return {name: read_json(path) for name, path in paths.items() if path.exists()}
+
+
+def table2_rows(models: Sequence[Model], results: Results, baselines: Results, scale: Scale) -> list[Row]:
+    """F1 of each model on each task, its gain over BERT, and the share of BERT-M's gain that is kept."""
+    chosen = [model for model in models if "table2" in model.parts and model.name in results]
+    rows: list[Row] = []
+    for task in scale.tasks:
+        cells = {model.name: _cells(results[model.name], task) for model in chosen}
+        for name in BASELINES if task in baselines else ():
+            own = [cell for cell in baselines[task]["cells"] if cell["model"] == name]
+            rows.append(
+                {
+                    "task": task,
+                    "model": name,
+                    "words": "trivial baseline",
+                    **_NO_PRICE,
+                    **_scores(own, None),
+                    **_NO_SHARE,
+                }
+            )
+        for model in chosen:
+            reference = cells.get(BERT) if model.name != BERT else None
+            price = _price(results[model.name])
+            shares = _share(cells, model) if len(cells.keys() & {BERT, BERT_M}) == 2 else _NO_SHARE
+            rows.append(
+                {
+                    "task": task,
+                    "model": model.name,
+                    "words": model.words,
+                    **price,
+                    **_scores(cells[model.name], reference),
+                    **shares,
+                }
+            )
+    return rows
+
+
+_NO_PRICE: Row = {"epsilon_vocabulary": None, "epsilon_training": None, "epsilon": None}
+_NO_SHARE: Row = {"share": None, "share_low": None, "share_high": None}
+
+
+def _price(result: Mapping[str, Any]) -> Row:
+    account = result["account"]
+    return {
+        "epsilon_vocabulary": number(account["vocabulary"]),
+        "epsilon_training": number(account["training"]),
+        "epsilon": number(account["joint"]),
+    }
+
+
+def _cells(result: Mapping[str, Any], task: str) -> list[Mapping[str, Any]]:
+    return [cell for cell in result["cells"] if cell["task"] == task]
+
+
+def f1_folds(cells: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    """F1 by fold and seed (K, S)."""
+    folds = sorted({cell["fold"] for cell in cells})
+    return np.array(
+        [[score_of(add_counts(cell["counts"])).f1 for cell in cells if cell["fold"] == fold] for fold in folds]
+    )
+
+
+def _documents(cells: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    """Counts of each seed's test documents (S, D, 3), of a fixed split."""
+    return np.array([[np.sum([[0, 0, 0], *own.values()], axis=0) for own in cell["counts"]] for cell in cells])
+
+
+def _scores(cells: Sequence[Mapping[str, Any]], reference: Sequence[Mapping[str, Any]] | None) -> Row:
+    """F1, precision, recall and the gain over other cells of the same folds, with 95 % intervals."""
+    if len({cell["fold"] for cell in cells}) > 1:
+        f1_KS = f1_folds(cells)
+        own = fold_estimate(f1_KS)
+        gain = None if reference is None else fold_estimate(_paired(f1_KS, f1_folds(reference)))
+    else:
+        own = bootstrap_estimate(_documents(cells))
+        gain = None if reference is None else bootstrap_estimate(_documents(cells), _documents(reference))
+    scores = [score_of(add_counts(cell["counts"])) for cell in cells]
+    return {
+        **_named("f1", own),
+        "precision": float(np.mean([score.precision for score in scores])),
+        "recall": float(np.mean([score.recall for score in scores])),
+        **_named("gain", gain),
+    }
+
+
+def _paired(own_KS: np.ndarray, reference_KS: np.ndarray) -> np.ndarray:
+    return own_KS.mean(axis=1, keepdims=True) - reference_KS.mean(axis=1, keepdims=True)
+
+
+def _named(name: str, estimate: Estimate | None) -> Row:
+    if estimate is None:
+        return {name: None, f"{name}_low": None, f"{name}_high": None}
+    return {name: estimate.mean, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+
+
+def _share(cells: Mapping[str, list[Mapping[str, Any]]], model: Model) -> Row:
+    """Of every model but the two that it is measured by; of a fixed split without an interval."""
+    if model.name in (BERT, BERT_M):
+        return _NO_SHARE
+    found = share_kept(*(f1_folds(cells[name]) for name in (model.name, BERT, BERT_M)))
+    return _NO_SHARE if math.isnan(found.mean) else _named("share", found)
+
+
+def figure1_rows(models: Sequence[Model], results: Results) -> list[Row]:
+    """Epsilon and F1 against noise, steps and batch; the reference is in all three."""
+    rows: list[Row] = []
+    for model in models:
+        if "figure1" not in model.parts or model.name not in results or not isinstance(model.training, DpTraining):
+            continue
+        result, training = results[model.name], model.training
+        varied = ("noise", "steps", "batch") if model.name == REFERENCE else (model.name.split("-")[1],)
+        for name in varied:
+            (noise,) = result["account"]["noise_multipliers"]
+            value = {"noise": noise, "steps": training.steps, "batch": training.expected_batch}[name]
+            row: Row = {"varied": name, "value": value, "model": model.name}
+            row |= {**_price(result), **_scores(_cells(result, "mtsamples"), None), "loss_nats": result["loss"]["nats"]}
+            rows.append({key: value for key, value in row.items() if not key.startswith("gain")})
+    return sorted(rows, key=lambda row: (("noise", "steps", "batch").index(row["varied"]), row["value"]))
+
+
+def trick_rows(models: Sequence[Model], results: Results) -> list[Row]:
+    """Each change of the DP training alone: F1 and masked loss, and the differences to the reference, pair by pair."""
+    if REFERENCE not in results:
+        return []
+    reference = results[REFERENCE]
+    rows: list[Row] = []
+    for model in models:
+        if "tricks" not in model.parts or model.name not in results:
+            continue
+        result = results[model.name]
+        other = None if model.name == REFERENCE else _cells(reference, "mtsamples")
+        same_pieces = model.base.vocabulary == "dp"
+        row: Row = {"model": model.name, "words": model.words, "epsilon": number(result["account"]["joint"])}
+        row |= _scores(_cells(result, "mtsamples"), other)
+        row |= {
+            "loss_nats": result["loss"]["nats"] if same_pieces else None,
+            "training_seconds": result["training_seconds"],
+        }
+        rows.append(row)
+    return rows
+
+
+def exposure_rows(models: Sequence[Model], results: Results, scale: Scale) -> list[Row]:
+    """Figure 2: exposure of each pattern against how often a canary occurs in the notes."""
+    each = scale.canaries_each * len(scale.patterns)
+    rows: list[Row] = []
+    for model in models:
+        if model.name not in results or model.canaries is None:
+            continue
+        result = results[model.name]
+        for one in result["exposure"]:
+            rows.append(
+                {
+                    "model": model.name,
+                    "dp": isinstance(model.training, DpTraining),
+                    "epsilon": number(result["account"]["joint"]),
+                    "probability": model.canaries,
+                    "occurrences": model.canaries * result["sequences"] / each,
+                    "pattern": one["pattern"],
+                    **{name: one[name] for name in ("canaries", "bits", "null_bits", "ceiling_bits", "p_value")},
+                }
+            )
+    return rows
+
+
+def rate_rows(models: Sequence[Model], results: Results) -> list[Row]:
+    """Learning rates by the masked loss of public text."""
+    return [
+        {
+            "learning_rate": model.training.learning_rate,
+            "loss_nats": results[model.name]["loss"]["nats"],
+            "accuracy": results[model.name]["loss"]["accuracy"],
+            "epsilon_if_private": number(results[model.name]["account"]["joint"]),
+        }
+        for model in models
+        if "rate" in model.parts and model.name in results and isinstance(model.training, DpTraining)
+    ]

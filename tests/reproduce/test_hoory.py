@@ -1,0 +1,277 @@
+"""The experiments of Hoory et al. 2021: what is left out, what each model spends, that they compare, and that the page says what was
+measured."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.config.check import check_meaning
+from tacit.corpus.annotated import AnnotatedDocument
+from tacit.corpus.annotations import read_annotated
+from tacit.errors import UsageError
+from tacit.privacy.accountant import epsilon
+from tacit.privacy.events import PoissonGaussian, Spend
+from tacit.progress import SilentReporter
+from tacit.reproduce.hoory import experiment
+from tacit.reproduce.hoory.account import Account, account_of, accounts_of, vocabulary_spends
+from tacit.reproduce.hoory.claims import judge
+from tacit.reproduce.hoory.corpora import CorpusFiles, left_out, prepare
+from tacit.reproduce.hoory.runs import base_run, model_run, task_of
+from tacit.reproduce.hoory.scale import (
+    BASES,
+    DELTA,
+    PRIVATE,
+    PUBLIC,
+    SCALES,
+    UNITS,
+    DpTraining,
+    Model,
+    PlainTraining,
+    Scale,
+    TaskSize,
+    models_of,
+    scale_named,
+)
+from tacit.reproduce.hoory.share import share_kept
+from tacit.tasks.entities.estimates import fold_estimate
+
+TINY = Scale(
+    name="tiny",
+    novels=1,
+    paragraphs=200,
+    answers=600,
+    shape={"layers": 1, "width": 16, "heads": 2, "length": 32},
+    vocabulary=400,
+    public_steps=3,
+    public_batch=8,
+    public_rate=1e-3,
+    plain=PlainTraining(steps=3, batch=8, learning_rate=1e-3),
+    dp=DpTraining(steps=4, expected_batch=8, sequences=1, learning_rate=1e-3),
+    rates=(1e-3,),
+    tasks={
+        "mtsamples": TaskSize(folds=2, epochs=1, learning_rate=1e-3),
+        "ncbi-disease": TaskSize(folds=1, epochs=1, learning_rate=1e-3, sentences=200),
+    },
+    vocabulary_options={"method": "weighted", "max_words": 4},
+    canaries_each=1,
+    rates_of_canaries=(1.0,),
+)
+
+
+def annotated(tmp_path: Path, texts: dict[str, str]) -> list[AnnotatedDocument]:
+    for name, text in texts.items():
+        (tmp_path / f"{name}.bio").write_text("".join(f"{word}\tO\n" for word in text.split()))
+    return read_annotated(tmp_path, "bio")
+
+
+STANDARD = "the patient was prepped and draped in the usual sterile fashion"
+OWN = "a woman of forty came with chest pain since the day before and was seen by the nurse who sent her home again"
+
+
+def test_an_annotated_note_is_left_out_however_it_is_cut(tmp_path: Path) -> None:
+    documents = annotated(tmp_path, {"one": f"HISTORY : , {OWN.replace('forty', 'XXX')} .".upper()})
+    notes = [
+        f"HISTORY:,  {OWN}.",
+        f"{OWN}, and later she came again: {STANDARD}, " * 3,  # the annotated one is a part of a longer note
+        f"OPERATION:, {STANDARD}. Another operation altogether, of which nothing is annotated, in many other words.",
+    ]
+    assert left_out(notes, documents) == {0, 1}
+    assert OWN.upper() not in {note.upper() for note in notes}  # equal text, which would find none of them
+
+
+def test_a_standard_phrase_leaves_nothing_out(tmp_path: Path) -> None:
+    long = f"{OWN} and {STANDARD} while " + " ".join(f"word{number}" for number in range(40))
+    documents = annotated(tmp_path, {"one": long})
+    assert left_out([f"{STANDARD} and then " + " ".join(f"other{number}" for number in range(40))], documents) == set()
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory, data_dir: Path) -> CorpusFiles:
+    return prepare(data_dir, TINY, tmp_path_factory.mktemp("hoory") / "corpora")
+
+
+def texts_of(path: Path) -> list[str]:
+    return [json.loads(line)["text"] for line in path.read_text().splitlines()]
+
+
+def test_what_is_tested_on_is_not_trained_on(files: CorpusFiles, data_dir: Path) -> None:
+    notes, out = texts_of(files.notes), texts_of(files.left_out)
+    assert len(notes) == pytest.approx(UNITS, rel=0.05)  # the public statement is about right
+    assert len(notes) + len(out) == 2357
+    documents = read_annotated(data_dir / "mtsamples-ner" / "notes", "bio")
+    assert len(out) >= len(documents)
+    assert left_out(notes, documents) == set()
+    assert not set(texts_of(files.answers)) & set(texts_of(files.held_out_answers))
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_every_model_is_a_run_that_is_allowed(files: CorpusFiles, name: str, tmp_path: Path) -> None:
+    scale = SCALES[name]
+    models = models_of(scale)
+    assert len({model.name for model in models}) == len(models)
+    assert {part for model in models for part in model.parts} == {"table2", "figure1", "figure2", "tricks", "rate"}
+    for base in BASES:
+        check_meaning(base_run(base, scale, files, tmp_path / "run"))
+    for model in models:
+        if model.training is not None:
+            noises = (1.0,) * (len(model.training.schedule) if isinstance(model.training, DpTraining) else 0)
+            config = model_run(model, noises, tmp_path, scale, files, tmp_path / "run")
+            check_meaning(config)
+            steps = sum(phase.steps for phase in config.phases)
+            assert steps == model.training.steps
+
+
+def test_a_rate_is_chosen_on_public_text(files: CorpusFiles, tmp_path: Path) -> None:
+    """No run for the choice of the learning rate names the notes, and its base has not seen the answers."""
+    for model in models_of(TINY):
+        if "rate" in model.parts:
+            config = model_run(model, (1.0,), tmp_path, TINY, files, tmp_path / "run")
+            assert str(files.notes) not in config.model_dump_json()
+            public = base_run(model.base, TINY, files, tmp_path / "run").public
+            assert [source.path for source in public] == [str(files.general)]
+
+
+def test_a_task_is_the_documents(files: CorpusFiles, data_dir: Path, tmp_path: Path) -> None:
+    config = task_of("ncbi-disease", TINY, data_dir, files, tmp_path, tmp_path)
+    source = config.tasks["ncbi-disease"].source("train")
+    assert len(read_annotated(source.resolved_path, source.format)) == 200
+
+
+# prices --------------------------------------------------------------------------------------------------------------
+
+
+def test_prices_against_the_accountant() -> None:
+    spends = vocabulary_spends(PRIVATE, TINY)
+    assert spends
+    assert vocabulary_spends(PUBLIC, TINY) == ()
+    account = account_of(Model("one", ("table2",), "", PRIVATE, TINY.dp), TINY)
+    (noise,) = account.noise_multipliers
+    own = Spend(PoissonGaussian(8 / UNITS, noise), 4)
+    assert account.joint == epsilon([*spends, own], DELTA, "add-or-remove") <= 8.0
+    assert account.joint > max(account.vocabulary, account.training)  # the vocabulary is paid for too
+    assert epsilon([*spends, Spend(PoissonGaussian(8 / UNITS, 0.97 * noise), 4)], DELTA, "add-or-remove") > 8.0
+
+
+def test_a_schedule_meets_the_same_budget_and_a_factor_is_of_the_reference() -> None:
+    def priced(training: DpTraining) -> Account:
+        return account_of(Model("one", (), "", PUBLIC, training), TINY)
+
+    constant = priced(TINY.dp)
+    falling = priced(dataclasses.replace(TINY.dp, schedule=(1.4, 0.7)))
+    first, second = falling.noise_multipliers
+    assert first == pytest.approx(2 * second)
+    assert 7.9 < falling.joint <= 8.0
+    assert second < constant.noise_multipliers[0] < first
+    double = priced(dataclasses.replace(TINY.dp, epsilon=None, noise_factor=2.0, steps=2))
+    assert double.noise_multipliers == (2 * constant.noise_multipliers[0],)
+    assert double.joint < constant.joint
+
+
+def test_text_without_noise_has_no_epsilon(tmp_path: Path) -> None:
+    models = [model for model in models_of(TINY) if model.name in ("bert", "bert-m", "bert-m-public-vocabulary")]
+    path = tmp_path / "accounts.json"
+    for _ in range(2):  # the second time from the file
+        found = accounts_of(models, TINY, path)
+        assert [found[model.name].joint for model in models] == [0.0, math.inf, math.inf]
+
+
+# the share of the gain -----------------------------------------------------------------------------------------------
+
+
+def test_the_shares_interval_holds_what_the_folds_do_not_exclude() -> None:
+    generator = np.random.default_rng(3)
+    bert = 0.30 + 0.02 * generator.standard_normal((5, 1))
+    best = bert + 0.10 + 0.01 * generator.standard_normal((5, 1))
+    own = bert + 0.07 + 0.01 * generator.standard_normal((5, 1))
+    found = share_kept(own, bert, best)
+    assert found.mean == pytest.approx((own - bert).mean() / (best - bert).mean())
+    assert found.mean != pytest.approx(((own - bert) / (best - bert)).mean())  # a mean of ratios is another number
+    assert found.low is not None
+    assert found.high is not None
+    for share in np.linspace(-1, 3, 401):
+        kept = fold_estimate((own - bert) - share * (best - bert))
+        assert kept.low is not None
+        assert kept.high is not None
+        assert (kept.low <= 0 <= kept.high) == (found.low <= share <= found.high), share
+
+
+def test_no_gain_is_no_share_and_a_doubtful_gain_has_no_interval() -> None:
+    bert = np.array([[0.30], [0.32], [0.28]])
+    assert math.isnan(share_kept(bert, bert, bert - 0.01).mean)
+    doubtful = share_kept(bert, bert, bert + np.array([[0.2], [-0.1], [0.0]]))
+    assert (doubtful.low, doubtful.high) == (None, None)
+
+
+# claims and tables ---------------------------------------------------------------------------------------------------
+
+
+def row(model: str, f1: float, **values: Any) -> dict[str, Any]:
+    known = {"epsilon": 8.0, "gain": 0.05, "gain_low": 0.01, "gain_high": 0.09}
+    shares = {"share": 0.7, "share_low": 0.5, "share_high": 0.9}
+    return {"task": "t", "model": model, "f1": f1, **known, **shares, **values}
+
+
+def exposed(dp: bool, bits: float, p_value: float) -> dict[str, Any]:
+    return {"dp": dp, "bits": bits, "null_bits": 1.0, "p_value": p_value, "occurrences": 100.0, "pattern": "HS"}
+
+
+def test_claims_are_judged_by_the_numbers() -> None:
+    names = ("bert", "bert-medical", "bert-m")
+    good = judge(
+        [*(row(name, f1) for name, f1 in zip(names, (0.3, 0.31, 0.4), strict=True)), row("bert-dp-8", 0.37)],
+        [exposed(True, 1.2, 0.4), exposed(False, 9.0, 1e-9)],
+    )
+    assert len(good) == 6
+    assert all(claim.shows for claim in good)
+    worse = row("bert-dp-8", 0.29, gain=-0.01, gain_low=-0.02, share=-0.1, share_low=None, share_high=None)
+    bad = judge(
+        [*(row(name, f1) for name, f1 in zip(names, (0.3, 0.31, 0.4), strict=True)), worse],
+        [exposed(True, 5.0, 1e-4), exposed(False, 2.0, 0.1)],
+    )
+    assert len(bad) == 6
+    assert not any(claim.shows for claim in bad)
+    nothing = judge([row("bert", 0.3), row("bert-m", 0.3), row("bert-dp-8", 0.3, share=None)], [])
+    assert not next(claim for claim in nothing if "gain is kept" in claim.text).shows
+
+
+def test_an_unknown_scale() -> None:
+    with pytest.raises(UsageError, match="laptop"):
+        scale_named("moon")
+
+
+@pytest.mark.slow
+def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole of it, very small: what is done is not done again, and the page says what the tables hold."""
+    names = {"bert", "bert-m", "bert-dp-8", "canaries-dp-1", "canaries-control-1", "rate-0.001"}
+    models = [model for model in models_of(TINY) if model.name in names]
+    assert len(models) == len(names)
+    monkeypatch.setattr(experiment, "models_of", lambda scale: models)  # fewer, not other ones
+    page = tmp_path / "page.md"
+    page.write_text("# before\n<!-- results -->\nold\n<!-- end of results -->\nafter\n")
+    out = tmp_path / "out"
+    for _ in range(2):
+        said = experiment.reproduce_hoory(data_dir, out, TINY, 1, SilentReporter(), page=page)
+    assert said[0] == "6 of 6 models done"
+    with (out / "table2.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    tested = ["majority", "dictionary", "bert", "bert-m", "bert-dp-8"]
+    assert [(one["task"], one["model"]) for one in rows] == [(task, name) for task in TINY.tasks for name in tested]
+    dictionary = next(one for one in rows if one["model"] == "dictionary")
+    assert 0.2 < float(dictionary["f1"]) < 0.4
+    text = page.read_text()
+    assert text.startswith("# before\n")
+    assert text.endswith("after\n")
+    assert "old" not in text
+    assert f"{float(dictionary['f1']):.3f} (" in text
+    assert {path.name for path in out.glob("*.png")} == {"figure1.png", "figure2.png"}
+    assert list((out / "runs").glob("*")) == []
+    with pytest.raises(UsageError, match="another scale"):
+        experiment.reproduce_hoory(data_dir, out, dataclasses.replace(TINY, seeds=2), 1, SilentReporter())

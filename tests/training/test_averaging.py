@@ -1,0 +1,123 @@
+"""The mean of a phase's iterates: against the formula written out, over stops, and what a wrong mean would be."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from tacit.config import ComputeOptions
+from tacit.privacy.ledger import Ledger
+from tacit.randomness import Streams
+from tacit.training.averaging import IterateAverage
+from tacit.training.loop import run_phase
+from tacit.training.plans import PlainPlan
+from tacit.training.sequences import SequenceStream
+
+from .phases import KEY, PHASE, STEPS, Weights, checkpoint_of, dropping_bert, opened_ledger
+from .streams import OBJECTIVE, random_units, stream_of
+
+DECAY = 0.6
+AVERAGED = dataclasses.replace(PHASE, optimizer=dataclasses.replace(PHASE.optimizer, average=DECAY))
+
+
+@pytest.fixture(scope="module")
+def stream() -> SequenceStream:
+    return stream_of(random_units(10))
+
+
+class StoppedError(Exception):
+    """A stop between two steps."""
+
+
+def train(
+    folder: Path, stream: SequenceStream, phase: object = AVERAGED, stop_after: int | None = None
+) -> tuple[Weights, list[Weights]]:
+    """The weights at the end, and those after every step that was done now."""
+    model = dropping_bert()
+    compute = ComputeOptions(micro_batch=4, threads=1, checkpoint_seconds=0.0)
+    iterates: list[Weights] = []
+
+    def on_step(done: int) -> None:
+        iterates.append({name: value.detach().clone() for name, value in model.named_parameters()})
+        if stop_after is not None and done == stop_after + 1:  # before its checkpoint: the step is done again
+            raise StoppedError
+
+    with opened_ledger(folder) as ledger:
+        try:
+            _run(model, phase, stream, ledger, compute, folder, on_step)
+        except StoppedError:
+            assert stop_after is not None
+    return {name: value.detach().clone() for name, value in model.named_parameters()}, iterates
+
+
+def _run(
+    model: object,
+    phase: object,
+    stream: SequenceStream,
+    ledger: Ledger,
+    compute: ComputeOptions,
+    folder: Path,
+    on_step: Callable[[int], None],
+) -> None:
+    run_phase(model, phase, stream, OBJECTIVE, ledger, Streams(KEY), compute, checkpoint_of(folder), on_step)  # pyright: ignore[reportArgumentType]
+
+
+def written_out(iterates: list[Weights], decay: float = DECAY) -> Weights:
+    shares = [decay ** (len(iterates) - 1 - number) for number in range(len(iterates))]
+    return {
+        name: sum(share * own[name] for share, own in zip(shares, iterates, strict=True)) / sum(shares)
+        for name in iterates[0]
+    }
+
+
+def close(one: Weights, other: Weights) -> bool:
+    return all(torch.allclose(one[name], other[name], rtol=0, atol=1e-12) for name in other)
+
+
+def test_a_phase_ends_with_the_mean_of_its_iterates(stream: SequenceStream, tmp_path: Path) -> None:
+    (tmp_path / "last").mkdir()
+    (tmp_path / "mean").mkdir()
+    last, iterates = train(tmp_path / "last", stream, PHASE)
+    assert len(iterates) == STEPS
+    assert close(last, iterates[-1])
+    mean, _ = train(tmp_path / "mean", stream)
+    assert close(mean, written_out(iterates))
+    for wrong in (iterates[-1], written_out(iterates, 0.7), written_out(iterates[1:])):
+        assert not close(mean, wrong)
+
+
+@pytest.mark.parametrize("stop_after", range(STEPS))
+def test_a_stop_changes_nothing(stop_after: int, stream: SequenceStream, tmp_path: Path) -> None:
+    for name in ("whole", "stopped"):
+        (tmp_path / name).mkdir()
+    whole, _ = train(tmp_path / "whole", stream)
+    train(tmp_path / "stopped", stream, stop_after=stop_after)
+    again, _ = train(tmp_path / "stopped", stream)
+    assert all(torch.equal(again[name], whole[name]) for name in whole)
+
+
+def test_the_checkpoint_at_the_end_holds_the_mean(stream: SequenceStream, tmp_path: Path) -> None:
+    """It is what the run releases, and what the next phase goes on from."""
+    mean, _ = train(tmp_path, stream)
+    stored = torch.load(checkpoint_of(tmp_path), weights_only=True)["model"]
+    assert all(torch.equal(stored[name], value) for name, value in mean.items())
+
+
+def test_the_mean_is_not_drawn_to_the_start() -> None:
+    """A plain exponential mean that begins with the start's weights, or with zeros, would be."""
+    layer = torch.nn.Linear(2, 2)
+    average = IterateAverage(layer, 0.99)
+    with torch.no_grad():
+        layer.weight.fill_(3.0)
+    average.add(1)
+    assert torch.equal(average.mean[0], torch.full((2, 2), 3.0))
+
+
+def test_plain_phases_may_have_one_too(stream: SequenceStream, tmp_path: Path) -> None:
+    phase = dataclasses.replace(AVERAGED, stream="public", plan=PlainPlan(4))
+    mean, iterates = train(tmp_path, stream, phase)
+    assert not close(mean, iterates[0])
