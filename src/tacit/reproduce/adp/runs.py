@@ -12,10 +12,7 @@ from tacit.reproduce.adp.corpora import CorpusFiles
 from tacit.reproduce.adp.public import PublicModel
 from tacit.reproduce.adp.scale import DELTA, Cell, Scale
 
-__all__ = ["PRIVATE_LIKE", "PUBLIC_LIKE", "config_of", "worst_case"]
-
-PUBLIC_LIKE, PRIVATE_LIKE = "public-like", "private-like"
-"""The bands of rho, the lower one first."""
+__all__ = ["config_of", "worst_case"]
 
 
 def worst_case(scale: Scale, noise: float) -> float:
@@ -73,7 +70,7 @@ def _adaptive(cell: Cell, scale: Scale, scorer: PublicModel) -> dict[str, Any]:
     if cell.arm == "literal":
         return values
     worst = worst_case(scale, cell.noise)
-    values |= {"thresholds": [scale.threshold], "budget": {PUBLIC_LIKE: worst, PRIVATE_LIKE: scale.protected * worst}}
+    values |= {"thresholds": [scale.threshold], "budget": {"public-like": worst, "private-like": scale.protected * worst}}
     if cell.arm == "strata":
         values["shares"] = [scale.stratum_share, 1 - scale.stratum_share]
     return values
