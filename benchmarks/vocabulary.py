@@ -7,6 +7,9 @@ words      that came from the private text through the mechanism
 covered    share of the corpus's tokens that are words of the vocabulary, public ones included
 whole      share that the WordPiece tokenizer trained on the release reads as one piece
 pieces     pieces a token
+
+With ``--counting N`` it measures the counting instead: of the notes of mtsamples in memory, and of made-up text with N distinct words
+under ``--memory-mb``. Seconds are of the processor, of one core, so that other processes matter less; making up text is not counted.
 """
 
 from __future__ import annotations
@@ -14,21 +17,26 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import resource
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
+
 from tacit.privacy.accountant import epsilon
 from tacit.privacy.calibrate_words import WordEvents, histogram_and_counts, weighted_rounds
 from tacit.privacy.events import WeightedHistogram
 from tacit.randomness import Streams
-from tacit.vocabulary.count import count_distinct
+from tacit.vocabulary.count import count_distinct, count_words, sorted_word_counts
 from tacit.vocabulary.estimate import ChosenWords, estimate_counts
 from tacit.vocabulary.public_words import count_public_words
 from tacit.vocabulary.select import draw_noise, noisy_counts, release
+from tacit.vocabulary.tally import Spill, spill_folder
 from tacit.vocabulary.tokenizer import MAX_WORD_LENGTH, TokenizerOptions, build_tokenizer, words_of
 from tacit.vocabulary.wordpiece import train_wordpiece
 
@@ -159,6 +167,56 @@ def markdown(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+class MadeUpText:
+    """Units of 100 words that no other unit has, and 200 that are common; and the seconds that it took to make them up."""
+
+    NEW, COMMON = 100, 200
+
+    def __init__(self, distinct: int) -> None:
+        self.units = distinct // self.NEW
+        self.words = self.units * (self.NEW + self.COMMON)
+        self.seconds = 0.0
+
+    def __iter__(self) -> Iterator[tuple[str, tuple[str]]]:
+        start = time.process_time()
+        generator = np.random.default_rng(7)
+        ranks = generator.zipf(1.2, (1000, self.COMMON)) % 20_000
+        common = [" ".join(f"common{rank}" for rank in row) for row in ranks]
+        for unit in range(self.units):
+            # An odd factor: the numbers are all different, and in no order.
+            new = [f"{(0x9E3779B97F * n) % (1 << 40):010x}" for n in range(unit * self.NEW, (unit + 1) * self.NEW)]
+            text = f"{common[unit % 1000]} {' '.join(new)}"
+            self.seconds += time.process_time() - start
+            yield f"unit-{unit}", (text,)
+            start = time.process_time()
+        self.seconds += time.process_time() - start
+
+
+def measure_counting(data: Path, distinct: int, memory_mb: int, max_words: int) -> None:
+    """Print words a second and the memory at most; the numbers of "Counting" in docs/vocabulary.md."""
+    streams, options = Streams(bytes(32)), TokenizerOptions()
+    notes = [(row["note_id"], (row["text"],)) for row in rows_of(data / "mtsamples/mtsamples.jsonl.gz")]
+    words = sum(len(text.split()) for _, texts in notes for text in texts)
+    for method, resolution in (("histogram", None), ("weighted", 65_536)):
+        start = time.process_time()
+        counts = count_words(notes, max_words, streams, options, resolution=resolution)
+        seconds = time.process_time() - start
+        print(f"mtsamples, {method}: {words} words, {len(counts)} distinct, {words / seconds:,.0f} words a second")
+    made_up = MadeUpText(distinct)
+    with tempfile.TemporaryDirectory() as folder, spill_folder(Path(folder) / "counting") as place:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        start = time.process_time()
+        counts = sorted_word_counts(made_up, max_words, streams, options, Spill(place, memory_mb), resolution=65_536)
+        seconds = time.process_time() - start - made_up.seconds
+        files = sum(path.stat().st_size for path in place.rglob("*")) / 2**20
+        release(counts, np.zeros(len(counts), dtype=np.int64), 10**9)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(
+        f"made up, {memory_mb} MiB: {made_up.words} words, {len(counts)} distinct, {seconds:.1f} s, "
+        f"{made_up.words / seconds:,.0f} words a second, at most {peak:,.0f} MiB (before: {before:,.0f}), {files:,.0f} MiB of files"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compare the methods of the private vocabulary on one corpus.")
     parser.add_argument("data", type=Path, help="folder with mtsamples, medquad and wikitext-2")
@@ -170,7 +228,12 @@ def main() -> None:
     parser.add_argument("--least", type=int, default=2, help="public words occur at least this often in public text")
     parser.add_argument("--repetitions", type=int, default=3, help="draws of the noise that `words` is the mean of")
     parser.add_argument("--json", type=Path, help="write the rows there")
+    parser.add_argument("--counting", type=int, metavar="N", help="measure counting, with N distinct made-up words")
+    parser.add_argument("--memory-mb", type=int, default=512, help="MiB of words in memory, with --counting")
     arguments = parser.parse_args()
+    if arguments.counting:
+        measure_counting(arguments.data, arguments.counting, arguments.memory_mb, arguments.max_words)
+        return
     options = TokenizerOptions()
     notes = rows_of(arguments.data / "mtsamples/mtsamples.jsonl.gz")
     corpus = Corpus.of(((row["note_id"], row["text"]) for row in notes), options)
