@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import math
 import resource
 import sys
 import tempfile
@@ -29,20 +30,19 @@ from pathlib import Path
 import numpy as np
 
 from tacit.privacy.accountant import epsilon
-from tacit.privacy.calibrate_words import WordEvents, histogram_and_counts, weighted_rounds
-from tacit.privacy.events import WeightedHistogram
+from tacit.privacy.calibrate_words import RESOLUTION, WordEvents, histogram_and_counts, weighted_rounds
+from tacit.privacy.events import ThresholdedHistogram, WeightedHistogram
+from tacit.privacy.histogram import hoory_claim
 from tacit.randomness import Streams
 from tacit.vocabulary.count import count_distinct, count_words, sorted_word_counts
-from tacit.vocabulary.estimate import ChosenWords, estimate_counts
+from tacit.vocabulary.estimate import ChosenWords, estimate_counts, weights_as_counts
 from tacit.vocabulary.public_words import count_public_words
 from tacit.vocabulary.select import draw_noise, noisy_counts, release
 from tacit.vocabulary.tally import Spill, spill_folder
 from tacit.vocabulary.tokenizer import MAX_WORD_LENGTH, TokenizerOptions, build_tokenizer, words_of
 from tacit.vocabulary.wordpiece import train_wordpiece
 
-ROUNDS = (0.02, 0.06, 0.2, 0.72)
 METHODS = ("histogram", "weighted", "sips")
-COUNTS_SHARE = 0.15
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,20 @@ def public_words(data: Path, options: TokenizerOptions, least: int) -> dict[str,
     return count_public_words((text for text in texts if text), options, least)
 
 
-def events_of(method: str, target: float, delta: float, max_words: int) -> WordEvents:
+def events_of(method: str, target: float, arguments: argparse.Namespace) -> WordEvents:
+    delta, max_words = arguments.delta, arguments.max_words
+    if method == "hoory":
+        return WordEvents((hoory_corrected(target, delta, max_words),))
     if method == "histogram":
-        return histogram_and_counts(target, delta, max_words, COUNTS_SHARE)
-    shares = ROUNDS if method == "sips" else (1.0,)
-    return weighted_rounds(target, delta, max_words, shares, COUNTS_SHARE)
+        return histogram_and_counts(target, delta, max_words, arguments.counts_share)
+    shares = tuple(arguments.rounds) if method == "sips" else (1.0,)
+    return weighted_rounds(target, delta, max_words, shares, arguments.counts_share)
+
+
+def hoory_corrected(target: float, delta: float, max_words: int) -> ThresholdedHistogram:
+    """Corollary 1 of Hoory et al. with the threshold that its delta takes: half of delta for it, half for the classic Gaussian."""
+    noise = math.sqrt(max_words * 2 * math.log(1.25 / (delta / 2))) / target
+    return ThresholdedHistogram(noise, math.ceil(hoory_claim(noise, max_words, delta / 2).correct_threshold), max_words)
 
 
 def choose(corpus: Corpus, events: WordEvents, public: frozenset[str], streams: Streams) -> list[ChosenWords]:
@@ -113,16 +122,12 @@ def choose(corpus: Corpus, events: WordEvents, public: frozenset[str], streams: 
 
 
 def measure(corpus: Corpus, method: str, public: dict[str, int], target: float, arguments: argparse.Namespace) -> Row:
-    events = events_of(method, target, arguments.delta, arguments.max_words)
+    events = events_of(method, target, arguments)
     streams, options = Streams(bytes(32)), TokenizerOptions()
     runs = [choose(corpus, events, frozenset(public), streams) for _ in range(arguments.repetitions)]
     numbers = [sum(len(chosen.weights) for chosen in rounds) for rounds in runs]
     known = set(public).union(*(chosen.weights for chosen in runs[0]))
-    assert events.counts is not None
-    words = sorted(known)
-    counts = count_distinct(corpus.units, events.counts.max_words, streams, only=known)
-    noisy = noisy_counts(words, counts, draw_noise(len(words), events.counts.noise_stddev))
-    released = estimate_counts(noisy, events.counts.noise_stddev, public, runs[0])
+    released = released_counts(corpus, events, public, runs[0], streams)
     pieces = train_wordpiece(released, arguments.size, options.alphabet)
     lengths = pieces_of(corpus, build_tokenizer(pieces, options))
     total = corpus.tokens.total()
@@ -139,6 +144,20 @@ def measure(corpus: Corpus, method: str, public: dict[str, int], target: float, 
         first_threshold=events.rounds[0].threshold / scale[0],
         last_threshold=events.rounds[-1].threshold / scale[-1],
     )
+
+
+def released_counts(
+    corpus: Corpus, events: WordEvents, public: dict[str, int], rounds: list[ChosenWords], streams: Streams
+) -> dict[str, int]:
+    """What WordPiece is trained on."""
+    if events.counts is None and isinstance(events.rounds[0], WeightedHistogram):
+        return weights_as_counts(rounds, RESOLUTION)
+    if events.counts is None:
+        return dict(rounds[0].weights)
+    words = sorted(set(public).union(*(chosen.weights for chosen in rounds)))
+    counts = count_distinct(corpus.units, events.counts.max_words, streams, only=set(words))
+    noisy = noisy_counts(words, counts, draw_noise(len(words), events.counts.noise_stddev))
+    return estimate_counts(noisy, events.counts.noise_stddev, public, rounds)
 
 
 def pieces_of(corpus: Corpus, tokenizer: object) -> dict[str, int]:
@@ -221,7 +240,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Compare the methods of the private vocabulary on one corpus.")
     parser.add_argument("data", type=Path, help="folder with mtsamples, medquad and wikitext-2")
     parser.add_argument("--epsilons", type=float, nargs="+", default=[0.5, 1.0, 3.0])
-    parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
+    parser.add_argument("--methods", nargs="+", default=METHODS, choices=[*METHODS, "hoory"])
+    parser.add_argument(
+        "--lists", nargs="+", default=["no", "yes"], choices=["no", "yes"], help="without or with public words"
+    )
+    parser.add_argument("--rounds", type=float, nargs="+", default=[0.02, 0.06, 0.2, 0.72], help="of sips: shares")
+    parser.add_argument(
+        "--counts-share", type=float, default=0.15, help="of the squared budget; 0: no counts, and no public words"
+    )
     parser.add_argument("--delta", type=float, default=1e-6)
     parser.add_argument("--max-words", type=int, default=256, help="words of a unit that count")
     parser.add_argument("--size", type=int, default=30_000, help="pieces of the tokenizer")
@@ -234,11 +260,15 @@ def main() -> None:
     if arguments.counting:
         measure_counting(arguments.data, arguments.counting, arguments.memory_mb, arguments.max_words)
         return
+    if "yes" in arguments.lists and (arguments.counts_share == 0 or "hoory" in arguments.methods):
+        parser.error("hoory and --counts-share 0 are without public words: add --lists no")
     options = TokenizerOptions()
     notes = rows_of(arguments.data / "mtsamples/mtsamples.jsonl.gz")
     corpus = Corpus.of(((row["note_id"], row["text"]) for row in notes), options)
-    lists = ({}, public_words(arguments.data, options, arguments.least))
-    print(f"{len(corpus.units)} units, {corpus.tokens.total()} tokens, {len(lists[1])} public words", file=sys.stderr)
+    lists = [
+        public_words(arguments.data, options, arguments.least) if name == "yes" else {} for name in arguments.lists
+    ]
+    print(f"{len(corpus.units)} units, {corpus.tokens.total()} tokens, {len(lists[-1])} public words", file=sys.stderr)
     rows = []
     for target in arguments.epsilons:
         for public in lists:

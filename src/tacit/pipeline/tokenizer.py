@@ -13,11 +13,11 @@ from tacit.corpus.units import Unit
 from tacit.files import private_folder, write_atomically, write_json
 from tacit.given import given_tokenizer, reserved_tokens
 from tacit.planning import VOCABULARY, VOCABULARY_COUNTS, vocabulary_round
-from tacit.privacy.calibrate_words import WordEvents
+from tacit.privacy.calibrate_words import RESOLUTION, WordEvents
 from tacit.privacy.events import ThresholdedHistogram, WeightedHistogram, WordCounts
 from tacit.run_state import RunState
 from tacit.vocabulary.count import count_words, sorted_word_counts
-from tacit.vocabulary.estimate import ChosenWords, estimate_counts
+from tacit.vocabulary.estimate import ChosenWords, estimate_counts, weights_as_counts
 from tacit.vocabulary.public_words import read_public_words
 from tacit.vocabulary.select import draw_noise, noisy_counts, release
 from tacit.vocabulary.tally import Spill, spill_folder
@@ -103,7 +103,8 @@ def _words_in_rounds(state: RunState, events: WordEvents, folder: Path, text: To
         known |= chosen.keys()
         rounds.append(ChosenWords(chosen, event.noise_stddev))
     write_json(folder / "chosen.json", sorted(known - public.keys()))
-    assert events.counts is not None
+    if events.counts is None:
+        return weights_as_counts(rounds, RESOLUTION)
     noisy = _counts_of_known(state, events.counts, folder, text, known)
     return estimate_counts(noisy, events.counts.noise_stddev, public, rounds)
 

@@ -132,7 +132,9 @@ class Tally:
 
         path = spill.folder / f"part-{len(self._parts)}.parquet"
         with _no_text_in_errors(spill):
-            table = pa.table([pa.array(self._sums.keys(), pa.string()), pa.array(self._sums.values(), pa.int64())], _NAMES)
+            table = pa.table(
+                [pa.array(self._sums.keys(), pa.string()), pa.array(self._sums.values(), pa.int64())], _NAMES
+            )
             pq.write_table(table, path, compression="zstd", use_dictionary=False, write_statistics=False)
         self._parts.append(path)
         self._sums = {}
