@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -67,6 +68,10 @@ class Corpus:
 
     units: list[tuple[str, frozenset[str]]]
     tokens: Counter[str]
+
+    def counting_only(self, words: AbstractSet[str]) -> Corpus:
+        """The same text, whose units count these words alone; where the words are public, the law is the same."""
+        return Corpus([(name, unit & words) for name, unit in self.units], self.tokens)
 
     @classmethod
     def of(cls, texts: Iterable[tuple[str, str]], options: TokenizerOptions) -> Corpus:
@@ -248,6 +253,7 @@ def main() -> None:
     parser.add_argument(
         "--counts-share", type=float, default=0.15, help="of the squared budget; 0: no counts, and no public words"
     )
+    parser.add_argument("--prior", type=int, help="count only so many words, the most frequent ones of public text")
     parser.add_argument("--delta", type=float, default=1e-6)
     parser.add_argument("--max-words", type=int, default=256, help="words of a unit that count")
     parser.add_argument("--size", type=int, default=30_000, help="pieces of the tokenizer")
@@ -265,6 +271,11 @@ def main() -> None:
     options = TokenizerOptions()
     notes = rows_of(arguments.data / "mtsamples/mtsamples.jsonl.gz")
     corpus = Corpus.of(((row["note_id"], row["text"]) for row in notes), options)
+    if arguments.prior:
+        frequent = public_words(arguments.data, options, arguments.least)
+        corpus = corpus.counting_only(
+            set(sorted(frequent, key=lambda word: (-frequent[word], word))[: arguments.prior])
+        )
     lists = [
         public_words(arguments.data, options, arguments.least) if name == "yes" else {} for name in arguments.lists
     ]
