@@ -29,5 +29,5 @@ class ComputeOptions(Options):
     device: Literal["cpu", "cuda"] = "cpu"
     threads: Count | None = None
     workers: Count = 2
-    counting_memory_mb: Annotated[int, Field(ge=16)] = 512
+    counting_memory_mb: Annotated[int, Field(ge=64)] = 512
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 30.0

@@ -183,11 +183,13 @@ def _reader(options: TokenizerOptions) -> Callable[[Iterable[str]], set[str]]:
                 odd |= other
                 text = " ".join(chunks - other)
             if _with_blanks(text).isprintable():
-                words |= _ascii_words(text.lower() if options.lowercase else text)
+                found = _ascii_words(text.lower() if options.lowercase else text)
+                words = words | found if words else found
             else:
                 odd.update(_with_blanks(text).split(" "))
-        found = {word for word in words if len(word) <= MAX_WORD_LENGTH and (has_ascii or alphabet.issuperset(word))}
-        return found.union(chain.from_iterable(map(in_chunk, odd)))
+        if not has_ascii or max(map(len, words), default=0) > MAX_WORD_LENGTH:
+            words = {word for word in words if len(word) <= MAX_WORD_LENGTH and alphabet.issuperset(word)}
+        return words.union(chain.from_iterable(map(in_chunk, odd))) if odd else words
 
     return words_of_texts
 
