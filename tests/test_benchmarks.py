@@ -154,3 +154,18 @@ def test_every_method_computes_the_clipped_mean_that_a_loop_computes(command: Mo
         step.run()
         error = command.clipping_error(step, command.loop_gradient(case, command.variant_of(case, method)))
         assert (error < 1e-4) == command.METHODS[method].clips, f"{method}: {error}"
+
+
+def test_made_up_text_has_as_many_distinct_words_as_it_says() -> None:
+    spec = importlib.util.spec_from_file_location("vocabulary_command", FOLDER / "vocabulary.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # its frozen dataclasses look themselves up
+    spec.loader.exec_module(module)
+    made_up = module.MadeUpText(5_000)
+    units = list(made_up)
+    words = [word for _, (text,) in units for word in text.split()]
+    assert len(words) == made_up.words
+    assert len({word for word in words if not word.startswith("common")}) == 5_000
+    assert len({name for name, _ in units}) == made_up.units == 50

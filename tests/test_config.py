@@ -508,6 +508,7 @@ def test_the_digest_changes_with_everything_that_changes_a_result() -> None:
         ("compute.threads", 7),
         ("compute.checkpoint_seconds", 0.0),
         ("compute.workers", 1),
+        ("compute.counting_memory_mb", 64),
         ("compute.device", "cuda"),  # what it changes, the noise's source, is bound in the ledger
     ],
 )
@@ -516,7 +517,8 @@ def test_the_digest_ignores_place_title_and_speed(place: str, value: Any) -> Non
 
 
 def test_every_speed_option_is_covered_above() -> None:
-    assert set(ComputeOptions.model_fields) == {"micro_batch", "threads", "workers", "checkpoint_seconds", "device"}
+    names = {"micro_batch", "threads", "workers", "checkpoint_seconds", "device", "counting_memory_mb"}
+    assert set(ComputeOptions.model_fields) == names
 
 
 def test_defaults_and_the_same_values_written_out_have_one_digest() -> None:

@@ -21,6 +21,7 @@ from tacit.privacy.accountant import epsilon, joint_epsilon
 from tacit.privacy.calibrate_words import WordEvents
 from tacit.privacy.events import Spend, ThresholdedHistogram, WeightedHistogram
 from tacit.privacy.ledger import Ledger, LedgerHeader
+from tacit.vocabulary import tally
 from tacit.vocabulary.select import draw_noise
 
 PHASE = {
@@ -69,6 +70,24 @@ def configured(folder: Path, **options: Any) -> RunConfig:
 SIPS = {"method": "sips", "rounds": [0.2, 0.8]}
 
 
+def test_without_counts_the_weights_stand_for_them_and_the_choice_has_their_budget(folder: Path) -> None:
+    config = configured(folder, method="weighted", counts_share=0)
+    with open_run(config) as state:
+        events = state.mechanisms.vocabulary
+        assert isinstance(events, WordEvents)
+        assert events.counts is None
+        assert 0.95 * 0.6 * EPSILON < epsilon(events.spends(), DELTA * 0.1) <= 0.6 * EPSILON
+        vocabulary(state)
+        assert [stage for stage in state.ledger.plans if stage.startswith(VOCABULARY)] == [VOCABULARY]
+        assert mechanisms_from_ledger(config, state.ledger) == state.mechanisms
+        made = state.vocabulary_folder
+    released = read_json(made / "released.json")
+    assert set(released) == set(COMMON)
+    assert all(
+        math.isclose(count, 400 / 3, rel_tol=0.5) for count in released.values()
+    )  # the weight is 1/sqrt(8) or more
+
+
 @pytest.mark.parametrize("relation", ["add-or-remove", "replace"])
 @pytest.mark.parametrize("method", ["histogram", "weighted", "sips"])
 def test_the_plan_has_every_release_and_meets_the_budget(folder: Path, method: str, relation: str) -> None:
@@ -113,6 +132,24 @@ def test_rounds_release_common_words_and_no_name_and_pay_for_each(folder: Path) 
     assert set(released) == {*COMMON, "neverseen"}
     assert all(math.isclose(released[word], 400, rel_tol=0.5) for word in COMMON)
     assert "name" not in (made / "tokenizer.json").read_text().replace("tokenizer_name", "")
+
+
+def test_a_run_that_counts_on_disk_makes_the_same_vocabulary(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed after its first release, and gone on with a cap under which words spill."""
+    config = configured(folder, **SIPS)
+    with open_run(config) as state:
+        vocabulary(state)
+        made, head, private = state.vocabulary_folder, state.ledger.head, state.folder.private
+    first = {path.name: path.read_bytes() for path in made.iterdir()}
+    for name in ("tokenizer.json", "released.json", "chosen.json"):
+        (made / name).unlink()
+    monkeypatch.setattr(tally, "_BYTES_A_WORD", 1 << 20)
+    assert tally.Spill(private, 64).most_words < 400  # so that the names do not fit
+    with open_run(parse_config({**values(folder, **SIPS), "compute": {"counting_memory_mb": 64}})) as state:
+        vocabulary(state)
+        assert state.ledger.head == head
+    assert {path.name: path.read_bytes() for path in made.iterdir()} == first
+    assert not (private / "counting").exists()
 
 
 def test_a_run_that_is_killed_between_rounds_repeats_them(folder: Path) -> None:
@@ -186,6 +223,10 @@ def test_a_missing_word_list_shows_before_anything_is_written(folder: Path) -> N
         ({"method": "sips", "rounds": []}, "vocabulary.rounds"),
         ({"method": "sips", "rounds": [0.5, 1.5]}, "vocabulary.rounds"),
         ({"method": "sips", "counts_share": 1.0}, "vocabulary.counts_share"),
+        (
+            {"method": "sips", "counts_share": 0, "public_words": ["a.txt"]},
+            "vocabulary.counts_share: public words have no",
+        ),
         ({"method": "sip"}, "vocabulary.method"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.vocabulary.estimate import ChosenWords, estimate_counts
+from tacit.vocabulary.estimate import ChosenWords, estimate_counts, weights_as_counts
 
 NOISE = 150.0
 
@@ -61,3 +61,8 @@ def test_the_result_does_not_depend_on_the_order_of_its_parts() -> None:
     noisy = {word: count + round(rng.normal(0, NOISE)) for word, count in true.items()}
     backwards = dict(reversed(noisy.items())), dict(reversed(public.items()))
     assert estimate_counts(noisy, NOISE, public, []) == estimate_counts(backwards[0], NOISE, backwards[1], [])
+
+
+def test_weights_stand_for_counts_where_there_are_none() -> None:
+    rounds = [ChosenWords({"fever": 70_000, "cough": 200_000}, 9e4), ChosenWords({"zoster": 9_000}, 8e4)]
+    assert weights_as_counts(rounds, 65_536) == {"fever": 1, "cough": 3, "zoster": 1}

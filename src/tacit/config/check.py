@@ -323,6 +323,10 @@ def _check_vocabulary_noise(config: RunConfig) -> None:
     if options.method not in ("histogram", "weighted", "sips"):
         for name in sorted({"public_words", "counts_share"} & options.model_fields_set - options.beside_given):
             raise UsageError(f"vocabulary.{name}: method {options.method} has no use for it; leave it out")
+    if options.counts_share == 0 and options.public_words:
+        raise UsageError(
+            "vocabulary.counts_share: public words have no weights that could stand for their counts; take a share above 0"
+        )
     if options.method not in ("sips", "given") and "rounds" in options.model_fields_set:
         raise UsageError(f"vocabulary.rounds: method {options.method} has one round; leave it out, or use method: sips")
     if options.in_rounds and (options.noise_stddev is not None or options.threshold is not None):

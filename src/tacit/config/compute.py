@@ -18,6 +18,8 @@ class ComputeOptions(Options):
         micro_batch: sequences in memory at once.
         threads: torch threads; all cores when not given.
         workers: processes that screen a corpus.
+        counting_memory_mb: MiB of private words to hold in memory when they are counted; more are counted on disk, in the run's
+            private folder.
         checkpoint_seconds: seconds between checkpoints.
         device: cpu or cuda. The noise on a GPU is Philox, which is not cryptographic; the ledger and the certificate say so,
             and a run cannot change it after its start.
@@ -27,4 +29,5 @@ class ComputeOptions(Options):
     device: Literal["cpu", "cuda"] = "cpu"
     threads: Count | None = None
     workers: Count = 2
+    counting_memory_mb: Annotated[int, Field(ge=64)] = 512
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 30.0

@@ -26,7 +26,8 @@ class VocabularyOptions(Options):
             words are in the vocabulary whatever the private text holds, so they cost nothing, and leave room for others. With
             histogram, weighted or sips.
         counts_share: part of the vocabulary's squared budget for noisy counts of the words that were chosen, which WordPiece is
-            trained on; 0.15 when not given, and none for a histogram without public words, which has counts already.
+            trained on; 0.15 when not given, and none for a histogram without public words, which has counts already. 0: no counts,
+            and the noisy weights stand for them; with weighted and sips, where there are no public words.
         rounds: of ``sips``: their parts of what is left of the squared budget, in their order; they are scaled to add up to one.
         max_words: N, distinct words a unit contributes, in each round; a keyed random choice beyond.
         size: pieces of the tokenizer, special tokens and alphabet included.
@@ -44,7 +45,7 @@ class VocabularyOptions(Options):
     method: Literal["histogram", "weighted", "sips", "hoory", "public", "given"] = "histogram"
     path: str | None = None
     public_words: tuple[str, ...] = ()
-    counts_share: Annotated[float, Field(gt=0, lt=1)] | None = None
+    counts_share: Annotated[float, Field(ge=0, lt=1)] | None = None
     rounds: Annotated[tuple[Share, ...], Field(min_length=1, max_length=16)] = (0.02, 0.06, 0.2, 0.72)
     max_words: Count = 128
     size: Annotated[int, Field(ge=300, le=200_000)] = 8192

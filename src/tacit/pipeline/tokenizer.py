@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +13,14 @@ from tacit.corpus.units import Unit
 from tacit.files import private_folder, write_atomically, write_json
 from tacit.given import given_tokenizer, reserved_tokens
 from tacit.planning import VOCABULARY, VOCABULARY_COUNTS, vocabulary_round
-from tacit.privacy.calibrate_words import WordEvents
+from tacit.privacy.calibrate_words import RESOLUTION, WordEvents
 from tacit.privacy.events import ThresholdedHistogram, WeightedHistogram, WordCounts
 from tacit.run_state import RunState
-from tacit.vocabulary.count import count_words
-from tacit.vocabulary.estimate import ChosenWords, estimate_counts
+from tacit.vocabulary.count import count_words, sorted_word_counts
+from tacit.vocabulary.estimate import ChosenWords, estimate_counts, weights_as_counts
 from tacit.vocabulary.public_words import read_public_words
 from tacit.vocabulary.select import draw_noise, noisy_counts, release
+from tacit.vocabulary.tally import Spill, spill_folder
 from tacit.vocabulary.tokenizer import TokenizerOptions, build_tokenizer
 from tacit.vocabulary.wordpiece import train_wordpiece
 
@@ -68,10 +70,27 @@ def _released_words(
 ) -> dict[str, int]:
     """Noisy counts of the private words that reach the threshold."""
     state.reporter.say("Vocabulary: counting words under the contribution bound ...")
-    counts = _word_counts(state, state.private_units[0], event.max_words, text)
-    noise = _vocabulary_noise(state, VOCABULARY, event.noise_stddev, folder, len(counts))
-    state.ledger.charge(VOCABULARY)
-    return release(counts, noise, int(event.threshold))
+    return _thresholded(state, VOCABULARY, event, folder, text, frozenset())
+
+
+def _thresholded(
+    state: RunState,
+    stage: str,
+    event: ThresholdedHistogram | WeightedHistogram,
+    folder: Path,
+    text: TokenizerOptions,
+    known: AbstractSet[str],
+) -> dict[str, int]:
+    """One release of words that are not known yet: counted, charged, and above the threshold with their noise."""
+    resolution = event.resolution if isinstance(event, WeightedHistogram) else None
+    units = ((unit.unit_id, unit.texts) for unit in state.private_units[0])
+    streams = state.streams.child("vocabulary")
+    with spill_folder(state.folder.private / "counting") as place:
+        spill = Spill(place, state.config.compute.counting_memory_mb)
+        counts = sorted_word_counts(units, event.max_words, streams, text, spill, resolution=resolution, without=known)
+        noise = _vocabulary_noise(state, stage, event.noise_stddev, folder, len(counts))
+        state.ledger.charge(stage)
+        return release(counts, noise, int(event.threshold))
 
 
 def _words_in_rounds(state: RunState, events: WordEvents, folder: Path, text: TokenizerOptions) -> dict[str, int]:
@@ -80,18 +99,12 @@ def _words_in_rounds(state: RunState, events: WordEvents, folder: Path, text: To
     known, rounds = set(public), []
     for number, event in enumerate(events.rounds):
         state.reporter.say(f"Vocabulary: choosing words, round {number + 1} of {len(events.rounds)} ...")
-        name = vocabulary_round(number)
-        resolution = event.resolution if isinstance(event, WeightedHistogram) else None
-        units = ((unit.unit_id, unit.texts) for unit in state.private_units[0])
-        streams = state.streams.child("vocabulary")
-        weights = count_words(units, event.max_words, streams, text, resolution=resolution, without=known)
-        noise = _vocabulary_noise(state, name, event.noise_stddev, folder, len(weights))
-        state.ledger.charge(name)
-        chosen = release(weights, noise, int(event.threshold))
+        chosen = _thresholded(state, vocabulary_round(number), event, folder, text, known)
         known |= chosen.keys()
         rounds.append(ChosenWords(chosen, event.noise_stddev))
     write_json(folder / "chosen.json", sorted(known - public.keys()))
-    assert events.counts is not None
+    if events.counts is None:
+        return weights_as_counts(rounds, RESOLUTION)
     noisy = _counts_of_known(state, events.counts, folder, text, known)
     return estimate_counts(noisy, events.counts.noise_stddev, public, rounds)
 

@@ -96,9 +96,12 @@ def vocabulary_from_plans(config: RunConfig, plans: Mapping[str, StagePlan]) -> 
     if not options.in_rounds or options.method not in ("histogram", "weighted", "sips"):
         assert isinstance(found[0], ThresholdedHistogram | NonPrivate)
         return found[0]
-    counts = plans[VOCABULARY_COUNTS].event if VOCABULARY_COUNTS in plans else None
+    if options.share_of_counts > 0 and VOCABULARY_COUNTS not in plans:
+        return None
+    counts = plans[VOCABULARY_COUNTS].event if options.share_of_counts > 0 else None
+    assert counts is None or isinstance(counts, WordCounts)
     rounds = tuple(one for one in found if isinstance(one, ThresholdedHistogram | WeightedHistogram))
-    return WordEvents(rounds, counts) if isinstance(counts, WordCounts) else None
+    return WordEvents(rounds, counts)
 
 
 _MECHANISMS: dict[type, str] = {

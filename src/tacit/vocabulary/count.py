@@ -9,23 +9,24 @@ what a unit adds is a function of the unit, the key and the words that are publi
 from __future__ import annotations
 
 import hashlib
-import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from itertools import chain
+from string import ascii_letters, ascii_lowercase, digits, punctuation
 
 from tacit.errors import DataError
 from tacit.privacy.weighted import unit_weight
 from tacit.randomness import Streams
+from tacit.vocabulary.tally import SortedCounts, Spill, Tally
 from tacit.vocabulary.tokenizer import MAX_WORD_LENGTH, TokenizerOptions, normalizer_and_pretokenizer
 
-__all__ = ["choose_words", "count_distinct", "count_words", "distinct_words"]
+__all__ = ["choose_words", "count_distinct", "count_words", "distinct_words", "sorted_word_counts"]
 
-_CACHED_CHUNKS = 1 << 18
+_CACHED_CHUNKS = 1 << 16
 _DIGEST_BYTES = 16
-_ASCII_WORDS = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9 ]")
+_SEPARATORS = "\n\t\r"
+_BLANKS_FOR_SIGNS = bytes.maketrans(*(text.encode() for text in (punctuation + _SEPARATORS, " " * 35)))
 
 
 def count_words(
@@ -60,19 +61,28 @@ def count_words(
         DataError: two units have one id (together they would move a count by two), or a text is not valid Unicode.
         ValueError: ``max_words`` is below 1.
     """
-    words_in_chunk = _chunk_reader(options)
+    distinct = _distinct_of_units(units, options)
+    return count_distinct(distinct, max_words, streams, resolution=resolution, without=without, only=only)
 
-    def distinct() -> Iterator[tuple[str, set[str]]]:
-        for number, (unit_id, texts) in enumerate(units, start=1):
-            try:
-                yield unit_id, _distinct(texts, words_in_chunk)
-            except UnicodeEncodeError:
-                # `from None`, because that error carries the text.
-                raise DataError(
-                    f"unit number {number} holds a lone surrogate, which is not Unicode text; repair it when reading"
-                ) from None
 
-    return count_distinct(distinct(), max_words, streams, resolution=resolution, without=without, only=only)
+def sorted_word_counts(
+    units: Iterable[tuple[str, Sequence[str]]],
+    max_words: int,
+    streams: Streams,
+    options: TokenizerOptions,
+    spill: Spill,
+    *,
+    resolution: int | None = None,
+    without: AbstractSet[str] = frozenset(),
+) -> SortedCounts:
+    """As `count_words`, in the order of code points, and on disk where they do not fit in memory.
+
+    Raises:
+        DataError: as `count_words`; or the words can be held neither in memory nor on disk.
+    """
+    tally = Tally(spill)
+    _tally(_distinct_of_units(units, options), max_words, streams, tally, resolution=resolution, without=without)
+    return tally.sums()
 
 
 def count_distinct(
@@ -85,9 +95,23 @@ def count_distinct(
     only: AbstractSet[str] | None = None,
 ) -> dict[str, int]:
     """As `count_words`, from the distinct words of each unit."""
+    tally = Tally()
+    _tally(units, max_words, streams, tally, resolution=resolution, without=without, only=only)
+    return tally.in_memory()
+
+
+def _tally(
+    units: Iterable[tuple[str, AbstractSet[str]]],
+    max_words: int,
+    streams: Streams,
+    tally: Tally,
+    *,
+    resolution: int | None,
+    without: AbstractSet[str],
+    only: AbstractSet[str] | None = None,
+) -> None:
     if max_words < 1:
         raise ValueError(f"max_words must be at least 1, not {max_words}")
-    counts: Counter[str] = Counter()
     seen: set[str] = set()
     for number, (unit_id, words) in enumerate(units, start=1):
         if unit_id in seen:
@@ -95,18 +119,27 @@ def count_distinct(
         seen.add(unit_id)
         countable = words - without if without else words
         chosen = choose_words(unit_id, countable if only is None else countable & only, max_words, streams)
-        if resolution is None:
-            counts.update(chosen)
-        elif chosen:
-            weight = unit_weight(resolution, len(chosen))
-            for word in chosen:
-                counts[word] += weight
-    return dict(counts)
+        if chosen:
+            tally.add(chosen, 1 if resolution is None else unit_weight(resolution, len(chosen)))
+
+
+def _distinct_of_units(
+    units: Iterable[tuple[str, Sequence[str]]], options: TokenizerOptions
+) -> Iterator[tuple[str, set[str]]]:
+    words_of_texts = _reader(options)
+    for number, (unit_id, texts) in enumerate(units, start=1):
+        try:
+            yield unit_id, words_of_texts(texts)
+        except UnicodeEncodeError:
+            # `from None`, because that error carries the text.
+            raise DataError(
+                f"unit number {number} holds a lone surrogate, which is not Unicode text; repair it when reading"
+            ) from None
 
 
 def distinct_words(texts: Sequence[str], options: TokenizerOptions) -> set[str]:
     """The distinct words of a unit that may be counted: over the alphabet, at most ``MAX_WORD_LENGTH`` characters."""
-    return _distinct(texts, _chunk_reader(options))
+    return _reader(options)(texts)
 
 
 def choose_words(unit_id: str, words: AbstractSet[str], max_words: int, streams: Streams) -> Collection[str]:
@@ -127,31 +160,66 @@ def choose_words(unit_id: str, words: AbstractSet[str], max_words: int, streams:
     return sorted(words, key=rank)[:max_words]
 
 
-def _distinct(texts: Iterable[str], words_in_chunk: Callable[[str], tuple[str, ...]]) -> set[str]:
-    chunks: set[str] = set()
-    for text in texts:
-        chunks.update(text.replace("\n", " ").replace("\t", " ").replace("\r", " ").split(" "))
-    return set(chain.from_iterable(map(words_in_chunk, chunks)))
+def _reader(options: TokenizerOptions) -> Callable[[Iterable[str]], set[str]]:
+    """The distinct countable words of texts.
 
-
-def _chunk_reader(options: TokenizerOptions) -> Callable[[str], tuple[str, ...]]:
-    """The countable words of a stretch of text without spaces, remembered: most chunks of a corpus are repeats.
-
-    The pipeline never looks across a space, tab or line break, so the words of a text are those of its chunks. Only
+    The pipeline never looks across a space, tab or line break, so the words of a text are those of its chunks between these. Only
     these separate chunks: what else Python takes for white space, such as the form feed, the normaliser may remove.
 
     Printable ASCII, nearly all of English text, needs no library: the normaliser does no more than fold case there, and the
-    pre-tokeniser cuts around every sign that is no letter or digit.
+    pre-tokeniser cuts around every sign that is no letter or digit. The words of other chunks are remembered.
     """
+    in_chunk = _chunk_reader(options)
+    alphabet = frozenset(options.alphabet)
+    letters = ascii_lowercase if options.lowercase else ascii_letters
+    has_ascii = alphabet.issuperset(letters + digits + punctuation)
+
+    def words_of_texts(texts: Iterable[str]) -> set[str]:
+        words, odd = set[str](), set[str]()
+        for text in texts:
+            if not text.isascii():
+                chunks = set(_with_blanks(text).split(" "))
+                other = {chunk for chunk in chunks if not chunk.isascii()}
+                odd |= other
+                text = " ".join(chunks - other)
+            if _with_blanks(text).isprintable():
+                found = _ascii_words(text.lower() if options.lowercase else text)
+                words = words | found if words else found
+            else:
+                odd.update(_with_blanks(text).split(" "))
+        if not has_ascii or max(map(len, words), default=0) > MAX_WORD_LENGTH:
+            words = {word for word in words if len(word) <= MAX_WORD_LENGTH and alphabet.issuperset(word)}
+        return words.union(chain.from_iterable(map(in_chunk, odd))) if odd else words
+
+    return words_of_texts
+
+
+def _with_blanks(text: str) -> str:
+    for separator in _SEPARATORS:
+        text = text.replace(separator, " ")
+    return text
+
+
+def _ascii_words(text: str) -> set[str]:
+    """The distinct words of printable ASCII text: runs of letters and digits, and every other sign on its own.
+
+    >>> sorted(_ascii_words("T 37.5, T fell"))
+    [',', '.', '37', '5', 'T', 'fell']
+    """
+    words = set(text.encode("ascii").translate(_BLANKS_FOR_SIGNS).decode("ascii").split(" "))
+    words.discard("")
+    words.update([sign for sign in punctuation if sign in text])
+    return words
+
+
+def _chunk_reader(options: TokenizerOptions) -> Callable[[str], tuple[str, ...]]:
+    """The countable words of a stretch of text without spaces, as the library cuts it."""
     normalizer, pretokenizer = normalizer_and_pretokenizer(options)
     alphabet = frozenset(options.alphabet)
 
     @lru_cache(maxsize=_CACHED_CHUNKS)
     def words_in_chunk(chunk: str) -> tuple[str, ...]:
-        if chunk.isascii() and chunk.isprintable():
-            words = _ASCII_WORDS.findall(chunk.lower() if options.lowercase else chunk)
-        else:
-            words = [word for word, _ in pretokenizer.pre_tokenize_str(normalizer.normalize_str(chunk))]
+        words = [word for word, _ in pretokenizer.pre_tokenize_str(normalizer.normalize_str(chunk))]
         return tuple(word for word in words if len(word) <= MAX_WORD_LENGTH and alphabet.issuperset(word))
 
     return words_in_chunk

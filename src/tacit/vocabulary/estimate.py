@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ChosenWords", "estimate_counts"]
+__all__ = ["ChosenWords", "estimate_counts", "weights_as_counts"]
 
 _EXPONENTS = tuple(step / 20 for step in range(31))
 """0 is a list without counts."""
@@ -48,6 +48,19 @@ def estimate_counts(
     for chosen in rounds:
         found |= _of_chosen(noisy, noise_stddev, chosen)
     return {word: max(1, round(found[word])) for word in noisy}
+
+
+def weights_as_counts(rounds: Sequence[ChosenWords], resolution: int) -> dict[str, int]:
+    """Where no counts were released: each word's noisy weight, in whole units of the weight 1, and at least 1.
+
+    >>> weights_as_counts([ChosenWords({"fever": 70_000, "cough": 200_000}, 9e4)], 65_536)
+    {'fever': 1, 'cough': 3}
+
+    Args:
+        rounds: what each round released.
+        resolution: steps of the weight 1.
+    """
+    return {word: max(1, round(weight / resolution)) for chosen in rounds for word, weight in chosen.weights.items()}
 
 
 def _of_public(noisy: Mapping[str, int], noise_stddev: float, public: Mapping[str, int]) -> dict[str, float]:

@@ -7,7 +7,7 @@ is killed and started again must repeat the release that it may already have sho
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,11 @@ from opendp.measurements import make_gaussian
 from opendp.metrics import l2_distance
 from opendp.mod import enable_features
 
+from tacit.vocabulary.tally import SortedCounts
+
 __all__ = ["draw_noise", "noisy_counts", "release"]
+
+_BLOCK = 1 << 16
 
 
 def draw_noise(count: int, noise_stddev: float) -> npt.NDArray[np.int64]:
@@ -42,7 +46,11 @@ def draw_noise(count: int, noise_stddev: float) -> npt.NDArray[np.int64]:
     enable_features("contrib")
     integers = vector_domain(atom_domain(T="i64"))
     add_noise = make_gaussian(integers, l2_distance(T="f64"), scale=float(noise_stddev))
-    return np.array(add_noise([0] * count), dtype=np.int64)
+    noise = np.empty(count, dtype=np.int64)
+    for start in range(0, count, _BLOCK):  # a list of Python's integers takes five times the memory
+        block = noise[start : start + _BLOCK]
+        block[:] = add_noise([0] * len(block))
+    return noise
 
 
 def noisy_counts(words: Sequence[str], counts: Mapping[str, int], noise: npt.NDArray[np.int64]) -> dict[str, int]:
@@ -68,7 +76,7 @@ def noisy_counts(words: Sequence[str], counts: Mapping[str, int], noise: npt.NDA
     return {word: counts.get(word, 0) + extra for word, extra in zip(words, noise.tolist(), strict=True)}
 
 
-def release(counts: Mapping[str, int], noise: npt.NDArray[np.int64], threshold: int) -> dict[str, int]:
+def release(counts: Mapping[str, int] | SortedCounts, noise: npt.NDArray[np.int64], threshold: int) -> dict[str, int]:
     """The words whose noisy count reaches the threshold, with their noisy counts (Hoory et al. 2021, section 3.2).
 
     The words are taken in the order of their code points and the i-th gets ``noise[i]``, so the result does not depend
@@ -79,7 +87,7 @@ def release(counts: Mapping[str, int], noise: npt.NDArray[np.int64], threshold: 
     {'cough': 8, 'fever': 7}
 
     Args:
-        counts: from ``count_words``: every word that occurs, each count at least 1.
+        counts: from ``count_words`` or ``sorted_word_counts``: every word that occurs, each count at least 1.
         noise: one integer for each word, from ``draw_noise``.
         threshold: the least noisy count that is released; at least 1 if the counts go into ``train_wordpiece``.
 
@@ -91,9 +99,17 @@ def release(counts: Mapping[str, int], noise: npt.NDArray[np.int64], threshold: 
         raise ValueError(f"{len(counts)} words need as many noise values, not an array of shape {noise.shape}")
     if not np.issubdtype(noise.dtype, np.integer):
         raise ValueError(f"the noise must be integer, not {noise.dtype}")
-    if any(count < 1 for count in counts.values()):
-        raise ValueError("a word that does not occur (count below 1) is among the counts; take it out")
-    # Python integers: a sum in int64 could wrap around.
-    noisy = ((word, counts[word] + extra) for word, extra in zip(sorted(counts), noise.tolist(), strict=True))
-    kept = [(word, count) for word, count in noisy if count >= threshold]
+    in_order = counts if isinstance(counts, SortedCounts) else SortedCounts.of(counts)
+    kept: list[tuple[str, int]] = []
+    for (word, count), extra in zip(in_order, _integers(noise), strict=True):
+        if count < 1:
+            raise ValueError("a word that does not occur (count below 1) is among the counts; take it out")
+        if count + extra >= threshold:
+            kept.append((word, count + extra))
     return dict(sorted(kept, key=lambda item: (-item[1], item[0])))
+
+
+def _integers(noise: npt.NDArray[np.int64]) -> Iterator[int]:
+    """The values as Python's integers, whose sums cannot wrap around; a block at a time, for they are large."""
+    for start in range(0, len(noise), _BLOCK):
+        yield from noise[start : start + _BLOCK].tolist()

@@ -1,0 +1,175 @@
+"""Counting that spills: the same counts with and without files, by every method; and nothing readable is left behind."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.errors import DataError
+from tacit.randomness import Streams
+from tacit.vocabulary.count import count_words, sorted_word_counts
+from tacit.vocabulary.tally import SortedCounts, Spill, Tally, spill_folder
+from tacit.vocabulary.tokenizer import TokenizerOptions
+
+OPTIONS = TokenizerOptions()
+STREAMS = Streams(bytes(range(32)))
+WORDS_IN_MEMORY = 7
+
+
+class TinySpill(Spill):
+    """The smallest cap of the product is 16 MiB, too much for a test."""
+
+    @property
+    def most_words(self) -> int:
+        return WORDS_IN_MEMORY
+
+
+@pytest.fixture
+def spill(tmp_path: Path) -> Iterator[Spill]:
+    with spill_folder(tmp_path / "counting") as folder:
+        yield TinySpill(folder, 64)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def notes(number: int, seed: int = 5) -> list[tuple[str, list[str]]]:
+    rng = random.Random(seed)
+    return [(f"n{n}", [" ".join(f"w{int(60 * rng.random() ** 2)}" for _ in range(12)) + " é,"]) for n in range(number)]
+
+
+def by_hand(rows: Sequence[tuple[list[str], int]]) -> list[tuple[str, int]]:
+    sums: Counter[str] = Counter()
+    for words, weight in rows:
+        for word in words:
+            sums[word] += weight
+    return sorted(sums.items())
+
+
+WORDS = st.lists(st.text("ab~é中𐐷\uffee'\"%", min_size=1, max_size=3), unique=True, max_size=6)
+
+
+@settings(max_examples=15, derandomize=True, deadline=None)
+@given(rows=st.lists(st.tuples(WORDS, st.integers(1, 2**40)), max_size=12))
+def test_sums_by_hand_in_the_order_of_code_points(tmp_path_factory: pytest.TempPathFactory, rows) -> None:
+    with spill_folder(tmp_path_factory.mktemp("run") / "it's [a] folder*") as folder:
+        tally = Tally(TinySpill(folder, 64))
+        for words, weight in rows:
+            tally.add(words, weight)
+        found = tally.sums()
+        assert list(found) == list(found) == by_hand(rows)
+        assert len(found) == len(by_hand(rows))
+    assert not folder.exists()
+
+
+def test_a_sum_that_forgets_a_file_is_caught(spill: Spill) -> None:
+    rows = [([f"w{n}" for n in range(start, start + 5)], 3) for start in range(0, 40, 2)]
+    tally = Tally(spill)
+    for words, weight in rows:
+        tally.add(words, weight)
+    assert len(tally._parts) > 3
+    tally._parts.pop()
+    assert list(tally.sums()) != by_hand(rows)
+
+
+@pytest.mark.parametrize("resolution", [None, 65_536])
+@pytest.mark.parametrize("without", [frozenset(), frozenset({"w1", "w2", "w3"})])
+def test_the_same_counts_with_and_without_files(spill: Spill, resolution: int | None, without: frozenset[str]) -> None:
+    """By every method: histogram counts ones, weighted and sips weights, without public words or those of earlier rounds."""
+    units = notes(40)
+    plain = count_words(units, 9, STREAMS, OPTIONS, resolution=resolution, without=without)
+    spilled = sorted_word_counts(units, 9, STREAMS, OPTIONS, spill, resolution=resolution, without=without)
+    assert isinstance(spilled.counts, Path)
+    assert list(spilled) == sorted(plain.items()) == list(SortedCounts.of(plain))
+    roomy = Spill(spill.folder, 64)
+    held = sorted_word_counts(units, 9, STREAMS, OPTIONS, roomy, resolution=resolution, without=without)
+    assert not isinstance(held.counts, Path)
+    assert list(held) == list(spilled)
+
+
+def test_only_the_owner_can_read_what_spills_and_it_is_gone_at_the_end(tmp_path: Path) -> None:
+    before = os.umask(0o000)  # the worst a user can have
+    try:
+        with spill_folder(tmp_path / "counting") as folder:
+            sorted_word_counts(notes(40), 9, STREAMS, OPTIONS, TinySpill(folder, 64))
+            files = list(folder.rglob("*"))
+            assert len(files) > 2
+            assert mode(folder) == 0o700
+            assert {mode(path) for path in files} == {0o600}
+        assert not folder.exists()
+        assert os.umask(0o000) == 0o000  # as it was
+    finally:
+        os.umask(before)
+
+
+def test_an_error_leaves_nothing_and_shows_no_word(tmp_path: Path) -> None:
+    folder = tmp_path / "counting"
+    units = [*notes(40), ("n0", ["secret"])]
+    with pytest.raises(DataError, match="earlier unit") as error, spill_folder(folder) as place:
+        sorted_word_counts(units, 9, STREAMS, OPTIONS, TinySpill(place, 64))
+    assert "secret" not in str(error.value)
+    assert not folder.exists()
+
+
+def test_a_disk_that_takes_no_file_is_one_line_without_words(spill: Spill) -> None:
+    (spill.folder / "part-1.parquet").mkdir()
+    with pytest.raises(DataError, match=r"cannot be counted on disk .*counting_memory_mb \(now 64\)") as error:
+        sorted_word_counts(notes(40), 9, STREAMS, OPTIONS, spill)
+    assert error.value.__suppress_context__
+    assert "\n" not in str(error.value)
+
+
+def test_too_little_memory_to_add_up_is_one_line_without_words(tmp_path: Path) -> None:
+    with spill_folder(tmp_path / "counting") as folder:
+        tally = Tally(TinySpill(folder, 0))
+        tally.add([f"secret{n}" for n in range(50_000)], 1)
+        with pytest.raises(DataError, match="cannot be counted on disk") as error:
+            tally.sums()
+    assert "secret" not in str(error.value)
+
+
+KILLED = """
+import os, signal
+from pathlib import Path
+from tacit.vocabulary.tally import Spill, Tally, spill_folder
+
+os.umask(0)
+with spill_folder(Path({folder!r})) as folder:
+    tally = Tally(Spill(folder, 1))
+    for start in range(0, 14_000, 100):
+        tally.add([f"w{{n}}" for n in range(start, start + 100)], 1)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_process_leaves_is_private_and_the_next_one_removes_it(tmp_path: Path) -> None:
+    folder = tmp_path / "counting"
+    script = KILLED.format(folder=str(folder))
+    done = subprocess.run([sys.executable, "-c", script], timeout=120, check=False, capture_output=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    left = list(folder.iterdir())
+    assert len(left) > 1
+    assert mode(folder) == 0o700
+    assert {mode(path) for path in left} == {0o600}
+    units = notes(40)
+    with spill_folder(folder) as place:
+        assert list(place.iterdir()) == []
+        again = sorted_word_counts(units, 9, STREAMS, OPTIONS, TinySpill(place, 64))
+        assert list(again) == sorted(count_words(units, 9, STREAMS, OPTIONS).items())
+    assert not folder.exists()
+
+
+def test_private_counts_are_not_printed() -> None:
+    assert "fever" not in repr(SortedCounts.of({"fever": 3}))
