@@ -202,7 +202,7 @@ def test_the_pretrainings_unit_and_budget_hold_here_too(prepared: Path) -> None:
         compare(one_dp(prepared, folder=folder, dp={**NOISE, "unit": "record"}), SilentReporter())
     assert refused.value.reason == "pretraining-unit-differs"
     small = {**NOISE, "budget": {"epsilon": 0.1, "delta": 1e-4}}
-    with pytest.raises(BudgetError, match="the budget is 0.1"):
+    with pytest.raises(BudgetError, match=r"the budget is 0\.1"):
         compare(one_dp(prepared, dp=small), SilentReporter())
     assert not (prepared / "compared").exists()
 
