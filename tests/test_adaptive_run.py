@@ -6,7 +6,6 @@ import functools
 import itertools
 import json
 import math
-import multiprocessing
 import os
 import shutil
 import signal
@@ -38,6 +37,7 @@ from tacit.training.plans import DpPlan, LiteralPlan
 
 from .adaptive_runs import BUDGET, DP, PUBLIC, STEPS, STRATA, WHOLE
 from .adaptive_runs import adaptive_values as values
+from .processes import killed
 from .small import SENTINEL, write_corpora
 from .small import tacit as command
 
@@ -207,18 +207,18 @@ def test_noise_factors_are_solved_for_the_worst_band(relation: Relation) -> None
 
 def test_a_given_noise_is_multiplied_by_the_strata_and_by_no_weight() -> None:
     own = values(Path("/nowhere"), budget=None, noise_factors=[0.5, 1.0])
-    own["phases"] = [PUBLIC, *({**phase, "noise_multiplier": 3.0} for phase in STRATA)]
+    own["phases"] = [PUBLIC, *({**phase, "noise_multiplier": 60.0} for phase in STRATA)]
     noises = [spend.event.noise_multiplier for spend in training(parse_config(own))]  # pyright: ignore
-    assert noises == [1.5, 3.0]
+    assert noises == [30.0, 60.0]
     own = values(Path("/nowhere"), "clip-weights", budget=None, weights=[1.0, 0.25])
-    own["phases"] = [PUBLIC, {**WHOLE[0], "noise_multiplier": 3.0}]
+    own["phases"] = [PUBLIC, {**WHOLE[0], "noise_multiplier": 60.0}]
     (spend,) = training(parse_config(own))
-    assert spend.event == BandedPoissonGaussian(20 / 250, 3.0, (0.5,), (1.0, 0.25))
+    assert spend.event == BandedPoissonGaussian(20 / 250, 60.0, (0.5,), (1.0, 0.25))
 
 
 def test_a_stratum_is_sampled_by_its_stated_share_and_goes_on_with_the_optimizer() -> None:
     own = values(Path("/nowhere"), budget=None, noise_factors=[0.5, 1.0], shares=[0.8, 0.2])
-    own["phases"] = [PUBLIC, *({**phase, "noise_multiplier": 3.0} for phase in STRATA)]
+    own["phases"] = [PUBLIC, *({**phase, "noise_multiplier": 60.0} for phase in STRATA)]
     phases = solve(parse_config({**own, "rounds": 2})).phases
     plans = [phase.plan for phase in phases if isinstance(phase.plan, DpPlan)]
     assert [plan.sampling_probability for plan in plans[:2]] == [20 / 200, 20 / 50]
@@ -357,25 +357,19 @@ def train_at(folder: Path, corpora: Path) -> None:
 def killed_at(call: int, owner: ModuleType, name: str, work: Callable[[], None]) -> bool:
     """Do the work in a process of its own, which is killed at the end of a function's call; whether it was."""
 
+    calls, original = itertools.count(1), getattr(owner, name)
+
+    def counted(*arguments: Any) -> Any:
+        result = original(*arguments)
+        if next(calls) == call:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
     def child() -> None:
-        torch.set_num_threads(1)
-        calls, original = itertools.count(1), getattr(owner, name)
-
-        def counted(*arguments: Any) -> Any:
-            result = original(*arguments)
-            if next(calls) == call:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return result
-
         setattr(owner, name, counted)
         work()
-        os._exit(0)
 
-    process = multiprocessing.get_context("fork").Process(target=child)
-    process.start()
-    process.join(120)
-    assert process.exitcode in (0, -signal.SIGKILL)
-    return process.exitcode != 0
+    return killed(child)
 
 
 def left_by(run: Path) -> tuple[dict[str, list[torch.Tensor]], list[tuple[str, int]], str]:
