@@ -9,12 +9,12 @@ from tacit.privacy.events import Relation
 
 from .small import small_values
 
-STEPS = 8
+STEPS = 30
 PUBLIC = {"name": "public", "plan": "plain", "stream": "public", "steps": 3, "batch_size": 8, "learning_rate": 1e-3}
 DP = {"plan": "dp", "steps": STEPS, "expected_batch": 20, "clip_norm": 0.5, "learning_rate": 1e-3}
 STRATA = [{**DP, "name": "likely", "stream": "stratum-1"}, {**DP, "name": "unlikely", "stream": "stratum-2"}]
 WHOLE = [{**DP, "name": "private", "stream": "private"}]
-BUDGET = {"public-like": 3.0, "private-like": 1.0}
+BUDGET = {"public-like": 1.0, "private-like": 0.4}
 
 
 def adaptive_values(
@@ -28,7 +28,7 @@ def adaptive_values(
         phases = [{**WHOLE[0], "noise_multiplier": 1.0}]
     return small_values(
         folder,
-        privacy={"unit": "record", "units": 250, "relation": relation, "budget": {"epsilon": 4.0, "delta": 1e-4}},
+        privacy={"unit": "record", "units": 250, "relation": relation, "budget": {"epsilon": 2.0, "delta": 1e-4}},
         vocabulary={"method": "public", "size": 500},
         model={"kind": "gpt2", "layers": 1, "width": 32, "heads": 2, "length": 24},
         adaptive={**own, **adaptive},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import signal
 import socket
 import time
 from collections.abc import Callable
@@ -96,3 +97,18 @@ def _child(
     answer.send_bytes(pickle.dumps(found))
     answer.close()
     os._exit(code)  # nothing of the test's own is to be torn down here
+
+
+def killed(work: Callable[[], object], seconds: float = 120.0) -> bool:
+    """Do the work in a forked process; whether it was killed, which the work itself sees to."""
+
+    def child() -> None:
+        torch.set_num_threads(1)
+        work()
+        os._exit(0)
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join(seconds)
+    assert process.exitcode in (0, -signal.SIGKILL)
+    return process.exitcode != 0

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import stat
 from pathlib import Path
 
 import pytest
 
-from tacit.files import atomic_folder, private_folder, read_json, write_atomically, write_json
+from tacit.errors import DataError, UsageError
+from tacit.files import (
+    alone_in,
+    atomic_folder,
+    open_cut,
+    private_folder,
+    read_json,
+    write_atomically,
+    write_json,
+)
 
 
 class Stopped(Exception):
@@ -76,3 +87,46 @@ def test_a_private_folder_is_closed_also_when_it_was_open(tmp_path: Path) -> Non
     (tmp_path / "open").mkdir(mode=0o755)
     for name in ("open", "new"):
         assert stat.S_IMODE(private_folder(tmp_path / name).stat().st_mode) == 0o700
+
+
+# one process at a time, and a file that goes on ------------------------------------------------------------------------
+
+
+def entered_by_another(folder: Path) -> bool:
+    """Whether another process can enter the folder."""
+
+    def child() -> None:
+        try:
+            with alone_in(folder, "somebody is in it"):
+                os._exit(0)
+        except UsageError as refused:
+            os._exit(1 if str(refused) == "somebody is in it" else 2)
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join(30)
+    assert process.exitcode in (0, 1)
+    return process.exitcode == 0
+
+
+def test_one_process_is_alone_in_a_folder_until_it_ends(tmp_path: Path) -> None:
+    with alone_in(tmp_path, "in use"):
+        assert not entered_by_another(tmp_path)
+        with pytest.raises(UsageError, match="in use"), alone_in(tmp_path, "in use"):
+            pass
+    assert entered_by_another(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_goes_on_without_what_was_written_after_the_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    with open_cut(path, 0) as file:
+        file.write(b"one\ntwo\nhalf a li")
+    assert path.stat().st_mode & 0o777 == 0o600
+    with open_cut(path, 8) as file:
+        assert path.read_bytes() == b"one\ntwo\n"
+        file.write(b"three\n")
+    assert path.read_bytes() == b"one\ntwo\nthree\n"
+    with pytest.raises(DataError, match="shorter than the checkpoint says"):
+        open_cut(path, 15)
+    assert path.read_bytes() == b"one\ntwo\nthree\n"

@@ -18,61 +18,16 @@ import typer
 from pydantic import BaseModel
 
 from tacit import config as configuration
-from tacit.cli.main import app, main
+from tacit.cli.main import app
 from tacit.files import read_json
 from tacit.privacy.events import PoissonGaussian
 from tacit.privacy.ledger import Ledger, LedgerHeader
 
 from ..small import small_values, write_config, write_corpora
+from .calling import Tacit, assert_one_line
 
 TOUR = (Path(__file__).parents[2] / "docs" / "tour.md").read_text(encoding="utf-8")
 PRIVATE_WORD = "zqprivateword"
-
-
-class Done:
-    """How a command ended."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-    @property
-    def json(self) -> Any:
-        assert self.code == 0, self.err
-        return json.loads(self.out)
-
-
-Tacit = Callable[..., Done]
-
-
-@pytest.fixture
-def tacit(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Tacit:
-    """`tacit` in this process: `main` as the console script calls it."""
-
-    def call(*arguments: str | Path) -> Done:
-        monkeypatch.setattr("sys.argv", ["tacit", *map(str, arguments)])
-        monkeypatch.setenv("COLUMNS", "200")
-        capfd.readouterr()
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-        out, err = capfd.readouterr()
-        return Done(code, str(out), str(err))
-
-    return call
-
-
-def assert_one_line(done: Done, code: int, *parts: str) -> None:
-    """The exit code, and as the last words on standard error one line that holds the parts."""
-    assert done.code == code, done.err
-    assert "Traceback" not in done.err
-    lines = done.err.rstrip("\n").split("\n")
-    mistakes = [line for line in lines if line.startswith("tacit: ")]
-    assert mistakes == [lines[-1]]
-    for part in parts:
-        assert part in lines[-1]
-
 
 # the accountant ------------------------------------------------------------------------------------------------------
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ import yaml
 from tacit.adaptive.rho import PrivacyProbability
 from tacit.adaptive.scorer import ScorerOptions
 from tacit.adaptive.scores import read_scores, rho_by_id
-from tacit.cli.main import main
 from tacit.config import load_config
 from tacit.corpus.readers import Source, read_records
 from tacit.files import write_json
@@ -25,27 +24,13 @@ from tacit.screen_stage import planted_records
 
 from ..folders import gpt2_folder
 from ..small import SENTINEL, small_values, write_config, write_corpora
-
-Run = Callable[..., tuple[int, str, str]]
+from .calling import Tacit
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """`tacit score` in this process, as the console script calls it."""
-
-    def call(*arguments: str | Path | float) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["tacit", "score", *map(str, arguments)])
-        monkeypatch.setenv("COLUMNS", "200")
-        capfd.readouterr()
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code if isinstance(stop.code, int) else 1
-        out, err = capfd.readouterr()
-        return code, str(out), str(err)
-
-    return call
+def run(tacit: Tacit) -> Tacit:
+    """`tacit score` in this process."""
+    return functools.partial(tacit, "score")
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +68,7 @@ def assert_one_line(found: tuple[int, str, str], code: int, *parts: str) -> None
 # scores ---------------------------------------------------------------------------------------------------------------
 
 
-def test_it_scores_a_file(run: Run, tmp_path: Path, scorer: Path) -> None:
+def test_it_scores_a_file(run: Tacit, tmp_path: Path, scorer: Path) -> None:
     out = tmp_path / "scores"
     code, said, err = run(
         "--data", notes_in(tmp_path), "--id-field", "note", "--model", scorer, *BOUNDS, "--out", out, "--workers", 1
@@ -103,7 +88,7 @@ def test_it_scores_a_file(run: Run, tmp_path: Path, scorer: Path) -> None:
     assert f"{size}" not in err.replace(str(tmp_path), ""), "the bar is a share: sizes are private"
 
 
-def test_it_scores_a_runs_corpus_by_unit(run: Run, tmp_path: Path, scorer: Path) -> None:
+def test_it_scores_a_runs_corpus_by_unit(run: Tacit, tmp_path: Path, scorer: Path) -> None:
     config = config_in(tmp_path)
     code, said, err = run(config, "--model", scorer, *BOUNDS, "--json")
     assert code == 0, err
@@ -124,7 +109,7 @@ def test_it_scores_a_runs_corpus_by_unit(run: Run, tmp_path: Path, scorer: Path)
         assert SENTINEL.encode() not in text
 
 
-def test_again_it_leaves_what_is_done(run: Run, tmp_path: Path, scorer: Path) -> None:
+def test_again_it_leaves_what_is_done(run: Tacit, tmp_path: Path, scorer: Path) -> None:
     arguments = ("--data", notes_in(tmp_path), "--model", scorer, *BOUNDS, "--out", tmp_path / "scores")
     run(*arguments)
     before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in (tmp_path / "scores").iterdir()}
@@ -150,7 +135,7 @@ def adaptive_config(folder: Path, scorer: dict[str, str]) -> Path:
     )
 
 
-def test_the_configuration_says_scorer_and_constants(run: Run, tmp_path: Path, scorer: Path) -> None:
+def test_the_configuration_says_scorer_and_constants(run: Tacit, tmp_path: Path, scorer: Path) -> None:
     code, said, err = run(adaptive_config(tmp_path, {"folder": str(scorer)}), "--json")
     assert code == 0, err
     found = json.loads(said)
@@ -159,7 +144,7 @@ def test_the_configuration_says_scorer_and_constants(run: Run, tmp_path: Path, s
     assert (receipt["options"]["lower"], receipt["options"]["upper"]) == (5.69, 5.715)
 
 
-def test_a_phase_scores_in_the_run(run: Run, tmp_path: Path, scorer: Path) -> None:
+def test_a_phase_scores_in_the_run(run: Tacit, tmp_path: Path, scorer: Path) -> None:
     config = adaptive_config(tmp_path, {"phase": "public"})
     assert_one_line(run(config), 2, "the phase public", "--model FOLDER and --out PATH")
     assert not (tmp_path / "run").exists()
@@ -172,7 +157,7 @@ def test_a_phase_scores_in_the_run(run: Run, tmp_path: Path, scorer: Path) -> No
 # constants ------------------------------------------------------------------------------------------------------------
 
 
-def test_it_finds_the_constants(run: Run, tmp_path: Path, scorer: Path) -> None:
+def test_it_finds_the_constants(run: Tacit, tmp_path: Path, scorer: Path) -> None:
     config, out = config_in(tmp_path), tmp_path / "adaptive.yaml"
     code, said, err = run("--fit-public", config, "--model", scorer, "--out", out)
     assert code == 0, err
@@ -188,7 +173,7 @@ def test_it_finds_the_constants(run: Run, tmp_path: Path, scorer: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_other_quantiles(run: Run, tmp_path: Path, scorer: Path) -> None:
+def test_other_quantiles(run: Tacit, tmp_path: Path, scorer: Path) -> None:
     config_in(tmp_path)
     arguments = ("--fit-public", "--data", tmp_path / "public.jsonl", "--model", scorer, "--json")
     usual = json.loads(run(*arguments)[1])
@@ -200,7 +185,7 @@ def test_other_quantiles(run: Run, tmp_path: Path, scorer: Path) -> None:
 # mistakes -------------------------------------------------------------------------------------------------------------
 
 
-def test_options_that_do_not_go_together(run: Run, tmp_path: Path, scorer: Path) -> None:
+def test_options_that_do_not_go_together(run: Tacit, tmp_path: Path, scorer: Path) -> None:
     config, notes = config_in(tmp_path), tmp_path / "notes.jsonl"
     before = sorted(tmp_path.rglob("*"))
     for arguments, part in (
@@ -221,7 +206,7 @@ def test_options_that_do_not_go_together(run: Run, tmp_path: Path, scorer: Path)
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_mistakes_in_what_is_read(run: Run, tmp_path: Path, scorer: Path) -> None:
+def test_mistakes_in_what_is_read(run: Tacit, tmp_path: Path, scorer: Path) -> None:
     out = ("--out", tmp_path / "scores")
     notes = notes_in(tmp_path)
     assert_one_line(run("--data", notes, "--model", tmp_path / "none", *BOUNDS, *out), 4, "config.json")
@@ -232,7 +217,7 @@ def test_mistakes_in_what_is_read(run: Run, tmp_path: Path, scorer: Path) -> Non
     assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.jsonl"]
 
 
-def test_a_run_that_cannot_be_scored_leaves_nothing(run: Run, tmp_path: Path, scorer: Path) -> None:
+def test_a_run_that_cannot_be_scored_leaves_nothing(run: Tacit, tmp_path: Path, scorer: Path) -> None:
     config = config_in(tmp_path)
     assert_one_line(run(config, "--model", tmp_path / "none", *BOUNDS), 4, "config.json")
     (tmp_path / "notes.jsonl").write_text("")
@@ -240,7 +225,7 @@ def test_a_run_that_cannot_be_scored_leaves_nothing(run: Run, tmp_path: Path, sc
     assert not (tmp_path / "run").exists()
 
 
-def test_a_scorer_that_read_private_text(run: Run, tmp_path: Path) -> None:
+def test_a_scorer_that_read_private_text(run: Tacit, tmp_path: Path) -> None:
     release = tmp_path / "other" / "release"
     gpt2_folder(release / "model")
     write_json(release / "certificate.json", {"spends": [{"stage": "training", "count": 3}], "files": {}})
@@ -250,7 +235,7 @@ def test_a_scorer_that_read_private_text(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "scores").exists()
 
 
-def test_a_corpus_that_is_screened(run: Run, tmp_path: Path, scorer: Path) -> None:
+def test_a_corpus_that_is_screened(run: Tacit, tmp_path: Path, scorer: Path) -> None:
     values = small_values(tmp_path)
     values["privacy"] = {**values["privacy"], "unit": "record", "relation": "replace"}
     changes = {"screening": {}, "vocabulary": {"method": "public", "size": 500}, "audit": None}

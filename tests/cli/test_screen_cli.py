@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pty
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tacit.cli.main import main
 from tacit.config import load_config
 from tacit.folder import RunFolder
 from tacit.progress import SilentReporter
@@ -23,30 +22,16 @@ from tacit.screen_stage import screened, streams_needed
 from tacit.screening.receipt import Receipt
 
 from ..small import write_config
+from .calling import Tacit
 
 TEXTS = ["Good morning, how are you?", "I am Jennifer Lopez.", "Call 415-555-2671 now.", "Thank you.", "Thank you."]
 SENTINELS = ("Jennifer", "Lopez", "415-555-2671", "2671")
 
-Run = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """`tacit screen` in this process, as the console script calls it."""
-
-    def call(*arguments: str | Path) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["tacit", "screen", *map(str, arguments)])
-        monkeypatch.setenv("COLUMNS", "200")
-        capfd.readouterr()
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code if isinstance(stop.code, int) else 1
-        out, err = capfd.readouterr()
-        return code, str(out), str(err)
-
-    return call
+def run(tacit: Tacit) -> Tacit:
+    """`tacit screen` in this process."""
+    return functools.partial(tacit, "screen")
 
 
 def write_notes(folder: Path, texts: list[str]) -> None:
@@ -86,7 +71,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
 # screening -----------------------------------------------------------------------------------------------------------
 
 
-def test_it_screens_into_the_runs_private_folder(run: Run, config: Path) -> None:
+def test_it_screens_into_the_runs_private_folder(run: Tacit, config: Path) -> None:
     code, out, err = run(config)
     folder = config.parent / "run" / "private" / "screened"
     assert (code, out) == (0, f"{folder}: done; the counts are in receipt.json, and they are private\n"), err
@@ -107,7 +92,7 @@ def test_it_screens_into_the_runs_private_folder(run: Run, config: Path) -> None
     assert (folder / "held_out.jsonl").read_text() == ""
 
 
-def test_nothing_it_says_or_leaves_holds_what_is_masked(run: Run, config: Path) -> None:
+def test_nothing_it_says_or_leaves_holds_what_is_masked(run: Tacit, config: Path) -> None:
     _, out, err = run(config, "--json")
     _, again, progress = run(config)
     written = "".join(content.decode("latin-1") for content in files_in(config.parent / "run").values())
@@ -118,7 +103,7 @@ def test_nothing_it_says_or_leaves_holds_what_is_masked(run: Run, config: Path) 
     assert str(sum(map(len, TEXTS))) not in err + progress  # the bar is a share: sizes are private
 
 
-def test_json_is_the_receipt(run: Run, config: Path) -> None:
+def test_json_is_the_receipt(run: Tacit, config: Path) -> None:
     code, out, _ = run(config, "--json")
     assert code == 0
     path = config.parent / "run" / "private" / "screened" / "receipt.json"
@@ -127,7 +112,7 @@ def test_json_is_the_receipt(run: Run, config: Path) -> None:
     assert (receipt.counts.public, receipt.counts.private, receipt.counts.duplicates) == (2, 3, 1)
 
 
-def test_the_pipelines_function_gives_the_same_receipt(run: Run, config: Path) -> None:
+def test_the_pipelines_function_gives_the_same_receipt(run: Tacit, config: Path) -> None:
     run(config)
     before = files_in(config.parent / "run")
     options = load_config(config)
@@ -137,7 +122,7 @@ def test_the_pipelines_function_gives_the_same_receipt(run: Run, config: Path) -
     assert files_in(config.parent / "run") == before
 
 
-def test_lines_and_a_users_policy(run: Run, tmp_path: Path) -> None:
+def test_lines_and_a_users_policy(run: Tacit, tmp_path: Path) -> None:
     write_notes(tmp_path, ["Good morning.\n\nThe code is blue.", "Thank you."])
     (tmp_path / "mine.yaml").write_text("{name: mine, least_score: 0.3, patterns: [{label: colour, pattern: blue}]}")
     screening = {"data_point": "line", "balanced": str(tmp_path / "mine.yaml")}
@@ -183,7 +168,7 @@ def assert_one_line(found: tuple[int, str, str], code: int, *parts: str) -> None
     assert not any(sentinel in found[2] for sentinel in SENTINELS)
 
 
-def test_exactly_one_of_both_ways(run: Run, config: Path) -> None:
+def test_exactly_one_of_both_ways(run: Tacit, config: Path) -> None:
     for arguments in ((), (config, "--measure", config)):
         assert_one_line(run(*arguments), 2, "either a configuration", "--measure GOLD")
     assert_one_line(run(config, "--balanced", config), 2, "--balanced", "screening.balanced")
@@ -191,7 +176,7 @@ def test_exactly_one_of_both_ways(run: Run, config: Path) -> None:
     assert not (config.parent / "run").exists()
 
 
-def test_a_configuration_without_screening(run: Run, tmp_path: Path) -> None:
+def test_a_configuration_without_screening(run: Tacit, tmp_path: Path) -> None:
     write_notes(tmp_path, TEXTS)
     values = {"screening": None, "public": [{"path": "p.jsonl"}], "phases": [
         {"name": "open", "plan": "plain", "stream": "public", "steps": 2, "batch_size": 4, "learning_rate": 1e-3}
@@ -208,14 +193,14 @@ def test_a_configuration_without_screening(run: Run, tmp_path: Path) -> None:
         ([], "notes.jsonl: the corpus is"),
     ],
 )
-def test_streams_without_data_points(run: Run, tmp_path: Path, texts: list[str], part: str) -> None:
+def test_streams_without_data_points(run: Tacit, tmp_path: Path, texts: list[str], part: str) -> None:
     write_notes(tmp_path, texts)
     config = config_in(tmp_path, screening={})
     assert_one_line(run(config), 4, part)
     assert not (tmp_path / "run").exists()
 
 
-def test_a_bad_corpus_and_bad_policies(run: Run, tmp_path: Path) -> None:
+def test_a_bad_corpus_and_bad_policies(run: Tacit, tmp_path: Path) -> None:
     write_notes(tmp_path, TEXTS)
     with (tmp_path / "notes.jsonl").open("a") as file:
         file.write('{"note": "n9", "text": "Jennifer\n')
@@ -227,7 +212,7 @@ def test_a_bad_corpus_and_bad_policies(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_another_plan_or_corpus_is_refused(run: Run, config: Path) -> None:
+def test_another_plan_or_corpus_is_refused(run: Tacit, config: Path) -> None:
     assert run(config)[0] == 0
     before = files_in(config.parent / "run")
     changed = config_in(config.parent, screening={"deduplicate": "none"})
@@ -257,7 +242,7 @@ def on_a_terminal(*arguments: str | Path) -> tuple[int, str]:
     return process.wait(), shown.decode()
 
 
-def test_a_preview_is_for_terminals_only(run: Run, config: Path) -> None:
+def test_a_preview_is_for_terminals_only(run: Tacit, config: Path) -> None:
     assert_one_line(run(config, "--preview", "2"), 2, "must be a terminal", "--preview-file")
     assert_one_line(run(config, "--preview-file", config.parent / "run" / "private" / "p.txt"), 2, "--preview N")
     assert_one_line(run(config, "--preview", "2", "--json"), 2, "no JSON")
@@ -280,7 +265,7 @@ def test_a_preview_on_a_terminal_highlights_and_writes_nothing(tmp_path: Path) -
     assert "Jennifer" not in on_a_terminal(config, "--preview", "1")[1]
 
 
-def test_a_preview_file_lies_in_the_private_folder_and_is_new(run: Run, config: Path) -> None:
+def test_a_preview_file_lies_in_the_private_folder_and_is_new(run: Tacit, config: Path) -> None:
     private = config.parent / "run" / "private"
     for place in (config.parent / "p.txt", private / ".." / "p.txt", private / "no" / "p.txt"):
         assert_one_line(run(config, "--preview", "2", "--preview-file", place), 2, "--preview-file")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from tacit.training.checkpoint import Progress, gradients, load_checkpoint, save
 from tacit.training.loop import _DpStep, _Source
 from tacit.training.sequences import SequenceStream
 
+from ..processes import killed
 from .phases import (
     KEY,
     PLAN,
@@ -63,21 +63,6 @@ class CountedStreams(Streams):
                 os.kill(os.getpid(), signal.SIGKILL)
             self.counts[kind] += 1
         return super().derive(*address)
-
-
-def killed(work: Callable[[], object]) -> bool:
-    """Run ``work`` in a process of its own; whether it was killed."""
-
-    def child() -> None:
-        torch.set_num_threads(1)
-        work()
-        os._exit(0)
-
-    process = multiprocessing.get_context("fork").Process(target=child)
-    process.start()
-    process.join(60)
-    assert process.exitcode in (0, -signal.SIGKILL)
-    return process.exitcode != 0
 
 
 @pytest.fixture(scope="module")

@@ -34,14 +34,14 @@ def finetuning_facts(
 
 def _statement(config: FinetuneConfig, pretraining: Pretraining | None, epsilon: float, delta: float) -> str:
     if config.dp is None:
-        return f"{_NO_GUARANTEE} {_beside_plain(config, pretraining)}"
+        return f"{_NO_GUARANTEE} {_beside(config, pretraining)}"
     unit, change = config.dp.unit, _CHANGES[config.dp.relation]
     together = pretraining is not None and config.same_people
     whose = "the fine-tuning and the pre-training together" if together else "the fine-tuning"
     return (
         f"Guaranteed for every {unit} of {whose}: when one {unit} is {change}, the probability of anything that can be seen of the "
         f"model changes by at most a factor of e^{epsilon:.2f}, give or take {delta:g} (differential privacy with epsilon "
-        f"{epsilon:.2f}). {_beside_dp(config, pretraining)}"
+        f"{epsilon:.2f}). {_beside(config, pretraining)}"
     )
 
 
@@ -53,22 +53,17 @@ _CHANGES = {"add-or-remove": "added or removed", "replace": "exchanged for anoth
 _DECLARED = "as the user declares that nobody is in both (same_people: false), which nothing here can check"
 
 
-def _beside_plain(config: FinetuneConfig, pretraining: Pretraining | None) -> str:
+def _beside(config: FinetuneConfig, pretraining: Pretraining | None) -> str:
+    """What holds of the pre-training beside what is said of the fine-tuning."""
     if pretraining is None:
         return _without_certificate(config)
     own = _own_certificate(pretraining)
-    if config.same_people:
+    if config.same_people and config.dp is None:
         return f"The people of the pre-training's text may be the same, and nothing holds for those who are. For others {own}."
-    return f"For the pre-training's text {own}, {_DECLARED}."
-
-
-def _beside_dp(config: FinetuneConfig, pretraining: Pretraining | None) -> str:
-    if pretraining is None:
-        return _without_certificate(config)
-    own = _own_certificate(pretraining)
     if config.same_people:
         return f"That counts what the pre-training spent; of its release alone {own}."
-    return f"For the pre-training's text {own}. The two do not add up, {_DECLARED}."
+    apart = "" if config.dp is None else ". The two do not add up"
+    return f"For the pre-training's text {own}{apart}, {_DECLARED}."
 
 
 def _own_certificate(pretraining: Pretraining) -> str:
