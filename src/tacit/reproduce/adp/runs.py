@@ -70,7 +70,10 @@ def _adaptive(cell: Cell, scale: Scale, scorer: PublicModel) -> dict[str, Any]:
     if cell.arm == "literal":
         return values
     worst = worst_case(scale, cell.noise)
-    values |= {"thresholds": [scale.threshold], "budget": {"public-like": worst, "private-like": scale.protected * worst}}
+    values |= {
+        "thresholds": [scale.threshold],
+        "budget": {"public-like": worst, "private-like": scale.protected * worst},
+    }
     if cell.arm == "strata":
         values["shares"] = [scale.stratum_share, 1 - scale.stratum_share]
     return values
