@@ -53,7 +53,8 @@ def _private_like(result: Mapping[str, Any]) -> float | None:
 def public_rows(public: Mapping[str, Mapping[str, Any]]) -> list[Row]:
     """A row a public model, and the two baselines that know no order."""
     rows: list[Row] = []
-    for name, found in public.items():
+    for name in ("public", "frequent"):
+        found = public[name]
         rows.append(
             {
                 "model": name,
@@ -65,7 +66,7 @@ def public_rows(public: Mapping[str, Mapping[str, Any]]) -> list[Row]:
                 **{f"exposure_{key}": value for key, value in found["exposure"].items()},
             }
         )
-    first = next(iter(public.values()))
+    first = public["public"]
     empty = dict.fromkeys(list(rows[0])[5:])
     rows += [{"model": name, **first["test"][name], **empty} for name in ("unigram", "uniform")]
     return rows
