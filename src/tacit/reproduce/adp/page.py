@@ -25,7 +25,8 @@ def results_page(
     seconds = sum(row["seconds"] for row in models)
     parts = [
         f"Scale `{scale.name}`: {len(models)} of {cells} models, {seconds / 60:.0f} process-minutes beside the public models and the "
-        f"scores; {scale.steps} DP steps of {scale.expected_batch} lines on average of about {scale.units:,}, delta {DELTA:g}, {scale.seeds} seed(s).",
+        f"scores; {scale.steps} DP steps of {scale.expected_batch} lines on average of about {scale.units:,}, delta {DELTA:g}, "
+        f"{scale.seeds} seed(s).",
         "### The claims",
         claims_table(claims, "at noise"),
         f"### Table 1: utility and epsilon, {scale.insertions[0]} copies of the canary",
