@@ -58,6 +58,9 @@ app.add_typer(accountant.app, name="accountant")
 app.add_typer(reproduce.app, name="reproduce")
 
 
+_INTERRUPTED = "tacit: interrupted; run the same command again to continue"
+
+
 def main() -> None:
     """Run the command line; a `TacitError` becomes one line on standard error and its exit code."""
     # Idle torch threads must sleep, not spin: on a busy machine spinning makes training ten times slower.
@@ -68,9 +71,12 @@ def main() -> None:
     except TacitError as error:
         typer.echo(f"tacit: {error}", err=True)
         sys.exit(error.exit_code)
+    except KeyboardInterrupt:  # before or after typer listens
+        typer.echo(_INTERRUPTED, err=True)
+        sys.exit(130)
     except SystemExit as stop:
         if stop.code == 130:  # how typer ends after Ctrl-C, without a word
-            typer.echo("tacit: interrupted; run the same command again to continue", err=True)
+            typer.echo(_INTERRUPTED, err=True)
         raise
     except OSError as error:
         typer.echo(f"tacit: {error.filename or 'file system'}: {error.strerror}", err=True)
