@@ -23,8 +23,9 @@ from tacit.reproduce.adp.claims import judge
 from tacit.reproduce.adp.corpora import CorpusFiles, prepare
 from tacit.reproduce.adp.public import PublicModel
 from tacit.reproduce.adp.runs import config_of, worst_case
-from tacit.reproduce.adp.scale import ARMS, CERTIFIED, DELTA, SCALES, Cell, Scale, cells_of, scale_named
+from tacit.reproduce.adp.scale import ARMS, CERTIFIED, DELTA, SCALES, Cell, Scale, cells_of
 from tacit.reproduce.adp.tables import PAPER, model_rows
+from tacit.reproduce.place import scale_named
 
 TINY = Scale(
     name="tiny",
@@ -230,4 +231,4 @@ def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path, monkeypatch: p
 
 def test_an_unknown_scale() -> None:
     with pytest.raises(UsageError, match="laptop"):
-        scale_named("moon")
+        scale_named(SCALES, "moon")

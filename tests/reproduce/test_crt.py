@@ -26,7 +26,8 @@ from tacit.reproduce.crt.claims import judge
 from tacit.reproduce.crt.corpora import CorpusFiles, prepare
 from tacit.reproduce.crt.keys import experiment_key
 from tacit.reproduce.crt.runs import DELTA, config_of, private_steps
-from tacit.reproduce.crt.scale import GAMMAS, SCALES, Cell, CorpusSize, Scale, cells_of, scale_named
+from tacit.reproduce.crt.scale import GAMMAS, SCALES, Cell, CorpusSize, Scale, cells_of
+from tacit.reproduce.place import scale_named
 from tacit.screen_stage import secret_form, secrets_of
 from tacit.screening.missed import ForgetfulPolicy, Missed
 from tacit.screening.policy import package_policy
@@ -219,6 +220,6 @@ def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path, monkeypatch: p
 
 def test_an_unknown_scale_or_corpus() -> None:
     with pytest.raises(UsageError, match="laptop"):
-        scale_named("moon")
+        scale_named(SCALES, "moon")
     with pytest.raises(UsageError, match="customersim"):
         prepare("moon", Path(), SIZE, Path())

@@ -38,9 +38,9 @@ from tacit.reproduce.hoory.scale import (
     Scale,
     TaskSize,
     models_of,
-    scale_named,
 )
 from tacit.reproduce.hoory.share import share_kept
+from tacit.reproduce.place import scale_named
 from tacit.tasks.entities.estimates import fold_estimate
 
 TINY = Scale(
@@ -244,7 +244,7 @@ def test_claims_are_judged_by_the_numbers() -> None:
 
 def test_an_unknown_scale() -> None:
     with pytest.raises(UsageError, match="laptop"):
-        scale_named("moon")
+        scale_named(SCALES, "moon")
 
 
 @pytest.mark.slow

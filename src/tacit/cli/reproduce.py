@@ -37,9 +37,10 @@ def crt_command(
     """
     from tacit.progress import TerminalReporter
     from tacit.reproduce.crt.experiment import reproduce_crt
-    from tacit.reproduce.crt.scale import scale_named
+    from tacit.reproduce.crt.scale import SCALES
+    from tacit.reproduce.place import scale_named
 
-    for line in reproduce_crt(data, out, scale_named(scale), workers, TerminalReporter(), only, page):
+    for line in reproduce_crt(data, out, scale_named(SCALES, scale), workers, TerminalReporter(), only, page):
         typer.echo(line)
 
 
@@ -58,9 +59,10 @@ def adp_command(
     """
     from tacit.progress import TerminalReporter
     from tacit.reproduce.adp.experiment import reproduce_adp
-    from tacit.reproduce.adp.scale import scale_named
+    from tacit.reproduce.adp.scale import SCALES
+    from tacit.reproduce.place import scale_named
 
-    for line in reproduce_adp(data, out, scale_named(scale), workers, TerminalReporter(), only, page):
+    for line in reproduce_adp(data, out, scale_named(SCALES, scale), workers, TerminalReporter(), only, page):
         typer.echo(line)
 
 
@@ -84,7 +86,8 @@ def hoory_command(
     """
     from tacit.progress import TerminalReporter
     from tacit.reproduce.hoory.experiment import reproduce_hoory
-    from tacit.reproduce.hoory.scale import scale_named
+    from tacit.reproduce.hoory.scale import SCALES
+    from tacit.reproduce.place import scale_named
 
-    for line in reproduce_hoory(data, out, scale_named(scale), workers, TerminalReporter(), only, page):
+    for line in reproduce_hoory(data, out, scale_named(SCALES, scale), workers, TerminalReporter(), only, page):
         typer.echo(line)

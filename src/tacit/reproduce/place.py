@@ -1,14 +1,29 @@
-"""Where a reproduction works: a folder for one scale, and runs that begin with a public key."""
+"""Where a reproduction works, and at which scale: a folder for one scale, and runs that begin with a public key."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from tacit.errors import UsageError
 from tacit.files import private_folder, read_json, write_json
 from tacit.folder import RunFolder
 
-__all__ = ["check_same", "place_key"]
+__all__ = ["check_same", "place_key", "scale_named"]
+
+S = TypeVar("S")
+
+
+def scale_named(scales: Mapping[str, S], name: str) -> S:
+    """The scale of this name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if name not in scales:
+        raise UsageError(f"scale is {name!r}; it must be one of {', '.join(scales)}")
+    return scales[name]
 
 
 def check_same(out: Path, scale: object) -> None:

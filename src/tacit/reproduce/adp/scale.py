@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tacit.corpus.secrets import SecretFormat
-from tacit.errors import UsageError
 
 __all__ = [
     "ARMS",
@@ -17,7 +16,6 @@ __all__ = [
     "Cell",
     "Scale",
     "cells_of",
-    "scale_named",
 ]
 
 Arm = Literal["plain", "dp-sgd", "dp-sgd-protected", "literal", "strata", "clip-weights"]
@@ -189,17 +187,6 @@ SCALES = {
     ),
 }
 """By name. The paper's decoder has 12 layers of width 1,024: ``full`` is for a GPU."""
-
-
-def scale_named(name: str) -> Scale:
-    """The scale of this name.
-
-    Raises:
-        UsageError: there is none.
-    """
-    if name not in SCALES:
-        raise UsageError(f"scale is {name!r}; it must be one of {', '.join(SCALES)}")
-    return SCALES[name]
 
 
 def cells_of(scale: Scale) -> list[Cell]:

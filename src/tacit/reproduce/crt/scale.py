@@ -8,9 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tacit.errors import UsageError
-
-__all__ = ["ARMS", "GAMMAS", "SCALES", "Arm", "Cell", "CorpusSize", "Scale", "cells_of", "scale_named"]
+__all__ = ["ARMS", "GAMMAS", "SCALES", "Arm", "Cell", "CorpusSize", "Scale", "cells_of"]
 
 Arm = Literal["raw", "redacted", "dp-sgd", "s-dp", "crt", "crt-copies", "redacted-exact", "crt-exact"]
 ARMS: dict[str, str] = {
@@ -158,17 +156,6 @@ SCALES = {
     ),
 }
 """By name. The paper trains each model five times."""
-
-
-def scale_named(name: str) -> Scale:
-    """The scale of this name.
-
-    Raises:
-        UsageError: there is none.
-    """
-    if name not in SCALES:
-        raise UsageError(f"scale is {name!r}; it must be one of {', '.join(SCALES)}")
-    return SCALES[name]
 
 
 def cells_of(scale: Scale) -> list[Cell]:

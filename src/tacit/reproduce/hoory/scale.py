@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from tacit.errors import UsageError
-
 __all__ = [
     "BASES",
     "DELTA",
@@ -23,7 +21,6 @@ __all__ = [
     "Scale",
     "TaskSize",
     "models_of",
-    "scale_named",
 ]
 
 UNITS = 2200
@@ -216,17 +213,6 @@ SCALES = {
     ),
 }
 """By name. The paper has BERT-large, 83 million examples, batches of 131,072 and a million steps."""
-
-
-def scale_named(name: str) -> Scale:
-    """The scale of this name.
-
-    Raises:
-        UsageError: there is none.
-    """
-    if name not in SCALES:
-        raise UsageError(f"scale is {name!r}; it must be one of {', '.join(SCALES)}")
-    return SCALES[name]
 
 
 def models_of(scale: Scale) -> list[Model]:
