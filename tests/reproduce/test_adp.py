@@ -203,7 +203,7 @@ def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path, monkeypatch: p
     ]
     monkeypatch.setattr(experiment, "cells_of", lambda scale: cells)  # fewer, not other ones
     page = tmp_path / "page.md"
-    page.write_text("# before\n<!-- results -->\nold\n<!-- end of results -->\nafter\n")
+    page.write_text("# before\n<!-- results -->\nwhat was here\n<!-- end of results -->\nafter\n")
     out = tmp_path / "out"
     for _ in range(2):
         said = experiment.reproduce_adp(data_dir, out, TINY, 1, SilentReporter(), page=page)
@@ -221,7 +221,7 @@ def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path, monkeypatch: p
     text = page.read_text()
     assert text.startswith("# before\n")
     assert text.endswith("after\n")
-    assert "old" not in text
+    assert "what was here" not in text
     assert f"| {float(rows[1]['perplexity']):.2f} |" in text
     assert {path.name for path in out.glob("*.png")} == {"exposure.png", "utility.png"}
     assert list((out / "runs").glob("*")) == []

@@ -255,7 +255,7 @@ def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path, monkeypatch: p
     assert len(models) == len(names)
     monkeypatch.setattr(experiment, "models_of", lambda scale: models)  # fewer, not other ones
     page = tmp_path / "page.md"
-    page.write_text("# before\n<!-- results -->\nold\n<!-- end of results -->\nafter\n")
+    page.write_text("# before\n<!-- results -->\nwhat was here\n<!-- end of results -->\nafter\n")
     out = tmp_path / "out"
     for _ in range(2):
         said = experiment.reproduce_hoory(data_dir, out, TINY, 1, SilentReporter(), page=page)
@@ -269,7 +269,7 @@ def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path, monkeypatch: p
     text = page.read_text()
     assert text.startswith("# before\n")
     assert text.endswith("after\n")
-    assert "old" not in text
+    assert "what was here" not in text
     assert f"{float(dictionary['f1']):.3f} (" in text
     assert {path.name for path in out.glob("*.png")} == {"figure1.png", "figure2.png"}
     assert list((out / "runs").glob("*")) == []
