@@ -49,6 +49,10 @@ GRIDS = (1e-4, 2e-5)
 SMALLEST_DELTA = 1e-12
 """Composition by Fourier transforms drops masses of about 1e-15: an epsilon at a smaller delta would be too small."""
 
+_ROUNDING = 2.0**-53
+"""What delta may be off by for each composed step. The n-th power of a transform's numbers multiplies their rounding by n, and where
+the truth is a closed form (q = 1) the library's delta is too small by up to 0.27 n 2^-53: by 3e-12 after 100,000 steps."""
+
 _COARSEST_GRID = 1e-3
 
 _RELATIONS = {
@@ -235,8 +239,14 @@ class Account:
         else:
             assert others is not None
             composed = others
+        reserve = self._rounding_reserve if self.pessimistic else -self._rounding_reserve
         # The library's type says "a number or a sequence"; of a number it gives a number.
-        return lambda epsilon: np.float64(composed.get_delta_for_epsilon(epsilon)).item()
+        return lambda epsilon: min(1.0, max(0.0, np.float64(composed.get_delta_for_epsilon(epsilon)).item() + reserve))
+
+    @property
+    def _rounding_reserve(self) -> float:
+        """By how much the library's delta may be off, whichever way."""
+        return _ROUNDING * sum(spend.count for spend in self.spends)
 
     def _only_gaussian(self, words: float) -> float | None:
         """Mu of the whole when it is Gaussian mechanisms alone, which compose to one exactly; else None."""
