@@ -14,6 +14,10 @@ from tacit.errors import UsageError
 __all__ = [
     "BASES",
     "DELTA",
+    "GENERAL",
+    "OWN",
+    "PRIVATE",
+    "PUBLIC",
     "SCALES",
     "UNITS",
     "Base",
@@ -52,8 +56,10 @@ class Base:
         return f"{self.vocabulary}-{self.text}"
 
 
-GENERAL, PUBLIC = Base("general", "general"), Base("public", "mixed")
-PRIVATE, OWN = Base("dp", "mixed"), Base("own", "mixed")
+GENERAL = Base("general", "general")
+PUBLIC = Base("public", "mixed")
+PRIVATE = Base("dp", "mixed")
+OWN = Base("own", "mixed")
 BASES = (GENERAL, PUBLIC, PRIVATE, OWN)
 
 
