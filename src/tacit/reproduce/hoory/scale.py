@@ -191,8 +191,8 @@ SCALES = {
         public_steps=1200,
         public_batch=64,
         public_rate=4e-3,
-        plain=PlainTraining(steps=500, batch=64, learning_rate=3e-3),
-        dp=DpTraining(steps=20, expected_batch=480, sequences=4, learning_rate=4e-3),
+        plain=PlainTraining(steps=400, batch=64, learning_rate=3e-3),
+        dp=DpTraining(steps=20, expected_batch=400, sequences=4, learning_rate=4e-3),
         rates=(1e-3, 4e-3, 1.6e-2),
         tasks={
             "mtsamples": TaskSize(folds=5, epochs=20, learning_rate=1e-3),
