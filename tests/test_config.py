@@ -379,6 +379,13 @@ def test_private_text_without_noise_has_to_be_allowed() -> None:
     assert parse_config(changed).uses_heuristic
 
 
+def test_a_causal_model_has_no_masks() -> None:
+    changed = with_value("phases.1.maskings", 2)
+    assert parse_config(changed).dp_phases[0].maskings == 2
+    changed["model"] = {"kind": "gpt2"}
+    assert message(changed) == "phases: private: maskings: a gpt2 has no masks; leave it out"
+
+
 def test_text_without_screening_needs_public_text() -> None:
     assert message({**values(), "public": []}).startswith("public: name at least one public corpus")
 
@@ -448,6 +455,8 @@ OTHER_VALUES: dict[str, Any] = {
     "phases.1.clipping": "automatic",
     "phases.1.noise_multiplier": 3.0,
     "phases.1.steps": 6,
+    "phases.1.maskings": 2,
+    "phases.1.average": 0.9,
     "phases.1.name": "other",
     "evaluation.held_out": 0.2,
     "audit.canaries": 3,

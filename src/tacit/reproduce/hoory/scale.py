@@ -12,6 +12,10 @@ from typing import Any, Literal
 __all__ = [
     "BASES",
     "DELTA",
+    "GENERAL",
+    "OWN",
+    "PRIVATE",
+    "PUBLIC",
     "SCALES",
     "UNITS",
     "Base",
@@ -49,8 +53,10 @@ class Base:
         return f"{self.vocabulary}-{self.text}"
 
 
-GENERAL, PUBLIC = Base("general", "general"), Base("public", "mixed")
-PRIVATE, OWN = Base("dp", "mixed"), Base("own", "mixed")
+GENERAL = Base("general", "general")
+PUBLIC = Base("public", "mixed")
+PRIVATE = Base("dp", "mixed")
+OWN = Base("own", "mixed")
 BASES = (GENERAL, PUBLIC, PRIVATE, OWN)
 
 
@@ -182,8 +188,8 @@ SCALES = {
         public_steps=1200,
         public_batch=64,
         public_rate=4e-3,
-        plain=PlainTraining(steps=500, batch=64, learning_rate=3e-3),
-        dp=DpTraining(steps=20, expected_batch=480, sequences=4, learning_rate=4e-3),
+        plain=PlainTraining(steps=400, batch=64, learning_rate=3e-3),
+        dp=DpTraining(steps=20, expected_batch=400, sequences=4, learning_rate=4e-3),
         rates=(1e-3, 4e-3, 1.6e-2),
         tasks={
             "mtsamples": TaskSize(folds=5, epochs=20, learning_rate=1e-3),
