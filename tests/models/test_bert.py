@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -95,3 +96,28 @@ def test_another_kind_of_model_is_named() -> None:
     other = GPT2LMHeadModel(GPT2Config(vocab_size=V, n_positions=T, n_embd=16, n_layer=1, n_head=2))
     with pytest.raises(UsageError, match="GPT2LMHeadModel"):
         bert.masked_logits(other, *batch(False))
+
+
+@pytest.mark.parametrize("width", [16, 48])
+def test_scaled_weights_have_the_spread_of_the_width_and_positions_that_are_told_by_their_distance(width: int) -> None:
+    options = ModelOptions(layers=2, width=width, heads=2, length=40, initializer="scaled")
+    model = build_bert(options, 500, 0, seed=3)
+    assert model.config.initializer_range == width**-0.5  # a head of the released model follows it
+    for weight in (model.bert.encoder.layer[1].output.dense.weight, model.bert.embeddings.word_embeddings.weight[1:]):
+        assert math.isclose(float(weight.detach().std()), width**-0.5, rel_tol=0.1)
+    positions = model.bert.embeddings.position_embeddings.weight.detach()
+    assert torch.allclose(positions.square().mean(), torch.tensor(1 / width))
+    products = positions @ positions.T
+    assert is_of_distance(products)
+    assert float(products[0, 0]) > 1.2 * float(products[0, 5])
+    standard = build_bert(options.model_copy(update={"initializer": "standard"}), 500, 0, seed=3)
+    own = standard.bert.embeddings.position_embeddings.weight.detach()  # the known-wrong table
+    assert math.isclose(float(own.detach().std()), 0.02, rel_tol=0.1)
+    assert not is_of_distance(own @ own.T)
+
+
+def is_of_distance(products_TT: torch.Tensor) -> bool:
+    return all(
+        torch.allclose(line, line[:1].expand_as(line), atol=1e-5)
+        for line in (products_TT.diagonal(distance) for distance in range(len(products_TT)))
+    )

@@ -344,6 +344,8 @@ def _check_model(config: RunConfig) -> None:
     """The heads share the width, and rows are long enough for the canaries."""
     if config.model.kind != "lstm" and config.model.width % config.model.heads:
         raise UsageError(f"model.width {config.model.width} is not a multiple of model.heads {config.model.heads}")
+    if config.model.is_causal and config.model.initializer == "scaled":
+        raise UsageError(f"model.initializer: scaled is for a bert, not for a {config.model.kind}; leave it out")
     for phase in config.dp_phases if config.model.is_causal else ():
         if phase.maskings > 1:
             raise UsageError(f"phases: {phase.name}: maskings: a {config.model.kind} has no masks; leave it out")

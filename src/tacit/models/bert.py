@@ -5,9 +5,11 @@ Shapes: B rows, T positions, K masked slots a row, D width, V vocabulary.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import cast
 
+import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import BertConfig, BertForMaskedLM, PreTrainedModel
@@ -22,11 +24,14 @@ from tacit.errors import UsageError
 from tacit.models.given import load_folder
 from tacit.models.seeded import seeded
 
-__all__ = ["build_bert", "load_bert", "masked_logits", "masked_losses", "save_bert"]
+__all__ = ["build_bert", "load_bert", "masked_logits", "masked_losses", "save_bert", "sinusoids"]
+
+_STANDARD = 0.02  # Devlin et al. 2019, whose width is 768
+_LONGEST = 1000.0  # of the waves of positions, over 2 pi: a few times the length of a row
 
 
 def build_bert(options: ModelOptions, vocabulary_size: int, pad_id: int, seed: int) -> BertForMaskedLM:
-    """A new BertForMaskedLM with tied embeddings, its weights a function of the seed."""
+    """A new BertForMaskedLM with tied embeddings, its weights a function of the seed and of ``options.initializer``."""
     config = BertConfig(
         vocab_size=vocabulary_size,
         hidden_size=options.width,
@@ -34,12 +39,29 @@ def build_bert(options: ModelOptions, vocabulary_size: int, pad_id: int, seed: i
         num_attention_heads=options.heads,
         intermediate_size=options.intermediate_width,
         max_position_embeddings=options.length,
+        initializer_range=options.width**-0.5 if options.initializer == "scaled" else _STANDARD,
         hidden_dropout_prob=options.dropout,
         attention_probs_dropout_prob=options.dropout,
         pad_token_id=pad_id,
         tie_word_embeddings=True,
     )
-    return seeded(BertForMaskedLM, config, seed)
+    model = seeded(BertForMaskedLM, config, seed)
+    if options.initializer == "scaled":
+        with torch.no_grad():
+            table_TD = model.bert.embeddings.position_embeddings.weight
+            table_TD.copy_(sinusoids(*table_TD.shape) * config.initializer_range)
+    return model
+
+
+def sinusoids(positions: int, width: int) -> Tensor:
+    """Positions as sines and cosines (T, D) of mean square 1 (Vaswani et al. 2017, section 3.5, whose longest wave is ten times ours).
+
+    Neighbours are then told by the same few directions at every position; of random positions each pair is learned on its own.
+    """
+    frequencies = _LONGEST ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    angles = torch.arange(positions, dtype=torch.float64)[:, None] * frequencies
+    waves = torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)[:, :width]
+    return (waves * math.sqrt(2)).float()
 
 
 def load_bert(folder: Path) -> BertForMaskedLM:

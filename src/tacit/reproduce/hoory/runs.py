@@ -33,7 +33,8 @@ def base_run(base: Base, scale: Scale, files: CorpusFiles, run: Path) -> RunConf
         "warmup": _WARMUP,
     }
     values = _common(base.name, run, files.notes, public, scale, scale.strong_epsilon)
-    return RunConfig.model_validate({**values, "vocabulary": vocabulary, "model": {**scale.shape}, "phases": [phase]})
+    shape = {**scale.shape, "initializer": base.initializer}
+    return RunConfig.model_validate({**values, "vocabulary": vocabulary, "model": shape, "phases": [phase]})
 
 
 def model_run(

@@ -17,6 +17,7 @@ __all__ = [
     "PRIVATE",
     "PUBLIC",
     "SCALES",
+    "STANDARD",
     "UNITS",
     "Base",
     "DpTraining",
@@ -42,22 +43,25 @@ class Base:
         vocabulary: ``general``: words of the general public text; ``public``: of all public text; ``dp``: these and what a DP release
             of the notes' words adds; ``own``: of the notes, without DP.
         text: ``general`` (novels, Wikipedia) or ``mixed`` (these and health answers).
+        initializer: of its weights, as in ``model``.
     """
 
     vocabulary: Vocabulary
     text: Literal["general", "mixed"]
+    initializer: Literal["standard", "scaled"] = "scaled"
 
     @property
     def name(self) -> str:
         """Of its folder."""
-        return f"{self.vocabulary}-{self.text}"
+        return f"{self.vocabulary}-{self.text}{'-standard' if self.initializer == 'standard' else ''}"
 
 
 GENERAL = Base("general", "general")
 PUBLIC = Base("public", "mixed")
 PRIVATE = Base("dp", "mixed")
 OWN = Base("own", "mixed")
-BASES = (GENERAL, PUBLIC, PRIVATE, OWN)
+STANDARD = Base("general", "general", "standard")
+BASES = (GENERAL, PUBLIC, PRIVATE, OWN, STANDARD)
 
 
 @dataclass(frozen=True)
@@ -185,15 +189,15 @@ SCALES = {
         answers=16_000,
         shape={"layers": 1, "width": 128, "heads": 2, "length": 64},
         vocabulary=4096,
-        public_steps=1200,
+        public_steps=3000,
         public_batch=64,
         public_rate=4e-3,
-        plain=PlainTraining(steps=400, batch=64, learning_rate=3e-3),
-        dp=DpTraining(steps=20, expected_batch=400, sequences=4, learning_rate=4e-3),
-        rates=(1e-3, 4e-3, 1.6e-2),
+        plain=PlainTraining(steps=1500, batch=64, learning_rate=3e-3),
+        dp=DpTraining(steps=20, expected_batch=800, sequences=4, learning_rate=1.2e-2),
+        rates=(4e-3, 1.2e-2, 3.6e-2),
         tasks={
-            "mtsamples": TaskSize(folds=5, epochs=20, learning_rate=1e-3),
-            "ncbi-disease": TaskSize(folds=1, epochs=5, learning_rate=1e-3, sentences=2000),
+            "mtsamples": TaskSize(folds=5, epochs=10, learning_rate=2e-3, batch=8),
+            "ncbi-disease": TaskSize(folds=1, epochs=3, learning_rate=2e-3, batch=8, sentences=2000),
         },
     ),
     "full": Scale(
@@ -231,6 +235,7 @@ def _table(scale: Scale) -> list[Model]:
     strong = replace(scale.dp, epsilon=scale.strong_epsilon)
     rows = (
         ("bert", "BERT: general public text", GENERAL, None),
+        ("bert-standard-weights", "the same from the usual initial weights", STANDARD, None),
         ("bert-medical", "BERT, and public health answers", PUBLIC, None),
         ("bert-dp-vocabulary", "the same with the DP vocabulary", PRIVATE, None),
         ("bert-m", "BERT-M: notes without DP, own vocabulary", OWN, scale.plain),
