@@ -52,7 +52,7 @@ def test_the_python_example_works_as_printed(tmp_path: Path, monkeypatch: pytest
     """Run in a folder whose recipe of that name is the small test run."""
     write_corpora(tmp_path)
     (tmp_path / "recipes").mkdir()
-    write_config(tmp_path / "recipes" / "clinical-bert-small.yaml", small_values(tmp_path))
+    write_config(tmp_path / "recipes" / "clinical-bert.yaml", small_values(tmp_path))
     monkeypatch.chdir(tmp_path)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):

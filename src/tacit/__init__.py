@@ -2,7 +2,7 @@
 
 import tacit
 
-result = tacit.run("recipes/clinical-bert-small.yaml")
+result = tacit.run("recipes/clinical-bert.yaml")
 print(result.statement)
 """
 

@@ -54,7 +54,7 @@ def build_bert(options: ModelOptions, vocabulary_size: int, pad_id: int, seed: i
 
 
 def sinusoids(positions: int, width: int) -> Tensor:
-    """Positions as sines and cosines (T, D) of mean square 1 (Vaswani et al. 2017, section 3.5, whose longest wave is ten times ours).
+    """Positions as sines and cosines (T, D) of mean square 1 (Vaswani et al. 2017, section 3.5; their longest wave is ten times ours).
 
     Neighbours are then told by the same few directions at every position; of random positions each pair is learned on its own.
     """
