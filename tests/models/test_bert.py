@@ -105,6 +105,9 @@ def test_scaled_weights_have_the_spread_of_the_width_and_positions_that_are_told
     assert model.config.initializer_range == width**-0.5  # a head of the released model follows it
     for weight in (model.bert.encoder.layer[1].output.dense.weight, model.bert.embeddings.word_embeddings.weight[1:]):
         assert math.isclose(float(weight.detach().std()), width**-0.5, rel_tol=0.1)
+    assert looks_near(model) > 1.5 * looks_near(
+        build_bert(options.model_copy(update={"initializer": "standard"}), 500, 0, 3)
+    )
     positions = model.bert.embeddings.position_embeddings.weight.detach()
     assert torch.allclose(positions.square().mean(), torch.tensor(1 / width))
     products = positions @ positions.T
@@ -114,6 +117,16 @@ def test_scaled_weights_have_the_spread_of_the_width_and_positions_that_are_told
     own = standard.bert.embeddings.position_embeddings.weight.detach()  # the known-wrong table
     assert math.isclose(float(own.detach().std()), 0.02, rel_tol=0.1)
     assert not is_of_distance(own @ own.T)
+
+
+def looks_near(model: BertForMaskedLM) -> float:
+    """Share of the first layer's attention that positions give to those at most three away, in a row of random tokens."""
+    ids = torch.randint(5, 500, (8, 40), generator=torch.Generator().manual_seed(2))
+    model.set_attn_implementation("eager")
+    attentions = model.eval()(input_ids=ids, output_attentions=True).attentions
+    assert attentions is not None
+    near_TT = (torch.arange(40)[:, None] - torch.arange(40)).abs() <= 3
+    return float((attentions[0].detach() * near_TT).sum(-1).mean())
 
 
 def is_of_distance(products_TT: torch.Tensor) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from tacit.config.check import check_meaning
 from tacit.corpus.annotated import AnnotatedDocument
@@ -24,6 +25,7 @@ from tacit.reproduce.hoory import experiment
 from tacit.reproduce.hoory.account import Account, account_of, accounts_of, vocabulary_spends
 from tacit.reproduce.hoory.claims import judge
 from tacit.reproduce.hoory.corpora import CorpusFiles, left_out, prepare
+from tacit.reproduce.hoory.measure import key_of
 from tacit.reproduce.hoory.runs import base_run, model_run, task_of
 from tacit.reproduce.hoory.scale import (
     BASES,
@@ -40,6 +42,7 @@ from tacit.reproduce.hoory.scale import (
     models_of,
 )
 from tacit.reproduce.hoory.share import share_kept
+from tacit.reproduce.hoory.tables import table2_rows, trick_rows
 from tacit.reproduce.place import scale_named
 from tacit.tasks.entities.estimates import fold_estimate
 
@@ -63,6 +66,7 @@ TINY = Scale(
     vocabulary_options={"method": "weighted", "max_words": 4},
     canaries_each=1,
     rates_of_canaries=(1.0,),
+    replicates=2,
 )
 
 
@@ -210,6 +214,56 @@ def test_no_gain_is_no_share_and_a_doubtful_gain_has_no_interval() -> None:
     assert (doubtful.low, doubtful.high) == (None, None)
 
 
+def cell(model: str, fold: int, seed: int, right: int) -> dict[str, Any]:
+    return {"model": model, "task": "mtsamples", "fold": fold, "seed": seed, "counts": [{"problem": [right, 10, 10]}]}
+
+
+def test_pretrainings_of_a_model_are_one_row_and_are_told_apart() -> None:
+    """F1 here is ``right`` tenths."""
+    scale = dataclasses.replace(TINY, tasks={"mtsamples": TINY.tasks["mtsamples"]})
+    right = {"bert": (3, 4), "bert@2": (1, 2), "bert-m": (8, 9)}
+    account = {"vocabulary": 0.0, "training": 0.0, "joint": 0.0}
+    results: dict[str, Any] = {
+        name: {"account": account, "cells": [cell(name, fold, int("@" in name), own[fold]) for fold in range(2)]}
+        for name, own in right.items()
+    }
+    rows = {one["model"]: one for one in table2_rows(models_of(TINY), results, {}, scale)}
+    assert list(rows) == ["bert", "bert-m"]
+    assert rows["bert"]["f1"] == pytest.approx(0.25)
+    assert rows["bert"]["pretrainings"] == "0.350 0.150"
+    assert rows["bert-m"]["gain"] == pytest.approx(0.85 - 0.25)
+    assert rows["bert-m"]["gain_low"] == pytest.approx(0.6)  # the folds agree, whatever the pre-trainings do
+
+
+def test_a_second_pretraining_has_a_base_a_key_and_seeds_of_its_own() -> None:
+    models = {model.name: model for model in models_of(TINY)}
+    first, second = models["bert-dp-8"], models["bert-dp-8@2"]
+    assert second.row == first.name
+    assert second.training == first.training
+    assert (first.base.name, second.base.name) == ("dp-8-mixed", "dp-8-mixed@2")
+    assert key_of(first.base) != key_of(second.base)
+    assert account_of(first, TINY) == account_of(second, TINY)
+    assert "bert-medical@2" not in models
+
+
+def test_what_a_trick_changes_is_told_note_by_note() -> None:
+    def result(losses: list[float]) -> dict[str, Any]:
+        account = {"vocabulary": 0.0, "training": 8.0, "joint": 8.0}
+        loss = {"nats": float(np.mean(losses)), "of_texts": losses}
+        return {"account": account, "cells": [], "loss": loss, "training_seconds": 1.0}
+
+    base = [4.0, 6.0, 5.0, 7.0]
+    changed = [3.9, 5.8, 4.9, 6.8]
+    results = {"bert-dp-8": result(base), "trick-low-rate": result(changed), "trick-no-medical": result(changed)}
+    rows = {one["model"]: one for one in trick_rows(models_of(TINY), results)}
+    found = rows["trick-low-rate"]
+    oracle = stats.ttest_rel(changed, base).confidence_interval()
+    assert (found["change_low"], found["change_high"]) == pytest.approx((oracle.low, oracle.high))
+    assert found["change"] == pytest.approx(-0.15)
+    assert rows["bert-dp-8"]["change"] is None
+    assert rows["trick-no-medical"]["change"] is None  # of other pieces
+
+
 # claims and tables ---------------------------------------------------------------------------------------------------
 
 
@@ -250,7 +304,16 @@ def test_an_unknown_scale() -> None:
 @pytest.mark.slow
 def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole of it, very small: what is done is not done again, and the page says what the tables hold."""
-    names = {"bert", "bert-m", "bert-dp-8", "canaries-dp-1", "canaries-control-1", "rate-0.001"}
+    names = {
+        "bert",
+        "bert@2",
+        "bert-m",
+        "bert-dp-8",
+        "trick-one-sequence",
+        "canaries-dp-1",
+        "canaries-control-1",
+        "rate-0.001",
+    }
     models = [model for model in models_of(TINY) if model.name in names]
     assert len(models) == len(names)
     monkeypatch.setattr(experiment, "models_of", lambda scale: models)  # fewer, not other ones
@@ -259,7 +322,7 @@ def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path, monkeypatch: p
     out = tmp_path / "out"
     for _ in range(2):
         said = experiment.reproduce_hoory(data_dir, out, TINY, 1, SilentReporter(), page=page)
-    assert said[0] == "6 of 6 models done"
+    assert said[0] == "8 of 8 models done"
     with (out / "table2.csv").open() as file:
         rows = list(csv.DictReader(file))
     tested = ["majority", "dictionary", "bert", "bert-m", "bert-dp-8"]
@@ -271,7 +334,9 @@ def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path, monkeypatch: p
     assert text.endswith("after\n")
     assert "what was here" not in text
     assert f"{float(dictionary['f1']):.3f} (" in text
-    assert {path.name for path in out.glob("*.png")} == {"figure1.png", "figure2.png"}
+    assert {path.name for path in out.glob("*.png")} == {"figure1.png", "figure2.png", "tricks.png"}
+    pretrained = {one["model"]: one["pretrainings"].split() for one in rows if one["task"] == "mtsamples"}
+    assert {name: len(own) for name, own in pretrained.items() if own} == {"bert": 2, "bert-m": 1, "bert-dp-8": 1}
     assert list((out / "runs").glob("*")) == []
     with pytest.raises(UsageError, match="another scale"):
         experiment.reproduce_hoory(data_dir, out, dataclasses.replace(TINY, seeds=2), 1, SilentReporter())

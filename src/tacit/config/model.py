@@ -26,7 +26,7 @@ class ModelOptions(Options):
         length: positions of a row.
         dropout: in training, whatever the folder says.
         initializer: of a new BERT's weights. ``standard``: normal of standard deviation 0.02, which suits width 768; ``scaled``:
-            1/sqrt(width), and sinusoids for positions, with which a narrow model learns to use context much sooner.
+            1/sqrt(width), and attention that begins with near positions, with which a narrow model learns to use context much sooner.
     """
 
     added_later: ClassVar = frozenset({"folder", "initializer"})

@@ -47,14 +47,27 @@ def build_bert(options: ModelOptions, vocabulary_size: int, pad_id: int, seed: i
     )
     model = seeded(BertForMaskedLM, config, seed)
     if options.initializer == "scaled":
-        with torch.no_grad():
-            table_TD = model.bert.embeddings.position_embeddings.weight
-            table_TD.copy_(sinusoids(*table_TD.shape) * config.initializer_range)
+        _begin_near(model)
     return model
 
 
+def _begin_near(model: BertForMaskedLM) -> None:
+    """Let attention begin with what is alike and near: positions as sinusoids, keys as queries, the output as the values undone.
+
+    After Trockman and Kolter 2023, "Mimetic initialization of self-attention layers", who begin with nearly such products of the
+    two pairs of matrices; all weights are trained on their own from there.
+    """
+    with torch.no_grad():
+        table_TD = model.bert.embeddings.position_embeddings.weight
+        table_TD.copy_(sinusoids(*table_TD.shape) * model.config.initializer_range)
+        for layer in cast(list[BertLayer], list(model.bert.encoder.layer)):
+            attention = layer.attention
+            attention.self.key.weight.copy_(attention.self.query.weight)
+            attention.output.dense.weight.copy_(attention.self.value.weight.T)
+
+
 def sinusoids(positions: int, width: int) -> Tensor:
-    """Positions as sines and cosines (T, D) of mean square 1 (Vaswani et al. 2017, section 3.5; their longest wave is ten times ours).
+    """Positions as sines and cosines (T, D) of mean square 1 (Vaswani et al. 2017, section 3.5; a longest wave ten times ours).
 
     Neighbours are then told by the same few directions at every position; of random positions each pair is learned on its own.
     """

@@ -26,7 +26,7 @@ from tacit.reproduce.writing import finite, number
 __all__ = ["Account", "account_of", "accounts_of", "noises_of", "vocabulary_config", "vocabulary_spends"]
 
 _RELATION = "add-or-remove"
-_SHARE = 0.3  # of the stronger budget: the vocabulary has one price, whatever is trained with it
+_SHARE = 0.5  # of the squared budget: at this number of notes words gain more by it than weights do
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,15 @@ class Account:
 
 def vocabulary_config(scale: Scale) -> dict[str, object]:
     """The section ``vocabulary`` of the DP base, without its word list."""
-    options = {"method": "sips", "size": scale.vocabulary, "epsilon_share": _SHARE, "counts_share": 0.15}
+    options = {"method": "weighted", "size": scale.vocabulary, "epsilon_share": _SHARE, "counts_share": 0.9}
     return {**options, **scale.vocabulary_options}
 
 
 @functools.cache
-def _vocabulary_spends(strong_epsilon: float, section: str) -> tuple[Spend, ...]:
+def _vocabulary_spends(budget: float, section: str) -> tuple[Spend, ...]:
     values = {
         "run": "unused",
-        "privacy": {"unit": "document", "units": UNITS, "budget": {"epsilon": strong_epsilon, "delta": DELTA}},
+        "privacy": {"unit": "document", "units": UNITS, "budget": {"epsilon": budget, "delta": DELTA}},
         "private": {"path": "unused"},
         "vocabulary": json.loads(section),
         "phases": [
@@ -71,7 +71,8 @@ def vocabulary_spends(base: Base, scale: Scale) -> tuple[Spend, ...]:
     """What a base's vocabulary costs: something for the DP one alone; ``own`` is not paid for, and its models have no epsilon."""
     if base.vocabulary != "dp":
         return ()
-    return _vocabulary_spends(scale.strong_epsilon, json.dumps(vocabulary_config(scale), sort_keys=True))
+    assert base.epsilon is not None  # of every DP vocabulary
+    return _vocabulary_spends(base.epsilon, json.dumps(vocabulary_config(scale), sort_keys=True))
 
 
 def _training_spends(expected_batch: int, steps: int, noises: tuple[float, ...]) -> tuple[Spend, ...]:

@@ -97,16 +97,16 @@ def _figure2(rows: Sequence[Row]) -> Figure | None:
 
 
 def _tricks(rows: Sequence[Row]) -> Figure | None:
-    """F1 of each change beside the reference's, with the interval of the paired difference."""
-    changed = [row for row in rows if row["gain"] is not None]
+    """Masked loss of each change beside the reference's, with the interval of the paired difference; lower is better."""
+    changed = [row for row in rows if row["change"] is not None]
     if not changed:
         return None
     figure = Figure(figsize=(6.4, 0.8 + 0.34 * len(changed)), layout="constrained")
     place = figure.subplots()
     place.axvline(0.0, color=_GREY, linewidth=1)
     for height, row in enumerate(reversed(changed)):
-        errors = [[row["gain"] - row["gain_low"]], [row["gain_high"] - row["gain"]]]
-        place.errorbar(row["gain"], height, xerr=errors, color=_F1, marker="o", markersize=4, elinewidth=1, capsize=2)
+        errors = [[row["change"] - row["change_low"]], [row["change_high"] - row["change"]]]
+        place.errorbar(row["change"], height, xerr=errors, color=_F1, marker="o", markersize=4, elinewidth=1, capsize=2)
     place.set_yticks(range(len(changed)), [row["words"] for row in reversed(changed)])
-    place.set_xlabel("F1, difference to the reference")
+    place.set_xlabel("masked loss of left-out notes (nats), difference to the reference")
     return figure

@@ -38,12 +38,17 @@ from tacit.training.sequences import tokenize_units
 from tacit.vocabulary.given import read_given
 from tacit.vocabulary.tokenizer import save_tokenizer
 
-__all__ = ["base_model", "measure_baselines", "measure_model", "train_base"]
+__all__ = ["base_model", "key_of", "measure_baselines", "measure_model", "train_base"]
 
-_KEY = hashlib.blake2b(b"tacit reproduce hoory", digest_size=KEY_BYTES).digest()
 _MASKED = 0.15
 _ROWS_OF_A_NOTE = 8
 _STREAMS = Streams(bytes(32))  # of the masks of a measurement: the same for all models
+
+
+def key_of(base: Base) -> bytes:
+    """The public key of a base and of all that begins with it."""
+    again = "" if base.replicate == 1 else f" {base.replicate}"
+    return hashlib.blake2b(f"tacit reproduce hoory{again}".encode(), digest_size=KEY_BYTES).digest()
 
 
 def base_model(folder: Path, base: Base) -> Path:
@@ -55,7 +60,7 @@ def train_base(base: Base, scale: Scale, files: CorpusFiles, folder: Path, runs:
     """Leave the base's model with its tokenizer in a folder of its own."""
     begun = time.monotonic()
     run = RunFolder(runs / f"base-{base.name}")
-    place_key(run, _KEY)
+    place_key(run, key_of(base))
     with open_run(base_run(base, scale, files, run.root)) as state:
         vocabulary(state)
         train(state)
@@ -96,7 +101,7 @@ def measure_model(
     folder = base_model(bases, model.base)
     run = RunFolder(runs / model.name)
     if model.training is not None:
-        place_key(run, _KEY)
+        place_key(run, key_of(model.base))
         config = model_run(model, account.noise_multipliers, folder, scale, files, run.root)
         with open_run(config) as state:
             train(state)
@@ -116,8 +121,10 @@ def measure_model(
     return finite(found | {"seconds": time.monotonic() - begun})
 
 
-def _masked_loss(folder: Path, texts: Path) -> dict[str, float]:
-    """Mean over texts of the mean loss (nats) and accuracy at masked pieces; comparable between models of one tokenizer alone."""
+def _masked_loss(folder: Path, texts: Path) -> dict[str, Any]:
+    """Mean over texts of the mean loss (nats) and accuracy at masked pieces, and each text's loss; comparable between models of one
+    tokenizer alone, for which the masks are the same.
+    """
     given = read_given(folder)
     tokenizer, special, bert = given.tokenizer, given.special, load_bert(folder)
     assert special.mask is not None
@@ -125,17 +132,18 @@ def _masked_loss(folder: Path, texts: Path) -> dict[str, float]:
     masking = Masking(_MASKED, special.mask, special.ids, special.size)
     models: dict[str, PreTrainedModel | np.ndarray] = {"model": bert}
     scores = score_units(models, stream, _ROWS_OF_A_NOTE, masking, _STREAMS)["model"]
-    return {"nats": float(scores.loss_U.mean()), "accuracy": float(scores.accuracy_U.mean())}
+    each = [round(float(loss), 5) for loss in scores.loss_U]
+    return {"nats": float(scores.loss_U.mean()), "accuracy": float(scores.accuracy_U.mean()), "of_texts": each}
 
 
 def _fine_tuned(
     model: Model, task: str, scale: Scale, data: Path, files: CorpusFiles, folder: Path, run: Path
 ) -> list[dict[str, Any]]:
-    """Counts of every fold and seed; those of a stopped run are kept beside it."""
+    """Counts of every fold and seed, a replicate's seeds being its own; those of a stopped run are kept beside it."""
     config = task_of(task, scale, data, files, run, folder)
     found = []
     for fold in range(len(splits_of(config.tasks[task]))):
-        for seed in range(config.seeds):
+        for seed in range((model.base.replicate - 1) * config.seeds, model.base.replicate * config.seeds):
             path = run / f"{task}-{fold}-{seed}.json"
             if not path.exists():
                 write_json(path, run_cell(config, Cell("model", task, fold, seed), ""))

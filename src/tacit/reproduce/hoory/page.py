@@ -69,12 +69,11 @@ _TABLE2 = [
     "ε training",
     "ε joint",
     "F1 (95 %)",
-    "precision",
-    "recall",
+    "by pre-training",
     "gain over BERT",
     "share kept",
 ]
-_TRICKS = ["training", "ε", "F1 (95 %)", "difference to the reference", "masked loss (nats)", "seconds"]
+_TRICKS = ["training", "ε", "masked loss (nats)", "difference to the reference (95 %)", "F1 (95 %)", "seconds"]
 
 
 def _epsilon(value: float | None) -> str:
@@ -94,14 +93,14 @@ def _table2(row: Row) -> list[str]:
         share += f" ({100 * row['share_low']:.0f}, {100 * row['share_high']:.0f})"
     prices = [_epsilon(row[name]) for name in ("epsilon_vocabulary", "epsilon_training", "epsilon")]
     named = f"{row['model']}: {row['words']}"
-    scores = [_between(row, "f1"), f"{row['precision']:.3f}", f"{row['recall']:.3f}", _between(row, "gain", "+.3f")]
+    scores = [_between(row, "f1"), row["pretrainings"], _between(row, "gain", "+.3f")]
     return [row["task"], named, *prices, *scores, share]
 
 
 def _bases(bases: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     return [
         [
-            f"{base['base']['vocabulary']} (public text: {base['base']['text']})",
+            _begun_with(base["base"]),
             str(base["pieces"]),
             "" if base["own_words"] is None else str(base["own_words"]),
             f"{base['pieces_a_word']:.3f}",
@@ -110,10 +109,18 @@ def _bases(bases: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     ]
 
 
+def _begun_with(base: Mapping[str, Any]) -> str:
+    """A base in words."""
+    budget = "" if base["epsilon"] is None else f", of a budget of ε {base['epsilon']:g}"
+    usual = ", usual weights" if base["initializer"] == "standard" else ""
+    again = "" if base["replicate"] == 1 else f", pre-training {base['replicate']}"
+    return f"{base['vocabulary']}{budget} (public text: {base['text']}{usual}{again})"
+
+
 def _trick(row: Row) -> list[str]:
     loss = "other pieces" if row["loss_nats"] is None else f"{row['loss_nats']:.3f}"
-    gain = _between(row, "gain", "+.3f") or "the reference"
-    return [row["words"], _epsilon(row["epsilon"]), _between(row, "f1"), gain, loss, f"{row['training_seconds']:.0f}"]
+    change = _between(row, "change", "+.3f")
+    return [row["words"], _epsilon(row["epsilon"]), loss, change, _between(row, "f1"), f"{row['training_seconds']:.0f}"]
 
 
 def _figure1(row: Row) -> list[str]:

@@ -18,7 +18,7 @@ _WARMUP = 0.1
 
 
 def base_run(base: Base, scale: Scale, files: CorpusFiles, run: Path) -> RunConfig:
-    """Public training; the DP vocabulary is made here, at its share of the stronger budget."""
+    """Public training; the DP vocabulary is made here, at its share of the budget."""
     vocabulary: dict[str, Any] = {"method": "given", "path": str(files.tokenizer(base.vocabulary))}
     if base.vocabulary == "dp":
         vocabulary = {**vocabulary_config(scale), "public_words": [str(files.public_words)]}
@@ -32,7 +32,7 @@ def base_run(base: Base, scale: Scale, files: CorpusFiles, run: Path) -> RunConf
         "learning_rate": scale.public_rate,
         "warmup": _WARMUP,
     }
-    values = _common(base.name, run, files.notes, public, scale, scale.strong_epsilon)
+    values = _common(base.name, run, files.notes, public, scale, base.epsilon or 1.0)
     shape = {**scale.shape, "initializer": base.initializer}
     return RunConfig.model_validate({**values, "vocabulary": vocabulary, "model": shape, "phases": [phase]})
 

@@ -18,6 +18,7 @@ __all__ = [
     "PUBLIC",
     "SCALES",
     "STANDARD",
+    "STRONG",
     "UNITS",
     "Base",
     "DpTraining",
@@ -31,6 +32,7 @@ __all__ = [
 UNITS = 2200
 """Of the private corpus, as a public statement: about 2,200 notes."""
 DELTA = 1e-5
+_REPEATED = ("bert", "bert-dp-vocabulary", "bert-m", "bert-dp-8")
 
 Vocabulary = Literal["general", "public", "dp", "own"]
 
@@ -44,24 +46,35 @@ class Base:
             of the notes' words adds; ``own``: of the notes, without DP.
         text: ``general`` (novels, Wikipedia) or ``mixed`` (these and health answers).
         initializer: of its weights, as in ``model``.
+        epsilon: of the budget that a DP vocabulary takes its share of: that of the models which begin with it.
+        replicate: another one is the same with other random numbers, the vocabulary's noise too.
     """
 
     vocabulary: Vocabulary
     text: Literal["general", "mixed"]
     initializer: Literal["standard", "scaled"] = "scaled"
+    epsilon: float | None = None
+    replicate: int = 1
 
     @property
     def name(self) -> str:
         """Of its folder."""
-        return f"{self.vocabulary}-{self.text}{'-standard' if self.initializer == 'standard' else ''}"
+        usual = "-standard" if self.initializer == "standard" else ""
+        priced = "" if self.epsilon is None else f"-{self.epsilon:g}"
+        return f"{self.vocabulary}{priced}-{self.text}{usual}{_again(self.replicate)}"
+
+
+def _again(replicate: int) -> str:
+    return "" if replicate == 1 else f"@{replicate}"
 
 
 GENERAL = Base("general", "general")
 PUBLIC = Base("public", "mixed")
-PRIVATE = Base("dp", "mixed")
+PRIVATE = Base("dp", "mixed", epsilon=8.0)
+STRONG = Base("dp", "mixed", epsilon=3.0)
 OWN = Base("own", "mixed")
 STANDARD = Base("general", "general", "standard")
-BASES = (GENERAL, PUBLIC, PRIVATE, OWN, STANDARD)
+BASES = (GENERAL, PUBLIC, PRIVATE, STRONG, OWN, STANDARD)
 
 
 @dataclass(frozen=True)
@@ -111,6 +124,8 @@ class Model:
         training: on the notes; None: it saw public text alone.
         canaries: probability that a sequence of the notes gets a canary; None: there are none.
         tasks: that it is fine-tuned on.
+
+    A second pre-training of the same model, vocabulary and all, is a model of its own, whose name ends in ``@2``.
     """
 
     name: str
@@ -120,6 +135,11 @@ class Model:
     training: PlainTraining | DpTraining | None = None
     canaries: float | None = None
     tasks: tuple[str, ...] = ()
+
+    @property
+    def row(self) -> str:
+        """Of table 2: its name without the replicate."""
+        return self.name.split("@")[0]
 
 
 @dataclass(frozen=True)
@@ -154,6 +174,7 @@ class Scale:
         patterns, canaries_each: of figure 2.
         rates_of_canaries: probabilities of figure 2.
         seeds: fine-tunings of each model on each fold.
+        replicates: pre-trainings of the models that the share of the gain is made of.
     """
 
     name: str
@@ -175,9 +196,9 @@ class Scale:
     noise_factors: tuple[float, ...] = (2.0, 4.0)
     step_factors: tuple[float, ...] = (0.25, 0.5)
     batch_factors: tuple[float, ...] = (0.25, 0.5)
-    strong_epsilon: float = 3.0
-    vocabulary_options: dict[str, Any] = field(default_factory=lambda: {"max_words": 128})
+    vocabulary_options: dict[str, Any] = field(default_factory=lambda: {"max_words": 256})
     seeds: int = 1
+    replicates: int = 1
     device: str = "cpu"
 
 
@@ -189,16 +210,17 @@ SCALES = {
         answers=16_000,
         shape={"layers": 1, "width": 128, "heads": 2, "length": 64},
         vocabulary=4096,
-        public_steps=4000,
+        public_steps=3000,
         public_batch=64,
         public_rate=4e-3,
         plain=PlainTraining(steps=1500, batch=64, learning_rate=3e-3),
         dp=DpTraining(steps=20, expected_batch=800, sequences=4, learning_rate=8e-3),
         rates=(4e-3, 8e-3, 1.6e-2),
         tasks={
-            "mtsamples": TaskSize(folds=5, epochs=10, learning_rate=2e-3, batch=8),
-            "ncbi-disease": TaskSize(folds=1, epochs=3, learning_rate=2e-3, batch=8, sentences=2000),
+            "mtsamples": TaskSize(folds=5, epochs=4, learning_rate=2e-3, batch=8),
+            "ncbi-disease": TaskSize(folds=1, epochs=2, learning_rate=2e-3, batch=8, sentences=2000),
         },
+        replicates=2,
     ),
     "full": Scale(
         name="full",
@@ -219,6 +241,7 @@ SCALES = {
         },
         canaries_each=10,
         seeds=3,
+        replicates=3,
         device="cuda",
     ),
 }
@@ -232,7 +255,7 @@ def models_of(scale: Scale) -> list[Model]:
 
 def _table(scale: Scale) -> list[Model]:
     tasks = tuple(scale.tasks)
-    strong = replace(scale.dp, epsilon=scale.strong_epsilon)
+    strong = replace(scale.dp, epsilon=STRONG.epsilon)
     rows = (
         ("bert", "BERT: general public text", GENERAL, None),
         ("bert-standard-weights", "the same from the usual initial weights", STANDARD, None),
@@ -241,14 +264,32 @@ def _table(scale: Scale) -> list[Model]:
         ("bert-m", "BERT-M: notes without DP, own vocabulary", OWN, scale.plain),
         ("bert-m-public-vocabulary", "BERT-M with the public vocabulary", PUBLIC, scale.plain),
         ("bert-dp-8", "BERT-DP", PRIVATE, scale.dp),
-        ("bert-dp-3", "BERT-DP, stronger", PRIVATE, strong),
+        ("bert-dp-3", "BERT-DP, stronger", STRONG, strong),
         ("bert-dp-8-public-vocabulary", "BERT-DP with the public vocabulary", PUBLIC, scale.dp),
     )
     parts = {"bert-dp-8": ("table2", "figure1", "tricks")}
-    return [
+    once = [
         Model(name, parts.get(name, ("table2",)), words, base, training, tasks=tasks)
         for name, words, base, training in rows
     ]
+    again = [
+        _replicate(model, number)
+        for number in range(2, scale.replicates + 1)
+        for model in once
+        if model.name in _REPEATED
+    ]
+    return [*once, *again]
+
+
+def _replicate(model: Model, number: int) -> Model:
+    """The same model pre-trained again; it is in table 2 alone, on the task whose interval is over folds."""
+    return replace(
+        model,
+        name=f"{model.name}{_again(number)}",
+        parts=("table2",),
+        base=replace(model.base, replicate=number),
+        tasks=model.tasks[:1],
+    )
 
 
 def _canaries(scale: Scale) -> list[Model]:
@@ -260,7 +301,7 @@ def _canaries(scale: Scale) -> list[Model]:
 
 
 def _tricks(scale: Scale) -> list[Model]:
-    """Each is the DP training with one thing changed."""
+    """Each is the DP training with one thing changed, told by the masked loss; by F1 where the pieces are others."""
     dp, small = scale.dp, max(1, scale.dp.expected_batch // 4)
     rows = (
         (
@@ -277,7 +318,8 @@ def _tricks(scale: Scale) -> list[Model]:
         ("no-medical", "no health answers before the notes", GENERAL, dp),
     )
     return [
-        Model(f"trick-{name}", ("tricks",), words, base, own, tasks=("mtsamples",)) for name, words, base, own in rows
+        Model(f"trick-{name}", ("tricks",), words, base, own, tasks=() if base == PRIVATE else ("mtsamples",))
+        for name, words, base, own in rows
     ]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from tacit.files import read_json
 from tacit.reproduce.hoory.scale import DpTraining, Model, Scale
@@ -34,36 +35,33 @@ def load_results(folder: Path, models: Sequence[Model]) -> dict[str, dict[str, A
 def table2_rows(models: Sequence[Model], results: Results, baselines: Results, scale: Scale) -> list[Row]:
     """F1 of each model on each task, its gain over BERT, and the share of BERT-M's gain that is kept."""
     chosen = [model for model in models if "table2" in model.parts and model.name in results]
+    words = {model.row: model.words for model in reversed(chosen)}
     rows: list[Row] = []
     for task in scale.tasks:
-        cells = {model.name: _cells(results[model.name], task) for model in chosen}
+        cells = {name: _cells_of_row(chosen, results, name, task) for name in dict.fromkeys(m.row for m in chosen)}
+        cells = {name: own for name, own in cells.items() if own}
         for name in BASELINES if task in baselines else ():
             own = [cell for cell in baselines[task]["cells"] if cell["model"] == name]
-            rows.append(
-                {
-                    "task": task,
-                    "model": name,
-                    "words": "trivial baseline",
-                    **_NO_PRICE,
-                    **_scores(own, None),
-                    **_NO_SHARE,
-                }
-            )
-        for model in chosen:
-            reference = cells.get(BERT) if model.name != BERT else None
-            price = _price(results[model.name])
-            shares = _share(cells, model) if len(cells.keys() & {BERT, BERT_M}) == 2 else _NO_SHARE
-            rows.append(
-                {
-                    "task": task,
-                    "model": model.name,
-                    "words": model.words,
-                    **price,
-                    **_scores(cells[model.name], reference),
-                    **shares,
-                }
-            )
+            scores = {**_scores(own, None), "pretrainings": ""}
+            rows.append({"task": task, "model": name, "words": "trivial baseline", **_NO_PRICE, **scores, **_NO_SHARE})
+        for name, own in cells.items():
+            reference = cells.get(BERT) if name != BERT else None
+            prices = [_price(results[model.name]) for model in chosen if model.row == name]
+            shares = _share(cells, name) if len(cells.keys() & {BERT, BERT_M}) == 2 else _NO_SHARE
+            scores = {**_scores(own, reference), "pretrainings": _by_pretraining(own)}
+            rows.append({"task": task, "model": name, "words": words[name], **prices[0], **scores, **shares})
     return rows
+
+
+def _cells_of_row(chosen: Sequence[Model], results: Results, row: str, task: str) -> list[Mapping[str, Any]]:
+    """Of all pre-trainings of a model, each with seeds of its own."""
+    return [cell for model in chosen if model.row == row for cell in _cells(results[model.name], task)]
+
+
+def _by_pretraining(cells: Sequence[Mapping[str, Any]]) -> str:
+    """Mean F1 of each pre-training: what the intervals, which are over folds or documents, do not cover."""
+    names = dict.fromkeys(cell["model"] for cell in cells)
+    return " ".join(f"{f1_folds([cell for cell in cells if cell['model'] == name]).mean():.3f}" for name in names)
 
 
 _NO_PRICE: Row = {"epsilon_vocabulary": None, "epsilon_training": None, "epsilon": None}
@@ -124,11 +122,11 @@ def _named(name: str, estimate: Estimate | None) -> Row:
     return {name: estimate.mean, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
 
 
-def _share(cells: Mapping[str, list[Mapping[str, Any]]], model: Model) -> Row:
+def _share(cells: Mapping[str, list[Mapping[str, Any]]], model: str) -> Row:
     """Of every model but the two that it is measured by; of a fixed split without an interval."""
-    if model.name in (BERT, BERT_M):
+    if model in (BERT, BERT_M):
         return _NO_SHARE
-    found = share_kept(*(f1_folds(cells[name]) for name in (model.name, BERT, BERT_M)))
+    found = share_kept(*(f1_folds(cells[name]) for name in (model, BERT, BERT_M)))
     return _NO_SHARE if math.isnan(found.mean) else _named("share", found)
 
 
@@ -150,7 +148,10 @@ def figure1_rows(models: Sequence[Model], results: Results) -> list[Row]:
 
 
 def trick_rows(models: Sequence[Model], results: Results) -> list[Row]:
-    """Each change of the DP training alone: F1 and masked loss, and the differences to the reference, pair by pair."""
+    """Each change of the DP training alone: masked loss of the left-out notes, and its difference to the reference, note by note.
+
+    F1 stands where it was measured: where the pieces are others, losses do not compare.
+    """
     if REFERENCE not in results:
         return []
     reference = results[REFERENCE]
@@ -159,16 +160,26 @@ def trick_rows(models: Sequence[Model], results: Results) -> list[Row]:
         if "tricks" not in model.parts or model.name not in results:
             continue
         result = results[model.name]
-        other = None if model.name == REFERENCE else _cells(reference, "mtsamples")
-        same_pieces = model.base.vocabulary == "dp"
         row: Row = {"model": model.name, "words": model.words, "epsilon": number(result["account"]["joint"])}
-        row |= _scores(_cells(result, "mtsamples"), other)
-        row |= {
-            "loss_nats": result["loss"]["nats"] if same_pieces else None,
-            "training_seconds": result["training_seconds"],
-        }
-        rows.append(row)
+        same_pieces = model.base.vocabulary == "dp"
+        compared = same_pieces and model.name != REFERENCE
+        row |= {"loss_nats": result["loss"]["nats"] if same_pieces else None}
+        row |= _named("change", _loss_change(result, reference) if compared else None)
+        cells, other = _cells(result, "mtsamples"), _cells(reference, "mtsamples")
+        f1 = _scores(cells, None if model.name == REFERENCE else other) if cells else _NO_SCORES
+        rows.append(row | f1 | {"training_seconds": result["training_seconds"]})
     return rows
+
+
+_NO_SCORES: Row = dict.fromkeys(("f1", "f1_low", "f1_high", "precision", "recall", "gain", "gain_low", "gain_high"))
+
+
+def _loss_change(result: Mapping[str, Any], reference: Mapping[str, Any]) -> Estimate:
+    """Mean difference of the notes' losses with its 95 % t interval over the notes."""
+    change_U = np.array(result["loss"]["of_texts"]) - np.array(reference["loss"]["of_texts"])
+    margin = float(stats.t.ppf(0.975, len(change_U) - 1) * change_U.std(ddof=1) / math.sqrt(len(change_U)))
+    mean = float(change_U.mean())
+    return Estimate(mean, mean - margin, mean + margin)
 
 
 def exposure_rows(models: Sequence[Model], results: Results, scale: Scale) -> list[Row]:
