@@ -18,6 +18,7 @@ from tacit.config.check import check_meaning
 from tacit.corpus.annotated import AnnotatedDocument
 from tacit.corpus.annotations import read_annotated
 from tacit.errors import UsageError
+from tacit.opening import open_run
 from tacit.privacy.accountant import epsilon
 from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.progress import SilentReporter
@@ -33,7 +34,9 @@ from tacit.reproduce.hoory.scale import (
     PRIVATE,
     PUBLIC,
     SCALES,
+    STRONG,
     UNITS,
+    Base,
     DpTraining,
     Model,
     PlainTraining,
@@ -150,6 +153,14 @@ def test_a_task_is_the_documents(files: CorpusFiles, data_dir: Path, tmp_path: P
 
 
 # prices --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("base", [PRIVATE, STRONG], ids=lambda base: base.name)
+def test_a_vocabularys_price_is_what_its_bases_ledger_plans(files: CorpusFiles, tmp_path: Path, base: Base) -> None:
+    with open_run(base_run(base, TINY, files, tmp_path / "run")) as state:
+        planned = [(plan.event, plan.limit) for plan in state.ledger.plans.values()]
+    assert planned == [(spend.event, spend.count) for spend in vocabulary_spends(base, TINY)]
+    assert planned
 
 
 def test_prices_against_the_accountant() -> None:
