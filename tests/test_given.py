@@ -22,10 +22,12 @@ from tacit.errors import LedgerError, TacitError, UsageError
 from tacit.files import read_json
 from tacit.folder import RunFolder
 from tacit.given import fingerprints, given_tokenizer
+from tacit.models.transfer import rows_of_pieces
 from tacit.opening import open_run
 from tacit.planning import make_plan, mechanisms_from_ledger, vocabulary_size
 from tacit.privacy.ledger import Ledger
 from tacit.release import report_run, run
+from tacit.vocabulary.given import read_given
 
 from .dialogues import write_dialogues
 from .folders import FOLDERS, byte_bpe, edit_json, gpt2_folder, save_tokenizer
@@ -104,6 +106,7 @@ def test_another_tokenizer_may_be_named(tmp_path: Path) -> None:
     ("section", "options", "message"),
     [
         ("model", {"layers": 2}, "model.layers: the model in model.folder decides this"),
+        ("model", {"new_vocabulary": True}, "model.new_vocabulary: only a bert"),
         ("model", {"intermediate": 24}, "model.intermediate: the model in model.folder decides this"),
         ("vocabulary", {"method": "public"}, "vocabulary.method is public"),
         ("vocabulary", {"size": 400}, "vocabulary.method is histogram"),
@@ -355,6 +358,40 @@ def test_the_ledger_has_no_vocabulary_and_binds_what_was_given(kind: str, finish
         assert mechanisms_from_ledger(config, ledger) is not None
     assert set(fingerprints(config)) == {"the given tokenizer", "the model folder"}
     assert fingerprints(config).items() <= bound.items()
+
+
+@pytest.mark.slow
+def test_a_given_bert_gets_the_vocabulary_of_the_private_text(corpora: Path, tmp_path: Path) -> None:
+    """It is priced as from scratch, and both the folder and its tokenizer, which says what the rows begin as, are bound."""
+    given = FOLDERS["bert"](tmp_path / "given")
+    values = small_values(corpora, run=str(tmp_path / "run"), audit=None)
+    values["model"] = {"folder": str(given), "length": LENGTH, "new_vocabulary": True}
+    config = parse_config(values)
+    scratch = parse_config({**values, "model": {"layers": 2, "width": 16, "heads": 2, "length": LENGTH}})
+    assert make_plan(config).epsilon == make_plan(scratch).epsilon
+    run = finish(values)
+    with Ledger.open(run / "ledger.sqlite", readonly=True) as ledger:
+        assert set(ledger.plans) == {"vocabulary", "private", "evaluation"}
+    assert set(fingerprints(config)) == {"the model folder", "the model folder's tokenizer"}
+    with open_run(config) as state:
+        begun, old = state.new_model(), read_given(given)
+        rows = rows_of_pieces(old, state.tokenizer, state.special)
+        assert begun.config.vocab_size == state.special.size != old.special.size
+    table = "bert.embeddings.word_embeddings.weight"
+    before = AutoModelForMaskedLM.from_pretrained(given, local_files_only=True).state_dict()[table]
+    after = begun.state_dict()[table]
+    assert all(torch.allclose(after[number], before[own].mean(dim=0)) for number, own in enumerate(rows))
+    check_release(config, ["the patient reports pain"])
+    shutil.rmtree(run / "release")
+    (run / "private" / "checkpoints" / "private.pt").unlink()
+    (given / "tokenizer.json").write_bytes((given / "tokenizer.json").read_bytes() + b"\n")
+    with pytest.raises(LedgerError, match="the model folder's tokenizer changed"):
+        finish(values)
+
+
+def test_only_a_folder_gets_a_new_vocabulary(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"model\.new_vocabulary: only a bert that starts from model\.folder"):
+        parse_config(small_values(tmp_path, model={"new_vocabulary": True}))
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from tacit.screening.redact import MASK
 from tacit.vocabulary.given import GivenTokenizer, read_given, tokenizer_digest
 from tacit.vocabulary.public_words import read_bytes
 
-__all__ = ["fingerprints", "given_tokenizer", "reserved_tokens"]
+__all__ = ["check_folder", "fingerprints", "given_tokenizer", "reserved_tokens"]
 
 
 def reserved_tokens(config: RunConfig) -> tuple[str, ...]:
@@ -40,18 +40,30 @@ def given_tokenizer(config: RunConfig) -> GivenTokenizer:
                 "tokenizer_config.json, or train a gpt2 or lstm"
             )
     if config.model.folder is not None:
-        _check_folder(config, found)
+        check_folder(config, found)
     return found
 
 
-def _check_folder(config: RunConfig, tokenizer: GivenTokenizer) -> None:
+def check_folder(config: RunConfig, tokenizer: GivenTokenizer | None = None) -> None:
+    """Check that the folder which the model starts from suits the run.
+
+    Args:
+        config: has ``model.folder``.
+        tokenizer: the run's own one where it is given; with ``model.new_vocabulary`` the folder's is read instead.
+
+    Raises:
+        DataError: the folder cannot be read, or its model and tokenizer do not belong together.
+        UsageError: the rows are longer than the model's positions.
+    """
     folder, length = config.model.resolved_folder, config.model.length
     shape = shape_of(config.model)
+    if tokenizer is None or config.model.new_vocabulary:
+        tokenizer = read_given(folder)
     size = tokenizer.special.size - tokenizer.added
     if shape.vocabulary != size:
         raise DataError(
             f"{folder}: the model knows {shape.vocabulary} token ids and the tokenizer {config.vocabulary.path} has {size}; "
-            "give the tokenizer of this model"
+            "give the tokenizer of this model, or set model.new_vocabulary: true"
         )
     if shape.positions is not None and shape.positions < length:
         raise UsageError(f"model.length {length} is more than the {shape.positions} positions of {folder}; lower it")
@@ -75,4 +87,6 @@ def fingerprints(config: RunConfig) -> dict[str, str]:
             with path.open("rb") as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
         found["the model folder"] = digest.hexdigest()
+    if config.model.new_vocabulary:
+        found["the model folder's tokenizer"] = tokenizer_digest(config.model.resolved_folder)
     return found

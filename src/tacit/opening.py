@@ -19,7 +19,7 @@ from tacit.engine.noise import noise_source
 from tacit.errors import DataError, LedgerError, UsageError
 from tacit.files import private_folder, write_json
 from tacit.folder import RunFolder, nothing_left
-from tacit.given import fingerprints, given_tokenizer
+from tacit.given import check_folder, fingerprints, given_tokenizer
 from tacit.models.kinds import build_model
 from tacit.planning import Mechanisms
 from tacit.privacy.ledger import Ledger, LedgerHeader
@@ -91,9 +91,11 @@ def _load_given(config: RunConfig) -> None:
     """Load once what the run is given, so that a mistake in it shows before anything is written."""
     check_scorer(config)
     if config.vocabulary.method == "given":
-        special = given_tokenizer(config).special
+        given = given_tokenizer(config)
         if config.model.folder is not None:
-            build_model(config.model, special, 0)
+            build_model(config.model, given.special, 0, given.tokenizer)
+    elif config.model.folder is not None:
+        check_folder(config)
 
 
 def _check_config(config: RunConfig, folder: RunFolder) -> None:

@@ -353,7 +353,7 @@ class RunState:
     def new_model(self) -> PreTrainedModel:
         """The model that this run begins with."""
         seed = int.from_bytes(self.streams.derive("model")[:8], "big") >> 1
-        return build_model(self.config.model, self.special, seed)
+        return build_model(self.config.model, self.special, seed, self.tokenizer)
 
     def checkpoint(self, phase: str) -> Path:
         """The checkpoint file of a phase."""

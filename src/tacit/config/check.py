@@ -301,10 +301,14 @@ def _check_membership(config: RunConfig) -> None:
 def _check_given(config: RunConfig) -> None:
     """A given tokenizer or model is named, and nothing beside it says what it decides."""
     vocabulary, folder = config.vocabulary, config.model.folder
-    if folder is not None and vocabulary.method != "given":
+    if config.model.new_vocabulary and (folder is None or config.model.kind != "bert"):
+        raise UsageError(
+            "model.new_vocabulary: only a bert that starts from model.folder gets another vocabulary; leave it out"
+        )
+    if folder is not None and vocabulary.method != "given" and not config.model.new_vocabulary:
         raise UsageError(
             f"vocabulary.method is {vocabulary.method}, but the model in model.folder knows the ids of its own tokenizer only: leave "
-            "the section out, or use method: given"
+            "the section out, use method: given, or set model.new_vocabulary: true"
         )
     if (vocabulary.method == "given") != (vocabulary.path is not None):
         raise UsageError(

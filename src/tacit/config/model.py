@@ -21,6 +21,8 @@ class ModelOptions(Options):
         kind: ``bert`` (masked tokens), ``gpt2`` or ``lstm`` (next tokens; Zhao et al. train one layer of width 200).
         folder: a local Hugging Face folder of that kind to start from, public like a public corpus. It decides the shape, and
             the vocabulary is then ``given``: the folder's own tokenizer, unless another one is named.
+        new_vocabulary: the run has another vocabulary than the folder's tokenizer, of any method: a BERT's table of pieces begins
+            anew, each as the mean of what that tokenizer makes of it.
         heads: attention heads; the LSTM has none.
         intermediate: width of the feed-forward layers.
         length: positions of a row.
@@ -29,10 +31,11 @@ class ModelOptions(Options):
             1/sqrt(width), and attention that begins with near positions, with which a narrow model learns to use context much sooner.
     """
 
-    added_later: ClassVar = frozenset({"folder", "initializer"})
+    added_later: ClassVar = frozenset({"folder", "initializer", "new_vocabulary"})
 
     kind: Literal["bert", "gpt2", "lstm"] = "bert"
     folder: str | None = None
+    new_vocabulary: bool = False
     layers: Count = 2
     width: Count = 128
     heads: Count = 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+from tokenizers import Tokenizer
 from transformers import BertForMaskedLM, GPT2LMHeadModel, PreTrainedModel
 
 from tacit.config import ModelOptions
@@ -12,6 +13,8 @@ from tacit.models.bert import build_bert, save_bert
 from tacit.models.given import load_folder
 from tacit.models.gpt2 import build_gpt2, save_gpt2
 from tacit.models.lstm import LstmForCausalLM, build_lstm, save_lstm
+from tacit.models.transfer import with_vocabulary
+from tacit.vocabulary.given import read_given
 from tacit.vocabulary.special import SpecialTokens
 
 __all__ = ["build_model", "save_model"]
@@ -29,19 +32,22 @@ _DROPOUT = {
 }
 
 
-def build_model(options: ModelOptions, special: SpecialTokens, seed: int) -> PreTrainedModel:
+def build_model(
+    options: ModelOptions, special: SpecialTokens, seed: int, tokenizer: Tokenizer | None = None
+) -> PreTrainedModel:
     """The model that a run begins with: new, its weights a function of the seed, or that of ``options.folder``.
 
     Args:
         options: kind and shape.
         special: of the run's tokenizer.
         seed: also of the rows of a given model's table for tokens that were added to its tokenizer.
+        tokenizer: of the run; needed with ``options.new_vocabulary`` alone.
 
     Raises:
         DataError: the folder has no whole model of this kind.
     """
     if options.folder is not None:
-        return _from_folder(options, special, seed)
+        return _from_folder(options, special, seed, tokenizer)
     if options.kind == "bert":
         return build_bert(options, special.size, special.pad, seed)
     if options.kind == "gpt2":
@@ -49,9 +55,15 @@ def build_model(options: ModelOptions, special: SpecialTokens, seed: int) -> Pre
     return build_lstm(options, special.size, special.pad, special.start, special.end, seed)
 
 
-def _from_folder(options: ModelOptions, special: SpecialTokens, seed: int) -> PreTrainedModel:
+def _from_folder(
+    options: ModelOptions, special: SpecialTokens, seed: int, tokenizer: Tokenizer | None
+) -> PreTrainedModel:
     dropout = dict.fromkeys(_DROPOUT[options.kind], options.dropout)
     model = load_folder(_CLASSES[options.kind], options.resolved_folder, dropout)
+    if options.new_vocabulary:
+        assert isinstance(model, BertForMaskedLM)  # check of the configuration
+        assert tokenizer is not None
+        return with_vocabulary(model, read_given(options.resolved_folder), tokenizer, special)
     if options.is_causal:  # a BERT keeps its own: its embedding knows the padding
         model.config.pad_token_id = special.pad
         model.config.bos_token_id, model.config.eos_token_id = special.start, special.end
