@@ -389,6 +389,25 @@ def test_a_given_bert_gets_the_vocabulary_of_the_private_text(corpora: Path, tmp
         finish(values)
 
 
+def test_a_folder_for_a_new_vocabulary_is_checked_before_anything_is_written(tmp_path: Path) -> None:
+    """By the plan too; weights that are missing show before the vocabulary is paid for."""
+    given = FOLDERS["bert"](tmp_path / "given")
+    values = small_values(tmp_path, audit=None)
+    long = {**values, "model": {"folder": str(given), "length": 41, "new_vocabulary": True}}
+    for start in (make_plan, run):
+        with pytest.raises(UsageError, match="more than the 40 positions"):
+            start(parse_config(long))
+    weights = load_file(given / "model.safetensors")
+    del weights["bert.encoder.layer.1.output.dense.weight"]
+    save_file(weights, given / "model.safetensors", {"format": "pt"})
+    with pytest.raises(TacitError, match="no weights for 1 parameter"):
+        run(parse_config({**long, "model": {**long["model"], "length": LENGTH}}))
+    edit_json(given / "config.json", vocab_size=7)
+    with pytest.raises(TacitError, match=f"knows 7 token ids and the tokenizer {given} has"):
+        make_plan(parse_config({**long, "model": {**long["model"], "length": LENGTH}}))
+    assert not Path(values["run"]).exists()
+
+
 def test_only_a_folder_gets_a_new_vocabulary(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"model\.new_vocabulary: only a bert that starts from model\.folder"):
         parse_config(small_values(tmp_path, model={"new_vocabulary": True}))

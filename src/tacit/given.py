@@ -57,13 +57,14 @@ def check_folder(config: RunConfig, tokenizer: GivenTokenizer | None = None) -> 
     """
     folder, length = config.model.resolved_folder, config.model.length
     shape = shape_of(config.model)
+    path = config.vocabulary.path
     if tokenizer is None or config.model.new_vocabulary:
-        tokenizer = read_given(folder)
+        tokenizer, path = read_given(folder), str(folder)
     size = tokenizer.special.size - tokenizer.added
     if shape.vocabulary != size:
         raise DataError(
-            f"{folder}: the model knows {shape.vocabulary} token ids and the tokenizer {config.vocabulary.path} has {size}; "
-            "give the tokenizer of this model, or set model.new_vocabulary: true"
+            f"{folder}: the model knows {shape.vocabulary} token ids and the tokenizer {path} has {size}; "
+            "give the tokenizer of this model"
         )
     if shape.positions is not None and shape.positions < length:
         raise UsageError(f"model.length {length} is more than the {shape.positions} positions of {folder}; lower it")

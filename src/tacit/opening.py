@@ -27,6 +27,7 @@ from tacit.progress import Reporter, SilentReporter
 from tacit.randomness import KEY_BYTES, Streams, load_or_create_key
 from tacit.rho_stage import check_scorer
 from tacit.run_state import RunState
+from tacit.vocabulary.given import read_given
 
 __all__ = ["join_run", "open_run", "training_noise"]
 
@@ -96,6 +97,8 @@ def _load_given(config: RunConfig) -> None:
             build_model(config.model, given.special, 0, given.tokenizer)
     elif config.model.folder is not None:
         check_folder(config)
+        own = read_given(config.model.resolved_folder)
+        build_model(config.model, own.special, 0, own.tokenizer)  # the run's tokenizer is not made yet
 
 
 def _check_config(config: RunConfig, folder: RunFolder) -> None:

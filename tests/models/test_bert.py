@@ -105,6 +105,10 @@ def test_scaled_weights_have_the_spread_of_the_width_and_positions_that_are_told
     assert model.config.initializer_range == width**-0.5  # a head of the released model follows it
     for weight in (model.bert.encoder.layer[1].output.dense.weight, model.bert.embeddings.word_embeddings.weight[1:]):
         assert math.isclose(float(weight.detach().std()), width**-0.5, rel_tol=0.1)
+    for layer in model.bert.encoder.layer:
+        attention = layer.attention
+        assert torch.equal(attention.self.key.weight, attention.self.query.weight)
+        assert torch.equal(attention.output.dense.weight, attention.self.value.weight.T)
     assert looks_near(model) > 1.5 * looks_near(
         build_bert(options.model_copy(update={"initializer": "standard"}), 500, 0, 3)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,25 @@ def test_every_row_is_the_mean_of_what_transformers_cuts_its_text_into(folder: P
     assert model.config.vocab_size == new.special.size
     assert model.config.pad_token_id == new.special.pad
     assert model.cls.predictions.decoder.weight is after  # still tied
+    number = new.tokenizer.get_vocab()["painfever"]
+    own = reference("painfever", add_special_tokens=False)["input_ids"]
+    assert len(own) > 1
+    biases = load_bert(folder).cls.predictions.bias, model.cls.predictions.bias
+    torch.testing.assert_close(biases[1][number], biases[0][own].mean())
+
+
+def test_a_special_token_begins_as_the_old_one_of_its_role_whatever_it_is_called(folder: Path) -> None:
+    old, new, _ = changed(folder, pieces_backwards())
+    given = dataclasses.replace(old, special=dataclasses.replace(old.special, mask=17, pad=18, start=19, end=20))
+    rows = rows_of_pieces(given, new.tokenizer, new.special)
+    special = new.special
+    assert special.mask is not None
+    assert [rows[number] for number in (special.mask, special.pad, special.start, special.end)] == [
+        [17],
+        [18],
+        [19],
+        [20],
+    ]
 
 
 def test_text_of_pieces_that_both_know_is_read_as_before(folder: Path) -> None:

@@ -308,7 +308,7 @@ def _check_given(config: RunConfig) -> None:
     if folder is not None and vocabulary.method != "given" and not config.model.new_vocabulary:
         raise UsageError(
             f"vocabulary.method is {vocabulary.method}, but the model in model.folder knows the ids of its own tokenizer only: leave "
-            "the section out, use method: given, or set model.new_vocabulary: true"
+            "the section out, or use method: given (a bert also takes model.new_vocabulary: true)"
         )
     if (vocabulary.method == "given") != (vocabulary.path is not None):
         raise UsageError(

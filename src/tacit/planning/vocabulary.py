@@ -34,10 +34,13 @@ def vocabulary_size(config: RunConfig) -> int:
     Raises:
         TacitError: the given tokenizer, or the model folder, is not suitable.
     """
-    if config.vocabulary.method != "given":
+    if config.vocabulary.method != "given" and config.model.folder is None:
         return config.vocabulary.size
-    from tacit.given import given_tokenizer  # `tokenizers` comes with it, which other plans do not need
+    from tacit.given import check_folder, given_tokenizer  # `tokenizers` comes with it, which other plans do not need
 
+    if config.vocabulary.method != "given":
+        check_folder(config)
+        return config.vocabulary.size
     return given_tokenizer(config).special.size
 
 
