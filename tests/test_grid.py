@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,30 @@ def test_each_is_done_once(tmp_path: Path, workers: int) -> None:
     assert [one["name"] for one in found] == ["a", "b", "c"]
     own = {one["process"] for one in found}
     assert own == {os.getpid()} if workers == 1 else len(own) == 3
+
+
+def slow(folder: Path, name: str) -> dict[str, Any]:
+    time.sleep(0.5)
+    return note(folder, name)
+
+
+def needs(folder: Path, name: str) -> dict[str, Any]:
+    assert (folder / "results" / "a.json").exists(), "the task began before what it needs was done"
+    return note(folder, name)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_task_waits_for_what_it_needs_and_others_go_before(tmp_path: Path, workers: int) -> None:
+    """The second time what it needs was done by an earlier call."""
+    work = {"a": slow, "b": needs, "c": note}
+    own = [
+        Task(name, functools.partial(work[name], tmp_path, name), after=("a",) if name == "b" else ()) for name in work
+    ]
+    run_grid(own, tmp_path / "results", workers, SilentReporter(), "all")
+    assert made(tmp_path) == (["a", "b", "c"] if workers == 1 else ["c", "a", "b"])
+    (tmp_path / "results" / "b.json").unlink()
+    run_grid(own, tmp_path / "results", workers, SilentReporter(), "all")
+    assert made(tmp_path)[3:] == ["b"]
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -26,14 +26,16 @@ class Task:
     Args:
         name: of its file, ``<name>.json``; unique.
         work: makes the JSON-ready result; it can be sent to another process (`functools.partial` of a module's function).
+        after: names of the tasks before it in the list whose results it needs.
     """
 
     name: str
     work: Callable[[], dict[str, Any]]
+    after: tuple[str, ...] = ()
 
 
 def run_grid(tasks: Sequence[Task], folder: Path, workers: int, reporter: Reporter, title: str) -> None:
-    """Do the tasks that have no result in ``folder`` yet, in their order, ``workers`` at a time.
+    """Do the tasks that have no result in ``folder`` yet, ``workers`` at a time: always the first of which nothing is awaited.
 
     Raises:
         UsageError: a process was killed; what is done stays done.
@@ -53,26 +55,31 @@ def run_grid(tasks: Sequence[Task], folder: Path, workers: int, reporter: Report
 def _in_processes(tasks: Sequence[Task], folder: Path, workers: int, on_done: Callable[[int], None]) -> None:
     """A process a task: what torch and its allocator keep of one experiment does not stay for the next."""
     context = multiprocessing.get_context("spawn")
-    waiting, done = list(reversed(tasks)), 0
-    running: dict[Connection, BaseProcess] = {}
+    waiting, undone = list(tasks), {task.name for task in tasks}
+    running: dict[Connection, tuple[Task, BaseProcess]] = {}
     try:
         while waiting or running:
-            while waiting and len(running) < workers:
-                task = waiting.pop()
+            while len(running) < workers and (task := _first_ready(waiting, undone)) is not None:
+                waiting.remove(task)
                 here, there = context.Pipe(duplex=False)
                 process = context.Process(target=_work, args=(task, folder, there), daemon=True)
                 process.start()
                 there.close()  # else its end would not be seen
-                running[here] = process
+                running[here] = task, process
             for ready in wait(list(running)):
                 assert isinstance(ready, Connection)
-                running.pop(ready).join()
+                task, process = running.pop(ready)
+                process.join()
                 _raise_if_failed(ready)
-                done += 1
-                on_done(done)
+                undone.remove(task.name)
+                on_done(len(tasks) - len(undone))
     finally:
-        for process in running.values():
+        for _, process in running.values():
             process.terminate()
+
+
+def _first_ready(waiting: Sequence[Task], undone: set[str]) -> Task | None:
+    return next((task for task in waiting if undone.isdisjoint(task.after)), None)
 
 
 def _raise_if_failed(ended: Connection) -> None:

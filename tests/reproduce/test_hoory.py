@@ -12,13 +12,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
 from tacit.config.check import check_meaning
 from tacit.corpus.annotated import AnnotatedDocument
 from tacit.corpus.annotations import read_annotated
 from tacit.errors import UsageError
+from tacit.models.bert import load_bert
 from tacit.opening import open_run
+from tacit.pipeline import vocabulary
 from tacit.privacy.accountant import epsilon
 from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.progress import SilentReporter
@@ -26,11 +29,12 @@ from tacit.reproduce.hoory import experiment
 from tacit.reproduce.hoory.account import Account, account_of, accounts_of, vocabulary_spends
 from tacit.reproduce.hoory.claims import judge
 from tacit.reproduce.hoory.corpora import CorpusFiles, left_out, prepare
-from tacit.reproduce.hoory.measure import key_of
-from tacit.reproduce.hoory.runs import base_run, model_run, task_of
+from tacit.reproduce.hoory.measure import key_of, model_folder, train_trunk
+from tacit.reproduce.hoory.runs import base_run, model_run, task_of, trunk_run
 from tacit.reproduce.hoory.scale import (
     BASES,
     DELTA,
+    GENERAL,
     PRIVATE,
     PUBLIC,
     SCALES,
@@ -56,7 +60,8 @@ TINY = Scale(
     answers=600,
     shape={"layers": 1, "width": 16, "heads": 2, "length": 32},
     vocabulary=400,
-    public_steps=3,
+    trunk_steps=3,
+    base_steps=3,
     public_batch=8,
     public_rate=1e-3,
     plain=PlainTraining(steps=3, batch=8, learning_rate=1e-3),
@@ -126,7 +131,8 @@ def test_every_model_is_a_run_that_is_allowed(files: CorpusFiles, name: str, tmp
     assert len({model.name for model in models}) == len(models)
     assert {part for model in models for part in model.parts} == {"table2", "figure1", "figure2", "tricks", "rate"}
     for base in BASES:
-        check_meaning(base_run(base, scale, files, tmp_path / "run"))
+        check_meaning(trunk_run(base.trunk, scale, files, tmp_path / "run"))
+        check_meaning(base_run(base, tmp_path, scale, files, tmp_path / "run"))
     for model in models:
         if model.training is not None:
             noises = (1.0,) * (len(model.training.schedule) if isinstance(model.training, DpTraining) else 0)
@@ -142,8 +148,13 @@ def test_a_rate_is_chosen_on_public_text(files: CorpusFiles, tmp_path: Path) -> 
         if "rate" in model.parts:
             config = model_run(model, (1.0,), tmp_path, TINY, files, tmp_path / "run")
             assert str(files.notes) not in config.model_dump_json()
-            public = base_run(model.base, TINY, files, tmp_path / "run").public
-            assert [source.path for source in public] == [str(files.general)]
+            begun_with = (
+                trunk_run(model.base.trunk, TINY, files, tmp_path / "run"),
+                base_run(model.base, tmp_path, TINY, files, tmp_path / "run"),
+            )
+            for public in begun_with:
+                assert [source.path for source in public.public] == [str(files.general)]
+                assert {phase.stream for phase in public.phases} == {"public"}
 
 
 def test_a_task_is_the_documents(files: CorpusFiles, data_dir: Path, tmp_path: Path) -> None:
@@ -155,9 +166,32 @@ def test_a_task_is_the_documents(files: CorpusFiles, data_dir: Path, tmp_path: P
 # prices --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="session")
+def trunk(files: CorpusFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model of a trunk."""
+    folder = tmp_path_factory.mktemp("trunk")
+    train_trunk(PRIVATE.trunk, TINY, files, folder, folder / "runs")
+    return model_folder(folder, PRIVATE.trunk)
+
+
+def test_all_bases_of_a_replicate_go_on_from_one_trunk(files: CorpusFiles, trunk: Path, tmp_path: Path) -> None:
+    """Of general text alone; what differs is the vocabulary, and the text that follows."""
+    assert {base.trunk.name for base in BASES} == {"trunk", "trunk-standard"}
+    assert PRIVATE.trunk == GENERAL.trunk != dataclasses.replace(PRIVATE, replicate=2).trunk
+    assert key_of(1) != key_of(2)
+    begun = load_bert(trunk)
+    with open_run(base_run(GENERAL, trunk, TINY, files, tmp_path / "run")) as state:
+        vocabulary(state)
+        model = state.new_model()
+    for (name, before), (_, after) in zip(begun.named_parameters(), model.named_parameters(), strict=True):
+        assert torch.equal(before, after), name  # the same pieces, so nothing is averaged
+
+
 @pytest.mark.parametrize("base", [PRIVATE, STRONG], ids=lambda base: base.name)
-def test_a_vocabularys_price_is_what_its_bases_ledger_plans(files: CorpusFiles, tmp_path: Path, base: Base) -> None:
-    with open_run(base_run(base, TINY, files, tmp_path / "run")) as state:
+def test_a_vocabularys_price_is_what_its_bases_ledger_plans(
+    files: CorpusFiles, trunk: Path, tmp_path: Path, base: Base
+) -> None:
+    with open_run(base_run(base, trunk, TINY, files, tmp_path / "run")) as state:
         planned = [(plan.event, plan.limit) for plan in state.ledger.plans.values()]
     assert planned == [(spend.event, spend.count) for spend in vocabulary_spends(base, TINY)]
     assert planned
@@ -251,10 +285,10 @@ def test_a_second_pretraining_has_a_base_a_key_and_seeds_of_its_own() -> None:
     first, second = models["bert-dp-8"], models["bert-dp-8@2"]
     assert second.row == first.name
     assert second.training == first.training
-    assert (first.base.name, second.base.name) == ("dp-8-mixed", "dp-8-mixed@2")
-    assert key_of(first.base) != key_of(second.base)
+    assert (first.base.name, second.base.name) == ("dp-8-answers", "dp-8-answers@2")
+    assert key_of(first.base.replicate) != key_of(second.base.replicate)
     assert account_of(first, TINY) == account_of(second, TINY)
-    assert "bert-medical@2" not in models
+    assert "bert-m-public-vocabulary@2" not in models
 
 
 def test_what_a_trick_changes_is_told_note_by_note() -> None:

@@ -1,4 +1,4 @@
-"""`tacit reproduce hoory`: prepare the corpora, train the bases and the models, measure them, write tables, figures and the page."""
+"""`tacit reproduce hoory`: prepare the corpora, train trunks, bases and models, measure them, write tables, figures and the page."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tacit.reproduce.hoory.account import accounts_of
 from tacit.reproduce.hoory.claims import judge
 from tacit.reproduce.hoory.corpora import CorpusFiles, prepare, sizes_of
 from tacit.reproduce.hoory.figures import draw_figures
-from tacit.reproduce.hoory.measure import measure_baselines, measure_model, train_base
+from tacit.reproduce.hoory.measure import measure_baselines, measure_model, train_base, train_trunk
 from tacit.reproduce.hoory.page import results_page
-from tacit.reproduce.hoory.scale import Model, Scale, models_of
+from tacit.reproduce.hoory.scale import Base, Model, Scale, models_of
 from tacit.reproduce.hoory.tables import exposure_rows, figure1_rows, load_results, rate_rows, table2_rows, trick_rows
 from tacit.reproduce.place import check_same
 from tacit.reproduce.writing import Row, replace_part, write_csv, write_text
@@ -54,21 +54,21 @@ def reproduce_hoory(
     runs, bases = out / "runs", out / "bases"
     reporter.say("Accounts: the noise of each model ...")
     prices = accounts_of(wanted, scale, out / "accounts.json")
-    beginnings = dict.fromkeys(model.base for model in wanted)
-    run_grid(
-        [
-            Task(f"base-{base.name}", functools.partial(train_base, base, scale, files, bases, runs))
-            for base in beginnings
-        ],
-        out / "results",
-        workers,
-        reporter,
-        "Public training",
-    )
-    measured = [
+    beginnings = list(dict.fromkeys(model.base for model in wanted))
+    trunks = dict.fromkeys(base.trunk for base in beginnings)
+    tasks = [
+        *(Task(trunk.name, functools.partial(train_trunk, trunk, scale, files, bases, runs)) for trunk in trunks),
         *(
             Task(
-                model.name, functools.partial(measure_model, model, prices[model.name], scale, data, files, bases, runs)
+                _task_of(base), functools.partial(train_base, base, scale, files, bases, runs), after=(base.trunk.name,)
+            )
+            for base in beginnings
+        ),
+        *(
+            Task(
+                model.name,
+                functools.partial(measure_model, model, prices[model.name], scale, data, files, bases, runs),
+                after=(_task_of(model.base),),
             )
             for model in wanted
         ),
@@ -80,14 +80,20 @@ def reproduce_hoory(
             for task in scale.tasks
         ),
     ]
-    run_grid(measured, out / "results", workers, reporter, "Models: train, fine-tune, attack")
+    run_grid(tasks, out / "results", workers, reporter, "Train, fine-tune, attack")
     return _write_up(models, scale, files, out, page)
+
+
+def _task_of(base: Base) -> str:
+    return f"base-{base.name}"
 
 
 def _write_up(models: Sequence[Model], scale: Scale, files: CorpusFiles, out: Path, page: Path | None) -> list[str]:
     results = load_results(out / "results", models)
     baselines = _stored(out, [f"baselines-{task}" for task in scale.tasks])
-    bases = _stored(out, [f"base-{base.name}" for base in dict.fromkeys(model.base for model in models)])
+    every = dict.fromkeys(model.base for model in models)
+    bases = _stored(out, [_task_of(base) for base in every])
+    trunks = _stored(out, [trunk.name for trunk in dict.fromkeys(base.trunk for base in every)])
     of_task = {values["task"]: values for values in baselines}
     tables: dict[str, list[Row]] = {
         "table2": table2_rows(models, results, of_task, scale),
@@ -100,7 +106,7 @@ def _write_up(models: Sequence[Model], scale: Scale, files: CorpusFiles, out: Pa
         write_csv(out / f"{name}.csv", rows)
     drawn = draw_figures(tables["figure1"], tables["figure2"], tables["tricks"], out)
     claims = judge(tables["table2"], tables["figure2"])
-    seconds = sum(values["seconds"] for values in [*results.values(), *baselines, *bases])
+    seconds = sum(values["seconds"] for values in [*results.values(), *baselines, *bases, *trunks])
     text = results_page(scale, sizes_of(files), bases, tables, claims, (len(results), len(models)), seconds)
     write_text(out / "results.md", text)
     if page is not None:

@@ -1,4 +1,4 @@
-"""Train a base; train a model from its base and measure it: entity F1, masked loss on notes that were left out, exposure."""
+"""Train a trunk, a base, a model from its base, and measure it: entity F1, masked loss on notes that were left out, exposure."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from tacit.pipeline import audit, train, vocabulary
 from tacit.randomness import KEY_BYTES, Streams
 from tacit.reproduce.hoory.account import Account
 from tacit.reproduce.hoory.corpora import CorpusFiles
-from tacit.reproduce.hoory.runs import base_run, model_run, task_of
-from tacit.reproduce.hoory.scale import Base, DpTraining, Model, Scale
+from tacit.reproduce.hoory.runs import base_run, model_run, task_of, trunk_run
+from tacit.reproduce.hoory.scale import Base, DpTraining, Model, Scale, Trunk
 from tacit.reproduce.place import place_key
 from tacit.reproduce.writing import finite
 from tacit.run_state import RunState
@@ -38,38 +38,51 @@ from tacit.training.sequences import tokenize_units
 from tacit.vocabulary.given import read_given
 from tacit.vocabulary.tokenizer import save_tokenizer
 
-__all__ = ["base_model", "key_of", "measure_baselines", "measure_model", "train_base"]
+__all__ = ["key_of", "measure_baselines", "measure_model", "model_folder", "train_base", "train_trunk"]
 
 _MASKED = 0.15
 _ROWS_OF_A_NOTE = 8
 _STREAMS = Streams(bytes(32))  # of the masks of a measurement: the same for all models
 
 
-def key_of(base: Base) -> bytes:
-    """The public key of a base and of all that begins with it."""
-    again = "" if base.replicate == 1 else f" {base.replicate}"
+def key_of(replicate: int) -> bytes:
+    """The public key of a trunk and of all that goes on from it."""
+    again = "" if replicate == 1 else f" {replicate}"
     return hashlib.blake2b(f"tacit reproduce hoory{again}".encode(), digest_size=KEY_BYTES).digest()
 
 
-def base_model(folder: Path, base: Base) -> Path:
-    """Where a base's model lies."""
-    return folder / base.name
+def model_folder(folder: Path, begun_with: Trunk | Base) -> Path:
+    """Where the model of a trunk or base lies."""
+    return folder / begun_with.name
+
+
+def train_trunk(trunk: Trunk, scale: Scale, files: CorpusFiles, folder: Path, runs: Path) -> dict[str, Any]:
+    """Leave the trunk's model with its tokenizer in a folder of its own."""
+    begun = time.monotonic()
+    run = RunFolder(runs / trunk.name)
+    place_key(run, key_of(trunk.replicate))
+    with open_run(trunk_run(trunk, scale, files, run.root)) as state:
+        vocabulary(state)
+        train(state)
+        _save(state, model_folder(folder, trunk))
+    shutil.rmtree(run.root)
+    return {"trunk": dataclasses.asdict(trunk), "seconds": time.monotonic() - begun}
 
 
 def train_base(base: Base, scale: Scale, files: CorpusFiles, folder: Path, runs: Path) -> dict[str, Any]:
     """Leave the base's model with its tokenizer in a folder of its own."""
     begun = time.monotonic()
     run = RunFolder(runs / f"base-{base.name}")
-    place_key(run, key_of(base))
-    with open_run(base_run(base, scale, files, run.root)) as state:
+    place_key(run, key_of(base.replicate))
+    with open_run(base_run(base, model_folder(folder, base.trunk), scale, files, run.root)) as state:
         vocabulary(state)
         train(state)
-        _save(state, base_model(folder, base))
+        _save(state, model_folder(folder, base))
         chosen = state.vocabulary_folder / "chosen.json"
         own_words = len(read_json(chosen)) if chosen.exists() else None
         facts = {"pieces": state.special.size, "own_words": own_words, "public_rows": state.public_stream.sequences}
     shutil.rmtree(run.root)
-    seen = _coverage(read_given(base_model(folder, base)).tokenizer, files)
+    seen = _coverage(read_given(model_folder(folder, base)).tokenizer, files)
     return finite({"base": dataclasses.asdict(base), **facts, **seen, "seconds": time.monotonic() - begun})
 
 
@@ -98,10 +111,10 @@ def measure_model(
     """The results of a model; its run goes on where it was stopped, and is removed when it is measured."""
     begun = time.monotonic()
     found: dict[str, Any] = {"model": model.name, "account": dataclasses.asdict(account)}
-    folder = base_model(bases, model.base)
+    folder = model_folder(bases, model.base)
     run = RunFolder(runs / model.name)
     if model.training is not None:
-        place_key(run, key_of(model.base))
+        place_key(run, key_of(model.base.replicate))
         config = model_run(model, account.noise_multipliers, folder, scale, files, run.root)
         with open_run(config) as state:
             train(state)

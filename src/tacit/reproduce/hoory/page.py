@@ -114,7 +114,7 @@ def _begun_with(base: Mapping[str, Any]) -> str:
     budget = "" if base["epsilon"] is None else f", of a budget of ε {base['epsilon']:g}"
     usual = ", usual weights" if base["initializer"] == "standard" else ""
     again = "" if base["replicate"] == 1 else f", pre-training {base['replicate']}"
-    return f"{base['vocabulary']}{budget} (public text: {base['text']}{usual}{again})"
+    return f"{base['vocabulary']}{budget} (then {base['text']}{usual}{again})"
 
 
 def _trick(row: Row) -> list[str]:

@@ -10,31 +10,43 @@ from tacit.config import RunConfig
 from tacit.config.entities import ComparisonConfig
 from tacit.reproduce.hoory.account import vocabulary_config
 from tacit.reproduce.hoory.corpora import CorpusFiles
-from tacit.reproduce.hoory.scale import DELTA, UNITS, Base, DpTraining, Model, PlainTraining, Scale
+from tacit.reproduce.hoory.scale import DELTA, UNITS, Base, DpTraining, Model, PlainTraining, Scale, Trunk
 
-__all__ = ["base_run", "model_run", "task_of"]
+__all__ = ["base_run", "model_run", "task_of", "trunk_run"]
 
 _WARMUP = 0.1
 
 
-def base_run(base: Base, scale: Scale, files: CorpusFiles, run: Path) -> RunConfig:
-    """Public training; the DP vocabulary is made here, at its share of the budget."""
+def trunk_run(trunk: Trunk, scale: Scale, files: CorpusFiles, run: Path) -> RunConfig:
+    """Training on the general public text from initial weights."""
+    values = _common(trunk.name, run, files.notes, [files.general], scale, 1.0)
+    values |= {"vocabulary": {"method": "given", "path": str(files.tokenizer("general"))}}
+    values |= {"model": {**scale.shape, "initializer": trunk.initializer}}
+    return RunConfig.model_validate({**values, "phases": [_public(scale.trunk_steps, scale)]})
+
+
+def base_run(base: Base, trunk: Path, scale: Scale, files: CorpusFiles, run: Path) -> RunConfig:
+    """More public training, from the trunk's folder; the DP vocabulary is made here, at its share of the budget."""
     vocabulary: dict[str, Any] = {"method": "given", "path": str(files.tokenizer(base.vocabulary))}
     if base.vocabulary == "dp":
         vocabulary = {**vocabulary_config(scale), "public_words": [str(files.public_words)]}
-    public = [files.general] if base.text == "general" else [files.general, files.answers]
-    phase = {
+    public = files.general if base.text == "general" else files.answers
+    values = _common(base.name, run, files.notes, [public], scale, base.epsilon or 1.0)
+    values |= {"vocabulary": vocabulary}
+    values |= {"model": {"folder": str(trunk), "new_vocabulary": True, "length": scale.shape["length"]}}
+    return RunConfig.model_validate({**values, "phases": [_public(scale.base_steps, scale)]})
+
+
+def _public(steps: int, scale: Scale) -> dict[str, Any]:
+    return {
         "name": "public",
         "plan": "plain",
         "stream": "public",
-        "steps": scale.public_steps,
+        "steps": steps,
         "batch_size": scale.public_batch,
         "learning_rate": scale.public_rate,
         "warmup": _WARMUP,
     }
-    values = _common(base.name, run, files.notes, public, scale, base.epsilon or 1.0)
-    shape = {**scale.shape, "initializer": base.initializer}
-    return RunConfig.model_validate({**values, "vocabulary": vocabulary, "model": shape, "phases": [phase]})
 
 
 def model_run(

@@ -26,32 +26,51 @@ __all__ = [
     "PlainTraining",
     "Scale",
     "TaskSize",
+    "Trunk",
     "models_of",
 ]
 
 UNITS = 2200
 """Of the private corpus, as a public statement: about 2,200 notes."""
 DELTA = 1e-5
-_REPEATED = ("bert", "bert-dp-vocabulary", "bert-m", "bert-dp-8")
+_REPEATED = ("bert", "bert-medical", "bert-dp-vocabulary", "bert-m", "bert-dp-8", "bert-dp-3")
 
 Vocabulary = Literal["general", "public", "dp", "own"]
 
 
 @dataclass(frozen=True)
+class Trunk:
+    """A model of the general public text, with its vocabulary, which the bases go on from.
+
+    Args:
+        initializer: of its weights, as in ``model``.
+        replicate: another one is the same with other random numbers.
+    """
+
+    initializer: Literal["standard", "scaled"] = "scaled"
+    replicate: int = 1
+
+    @property
+    def name(self) -> str:
+        """Of its folder."""
+        return f"trunk{_usual(self.initializer)}{_again(self.replicate)}"
+
+
+@dataclass(frozen=True)
 class Base:
-    """A model from public text, which several models begin with.
+    """A model from public text, which several models begin with: a trunk that is trained on with a vocabulary and text of its own.
 
     Args:
         vocabulary: ``general``: words of the general public text; ``public``: of all public text; ``dp``: these and what a DP release
             of the notes' words adds; ``own``: of the notes, without DP.
-        text: ``general`` (novels, Wikipedia) or ``mixed`` (these and health answers).
-        initializer: of its weights, as in ``model``.
+        text: that it is trained on with: ``general`` (novels, Wikipedia) or ``answers`` (to questions about health).
+        initializer: of its trunk's weights.
         epsilon: of the budget that a DP vocabulary takes its share of: that of the models which begin with it.
         replicate: another one is the same with other random numbers, the vocabulary's noise too.
     """
 
     vocabulary: Vocabulary
-    text: Literal["general", "mixed"]
+    text: Literal["general", "answers"]
     initializer: Literal["standard", "scaled"] = "scaled"
     epsilon: float | None = None
     replicate: int = 1
@@ -59,9 +78,17 @@ class Base:
     @property
     def name(self) -> str:
         """Of its folder."""
-        usual = "-standard" if self.initializer == "standard" else ""
         priced = "" if self.epsilon is None else f"-{self.epsilon:g}"
-        return f"{self.vocabulary}{priced}-{self.text}{usual}{_again(self.replicate)}"
+        return f"{self.vocabulary}{priced}-{self.text}{_usual(self.initializer)}{_again(self.replicate)}"
+
+    @property
+    def trunk(self) -> Trunk:
+        """What it goes on from: one for all bases of a replicate."""
+        return Trunk(self.initializer, self.replicate)
+
+
+def _usual(initializer: str) -> str:
+    return "-standard" if initializer == "standard" else ""
 
 
 def _again(replicate: int) -> str:
@@ -69,10 +96,10 @@ def _again(replicate: int) -> str:
 
 
 GENERAL = Base("general", "general")
-PUBLIC = Base("public", "mixed")
-PRIVATE = Base("dp", "mixed", epsilon=8.0)
-STRONG = Base("dp", "mixed", epsilon=3.0)
-OWN = Base("own", "mixed")
+PUBLIC = Base("public", "answers")
+PRIVATE = Base("dp", "answers", epsilon=8.0)
+STRONG = Base("dp", "answers", epsilon=3.0)
+OWN = Base("own", "answers")
 STANDARD = Base("general", "general", "standard")
 BASES = (GENERAL, PUBLIC, PRIVATE, STRONG, OWN, STANDARD)
 
@@ -167,7 +194,8 @@ class Scale:
         answers: health answers, at most.
         shape: options of ``model`` in a run's configuration.
         vocabulary: pieces of each tokenizer.
-        public_steps, public_batch, public_rate: of a base.
+        trunk_steps, base_steps: of public training, one after the other.
+        public_batch, public_rate: of both.
         plain: ordinary training on the notes.
         dp: the DP training of which the others are variations.
         rates: learning rates of DP training that are compared on health answers.
@@ -183,7 +211,8 @@ class Scale:
     answers: int
     shape: dict[str, Any]
     vocabulary: int
-    public_steps: int
+    trunk_steps: int
+    base_steps: int
     public_batch: int
     public_rate: float
     plain: PlainTraining
@@ -210,7 +239,8 @@ SCALES = {
         answers=16_000,
         shape={"layers": 1, "width": 128, "heads": 2, "length": 64},
         vocabulary=4096,
-        public_steps=3000,
+        trunk_steps=5000,
+        base_steps=1500,
         public_batch=64,
         public_rate=4e-3,
         plain=PlainTraining(steps=1500, batch=64, learning_rate=3e-3),
@@ -229,7 +259,8 @@ SCALES = {
         answers=16_000,
         shape={"layers": 6, "width": 512, "heads": 8, "length": 128},
         vocabulary=8192,
-        public_steps=20_000,
+        trunk_steps=15_000,
+        base_steps=5000,
         public_batch=256,
         public_rate=1e-3,
         plain=PlainTraining(steps=4000, batch=256, learning_rate=5e-4),
