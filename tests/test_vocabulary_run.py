@@ -206,6 +206,26 @@ def test_another_word_list_is_refused_once_the_run_has_begun(folder: Path) -> No
         pass
 
 
+def test_words_of_the_public_corpora_cost_nothing_and_are_the_same_when_the_run_goes_on(folder: Path) -> None:
+    """Beside a list, with counts added up. A run that goes on with other text would release the same noise on other words."""
+    config = configured(folder, **SIPS, public_words=[str(folder / "words.txt")], public_corpora=True)
+    assert config.vocabulary.share_of_counts > 0
+    with open_run(config) as state:
+        assert state.mechanisms == make_plan(configured(folder, **SIPS, public_words=["unread"])).mechanisms
+        vocabulary(state)
+        made = state.vocabulary_folder
+    assert set(read_json(made / "chosen.json")) == set(COMMON[1:])
+    assert {"public", "text", "neverseen", *COMMON} == set(
+        read_json(made / "released.json")
+    )  # and no number, which stands once
+    for name in ("tokenizer.json", "released.json"):
+        (made / name).unlink()
+    with (folder / "public.jsonl").open("a") as file:
+        file.write(json.dumps({"text": "another " * 20}) + "\n")
+    with pytest.raises(LedgerError, match="the words of the public corpora changed"), open_run(config) as state:
+        vocabulary(state)
+
+
 def test_a_missing_word_list_shows_before_anything_is_written(folder: Path) -> None:
     config = configured(folder, **SIPS, public_words=[str(folder / "none.txt")])
     with pytest.raises(DataError, match="no such file"), open_run(config):
@@ -216,6 +236,12 @@ def test_a_missing_word_list_shows_before_anything_is_written(folder: Path) -> N
     ("options", "message"),
     [
         ({"method": "public", "public_words": ["a.txt"]}, "vocabulary.public_words: method public"),
+        ({"method": "public", "public_corpora": True}, "vocabulary.public_corpora: method public"),
+        (
+            {"method": "sips", "counts_share": 0, "public_corpora": True},
+            "vocabulary.counts_share: public words have no",
+        ),
+        ({"method": "histogram", "public_corpora": True, "noise_stddev": 5.0, "threshold": 40}, "cannot be given"),
         ({"method": "public", "counts_share": 0.1}, "vocabulary.counts_share: method public"),
         ({"method": "weighted", "rounds": [0.5, 0.5]}, "vocabulary.rounds: method weighted has one round"),
         ({"method": "sips", "noise_stddev": 5.0, "threshold": 40}, "cannot be given"),
@@ -239,7 +265,7 @@ def test_runs_that_were_begun_before_keep_their_digest(folder: Path) -> None:
     plain = values(folder)
     del plain["vocabulary"]
     config = parse_config(plain)
-    assert not {"public_words", "counts_share", "rounds"} & config.comparable()["vocabulary"].keys()
+    assert not {"public_words", "public_corpora", "counts_share", "rounds"} & config.comparable()["vocabulary"].keys()
     assert parse_config({**plain, "vocabulary": {"method": "sips"}}).digest() != config.digest()
 
 

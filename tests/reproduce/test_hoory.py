@@ -176,7 +176,7 @@ def trunk(files: CorpusFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_all_bases_of_a_replicate_go_on_from_one_trunk(files: CorpusFiles, trunk: Path, tmp_path: Path) -> None:
     """Of general text alone; what differs is the vocabulary, and the text that follows."""
-    assert {base.trunk.name for base in BASES} == {"trunk", "trunk-standard"}
+    assert {base.trunk.name for base in BASES} == {"trunk"}
     assert PRIVATE.trunk == GENERAL.trunk != dataclasses.replace(PRIVATE, replicate=2).trunk
     assert key_of(1) != key_of(2)
     begun = load_bert(trunk)

@@ -325,9 +325,11 @@ def _check_given(config: RunConfig) -> None:
 def _check_vocabulary_noise(config: RunConfig) -> None:
     options = config.vocabulary
     if options.method not in ("histogram", "weighted", "sips"):
-        for name in sorted({"public_words", "counts_share"} & options.model_fields_set - options.beside_given):
+        for name in sorted(
+            {"public_words", "public_corpora", "counts_share"} & options.model_fields_set - options.beside_given
+        ):
             raise UsageError(f"vocabulary.{name}: method {options.method} has no use for it; leave it out")
-    if options.counts_share == 0 and options.public_words:
+    if options.counts_share == 0 and options.knows_words:
         raise UsageError(
             "vocabulary.counts_share: public words have no weights that could stand for their counts; take a share above 0"
         )
@@ -335,8 +337,8 @@ def _check_vocabulary_noise(config: RunConfig) -> None:
         raise UsageError(f"vocabulary.rounds: method {options.method} has one round; leave it out, or use method: sips")
     if options.in_rounds and (options.noise_stddev is not None or options.threshold is not None):
         raise UsageError(
-            "vocabulary: noise_stddev and threshold cannot be given with method weighted or sips, public_words or counts_share: "
-            "they are solved; leave them out"
+            "vocabulary: noise_stddev and threshold cannot be given with method weighted or sips, public_words, public_corpora or "
+            "counts_share: they are solved; leave them out"
         )
     if options.method == "hoory" and options.threshold is not None:
         raise UsageError("vocabulary.threshold: method hoory computes it by the paper's formula; leave it out")

@@ -25,6 +25,7 @@ class VocabularyOptions(Options):
         public_words: word lists made from public text, a word a line, with its count there behind a tab where that is known. These
             words are in the vocabulary whatever the private text holds, so they cost nothing, and leave room for others. With
             histogram, weighted or sips.
+        public_corpora: the words that occur often in the run's own public corpora are such a list too.
         counts_share: part of the vocabulary's squared budget for noisy counts of the words that were chosen, which WordPiece is
             trained on; 0.15 when not given, and none for a histogram without public words, which has counts already. 0: no counts,
             and the noisy weights stand for them; with weighted and sips, where there are no public words.
@@ -40,11 +41,12 @@ class VocabularyOptions(Options):
         min_count: WordPiece merges pairs that occur at least this often in the noisy counts.
     """
 
-    added_later: ClassVar = frozenset({"path", "public_words", "counts_share", "rounds"})
+    added_later: ClassVar = frozenset({"path", "public_words", "public_corpora", "counts_share", "rounds"})
 
     method: Literal["histogram", "weighted", "sips", "hoory", "public", "given"] = "histogram"
     path: str | None = None
     public_words: tuple[str, ...] = ()
+    public_corpora: bool = False
     counts_share: Annotated[float, Field(ge=0, lt=1)] | None = None
     rounds: Annotated[tuple[Share, ...], Field(min_length=1, max_length=16)] = (0.02, 0.06, 0.2, 0.72)
     max_words: Count = 128
@@ -68,11 +70,16 @@ class VocabularyOptions(Options):
         return tuple(expanded(path) for path in self.public_words)
 
     @property
+    def knows_words(self) -> bool:
+        """Whether some words are in the vocabulary whatever the private text holds."""
+        return bool(self.public_words) or self.public_corpora
+
+    @property
     def share_of_counts(self) -> float:
         """The part of the squared budget for counts; 0: none are released beside the histogram's own."""
         if self.counts_share is not None:
             return self.counts_share
-        return 0.15 if self.method in ("weighted", "sips") or self.public_words else 0.0
+        return 0.15 if self.method in ("weighted", "sips") or self.knows_words else 0.0
 
     @property
     def in_rounds(self) -> bool:

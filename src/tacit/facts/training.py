@@ -29,8 +29,12 @@ def _method(config: RunConfig) -> str:
     if config.vocabulary.method == "given":
         return "a given tokenizer, public by the user's declaration"
     if config.vocabulary.method != "public":
-        beside = " beside public word lists" if config.vocabulary.public_words else ""
-        return config.vocabulary.method + beside
+        known = {
+            "public word lists": bool(config.vocabulary.public_words),
+            "words of the public corpora": config.vocabulary.public_corpora,
+        }
+        beside = " and ".join(name for name, used in known.items() if used)
+        return config.vocabulary.method + (f" beside {beside}" if beside else "")
     if config.public:
         return "words of the public corpora"
     return f"words of the {'screened' if config.marking is None else 'unmarked'} text, without noise"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import sys
+from collections import Counter
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from tacit.privacy.events import ThresholdedHistogram, WeightedHistogram, WordCo
 from tacit.run_state import RunState
 from tacit.vocabulary.count import count_words, sorted_word_counts
 from tacit.vocabulary.estimate import ChosenWords, estimate_counts, weights_as_counts
-from tacit.vocabulary.public_words import read_public_words
+from tacit.vocabulary.public_words import OFTEN, count_public_words, read_public_words
 from tacit.vocabulary.select import draw_noise, noisy_counts, release
 from tacit.vocabulary.tally import Spill, spill_folder
 from tacit.vocabulary.tokenizer import TokenizerOptions, build_tokenizer
@@ -95,7 +97,7 @@ def _thresholded(
 
 def _words_in_rounds(state: RunState, events: WordEvents, folder: Path, text: TokenizerOptions) -> dict[str, int]:
     """Public words and those that the rounds choose, each with a count of at least 1 estimated from what was released."""
-    public = read_public_words(state.config.vocabulary.public_word_paths, text)
+    public = _public_words(state, text)
     known, rounds = set(public), []
     for number, event in enumerate(events.rounds):
         state.reporter.say(f"Vocabulary: choosing words, round {number + 1} of {len(events.rounds)} ...")
@@ -107,6 +109,19 @@ def _words_in_rounds(state: RunState, events: WordEvents, folder: Path, text: To
         return weights_as_counts(rounds, RESOLUTION)
     noisy = _counts_of_known(state, events.counts, folder, text, known)
     return estimate_counts(noisy, events.counts.noise_stddev, public, rounds)
+
+
+def _public_words(state: RunState, text: TokenizerOptions) -> dict[str, int]:
+    """Of the lists, and of the public corpora where the run says so; a run does not go on with others than it began with."""
+    options = state.config.vocabulary
+    found = Counter(read_public_words(options.public_word_paths, text))
+    if options.public_corpora:
+        units = state.public_units[0]
+        own = count_public_words((one for unit in units for one in unit.texts), text, least=OFTEN)
+        digest = hashlib.sha256(json.dumps(own, sort_keys=True).encode())
+        state.ledger.bind("the words of the public corpora", digest.hexdigest())
+        found.update(own)
+    return dict(found)
 
 
 def _counts_of_known(

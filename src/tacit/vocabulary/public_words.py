@@ -15,7 +15,10 @@ from tacit.errors import DataError
 from tacit.vocabulary.count import distinct_words
 from tacit.vocabulary.tokenizer import MAX_WORD_LENGTH, TokenizerOptions, words_of
 
-__all__ = ["count_public_words", "read_bytes", "read_public_words", "write_public_words"]
+__all__ = ["OFTEN", "count_public_words", "read_bytes", "read_public_words", "write_public_words"]
+
+OFTEN = 5
+"""Occurrences in a corpus of a word that is worth a place in a list; rarer ones are many, and make no piece of their own."""
 
 
 def read_bytes(path: Path) -> bytes:

@@ -21,7 +21,7 @@ from tacit.errors import DataError
 from tacit.files import read_json, write_atomically, write_json
 from tacit.reproduce.hoory.scale import Scale
 from tacit.reproduce.writing import write_text
-from tacit.vocabulary.public_words import count_public_words, write_public_words
+from tacit.vocabulary.public_words import OFTEN, count_public_words, write_public_words
 from tacit.vocabulary.tokenizer import TokenizerOptions, build_tokenizer
 from tacit.vocabulary.wordpiece import train_wordpiece
 
@@ -34,7 +34,6 @@ _SHARED = 0.2
 _CHUNK = 300  # words of a novel in a record
 _SHORTEST = 60  # characters of a paragraph of Wikipedia; shorter ones are headings
 _HELD_OUT_ANSWERS = 400
-_LEAST = 5  # occurrences of a word that makes a vocabulary
 
 
 @dataclass(frozen=True)
@@ -180,7 +179,7 @@ def _write_vocabularies(
 
 def _frequent(counts: dict[str, int]) -> dict[str, int]:
     """Without the long tail of rare words, which make no piece of their own and cost most of the time."""
-    return {word: count for word, count in counts.items() if count >= _LEAST}
+    return {word: count for word, count in counts.items() if count >= OFTEN}
 
 
 def _write_texts(path: Path, texts: Sequence[str]) -> None:

@@ -112,9 +112,8 @@ def _bases(bases: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 def _begun_with(base: Mapping[str, Any]) -> str:
     """A base in words."""
     budget = "" if base["epsilon"] is None else f", of a budget of ε {base['epsilon']:g}"
-    usual = ", usual weights" if base["initializer"] == "standard" else ""
     again = "" if base["replicate"] == 1 else f", pre-training {base['replicate']}"
-    return f"{base['vocabulary']}{budget} (then {base['text']}{usual}{again})"
+    return f"{base['vocabulary']}{budget} (then {base['text']}{again})"
 
 
 def _trick(row: Row) -> list[str]:

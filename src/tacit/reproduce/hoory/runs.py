@@ -21,7 +21,7 @@ def trunk_run(trunk: Trunk, scale: Scale, files: CorpusFiles, run: Path) -> RunC
     """Training on the general public text from initial weights."""
     values = _common(trunk.name, run, files.notes, [files.general], scale, 1.0)
     values |= {"vocabulary": {"method": "given", "path": str(files.tokenizer("general"))}}
-    values |= {"model": {**scale.shape, "initializer": trunk.initializer}}
+    values |= {"model": scale.shape}
     return RunConfig.model_validate({**values, "phases": [_public(scale.trunk_steps, scale)]})
 
 

@@ -17,7 +17,6 @@ __all__ = [
     "PRIVATE",
     "PUBLIC",
     "SCALES",
-    "STANDARD",
     "STRONG",
     "UNITS",
     "Base",
@@ -43,17 +42,15 @@ class Trunk:
     """A model of the general public text, with its vocabulary, which the bases go on from.
 
     Args:
-        initializer: of its weights, as in ``model``.
         replicate: another one is the same with other random numbers.
     """
 
-    initializer: Literal["standard", "scaled"] = "scaled"
     replicate: int = 1
 
     @property
     def name(self) -> str:
         """Of its folder."""
-        return f"trunk{_usual(self.initializer)}{_again(self.replicate)}"
+        return f"trunk{_again(self.replicate)}"
 
 
 @dataclass(frozen=True)
@@ -64,14 +61,12 @@ class Base:
         vocabulary: ``general``: words of the general public text; ``public``: of all public text; ``dp``: these and what a DP release
             of the notes' words adds; ``own``: of the notes, without DP.
         text: that it is trained on with: ``general`` (novels, Wikipedia) or ``answers`` (to questions about health).
-        initializer: of its trunk's weights.
         epsilon: of the budget that a DP vocabulary takes its share of: that of the models which begin with it.
         replicate: another one is the same with other random numbers, the vocabulary's noise too.
     """
 
     vocabulary: Vocabulary
     text: Literal["general", "answers"]
-    initializer: Literal["standard", "scaled"] = "scaled"
     epsilon: float | None = None
     replicate: int = 1
 
@@ -79,16 +74,12 @@ class Base:
     def name(self) -> str:
         """Of its folder."""
         priced = "" if self.epsilon is None else f"-{self.epsilon:g}"
-        return f"{self.vocabulary}{priced}-{self.text}{_usual(self.initializer)}{_again(self.replicate)}"
+        return f"{self.vocabulary}{priced}-{self.text}{_again(self.replicate)}"
 
     @property
     def trunk(self) -> Trunk:
         """What it goes on from: one for all bases of a replicate."""
-        return Trunk(self.initializer, self.replicate)
-
-
-def _usual(initializer: str) -> str:
-    return "-standard" if initializer == "standard" else ""
+        return Trunk(self.replicate)
 
 
 def _again(replicate: int) -> str:
@@ -100,8 +91,7 @@ PUBLIC = Base("public", "answers")
 PRIVATE = Base("dp", "answers", epsilon=8.0)
 STRONG = Base("dp", "answers", epsilon=3.0)
 OWN = Base("own", "answers")
-STANDARD = Base("general", "general", "standard")
-BASES = (GENERAL, PUBLIC, PRIVATE, STRONG, OWN, STANDARD)
+BASES = (GENERAL, PUBLIC, PRIVATE, STRONG, OWN)
 
 
 @dataclass(frozen=True)
@@ -237,10 +227,10 @@ SCALES = {
         novels=8,
         paragraphs=8000,
         answers=16_000,
-        shape={"layers": 1, "width": 128, "heads": 2, "length": 64},
+        shape={"layers": 1, "width": 128, "heads": 2, "length": 64, "initializer": "scaled"},
         vocabulary=4096,
-        trunk_steps=5000,
-        base_steps=1500,
+        trunk_steps=3000,
+        base_steps=4000,
         public_batch=64,
         public_rate=4e-3,
         plain=PlainTraining(steps=1500, batch=64, learning_rate=3e-3),
@@ -257,7 +247,7 @@ SCALES = {
         novels=99,
         paragraphs=1_000_000,
         answers=16_000,
-        shape={"layers": 6, "width": 512, "heads": 8, "length": 128},
+        shape={"layers": 6, "width": 512, "heads": 8, "length": 128, "initializer": "scaled"},
         vocabulary=8192,
         trunk_steps=15_000,
         base_steps=5000,
@@ -289,7 +279,6 @@ def _table(scale: Scale) -> list[Model]:
     strong = replace(scale.dp, epsilon=STRONG.epsilon)
     rows = (
         ("bert", "BERT: general public text", GENERAL, None),
-        ("bert-standard-weights", "the same from the usual initial weights", STANDARD, None),
         ("bert-medical", "BERT, and public health answers", PUBLIC, None),
         ("bert-dp-vocabulary", "the same with the DP vocabulary", PRIVATE, None),
         ("bert-m", "BERT-M: notes without DP, own vocabulary", OWN, scale.plain),
