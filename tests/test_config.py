@@ -10,6 +10,8 @@ import yaml
 
 from tacit.config import ComputeOptions, RunConfig, TurnsOptions, config_differences, load_config, parse_config
 from tacit.config.base import Options
+from tacit.config.entities import load_comparison, names_tasks
+from tacit.config.load import read_yaml
 from tacit.corpus.turns import Turns
 from tacit.errors import RefusedError, UsageError
 from tacit.screen_stage import source_of
@@ -477,6 +479,15 @@ DIGESTS = {
 @pytest.mark.parametrize("recipe", DIGESTS)
 def test_a_recipe_keeps_its_digest(recipe: str) -> None:
     assert load_config(Path(__file__).parents[1] / recipe).digest() == DIGESTS[recipe]
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parents[1] / "recipes").glob("*.yaml")), ids=lambda path: path.stem
+)
+def test_every_recipe_is_a_configuration(path: Path) -> None:
+    values = read_yaml(path)
+    config = load_comparison(values, str(path)) if names_tasks(values) else load_config(path)
+    assert config.run == f"runs/{path.stem}"
 
 
 class _Before(Options):

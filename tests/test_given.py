@@ -408,6 +408,17 @@ def test_a_folder_for_a_new_vocabulary_is_checked_before_anything_is_written(tmp
     assert not Path(values["run"]).exists()
 
 
+def test_a_new_vocabulary_is_another_one(tmp_path: Path) -> None:
+    """Without a word about it the run would have the folder's own, and the option no effect."""
+    folder = str(FOLDERS["bert"](tmp_path / "given"))
+    values = small_values(tmp_path, audit=None)
+    del values["vocabulary"]
+    values["model"] = {"folder": folder, "length": LENGTH, "new_vocabulary": True}
+    for own in ({}, {"vocabulary": {"method": "given"}}, {"vocabulary": {"method": "given", "path": folder}}):
+        with pytest.raises(UsageError, match=r"model\.new_vocabulary: say in the section vocabulary how"):
+            parse_config({**values, **own})
+
+
 def test_only_a_folder_gets_a_new_vocabulary(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"model\.new_vocabulary: only a bert that starts from model\.folder"):
         parse_config(small_values(tmp_path, model={"new_vocabulary": True}))

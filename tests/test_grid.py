@@ -53,8 +53,12 @@ def test_each_is_done_once(tmp_path: Path, workers: int) -> None:
     assert own == {os.getpid()} if workers == 1 else len(own) == 3
 
 
-def slow(folder: Path, name: str) -> dict[str, Any]:
-    time.sleep(0.5)
+def last(folder: Path, name: str) -> dict[str, Any]:
+    """Ends when the task that needs nothing is done, which runs beside it."""
+    began = time.monotonic()
+    while not (folder / "results" / "c.json").exists():
+        assert time.monotonic() < began + 60, "the other task did not begin beside this one"
+        time.sleep(0.02)
     return note(folder, name)
 
 
@@ -66,7 +70,7 @@ def needs(folder: Path, name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_task_waits_for_what_it_needs_and_others_go_before(tmp_path: Path, workers: int) -> None:
     """The second time what it needs was done by an earlier call."""
-    work = {"a": slow, "b": needs, "c": note}
+    work = {"a": last if workers == 2 else note, "b": needs, "c": note}
     own = [
         Task(name, functools.partial(work[name], tmp_path, name), after=("a",) if name == "b" else ()) for name in work
     ]
@@ -75,6 +79,8 @@ def test_a_task_waits_for_what_it_needs_and_others_go_before(tmp_path: Path, wor
     (tmp_path / "results" / "b.json").unlink()
     run_grid(own, tmp_path / "results", workers, SilentReporter(), "all")
     assert made(tmp_path)[3:] == ["b"]
+    with pytest.raises(AssertionError, match="b comes before what it needs"):
+        run_grid(own[1:], tmp_path / "results", workers, SilentReporter(), "all")
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -13,6 +13,7 @@ from tacit.cli.audit import command as audit_command
 from tacit.config import RunConfig, parse_config
 from tacit.corpus.units import Unit
 from tacit.errors import AuditError, DataError, LedgerError, TacitError, UsageError
+from tacit.facts.training import vocabulary_facts
 from tacit.files import read_json
 from tacit.opening import open_run
 from tacit.pipeline import vocabulary
@@ -221,9 +222,22 @@ def test_words_of_the_public_corpora_cost_nothing_and_are_the_same_when_the_run_
     for name in ("tokenizer.json", "released.json"):
         (made / name).unlink()
     with (folder / "public.jsonl").open("a") as file:
-        file.write(json.dumps({"text": "another " * 20}) + "\n")
+        file.write((json.dumps({"text": "another " * 20}) + "\n") * 10)  # one alone may be held out
     with pytest.raises(LedgerError, match="the words of the public corpora changed"), open_run(config) as state:
         vocabulary(state)
+
+
+def test_a_histogram_beside_words_of_the_public_corpora_and_what_the_report_calls_it(folder: Path) -> None:
+    config = configured(folder, method="histogram", public_corpora=True)
+    with open_run(config) as state:
+        vocabulary(state)
+        released = read_json(state.vocabulary_folder / "released.json")
+        assert vocabulary_facts(config, state.ledger, 500, 10).method == "histogram beside words of the public corpora"
+    assert {"public", "text", *COMMON} == set(released)
+    both = configured(folder, method="histogram", public_corpora=True, public_words=[str(folder / "words.txt")])
+    with open_run(config) as state:
+        told = vocabulary_facts(both, state.ledger, 500, 10).method
+    assert told == "histogram beside public word lists and words of the public corpora"
 
 
 def test_a_missing_word_list_shows_before_anything_is_written(folder: Path) -> None:

@@ -62,9 +62,9 @@ def check_folder(config: RunConfig, tokenizer: GivenTokenizer | None = None) -> 
         tokenizer, path = read_given(folder), str(folder)
     size = tokenizer.special.size - tokenizer.added
     if shape.vocabulary != size:
+        own = "save model and tokenizer together again" if path == str(folder) else "give the tokenizer of this model"
         raise DataError(
-            f"{folder}: the model knows {shape.vocabulary} token ids and the tokenizer {path} has {size}; "
-            "give the tokenizer of this model"
+            f"{folder}: the model knows {shape.vocabulary} token ids and the tokenizer {path} has {size}; {own}"
         )
     if shape.positions is not None and shape.positions < length:
         raise UsageError(f"model.length {length} is more than the {shape.positions} positions of {folder}; lower it")

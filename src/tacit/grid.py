@@ -35,11 +35,15 @@ class Task:
 
 
 def run_grid(tasks: Sequence[Task], folder: Path, workers: int, reporter: Reporter, title: str) -> None:
-    """Do the tasks that have no result in ``folder`` yet, ``workers`` at a time: always the first of which nothing is awaited.
+    """Do the tasks that have no result in ``folder`` yet, ``workers`` at a time: always the first that awaits nothing.
 
     Raises:
         UsageError: a process was killed; what is done stays done.
     """
+    known: set[str] = set()
+    for task in tasks:
+        assert known.issuperset(task.after), f"{task.name} comes before what it needs"
+        known.add(task.name)
     folder.mkdir(parents=True, exist_ok=True)
     left = [task for task in tasks if not (folder / f"{task.name}.json").exists()]
     with reporter.stage(title, len(tasks)) as bar:

@@ -76,6 +76,25 @@ def test_every_row_is_the_mean_of_what_transformers_cuts_its_text_into(folder: P
     torch.testing.assert_close(biases[1][number], biases[0][own].mean())
 
 
+def test_an_output_table_of_its_own_is_averaged_as_well(folder: Path) -> None:
+    old, (_, new, _) = read_given(folder), changed(folder, pieces_backwards())
+    config = load_bert(folder).config
+    config.tie_word_embeddings = False
+    torch.manual_seed(4)
+    before = BertForMaskedLM(config)
+    torch.nn.init.normal_(before.cls.predictions.decoder.weight)
+    torch.nn.init.normal_(before.cls.predictions.bias)
+    assert not torch.equal(before.cls.predictions.decoder.weight, before.bert.embeddings.word_embeddings.weight)
+    after = with_vocabulary(before, old, new.tokenizer, new.special)
+    for number, own in enumerate(rows_of_pieces(old, new.tokenizer, new.special)):
+        for name in (
+            "cls.predictions.decoder.weight",
+            "cls.predictions.bias",
+            "bert.embeddings.word_embeddings.weight",
+        ):
+            torch.testing.assert_close(after.get_parameter(name)[number], before.get_parameter(name)[own].mean(dim=0))
+
+
 def test_a_special_token_begins_as_the_old_one_of_its_role_whatever_it_is_called(folder: Path) -> None:
     old, new, _ = changed(folder, pieces_backwards())
     given = dataclasses.replace(old, special=dataclasses.replace(old.special, mask=17, pad=18, start=19, end=20))

@@ -179,6 +179,10 @@ def test_all_bases_of_a_replicate_go_on_from_one_trunk(files: CorpusFiles, trunk
     assert {base.trunk.name for base in BASES} == {"trunk"}
     assert PRIVATE.trunk == GENERAL.trunk != dataclasses.replace(PRIVATE, replicate=2).trunk
     assert key_of(1) != key_of(2)
+    again = base_run(GENERAL, trunk, TINY, files, tmp_path / "run").phases[0].name
+    assert (
+        again != trunk_run(GENERAL.trunk, TINY, files, tmp_path / "run").phases[0].name
+    )  # else the same rows and masks again
     begun = load_bert(trunk)
     with open_run(base_run(GENERAL, trunk, TINY, files, tmp_path / "run")) as state:
         vocabulary(state)

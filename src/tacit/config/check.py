@@ -305,6 +305,11 @@ def _check_given(config: RunConfig) -> None:
         raise UsageError(
             "model.new_vocabulary: only a bert that starts from model.folder gets another vocabulary; leave it out"
         )
+    if config.model.new_vocabulary and vocabulary.path == folder:
+        raise UsageError(
+            "model.new_vocabulary: say in the section vocabulary how the new one is made, or which tokenizer it is; without it the "
+            "run has that of model.folder"
+        )
     if folder is not None and vocabulary.method != "given" and not config.model.new_vocabulary:
         raise UsageError(
             f"vocabulary.method is {vocabulary.method}, but the model in model.folder knows the ids of its own tokenizer only: leave "

@@ -123,9 +123,10 @@ def _given_assumptions(config: RunConfig) -> list[tuple[str, Any]]:
             )
         )
     if config.model.folder is not None:
+        beside = ", and the tokenizer beside them," if config.model.new_vocabulary else ""
         rows.append(
             (
-                "The given weights are public; were they made from the private text, what they give away is not counted.",
+                f"The given weights{beside} are public; were they made from the private text, what they give away is not counted.",
                 "assumed",
             )
         )

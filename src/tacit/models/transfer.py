@@ -74,7 +74,7 @@ def rows_of_pieces(old: GivenTokenizer, new: Tokenizer, special: SpecialTokens) 
         )
         if mine is not None and theirs is not None
     }
-    prefix = _continuing(new)
+    prefix, same_kind = _continuing(new), _continuing(new) == _continuing(old.tokenizer)
     rows: list[list[int]] = []
     for number in range(special.size):
         piece = new.id_to_token(number)
@@ -82,7 +82,7 @@ def rows_of_pieces(old: GivenTokenizer, new: Tokenizer, special: SpecialTokens) 
             rows.append([roles[number]])
         elif piece is None or number in special.ids:
             rows.append([nothing])
-        elif piece in known and prefix == _continuing(old.tokenizer):
+        elif piece in known and same_kind:
             rows.append([known[piece]])
         else:
             text = piece.removeprefix(prefix) if prefix else new.decode([number])

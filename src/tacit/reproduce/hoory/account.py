@@ -26,7 +26,7 @@ from tacit.reproduce.writing import finite, number
 __all__ = ["Account", "account_of", "accounts_of", "noises_of", "vocabulary_config", "vocabulary_spends"]
 
 _RELATION = "add-or-remove"
-_SHARE = 0.5  # of the squared budget: less leaves the counts so noisy that the pieces are those of public text
+_SHARE = 0.5  # of epsilon: less leaves the counts so noisy that the pieces are those of public text
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ def _begun_with(base: Mapping[str, Any]) -> str:
     """A base in words."""
     budget = "" if base["epsilon"] is None else f", of a budget of ε {base['epsilon']:g}"
     again = "" if base["replicate"] == 1 else f", pre-training {base['replicate']}"
-    return f"{base['vocabulary']}{budget} (then {base['text']}{again})"
+    return f"{base['vocabulary']}{budget} (last text: {base['text']}{again})"
 
 
 def _trick(row: Row) -> list[str]:

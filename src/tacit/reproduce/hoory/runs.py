@@ -22,7 +22,7 @@ def trunk_run(trunk: Trunk, scale: Scale, files: CorpusFiles, run: Path) -> RunC
     values = _common(trunk.name, run, files.notes, [files.general], scale, 1.0)
     values |= {"vocabulary": {"method": "given", "path": str(files.tokenizer("general"))}}
     values |= {"model": scale.shape}
-    return RunConfig.model_validate({**values, "phases": [_public(scale.trunk_steps, scale)]})
+    return RunConfig.model_validate({**values, "phases": [_public("trunk", scale.trunk_steps, scale)]})
 
 
 def base_run(base: Base, trunk: Path, scale: Scale, files: CorpusFiles, run: Path) -> RunConfig:
@@ -34,12 +34,13 @@ def base_run(base: Base, trunk: Path, scale: Scale, files: CorpusFiles, run: Pat
     values = _common(base.name, run, files.notes, [public], scale, base.epsilon or 1.0)
     values |= {"vocabulary": vocabulary}
     values |= {"model": {"folder": str(trunk), "new_vocabulary": True, "length": scale.shape["length"]}}
-    return RunConfig.model_validate({**values, "phases": [_public(scale.base_steps, scale)]})
+    return RunConfig.model_validate({**values, "phases": [_public("base", scale.base_steps, scale)]})
 
 
-def _public(steps: int, scale: Scale) -> dict[str, Any]:
+def _public(name: str, steps: int, scale: Scale) -> dict[str, Any]:
+    """A phase's rows and masks follow from its name: a base of the trunk's text gets others than the trunk."""
     return {
-        "name": "public",
+        "name": name,
         "plan": "plain",
         "stream": "public",
         "steps": steps,

@@ -192,7 +192,7 @@ class Scale:
         patterns, canaries_each: of figure 2.
         rates_of_canaries: probabilities of figure 2.
         seeds: fine-tunings of each model on each fold.
-        replicates: pre-trainings of the models that the share of the gain is made of.
+        replicates: pre-trainings of the main rows of table 2.
     """
 
     name: str
