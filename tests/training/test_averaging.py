@@ -1,4 +1,4 @@
-"""The mean of a phase's iterates: against the formula written out, over stops, and what a wrong mean would be."""
+"""What a phase ends with, the mean of its iterates or a part of its way: against the formula, over stops, and what would be wrong."""
 
 from __future__ import annotations
 
@@ -115,6 +115,36 @@ def test_the_mean_is_not_drawn_to_the_start() -> None:
         layer.weight.fill_(3.0)
     average.add(1)
     assert torch.equal(average.mean[0], torch.full((2, 2), 3.0))
+
+
+KEPT = dataclasses.replace(PHASE, optimizer=dataclasses.replace(PHASE.optimizer, keep=0.3))
+BOTH = dataclasses.replace(KEPT, optimizer=dataclasses.replace(KEPT.optimizer, average=DECAY))
+
+
+def between(start: Weights, end: Weights, part: float) -> Weights:
+    return {name: (1 - part) * start[name] + part * end[name] for name in end}
+
+
+@pytest.mark.parametrize("stop_after", [None, *range(STEPS)])
+def test_a_phase_ends_with_a_part_of_its_way_however_often_it_is_stopped(
+    stop_after: int | None, stream: SequenceStream, tmp_path: Path
+) -> None:
+    """The start is that of the phase, and not of what a stopped run goes on from."""
+    for name in ("last", "kept", "both"):
+        (tmp_path / name).mkdir()
+    begun = {name: value.detach().clone() for name, value in dropping_bert().named_parameters()}
+    last, iterates = train(tmp_path / "last", stream, PHASE)
+    ends = {}
+    for name, phase in (("kept", KEPT), ("both", BOTH)):
+        if stop_after is not None:
+            train(tmp_path / name, stream, phase, stop_after)
+        ends[name], _ = train(tmp_path / name, stream, phase)
+    assert close(ends["kept"], between(begun, last, 0.3))
+    assert close(ends["both"], between(begun, written_out(iterates), 0.3))  # the mean first
+    for wrong in (last, between(begun, last, 0.4), between(iterates[0], last, 0.3)):
+        assert not close(ends["kept"], wrong)
+    stored = torch.load(checkpoint_of(tmp_path / "kept"), weights_only=True)["model"]
+    assert all(torch.equal(stored[name], value) for name, value in ends["kept"].items())
 
 
 def test_plain_phases_may_have_one_too(stream: SequenceStream, tmp_path: Path) -> None:

@@ -53,10 +53,12 @@ class DpPhase(PhaseOptions):
         maskings: each of them is shown this many times a step, with other masks, and all are clipped as one; of a masked model.
         average: the phase ends with the mean of its iterates, in which each counts this much less than the one after it (0.9:
             about the last ten); not given: with the last one. The iterates are released, so their mean costs nothing.
+        keep: the phase ends with this part of the way from the weights that it began with to those it came to; not given: all
+            of it. Both are released, so it costs nothing. With ``rounds``, of every round's part of the phase.
         noise_multiplier: given instead of solved from the budget; of a stratum the s that its noise factor multiplies.
     """
 
-    added_later: ClassVar = frozenset({"maskings", "average"})
+    added_later: ClassVar = frozenset({"maskings", "average", "keep"})
 
     plan: Literal["dp"]
     stream: Annotated[str, Field(pattern=r"^(private|marked|stratum-[1-9][0-9]?)$")]
@@ -66,6 +68,7 @@ class DpPhase(PhaseOptions):
     sequences_per_unit: Count = 1
     maskings: Count = 1
     average: Share | None = None
+    keep: Share | None = None
     noise_multiplier: Positive | None = None
 
 

@@ -72,6 +72,8 @@ def phase_rows(config: RunConfig, ledger: Ledger) -> tuple[data.PhaseRow, ...]:
                 plan += f", {how[config.adaptive.form]}"
             if phase.average is not None:
                 plan += f", ends with the mean of its iterates (decay {phase.average:g})"
+            if phase.keep is not None:
+                plan += f", keeps {phase.keep:g} of the way from its start"
         elif isinstance(phase, SelectivePhase):
             batch = f"{phase.batch_size} records"
             plan = (

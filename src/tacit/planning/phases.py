@@ -93,9 +93,9 @@ def phases_with(config: RunConfig, noise: Mapping[str, PhaseNoise]) -> tuple[Pha
 
 
 def _optimizer(phase: PhaseOptions) -> AdamOptions:
-    average = phase.average if isinstance(phase, DpPhase) else None
+    ending = (phase.average, phase.keep) if isinstance(phase, DpPhase) else (None, None)
     return AdamOptions(
-        phase.learning_rate, phase.warmup, phase.weight_decay, phase.adam_betas, phase.adam_epsilon, average
+        phase.learning_rate, phase.warmup, phase.weight_decay, phase.adam_betas, phase.adam_epsilon, *ending
     )
 
 

@@ -29,7 +29,7 @@ from tacit.engine import CLIPPINGS, PerExampleClipper, add_noise_, micro_batches
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.privacy.ledger import Ledger
 from tacit.randomness import Streams
-from tacit.training.averaging import IterateAverage
+from tacit.training.averaging import IterateAverage, PartOfTheWay
 from tacit.training.checkpoint import Progress, gradients, load_checkpoint, load_optimizer, save_checkpoint
 from tacit.training.objectives import Objective, Targets
 from tacit.training.plans import DpPlan, Phase, PlainPlan
@@ -95,6 +95,9 @@ def run_phase(
     if phase.previous is not None:
         load_optimizer(checkpoint.with_name(f"{phase.previous}.pt"), optimizer)
     average = None if phase.optimizer.average is None else IterateAverage(model, phase.optimizer.average)
+    way = (
+        None if phase.optimizer.keep is None else PartOfTheWay(model, phase.optimizer.keep)
+    )  # before a checkpoint is loaded
     start = load_checkpoint(checkpoint, model, optimizer, ranks, average)
     ranks.agree(f"the weights and the step at the start of phase {phase.name}", _digest(model, ranks, start))
     saver = _Saver(checkpoint, model, optimizer, average, compute.checkpoint_seconds, ranks)
@@ -117,6 +120,8 @@ def run_phase(
                 average.add(step + 1)
                 if last:
                     average.apply()
+            if way is not None and last:
+                way.apply()
             on_step(step + 1)
             saver.between(Progress(step + 1), last)
     ranks.agree(f"the weights at the end of phase {phase.name}", _digest(model, ranks))

@@ -170,6 +170,7 @@ class AdamOptions:
     """AdamW with linear warm-up and linear decay to zero; none of it depends on data.
 
     ``average``: the phase ends with the mean of its iterates (`tacit.training.averaging`) with this decay; None: with the last one.
+    ``keep``: it ends with this part of the way from its start to there; None: all of it.
     """
 
     learning_rate: float
@@ -178,6 +179,7 @@ class AdamOptions:
     betas: tuple[float, float] = (0.9, 0.98)
     epsilon: float = 1e-6
     average: float | None = None
+    keep: float | None = None
 
     def learning_rate_at(self, step: int, steps: int) -> float:
         """The rate of step 0..steps-1."""
