@@ -459,6 +459,7 @@ OTHER_VALUES: dict[str, Any] = {
     "phases.1.steps": 6,
     "phases.1.maskings": 2,
     "phases.1.average": 0.9,
+    "phases.1.keep": 0.5,
     "phases.1.name": "other",
     "evaluation.held_out": 0.2,
     "audit.canaries": 3,

@@ -9,17 +9,25 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from safetensors.numpy import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from tacit.cli.demo import demo_config
+from tacit.config import parse_config
 from tacit.corpus.synthetic import SyntheticPrivate, SyntheticPublic, write_private, write_public
+from tacit.facts.training import phase_rows
 from tacit.files import read_json
+from tacit.folder import RunFolder
+from tacit.opening import open_run
+from tacit.pipeline import train
 from tacit.privacy.ledger import Ledger
+from tacit.reproduce.place import place_key
 
 from .small import SENTINEL, small_values, tacit, write_config, write_corpora
 
@@ -127,6 +135,32 @@ def test_report_of_the_release_has_no_control(finished: tuple[Path, subprocess.C
     curators = read_json(run / "private" / "report" / "report.json")
     assert {row["model"] for row in released["exposure"]} == {"released model"}
     assert {row["model"] for row in curators["exposure"]} == {"released model", "control without DP"}
+
+
+def trained(folder: Path, **private: Any) -> tuple[dict[str, dict[str, Any]], str]:
+    """Weights by checkpoint of a run whose key and vocabulary are always the same, and what a report says of its DP phase."""
+    values = small_values(folder, run=str(folder / f"run-{len(private)}"), vocabulary={"method": "public", "size": 500})
+    values["phases"][1] |= private
+    config = parse_config(values)
+    place_key(RunFolder(Path(values["run"])), bytes(32))
+    with open_run(config) as state:
+        train(state)
+        names = ("public", "private", "control-private")
+        found = {name: dict(state.trained_model(name).named_parameters()) for name in names}
+        return found, phase_rows(config, state.ledger)[1].plan
+
+
+def test_a_phase_keeps_a_part_of_its_way_and_its_control_keeps_all(tmp_path: Path) -> None:
+    """A control that went half of the way back would make the attack look weaker than it is."""
+    write_corpora(tmp_path)
+    (whole, plain), (half, told) = trained(tmp_path), trained(tmp_path, keep=0.5)
+    for name, start in whole["public"].items():
+        end, control = whole["private"][name], whole["control-private"][name]
+        torch.testing.assert_close(half["public"][name], start, rtol=0, atol=0)
+        torch.testing.assert_close(half["private"][name], (start + end) / 2)
+        torch.testing.assert_close(half["control-private"][name], control, rtol=0, atol=0)
+    assert not torch.equal(whole["public"]["cls.predictions.bias"], whole["private"]["cls.predictions.bias"])
+    assert told == f"{plain}, keeps 0.5 of the way from its start"
 
 
 def test_ledger_and_certificate_agree_with_the_plan(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:

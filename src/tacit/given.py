@@ -57,12 +57,13 @@ def check_folder(config: RunConfig, tokenizer: GivenTokenizer | None = None) -> 
     """
     folder, length = config.model.resolved_folder, config.model.length
     shape = shape_of(config.model)
-    path = config.vocabulary.path
     if tokenizer is None or config.model.new_vocabulary:
-        tokenizer, path = read_given(folder), str(folder)
+        tokenizer, path = read_given(folder), folder
+    else:
+        path = config.vocabulary.resolved_path
     size = tokenizer.special.size - tokenizer.added
     if shape.vocabulary != size:
-        own = "save model and tokenizer together again" if path == str(folder) else "give the tokenizer of this model"
+        own = "save model and tokenizer together again" if path == folder else "give the tokenizer of this model"
         raise DataError(
             f"{folder}: the model knows {shape.vocabulary} token ids and the tokenizer {path} has {size}; {own}"
         )

@@ -75,7 +75,10 @@ def _control_phases(state: RunState) -> tuple[Phase, ...]:
     for phase in planned:
         if isinstance(phase.plan, DpPlan):
             steps = options.control_steps or phase.steps
-            optimizer = dataclasses.replace(phase.optimizer, learning_rate=options.control_learning_rate)
+            rate = options.control_learning_rate
+            optimizer = dataclasses.replace(
+                phase.optimizer, learning_rate=rate, keep=None
+            )  # all that it learned is attacked
             phase = dataclasses.replace(phase, plan=PlainPlan(options.control_batch), steps=steps, optimizer=optimizer)
         if phase.previous in own:
             phase = dataclasses.replace(phase, previous=f"control-{phase.previous}")

@@ -95,9 +95,8 @@ def run_phase(
     if phase.previous is not None:
         load_optimizer(checkpoint.with_name(f"{phase.previous}.pt"), optimizer)
     average = None if phase.optimizer.average is None else IterateAverage(model, phase.optimizer.average)
-    way = (
-        None if phase.optimizer.keep is None else PartOfTheWay(model, phase.optimizer.keep)
-    )  # before a checkpoint is loaded
+    # from the phase's first weights, so before a checkpoint is loaded
+    way = None if phase.optimizer.keep is None else PartOfTheWay(model, phase.optimizer.keep)
     start = load_checkpoint(checkpoint, model, optimizer, ranks, average)
     ranks.agree(f"the weights and the step at the start of phase {phase.name}", _digest(model, ranks, start))
     saver = _Saver(checkpoint, model, optimizer, average, compute.checkpoint_seconds, ranks)
