@@ -7,6 +7,7 @@ import csv
 import dataclasses
 import json
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ import torch
 from scipy import stats
 
 from tacit.config.check import check_meaning
-from tacit.corpus.annotated import AnnotatedDocument
 from tacit.corpus.annotations import read_annotated
 from tacit.errors import UsageError
 from tacit.models.bert import load_bert
@@ -25,7 +25,7 @@ from tacit.pipeline import vocabulary
 from tacit.privacy.accountant import epsilon
 from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.progress import SilentReporter
-from tacit.reproduce.hoory import experiment
+from tacit.reproduce.hoory import experiment, stored
 from tacit.reproduce.hoory.account import Account, account_of, accounts_of, vocabulary_spends
 from tacit.reproduce.hoory.claims import judge
 from tacit.reproduce.hoory.corpora import CorpusFiles, left_out, prepare
@@ -78,31 +78,24 @@ TINY = Scale(
 )
 
 
-def annotated(tmp_path: Path, texts: dict[str, str]) -> list[AnnotatedDocument]:
-    for name, text in texts.items():
-        (tmp_path / f"{name}.bio").write_text("".join(f"{word}\tO\n" for word in text.split()))
-    return read_annotated(tmp_path, "bio")
-
-
 STANDARD = "the patient was prepped and draped in the usual sterile fashion"
 OWN = "a woman of forty came with chest pain since the day before and was seen by the nurse who sent her home again"
 
 
-def test_an_annotated_note_is_left_out_however_it_is_cut(tmp_path: Path) -> None:
-    documents = annotated(tmp_path, {"one": f"HISTORY : , {OWN.replace('forty', 'XXX')} .".upper()})
+def test_an_annotated_note_is_left_out_however_it_is_cut() -> None:
+    tested = [f"HISTORY : , {OWN.replace('forty', 'XXX')} .".upper()]
     notes = [
         f"HISTORY:,  {OWN}.",
         f"{OWN}, and later she came again: {STANDARD}, " * 3,  # the annotated one is a part of a longer note
         f"OPERATION:, {STANDARD}. Another operation altogether, of which nothing is annotated, in many other words.",
     ]
-    assert left_out(notes, documents) == {0, 1}
+    assert left_out(notes, tested) == {0, 1}
     assert OWN.upper() not in {note.upper() for note in notes}  # equal text, which would find none of them
 
 
-def test_a_standard_phrase_leaves_nothing_out(tmp_path: Path) -> None:
+def test_a_standard_phrase_leaves_nothing_out() -> None:
     long = f"{OWN} and {STANDARD} while " + " ".join(f"word{number}" for number in range(40))
-    documents = annotated(tmp_path, {"one": long})
-    assert left_out([f"{STANDARD} and then " + " ".join(f"other{number}" for number in range(40))], documents) == set()
+    assert left_out([f"{STANDARD} and then " + " ".join(f"other{number}" for number in range(40))], [long]) == set()
 
 
 @pytest.fixture(scope="session")
@@ -118,10 +111,29 @@ def test_what_is_tested_on_is_not_trained_on(files: CorpusFiles, data_dir: Path)
     notes, out = texts_of(files.notes), texts_of(files.left_out)
     assert len(notes) == pytest.approx(UNITS, rel=0.05)  # the public statement is about right
     assert len(notes) + len(out) == 2357
-    documents = read_annotated(data_dir / "mtsamples-ner" / "notes", "bio")
-    assert len(out) >= len(documents)
-    assert left_out(notes, documents) == set()
-    assert not set(texts_of(files.answers)) & set(texts_of(files.held_out_answers))
+    tested = [" ".join(document.tokens) for document in read_annotated(data_dir / "mtsamples-ner" / "notes", "bio")]
+    assert len(out) >= len(tested)
+    medical = texts_of(files.medical)
+    assert left_out([*notes, *medical], tested) == set()
+    assert not {*texts_of(files.answers), *medical} & set(texts_of(files.held_out_answers))
+
+
+def test_an_abstract_that_is_tested_on_is_not_public(files: CorpusFiles, data_dir: Path) -> None:
+    """BC5CDR and NCBI-disease are both of PubMed: where they share an abstract, no model sees it."""
+    sentences = [stored.words_of(block) for block in stored.diseases(data_dir, "test")]
+    abstracts, medical = stored.abstracts(data_dir), set(texts_of(files.medical))
+    shared = left_out(abstracts, sentences)
+    assert 0 < len(shared) < 0.1 * len(abstracts)
+    assert {number for number, text in enumerate(abstracts) if text not in medical} == shared
+
+
+def test_public_clinical_notes_weigh_more(files: CorpusFiles, data_dir: Path) -> None:
+    medical = Counter(texts_of(files.medical))
+    played = stored.played_notes(data_dir)
+    assert len(played) == 207 + 57
+    assert {medical[note] for note in played} == {8}
+    assert {medical[said] for said in stored.dialogues(data_dir)} == {1}
+    assert all(medical[answer] == 1 for answer in texts_of(files.answers))
 
 
 @pytest.mark.parametrize("name", SCALES)
@@ -289,7 +301,7 @@ def test_a_second_pretraining_has_a_base_a_key_and_seeds_of_its_own() -> None:
     first, second = models["bert-dp-8"], models["bert-dp-8@2"]
     assert second.row == first.name
     assert second.training == first.training
-    assert (first.base.name, second.base.name) == ("dp-8-answers", "dp-8-answers@2")
+    assert (first.base.name, second.base.name) == ("dp-8-medical", "dp-8-medical@2")
     assert key_of(first.base.replicate) != key_of(second.base.replicate)
     assert account_of(first, TINY) == account_of(second, TINY)
     assert "bert-m-public-vocabulary@2" not in models

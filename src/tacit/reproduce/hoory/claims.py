@@ -40,7 +40,7 @@ def _utility(task: str, rows: dict[str, Row]) -> list[Claim]:
         claims.append(_kept(task, own, epsilon))
     medical, dp = rows.get("bert-medical"), rows.get("bert-dp-8")
     if medical is not None and dp is not None:
-        text = "BERT-DP is above BERT with public health answers: the notes themselves add something"
+        text = "BERT-DP is above BERT with the same public medical text: the notes themselves add something"
         claims.append(Claim(text, task, dp["f1"] > medical["f1"], f"{dp['f1']:.3f} against {medical['f1']:.3f}"))
     return claims
 

@@ -1,24 +1,22 @@
 """The experiment's corpora as files: notes to train on, notes that are left out, public text, word lists, and the tasks.
 
 Nearly all annotated notes (``mtsamples-ner``) are also in ``mtsamples``: they are taken out of the private text, so that no model has
-seen in pre-training what it is tested on.
+seen in pre-training what it is tested on. Public medical text is held to the same rule.
 """
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tacit.corpus.annotated import AnnotatedDocument
 from tacit.corpus.annotations import read_annotated
-from tacit.errors import DataError
 from tacit.files import read_json, write_atomically, write_json
+from tacit.reproduce.hoory import stored
 from tacit.reproduce.hoory.scale import Scale
 from tacit.reproduce.writing import write_text
 from tacit.vocabulary.public_words import OFTEN, count_public_words, write_public_words
@@ -31,9 +29,8 @@ _TEXT = TokenizerOptions()
 _WORD = re.compile(r"[a-z0-9]+")
 _SHINGLE = 6  # words
 _SHARED = 0.2
-_CHUNK = 300  # words of a novel in a record
-_SHORTEST = 60  # characters of a paragraph of Wikipedia; shorter ones are headings
 _HELD_OUT_ANSWERS = 400
+_TIMES = 8  # that a public clinical note is in the medical text: as they are, they would be a fiftieth of its words
 
 
 @dataclass(frozen=True)
@@ -63,13 +60,18 @@ class CorpusFiles:
         return self.folder / "answers.jsonl"
 
     @property
+    def medical(self) -> Path:
+        """Health answers, abstracts, and notes and dialogues of played consultations."""
+        return self.folder / "medical.jsonl"
+
+    @property
     def held_out_answers(self) -> Path:
         """Health answers that no model is trained on."""
         return self.folder / "held-out-answers.jsonl"
 
     @property
     def public_words(self) -> Path:
-        """Words of general text and health answers with their counts."""
+        """Words of general and medical text with their counts."""
         return self.folder / "public-words.tsv"
 
     def tokenizer(self, vocabulary: str) -> Path:
@@ -100,31 +102,34 @@ def prepare(data: Path, scale: Scale, folder: Path) -> CorpusFiles:
     if files.sizes.exists():
         return files
     folder.mkdir(parents=True, exist_ok=True)
-    notes = [values["text"] for values in _records(data / "mtsamples" / "mtsamples.jsonl.gz")]
-    annotated = read_annotated(data / "mtsamples-ner" / "notes", "bio")
-    out = left_out(notes, annotated)
+    notes = stored.notes(data)
+    tested = [" ".join(document.tokens) for document in read_annotated(data / "mtsamples-ner" / "notes", "bio")]
+    out = left_out(notes, tested)
     private = [text for number, text in enumerate(notes) if number not in out]
-    general = [*_novels(data, scale.novels), *_paragraphs(data, scale.paragraphs)]
-    found = dict.fromkeys(values["answer"] for values in _records(data / "medquad" / "medquad.jsonl.gz"))
-    answers = list(islice(found, scale.answers))
-    held_out, answers = answers[:_HELD_OUT_ANSWERS], answers[_HELD_OUT_ANSWERS:]
+    general = [*stored.novels(data, scale.novels), *stored.paragraphs(data, scale.paragraphs)]
+    found = list(islice(dict.fromkeys(stored.answers(data)), scale.answers))
+    held_out, answers = found[:_HELD_OUT_ANSWERS], found[_HELD_OUT_ANSWERS:]
+    clinical = _others(stored.played_notes(data), tested)
+    once = [*answers, *_others(stored.dialogues(data), tested), *_others(stored.abstracts(data), _sentences(data))]
     texts = {
         files.notes: private,
         files.left_out: [notes[number] for number in sorted(out)],
         files.general: general,
         files.answers: answers,
+        files.medical: [*once, *_TIMES * clinical],
         files.held_out_answers: held_out,
     }
     for path, own in texts.items():
         _write_texts(path, own)
-    _write_vocabularies(files, private, general, answers, scale.vocabulary)
+    _write_vocabularies(files, private, general, [*once, *clinical], scale.vocabulary)
     for name, size in scale.tasks.items():
         if size.folds == 1:
-            _copy_task(data, files, name, size.sentences)
+            for part, most in (("train", size.sentences), ("test", None)):
+                write_text(files.task(name, part), "\n".join(islice(stored.diseases(data, part), most)))
     sizes = {
         path.stem: {"records": len(own), "words": sum(len(text.split()) for text in own)} for path, own in texts.items()
     }
-    write_json(files.sizes, {**sizes, "annotated notes": len(annotated)})
+    write_json(files.sizes, {**sizes, "annotated notes": len(tested)})
     return files
 
 
@@ -138,20 +143,20 @@ def shingles(text: str) -> set[tuple[str, ...]]:
     return {tuple(words[start : start + _SHINGLE]) for start in range(len(words) - _SHINGLE + 1)}
 
 
-def left_out(notes: Sequence[str], annotated: Sequence[AnnotatedDocument]) -> set[int]:
-    """The notes that share a fifth of the runs of six words with an annotated one, of the shorter one's runs.
+def left_out(texts: Sequence[str], tested: Sequence[str]) -> set[int]:
+    """The texts that share a fifth of the runs of six words with one that is tested on, of the shorter one's runs.
 
     Annotated notes are tokenised and have their names replaced, so they are never equal to their source. Standard phrases, such as
     those of a review of systems, are shared by unrelated notes, but not to that extent.
     """
-    own = [shingles(" ".join(document.tokens)) for document in annotated]
+    own = [shingles(text) for text in tested]
     holders: dict[tuple[str, ...], list[int]] = {}
-    for number, document in enumerate(own):
-        for shingle in document:
+    for number, runs in enumerate(own):
+        for shingle in runs:
             holders.setdefault(shingle, []).append(number)
     found: set[int] = set()
-    for number, note in enumerate(notes):
-        mine = shingles(note)
+    for number, text in enumerate(texts):
+        mine = shingles(text)
         shared: dict[int, int] = {}
         for shingle in mine:
             for holder in holders.get(shingle, ()):
@@ -161,12 +166,23 @@ def left_out(notes: Sequence[str], annotated: Sequence[AnnotatedDocument]) -> se
     return found
 
 
+def _others(texts: Sequence[str], tested: Sequence[str]) -> list[str]:
+    """Without those that share text with what is tested on."""
+    out = left_out(texts, tested)
+    return [text for number, text in enumerate(texts) if number not in out]
+
+
+def _sentences(data: Path) -> list[str]:
+    """That NCBI-disease tests on."""
+    return [stored.words_of(sentence) for sentence in stored.diseases(data, "test")]
+
+
 def _write_vocabularies(
-    files: CorpusFiles, private: list[str], general: list[str], answers: list[str], size: int
+    files: CorpusFiles, private: list[str], general: list[str], medical: list[str], size: int
 ) -> None:
     """Tokenizers from counts without noise: two of public text, and BERT-M's own, of the notes, for which nothing is paid."""
     of_general = count_public_words(general, _TEXT)
-    both = count_public_words(answers, _TEXT)
+    both = count_public_words(medical, _TEXT)
     for word, count in of_general.items():
         both[word] = both.get(word, 0) + count
     counts = {"general": of_general, "public": both, "own": count_public_words(private, _TEXT)}
@@ -185,58 +201,6 @@ def _frequent(counts: dict[str, int]) -> dict[str, int]:
 def _write_texts(path: Path, texts: Sequence[str]) -> None:
     rows = (json.dumps({"id": f"{path.stem}-{number}", "text": text}) for number, text in enumerate(texts))
     write_text(path, "".join(f"{row}\n" for row in rows))
-
-
-# the corpora as they are stored
-
-
-def _novels(data: Path, most: int) -> Iterator[str]:
-    paths = sorted((data / "eltec-eng").glob("*.jsonl.gz"))
-    if not paths:
-        raise DataError(f"{data / 'eltec-eng'}: there are no novels; give --data the folder that holds eltec-eng/")
-    for novel in islice((values for path in paths for values in _records(path)), most):
-        words = novel["text"].split()
-        yield from (" ".join(words[start : start + _CHUNK]) for start in range(0, len(words), _CHUNK))
-
-
-def _paragraphs(data: Path, most: int) -> Iterator[str]:
-    lines = (line.strip() for line in _lines(data / "wikitext-2" / "wikitext-2-raw.train.txt.gz"))
-    return islice((line for line in lines if len(line) >= _SHORTEST), most)
-
-
-def _copy_task(data: Path, files: CorpusFiles, name: str, sentences: int | None) -> None:
-    """NCBI-disease: the sentences of its training and test part, of the first at most so many."""
-    folder = data / "bio-ner" / "NCBI-disease-IOB"
-    for part, most in (("train", sentences), ("test", None)):
-        blocks = islice(_blocks(_lines(folder / f"{part}.tsv.gz")), most)
-        write_text(files.task(name, part), "\n".join("".join(block) for block in blocks))
-
-
-def _blocks(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Lines between blank ones."""
-    block: list[str] = []
-    for line in lines:
-        if line.strip():
-            block.append(line)
-        elif block:
-            yield block
-            block = []
-    if block:
-        yield block
-
-
-def _records(path: Path) -> Iterator[dict[str, Any]]:
-    return (json.loads(line) for line in _lines(path))
-
-
-def _lines(path: Path) -> Iterator[str]:
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            yield from file
-        return
-    except (OSError, EOFError, ValueError):
-        pass
-    raise DataError(f"{path}: the file cannot be read; give --data the folder that holds {path.parent.name}/")
 
 
 def sizes_of(files: CorpusFiles) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def base_run(base: Base, trunk: Path, scale: Scale, files: CorpusFiles, run: Pat
     vocabulary: dict[str, Any] = {"method": "given", "path": str(files.tokenizer(base.vocabulary))}
     if base.vocabulary == "dp":
         vocabulary = {**vocabulary_config(scale), "public_words": [str(files.public_words)]}
-    public = files.general if base.text == "general" else files.answers
+    public = {"general": files.general, "answers": files.answers, "medical": files.medical}[base.text]
     values = _common(base.name, run, files.notes, [public], scale, base.epsilon or 1.0)
     values |= {"vocabulary": vocabulary}
     values |= {"model": {"folder": str(trunk), "new_vocabulary": True, "length": scale.shape["length"]}}
@@ -116,6 +116,7 @@ def _noisy(training: DpTraining, noise: float, number: int, phases: int) -> dict
         "sequences_per_unit": training.sequences,
         "maskings": training.maskings,
         "average": training.average,
+        "keep": training.keep,
         "noise_multiplier": noise,
         "learning_rate": training.learning_rate,
         "warmup": _WARMUP,

@@ -60,13 +60,14 @@ class Base:
     Args:
         vocabulary: ``general``: words of the general public text; ``public``: of all public text; ``dp``: these and what a DP release
             of the notes' words adds; ``own``: of the notes, without DP.
-        text: that it is trained on with: ``general`` (novels, Wikipedia) or ``answers`` (to questions about health).
+        text: that it is trained on with: ``general`` (novels, Wikipedia), ``answers`` (to questions about health), or ``medical``
+            (these, abstracts, and notes and dialogues of played consultations).
         epsilon: of the budget that a DP vocabulary takes its share of: that of the models which begin with it.
         replicate: another one is the same with other random numbers, the vocabulary's noise too.
     """
 
     vocabulary: Vocabulary
-    text: Literal["general", "answers"]
+    text: Literal["general", "answers", "medical"]
     epsilon: float | None = None
     replicate: int = 1
 
@@ -87,11 +88,13 @@ def _again(replicate: int) -> str:
 
 
 GENERAL = Base("general", "general")
-PUBLIC = Base("public", "answers")
-PRIVATE = Base("dp", "answers", epsilon=8.0)
-STRONG = Base("dp", "answers", epsilon=3.0)
-OWN = Base("own", "answers")
-BASES = (GENERAL, PUBLIC, PRIVATE, STRONG, OWN)
+PUBLIC = Base("public", "medical")
+PRIVATE = Base("dp", "medical", epsilon=8.0)
+STRONG = Base("dp", "medical", epsilon=3.0)
+OWN = Base("own", "medical")
+PAPER = Base("own", "general")
+ANSWERS = Base("dp", "answers", epsilon=8.0)
+BASES = (GENERAL, PUBLIC, PRIVATE, STRONG, OWN, PAPER, ANSWERS)
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ class DpTraining:
         noise_factor: times the noise multiplier of the scale's ``dp``; where ``epsilon`` is given it has no effect.
         schedule: noise of each of as many phases of equal length, relative to one multiplier; one phase is constant noise.
         text: ``notes``, or ``answers``: health answers in the notes' place, for choices that may read public text alone.
-        average: as in a phase.
+        average, keep: as in a phase.
     """
 
     steps: int
@@ -125,6 +128,7 @@ class DpTraining:
     noise_factor: float = 1.0
     maskings: int = 1
     average: float | None = 0.9
+    keep: float | None = None
     schedule: tuple[float, ...] = (1.0,)
     text: Literal["notes", "answers"] = "notes"
 
@@ -229,8 +233,8 @@ SCALES = {
         answers=16_000,
         shape={"layers": 1, "width": 128, "heads": 2, "length": 64, "initializer": "scaled"},
         vocabulary=4096,
-        trunk_steps=3000,
-        base_steps=4000,
+        trunk_steps=2000,
+        base_steps=3500,
         public_batch=64,
         public_rate=4e-3,
         plain=PlainTraining(steps=1500, batch=64, learning_rate=3e-3),
@@ -279,9 +283,10 @@ def _table(scale: Scale) -> list[Model]:
     strong = replace(scale.dp, epsilon=STRONG.epsilon)
     rows = (
         ("bert", "BERT: general public text", GENERAL, None),
-        ("bert-medical", "BERT, and public health answers", PUBLIC, None),
+        ("bert-medical", "BERT, and public medical text", PUBLIC, None),
         ("bert-dp-vocabulary", "the same with the DP vocabulary", PRIVATE, None),
         ("bert-m", "BERT-M: notes without DP, own vocabulary", OWN, scale.plain),
+        ("bert-m-general", "BERT-M as in the paper: no medical public text", PAPER, scale.plain),
         ("bert-m-public-vocabulary", "BERT-M with the public vocabulary", PUBLIC, scale.plain),
         ("bert-dp-8", "BERT-DP", PRIVATE, scale.dp),
         ("bert-dp-3", "BERT-DP, stronger", STRONG, strong),
@@ -335,7 +340,9 @@ def _tricks(scale: Scale) -> list[Model]:
         ("maskings", "one sequence of a note, with four maskings", PRIVATE, replace(dp, sequences=1, maskings=4)),
         ("falling-noise", "noise that falls by half in two phases", PRIVATE, replace(dp, schedule=(1.4, 0.7))),
         ("low-rate", "a quarter of the learning rate", PRIVATE, replace(dp, learning_rate=dp.learning_rate / 4)),
-        ("no-medical", "no health answers before the notes", GENERAL, dp),
+        ("keep-half", "half of the way from the public weights", PRIVATE, replace(dp, keep=0.5)),
+        ("answers-only", "of medical text, health answers alone before the notes", ANSWERS, dp),
+        ("no-medical", "no medical text before the notes, nor a DP vocabulary", GENERAL, dp),
     )
     return [
         Model(f"trick-{name}", ("tricks",), words, base, own, tasks=() if base == PRIVATE else ("mtsamples",))

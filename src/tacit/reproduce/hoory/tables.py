@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 
 from tacit.files import read_json
-from tacit.reproduce.hoory.scale import DpTraining, Model, Scale
+from tacit.reproduce.hoory.scale import PRIVATE, DpTraining, Model, Scale
 from tacit.reproduce.hoory.share import share_kept
 from tacit.reproduce.writing import Row, number
 from tacit.tasks.entities.baselines import BASELINES
@@ -161,7 +161,7 @@ def trick_rows(models: Sequence[Model], results: Results) -> list[Row]:
             continue
         result = results[model.name]
         row: Row = {"model": model.name, "words": model.words, "epsilon": number(result["account"]["joint"])}
-        same_pieces = model.base.vocabulary == "dp"
+        same_pieces = model.base == PRIVATE
         compared = same_pieces and model.name != REFERENCE
         row |= {"loss_nats": result["loss"]["nats"] if same_pieces else None}
         row |= _named("change", _loss_change(result, reference) if compared else None)
