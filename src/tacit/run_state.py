@@ -232,8 +232,13 @@ class RunState:
 
     @functools.cached_property
     def public_stream(self) -> SequenceStream:
-        """Public training rows."""
-        return self.sequences(self.public_units[0])
+        """Public training rows: of each unit as often as its corpus says."""
+        return self.sequences([copy for unit in self.public_units[0] for copy in self._copies(unit)])
+
+    def _copies(self, unit: Unit) -> list[Unit]:
+        """A public unit, and the same text under other ids, which have random choices of their own."""
+        times = self.config.public[int(unit.unit_id.split(":")[0])].times
+        return [unit, *(Unit(f"{unit.unit_id}:copy {number}", unit.texts) for number in range(2, times + 1))]
 
     @functools.cached_property
     def screened_stream(self) -> SequenceStream:

@@ -13,7 +13,7 @@ shape.py    the shape of the model, from its options or its folder
 from tacit.config.adaptive import AdaptiveOptions, RhoScorer, stratum_number
 from tacit.config.audit import AuditOptions, MembershipOptions
 from tacit.config.compute import ComputeOptions
-from tacit.config.corpus import CorpusOptions, TurnsOptions
+from tacit.config.corpus import CorpusOptions, PublicCorpusOptions, TurnsOptions
 from tacit.config.evaluation import EvaluationOptions
 from tacit.config.load import config_differences, load_config, parse_config
 from tacit.config.marking import MarkingOptions
@@ -39,6 +39,7 @@ __all__ = [
     "PhaseOptions",
     "PlainPhase",
     "PrivacyOptions",
+    "PublicCorpusOptions",
     "RhoScorer",
     "RunConfig",
     "ScreeningOptions",

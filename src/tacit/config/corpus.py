@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from tacit.config.base import Count, Options, expanded
 
-__all__ = ["CorpusOptions", "TurnsOptions"]
+__all__ = ["CorpusOptions", "PublicCorpusOptions", "TurnsOptions"]
 
 Place = Annotated[int, Field(ge=0, strict=True)] | str
 """Where something is in a turn: a place in a list, from 0, or a field of an object."""
@@ -48,3 +48,15 @@ class CorpusOptions(Options):
     def resolved_path(self) -> Path:
         """The path with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
         return expanded(self.path)
+
+
+class PublicCorpusOptions(CorpusOptions):
+    """A public corpus.
+
+    ``times``: training reads its records as if each were there so many times, so that a small corpus near the private text is not
+    lost in a large one. Words are counted, and records held out, once.
+    """
+
+    added_later: ClassVar = frozenset({"times"})
+
+    times: Count = 1

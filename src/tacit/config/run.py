@@ -16,7 +16,7 @@ from tacit.config.adaptive import AdaptiveOptions
 from tacit.config.audit import AuditOptions
 from tacit.config.base import Count, Options
 from tacit.config.compute import ComputeOptions
-from tacit.config.corpus import CorpusOptions
+from tacit.config.corpus import CorpusOptions, PublicCorpusOptions
 from tacit.config.evaluation import EvaluationOptions
 from tacit.config.marking import MarkingOptions
 from tacit.config.model import ModelOptions
@@ -40,7 +40,7 @@ class RunConfig(Options):
     run: str
     privacy: PrivacyOptions
     private: CorpusOptions
-    public: tuple[CorpusOptions, ...] = ()
+    public: tuple[PublicCorpusOptions, ...] = ()
     screening: ScreeningOptions | None = None
     marking: MarkingOptions | None = None
     adaptive: AdaptiveOptions | None = None

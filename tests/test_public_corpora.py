@@ -1,0 +1,72 @@
+"""A public corpus whose records count several times: in training alone, and each copy with random choices of its own."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit.config import parse_config
+from tacit.errors import UsageError
+from tacit.files import read_json
+from tacit.folder import RunFolder
+from tacit.opening import open_run
+from tacit.pipeline import vocabulary
+from tacit.reproduce.place import place_key
+
+from .small import small_values, write_corpora
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_corpora(tmp_path, patients=40, records=200)
+    rows = [json.dumps({"text": f"a played consultation of patient {number} " * 12}) for number in range(200)]
+    (tmp_path / "played.jsonl").write_text("\n".join(rows))
+    return tmp_path
+
+
+def read(folder: Path, times: int) -> dict[str, Any]:
+    """What a run makes of its public corpora."""
+    public = [{"path": str(folder / "public.jsonl")}, {"path": str(folder / "played.jsonl"), "times": times}]
+    config = small_values(
+        folder, run=str(folder / f"run-{times}"), public=public, vocabulary={"method": "public", "size": 300}
+    )
+    place_key(RunFolder(folder / f"run-{times}"), bytes(32))  # the same records are held out
+    with open_run(parse_config(config)) as state:
+        vocabulary(state)
+        stream = state.public_stream
+        rows = [stream.ids_ST[stream.rows_of(unit)].tobytes() for unit in range(stream.units)]
+        return {
+            "words": read_json(state.vocabulary_folder / "released.json"),
+            "held out": [unit.texts for unit in state.public_held_out_units],
+            "training": Counter(unit.texts for unit in state.public_units[0]),
+            "played": {unit.texts for unit in state.public_units[0] if "played" in unit.texts[0]},
+            "rows": Counter(rows),
+            "keys": stream.keys_U,
+        }
+
+
+def test_a_corpus_counts_several_times_in_training_alone(folder: Path) -> None:
+    once, thrice = read(folder, 1), read(folder, 3)
+    for same in ("words", "held out", "training", "played"):
+        assert once[same] == thrice[same], same
+    more = thrice["rows"] - once["rows"]
+    assert sum(more.values()) == 2 * len(once["played"]) > 0
+    assert set(more.values()) == {2}
+    assert not set(once["held out"]) & set(once["training"])
+    assert len(set(thrice["keys"])) == len(thrice["keys"]) == len(once["keys"]) + 2 * len(once["played"])
+
+
+def test_private_text_counts_once(folder: Path) -> None:
+    """A unit that is there twice would be in two places of the sampler."""
+    values = small_values(folder)
+    values["private"]["times"] = 2
+    with pytest.raises(UsageError, match=r"private\.times"):
+        parse_config(values)
+    values = small_values(folder)
+    values["public"][0]["times"] = 0
+    with pytest.raises(UsageError, match=r"public\.0\.times"):
+        parse_config(values)
