@@ -335,7 +335,8 @@ def row(model: str, f1: float, **values: Any) -> dict[str, Any]:
 
 
 def exposed(dp: bool, bits: float, p_value: float) -> dict[str, Any]:
-    return {"dp": dp, "bits": bits, "null_bits": 1.0, "p_value": p_value, "occurrences": 100.0, "pattern": "HS"}
+    shown = {"epsilon": 8.0 if dp else math.inf, "occurrences": 100.0, "pattern": "HS"}
+    return {"dp": dp, "bits": bits, "null_bits": 1.0, "p_value": p_value, **shown}
 
 
 def test_claims_are_judged_by_the_numbers() -> None:
@@ -344,17 +345,34 @@ def test_claims_are_judged_by_the_numbers() -> None:
         [*(row(name, f1) for name, f1 in zip(names, (0.3, 0.31, 0.4), strict=True)), row("bert-dp-8", 0.37)],
         [exposed(True, 1.2, 0.4), exposed(False, 9.0, 1e-9)],
     )
-    assert len(good) == 6
+    assert len(good) == 7
     assert all(claim.shows for claim in good)
     worse = row("bert-dp-8", 0.29, gain=-0.01, gain_low=-0.02, share=-0.1, share_low=None, share_high=None)
     bad = judge(
         [*(row(name, f1) for name, f1 in zip(names, (0.3, 0.31, 0.4), strict=True)), worse],
         [exposed(True, 5.0, 1e-4), exposed(False, 2.0, 0.1)],
     )
-    assert len(bad) == 6
+    assert len(bad) == 7
     assert not any(claim.shows for claim in bad)
     nothing = judge([row("bert", 0.3), row("bert-m", 0.3), row("bert-dp-8", 0.3, share=None)], [])
     assert not next(claim for claim in nothing if "gain is kept" in claim.text).shows
+
+
+def test_exposure_is_judged_for_each_epsilon_and_number_of_occurrences() -> None:
+    often = {"occurrences": 2000.0}
+    rows = [
+        exposed(True, 1.1, 0.4),
+        exposed(True, 4.5, 1e-5) | often,
+        exposed(True, 1.0, 0.6) | often | {"epsilon": 1.0},
+        exposed(False, 12.0, 1e-9) | often,
+    ]
+    found = [(claim.text, claim.shows) for claim in judge([], rows)]
+    assert [shows for _, shows in found] == [True, False, True, True, True]
+    assert "(epsilon 8.00) is at its null, at 100 occurrences" in found[0][0]
+    assert "(epsilon 8.00) is at its null, at 2000 occurrences" in found[1][0]
+    assert "(epsilon 1.00) is at its null, at 2000 occurrences" in found[2][0]
+    rows[1]["bits"] = 9.5  # no 3 bits below the control
+    assert [claim.shows for claim in judge([], rows)][3] is False
 
 
 def test_an_unknown_scale() -> None:

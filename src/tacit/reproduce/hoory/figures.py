@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tacit.reproduce.writing import FIGURE_STYLE, Row, save_figure
 
 __all__ = ["draw_figures"]
 
-_EPSILON, _F1, _GREY = "#a12a1d", "#1f6f8b", "#5b6270"
+_EPSILON, _F1, _SECOND, _GREY = "#a12a1d", "#1f6f8b", "#8a6d1d", "#5b6270"
 _LABELS = {"noise": "noise multiplier", "steps": "steps", "batch": "expected batch (notes)"}
 _MARKERS = {"HS": "o", "HSH": "s", "HHSHH": "^"}
 
@@ -72,22 +73,24 @@ def _figure2(rows: Sequence[Row]) -> Figure | None:
         rows[0]["null_bits"], color=_GREY, linestyle=(0, (4, 3)), linewidth=1, label="where nothing was learned"
     )
     place.axhline(rows[0]["ceiling_bits"], color=_GREY, linestyle=":", linewidth=1, label="fully exposed")
-    for noisy in (True, False):
+    of_dp = iter((_F1, _SECOND))
+    for epsilon in sorted({row["epsilon"] for row in rows}, reverse=True):
+        noisy = math.isfinite(epsilon)
+        color = next(of_dp) if noisy else _EPSILON
         for pattern, marker in _MARKERS.items():
             own = sorted(
-                (row for row in rows if row["dp"] is noisy and row["pattern"] == pattern),
+                (row for row in rows if row["epsilon"] == epsilon and row["pattern"] == pattern),
                 key=lambda row: row["occurrences"],
             )
             if own:
-                label = f"{pattern}, " + (f"DP, epsilon {own[0]['epsilon']:.1f}" if noisy else "without DP")
                 place.plot(
                     [row["occurrences"] for row in own],
                     [row["bits"] for row in own],
-                    color=_F1 if noisy else _EPSILON,
+                    color=color,
                     marker=marker,
                     markersize=4,
                     linewidth=1,
-                    label=label,
+                    label=f"{pattern}, " + (f"DP, epsilon {epsilon:.1f}" if noisy else "without DP"),
                 )
     place.set_xscale("log")
     place.set_xlabel("occurrences of a canary")
@@ -108,5 +111,6 @@ def _tricks(rows: Sequence[Row]) -> Figure | None:
         errors = [[row["change"] - row["change_low"]], [row["change_high"] - row["change"]]]
         place.errorbar(row["change"], height, xerr=errors, color=_F1, marker="o", markersize=4, elinewidth=1, capsize=2)
     place.set_yticks(range(len(changed)), [row["words"] for row in reversed(changed)])
-    place.set_xlabel("masked loss of left-out notes (nats), difference to the reference")
+    place.locator_params(axis="x", nbins=5)
+    place.set_xlabel("difference of the masked loss (nats)")
     return figure

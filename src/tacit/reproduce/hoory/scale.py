@@ -318,10 +318,17 @@ def _replicate(model: Model, number: int) -> Model:
 
 
 def _canaries(scale: Scale) -> list[Model]:
-    return [
-        Model(f"canaries-{name}-{rate:g}", ("figure2",), words, PRIVATE, training, canaries=rate)
+    """With and without DP; and where the canaries are most frequent, at the epsilon of the paper's figure, which is 1."""
+    most = max(scale.rates_of_canaries)
+    rows: list[tuple[str, Base, DpTraining | PlainTraining, float]] = [
+        row
         for rate in scale.rates_of_canaries
-        for name, words, training in (("dp", "DP", scale.dp), ("control", "without DP", scale.plain))
+        for row in (("dp", PRIVATE, scale.dp, rate), ("control", PRIVATE, scale.plain, rate))
+    ]
+    rows.append(("dp-as-in-paper", PUBLIC, replace(scale.dp, epsilon=1.0), most))
+    return [
+        Model(f"canaries-{name}-{rate:g}", ("figure2",), "canaries", base, training, canaries=rate)
+        for name, base, training, rate in rows
     ]
 
 
