@@ -470,7 +470,7 @@ OTHER_VALUES: dict[str, Any] = {
 
 DIGESTS = {
     "recipes/clinical-bert-large.yaml": "aaf32eceb5b4925c6143a1aa7bb93c1ba8f1bd5055b5b8d40de1bc8fc86a6e9e",
-    "recipes/clinical-bert.yaml": "0dbdf06bfb3befec27ace0868b1068288ead4e431b6ed1be50c19f2249ff8369",
+    "recipes/clinical-bert.yaml": "95b96b5f0965287e7fbfd9d86879203ac76289417e8a5a5b3428bbc8c837cf3b",
     "recipes/crt-customersim.yaml": "79f52b1832676fd5a46b8f93a9b8e3a6876c0bd327187116311fb2807473805f",
     "recipes/selective-customersim.yaml": "2678782aa8fd7bc153e74e39c5778c3fe472e0098dbe58b8a1e30d61e47df94f",
     "src/tacit/recipes/demo.yaml": "6453e7b00e7e3002cc812ac39ca3ef493f4b7f1be030ce1cc68fa36f7daf77fb",

@@ -9,13 +9,17 @@ from typing import Any
 
 import pytest
 
-from tacit.config import parse_config
+from tacit.config import load_config, parse_config
+from tacit.corpus.readers import Source, read_records
 from tacit.errors import UsageError
 from tacit.files import read_json
 from tacit.folder import RunFolder
 from tacit.opening import open_run
 from tacit.pipeline import vocabulary
+from tacit.reproduce.hoory import stored
+from tacit.reproduce.hoory.corpora import left_out, shingles
 from tacit.reproduce.place import place_key
+from tacit.screen_stage import source_of
 
 from .small import small_values, write_corpora
 
@@ -70,3 +74,25 @@ def test_private_text_counts_once(folder: Path) -> None:
     values["public"][0]["times"] = 0
     with pytest.raises(UsageError, match=r"public\.0\.times"):
         parse_config(values)
+
+
+def test_public_text_of_the_clinical_recipes_holds_no_private_note(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part of ACI-Bench does: it was played from a note of MTSamples, and is left out."""
+    monkeypatch.setenv("TACIT_DATA", str(data_dir))
+    notes = stored.notes(data_dir)
+    for recipe in ("bert-public", "clinical-bert"):
+        config = load_config(Path(__file__).parents[1] / "recipes" / f"{recipe}.yaml")
+        own = [options for options in config.public if "clinical-dialog" in options.path]
+        assert [options.text_field for options in own] == ["note", "dialogue"]
+        texts = [record.text for options in own for record in read_records(source_of(options))]
+        assert len(texts) == 2 * (207 - 40)
+        assert not _long(notes, left_out(notes, texts))
+    everything = read_records(Source(data_dir / "clinical-dialog" / "aci-bench", "csv", text_field="note"))
+    assert len(_long(notes, left_out(notes, [record.text for record in everything]))) == 1
+
+
+def _long(texts: list[str], chosen: set[int]) -> set[int]:
+    """Without a note of one line, whose few runs of words are of no one."""
+    return {number for number in chosen if len(shingles(texts[number])) > 10}

@@ -71,7 +71,8 @@ def hoory_command(
     data: Annotated[
         Path,
         typer.Option(
-            "--data", help="Folder that holds mtsamples/, mtsamples-ner/, bio-ner/, medquad/, eltec-eng/, wikitext-2/."
+            "--data",
+            help="Folder that holds mtsamples/, mtsamples-ner/, bio-ner/, medquad/, clinical-dialog/, eltec-eng/, wikitext-2/.",
         ),
     ],
     out: Out = Path("runs/reproduce-hoory"),

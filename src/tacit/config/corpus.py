@@ -54,7 +54,8 @@ class PublicCorpusOptions(CorpusOptions):
     """A public corpus.
 
     ``times``: training reads its records as if each were there so many times, so that a small corpus near the private text is not
-    lost in a large one. Words are counted, and records held out, once.
+    lost in a large one, and so does the unigram of the evaluation. A vocabulary counts its words once, and no copy of a held-out
+    record is trained on.
     """
 
     added_later: ClassVar = frozenset({"times"})

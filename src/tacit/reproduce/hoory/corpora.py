@@ -1,7 +1,8 @@
 """The experiment's corpora as files: notes to train on, notes that are left out, public text, word lists, and the tasks.
 
 Nearly all annotated notes (``mtsamples-ner``) are also in ``mtsamples``: they are taken out of the private text, so that no model has
-seen in pre-training what it is tested on. Public medical text is held to the same rule.
+seen in pre-training what it is tested on. Public medical text is held to the same rule, and nothing in it shares text with a private
+note.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _WORD = re.compile(r"[a-z0-9]+")
 _SHINGLE = 6  # words
 _SHARED = 0.2
 _HELD_OUT_ANSWERS = 400
-_TIMES = 8  # that a public clinical note is in the medical text: as they are, they would be a fiftieth of its words
+_TIMES = 8  # that a public clinical note is in the medical text: as they are, they would be a fortieth of its words
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,9 @@ class CorpusFiles:
         """Health answers that no model is trained on."""
         return self.folder / "held-out-answers.jsonl"
 
-    @property
-    def public_words(self) -> Path:
-        """Words of general and medical text with their counts."""
-        return self.folder / "public-words.tsv"
+    def public_words(self, vocabulary: str) -> Path:
+        """Words with their counts, of general text (``general``) or of all public text (``public``)."""
+        return self.folder / f"{vocabulary}-words.tsv"
 
     def tokenizer(self, vocabulary: str) -> Path:
         """Of the vocabularies ``general``, ``public`` and ``own``, which no mechanism makes."""
@@ -108,20 +108,20 @@ def prepare(data: Path, scale: Scale, folder: Path) -> CorpusFiles:
     private = [text for number, text in enumerate(notes) if number not in out]
     general = [*stored.novels(data, scale.novels), *stored.paragraphs(data, scale.paragraphs)]
     found = list(islice(dict.fromkeys(stored.answers(data)), scale.answers))
-    held_out, answers = found[:_HELD_OUT_ANSWERS], found[_HELD_OUT_ANSWERS:]
-    clinical = _others(stored.played_notes(data), tested)
-    once = [*answers, *_others(stored.dialogues(data), tested), *_others(stored.abstracts(data), _sentences(data))]
+    dialogues, played = _played(data, [*notes, *tested])
+    held_out, answers = found[:_HELD_OUT_ANSWERS], _others(found[_HELD_OUT_ANSWERS:], notes)
+    once = [*answers, *dialogues, *_others(stored.abstracts(data), [*_sentences(data), *notes])]
     texts = {
         files.notes: private,
         files.left_out: [notes[number] for number in sorted(out)],
         files.general: general,
         files.answers: answers,
-        files.medical: [*once, *_TIMES * clinical],
+        files.medical: [*once, *_TIMES * played],
         files.held_out_answers: held_out,
     }
     for path, own in texts.items():
         _write_texts(path, own)
-    _write_vocabularies(files, private, general, [*once, *clinical], scale.vocabulary)
+    _write_vocabularies(files, private, general, [*once, *played], scale.vocabulary)
     for name, size in scale.tasks.items():
         if size.folds == 1:
             for part, most in (("train", size.sentences), ("test", None)):
@@ -143,13 +143,13 @@ def shingles(text: str) -> set[tuple[str, ...]]:
     return {tuple(words[start : start + _SHINGLE]) for start in range(len(words) - _SHINGLE + 1)}
 
 
-def left_out(texts: Sequence[str], tested: Sequence[str]) -> set[int]:
-    """The texts that share a fifth of the runs of six words with one that is tested on, of the shorter one's runs.
+def left_out(texts: Sequence[str], others: Sequence[str]) -> set[int]:
+    """The texts that share a fifth of the runs of six words with one of the others, of the shorter one's runs.
 
     Annotated notes are tokenised and have their names replaced, so they are never equal to their source. Standard phrases, such as
     those of a review of systems, are shared by unrelated notes, but not to that extent.
     """
-    own = [shingles(text) for text in tested]
+    own = [shingles(text) for text in others]
     holders: dict[tuple[str, ...], list[int]] = {}
     for number, runs in enumerate(own):
         for shingle in runs:
@@ -166,10 +166,21 @@ def left_out(texts: Sequence[str], tested: Sequence[str]) -> set[int]:
     return found
 
 
-def _others(texts: Sequence[str], tested: Sequence[str]) -> list[str]:
-    """Without those that share text with what is tested on."""
-    out = left_out(texts, tested)
+def _others(texts: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Without those that share text with the others."""
+    out = left_out(texts, others)
     return [text for number, text in enumerate(texts) if number not in out]
+
+
+def _played(data: Path, notes: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Dialogues and notes of the consultations of which neither shares text with a clinical note.
+
+    One of ACI-Bench was played from a note of MTSamples: its note is that note in other words, its dialogue says the same.
+    """
+    pairs = stored.consultations(data)
+    out = left_out([said for said, _ in pairs], notes) | left_out([written for _, written in pairs], notes)
+    chosen = [pair for number, pair in enumerate(pairs) if number not in out]
+    return [said for said, _ in chosen], [written for _, written in chosen]
 
 
 def _sentences(data: Path) -> list[str]:
@@ -190,7 +201,10 @@ def _write_vocabularies(
         pieces = train_wordpiece(_frequent(own), size, _TEXT.alphabet, min_frequency=2)
         tokenizer = build_tokenizer(pieces, _TEXT)
         write_atomically(files.tokenizer(name), lambda partial, made=tokenizer: made.save(str(partial)))
-    write_atomically(files.public_words, lambda partial: write_public_words(partial, _frequent(both)))
+    for name in ("general", "public"):
+        write_atomically(
+            files.public_words(name), lambda partial, own=counts[name]: write_public_words(partial, _frequent(own))
+        )
 
 
 def _frequent(counts: dict[str, int]) -> dict[str, int]:

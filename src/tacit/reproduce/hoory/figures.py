@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -73,7 +74,7 @@ def _figure2(rows: Sequence[Row]) -> Figure | None:
         rows[0]["null_bits"], color=_GREY, linestyle=(0, (4, 3)), linewidth=1, label="where nothing was learned"
     )
     place.axhline(rows[0]["ceiling_bits"], color=_GREY, linestyle=":", linewidth=1, label="fully exposed")
-    of_dp = iter((_F1, _SECOND))
+    of_dp = itertools.cycle((_F1, _SECOND))
     for epsilon in sorted({row["epsilon"] for row in rows}, reverse=True):
         noisy = math.isfinite(epsilon)
         color = next(of_dp) if noisy else _EPSILON

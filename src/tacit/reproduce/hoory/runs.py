@@ -29,7 +29,8 @@ def base_run(base: Base, trunk: Path, scale: Scale, files: CorpusFiles, run: Pat
     """More public training, from the trunk's folder; the DP vocabulary is made here, at its share of the budget."""
     vocabulary: dict[str, Any] = {"method": "given", "path": str(files.tokenizer(base.vocabulary))}
     if base.vocabulary == "dp":
-        vocabulary = {**vocabulary_config(scale), "public_words": [str(files.public_words)]}
+        words = files.public_words("general" if base.text == "general" else "public")
+        vocabulary = {**vocabulary_config(scale), "public_words": [str(words)]}
     public = {"general": files.general, "answers": files.answers, "medical": files.medical}[base.text]
     values = _common(base.name, run, files.notes, [public], scale, base.epsilon or 1.0)
     values |= {"vocabulary": vocabulary}

@@ -58,8 +58,8 @@ class Base:
     """A model from public text, which several models begin with: a trunk that is trained on with a vocabulary and text of its own.
 
     Args:
-        vocabulary: ``general``: words of the general public text; ``public``: of all public text; ``dp``: these and what a DP release
-            of the notes' words adds; ``own``: of the notes, without DP.
+        vocabulary: ``general``: words of the general public text; ``public``: of all public text; ``own``: of the notes, without DP;
+            ``dp``: of all public text, or of the general one where ``text`` is that, and what a DP release of the notes' words adds.
         text: that it is trained on with: ``general`` (novels, Wikipedia), ``answers`` (to questions about health), or ``medical``
             (these, abstracts, and notes and dialogues of played consultations).
         epsilon: of the budget that a DP vocabulary takes its share of: that of the models which begin with it.
@@ -93,8 +93,9 @@ PRIVATE = Base("dp", "medical", epsilon=8.0)
 STRONG = Base("dp", "medical", epsilon=3.0)
 OWN = Base("own", "medical")
 PAPER = Base("own", "general")
+PAPER_DP = Base("dp", "general", epsilon=8.0)
 ANSWERS = Base("dp", "answers", epsilon=8.0)
-BASES = (GENERAL, PUBLIC, PRIVATE, STRONG, OWN, PAPER, ANSWERS)
+BASES = (GENERAL, PUBLIC, PRIVATE, STRONG, OWN, PAPER, PAPER_DP, ANSWERS)
 
 
 @dataclass(frozen=True)
@@ -291,6 +292,7 @@ def _table(scale: Scale) -> list[Model]:
         ("bert-dp-8", "BERT-DP", PRIVATE, scale.dp),
         ("bert-dp-3", "BERT-DP, stronger", STRONG, strong),
         ("bert-dp-8-public-vocabulary", "BERT-DP with the public vocabulary", PUBLIC, scale.dp),
+        ("bert-dp-8-general", "BERT-DP as in the paper: no medical public text", PAPER_DP, scale.dp),
     )
     parts = {"bert-dp-8": ("table2", "figure1", "tricks")}
     once = [

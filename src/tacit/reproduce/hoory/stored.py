@@ -3,85 +3,82 @@
 from __future__ import annotations
 
 import gzip
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from tacit.corpus.readers import Source, read_records
+from tacit.corpus.readers import Source, read_objects, read_records
+from tacit.corpus.turns import Turns
 from tacit.errors import DataError
 
 __all__ = [
     "abstracts",
     "answers",
-    "dialogues",
+    "consultations",
     "diseases",
     "notes",
     "novels",
     "paragraphs",
-    "played_notes",
     "words_of",
 ]
 
 _CHUNK = 300  # words of a novel in a record
 _SHORTEST = 60  # characters of a paragraph of Wikipedia; shorter ones are headings
+_LONGEST = 10_000_000  # bytes of a novel
 _ABSTRACT = 9  # sentences, about: the corpus does not say where one ends
 
 
 def notes(data: Path) -> list[str]:
     """MTSamples: clinical notes."""
-    return [values["text"] for values in _records(data / "mtsamples" / "mtsamples.jsonl.gz")]
+    return list(_texts(data, "mtsamples/mtsamples.jsonl.gz"))
 
 
 def novels(data: Path, most: int) -> Iterator[str]:
     """Parts of English novels (ELTeC), of the first so many."""
-    for novel in islice(
-        (values for path in _paths(data, "eltec-eng", "*.jsonl.gz") for values in _records(path)), most
-    ):
-        words = novel["text"].split()
+    for novel in islice(_texts(data, "eltec-eng/*.jsonl.gz"), most):
+        words = novel.split()
         yield from (" ".join(words[start : start + _CHUNK]) for start in range(0, len(words), _CHUNK))
 
 
 def paragraphs(data: Path, most: int) -> Iterator[str]:
     """Of Wikipedia (WikiText-2), the first so many."""
-    lines = (line.strip() for line in _lines(data / "wikitext-2" / "wikitext-2-raw.train.txt.gz"))
+    lines = (line.strip() for path in _paths(data, "wikitext-2/wikitext-2-raw.train.txt.gz") for line in _lines(path))
     return islice((line for line in lines if len(line) >= _SHORTEST), most)
 
 
 def answers(data: Path) -> Iterator[str]:
     """To questions about health (MedQuAD)."""
-    return (values["answer"] for values in _records(data / "medquad" / "medquad.jsonl.gz"))
+    return _texts(data, "medquad/medquad.jsonl.gz", "answer")
 
 
-def played_notes(data: Path) -> list[str]:
-    """Clinical notes of played consultations (ACI-Bench, PriMock57).
+def consultations(data: Path) -> list[tuple[str, str]]:
+    """Played ones (ACI-Bench, PriMock57): what was said, and the clinical note of it.
 
     MTS-Dialog, which lies beside them, is made from MTSamples: it is not public text here.
     """
-    return [*_field(data, "note"), *(values["note"]["note"] for values in _consultations(data))]
+    said, written = (list(_texts(data, "clinical-dialog/aci-bench/*.csv.gz", name)) for name in ("dialogue", "note"))
+    (played,) = _paths(data, "clinical-dialog/primock57/primock57.jsonl.gz")
+    source = Source(played, text_field="transcript", turns=Turns(names={}))
+    return [
+        *zip(said, written, strict=True),
+        *zip((record.text for record in read_records(source)), _notes_inside(played), strict=True),
+    ]
 
 
-def dialogues(data: Path) -> list[str]:
-    """What was said in these consultations."""
-    said = ("\n".join(f"{who}: {what}" for who, what in values["transcript"]) for values in _consultations(data))
-    return [*_field(data, "dialogue"), *said]
-
-
-def _field(data: Path, name: str) -> list[str]:
-    paths = _paths(data, "clinical-dialog/aci-bench", "*.csv.gz")
-    return [record.text for path in paths for record in read_records(Source(path, text_field=name))]
-
-
-def _consultations(data: Path) -> Iterator[dict[str, Any]]:
-    return _records(data / "clinical-dialog" / "primock57" / "primock57.jsonl.gz")
+def _notes_inside(path: Path) -> Iterator[str]:
+    """PriMock57's, each an object in its record."""
+    for place, values in read_objects(Source(path)):
+        match values:
+            case {"note": {"note": str(text)}}:
+                yield text
+            case _:
+                raise DataError(f"{place}: there is no text at note.note; is this PriMock57 as it was published?")
 
 
 def abstracts(data: Path) -> list[str]:
     """Of articles in PubMed (BC5CDR, without its annotations)."""
-    paths = _paths(data, "bio-ner/BC5CDR-IOB", "*.tsv.gz")
     found: list[str] = []
-    for path in paths:
+    for path in _paths(data, "bio-ner/BC5CDR-IOB/*.tsv.gz"):
         sentences = [words_of(block) for block in _blocks(path)]
         found += [" ".join(sentences[start : start + _ABSTRACT]) for start in range(0, len(sentences), _ABSTRACT)]
     return found
@@ -89,7 +86,8 @@ def abstracts(data: Path) -> list[str]:
 
 def diseases(data: Path, part: str) -> Iterator[str]:
     """The sentences of a part of NCBI-disease, a line a token."""
-    return _blocks(data / "bio-ner" / "NCBI-disease-IOB" / f"{part}.tsv.gz")
+    (path,) = _paths(data, f"bio-ner/NCBI-disease-IOB/{part}.tsv.gz")
+    return _blocks(path)
 
 
 def words_of(sentence: str) -> str:
@@ -114,15 +112,18 @@ def _blocks(path: Path) -> Iterator[str]:
         yield "".join(block)
 
 
-def _paths(data: Path, folder: str, pattern: str) -> Sequence[Path]:
-    paths = sorted((data / folder).glob(pattern))
+def _texts(data: Path, pattern: str, field: str = "text") -> Iterator[str]:
+    sources = (Source(path, text_field=field, max_record_bytes=_LONGEST) for path in _paths(data, pattern))
+    return (record.text for source in sources for record in read_records(source))
+
+
+def _paths(data: Path, pattern: str) -> list[Path]:
+    paths = sorted(data.glob(pattern))
     if not paths:
-        raise DataError(f"{data / folder}: there are no files {pattern}; give --data the folder that holds {folder}/")
+        raise DataError(
+            f"{data / pattern}: there is no such file; give --data the folder that holds {pattern.split('/')[0]}/"
+        )
     return paths
-
-
-def _records(path: Path) -> Iterator[dict[str, Any]]:
-    return (json.loads(line) for line in _lines(path))
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -132,4 +133,4 @@ def _lines(path: Path) -> Iterator[str]:
         return
     except (OSError, EOFError, ValueError):
         pass
-    raise DataError(f"{path}: the file cannot be read; give --data the folder that holds {path.parent.name}/")
+    raise DataError(f"{path}: the file is damaged; get it again")
