@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tacit.config import load_config, parse_config
+from tacit.corpus.overlap import word_runs
 from tacit.corpus.readers import Source, read_records
 from tacit.errors import UsageError
 from tacit.files import read_json
@@ -17,7 +18,7 @@ from tacit.folder import RunFolder
 from tacit.opening import open_run
 from tacit.pipeline import vocabulary
 from tacit.reproduce.hoory import stored
-from tacit.reproduce.hoory.corpora import left_out, shingles
+from tacit.reproduce.hoory.corpora import left_out
 from tacit.reproduce.place import place_key
 from tacit.screen_stage import source_of
 
@@ -95,4 +96,4 @@ def test_public_text_of_the_clinical_recipes_holds_no_private_note(
 
 def _long(texts: list[str], chosen: set[int]) -> set[int]:
     """Without a note of one line, whose few runs of words are of no one."""
-    return {number for number in chosen if len(shingles(texts[number])) > 10}
+    return {number for number in chosen if len(word_runs(texts[number])) > 10}

@@ -294,18 +294,29 @@ def cell(model: str, fold: int, seed: int, right: int) -> dict[str, Any]:
 def test_pretrainings_of_a_model_are_one_row_and_are_told_apart() -> None:
     """F1 here is ``right`` tenths."""
     scale = dataclasses.replace(TINY, tasks={"mtsamples": TINY.tasks["mtsamples"]})
-    right = {"bert": (3, 4), "bert@2": (1, 2), "bert-m": (8, 9)}
+    right = {
+        "bert": (3, 4),
+        "bert@2": (1, 2),
+        "bert-medical": (4, 5),
+        "bert-m": (8, 9),
+        "bert-dp-8": (5, 6),
+        "bert-dp-8@2": (3, 4),
+    }
     account = {"vocabulary": 0.0, "training": 0.0, "joint": 0.0}
     results: dict[str, Any] = {
         name: {"account": account, "cells": [cell(name, fold, int("@" in name), own[fold]) for fold in range(2)]}
         for name, own in right.items()
     }
     rows = {one["model"]: one for one in table2_rows(models_of(TINY), results, {}, scale)}
-    assert list(rows) == ["bert", "bert-m"]
+    assert list(rows) == ["bert", "bert-medical", "bert-m", "bert-dp-8"]
     assert rows["bert"]["f1"] == pytest.approx(0.25)
     assert rows["bert"]["pretrainings"] == "0.350 0.150"
-    assert rows["bert-m"]["gain"] == pytest.approx(0.85 - 0.25)
-    assert rows["bert-m"]["gain_low"] == pytest.approx(0.6)  # the folds agree, whatever the pre-trainings do
+    assert rows["bert-m"]["gain"] == pytest.approx(0.85 - 0.35)  # beside its own pre-training
+    assert rows["bert-m"]["notes"] == pytest.approx(0.85 - 0.45)
+    assert rows["bert-m"]["share"] is None
+    assert rows["bert-medical"]["share"] == pytest.approx(0.1 / 0.5)
+    assert rows["bert-dp-8"]["gain"] == pytest.approx(0.45 - 0.25)
+    assert rows["bert-dp-8"]["gain_low"] == pytest.approx(0.2)  # the folds agree, whatever the pre-trainings do
 
 
 def test_a_second_pretraining_has_a_base_a_key_and_seeds_of_its_own() -> None:
@@ -342,49 +353,71 @@ def test_what_a_trick_changes_is_told_note_by_note() -> None:
 
 def row(model: str, f1: float, **values: Any) -> dict[str, Any]:
     known = {"epsilon": 8.0, "gain": 0.05, "gain_low": 0.01, "gain_high": 0.09}
+    known |= {"notes": 0.02, "notes_low": 0.01, "notes_high": 0.03}
     shares = {"share": 0.7, "share_low": 0.5, "share_high": 0.9}
     return {"task": "t", "model": model, "f1": f1, **known, **shares, **values}
 
 
-def exposed(dp: bool, bits: float, p_value: float) -> dict[str, Any]:
-    shown = {"epsilon": 8.0 if dp else math.inf, "occurrences": 100.0, "pattern": "HS"}
-    return {"dp": dp, "bits": bits, "null_bits": 1.0, "p_value": p_value, **shown}
+def exposed(dp: bool, bits: float, p_value: float, **values: Any) -> dict[str, Any]:
+    shown = {"epsilon": 8.0 if dp else math.inf, "occurrences": 100.0, "probability": 0.1, "pattern": "HS"}
+    return {"dp": dp, "bits": bits, "null_bits": 1.0, "p_value": p_value, **shown, **values}
 
 
 def test_claims_are_judged_by_the_numbers() -> None:
-    names = ("bert", "bert-medical", "bert-m")
+    names = ("bert", "bert-m", "bert-m-general")
     good = judge(
-        [*(row(name, f1) for name, f1 in zip(names, (0.3, 0.31, 0.4), strict=True)), row("bert-dp-8", 0.37)],
+        [
+            *(row(name, f1) for name, f1 in zip(names, (0.3, 0.4, 0.38), strict=True)),
+            row("bert-dp-8", 0.37),
+            row("bert-dp-8-general", 0.36, gain=0.04),
+        ],
         [exposed(True, 1.2, 0.4), exposed(False, 9.0, 1e-9)],
     )
-    assert len(good) == 8
+    assert len(good) == 9
     assert all(claim.shows for claim in good)
-    worse = row("bert-dp-8", 0.29, gain=-0.01, gain_low=-0.02, share=-0.1, share_low=None, share_high=None)
-    bad = judge(
-        [row("bert", 0.3), row("bert-medical", 0.31), row("bert-m", 0.4, gain_low=-0.01), worse],
-        [exposed(True, 5.0, 1e-4), exposed(False, 2.0, 0.1)],
-    )
-    assert len(bad) == 8
+    worst = [
+        row("bert", 0.3),
+        row("bert-m", 0.4, gain_low=-0.01),
+        row("bert-m-general", 0.4),
+        row("bert-dp-8", 0.29, gain=-0.01, gain_low=-0.02, notes_low=-0.01, share=-0.1, share_low=None),
+        row("bert-dp-8-general", 0.32, gain=0.02),
+    ]
+    bad = judge(worst, [exposed(True, 5.0, 1e-4), exposed(False, 2.0, 0.1)])
+    assert [claim.text for claim in bad] == [claim.text for claim in good]
     assert not any(claim.shows for claim in bad)
-    nothing = judge([row("bert", 0.3), row("bert-m", 0.3), row("bert-dp-8", 0.3, share=None)], [])
-    assert not next(claim for claim in nothing if "gain is kept" in claim.text).shows
+
+
+@pytest.mark.parametrize("share", [None, 6.83])
+def test_no_share_of_no_gain_is_kept(share: float | None) -> None:
+    """Nor of next to none, of which BERT-DP has several times as much."""
+    rows = [row("bert", 0.3), row("bert-m", 0.3, gain=0.0), row("bert-dp-8", 0.3, share=share, share_low=None)]
+    (kept,) = [claim for claim in judge(rows, []) if "gain is kept" in claim.text]
+    assert not kept.shows
+
+
+def test_where_there_is_no_interval_nothing_is_told_from_0() -> None:
+    rows = [row("bert", 0.3), row("bert-m", 0.4), row("bert-dp-8", 0.37, gain_low=None)]
+    told = {claim.text: claim.shows for claim in judge(rows, []) if "told from 0" in claim.text}
+    assert list(told.values()) == [True, False]
 
 
 def test_exposure_is_judged_for_each_epsilon_and_number_of_occurrences() -> None:
-    often = {"occurrences": 2000.0}
+    often = {"occurrences": 2000.0, "probability": 1.0}
     rows = [
         exposed(True, 1.1, 0.4),
-        exposed(True, 4.5, 1e-5) | often,
-        exposed(True, 1.0, 0.6) | often | {"epsilon": 1.0},
-        exposed(False, 12.0, 1e-9) | often,
+        exposed(True, 4.5, 1e-5, **often),
+        exposed(
+            True, 1.0, 0.6, **often | {"epsilon": 1.0, "occurrences": 2100.0}
+        ),  # of other pieces, so of other sequences
+        exposed(False, 12.0, 1e-9, **often),
     ]
     found = [(claim.text, claim.shows) for claim in judge([], rows)]
-    assert [shows for _, shows in found] == [True, False, True, True, True]
-    assert "(epsilon 8.00) is at its null, at 100 occurrences" in found[0][0]
-    assert "(epsilon 8.00) is at its null, at 2000 occurrences" in found[1][0]
-    assert "(epsilon 1.00) is at its null, at 2000 occurrences" in found[2][0]
+    assert [shows for _, shows in found] == [True, False, True, True, True, True]
+    assert "(epsilon 8.00) is not told from its null, at 100 occurrences" in found[0][0]
+    assert "(epsilon 8.00) is not told from its null, at 2000 occurrences" in found[1][0]
+    assert "(epsilon 1.00) is not told from its null, at 2100 occurrences" in found[2][0]
     rows[1]["bits"] = 9.5  # no 3 bits below the control
-    assert [claim.shows for claim in judge([], rows)][3] is False
+    assert [claim.shows for claim in judge([], rows)][3:] == [False, True, True]
 
 
 def test_an_unknown_scale() -> None:

@@ -15,6 +15,7 @@ from tacit.cli import (
     env,
     finetune,
     ledger,
+    overlap,
     plan,
     report,
     reproduce,
@@ -50,6 +51,7 @@ app.command("audit")(audit.command)
 app.command("report")(report.command)
 app.command("ledger")(ledger.command)
 app.command("verify")(verify.command)
+app.command("overlap")(overlap.command)
 app.command("screen")(screen.command)
 app.command("score")(score.command)
 app.command("confidentiality")(confidentiality.command)

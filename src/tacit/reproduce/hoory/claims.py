@@ -23,70 +23,80 @@ def judge(table: Sequence[Row], exposures: Sequence[Row]) -> list[Claim]:
 
 def _utility(task: str, rows: dict[str, Row]) -> list[Claim]:
     bert, best = rows.get("bert"), rows.get("bert-m")
-    claims: list[Claim] = []
-    if best is not None:
-        claims += _told_from_zero("BERT-M's gain over BERT, of which a share is kept, is told from 0", task, best)
-    for name in ("bert-dp-8", "bert-dp-3"):
-        own = rows.get(name)
-        if own is None or bert is None or best is None:
-            continue
+    if bert is None or best is None:
+        return []
+    told = "BERT-M's gain over BERT, of which a share is kept, is told from 0"
+    claims = [_above_zero(told, task, best, "gain")]
+    for own in (rows[name] for name in ("bert-dp-8", "bert-dp-3") if name in rows):
         epsilon = f"epsilon {own['epsilon']:.2f}"
         order = f"{bert['f1']:.3f}, {own['f1']:.3f}, {best['f1']:.3f}"
-        claims.append(
-            Claim(f"F1: BERT < BERT-DP <= BERT-M ({epsilon})", task, bert["f1"] < own["f1"] <= best["f1"], order)
+        right = bert["f1"] < own["f1"] <= best["f1"]
+        claims += [
+            Claim(f"F1: BERT < BERT-DP <= BERT-M in the mean ({epsilon})", task, right, order),
+            _above_zero(f"BERT-DP's gain over BERT is told from 0 ({epsilon})", task, own, "gain"),
+            _kept(f"at least 60 % of BERT-M's gain is kept in the mean ({epsilon})", task, own, best),
+        ]
+        if own["notes"] is not None:
+            text = f"BERT-DP is above BERT with the same public medical text: the notes themselves add something ({epsilon})"
+            claims.append(_above_zero(text, task, own, "notes"))
+    own, best = rows.get("bert-dp-8-general"), rows.get("bert-m-general")
+    if own is not None and best is not None:
+        epsilon = f"epsilon {own['epsilon']:.2f}"
+        text = (
+            f"the same without medical public text, as in the paper: 60 % of that BERT-M's gain in the mean ({epsilon})"
         )
-        claims += _told_from_zero(f"BERT-DP's gain over BERT is told from 0 ({epsilon})", task, own)
-        claims.append(_kept(task, own, epsilon))
-    medical, dp = rows.get("bert-medical"), rows.get("bert-dp-8")
-    if medical is not None and dp is not None:
-        text = "BERT-DP is above BERT with the same public medical text: the notes themselves add something"
-        claims.append(Claim(text, task, dp["f1"] > medical["f1"], f"{dp['f1']:.3f} against {medical['f1']:.3f}"))
+        share = own["gain"] / best["gain"] if best["gain"] > 0 else None
+        claims.append(_kept(text, task, {**own, "share": share, "share_low": None}, best))
     return claims
 
 
-def _told_from_zero(text: str, task: str, own: Row) -> list[Claim]:
-    """None where there is no interval."""
-    low, high = own["gain_low"], own["gain_high"]
-    if low is None:
-        return []
-    return [Claim(text, task, low > 0, f"{own['gain']:+.3f} ({low:+.3f} to {high:+.3f})")]
+def _above_zero(text: str, task: str, row: Row, name: str) -> Claim:
+    """Where there is no interval, nothing is told from 0."""
+    value, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
+    bounds = "no interval" if low is None else f"{low:+.3f} to {high:+.3f}"
+    return Claim(text, task, low is not None and low > 0, f"{value:+.3f} ({bounds})")
 
 
-def _kept(task: str, own: Row, epsilon: str) -> Claim:
-    text = f"at least 60 % of BERT-M's gain is kept ({epsilon})"
-    if own["share"] is None:
+def _kept(text: str, task: str, own: Row, best: Row) -> Claim:
+    """Of a gain that may be none, a share says nothing, be it large or small: so where BERT-DP is above BERT-M it does not show."""
+    share = own["share"]
+    if share is None:
         return Claim(text, task, False, "BERT-M gains nothing, so there is no share")
     bounds = "no interval"
     if own["share_low"] is not None:
         bounds = f"{100 * own['share_low']:.0f} to {100 * own['share_high']:.0f} %"
-    return Claim(text, task, own["share"] >= _AIM, f"{100 * own['share']:.0f} % ({bounds})")
+    of_what = f"{own['gain']:+.3f} of {best['gain']:+.3f}"
+    return Claim(text, task, _AIM <= share <= 1, f"{100 * share:.0f} %: {of_what} ({bounds})")
 
 
 def _memory(rows: Sequence[Row]) -> list[Claim]:
     """Of each epsilon and number of occurrences; and of both trainings where the canaries are most frequent."""
     noisy, control = [row for row in rows if row["dp"]], [row for row in rows if not row["dp"]]
     claims: list[Claim] = []
-    for epsilon, occurrences in dict.fromkeys((row["epsilon"], row["occurrences"]) for row in noisy):
-        own = [row for row in noisy if (row["epsilon"], row["occurrences"]) == (epsilon, occurrences)]
-        least, level = min(row["p_value"] for row in own), _LEVEL / len(noisy)
-        bits = ", ".join(f"{row['pattern']} {row['bits']:.1f}" for row in own)
-        text = f"exposure under DP (epsilon {epsilon:.2f}) is at its null, at {occurrences:.0f} occurrences of a canary"
-        numbers = f"{bits} bits; null {own[0]['null_bits']:.2f}; least p-value {least:.2g} (level {level:.2g})"
+    level = _LEVEL / max(1, len(noisy))
+    for epsilon, probability in dict.fromkeys((row["epsilon"], row["probability"]) for row in noisy):
+        own = [row for row in noisy if (row["epsilon"], row["probability"]) == (epsilon, probability)]
+        least, often = min(row["p_value"] for row in own), own[0]["occurrences"]
+        text = f"exposure under DP (epsilon {epsilon:.2f}) is not told from its null, at {often:.0f} occurrences of a canary"
+        numbers = f"{_bits(own)}; null {own[0]['null_bits']:.2f}; least p-value {least:.2g} (level {level:.2g})"
         claims.append(Claim(text, "canaries", least >= level, numbers))
-    if control:
-        most = max(row["occurrences"] for row in control)
-        own = [row for row in control if row["occurrences"] == most]
-        under = [row for row in noisy if row["occurrences"] == most]
-        if under:
-            highest, lowest = max(row["bits"] for row in under), min(row["bits"] for row in own)
-            text = f"at {most:.0f} occurrences DP exposes every pattern by 3 bits less than training without DP (the paper's claim)"
-            claims.append(
-                Claim(
-                    text, "canaries", highest < lowest - _FAR_ABOVE, f"at most {highest:.1f} against {lowest:.1f} bits"
-                )
-            )
-        far = all(row["bits"] > row["null_bits"] + _FAR_ABOVE for row in own)
-        told = ", ".join(f"{row['pattern']} {row['bits']:.1f}" for row in own)
-        text = f"without DP, at {most:.0f} occurrences, every pattern is exposed by 3 bits more than its null"
-        claims.append(Claim(text, "canaries", far, f"{told} bits; null {own[0]['null_bits']:.2f}"))
+    if not control:
+        return claims
+    most = max(row["probability"] for row in control)
+    own = [row for row in control if row["probability"] == most]
+    lowest = min(row["bits"] for row in own)
+    for epsilon in dict.fromkeys(row["epsilon"] for row in noisy if row["probability"] == most):
+        highest = max(row["bits"] for row in noisy if (row["epsilon"], row["probability"]) == (epsilon, most))
+        text = f"where canaries are most frequent, DP (epsilon {epsilon:.2f}) exposes each pattern by 3 bits less (the paper's claim)"
+        numbers = f"at most {highest:.1f} against {lowest:.1f} bits"
+        claims.append(Claim(text, "canaries", highest < lowest - _FAR_ABOVE, numbers))
+    far = all(row["bits"] > row["null_bits"] + _FAR_ABOVE for row in own)
+    text = (
+        f"without DP, at {own[0]['occurrences']:.0f} occurrences, every pattern is exposed by 3 bits more than its null"
+    )
+    claims.append(Claim(text, "canaries", far, f"{_bits(own)}; null {own[0]['null_bits']:.2f}"))
     return claims
+
+
+def _bits(rows: Sequence[Row]) -> str:
+    return ", ".join(f"{row['pattern']} {row['bits']:.1f}" for row in rows) + " bits"

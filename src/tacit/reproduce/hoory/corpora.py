@@ -8,7 +8,6 @@ note.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.corpus.annotations import read_annotated
+from tacit.corpus.overlap import RunIndex
 from tacit.files import read_json, write_atomically, write_json
 from tacit.reproduce.hoory import stored
 from tacit.reproduce.hoory.scale import Scale
@@ -24,11 +24,9 @@ from tacit.vocabulary.public_words import OFTEN, count_public_words, write_publi
 from tacit.vocabulary.tokenizer import TokenizerOptions, build_tokenizer
 from tacit.vocabulary.wordpiece import train_wordpiece
 
-__all__ = ["CorpusFiles", "left_out", "prepare", "shingles", "sizes_of"]
+__all__ = ["CorpusFiles", "left_out", "prepare", "sizes_of"]
 
 _TEXT = TokenizerOptions()
-_WORD = re.compile(r"[a-z0-9]+")
-_SHINGLE = 6  # words
 _SHARED = 0.2
 _HELD_OUT_ANSWERS = 400
 _TIMES = 8  # that a public clinical note is in the medical text: as they are, they would be a fortieth of its words
@@ -133,37 +131,15 @@ def prepare(data: Path, scale: Scale, folder: Path) -> CorpusFiles:
     return files
 
 
-def shingles(text: str) -> set[tuple[str, ...]]:
-    """All runs of six words, in lower case and without punctuation.
-
-    >>> len(shingles("Chest pain, since the day before YESTERDAY."))
-    2
-    """
-    words = _WORD.findall(text.lower())
-    return {tuple(words[start : start + _SHINGLE]) for start in range(len(words) - _SHINGLE + 1)}
-
-
 def left_out(texts: Sequence[str], others: Sequence[str]) -> set[int]:
     """The texts that share a fifth of the runs of six words with one of the others, of the shorter one's runs.
 
     Annotated notes are tokenised and have their names replaced, so they are never equal to their source. Standard phrases, such as
     those of a review of systems, are shared by unrelated notes, but not to that extent.
     """
-    own = [shingles(text) for text in others]
-    holders: dict[tuple[str, ...], list[int]] = {}
-    for number, runs in enumerate(own):
-        for shingle in runs:
-            holders.setdefault(shingle, []).append(number)
-    found: set[int] = set()
-    for number, text in enumerate(texts):
-        mine = shingles(text)
-        shared: dict[int, int] = {}
-        for shingle in mine:
-            for holder in holders.get(shingle, ()):
-                shared[holder] = shared.get(holder, 0) + 1
-        if any(count >= _SHARED * min(len(mine), len(own[holder])) for holder, count in shared.items()):
-            found.add(number)
-    return found
+    index = RunIndex(others)
+    likest = (index.likest(text) for text in texts)
+    return {number for number, shared in enumerate(likest) if shared is not None and shared.share >= _SHARED}
 
 
 def _others(texts: Sequence[str], others: Sequence[str]) -> list[str]:

@@ -23,7 +23,10 @@ __all__ = ["Results", "exposure_rows", "figure1_rows", "load_results", "rate_row
 Results = Mapping[str, Mapping[str, Any]]
 """Of the models that are done, by name."""
 
-REFERENCE, BERT, BERT_M = "bert-dp-8", "bert", "bert-m"
+_CellsOfRows = Mapping[str, list[Mapping[str, Any]]]
+"""Results of fine-tunings, by row of table 2."""
+
+REFERENCE, BERT, BERT_MEDICAL, BERT_M = "bert-dp-8", "bert", "bert-medical", "bert-m"
 
 
 def load_results(folder: Path, models: Sequence[Model]) -> dict[str, dict[str, Any]]:
@@ -33,29 +36,49 @@ def load_results(folder: Path, models: Sequence[Model]) -> dict[str, dict[str, A
 
 
 def table2_rows(models: Sequence[Model], results: Results, baselines: Results, scale: Scale) -> list[Row]:
-    """F1 of each model on each task, its gain over BERT, and the share of BERT-M's gain that is kept."""
+    """F1 of each model on each task, its gain over BERT, and the share of BERT-M's gain that is kept.
+
+    A model that was pre-trained once is paired with that pre-training of BERT and BERT-M, not with the mean of theirs. ``notes`` is
+    what it gains over the BERT that has read the same public medical text.
+    """
     chosen = [model for model in models if "table2" in model.parts and model.name in results]
-    words = {model.row: model.words for model in reversed(chosen)}
     rows: list[Row] = []
     for task in scale.tasks:
-        cells = {name: _cells_of_row(chosen, results, name, task) for name in dict.fromkeys(m.row for m in chosen)}
-        cells = {name: own for name, own in cells.items() if own}
         for name in BASELINES if task in baselines else ():
             own = [cell for cell in baselines[task]["cells"] if cell["model"] == name]
-            scores = {**_scores(own, None), "pretrainings": ""}
+            scores = {**_scores(own, None), "pretrainings": "", **_NO_NOTES}
             rows.append({"task": task, "model": name, "words": "trivial baseline", **_NO_PRICE, **scores, **_NO_SHARE})
-        for name, own in cells.items():
-            reference = cells.get(BERT) if name != BERT else None
-            prices = [_price(results[model.name]) for model in chosen if model.row == name]
-            shares = _share(cells, name) if len(cells.keys() & {BERT, BERT_M}) == 2 else _NO_SHARE
-            scores = {**_scores(own, reference), "pretrainings": _by_pretraining(own)}
-            rows.append({"task": task, "model": name, "words": words[name], **prices[0], **scores, **shares})
+        for name in dict.fromkeys(model.row for model in chosen):
+            same = [model for model in chosen if model.row == name]
+            cells = _cells_of_rows(chosen, results, task, {model.base.replicate for model in same})
+            if name in cells:
+                price = _price(results[same[0].name])
+                rows.append({"task": task, "model": name, "words": same[0].words, **price, **_compared(name, cells)})
     return rows
 
 
-def _cells_of_row(chosen: Sequence[Model], results: Results, row: str, task: str) -> list[Mapping[str, Any]]:
-    """Of all pre-trainings of a model, each with seeds of its own."""
-    return [cell for model in chosen if model.row == row for cell in _cells(results[model.name], task)]
+def _compared(name: str, cells: _CellsOfRows) -> Row:
+    """A model's F1, beside the models that it is measured by."""
+    own, bert, medical = cells[name], cells.get(BERT), cells.get(BERT_MEDICAL)
+    notes = _NO_NOTES
+    if medical is not None and name not in (BERT, BERT_MEDICAL):
+        notes = {key.replace("gain", "notes"): value for key, value in _scores(own, medical).items() if "gain" in key}
+    return {
+        **_scores(own, bert if name != BERT else None),
+        "pretrainings": _by_pretraining(own),
+        **notes,
+        **(_share(cells, name) if len(cells.keys() & {BERT, BERT_M}) == 2 else _NO_SHARE),
+    }
+
+
+def _cells_of_rows(chosen: Sequence[Model], results: Results, task: str, replicates: set[int]) -> _CellsOfRows:
+    """By row of the table: those of these pre-trainings, each with seeds of its own."""
+    cells: dict[str, list[Mapping[str, Any]]] = {}
+    for model in chosen:
+        own = _cells(results[model.name], task)
+        if own and model.base.replicate in replicates:
+            cells.setdefault(model.row, []).extend(own)
+    return cells
 
 
 def _by_pretraining(cells: Sequence[Mapping[str, Any]]) -> str:
@@ -65,6 +88,7 @@ def _by_pretraining(cells: Sequence[Mapping[str, Any]]) -> str:
 
 
 _NO_PRICE: Row = {"epsilon_vocabulary": None, "epsilon_training": None, "epsilon": None}
+_NO_NOTES: Row = {"notes": None, "notes_low": None, "notes_high": None}
 _NO_SHARE: Row = {"share": None, "share_low": None, "share_high": None}
 
 
@@ -122,7 +146,7 @@ def _named(name: str, estimate: Estimate | None) -> Row:
     return {name: estimate.mean, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
 
 
-def _share(cells: Mapping[str, list[Mapping[str, Any]]], model: str) -> Row:
+def _share(cells: _CellsOfRows, model: str) -> Row:
     """Of every model but the two that it is measured by; of a fixed split without an interval."""
     if model in (BERT, BERT_M):
         return _NO_SHARE

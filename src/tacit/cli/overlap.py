@@ -1,0 +1,90 @@
+"""`tacit overlap`: does the public text of a configuration repeat its private text?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from tacit.cli.options import ConfigArgument, JsonOption, print_json, table
+from tacit.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from tacit.config.corpus import CorpusOptions
+    from tacit.corpus.overlap import RunIndex
+
+__all__ = ["command"]
+
+_SHARE = 0.2
+_RUNS = 10
+_SHOWN = 20
+
+
+def command(
+    config: ConfigArgument,
+    share: Annotated[
+        float,
+        typer.Option("--share", min=0.0, max=1.0, help="Least share of the runs of six words, of the shorter text."),
+    ] = _SHARE,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Least number of runs of six words in common.")] = _RUNS,
+    as_json: JsonOption = False,
+) -> None:
+    """List public records that share text with a private record: they would be learned without noise. For the curator's eyes.
+
+    Which public records these are says what is in the private text. Exit code 4 when there are any. No run folder is read or written.
+    """
+    from tacit.config import load_config
+    from tacit.corpus.overlap import RunIndex
+    from tacit.corpus.readers import read_records
+    from tacit.progress import TerminalReporter
+    from tacit.screen_stage import source_of
+
+    run = load_config(config)
+    if not run.public:
+        raise UsageError(f"{config}: there is no public corpus to compare")
+    reporter = TerminalReporter()
+    reporter.say("Overlap: reading the private corpus ...")
+    index = RunIndex(record.text for record in read_records(source_of(run.private)))
+    reporter.say("Overlap: comparing the public corpora ...")
+    found = [_found_in(options, index, share, runs) for options in run.public]
+    if as_json:
+        pairs = zip(run.public, found, strict=True)
+        print_json(
+            [
+                {"corpus": options.path, "text_field": options.text_field, "shared": [row._asdict() for row in own]}
+                for options, own in pairs
+            ]
+        )
+    else:
+        for options, own in zip(run.public, found, strict=True):
+            _show(options, own)
+    total = sum(len(own) for own in found)
+    if total:
+        raise DataError(f"{total} public records share text with a private one; take them out of the public corpora")
+
+
+class _Found(NamedTuple):
+    """A public record, and what it shares with the private one that is likest to it."""
+
+    id: str
+    runs: int
+    share: float
+
+
+def _found_in(options: CorpusOptions, index: RunIndex, share: float, runs: int) -> list[_Found]:
+    from tacit.corpus.readers import read_records
+    from tacit.screen_stage import source_of
+
+    records = read_records(source_of(options))
+    pairs = ((record.document_id, index.likest(record.text)) for record in records)
+    found = [_Found(name, shared.runs, shared.share) for name, shared in pairs if shared is not None]
+    return [row for row in found if row.runs >= runs and row.share >= share]
+
+
+def _show(options: CorpusOptions, found: list[_Found]) -> None:
+    typer.echo(f"{options.path} ({options.text_field}): {len(found) or 'no'} records share text with a private one")
+    if found:
+        rows = [[repr(row.id), str(row.runs), f"{row.share:.2f}"] for row in found[:_SHOWN]]
+        typer.echo(table(["record", "runs in common", "share"], rows))
+    if len(found) > _SHOWN:
+        typer.echo(f"... and {len(found) - _SHOWN} more; --json has all")
