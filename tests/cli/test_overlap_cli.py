@@ -38,10 +38,10 @@ def note(tmp_path: Path) -> str:
 def test_a_public_record_that_repeats_a_note_is_named_and_not_quoted(tmp_path: Path, note: str, tacit: Tacit) -> None:
     half = " ".join(note.upper().split()[: len(note.split()) // 2])
     done = tacit("overlap", config_in(tmp_path, [OTHER, f"{half} {OTHER}"]))
-    assert_one_line(done, 4, "1 public records share text with a private one", "take them out")
+    assert_one_line(done, 4, "public records that share text with a private one: 1", "take them out")
     assert "'played-1'" in done.out
     assert "played-0" not in done.out
-    assert f"{tmp_path}/public.jsonl (text): no records" in done.out
+    assert f"{tmp_path}/public.jsonl (text): records that share text with a private one: none" in done.out
     assert SENTINEL not in (done.out + done.err).lower()
     assert not (tmp_path / "run").exists()
 
@@ -57,13 +57,14 @@ def test_what_is_shared_can_be_asked_for_more_or_less(tmp_path: Path, note: str,
     assert tacit("overlap", config, "--runs", 1000).code == 0
     fewer = tacit("overlap", config, "--runs", 3, "--share", 0.0, "--json")
     assert {row["id"]: row["runs"] for corpus in json.loads(fewer.out) for row in corpus["shared"]}["played-0"] == 3
-    assert tacit("overlap", config, "--share", 1.5).code == 2
+    for share in ("1.5", "nan"):
+        assert tacit("overlap", config, "--share", share).code == 2
 
 
 def test_other_text_is_not_found(tmp_path: Path, tacit: Tacit) -> None:
     done = tacit("overlap", config_in(tmp_path, [OTHER]))
     assert done.code == 0, done.err
-    assert done.out.count("no records share text") == 2
+    assert done.out.count("private one: none") == 2
 
 
 def test_an_identifier_cannot_command_the_terminal(tmp_path: Path, note: str, tacit: Tacit) -> None:

@@ -60,6 +60,21 @@ def test_a_run_that_occurs_often_counts_once() -> None:
     assert (shared.runs, shared.share) == (6, 1.0)
 
 
+def test_a_short_text_does_not_hide_a_longer_one() -> None:
+    copied = " ".join(f"word{number}" for number in range(60))
+    index = RunIndex(["one two three four five six", copied])
+    public = (
+        f"one two three four five six {' '.join(f'other{number}' for number in range(60))} {copied[: len(copied) // 2]}"
+    )
+    first, found = index.likest(public), index.likest(public, 10)
+    assert first is not None
+    assert (first.text, first.runs, first.share) == (0, 1, 1.0)
+    assert found is not None
+    assert found.text == 1
+    assert 10 <= found.runs < 55
+    assert index.likest(public, 1000) is None
+
+
 @pytest.mark.parametrize("text", ["", "five words are not enough", "...!"])
 def test_a_text_without_a_run_shares_nothing(text: str) -> None:
     assert RunIndex([text]).likest(text) is None

@@ -103,6 +103,12 @@ def files(tmp_path_factory: pytest.TempPathFactory, data_dir: Path) -> CorpusFil
     return prepare(data_dir, TINY, tmp_path_factory.mktemp("hoory") / "corpora")
 
 
+def test_corpora_of_other_rules_are_not_gone_on_with(data_dir: Path, tmp_path: Path) -> None:
+    (tmp_path / "sizes.json").write_text('{"notes": {"records": 1}}')
+    with pytest.raises(UsageError, match="other rules"):
+        prepare(data_dir, TINY, tmp_path)
+
+
 def texts_of(path: Path) -> list[str]:
     return [json.loads(line)["text"] for line in path.read_text().splitlines()]
 
@@ -299,6 +305,7 @@ def test_pretrainings_of_a_model_are_one_row_and_are_told_apart() -> None:
         "bert@2": (1, 2),
         "bert-medical": (4, 5),
         "bert-m": (8, 9),
+        "bert-m-general": (6, 7),
         "bert-dp-8": (5, 6),
         "bert-dp-8@2": (3, 4),
     }
@@ -308,12 +315,13 @@ def test_pretrainings_of_a_model_are_one_row_and_are_told_apart() -> None:
         for name, own in right.items()
     }
     rows = {one["model"]: one for one in table2_rows(models_of(TINY), results, {}, scale)}
-    assert list(rows) == ["bert", "bert-medical", "bert-m", "bert-dp-8"]
+    assert list(rows) == ["bert", "bert-medical", "bert-m", "bert-m-general", "bert-dp-8"]
     assert rows["bert"]["f1"] == pytest.approx(0.25)
     assert rows["bert"]["pretrainings"] == "0.350 0.150"
     assert rows["bert-m"]["gain"] == pytest.approx(0.85 - 0.35)  # beside its own pre-training
     assert rows["bert-m"]["notes"] == pytest.approx(0.85 - 0.45)
     assert rows["bert-m"]["share"] is None
+    assert rows["bert-m-general"]["notes"] == pytest.approx(0.65 - 0.35)  # it has read no medical public text
     assert rows["bert-medical"]["share"] == pytest.approx(0.1 / 0.5)
     assert rows["bert-dp-8"]["gain"] == pytest.approx(0.45 - 0.25)
     assert rows["bert-dp-8"]["gain_low"] == pytest.approx(0.2)  # the folds agree, whatever the pre-trainings do

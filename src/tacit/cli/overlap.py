@@ -24,9 +24,16 @@ def command(
     config: ConfigArgument,
     share: Annotated[
         float,
-        typer.Option("--share", min=0.0, max=1.0, help="Least share of the runs of six words, of the shorter text."),
+        typer.Option(
+            "--share",
+            min=0.0,
+            max=1.0,
+            help="Name a record that has at least this share of the shorter text's runs of six words.",
+        ),
     ] = _SHARE,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="Least number of runs of six words in common.")] = _RUNS,
+    runs: Annotated[
+        int, typer.Option("--runs", min=1, help="And at least so many runs in common; fewer for short texts.")
+    ] = _RUNS,
     as_json: JsonOption = False,
 ) -> None:
     """List public records that share text with a private record: they would be learned without noise. For the curator's eyes.
@@ -60,7 +67,9 @@ def command(
             _show(options, own)
     total = sum(len(own) for own in found)
     if total:
-        raise DataError(f"{total} public records share text with a private one; take them out of the public corpora")
+        raise DataError(
+            f"public records that share text with a private one: {total}; take them out of the public corpora"
+        )
 
 
 class _Found(NamedTuple):
@@ -76,13 +85,14 @@ def _found_in(options: CorpusOptions, index: RunIndex, share: float, runs: int) 
     from tacit.screen_stage import source_of
 
     records = read_records(source_of(options))
-    pairs = ((record.document_id, index.likest(record.text)) for record in records)
-    found = [_Found(name, shared.runs, shared.share) for name, shared in pairs if shared is not None]
-    return [row for row in found if row.runs >= runs and row.share >= share]
+    pairs = ((record.document_id, index.likest(record.text, runs)) for record in records)
+    return [_Found(name, own.runs, own.share) for name, own in pairs if own is not None and own.share >= share]
 
 
 def _show(options: CorpusOptions, found: list[_Found]) -> None:
-    typer.echo(f"{options.path} ({options.text_field}): {len(found) or 'no'} records share text with a private one")
+    typer.echo(
+        f"{options.path} ({options.text_field}): records that share text with a private one: {len(found) or 'none'}"
+    )
     if found:
         rows = [[repr(row.id), str(row.runs), f"{row.share:.2f}"] for row in found[:_SHOWN]]
         typer.echo(table(["record", "runs in common", "share"], rows))

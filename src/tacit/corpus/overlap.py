@@ -58,8 +58,12 @@ class RunIndex:
         self._runs_R = runs_R[order]
         self._texts_R = np.repeat(np.arange(len(runs)), self._sizes_N)[order]
 
-    def likest(self, text: str) -> Shared | None:
-        """The text with the largest share of runs in common; None: no text has one of its runs."""
+    def likest(self, text: str, least: int = 1) -> Shared | None:
+        """The text with the largest share of runs in common, of those that have so many; None: there is none.
+
+        Args:
+            least: runs in common, so that a text of a few words, all of them in this one, does not stand before a longer one.
+        """
         own = word_runs(text)
         first = np.searchsorted(self._runs_R, own, "left")
         last = np.searchsorted(self._runs_R, own, "right")
@@ -67,6 +71,9 @@ class RunIndex:
         if not found:
             return None
         texts, counts = np.unique(np.concatenate(found), return_counts=True)
+        texts, counts = texts[counts >= least], counts[counts >= least]
+        if not len(texts):
+            return None
         shares = counts / np.minimum(self._sizes_N[texts], len(own))
         best = int(np.argmax(shares))
         return Shared(int(texts[best]), int(counts[best]), float(shares[best]))

@@ -16,6 +16,7 @@ from typing import Any
 
 from tacit.corpus.annotations import read_annotated
 from tacit.corpus.overlap import RunIndex
+from tacit.errors import UsageError
 from tacit.files import read_json, write_atomically, write_json
 from tacit.reproduce.hoory import stored
 from tacit.reproduce.hoory.scale import Scale
@@ -28,6 +29,7 @@ __all__ = ["CorpusFiles", "left_out", "prepare", "sizes_of"]
 
 _TEXT = TokenizerOptions()
 _SHARED = 0.2
+_VERSION = 2  # of the rules by which texts are chosen; results of others are not mixed with them
 _HELD_OUT_ANSWERS = 400
 _TIMES = 8  # that a public clinical note is in the medical text: as they are, they would be a fortieth of its words
 
@@ -95,9 +97,12 @@ def prepare(data: Path, scale: Scale, folder: Path) -> CorpusFiles:
 
     Raises:
         DataError: a corpus is missing or damaged.
+        UsageError: the files that are there were chosen by other rules.
     """
     files = CorpusFiles(folder)
     if files.sizes.exists():
+        if read_json(files.sizes).get("version") != _VERSION:
+            raise UsageError(f"{folder}: the corpora there were chosen by other rules; begin in another folder (--out)")
         return files
     folder.mkdir(parents=True, exist_ok=True)
     notes = stored.notes(data)
@@ -127,7 +132,7 @@ def prepare(data: Path, scale: Scale, folder: Path) -> CorpusFiles:
     sizes = {
         path.stem: {"records": len(own), "words": sum(len(text.split()) for text in own)} for path, own in texts.items()
     }
-    write_json(files.sizes, {**sizes, "annotated notes": len(tested)})
+    write_json(files.sizes, {**sizes, "annotated notes": len(tested), "version": _VERSION})
     return files
 
 
@@ -151,7 +156,7 @@ def _others(texts: Sequence[str], others: Sequence[str]) -> list[str]:
 def _played(data: Path, notes: Sequence[str]) -> tuple[list[str], list[str]]:
     """Dialogues and notes of the consultations of which neither shares text with a clinical note.
 
-    One of ACI-Bench was played from a note of MTSamples: its note is that note in other words, its dialogue says the same.
+    One of ACI-Bench was played from a note of MTSamples: its note is that one with other names, its dialogue says the same.
     """
     pairs = stored.consultations(data)
     out = left_out([said for said, _ in pairs], notes) | left_out([written for _, written in pairs], notes)

@@ -39,7 +39,7 @@ def table2_rows(models: Sequence[Model], results: Results, baselines: Results, s
     """F1 of each model on each task, its gain over BERT, and the share of BERT-M's gain that is kept.
 
     A model that was pre-trained once is paired with that pre-training of BERT and BERT-M, not with the mean of theirs. ``notes`` is
-    what it gains over the BERT that has read the same public medical text.
+    what a model gains over the BERT that has read the same public text: BERT itself where that is the general one.
     """
     chosen = [model for model in models if "table2" in model.parts and model.name in results]
     rows: list[Row] = []
@@ -53,16 +53,18 @@ def table2_rows(models: Sequence[Model], results: Results, baselines: Results, s
             cells = _cells_of_rows(chosen, results, task, {model.base.replicate for model in same})
             if name in cells:
                 price = _price(results[same[0].name])
-                rows.append({"task": task, "model": name, "words": same[0].words, **price, **_compared(name, cells)})
+                rows.append({"task": task, "model": name, "words": same[0].words, **price, **_compared(same[0], cells)})
     return rows
 
 
-def _compared(name: str, cells: _CellsOfRows) -> Row:
+def _compared(model: Model, cells: _CellsOfRows) -> Row:
     """A model's F1, beside the models that it is measured by."""
-    own, bert, medical = cells[name], cells.get(BERT), cells.get(BERT_MEDICAL)
+    name = model.row
+    own, bert = cells[name], cells.get(BERT)
+    without = cells.get(BERT if model.base.text == "general" else BERT_MEDICAL)
     notes = _NO_NOTES
-    if medical is not None and name not in (BERT, BERT_MEDICAL):
-        notes = {key.replace("gain", "notes"): value for key, value in _scores(own, medical).items() if "gain" in key}
+    if without is not None and name not in (BERT, BERT_MEDICAL):
+        notes = {key.replace("gain", "notes"): value for key, value in _scores(own, without).items() if "gain" in key}
     return {
         **_scores(own, bert if name != BERT else None),
         "pretrainings": _by_pretraining(own),
