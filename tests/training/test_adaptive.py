@@ -208,7 +208,7 @@ def test_units_without_a_rho_or_with_an_impossible_one_do_not_train() -> None:
 
 
 def test_a_phase_pays_its_banded_event_and_an_empty_stratum_pays_the_same(tmp_path: Path) -> None:
-    """What an onlooker sees of an empty stratum is what they see of any: its steps, paid one by one, and noise."""
+    """What an onlooker sees of an empty stratum is what they see of any: its steps, paid one by one, noise, and keyed digests."""
     plan = dataclasses.replace(PLAN, sampling_probability=0.5, bands=Bands((0.97,), (0.0, 1.0)))
     phase = Phase("stratum", "private", plan, 4, AdamOptions(1e-3))
     paid = []
@@ -222,7 +222,9 @@ def test_a_phase_pays_its_banded_event_and_an_empty_stratum_pays_the_same(tmp_pa
             stream = with_rho(random_units(3), dict.fromkeys(NAMES, rho))
             model = tiny_bert()
             run_phase(model, phase, stream, OBJECTIVE, ledger, STREAMS, COMPUTE, folder / "stratum.pt")
-            paid.append([row.digest for row in ledger.rows])
+            paid.append([(row.kind, row.body, row.first, row.count) for row in ledger.rows if row.kind != "bind"])
+            (bound,) = (row for row in ledger.rows if row.kind == "bind")
+            assert len(bound.body["value"]) == 64
     assert paid[0] == paid[1]
 
 

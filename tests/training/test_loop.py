@@ -22,6 +22,7 @@ from tacit.training.loop import _DpStep, _Source, _unit_targets, run_phase
 from tacit.training.masking import MaskedRows, mask_rows
 from tacit.training.plans import AdamOptions, DpPlan, Phase, PlainPlan
 from tacit.training.sequences import SequenceStream
+from tacit.training.sums import sums_digest
 
 from .streams import LENGTH, MASKING, OBJECTIVE, random_units, stream_of, tiny_bert
 
@@ -414,8 +415,15 @@ class WatchedStreams(Streams):
         self.ledger = ledger
         self.draws: list[tuple[tuple[str | int, ...], int]] = []
 
+    def child(self, *address: str | int) -> WatchedStreams:
+        """What is below is watched too."""
+        below = WatchedStreams(self.derive("child", *address), self.ledger)
+        below.draws = self.draws
+        return below
+
     def derive(self, *address: str | int) -> bytes:
-        self.draws.append((address[1:], self.ledger.spent("private")))
+        if address[0] in ("generator", "seed"):
+            self.draws.append((address[1:], self.ledger.spent("private")))
         return super().derive(*address)
 
 
@@ -464,6 +472,12 @@ def phase_of(plan: DpPlan | PlainPlan, steps: int) -> Phase:
     return Phase(stream, stream, plan, steps, AdamOptions(1e-3))
 
 
+def made_from_of(model: torch.nn.Module, phase: Phase, stream: SequenceStream) -> str:
+    """What the draws of a phase are addressed by beside the step, at its start."""
+    optimizer = torch.optim.AdamW(model.parameters())
+    return sums_digest(model, optimizer, phase, stream, OBJECTIVE, compute(), STREAMS)
+
+
 def test_the_optimizer_gets_exactly_the_steps_of_the_plan(
     stream: SequenceStream, ledger: Ledger, tmp_path: Path
 ) -> None:
@@ -476,11 +490,12 @@ def test_the_optimizer_gets_exactly_the_steps_of_the_plan(
     again = tiny_bert()
     optimizer = torch.optim.AdamW(again.parameters(), lr=1e-3, betas=(0.9, 0.98), eps=1e-6, weight_decay=0.01)
     again.train()
+    streams = STREAMS.child("sums", made_from_of(again, phase_of(PLAN, steps), stream))
     for step in range(steps):
         optimizer.param_groups[0]["lr"] = AdamOptions(1e-3).learning_rate_at(step, steps)
         optimizer.zero_grad()
-        indices = np.flatnonzero(STREAMS.generator("sampling", step).random(stream.units) < PLAN.sampling_probability)
-        with contextlib.closing(_DpStep(again, PLAN, compute(), _Source(stream, OBJECTIVE, STREAMS))) as step_of:
+        indices = np.flatnonzero(streams.generator("sampling", step).random(stream.units) < PLAN.sampling_probability)
+        with contextlib.closing(_DpStep(again, PLAN, compute(), _Source(stream, OBJECTIVE, streams))) as step_of:
             drawn = step_of.draw(step)
             assert sorted(drawn) == indices.tolist()  # in another order, in which there is less padding
             run_step(step_of, step, drawn)
@@ -503,7 +518,7 @@ def check_paid_first(ledger: Ledger, stream: SequenceStream, checkpoint: Path) -
     ledger.plan("private", PLAN.event, 3)
     streams = WatchedStreams(bytes(32), ledger)
     run_phase(tiny_bert(), phase_of(PLAN, 3), stream, OBJECTIVE, ledger, streams, compute(), checkpoint)
-    assert {address[0] for address, _ in streams.draws} == {"sampling", "unit", "noise", "dropout"}
+    assert {address[0] for address, _ in streams.draws} == {"sampling", "unit", "noise"}
     assert all(paid > int(address[1]) for address, paid in streams.draws)
     noise = [address for address, _ in streams.draws if address[0] == "noise"]
     assert len(noise) == len(set(noise)) == 3 * len(list(tiny_bert().parameters()))  # once a step and parameter
@@ -521,6 +536,7 @@ def test_the_check_of_the_payment_catches_a_late_one(stream: SequenceStream, tmp
 def test_empty_batches_are_charged_and_get_their_noise(stream: SequenceStream, ledger: Ledger, tmp_path: Path) -> None:
     plan = dataclasses.replace(PLAN, sampling_probability=1e-12)
     ledger.plan("private", plan.event, 2)
+    made_from = made_from_of(tiny_bert(), phase_of(plan, 2), stream)
     with handed_to_the_optimizer() as seen:
         run_phase(
             tiny_bert(), phase_of(plan, 2), stream, OBJECTIVE, ledger, STREAMS, compute(), tmp_path / "private.pt"
@@ -528,7 +544,7 @@ def test_empty_batches_are_charged_and_get_their_noise(stream: SequenceStream, l
     assert ledger.spent("private") == len(seen) == 2
     for step, gradients in enumerate(seen):
         model = tiny_bert()
-        add_noise_(model.named_parameters(), plan.noise_stddev, STREAMS, step)
+        add_noise_(model.named_parameters(), plan.noise_stddev, STREAMS.child("sums", made_from), step)
         for number, parameter in enumerate(model.parameters()):
             assert torch.equal(gradients[str(number)], parameter.grad / plan.normaliser)
 

@@ -36,17 +36,22 @@ def alone(stream: SequenceStream, tmp_path_factory: pytest.TempPathFactory) -> W
 
 
 class LossyStreams(Streams):
-    """Kills its process at the n-th micro-batch that it seeds."""
+    """Kills its process at the n-th micro-batch, of two units each."""
 
-    def __init__(self, number: int) -> None:
-        super().__init__(KEY)
-        self.left = number
+    def __init__(self, number: int, key: bytes = KEY) -> None:
+        super().__init__(key)
+        self.left = 2 * number
 
-    def seed(self, *address: str | int) -> int:
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        self.left -= 1
-        return super().seed(*address)
+    def child(self, *address: str | int) -> LossyStreams:
+        """What is below kills instead."""
+        return LossyStreams(self.left // 2, self.derive("child", *address))
+
+    def generator(self, *address: str | int) -> np.random.Generator:
+        if address[0] == "unit":
+            if self.left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            self.left -= 1
+        return super().generator(*address)
 
 
 def on_ranks(
@@ -146,12 +151,18 @@ def test_a_step_that_is_refused_happens_at_no_rank(stream: SequenceStream, tmp_p
 
 
 class PaidStreams(Streams):
-    """Notes what the ledger on disk held when each noise was drawn and each micro-batch seeded."""
+    """Notes what the ledger on disk held when each noise was drawn and each row seeded."""
 
-    def __init__(self, ledger: Path) -> None:
-        super().__init__(KEY)
+    def __init__(self, ledger: Path, key: bytes = KEY) -> None:
+        super().__init__(key)
         self.ledger = ledger
         self.seen: list[tuple[str, int, int]] = []
+
+    def child(self, *address: str | int) -> PaidStreams:
+        """What is below notes too."""
+        below = PaidStreams(self.ledger, self.derive("child", *address))
+        below.seen = self.seen
+        return below
 
     def derive(self, *address: str | int) -> bytes:
         if len(address) > 2 and address[1] in ("noise", "dropout", "sampling"):
@@ -207,23 +218,10 @@ def test_a_plain_phase_on_ranks_is_that_of_one_process(stream: SequenceStream, t
         assert_close(found[0], expected)
 
 
-def test_dropout_is_other_at_every_rank_and_place(stream: SequenceStream) -> None:
-    """No two micro-batches of a step share a seed, also not those of different ranks."""
-
-    class Noted(Streams):
-        seen: list[tuple[str | int, ...]]
-
-        def seed(self, *address: str | int) -> int:
-            self.seen.append(address)
-            return super().seed(*address)
-
-    seen: list[tuple[str | int, ...]] = []
-    for rank in range(3):
-        streams = Noted(KEY)
-        streams.seen = seen
-        source = _Source(stream, OBJECTIVE, streams, Ranks(rank, 3))
-        step_of = _DpStep(dropping_bert(), PLAN, ComputeOptions(micro_batch=4), source)
-        for _ in step_of.add_up(0, np.arange(stream.units), 0):
-            pass
-        step_of.close()
-    assert len(seen) == len(set(seen)) == 6  # 11 units, 2 at once: two rounds of three ranks
+@pytest.mark.parametrize("world", [2, 3])
+def test_with_dropout_too_several_ranks_train_like_one(world: int, stream: SequenceStream, tmp_path: Path) -> None:
+    """A unit is dropped by its own seed, whichever rank it comes to and whatever stands beside it there."""
+    (tmp_path / "alone").mkdir()
+    expected = train(tmp_path / "alone", stream, checkpoint_seconds=1e9)
+    for weights in values_of(on_ranks(world, tmp_path / "together", stream, checkpoint_seconds=1e9)):
+        assert_close(weights, expected)

@@ -23,10 +23,12 @@ from tacit.randomness import Streams
 from tacit.training.checkpoint import Progress, gradients, load_checkpoint, save_checkpoint
 from tacit.training.loop import _DpStep, _Source
 from tacit.training.sequences import SequenceStream
+from tacit.training.sums import sums_digest
 
 from ..processes import killed
 from .phases import (
     KEY,
+    PHASE,
     PLAN,
     STEPS,
     Weights,
@@ -40,7 +42,10 @@ from .phases import (
 from .streams import OBJECTIVE, random_units, stream_of
 
 POINTS = ("sampling", "dropout", "unit", "noise")
-"""The draws of a step: for the batch, for each micro-batch, for each unit in it, for each parameter at the end."""
+"""The draws of a step: for the batch, for each row of a micro-batch, for each unit in it, for each parameter at the end."""
+
+AT_ONCE = 2
+"""Units of a micro-batch: so many draws of a kind "unit" later, the next one begins."""
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +56,16 @@ def stream() -> SequenceStream:
 class CountedStreams(Streams):
     """Counts draws by their kind, and kills this process (nothing is cleaned up or flushed) at the n-th of one kind."""
 
-    def __init__(self, kind: str = "", number: int = -1) -> None:
-        super().__init__(KEY)
+    def __init__(
+        self, kind: str = "", number: int = -1, key: bytes = KEY, counts: dict[str, int] | None = None
+    ) -> None:
+        super().__init__(key)
         self.kind, self.number = kind, number
-        self.counts = dict.fromkeys(POINTS, 0)
+        self.counts = dict.fromkeys(POINTS, 0) if counts is None else counts
+
+    def child(self, *address: str | int) -> CountedStreams:
+        """What is below counts too."""
+        return type(self)(self.kind, self.number, self.derive("child", *address), self.counts)
 
     def derive(self, *address: str | int) -> bytes:
         kind = str(address[1]) if len(address) > 1 else ""
@@ -75,8 +86,8 @@ def uninterrupted(stream: SequenceStream, tmp_path_factory: pytest.TempPathFacto
 
 
 def kills(counts: dict[str, int]) -> list[tuple[str, int]]:
-    """Every draw of a batch and of a micro-batch; of units and parameters some."""
-    every = {"sampling": 1, "dropout": 1, "unit": 5, "noise": 23}
+    """Every draw of a batch, and the first one of every micro-batch; of rows and parameters some."""
+    every = {"sampling": 1, "dropout": 9, "unit": 2, "noise": 23}
     return [(kind, number) for kind in POINTS for number in range(0, counts[kind], every[kind])]
 
 
@@ -102,7 +113,7 @@ def test_killed_again_and_again_equals_uninterrupted(
 ) -> None:
     """At the second micro-batch of every start: each start adds one micro-batch to the sum."""
     starts = 0
-    while killed(lambda: train(tmp_path, stream, CountedStreams("dropout", 1))):
+    while killed(lambda: train(tmp_path, stream, CountedStreams("unit", AT_ONCE))):
         starts += 1
         assert starts < 100
     assert starts > STEPS
@@ -145,7 +156,7 @@ def test_the_check_catches_a_wrong_continuation(
     uninterrupted: tuple[Weights, dict[str, int]],
     tmp_path: Path,
 ) -> None:
-    assert killed(lambda: train(tmp_path, stream, CountedStreams("dropout", 2)))
+    assert killed(lambda: train(tmp_path, stream, CountedStreams("unit", 2 * AT_ONCE)))
     state = stored(tmp_path)
     assert state["partial"]["drawn"] == 4
     wrong(state["partial"])
@@ -154,7 +165,7 @@ def test_the_check_catches_a_wrong_continuation(
 
 
 class SeedsByCall(CountedStreams):
-    """Known wrong: dropout is seeded by how many micro-batches this process has seen, not by the place in the draw."""
+    """Known wrong: dropout is seeded by how many rows this process has seen, not by the row."""
 
     def seed(self, *address: str | int) -> int:
         return super().seed("dropout", self.counts["dropout"])
@@ -163,29 +174,30 @@ class SeedsByCall(CountedStreams):
 def test_the_check_catches_dropout_that_does_not_continue(stream: SequenceStream, tmp_path: Path) -> None:
     (tmp_path / "whole").mkdir()
     expected = train(tmp_path / "whole", stream, SeedsByCall())
-    assert killed(lambda: train(tmp_path, stream, SeedsByCall("dropout", 2)))
+    assert killed(lambda: train(tmp_path, stream, SeedsByCall("unit", 2 * AT_ONCE)))
     assert not same(train(tmp_path, stream, SeedsByCall()), expected)
 
 
 # what may change between two starts ----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
 @pytest.mark.parametrize("micro_batch", [2, 6, 64])
 def test_another_micro_batch_size_goes_on_at_the_same_unit(
-    micro_batch: int, stream: SequenceStream, tmp_path: Path
+    micro_batch: int, dropout: float, stream: SequenceStream, tmp_path: Path
 ) -> None:
-    """Without dropout, whose masks belong to a micro-batch: no unit is lost or counted twice."""
+    """No unit is lost or counted twice, and none is dropped otherwise."""
     (tmp_path / "whole").mkdir()
-    expected = train(tmp_path / "whole", stream, dropout=0.0)
-    assert killed(lambda: train(tmp_path, stream, CountedStreams("dropout", 2), dropout=0.0))
+    expected = train(tmp_path / "whole", stream, dropout=dropout)
+    assert killed(lambda: train(tmp_path, stream, CountedStreams("unit", 2 * AT_ONCE), dropout=dropout))
     assert stored(tmp_path)["partial"]["drawn"] == 4
-    assert_close(train(tmp_path, stream, micro_batch=micro_batch, dropout=0.0), expected)
+    assert_close(train(tmp_path, stream, micro_batch=micro_batch, dropout=dropout), expected)
 
 
 def test_an_older_checkpoint_inside_a_step_never_unspends(
     stream: SequenceStream, uninterrupted: tuple[Weights, dict[str, int]], tmp_path: Path
 ) -> None:
-    assert killed(lambda: train(tmp_path, stream, CountedStreams("dropout", 2)))
+    assert killed(lambda: train(tmp_path, stream, CountedStreams("unit", 2 * AT_ONCE)))
     older = checkpoint_of(tmp_path).read_bytes()
     assert killed(lambda: train(tmp_path, stream, CountedStreams("sampling", 2)))
     assert spent(tmp_path) == STEPS
@@ -200,13 +212,15 @@ def test_an_older_checkpoint_inside_a_step_never_unspends(
 def test_a_checkpoint_inside_a_step_holds_the_clipped_sum_before_the_noise(
     stream: SequenceStream, tmp_path: Path
 ) -> None:
-    assert killed(lambda: train(tmp_path, stream, CountedStreams("dropout", 2)))
+    assert killed(lambda: train(tmp_path, stream, CountedStreams("unit", 2 * AT_ONCE)))
     state = stored(tmp_path)
     assert state["next_step"] == 0
     model = dropping_bert()
     model.train()
-    source = _Source(stream, OBJECTIVE, Streams(KEY))
     compute = ComputeOptions(micro_batch=4, threads=1)
+    optimizer = torch.optim.AdamW(model.parameters())
+    made_from = sums_digest(model, optimizer, PHASE, stream, OBJECTIVE, compute, Streams(KEY))
+    source = _Source(stream, OBJECTIVE, Streams(KEY).child("sums", made_from))
     with closing(_DpStep(model, PLAN, compute, source)) as step_of:
         draw = step_of.draw(0)
         for _ in step_of.add_up(0, draw[: state["partial"]["drawn"]], 0):
@@ -267,7 +281,7 @@ def test_memory_does_not_depend_on_the_logical_batch(stream: SequenceStream) -> 
 
 def test_a_ledger_refuses_a_step_that_a_checkpoint_is_not_inside(stream: SequenceStream, tmp_path: Path) -> None:
     """A partial sum is worth nothing without its payment: a ledger that never paid refuses to skip the step."""
-    assert killed(lambda: train(tmp_path, stream, CountedStreams("dropout", 6)))
+    assert killed(lambda: train(tmp_path, stream, CountedStreams("unit", 6 * AT_ONCE)))
     assert stored(tmp_path)["next_step"] > 0
     for path in tmp_path.glob("ledger.sqlite*"):
         path.unlink()

@@ -74,7 +74,7 @@ class Ranks:
         """Replace each tensor by its sum over all ranks, with the same bits on every rank."""
         if self.world == 1:
             return
-        with self._plainly("adding up the gradients"):
+        with self.plainly("adding up the gradients"):
             for bucket in _buckets(tensors):
                 flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
                 dist.all_reduce(flat)
@@ -86,7 +86,7 @@ class Ranks:
         if self.world == 1:
             return [list(tensors)]
         found: list[list[Tensor]] = [[] for _ in range(self.world)] if self.first else []
-        with self._plainly("collecting the partial sums for a checkpoint"):
+        with self.plainly("collecting the partial sums for a checkpoint"):
             for bucket in _buckets(tensors):
                 flat = torch.cat([tensor.reshape(-1) for tensor in bucket]).cpu()
                 parts = [torch.empty_like(flat) for _ in found]
@@ -100,7 +100,7 @@ class Ranks:
         if self.world == 1:
             return choice
         value = torch.tensor([int(choice)])
-        with self._plainly("waiting for the first process"):
+        with self.plainly("waiting for the first process"):
             dist.broadcast(value, 0)
         return bool(value)
 
@@ -114,7 +114,7 @@ class Ranks:
             return
         own = torch.tensor(list(hashlib.sha256(value).digest()), dtype=torch.uint8)
         found = [torch.empty_like(own) for _ in range(self.world)]
-        with self._plainly(f"comparing {what}"):
+        with self.plainly(f"comparing {what}"):
             dist.all_gather(found, own)
         for rank, other in enumerate(found):
             if not torch.equal(other, found[0]):
@@ -125,29 +125,34 @@ class Ranks:
 
     def tell(self, message: Any) -> None:
         """From the first rank to all others, which ``hear`` it: however long they have waited. Sent by pickle."""
-        with self._plainly("telling the other processes what to do"):
+        with self.plainly("telling the other processes what to do"):
             for rank in range(1, self.world):
                 _send(pickle.dumps(message), rank)
 
     def hear(self) -> Any:
         """What the first rank ``tell``s: wait for it as long as it lives."""
-        with self._plainly("waiting for the first process"):
+        with self.plainly("waiting for the first process"):
             return pickle.loads(_receive(0))
 
     def meet(self) -> None:
         """Wait for all ranks, as long as they live: before work in step, which has the timeout."""
         if self.first:
-            with self._plainly("waiting for the other processes"):
+            with self.plainly("waiting for the other processes"):
                 for rank in range(1, self.world):
                     _receive(rank)
             self.tell(None)
         else:
-            with self._plainly("waiting for the first process"):
+            with self.plainly("waiting for the first process"):
                 _send(b"", 0)
             self.hear()
 
     @contextmanager
-    def _plainly(self, doing: str) -> Iterator[None]:
+    def plainly(self, doing: str) -> Iterator[None]:
+        """What torch.distributed says of a lost process, in a line that says what to do.
+
+        Raises:
+            TacitError: another process ended, or did not answer in time.
+        """
         try:
             yield
         except RuntimeError as error:  # how torch.distributed reports a lost or silent process
@@ -187,9 +192,11 @@ def join(device: str = "cpu", timeout_seconds: float = 1800.0) -> Iterator[Ranks
         if device == "cuda":
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         backend = "gloo" if device == "cpu" else "cpu:gloo,cuda:nccl"
-        dist.init_process_group(backend, timeout=timedelta(seconds=timeout_seconds))
+        mine = Ranks(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+        with mine.plainly("joining the others"):
+            dist.init_process_group(backend, timeout=timedelta(seconds=timeout_seconds))
         try:
-            yield Ranks(dist.get_rank(), dist.get_world_size())
+            yield mine
         finally:
             dist.destroy_process_group()
     else:

@@ -101,7 +101,8 @@ class LstmMode(TorchFunctionMode):
                     last_c.append(c_BH)
                 x_TBD = torch.cat(outputs, 2) if bidirectional else outputs[0]
                 if dropout and layer < num_layers - 1:
-                    x_TBD = F.dropout(x_TBD, dropout, training)
+                    # rows first, so that whoever replaces dropout (tacit.training.dropout) finds them there
+                    x_TBD = F.dropout(x_TBD.transpose(0, 1), dropout, training).transpose(0, 1).contiguous()
             h_n, c_n = torch.stack(last_h), torch.stack(last_c)
         output = x_TBD.transpose(0, 1) if batch_first else x_TBD
         return output.to(result_dtype), h_n.to(result_dtype), c_n.to(result_dtype)

@@ -16,7 +16,7 @@ import hashlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,9 +31,11 @@ from tacit.privacy.ledger import Ledger
 from tacit.randomness import Streams
 from tacit.training.averaging import IterateAverage, PartOfTheWay
 from tacit.training.checkpoint import Progress, gradients, load_checkpoint, load_optimizer, save_checkpoint
+from tacit.training.dropout import RowDropout, uses_dropout
 from tacit.training.objectives import Objective, Targets
 from tacit.training.plans import DpPlan, Phase, PlainPlan
 from tacit.training.sequences import SequenceStream
+from tacit.training.sums import bind_sums, sums_digest
 
 __all__ = ["run_phase"]
 
@@ -45,7 +47,7 @@ class _Source:
     Args:
         stream: the phase's records.
         objective: what the model is asked about rows.
-        streams: keyed randomness of this phase alone.
+        streams: keyed randomness of this phase alone, and of all that its sums are made from (`tacit.training.sums`).
         ranks: the processes that share every step.
     """
 
@@ -79,7 +81,7 @@ def run_phase(
         stream: the phase's records.
         objective: what the model is asked about the records' rows.
         ledger: needed by a DP phase. Without one, ordinary training is not paid for: its model must stay private.
-        streams: keyed randomness of this phase alone.
+        streams: keyed randomness of this phase alone; what is drawn depends on all that its sums are made from, too.
         compute: speed options.
         checkpoint: file of the phase's checkpoint; that of ``phase.previous`` lies beside it.
         on_step: called with the number of finished steps.
@@ -87,7 +89,7 @@ def run_phase(
 
     Raises:
         ValueError: a DP phase has no ledger.
-        DataError: a rank has other weights than the first one.
+        DataError: a rank has other weights or records than the first one; or (a LedgerError) the phase began with others.
     """
     if isinstance(phase.plan, DpPlan) and ranks.first and ledger is None:
         raise ValueError("a DP phase needs a ledger")
@@ -97,11 +99,18 @@ def run_phase(
     average = None if phase.optimizer.average is None else IterateAverage(model, phase.optimizer.average)
     # from the phase's first weights, so before a checkpoint is loaded
     way = None if phase.optimizer.keep is None else PartOfTheWay(model, phase.optimizer.keep)
+    if phase.event is not None:  # on public text there is no noise, and nothing to hide
+        made_from = sums_digest(model, optimizer, phase, stream, objective, compute, streams)
+        ranks.agree(f"what the sums of phase {phase.name} are made from", made_from.encode())
+        if ledger is not None:
+            bind_sums(ledger, phase, made_from)
+        streams = streams.child("sums", made_from)
     start = load_checkpoint(checkpoint, model, optimizer, ranks, average)
     ranks.agree(f"the weights and the step at the start of phase {phase.name}", _digest(model, ranks, start))
     saver = _Saver(checkpoint, model, optimizer, average, compute.checkpoint_seconds, ranks)
     model.train()
-    with closing(_step_of(model, phase, compute, _Source(stream, objective, streams, ranks))) as step_of:
+    source = _Source(stream, objective, streams, ranks)
+    with closing(_step_of(model, phase, compute, source)) as step_of:
         for step in range(start.step, phase.steps):
             if phase.event is not None and ledger is not None:
                 ledger.charge(phase.name, step)
@@ -207,8 +216,7 @@ class _Step(ABC):
     def add_up(self, step: int, draw: np.ndarray, drawn: int) -> Iterator[int]:
         """Add the gradients of the step's draw from entry ``drawn`` on to ``p.grad``, those of this rank's slices.
 
-        After each round of all ranks but the last, it gives how many entries of the draw are done. Dropout has a seed for
-        each micro-batch, so that going on inside a step repeats it.
+        After each round of all ranks but the last, it gives how many entries of the draw are done.
         """
         ranks = self._source.ranks
         a_round = self._at_once * ranks.world
@@ -216,7 +224,6 @@ class _Step(ABC):
             end = min(begin + a_round, len(draw))
             places = ranks.slice(np.arange(begin, end))
             if len(places):
-                torch.manual_seed(self._source.streams.seed("dropout", step, int(places[0])))
                 self.add(draw[places], places, step)
             if end < len(draw):
                 yield end
@@ -249,6 +256,7 @@ class _DpStep(_Step):
         self._weights_U = plan.weights(source.stream.units, source.stream.rho_U)
         self._drawn = np.zeros(0, dtype=np.int64)
         self._clipper = PerExampleClipper(model, plan.clip_norm, plan.rows_per_unit, CLIPPINGS[plan.clipping])
+        self._drops = uses_dropout(model)
 
     def draw(self, step: int) -> np.ndarray:
         """One global Poisson draw, the units with the shortest rows first: a micro-batch then has little padding to compute."""
@@ -262,7 +270,7 @@ class _DpStep(_Step):
         source = self._source
         for units, real in micro_batches(chosen, self._at_once):
             targets, weights_BN = _unit_targets(units, real, self._plan, source, step)
-            with self._clip(units, real):
+            with self._clip(units, real), self._dropout(units, real, targets, step):
                 _losses(self._model, source.objective, targets, weights_BN).sum().backward()
 
     def _clip(self, units: np.ndarray, real: np.ndarray) -> PerExampleClipper:
@@ -270,6 +278,18 @@ class _DpStep(_Step):
         if self._plan.bands is None:
             return self._clipper
         return self._clipper.weighted(torch.from_numpy(np.where(real, self._weights_U[units], 1.0)))
+
+    def _dropout(
+        self, units: np.ndarray, real: np.ndarray, targets: Targets, step: int
+    ) -> AbstractContextManager[object]:
+        """The context in which a unit's rows are dropped by its own seed, whatever rows stand beside them."""
+        if not self._drops:
+            return nullcontext()
+        stream, per_unit, seed = self._source.stream, self._plan.rows_per_unit, self._source.streams.seed
+        keys = [stream.keys_U[unit] if is_real else "" for unit, is_real in zip(units, real, strict=True)]
+        seeds = [seed("dropout", step, key, row) for key in keys for row in range(per_unit)]
+        positions = targets.arrays[0].shape[1]
+        return RowDropout(seeds, positions, stream.ids_ST.shape[1], self._model.device)
 
     def finish(self, step: int) -> None:
         """Noise once for all ranks, then the public normaliser."""
@@ -304,7 +324,8 @@ class _PlainStep(_Step):
         return drawn[np.argsort(source.stream.lengths_S[drawn], kind="stable")]
 
     def add(self, chosen: np.ndarray, places: np.ndarray, step: int) -> None:
-        """Rows of the batch, each with its share of the mean."""
+        """Rows of the batch, each with its share of the mean. Dropout has a seed for each micro-batch."""
+        torch.manual_seed(self._source.streams.seed("dropout", step, int(places[0])))
         stream, objective = self._source.stream, self._source.objective
         ids_BT = stream.ids_ST[chosen].astype(np.int64)
         targets = objective.targets(ids_BT, stream.lengths_S[chosen], self._uniforms_BnT[places])

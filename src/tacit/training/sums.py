@@ -1,0 +1,111 @@
+"""What the sums of a phase are made from, as one digest: randomness is derived from it, and the ledger holds it.
+
+Noise is a function of the key and of an address. Were the address the step alone, two runs with one key (a backup that was restored, a
+folder that was copied) would put the same noise on different sums as soon as anything else differs: the tokenizer, the weights at
+the start, the corpus, a canary. The difference of the two released models would then be free of noise. So the address of all draws
+of a phase, sampling and masks too, holds a digest of everything that its sums depend on. What is the same in all of that gives the
+same sums under the same noise, which is one release and not two.
+
+Speed options are no part of it, since the sums do not depend on them but for the rounding of floating-point numbers. Dropout in
+ordinary training is drawn for a micro-batch as a whole: there its size is a part.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tacit.config import ComputeOptions
+from tacit.errors import LedgerError
+from tacit.privacy.ledger import Ledger
+from tacit.randomness import Streams
+from tacit.training.dropout import uses_dropout
+from tacit.training.objectives import Objective
+from tacit.training.plans import DpPlan, Phase
+from tacit.training.sequences import SequenceStream
+
+__all__ = ["bind_sums", "sums_digest"]
+
+
+def sums_digest(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    phase: Phase,
+    stream: SequenceStream,
+    objective: Objective,
+    compute: ComputeOptions,
+    streams: Streams,
+) -> str:
+    """A keyed digest of all that decides the sums of a phase beside its randomness; keyed, since the records are private.
+
+    Args:
+        model: with the weights that the phase begins with.
+        optimizer: with the state that the phase begins with: what it makes of the first sum decides the second one.
+        phase: the plan, the steps and the optimizer's options.
+        stream: the phase's records, with their canaries and their rho.
+        objective: what the model is asked about them.
+        compute: of which the micro-batch counts, and only for dropout without clipping.
+        streams: of this phase; the digest's key is theirs.
+    """
+    digest = hashlib.blake2b(key=streams.derive("sums"), digest_size=32, person=b"tacit-sums")
+    by_batch = uses_dropout(model) and not isinstance(phase.plan, DpPlan)
+    ends_as = dataclasses.replace(phase.optimizer, average=None, keep=None)  # made of the iterates, when all sums are done
+    for described in (repr(dataclasses.replace(phase, optimizer=ends_as)), repr(objective), repr(compute.micro_batch if by_batch else None)):
+        _add(digest, described.encode())
+    for array in (stream.ids_ST, stream.lengths_S, stream.starts_U1, stream.rho_U):
+        _add_array(digest, array)
+    _add(digest, "\n".join(stream.keys_U).encode())
+    for name, tensor in model.state_dict().items():
+        _add(digest, name.encode())
+        _add_tensor(digest, tensor)
+    _add(digest, repr([parameter.requires_grad for parameter in model.parameters()]).encode())
+    for tensor in _state_of(optimizer):
+        _add_tensor(digest, tensor)
+    return digest.hexdigest()
+
+
+def bind_sums(ledger: Ledger, phase: Phase, made_from: str) -> None:
+    """Bind the digest of a phase that is paid for: a step that is paid is never run again with other sums.
+
+    Args:
+        phase: with an event.
+
+    Raises:
+        LedgerError: the phase began with other weights, records, tokenizer or options, or with an earlier version of tacit.
+    """
+    name = f"what the sums of {phase.name} are made from"
+    if ledger.bound(name) is None and ledger.spent(phase.name):
+        raise LedgerError(
+            f"phase {phase.name} was begun by an earlier version of tacit, which drew its noise in another way: end the run with "
+            "that version, or use a new run folder"
+        )
+    ledger.bind(name, made_from)
+
+
+def _state_of(optimizer: torch.optim.Optimizer) -> Iterable[Tensor]:
+    """All tensors of its state, in the order of the parameters."""
+    for _, values in sorted(optimizer.state_dict()["state"].items()):
+        for _, value in sorted(values.items()):
+            yield value if isinstance(value, Tensor) else torch.tensor(value)
+
+
+def _add_tensor(digest: hashlib.blake2b, tensor: Tensor) -> None:
+    _add_array(digest, tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy(), str(tensor.shape))
+
+
+def _add_array(digest: hashlib.blake2b, array: np.ndarray | None, shape: str = "") -> None:
+    if array is None:
+        _add(digest, b"none")
+        return
+    _add(digest, f"{array.dtype} {array.shape} {shape}".encode())
+    digest.update(np.ascontiguousarray(array).data)
+
+
+def _add(digest: hashlib.blake2b, content: bytes) -> None:
+    """With its length, so that two contents never run into one another."""
+    digest.update(len(content).to_bytes(8, "big") + content)
