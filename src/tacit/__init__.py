@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tacit.errors import TacitError
+from tacit.version import VERSION
 
 if TYPE_CHECKING:
     from tacit.planning import RunPlan
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TacitError", "__version__", "plan", "run"]
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 
 def plan(config: str | Path) -> RunPlan:

@@ -1,9 +1,8 @@
-"""Open a run: its folder, lock, key, configuration check, and its ledger with every private stage planned."""
+"""Open a run: its folder (`tacit.beginning`), what it is given, and its ledger with every private stage planned."""
 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,18 +12,19 @@ from typing import Any
 import torch
 
 from tacit import planning
-from tacit.config import RunConfig, config_differences
+from tacit.beginning import begin
+from tacit.config import RunConfig
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.engine.noise import noise_source
-from tacit.errors import DataError, LedgerError, UsageError
-from tacit.files import private_folder, write_json
-from tacit.folder import RunFolder, nothing_left
+from tacit.errors import DataError, UsageError
+from tacit.files import private_folder
+from tacit.folder import RunFolder
 from tacit.given import check_folder, fingerprints, given_tokenizer
 from tacit.models.kinds import build_model
 from tacit.planning import Mechanisms
-from tacit.privacy.ledger import Ledger, LedgerHeader
+from tacit.privacy.ledger import Ledger
 from tacit.progress import Reporter, SilentReporter
-from tacit.randomness import KEY_BYTES, Streams, load_or_create_key
+from tacit.randomness import KEY_BYTES, Streams, read_key
 from tacit.rho_stage import check_scorer
 from tacit.run_state import RunState
 from tacit.vocabulary.given import read_given
@@ -57,35 +57,31 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
     if config.adaptive is not None and ranks.world > 1:
         raise UsageError("adaptive: one process scores and trains; start the run without torchrun")
     folder = RunFolder(Path(config.run))
-    was_there = folder.root.exists()
     mechanisms = None
-    if not folder.ledger.exists():
+    if not _is_planned(folder):
         _load_given(config)
         reporter.say("Planning: solving the noise for the budget (no data is read yet) ...")
         mechanisms = planning.solve(config)
-    folder.root.mkdir(parents=True, exist_ok=True)
-    private_folder(folder.private)
-    with folder.alone(), nothing_left(folder.root, was_there, lambda: _has_spent_or_done(folder)):
+    with begin(config) as begun:
+        ledger, key = begun.ledger, begun.key
         _set_up_torch(config, ranks)
-        key = load_or_create_key(folder.private / "key")
-        _check_config(config, folder)
-        with _open_ledger(config, folder, key) as ledger:
-            mechanisms = mechanisms or planning.mechanisms_from_ledger(config, ledger) or planning.solve(config)
-            planning.plan_in_ledger(mechanisms, ledger)
-            ledger.bind("the training noise's source", training_noise(config))
-            for name, digest in fingerprints(config).items():
-                ledger.bind(name, digest)
-            private_folder(folder.private / "checkpoints")
-            ranks.tell(_Opened(config.model_dump(mode="json"), Streams(key).commitment(), mechanisms))
-            yield RunState(config, folder, ledger, key, mechanisms, reporter, ranks)
-            ranks.tell(None)
+        mechanisms = mechanisms or planning.mechanisms_from_ledger(config, ledger) or planning.solve(config)
+        planning.plan_in_ledger(mechanisms, ledger)
+        ledger.bind("the training noise's source", training_noise(config))
+        for name, digest in fingerprints(config).items():
+            ledger.bind(name, digest)
+        private_folder(folder.private / "checkpoints")
+        ranks.tell(_Opened(config.model_dump(mode="json"), Streams(key).commitment(), mechanisms))
+        yield RunState(config, folder, ledger, key, mechanisms, reporter, ranks)
+        ranks.tell(None)
 
 
-def _has_spent_or_done(folder: RunFolder) -> bool:
-    if folder.has_results or not folder.ledger.exists():
-        return folder.has_results
+def _is_planned(folder: RunFolder) -> bool:
+    """Whether an earlier start came so far that all that it is given was looked at; `tacit screen` alone does not."""
+    if not folder.ledger.exists():
+        return False
     with Ledger.open(folder.ledger, readonly=True) as ledger:
-        return bool(ledger.spends())
+        return ledger.bound("the training noise's source") is not None
 
 
 def _load_given(config: RunConfig) -> None:
@@ -99,70 +95,6 @@ def _load_given(config: RunConfig) -> None:
         check_folder(config)
         own = read_given(config.model.resolved_folder)
         build_model(config.model, own.special, 0, own.tokenizer)  # the run's tokenizer is not made yet
-
-
-def _check_config(config: RunConfig, folder: RunFolder) -> None:
-    """Refuse a changed configuration once something was spent; before that, start over with the new one."""
-    if folder.config.exists() and folder.ledger.exists():
-        old = folder.load_config()
-        differences = config_differences(old.comparable(), config.comparable())
-        if differences:
-            with Ledger.open(folder.ledger, readonly=True) as ledger:
-                spent = bool(ledger.spends())
-            if spent:
-                raise UsageError(
-                    f"{folder.root}: this run was started with another configuration: {'; '.join(differences)}. "
-                    "Use the old one, or another `run:` folder"
-                )
-            _forget_start(folder)
-    write_json(folder.config, config.model_dump(mode="json"))
-
-
-def _forget_start(folder: RunFolder) -> None:
-    """Remove what a start that spent nothing left; the ledger's log goes first, it must not meet a new ledger."""
-    for made in (*folder.private.glob("screened*"), *folder.private.glob("scores*"), *folder.private.glob("scorer*")):
-        shutil.rmtree(made)
-    ledgers = sorted(folder.root.glob("ledger.sqlite*"), key=lambda path: path == folder.ledger)
-    rho = [path for path in (folder.private / "rho.json", folder.private / "adaptive.json") if path.exists()]
-    for path in (*folder.private.glob("vocabulary/*"), *folder.private.glob("checkpoints/*"), *rho, *ledgers):
-        path.unlink()
-
-
-def _open_ledger(config: RunConfig, folder: RunFolder, key: bytes) -> Ledger:
-    privacy = config.privacy
-    header = LedgerHeader(
-        unit=privacy.unit_name,
-        relation=privacy.relation,
-        units=privacy.units,
-        epsilon=float("inf") if config.is_unbounded else privacy.budget.epsilon,
-        delta=privacy.budget.delta,
-        config_digest=config.digest(),
-        key_commitment=Streams(key).commitment(),
-    )
-    if not folder.ledger.exists():
-        _refuse_lost_ledger(folder)
-        return Ledger.create(folder.ledger, header)
-    ledger = Ledger.open(folder.ledger)
-    if ledger.header != header:
-        ledger.close()
-        raise UsageError(
-            f"{folder.root}: the ledger belongs to another configuration or key; use another `run:` folder"
-        )
-    return ledger
-
-
-def _refuse_lost_ledger(folder: RunFolder) -> None:
-    """Results without their ledger were paid for in a ledger that is gone: a new one would not know of them."""
-    results = [
-        *folder.private.glob("vocabulary/*"),
-        *folder.private.glob("checkpoints/*"),
-        *folder.root.glob("release/*"),
-    ]
-    if results:
-        raise LedgerError(
-            f"{folder.ledger}: the ledger is missing but the run has results, whose privacy was paid for in it; "
-            "restore it, or use another `run:` folder"
-        )
 
 
 def _set_up_torch(config: RunConfig, ranks: Ranks) -> None:
@@ -193,7 +125,7 @@ def join_run(config: RunConfig, ranks: Ranks) -> RunState:
         raise UsageError(f"process {ranks.rank} was started with another configuration than process 0")
     folder = RunFolder(Path(config.run))
     path = folder.private / "key"
-    key = load_or_create_key(path) if path.exists() else bytes(KEY_BYTES)
+    key = read_key(path) if path.exists() else bytes(KEY_BYTES)
     if Streams(key).commitment() != opened.key_commitment:
         raise DataError(f"{path}: process {ranks.rank} does not see the key of process 0; share the run folder")
     _set_up_torch(config, ranks)

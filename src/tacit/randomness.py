@@ -23,7 +23,7 @@ from randomgen import ChaCha
 
 from tacit.errors import DataError
 
-__all__ = ["KEY_BYTES", "Streams", "load_or_create_key"]
+__all__ = ["KEY_BYTES", "Streams", "draw_key", "key_of", "load_or_create_key", "read_key"]
 
 KEY_BYTES = 32
 
@@ -69,19 +69,38 @@ class Streams:
         return self.derive("commitment").hex()
 
 
-def load_or_create_key(path: Path) -> bytes:
-    """The 32-byte key in ``path``; the first call draws it from the operating system and writes it (mode 0600, synced)."""
-    if path.exists():
-        key = path.read_bytes()
-        if len(key) != KEY_BYTES:
-            raise DataError(f"{path}: a key has {KEY_BYTES} bytes, this file has {len(key)}; restore it")
-        return key
-    partial = path.with_suffix(".partial")
+def key_of(seed: str) -> bytes:
+    """The key that a public text stands for. Whoever knows the text can take all noise off: nothing that it makes is private."""
+    return hashlib.blake2b(seed.encode(), digest_size=KEY_BYTES).digest()
+
+
+def read_key(path: Path) -> bytes:
+    """The 32-byte key in a file.
+
+    Raises:
+        DataError: there is none, or it has another length.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: the key is missing; restore it, or use another run folder")
+    key = path.read_bytes()
+    if len(key) != KEY_BYTES:
+        raise DataError(f"{path}: a key has {KEY_BYTES} bytes, this file has {len(key)}; restore it")
+    return key
+
+
+def draw_key(path: Path, seed: str | None = None) -> bytes:
+    """A new key from the operating system, or the one that a public seed stands for, in a file of mode 0600, synced."""
+    partial = path.with_name(path.name + ".partial")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.fchmod(descriptor, 0o600)  # also when an interrupted call left the file with other permissions
     with os.fdopen(descriptor, "wb") as file:
-        file.write(secrets.token_bytes(KEY_BYTES))
+        file.write(secrets.token_bytes(KEY_BYTES) if seed is None else key_of(seed))
         file.flush()
         os.fsync(file.fileno())
     os.replace(partial, path)
     return path.read_bytes()
+
+
+def load_or_create_key(path: Path) -> bytes:
+    """The key in a file; the first call draws it. For what is never released: a run's key is made with its ledger."""
+    return read_key(path) if path.exists() else draw_key(path)

@@ -24,7 +24,8 @@ from tacit.folder import RunFolder
 from tacit.models.kinds import save_model
 from tacit.opening import open_run, training_noise
 from tacit.pipeline import audit, check_audit_gate, evaluate, membership
-from tacit.privacy.certificate import file_digests, make_certificate, read_number
+from tacit.planning import PUBLIC_KEY
+from tacit.privacy.certificate import bind_model, file_digests, make_certificate, read_number
 from tacit.privacy.ledger import Ledger
 from tacit.progress import Reporter
 from tacit.report import data as facts
@@ -105,6 +106,8 @@ def run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks = ALON
 
 def release_run(state: RunState, exposures: dict[str, list[Exposure]]) -> None:
     """Write run/release as a whole, and the curator's copy of the report in run/private/report."""
+    if PUBLIC_KEY in state.ledger.plans:
+        state.ledger.charge(PUBLIC_KEY)
     unpaid = [plan.stage for plan in state.ledger.plans.values() if state.ledger.spent(plan.stage) != plan.limit]
     if unpaid:
         raise LedgerError(
@@ -113,6 +116,7 @@ def release_run(state: RunState, exposures: dict[str, list[Exposure]]) -> None:
     state.reporter.say("Release: model, certificate and report ...")
     with atomic_folder(state.folder.release) as folder:
         _write_model(state, folder / "model")
+        bind_model(state.ledger, folder)
         statement = run_statement(state.config, state.ledger)
         certificate = make_certificate(
             state.ledger,

@@ -15,12 +15,12 @@ from tacit.config import ComputeOptions
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.privacy.ledger import Ledger
 from tacit.randomness import Streams
-from tacit.training.loop import _DpStep, _Source, run_phase
+from tacit.training.loop import run_phase
 from tacit.training.plans import AdamOptions, Phase, PlainPlan
 from tacit.training.sequences import SequenceStream
 
 from ..processes import Ended, in_processes, values_of
-from .phases import KEY, PLAN, STEPS, Weights, assert_close, checkpoint_of, dropping_bert, same, spent, train
+from .phases import KEY, STEPS, Weights, assert_close, checkpoint_of, dropping_bert, same, spent, train
 from .streams import OBJECTIVE, random_units, stream_of
 
 

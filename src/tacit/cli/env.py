@@ -12,6 +12,7 @@ from pathlib import Path
 import typer
 
 from tacit.cli.options import JsonOption, print_json, table
+from tacit.version import VERSION
 
 __all__ = ["command"]
 
@@ -32,10 +33,8 @@ def command(as_json: JsonOption = False) -> None:
     """Print what a run here would use: versions, source of randomness, device, and whether private folders stay private."""
     import torch
 
-    import tacit
-
     values = {
-        "tacit": tacit.__version__,
+        "tacit": VERSION,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         **{name: importlib.metadata.version(name) for name in _PACKAGES},

@@ -215,20 +215,16 @@ def _bar(name: str) -> Iterator[Callable[[int, int], None]]:
 def _score_run(
     run: RunConfig, options: ScorerOptions, rho: PrivacyProbability, out: Path | None, workers: int | None
 ) -> Path:
-    from tacit.files import private_folder
-    from tacit.folder import RunFolder, nothing_left
+    from tacit.beginning import begin
     from tacit.progress import TerminalReporter
-    from tacit.randomness import Streams, load_or_create_key
+    from tacit.randomness import Streams
     from tacit.score_stage import scored
 
     if workers is not None:
         run = run.model_copy(update={"compute": run.compute.model_copy(update={"workers": workers})})
     options.load()  # before a folder is made
-    folder = RunFolder(Path(run.run))
-    with nothing_left(folder.root, folder.root.exists(), lambda: folder.has_results):
-        private_folder(folder.private)
-        key = load_or_create_key(folder.private / "key")
-        return scored(run, folder, Streams(key), options, rho, TerminalReporter(), out)
+    with begin(run) as begun:
+        return scored(run, begun.folder, Streams(begun.key), options, rho, TerminalReporter(), out)
 
 
 def _score_data(corpus: _Records, options: ScorerOptions, rho: PrivacyProbability, out: Path, workers: int) -> Path:

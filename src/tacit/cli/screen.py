@@ -87,18 +87,15 @@ def command(
 
 
 def _screen(config: RunConfig, as_json: bool) -> None:
-    from tacit.files import private_folder
-    from tacit.folder import RunFolder, nothing_left
+    from tacit.beginning import begin
     from tacit.progress import TerminalReporter
-    from tacit.randomness import Streams, load_or_create_key
+    from tacit.randomness import Streams
     from tacit.screen_stage import plan_of, screened, screened_folder
 
     _ = plan_of(config)  # before a folder is made
-    folder = RunFolder(Path(config.run))
-    with nothing_left(folder.root, folder.root.exists(), lambda: folder.has_results):
-        private_folder(folder.private)
-        key = load_or_create_key(folder.private / "key")
-        receipt = screened(config, folder, Streams(key), TerminalReporter())
+    with begin(config) as begun:
+        folder = begun.folder
+        receipt = screened(config, folder, Streams(begun.key), TerminalReporter())
     if as_json:
         print_json(receipt.to_dict())
     else:

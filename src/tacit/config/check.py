@@ -14,7 +14,13 @@ from tacit.errors import RefusedError, UsageError
 
 __all__ = ["HEURISTICS", "check_meaning"]
 
-HEURISTICS = ("heuristic:adp", "heuristic:hoory", "heuristic:non-private", "heuristic:selective-dp")
+HEURISTICS = (
+    "heuristic:adp",
+    "heuristic:hoory",
+    "heuristic:non-private",
+    "heuristic:public-key",
+    "heuristic:selective-dp",
+)
 """What ``allow`` may name; each is reported with epsilon = infinity."""
 
 
@@ -31,6 +37,7 @@ def check_meaning(config: RunConfig) -> None:
     """
     _check_budget(config)
     _check_allow(config)
+    _check_seed(config)
     _check_formula(config)
     _check_marking(config)
     _check_adaptive(config)
@@ -58,6 +65,16 @@ def _check_allow(config: RunConfig) -> None:
     for name in config.allow:
         if name not in HEURISTICS:
             raise UsageError(f"allow: unknown entry {name!r}; known: {', '.join(HEURISTICS)}")
+
+
+def _check_seed(config: RunConfig) -> None:
+    """A key that everyone can make hides nothing."""
+    if config.seed is not None and "heuristic:public-key" not in config.allow:
+        raise RefusedError(
+            "public-key",
+            "seed makes the key from a public text, and whoever knows the key takes all noise off; leave seed out, or add "
+            "heuristic:public-key to allow (reported with epsilon = infinity)",
+        )
 
 
 def _check_formula(config: RunConfig) -> None:

@@ -142,6 +142,11 @@ class FinetuneConfig(Options):
     seed: Annotated[int, Field(ge=0)] | None = None
     compute: ComputeOptions = ComputeOptions()
 
+    @property
+    def key_seed(self) -> str | None:
+        """The public text that the key is made from; None where it is drawn."""
+        return None if self.seed is None else f"tacit finetune {self.seed}"
+
     def comparable(self) -> dict[str, Any]:
         """What must not change between two starts."""
         return self.model_dump(mode="json", exclude={"run", "title", "compute", "test"})

@@ -32,9 +32,13 @@ class RunConfig(Options):
     """A whole run. See docs/tour.md for every option along the data's way.
 
     ``rounds``: the phases are run this many times in order, as in alternating training; each goes on with its own optimizer.
+    ``same_people``: whether the private text may be of people whose text went into what the run is given (`tacit.provenance`). True
+    unless you know better: what was spent on them then adds up.
+    ``seed``: makes an experiment repeatable: the key is made from this public text, and everything that it hides is public too. Needs
+    ``allow: [heuristic:public-key]``, and epsilon is infinite.
     """
 
-    added_later = frozenset({"adaptive"})
+    added_later = frozenset({"adaptive", "same_people", "seed"})
 
     title: str = "tacit run"
     run: str
@@ -52,6 +56,8 @@ class RunConfig(Options):
     evaluation: EvaluationOptions = EvaluationOptions()
     audit: AuditOptions | None = None
     compute: ComputeOptions = ComputeOptions()
+    same_people: bool = True
+    seed: Annotated[str, Field(min_length=1)] | None = None
     allow: tuple[str, ...] = ()
 
     def digest(self) -> str:
@@ -66,7 +72,8 @@ class RunConfig(Options):
     def uses_heuristic(self) -> bool:
         """Whether a stage without a proof runs, so that epsilon is infinite; ``allow`` alone does not make it so."""
         marked = any(phase.stream == "marked" for phase in self.phases)
-        return self.vocabulary.method == "hoory" or bool(self.unclipped_phases) or marked or self.is_literal
+        named = self.vocabulary.method == "hoory" or self.seed is not None
+        return named or bool(self.unclipped_phases) or marked or self.is_literal
 
     @property
     def is_literal(self) -> bool:

@@ -11,7 +11,6 @@ The same command again continues, bit for bit. Everything is read and checked be
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ import torch
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
+from tacit.beginning import open_ledger_and_key
 from tacit.config import config_differences
 from tacit.config.entities import FinetuneConfig
 from tacit.corpus.annotated import (
@@ -42,11 +42,11 @@ from tacit.extraction.statement import finetuning_facts
 from tacit.extraction.tuning import FINETUNING, dp_phase, plain_phase, solve_noise
 from tacit.files import atomic_folder, private_folder, read_json, write_atomically, write_json
 from tacit.folder import RunFolder, nothing_left
-from tacit.privacy.certificate import file_digests, make_certificate, read_number
+from tacit.privacy.certificate import bind_model, file_digests, make_certificate, read_number
 from tacit.privacy.events import EVERY_PART, PoissonGaussian
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.progress import Reporter, SilentReporter
-from tacit.randomness import Streams, load_or_create_key
+from tacit.randomness import Streams
 from tacit.tasks.entities.rows import RowCutter
 from tacit.tasks.entities.scores import add_counts, score_of
 from tacit.tasks.entities.tagger import EntityObjective, load_tagger, row_labels
@@ -105,10 +105,12 @@ def finetune(config: FinetuneConfig, reporter: Reporter | None = None) -> Finetu
     with folder.alone(), nothing_left(folder.root, was_there, lambda: _has_spent(folder)):
         _check_folder(config, folder)
         device = set_up_torch(config.compute)
-        streams = _streams(config, folder)
         cutter = cutter_of(inputs.start, config.training, inputs.tags)
-        stream = cutter.rows(inputs.documents, streams.child("rows"))
-        with _open_ledger(config, folder, inputs, streams) as ledger:
+        key, opened = open_ledger_and_key(folder, _header(config), config.key_seed)
+        streams = Streams(key)
+        with opened as ledger:
+            _bind(ledger, config, inputs, streams)
+            stream = cutter.rows(inputs.documents, streams.child("rows"))
             phase = _planned_phase(config, inputs, ledger, stream.sequences)
             ledger.plan(phase.name, _event(phase), phase.steps, EVERY_PART)
             ledger.bind("the training noise's source", noise_source(device).value)
@@ -176,42 +178,27 @@ def _has_spent(folder: RunFolder) -> bool:
         return ledger.spent(FINETUNING) > 0
 
 
-def _streams(config: FinetuneConfig, folder: RunFolder) -> Streams:
-    if config.seed is not None:
-        return Streams(hashlib.sha256(f"tacit finetune {config.seed}".encode()).digest())
-    return Streams(load_or_create_key(folder.private / "key"))
-
-
-def _open_ledger(config: FinetuneConfig, folder: RunFolder, inputs: _Inputs, streams: Streams) -> Ledger:
-    """The ledger with what is inherited, bound to the model and the documents."""
+def _header(config: FinetuneConfig) -> LedgerHeader:
+    """What the ledger promises, but for the commitment of the key."""
     dp = config.dp
-    header = LedgerHeader(
+    return LedgerHeader(
         unit="document" if dp is None else dp.unit,
         relation="add-or-remove" if dp is None else dp.relation,
         units=_NOT_STATED if dp is None else dp.units,
         epsilon=float("inf") if dp is None else dp.budget.epsilon,
         delta=_PLAIN_DELTA if dp is None else dp.budget.delta,
         config_digest=config.digest(),
-        key_commitment=streams.commitment(),
+        key_commitment="",
     )
-    if not folder.ledger.exists() and (folder.release.exists() or any(folder.private.glob("checkpoints/*"))):
-        raise LedgerError(
-            f"{folder.ledger}: the ledger is missing but there are results, whose privacy was paid for in it; restore it, or use "
-            "another `run:` folder"
-        )
-    ledger = Ledger.open(folder.ledger) if folder.ledger.exists() else Ledger.create(folder.ledger, header)
-    try:
-        if ledger.header != header:
-            raise UsageError(f"{folder.root}: the ledger belongs to another configuration or key; use another folder")
-        ledger.bind("the model folder", inputs.start.digest)
-        units = [Unit(document.document_id, (*document.tokens, *document.tags)) for document in inputs.documents]
-        ledger.bind("the annotated documents", unit_fingerprint(units, streams.child("documents")))
-        for stage, spend in inherited(config.dp, config.same_people, inputs.pretraining).items():
-            ledger.inherit(stage, spend)
-    except BaseException:
-        ledger.close()
-        raise
-    return ledger
+
+
+def _bind(ledger: Ledger, config: FinetuneConfig, inputs: _Inputs, streams: Streams) -> None:
+    """Bind the model and the documents, and take over what is inherited."""
+    ledger.bind("the model folder", inputs.start.digest)
+    units = [Unit(document.document_id, (*document.tokens, *document.tags)) for document in inputs.documents]
+    ledger.bind("the annotated documents", unit_fingerprint(units, streams.child("documents")))
+    for stage, spend in inherited(config.dp, config.same_people, inputs.pretraining).items():
+        ledger.inherit(stage, spend)
 
 
 def _planned_phase(config: FinetuneConfig, inputs: _Inputs, ledger: Ledger, rows: int) -> Phase:
@@ -252,6 +239,7 @@ def _release(
         logging.disable_progress_bar()
         model.save_pretrained(release / "model")
         save_tokenizer(cutter.tokenizer, release / "model", cutter.length, inputs.start.tokenizer.names)
+        bind_model(ledger, release)
         randomness = f"Training noise: {noise_source(device).value}, in float32; sampling: ChaCha20 keyed by 256 bits."
         certificate = make_certificate(ledger, file_digests(release), randomness)
         epsilon, delta = read_number(certificate["epsilons"][0]["epsilon"]), ledger.header.delta

@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import tacit
 from tacit.audit.exposure import Exposure
 from tacit.config import RunConfig
 from tacit.config.shape import ModelShape
@@ -20,6 +19,7 @@ from tacit.facts.utility import utility_rows
 from tacit.folder import RunFolder
 from tacit.privacy.ledger import Ledger
 from tacit.report import data
+from tacit.version import VERSION
 
 __all__ = ["report_data"]
 
@@ -49,7 +49,7 @@ def report_data(
     header, size = ledger.header, evaluation["vocabulary_size"]
     return data.ReportData(
         title=config.title,
-        tacit_version=tacit.__version__,
+        tacit_version=VERSION,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         run_name=folder.root.name,
         config_digest=header.config_digest,

@@ -19,6 +19,7 @@ from tacit.run_state import RunState
 from tacit.screen_stage import redacted_units
 from tacit.tasks import causal_lm, masked_lm
 from tacit.training.sequences import SequenceStream
+from tacit.training.sums import scores_digest
 
 __all__ = ["evaluate"]
 
@@ -114,7 +115,11 @@ def _exact_scores(
 
 def _evaluate_private(state: RunState, event: Gaussian, models: Models, streams: Streams) -> dict[str, Any]:
     stream = state.sequences(state.private_units[1])
+    per_unit = state.config.evaluation.sequences_per_unit
+    made_from = scores_digest(models, stream, repr((event, per_unit, state.objective)), streams)
+    state.ledger.bind("what the evaluation is made from", made_from)
     state.ledger.charge(EVALUATION)
-    vectors = _unit_vectors(state, models, stream, state.config.evaluation.sequences_per_unit, streams)
+    streams = streams.child("sums", made_from)
+    vectors = _unit_vectors(state, models, stream, per_unit, streams)
     total = masked_lm.noisy_sum(vectors, event.noise_multiplier, streams.generator("noise"))
     return _means(state, models, total, event.noise_multiplier * float(np.sqrt(vectors.shape[1])))

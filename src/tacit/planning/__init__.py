@@ -13,12 +13,22 @@ cost.py         operations, seconds, memory
 
 from tacit.planning.mechanisms import Mechanisms, mechanisms_from_ledger, plan_in_ledger, solve
 from tacit.planning.plan import RunPlan, make_plan
-from tacit.planning.stages import EVALUATION, HELD_OUT, TRAINING, VOCABULARY, VOCABULARY_COUNTS, Stage, vocabulary_round
+from tacit.planning.stages import (
+    EVALUATION,
+    HELD_OUT,
+    PUBLIC_KEY,
+    TRAINING,
+    VOCABULARY,
+    VOCABULARY_COUNTS,
+    Stage,
+    vocabulary_round,
+)
 from tacit.planning.vocabulary import vocabulary_size
 
 __all__ = [
     "EVALUATION",
     "HELD_OUT",
+    "PUBLIC_KEY",
     "TRAINING",
     "VOCABULARY",
     "VOCABULARY_COUNTS",

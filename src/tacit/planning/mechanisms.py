@@ -8,7 +8,7 @@ from tacit.config import RunConfig
 from tacit.errors import BudgetError
 from tacit.planning.evaluation import evaluation_event, has_evaluation_event
 from tacit.planning.phases import phases_with, planned_noise, solved_noise
-from tacit.planning.stages import EVALUATION, HELD_OUT, TRAINING, VOCABULARY
+from tacit.planning.stages import EVALUATION, HELD_OUT, PUBLIC_KEY, TRAINING, VOCABULARY, public_key_event
 from tacit.planning.vocabulary import (
     VocabularyEvent,
     has_vocabulary_event,
@@ -17,7 +17,7 @@ from tacit.planning.vocabulary import (
     vocabulary_releases,
 )
 from tacit.privacy.accountant import joint_epsilon
-from tacit.privacy.events import Exchange, Gaussian, NonPrivate, Spend
+from tacit.privacy.events import EVERY_PART, Exchange, Gaussian, NonPrivate, Spend
 from tacit.privacy.ledger import Ledger
 from tacit.training.plans import Phase
 
@@ -26,11 +26,12 @@ __all__ = ["Mechanisms", "mechanisms_from_ledger", "plan_in_ledger", "solve"]
 
 @dataclass(frozen=True)
 class Mechanisms:
-    """Everything that will be executed, frozen: the pipeline reads nothing else."""
+    """Everything that will be executed, frozen: the pipeline reads nothing else. ``public_key``: nothing is hidden by the noise."""
 
     vocabulary: VocabularyEvent | None
     phases: tuple[Phase, ...]
     evaluation: Gaussian | None
+    public_key: bool = False
 
     def stages(self) -> dict[str, Spend]:
         """The whole run as the ledger will hold it at the end, by stage."""
@@ -41,6 +42,8 @@ class Mechanisms:
                 stages[phase.name] = Spend(phase.event, phase.steps, TRAINING)
         if self.evaluation is not None:
             stages[EVALUATION] = Spend(self.evaluation, 1, HELD_OUT)
+        if stages and self.public_key:
+            stages[PUBLIC_KEY] = Spend(public_key_event(), 1, EVERY_PART)
         return stages
 
     def spends(self) -> list[Spend]:
@@ -61,7 +64,7 @@ def solve(config: RunConfig) -> Mechanisms:
     vocabulary = vocabulary_event(config)
     phases = phases_with(config, solved_noise(config, vocabulary))
     training = Mechanisms(vocabulary, phases, None).spends()
-    mechanisms = Mechanisms(vocabulary, phases, evaluation_event(config, training))
+    mechanisms = Mechanisms(vocabulary, phases, evaluation_event(config, training), config.seed is not None)
     privacy = config.privacy
     total = joint_epsilon(mechanisms.noisy_spends(), privacy.budget.delta, privacy.relation)
     if total > privacy.budget.epsilon and config.vocabulary.method != "hoory":
@@ -91,7 +94,7 @@ def mechanisms_from_ledger(config: RunConfig, ledger: Ledger) -> Mechanisms | No
     if vocabulary is None and has_vocabulary_event(config):
         return None
     assert evaluation is None or isinstance(evaluation, Gaussian)
-    mechanisms = Mechanisms(vocabulary, phases_with(config, noise), evaluation)
+    mechanisms = Mechanisms(vocabulary, phases_with(config, noise), evaluation, config.seed is not None)
     wanted = {*mechanisms.stages(), *_stages_beside_phases(config)}
     return mechanisms if wanted <= plans.keys() else None
 

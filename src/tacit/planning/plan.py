@@ -14,9 +14,10 @@ from tacit.planning.cost import memory_bytes, sequence_flops
 from tacit.planning.evaluation import evaluation_stages
 from tacit.planning.mechanisms import Mechanisms, solve
 from tacit.planning.phases import phase_stage
-from tacit.planning.stages import Stage, priced
+from tacit.planning.stages import PUBLIC_KEY, Stage, priced
 from tacit.planning.vocabulary import vocabulary_notes, vocabulary_size, vocabulary_stages
 from tacit.privacy.accountant import mu_at
+from tacit.privacy.events import EVERY_PART, Exchange
 from tacit.selective import run_account
 
 __all__ = ["RunPlan", "make_plan"]
@@ -86,6 +87,12 @@ def _stages(config: RunConfig, mechanisms: Mechanisms) -> tuple[Stage, ...]:
         *(phase_stage(phase, flops) for phase in mechanisms.phases),
         *evaluation_stages(mechanisms.evaluation),
     ]
+    public_key = mechanisms.stages().get(PUBLIC_KEY)
+    if public_key is not None:
+        assert not isinstance(public_key.event, Exchange)  # accounts alone have these
+        stages.append(
+            Stage(PUBLIC_KEY, "a key that everyone can make", {}, 1, public_key.event, EVERY_PART, seconds=0.0)
+        )
     return priced(config, stages)
 
 

@@ -9,16 +9,18 @@ from dataclasses import dataclass
 
 from tacit.config import RunConfig
 from tacit.privacy.accountant import epsilon, joint_epsilon
-from tacit.privacy.events import Event, Spend
+from tacit.privacy.events import Event, NonPrivate, Spend
 
 __all__ = [
     "EVALUATION",
     "HELD_OUT",
+    "PUBLIC_KEY",
     "TRAINING",
     "VOCABULARY",
     "VOCABULARY_COUNTS",
     "Stage",
     "priced",
+    "public_key_event",
     "vocabulary_round",
 ]
 
@@ -29,7 +31,13 @@ HELD_OUT = "held-out units"
 VOCABULARY = "vocabulary"
 EVALUATION = "evaluation"
 VOCABULARY_COUNTS = "vocabulary counts"
+PUBLIC_KEY = "public key"
 """Names of the private stages beside the DP phases, here and in the ledger."""
+
+
+def public_key_event() -> NonPrivate:
+    """What it costs to run with a key that everyone can make: all that it hides."""
+    return NonPrivate("the key is made from the public option seed, so all noise can be taken off")
 
 
 def vocabulary_round(number: int) -> str:

@@ -26,6 +26,7 @@ __all__ = [
     "RHO",
     "Check",
     "adaptive_statement",
+    "bind_model",
     "certificate_deltas",
     "file_digests",
     "make_certificate",
@@ -67,6 +68,19 @@ def file_digests(folder: Path, leave_out: tuple[str, ...] = ()) -> dict[str, str
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.relative_to(folder).as_posix() not in leave_out
     }
+
+
+def bind_model(ledger: Ledger, release: Path) -> None:
+    """Bind what is about to be released: a ledger pays for one model, and another one that was trained under it is refused.
+
+    Args:
+        release: a release that is being written, of which the certificate and the report do not exist yet.
+
+    Raises:
+        LedgerError: another model was released before.
+    """
+    digest = hashlib.sha256(json.dumps(file_digests(release), sort_keys=True).encode()).hexdigest()
+    ledger.bind("the released model", digest)
 
 
 def make_certificate(

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tacit
 from tacit.corpus.records import Record
 from tacit.corpus.units import Unit, split_held_out
 from tacit.errors import UsageError
@@ -30,6 +29,7 @@ from tacit.screening.receipt import Receipt
 from tacit.screening.split import STREAMS, DataPoint, Deduplicate, Stream
 from tacit.screening.work import Chunk, Work, text_bytes
 from tacit.screening.workers import ScreenerOptions, screen_chunks
+from tacit.version import VERSION
 
 __all__ = ["ScreenPlan", "policies_of", "screen_corpus", "screener_options"]
 
@@ -113,7 +113,7 @@ def screener_options(plan: ScreenPlan, policies: Mapping[str, Policy], streams: 
 
 def _identity(plan: ScreenPlan, policies: Mapping[str, Policy], streams: Streams) -> dict[str, Any]:
     """Everything but the records that the result depends on."""
-    values: dict[str, Any] = {"tacit": tacit.__version__, "key": streams.commitment()}
+    values: dict[str, Any] = {"tacit": VERSION, "key": streams.commitment()}
     values |= {name: getattr(plan, name) for name in _COMPARED}
     for role, policy in policies.items():
         digest = hashlib.sha256(policy.options.model_dump_json().encode()).hexdigest()

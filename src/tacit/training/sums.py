@@ -1,7 +1,7 @@
 """What the sums of a phase are made from, as one digest: randomness is derived from it, and the ledger holds it.
 
-Noise is a function of the key and of an address. Were the address the step alone, two runs with one key (a backup that was restored, a
-folder that was copied) would put the same noise on different sums as soon as anything else differs: the tokenizer, the weights at
+Noise is a function of the key and of an address. Were the address the step alone, two runs with one key (a backup that was restored,
+a folder that was copied) would put the same noise on different sums as soon as anything else differs: the tokenizer, the weights at
 the start, the corpus, a canary. The difference of the two released models would then be free of noise. So the address of all draws
 of a phase, sampling and masks too, holds a digest of everything that its sums depend on. What is the same in all of that gives the
 same sums under the same noise, which is one release and not two.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ from tacit.training.objectives import Objective
 from tacit.training.plans import DpPlan, Phase
 from tacit.training.sequences import SequenceStream
 
-__all__ = ["bind_sums", "sums_digest"]
+__all__ = ["bind_sums", "scores_digest", "sums_digest"]
 
 
 def sums_digest(
@@ -54,15 +54,17 @@ def sums_digest(
     """
     digest = hashlib.blake2b(key=streams.derive("sums"), digest_size=32, person=b"tacit-sums")
     by_batch = uses_dropout(model) and not isinstance(phase.plan, DpPlan)
-    ends_as = dataclasses.replace(phase.optimizer, average=None, keep=None)  # made of the iterates, when all sums are done
-    for described in (repr(dataclasses.replace(phase, optimizer=ends_as)), repr(objective), repr(compute.micro_batch if by_batch else None)):
+    ends_as = dataclasses.replace(
+        phase.optimizer, average=None, keep=None
+    )  # made of the iterates, when all sums are done
+    for described in (
+        repr(dataclasses.replace(phase, optimizer=ends_as)),
+        repr(objective),
+        repr(compute.micro_batch if by_batch else None),
+    ):
         _add(digest, described.encode())
-    for array in (stream.ids_ST, stream.lengths_S, stream.starts_U1, stream.rho_U):
-        _add_array(digest, array)
-    _add(digest, "\n".join(stream.keys_U).encode())
-    for name, tensor in model.state_dict().items():
-        _add(digest, name.encode())
-        _add_tensor(digest, tensor)
+    _add_stream(digest, stream)
+    _add_model(digest, model)
     _add(digest, repr([parameter.requires_grad for parameter in model.parameters()]).encode())
     for tensor in _state_of(optimizer):
         _add_tensor(digest, tensor)
@@ -85,6 +87,41 @@ def bind_sums(ledger: Ledger, phase: Phase, made_from: str) -> None:
             "that version, or use a new run folder"
         )
     ledger.bind(name, made_from)
+
+
+def scores_digest(
+    models: Mapping[str, nn.Module | np.ndarray], stream: SequenceStream, plan: str, streams: Streams
+) -> str:
+    """As `sums_digest`, of the private evaluation: what decides the sum over the held-out units, without its noise.
+
+    Args:
+        models: that are scored, or probabilities of tokens.
+        stream: the held-out records.
+        plan: the event and all that decides how a unit is scored, in words.
+        streams: of the evaluation.
+    """
+    digest = hashlib.blake2b(key=streams.derive("sums"), digest_size=32, person=b"tacit-sums")
+    _add(digest, plan.encode())
+    _add_stream(digest, stream)
+    for name, model in models.items():
+        _add(digest, name.encode())
+        if isinstance(model, np.ndarray):
+            _add_array(digest, model)
+        else:
+            _add_model(digest, model)
+    return digest.hexdigest()
+
+
+def _add_stream(digest: hashlib.blake2b, stream: SequenceStream) -> None:
+    for array in (stream.ids_ST, stream.lengths_S, stream.starts_U1, stream.rho_U):
+        _add_array(digest, array)
+    _add(digest, "\n".join(stream.keys_U).encode())
+
+
+def _add_model(digest: hashlib.blake2b, model: nn.Module) -> None:
+    for name, tensor in model.state_dict().items():
+        _add(digest, name.encode())
+        _add_tensor(digest, tensor)
 
 
 def _state_of(optimizer: torch.optim.Optimizer) -> Iterable[Tensor]:

@@ -1,0 +1,183 @@
+"""How a run folder begins and goes on: lock, configuration, key and ledger, which belong together. Needs no torch.
+
+A key decides all noise of the training, and a ledger says what was paid for under it. So the two are made together: a ledger is never
+made beside a key that is there already, whose noise may have been seen somewhere. On disk the order is
+
+    key.new      the key, not in use yet
+    ledger       which holds the key's commitment
+    key          renamed from key.new: the run has begun
+
+and a start that is killed between two of them is mended by the next one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tacit.config import RunConfig, config_differences
+from tacit.errors import LedgerError, RefusedError, UsageError
+from tacit.files import private_folder, write_json
+from tacit.folder import RunFolder, nothing_left
+from tacit.privacy.ledger import Ledger, LedgerHeader
+from tacit.randomness import Streams, draw_key, read_key
+from tacit.version import VERSION
+
+__all__ = ["Begun", "begin", "open_ledger_and_key"]
+
+_VERSION = "the version of tacit"
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A run folder that is open for this process alone."""
+
+    folder: RunFolder
+    key: bytes
+    ledger: Ledger
+
+
+@contextmanager
+def begin(config: RunConfig) -> Iterator[Begun]:
+    """Make or continue the folder of a run: locked, with its configuration, key and ledger.
+
+    Raises:
+        UsageError: the folder holds a run with another configuration (the differences are named), or is in use.
+        LedgerError: key and ledger do not belong together, or one of them is missing.
+    """
+    folder = RunFolder(Path(config.run))
+    was_there = folder.root.exists()
+    folder.root.mkdir(parents=True, exist_ok=True)
+    private_folder(folder.private)
+    with folder.alone(), nothing_left(folder.root, was_there, lambda: _has_spent_or_done(folder)):
+        _check_config(config, folder)
+        privacy = config.privacy
+        header = LedgerHeader(
+            unit=privacy.unit_name,
+            relation=privacy.relation,
+            units=privacy.units,
+            epsilon=float("inf") if config.is_unbounded else privacy.budget.epsilon,
+            delta=privacy.budget.delta,
+            config_digest=config.digest(),
+            key_commitment="",  # of a key that is drawn with it
+        )
+        key, ledger = open_ledger_and_key(folder, header, config.seed)
+        with ledger:
+            yield Begun(folder, key, ledger)
+
+
+def open_ledger_and_key(folder: RunFolder, header: LedgerHeader, seed: str | None) -> tuple[bytes, Ledger]:
+    """The folder's key and ledger, which are made together where there are none.
+
+    Args:
+        header: of the ledger, but for the commitment of the key.
+        seed: what a public key is made from; None: the key is drawn from the operating system.
+
+    Raises:
+        LedgerError: one of them is missing, or they do not belong together.
+    """
+    path, new = folder.private / "key", folder.private / "key.new"
+    if not folder.ledger.exists():
+        _refuse_lost_ledger(folder, path)
+        key = draw_key(new, seed)
+        ledger = Ledger.create(folder.ledger, _committed(header, key))
+        os.replace(new, path)
+        ledger.bind(_VERSION, VERSION)
+        return key, ledger
+    if not path.exists() and new.exists():
+        os.replace(new, path)  # a start that was killed when its ledger stood
+    key = read_key(path)
+    ledger = Ledger.open(folder.ledger)
+    try:
+        _check_ledger(ledger, _committed(header, key), folder)
+    except BaseException:
+        ledger.close()
+        raise
+    return key, ledger
+
+
+def _committed(header: LedgerHeader, key: bytes) -> LedgerHeader:
+    return LedgerHeader(**{**header.__dict__, "key_commitment": Streams(key).commitment()})
+
+
+def _check_ledger(ledger: Ledger, header: LedgerHeader, folder: RunFolder) -> None:
+    if ledger.header != header:
+        raise UsageError(
+            f"{folder.root}: the ledger belongs to another configuration or key; use another `run:` folder"
+        )
+    begun = ledger.bound(_VERSION)
+    if begun is None and not ledger.spends() and len(ledger.rows) == 1:
+        ledger.bind(_VERSION, VERSION)  # killed before it was written
+    elif begun != VERSION:
+        raise LedgerError(
+            f"{folder.root}: this run was begun by tacit {begun or 'before 0.2'}, and this is {VERSION}, which may draw other noise "
+            "for a step that is paid; end it with that version, or use another `run:` folder"
+        )
+
+
+def _has_spent_or_done(folder: RunFolder) -> bool:
+    if folder.has_results or not folder.ledger.exists():
+        return folder.has_results
+    with Ledger.open(folder.ledger, readonly=True) as ledger:
+        return bool(ledger.spends())
+
+
+def _check_config(config: RunConfig, folder: RunFolder) -> None:
+    """Refuse a changed configuration once something was spent; before that, start over with the new one."""
+    if folder.config.exists() and folder.ledger.exists():
+        old = folder.load_config()
+        differences = config_differences(old.comparable(), config.comparable())
+        if differences:
+            with Ledger.open(folder.ledger, readonly=True) as ledger:
+                spent = bool(ledger.spends())
+            if spent:
+                raise UsageError(
+                    f"{folder.root}: this run was started with another configuration: {'; '.join(differences)}. "
+                    "Use the old one, or another `run:` folder"
+                )
+            _forget_start(folder)
+    write_json(folder.config, config.model_dump(mode="json"))
+
+
+def _forget_start(folder: RunFolder) -> None:
+    """Remove what a start that spent nothing left. The key goes too, and the ledger last, its log before it.
+
+    So a new ledger never meets an old log or an old key, and whoever is killed on the way finds the old configuration again.
+    """
+    for made in (*folder.private.glob("screened*"), *folder.private.glob("scores*"), *folder.private.glob("scorer*")):
+        shutil.rmtree(made)
+    ledgers = sorted(folder.root.glob("ledger.sqlite*"), key=lambda path: path == folder.ledger)
+    names = ("rho.json", "adaptive.json", "key", "key.new")
+    rest = [path for path in (folder.private / name for name in names) if path.exists()]
+    for path in (*folder.private.glob("vocabulary/*"), *folder.private.glob("checkpoints/*"), *rest, *ledgers):
+        path.unlink()
+
+
+def _refuse_lost_ledger(folder: RunFolder, key: Path) -> None:
+    """Results without their ledger were paid for in a ledger that is gone; a key without one may have made noise that was seen.
+
+    Raises:
+        LedgerError, RefusedError: there is such a thing.
+    """
+    results = [
+        *folder.private.glob("vocabulary/*"),
+        *folder.private.glob("checkpoints/*"),
+        *folder.private.glob("screened*"),
+        *folder.private.glob("scores*"),
+        *folder.root.glob("release/*"),
+    ]
+    if results:
+        raise LedgerError(
+            f"{folder.ledger}: the ledger is missing but the run has results, whose privacy was paid for in it; "
+            "restore it, or use another `run:` folder"
+        )
+    if key.exists():
+        raise RefusedError(
+            "key-without-ledger",
+            f"{key} is there and {folder.ledger} is not: a key that was used before would put the same noise on other sums. Restore "
+            "the ledger, or remove the whole folder; a public key is asked for by the option seed",
+        )
