@@ -1,4 +1,4 @@
-"""The envelope of loss distributions, against the maximum of their curves, brute force over all choices, and the wrong order of maxima.
+"""The envelope of loss distributions: the maximum of their curves, brute force over all choices, and the wrong order of maxima.
 
 Legend: K kinds between which a release chooses, Y outcomes of that release, Z outcomes of the mechanism that was chosen.
 """

@@ -25,7 +25,7 @@ from tacit.privacy.events import Relation
 
 __all__ = ["envelope", "envelope_pld"]
 
-_EQUAL = 1e-9
+_EQUAL = 1e-11
 """Relative difference of two deltas that counts as none: rounding would have curves that are equal change places all the time. All
 masses are raised by twice this, so that the envelope lies above every curve."""
 
@@ -97,10 +97,13 @@ def _largest(deltas_KL: np.ndarray) -> np.ndarray:
     size = near_KL.shape[1]
     ends = [np.append(np.flatnonzero(~near), size) for near in near_KL]  # where a curve is below the largest
     best = np.zeros(size, dtype=np.int64)
-    place = 0
+    place = begin = 0  # of the stretch to come, and of the one before it
     while place < size:
         reach = [int(stops[np.searchsorted(stops, place)]) for stops in ends]
         longest = int(np.argmax(reach))
-        best[place : reach[longest]] = longest
-        place = reach[longest]
+        # Where the two cross, not where they are told apart: a chord between curves that have crossed before adds mass for nothing.
+        old = best[place - 1] if place else longest
+        above = np.flatnonzero(deltas_KL[old, begin:place] >= deltas_KL[longest, begin:place])
+        begin, place = (begin + int(above[-1]) + 1 if len(above) else place), reach[longest]
+        best[begin:place] = longest
     return best
