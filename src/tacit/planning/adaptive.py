@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from tacit.config import AdaptiveOptions, DpPhase, RunConfig, stratum_number
 from tacit.errors import BudgetError
 from tacit.planning.stages import TRAINING
+from tacit.planning.vocabulary import has_vocabulary_event
 from tacit.privacy import calibrate
 from tacit.privacy.accountant import epsilon_of_rho, joint_epsilon
 from tacit.privacy.bands import Bands
-from tacit.privacy.events import SMALLEST_NOISE_MULTIPLIER, BandedPoissonGaussian, Spend
+from tacit.privacy.events import SMALLEST_NOISE_MULTIPLIER, BandedPoissonGaussian, BandsFrom, Spend
 
-__all__ = ["PhaseNoise", "adaptive_noise", "adaptive_notes", "sampling_probability"]
+__all__ = ["PhaseNoise", "adaptive_noise", "adaptive_notes", "bands_from", "sampling_probability"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,19 @@ def sampling_probability(config: RunConfig, phase: DpPhase) -> float:
     if config.adaptive is None or stratum is None:
         return phase.expected_batch / config.privacy.units
     return min(1.0, phase.expected_batch / (config.privacy.units * config.adaptive.stated_shares[stratum]))
+
+
+def bands_from(config: RunConfig) -> BandsFrom:
+    """What decides the band of a unit, as far as the configuration proves it.
+
+    The unit alone where the scorer is a folder of its own, or where nothing that its phase reads may come from private text: public
+    words, public text, weights from nowhere.
+    """
+    options = config.adaptive
+    if options is not None and options.scorer.folder is not None:
+        return "unit"
+    public = config.vocabulary.method == "public" and not has_vocabulary_event(config) and config.model.folder is None
+    return "unit" if public else "unit-and-releases"
 
 
 def adaptive_noise(config: RunConfig, options: AdaptiveOptions, others: Sequence[Spend]) -> dict[str, PhaseNoise]:
@@ -144,7 +158,11 @@ def _spends(config: RunConfig, noise: dict[str, PhaseNoise]) -> list[Spend]:
         own = noise[phase.name]
         assert own.bands is not None
         event = BandedPoissonGaussian(
-            sampling_probability(config, phase), own.multiplier, own.bands.thresholds, own.bands.weights
+            sampling_probability(config, phase),
+            own.multiplier,
+            own.bands.thresholds,
+            own.bands.weights,
+            bands_from(config),
         )
         spends.append(Spend(event, config.rounds * phase.steps, TRAINING))
     return spends

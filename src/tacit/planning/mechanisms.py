@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from tacit.config import RunConfig
@@ -17,7 +18,7 @@ from tacit.planning.vocabulary import (
     vocabulary_releases,
 )
 from tacit.privacy.accountant import joint_epsilon
-from tacit.privacy.events import EVERY_PART, Exchange, Gaussian, NonPrivate, Spend
+from tacit.privacy.events import EVERY_PART, BandedPoissonGaussian, Chosen, Exchange, Gaussian, NonPrivate, Spend
 from tacit.privacy.ledger import Ledger
 from tacit.training.plans import Phase
 
@@ -79,8 +80,11 @@ def solve(config: RunConfig) -> Mechanisms:
 def plan_in_ledger(mechanisms: Mechanisms, ledger: Ledger) -> None:
     """Declare every private stage before data is touched; the ledger refuses what exceeds the budget."""
     for name, spend in mechanisms.stages().items():
-        assert not isinstance(spend.event, Exchange)  # accounts alone have these
-        ledger.plan(name, spend.event, spend.count, spend.partition)
+        event = spend.event
+        assert not isinstance(event, Exchange | Chosen)  # accounts alone have these
+        if isinstance(event, BandedPoissonGaussian):  # another run's function rho may put a unit in any band
+            event = dataclasses.replace(event, rho=ledger.header.key_commitment)
+        ledger.plan(name, event, spend.count, spend.partition)
 
 
 def mechanisms_from_ledger(config: RunConfig, ledger: Ledger) -> Mechanisms | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tacit.config import DpPhase, PhaseOptions, PlainPhase, RunConfig, SelectivePhase, stratum_number
 from tacit.config.shape import shape_of
-from tacit.planning.adaptive import PhaseNoise, adaptive_noise, sampling_probability
+from tacit.planning.adaptive import PhaseNoise, adaptive_noise, bands_from, sampling_probability
 from tacit.planning.cost import seconds_of
 from tacit.planning.evaluation import beside_training
 from tacit.planning.stages import TRAINING, Stage
@@ -123,6 +123,7 @@ def _dp_plan(phase: DpPhase, config: RunConfig, noise: PhaseNoise) -> DpPlan:
         maskings=phase.maskings,
         clipping=phase.clipping,
         bands=noise.bands,
+        bands_from=bands_from(config),
     )
     if not config.is_literal:
         return plan

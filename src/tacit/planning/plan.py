@@ -17,7 +17,7 @@ from tacit.planning.phases import phase_stage
 from tacit.planning.stages import PUBLIC_KEY, Stage, priced
 from tacit.planning.vocabulary import vocabulary_notes, vocabulary_size, vocabulary_stages
 from tacit.privacy.accountant import mu_at
-from tacit.privacy.events import EVERY_PART, Exchange
+from tacit.privacy.events import EVERY_PART, NonPrivate
 from tacit.selective import run_account
 
 __all__ = ["RunPlan", "make_plan"]
@@ -89,7 +89,7 @@ def _stages(config: RunConfig, mechanisms: Mechanisms) -> tuple[Stage, ...]:
     ]
     public_key = mechanisms.stages().get(PUBLIC_KEY)
     if public_key is not None:
-        assert not isinstance(public_key.event, Exchange)  # accounts alone have these
+        assert isinstance(public_key.event, NonPrivate)
         stages.append(
             Stage(PUBLIC_KEY, "a key that everyone can make", {}, 1, public_key.event, EVERY_PART, seconds=0.0)
         )

@@ -8,6 +8,7 @@ wrong (`verify` in certificate.py).
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 
@@ -15,7 +16,7 @@ from tacit.errors import UsageError
 from tacit.privacy.adaptive import BandEpsilon, band_epsilons, expand
 from tacit.privacy.checks import require_delta
 from tacit.privacy.composition import GRIDS, SMALLEST_DELTA, Account
-from tacit.privacy.events import EVERY_PART, NonPrivate, Relation, Spend, check_relation
+from tacit.privacy.events import EVERY_PART, NonPrivate, Relation, Spend, check_relation, split_of
 from tacit.privacy.histogram import gaussian_delta
 from tacit.privacy.renyi import rdp_epsilon
 
@@ -66,30 +67,36 @@ def _epsilon_at_tiny_delta(spends: tuple[Spend, ...], delta: float, relation: Re
 def account_parts(spends: Iterable[Spend], relation: Relation) -> list[tuple[Spend, ...]]:
     """The groups of spends that compose: one a partition under add-or-remove, all together under replacement.
 
-    Where events are banded, a group is one for each band, or for each pair of bands (`tacit.privacy.adaptive`). What is spent on
-    `EVERY_PART` is in every group: a unit of any part may have been read there too.
+    Where events are banded, a group is one for each band, or for each pair of bands, or one in which the worst band counts after each
+    earlier release (`tacit.privacy.adaptive`). What is spent on `EVERY_PART` is in every group: a unit of any part may have been read
+    there too. Runs split the units each in its own way (`of_run`), so a group has a part of each split.
     """
     return [_unnamed(part) for group in _groups(spends, relation) for part in expand(group, relation) if part]
 
 
 def _groups(spends: Iterable[Spend], relation: Relation) -> list[list[Spend]]:
     check_relation(relation)
-    groups: dict[str, list[Spend]] = {}
-    shared: list[Spend] = []
-    for spend in spends:
-        if relation == "add-or-remove" and spend.partition == EVERY_PART:
-            shared.append(spend)
-        else:
-            groups.setdefault(spend.partition if relation == "add-or-remove" else "all", []).append(spend)
-    if shared and not groups:
-        return [shared]
-    return [[*group, *shared] for group in groups.values()]
+    ordered = list(spends)
+    if relation == "replace":
+        return [ordered] if ordered else []
+    splits: dict[str, dict[str, None]] = {}
+    for spend in ordered:
+        if spend.partition != EVERY_PART:
+            splits.setdefault(split_of(spend.partition), {})[spend.partition] = None
+    if not splits:
+        return [ordered] if ordered else []
+    return [
+        [spend for spend in ordered if spend.partition in (EVERY_PART, *parts)]
+        for parts in itertools.product(*splits.values())
+    ]
 
 
 def epsilon_of_rho(spends: Iterable[Spend], delta: float, relation: Relation) -> tuple[BandEpsilon, ...]:
     """The certified epsilon of a unit as a public function of its privacy probability; empty without banded events.
 
     A unit of any rho may be in another part of the units, such as those that are held out, and then what reads that part counts.
+    Where what was released may have decided the band, it is the epsilon of the outcomes in which the unit has this rho, and the worst
+    case over all outcomes, `joint_epsilon`, may be above every one of them (docs/adaptive.md).
     """
     require_delta(delta)
     return band_epsilons(_groups(spends, relation), relation, lambda part: epsilon(part, delta, relation))

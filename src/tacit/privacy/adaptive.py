@@ -1,7 +1,9 @@
 """Who pays for a banded event: the account of one unit as a function of its privacy probability rho (docs/adaptive.md).
 
-A unit's band is a function of the unit alone. So when a unit is added or removed, each event costs what the unit's own band has in
-it; when one is replaced, the bands of the unit that leaves and of the one that comes both count. `expand` gives the accounts that
+When a unit is added or removed, each event costs what the unit's own band has in it; when one is replaced, the bands of the unit that
+leaves and of the one that comes both count. Where the band is a function of the unit alone, the worst case is the largest of the
+bands' accounts. Where what was released before may have decided it (a scorer that reads text in pieces of a private vocabulary), the
+worst band counts after each of these outcomes, and all bands enter one account as a `Chosen` event. `expand` gives the accounts that
 the worst case is the largest of, `band_epsilons` epsilon as a public function of rho. Nothing here knows how many units a band has.
 """
 
@@ -11,9 +13,9 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tacit.privacy.events import BandedPoissonGaussian, Exchange, PoissonGaussian, Relation, Spend
+from tacit.privacy.events import BandedPoissonGaussian, BandsFrom, Chosen, Exchange, PoissonGaussian, Relation, Spend
 
-__all__ = ["BandEpsilon", "band_epsilons", "edges_of", "exchanged", "expand", "seen_by"]
+__all__ = ["BandEpsilon", "band_epsilons", "bands_from", "edges_of", "exchanged", "expand", "seen_by"]
 
 
 def edges_of(spends: Iterable[Spend]) -> tuple[float, ...]:
@@ -60,14 +62,62 @@ def exchanged(spends: Sequence[Spend], leaves: float, enters: float) -> tuple[Sp
 def expand(spends: Sequence[Spend], relation: Relation) -> list[tuple[Spend, ...]]:
     """The accounts of which the worst counts; the spends themselves where none is banded.
 
-    A band whose weights are nowhere above another band's costs no more in any of them, and is left out.
+    A band whose weights are nowhere above another band's costs no more in any of them, and is left out. So nothing has to be chosen
+    where a single one is left.
     """
-    if not any(isinstance(spend.event, BandedPoissonGaussian) for spend in spends):
+    if not _banded(spends):
         return [tuple(spends)]
+    if _fixed_beforehand(spends):
+        return _cases(spends, relation)
+    found = [spend for spend in spends if not isinstance(spend.event, BandedPoissonGaussian)]
+    for name in _names(spends):
+        found += _worst_of(_cases(_of(spends, name), relation))
+    return [tuple(found)]
+
+
+def _banded(spends: Iterable[Spend]) -> list[Spend]:
+    return [spend for spend in spends if isinstance(spend.event, BandedPoissonGaussian)]
+
+
+def _names(spends: Iterable[Spend]) -> list[str]:
+    """Whose privacy probabilities there are, in order."""
+    events = [spend.event for spend in spends if isinstance(spend.event, BandedPoissonGaussian)]
+    return list(dict.fromkeys(event.rho for event in events))
+
+
+def _of(spends: Iterable[Spend], name: str) -> list[Spend]:
+    """The banded ones of one privacy probability."""
+    return [spend for spend in spends if isinstance(spend.event, BandedPoissonGaussian) and spend.event.rho == name]
+
+
+def bands_from(spends: Sequence[Spend]) -> BandsFrom:
+    """What decides a unit's band, for the account of these spends."""
+    return "unit" if _fixed_beforehand(spends) else "unit-and-releases"
+
+
+def _fixed_beforehand(spends: Sequence[Spend]) -> bool:
+    """Whether no release can have decided a unit's band: by the unit alone, or there is no other release on these units.
+
+    Two functions rho tell nothing of each other: a unit may be in the dearest band of both.
+    """
+    banded = [spend.event for spend in spends if isinstance(spend.event, BandedPoissonGaussian)]
+    alone = len(banded) == len(spends) or all(event.bands_from == "unit" for event in banded)
+    return alone and len({event.rho for event in banded}) <= 1
+
+
+def _cases(spends: Sequence[Spend], relation: Relation) -> list[tuple[Spend, ...]]:
+    """What the spends are for a unit of each band, or for each pair of bands, that may be the worst."""
     places = _worst_places(spends)
     if relation == "add-or-remove":
         return [seen_by(spends, place) for place in places]
     return [exchanged(spends, one, other) for n, one in enumerate(places) for other in places[n:]]
+
+
+def _worst_of(cases: Sequence[tuple[Spend, ...]]) -> list[Spend]:
+    """Cases between which an earlier release may have chosen, as one event; a single one as it is."""
+    if len(cases) == 1:
+        return list(cases[0])
+    return [Spend(Chosen(tuple(tuple(Spend(spend.event, spend.count) for spend in case) for case in cases)))]
 
 
 def _places(spends: Sequence[Spend]) -> list[float]:
@@ -123,9 +173,10 @@ def band_epsilons(
         relation: the neighbouring relation.
         epsilon: of an account without banded events.
     """
-    spends = [spend for group in groups for spend in group]
-    if not any(isinstance(spend.event, BandedPoissonGaussian) for spend in spends):
+    if not _banded(spend for group in groups for spend in group):
         return ()
+    groups = _of_own_rho(groups, relation)
+    spends = [spend for group in groups for spend in group]
     edges, places = edges_of(spends), _places(spends)
     bands = list(itertools.pairwise(edges))
     if relation == "add-or-remove":
@@ -138,5 +189,29 @@ def band_epsilons(
     for (low, high), place in zip(bands, places, strict=True):
         of_pair = {other: pairs.get((place, other), pairs.get((other, place), 0.0)) for other in places}
         worst = max(places, key=lambda other: of_pair[other])
-        found.append(BandEpsilon(low, high, of_pair[worst], of_pair[place], edges[places.index(worst)]))
+        whoever = of_pair[worst] if _fixed_beforehand(spends) else epsilon(_with_whoever(spends, place))
+        found.append(BandEpsilon(low, high, whoever, of_pair[place], edges[places.index(worst)]))
     return tuple(found)
+
+
+def _of_own_rho(groups: Sequence[Sequence[Spend]], relation: Relation) -> list[list[Spend]]:
+    """The groups with the privacy probabilities of earlier runs, of which the last one's says nothing, at their worst."""
+    *earlier, _ = _names(spend for group in groups for spend in group)
+    found = [list(group) for group in groups]
+    for name in earlier:
+        found = [_at_worst(group, name, relation) for group in found]
+    return found
+
+
+def _at_worst(group: Sequence[Spend], name: str, relation: Relation) -> list[Spend]:
+    of_name = _of(group, name)
+    rest = [spend for spend in group if spend not in of_name]
+    return [*_worst_of(_cases(of_name, relation)), *rest] if of_name else rest
+
+
+def _with_whoever(spends: Sequence[Spend], place: float) -> tuple[Spend, ...]:
+    """Under replacement, a unit of this rho and another one of a band that what was released before may have chosen."""
+    others = [spend for spend in spends if not isinstance(spend.event, BandedPoissonGaussian)]
+    banded = _banded(spends)
+    partners = dict.fromkeys((place, *_worst_places(banded)))
+    return (*others, *_worst_of([case for other in partners if (case := exchanged(banded, place, other))]))

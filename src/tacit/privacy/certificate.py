@@ -17,7 +17,8 @@ from typing import Any
 
 from tacit.errors import LedgerError, UsageError
 from tacit.privacy.accountant import account_parts, epsilon_of_rho, joint_epsilon, mu_at, shared_account
-from tacit.privacy.composition import Account
+from tacit.privacy.adaptive import bands_from
+from tacit.privacy.composition import Account, composed_steps
 from tacit.privacy.events import NonPrivate, Relation, Spend, event_to_dict
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.renyi import rdp_epsilon
@@ -139,6 +140,8 @@ def adaptive_statement(spends: list[Spend], delta: float, relation: Relation) ->
     """Epsilon as a public function of a unit's privacy probability rho, JSON-ready; None where no unit counts less than another.
 
     It says what a unit of each rho is promised, and not which rho any unit has, nor how many units have it: that is private.
+    With ``bands_from`` "unit-and-releases" a row is about the outcomes in which the unit has this rho; ``worst`` is about all of them
+    and may be above every row.
     """
     found = epsilon_of_rho(spends, delta, relation)
     if not found:
@@ -159,7 +162,8 @@ def adaptive_statement(spends: list[Spend], delta: float, relation: Relation) ->
             }
             for band in found
         ],
-        "worst": write_number(max(band.epsilon for band in found)),
+        "bands_from": bands_from(spends),
+        "worst": write_number(joint_epsilon(spends, delta, relation)),
     }
 
 
@@ -238,7 +242,7 @@ def _numbers(block: dict[str, Any]) -> Iterator[float | str]:
         for row in rows:
             for key, entry in sorted(row.items()):
                 yield key
-                yield entry if key == "relation" else read_number(entry)
+                yield entry if key in ("relation", "bands_from") else read_number(entry)
 
 
 def _close(one: float, other: float) -> bool:
@@ -276,7 +280,7 @@ def second_opinion(part: tuple[Spend, ...], delta: float, relation: Relation) ->
     The optimistic estimate rounds every loss down, which costs about half a grid step a training step: the grid is as fine as
     the number of steps asks for.
     """
-    grid = min(1e-4, max(2e-6, 0.05 / sum(spend.count for spend in part)))
+    grid = min(1e-4, max(2e-6, 0.05 / composed_steps(part)))
     return rdp_epsilon(part, delta, relation), Account(part, relation, grid, pessimistic=False).epsilon(delta)
 
 

@@ -3,14 +3,16 @@
 They are composed (Koskela et al. 2020, Doroshenko et al. 2022) with dp-accounting, and one choice of words (a thresholded or a
 weighted histogram) is added by its own law: for each worst-case neighbour (weighted.choice_cases) the Gaussian part is composed with
 everything else, and the maximum is taken over the neighbours. Several choices, of which the later ones may depend on what the
-earlier ones released, enter by one dominating distribution each (weighted.worst_case_pld).
+earlier ones released, enter by one dominating distribution each (weighted.worst_case_pld); so do events between which an earlier
+release may have chosen (envelope.py).
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,8 +21,10 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 from tacit.errors import UsageError
 from tacit.privacy.checks import require_delta
+from tacit.privacy.envelope import envelope_pld
 from tacit.privacy.events import (
     BandedPoissonGaussian,
+    Chosen,
     Exchange,
     Gaussian,
     NonPrivate,
@@ -28,6 +32,7 @@ from tacit.privacy.events import (
     Relation,
     Spend,
     ThresholdedHistogram,
+    WeightedHistogram,
     WordCounts,
     check_relation,
 )
@@ -41,7 +46,7 @@ from tacit.privacy.weighted import (
     worst_case_pld,
 )
 
-__all__ = ["GRIDS", "SMALLEST_DELTA", "Account", "loss_distribution"]
+__all__ = ["GRIDS", "SMALLEST_DELTA", "Account", "composed_steps", "loss_distribution", "rounding_reserve"]
 
 GRIDS = (1e-4, 2e-5)
 """Discretisation of the loss: the first is tried first, the next when Renyi DP does better."""
@@ -52,6 +57,17 @@ SMALLEST_DELTA = 1e-12
 _ROUNDING = 2.0**-53
 """What delta may be off by for each composed step. The n-th power of a transform's numbers multiplies their rounding by n, and where
 the truth is a closed form (q = 1) the library's delta is too small by up to 0.27 n 2^-53: by 3e-12 after 100,000 steps."""
+
+
+def composed_steps(spends: Iterable[Spend]) -> int:
+    """How many events are composed; of a choice between several the longest, and one for putting them together."""
+    return sum(spend.count * (spend.event.steps + 1 if isinstance(spend.event, Chosen) else 1) for spend in spends)
+
+
+def rounding_reserve(spends: Iterable[Spend]) -> float:
+    """By how much the library's delta of these spends may be off, whichever way: 2^-53 a step, in every account."""
+    return _ROUNDING * composed_steps(spends)
+
 
 _COARSEST_GRID = 1e-3
 
@@ -110,6 +126,19 @@ def _real_noise(event: Choice, pessimistic: bool) -> float | None:
     return (effective_stddev(event) if pessimistic else event.noise_stddev) / event.resolution
 
 
+@functools.lru_cache(maxsize=32)
+def _chosen_pld(event: Chosen, count: int, relation: Relation, grid: float) -> pld.PrivacyLossDistribution:
+    """What dominates every alternative; one without any event is dominated by each of the others."""
+    several = [Account(spends, relation, grid)._others for spends in event.alternatives]
+    return envelope_pld([one for one in several if one is not None], relation).self_compose(count)
+
+
+def _alternatives(spends: Sequence[Spend]) -> list[tuple[Spend, ...]]:
+    """The spends with every choice made beforehand, in all ways: each of them is a case, so none bounds the truth from above."""
+    events = [spend.event.alternatives if isinstance(spend.event, Chosen) else ((spend,),) for spend in spends]
+    return [tuple(itertools.chain.from_iterable(made)) for made in itertools.product(*events)]
+
+
 def _counts_sensitivity(event: WordCounts, relation: Relation) -> float:
     """Of 0/1 counts: two units' words differ in at most 2 max_words places."""
     return math.sqrt((2 if relation == "replace" else 1) * event.max_words)
@@ -120,14 +149,14 @@ class Account:
     """The joint curve delta(epsilon) of events that all read the same units.
 
     Args:
-        spends: what was spent.
+        spends: what was spent, in the order in which it was released as far as choices of words go.
         relation: the neighbouring relation.
         grid: discretisation interval of the privacy loss, in nats.
         pessimistic: True for an upper bound (what is certified), False for a lower one (what `verify` checks against).
 
     Infinite epsilon when a non-private event is among them. Of banded events the worst band counts in each
-    (`tacit.privacy.accountant.account_parts` tells the bands apart). One choice of words enters by its full law; where what is chosen
-    later may depend on what was shown before, the choices enter by an upper bound (weighted.worst_case_pld).
+    (`tacit.privacy.accountant.account_parts` tells the bands apart). A choice of words that comes first enters by its full law; one
+    that may depend on what was shown before it enters by an upper bound (weighted.worst_case_pld).
     """
 
     spends: tuple[Spend, ...]
@@ -143,6 +172,8 @@ class Account:
         """The smallest delta at this epsilon (up to the grid)."""
         if any(isinstance(spend.event, NonPrivate) for spend in self.spends):
             return 1.0
+        if self._fixed_cases:
+            return max(case.delta(epsilon) for case in self._fixed_cases)
         neighbours = self._neighbours
         if not neighbours:
             return self._curve(0)(epsilon)
@@ -153,6 +184,8 @@ class Account:
         require_delta(delta)
         if any(isinstance(spend.event, NonPrivate) for spend in self.spends):
             return math.inf
+        if self._fixed_cases:
+            return max(case.epsilon(delta) for case in self._fixed_cases)
         neighbours = self._neighbours
         if not neighbours:
             return _solve(self._curve(0), delta)
@@ -168,17 +201,26 @@ class Account:
         return found
 
     @functools.cached_property
+    def _fixed_cases(self) -> list[Account]:
+        """For a lower estimate: the same with every choice between events made beforehand; else none."""
+        if self.pessimistic or not any(isinstance(spend.event, Chosen) for spend in self.spends):
+            return []
+        return [Account(spends, self.relation, self.grid, False) for spends in _alternatives(self.spends) if spends]
+
+    @functools.cached_property
     def _choices(self) -> list[Choice]:
         return [spend.event for spend in self.spends for _ in range(spend.count) if isinstance(spend.event, Choice)]
 
     @functools.cached_property
     def _fixed(self) -> Choice | None:
-        """The choice that enters by its full law: what a unit is in it does not depend on what was released before.
+        """The choice that enters by its full law: it came first, so what a unit is in it depends on the two corpora alone.
 
-        A thresholded histogram counts the same words whatever ran before, a weighted one where there was no other.
+        A thresholded histogram with others behind it; a weighted one where there is no other.
         """
-        thresholded = (event for event in self._choices if isinstance(event, ThresholdedHistogram))
-        return next(thresholded, self._choices[0] if len(self._choices) == 1 else None)
+        first = self.spends[0].event if self.spends else None
+        if isinstance(first, ThresholdedHistogram):
+            return first
+        return first if isinstance(first, WeightedHistogram) and len(self._choices) == 1 else None
 
     @functools.cached_property
     def _neighbours(self) -> list[Case]:
@@ -194,6 +236,8 @@ class Account:
                 parts.append(_poisson_gaussian_pld(event, spend.count, self.relation, self.grid, self.pessimistic))
             elif isinstance(spend.event, Exchange):
                 parts.append(exchange_pld(spend.event, spend.count, self.grid, self.pessimistic))
+            elif isinstance(spend.event, Chosen):
+                parts.append(_chosen_pld(spend.event, spend.count, self.relation, self.grid))
             elif isinstance(spend.event, Gaussian | WordCounts):
                 parts.append(_gaussian_pld(self._mu(spend), 1.0, self.grid, self.pessimistic))
         parts += [self._further(event) for event in self._further_choices]
@@ -239,18 +283,13 @@ class Account:
         else:
             assert others is not None
             composed = others
-        reserve = self._rounding_reserve if self.pessimistic else -self._rounding_reserve
+        reserve = rounding_reserve(self.spends) * (1 if self.pessimistic else -1)
         # The library's type says "a number or a sequence"; of a number it gives a number.
         return lambda epsilon: min(1.0, max(0.0, np.float64(composed.get_delta_for_epsilon(epsilon)).item() + reserve))
 
-    @property
-    def _rounding_reserve(self) -> float:
-        """By how much the library's delta may be off, whichever way."""
-        return _ROUNDING * sum(spend.count for spend in self.spends)
-
     def _only_gaussian(self, words: float) -> float | None:
         """Mu of the whole when it is Gaussian mechanisms alone, which compose to one exactly; else None."""
-        sampled = PoissonGaussian | BandedPoissonGaussian | Exchange
+        sampled = PoissonGaussian | BandedPoissonGaussian | Exchange | Chosen
         if self._further_choices or any(isinstance(spend.event, sampled) for spend in self.spends):
             return None
         squares = 0.0

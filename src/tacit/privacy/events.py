@@ -21,6 +21,8 @@ __all__ = [
     "EVENTS",
     "EVERY_PART",
     "BandedPoissonGaussian",
+    "BandsFrom",
+    "Chosen",
     "Event",
     "Exchange",
     "Gaussian",
@@ -34,10 +36,16 @@ __all__ = [
     "check_relation",
     "event_from_dict",
     "event_to_dict",
+    "of_run",
+    "split_of",
 ]
 
 Relation = Literal["add-or-remove", "replace"]
 """Neighbouring corpora differ by one unit added or removed, or by one unit replaced."""
+
+
+BandsFrom = Literal["unit", "unit-and-releases"]
+"""What decides which band a unit is in: the unit alone, or also what was released before the units were scored."""
 
 
 def check_relation(relation: str) -> None:
@@ -92,14 +100,21 @@ class BandedPoissonGaussian:
         sampling_probability: of each unit that takes part; in (0, 1].
         noise_multiplier: standard deviation of the noise divided by the clip norm, whatever is drawn.
         thresholds, weights: see `Bands`.
+        bands_from: ``unit-and-releases``, unless it is known that no release on private text came before the scorer: then what
+            was released may have chosen the band, and the worst band counts after each of its outcomes.
+        rho: whose privacy probability; a unit has the same rho in events of one name, and may have any other in those of another.
     """
 
     sampling_probability: float
     noise_multiplier: float
     thresholds: tuple[float, ...]
     weights: tuple[float, ...]
+    bands_from: BandsFrom = "unit-and-releases"
+    rho: str = ""
 
     def __post_init__(self) -> None:
+        if self.bands_from not in get_args(BandsFrom):
+            raise UsageError(f"bands_from is {self.bands_from!r}; it must be one of {', '.join(get_args(BandsFrom))}")
         bands = self.bands
         object.__setattr__(self, "thresholds", bands.thresholds)
         object.__setattr__(self, "weights", bands.weights)
@@ -140,6 +155,22 @@ class Exchange:
         largest = max(self.leaves, self.enters)
         _require(largest > 0, "leaves", self.leaves, "above 0, or enters must be")
         _ = PoissonGaussian(self.sampling_probability, self.noise_multiplier / largest)  # checks the rest
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Several events as one, in an account: which of the alternatives ran, an earlier release may have chosen; never in a ledger.
+
+    Args:
+        alternatives: what each of them spends: `PoissonGaussian` and `Exchange` alone.
+    """
+
+    alternatives: tuple[tuple[Spend, ...], ...]
+
+    @property
+    def steps(self) -> int:
+        """Of the longest alternative."""
+        return max(sum(spend.count for spend in spends) for spends in self.alternatives)
 
 
 @dataclass(frozen=True)
@@ -280,24 +311,46 @@ EVERY_PART = "every part"
 """The partition of what may have read any unit, whatever part that unit is in: it composes with each of the others."""
 
 
+_OF_RUN = "/"
+
+
+def of_run(spend: Spend, run: str) -> Spend:
+    """A spend of another run, as a run that takes it over has to count it: that run's parts of the units are not this one's.
+
+    A unit may be in any part of the one split and in any part of the other, so the worst pair of parts counts, and not each name
+    with its like.
+
+    Args:
+        run: a name that no other run in the same ledger has, such as the fingerprint of its key.
+    """
+    if spend.partition == EVERY_PART:
+        return spend
+    return dataclasses.replace(spend, partition=f"{run}{_OF_RUN}{spend.partition}")
+
+
+def split_of(partition: str) -> str:
+    """Which split of the units a part belongs to: empty for this run's own; see `of_run`."""
+    return partition.rpartition(_OF_RUN)[0]
+
+
 @dataclass(frozen=True)
 class Spend:
     """An event that was run ``count`` times on one part of the private units.
 
     Args:
-        event: what was run; an `Exchange` inside an account only.
+        event: what was run; an `Exchange` or a `Chosen` inside an account only.
         count: how often; at least 1.
         partition: the disjoint part of the units that it read. A unit's part depends on the unit alone, so under
             add-or-remove the guarantee is that of the worst part (parallel composition); under replacement a unit may
             leave one part and enter another, so all parts are composed. `EVERY_PART` composes with every part.
     """
 
-    event: Event | Exchange
+    event: Event | Exchange | Chosen
     count: int = 1
     partition: str = "training"
 
     def __post_init__(self) -> None:
-        if type(self.event) not in _NAMES and not isinstance(self.event, Exchange):
+        if type(self.event) not in _NAMES and not isinstance(self.event, Exchange | Chosen):
             raise UsageError(f"{type(self.event).__qualname__} is not an event that an accountant knows")
         _require(self.count >= 1, "count", self.count, "at least 1")
 

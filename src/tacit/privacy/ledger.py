@@ -30,7 +30,7 @@ from typing import Any
 
 from tacit.errors import BudgetError, LedgerError, UsageError
 from tacit.privacy.accountant import joint_epsilon
-from tacit.privacy.events import Event, Exchange, Relation, Spend, event_from_dict, event_to_dict
+from tacit.privacy.events import Chosen, Event, Exchange, Relation, Spend, event_from_dict, event_to_dict
 
 __all__ = ["Ledger", "LedgerHeader", "LedgerRow", "StagePlan"]
 
@@ -302,7 +302,7 @@ class Ledger:
             BudgetError: it exceeds this run's budget, alone or with what is planned. Nothing is written.
             LedgerError: the stage was taken over differently before.
         """
-        assert not isinstance(spend.event, Exchange)  # accounts alone have these
+        assert not isinstance(spend.event, Exchange | Chosen)  # accounts alone have these
         self.plan(stage, spend.event, spend.count, spend.partition)
         if self.spent(stage) == 0:
             self._append("spend", {"stage": stage}, first=0, count=spend.count)

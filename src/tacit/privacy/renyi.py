@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import dp_accounting
+import numpy as np
 from dp_accounting import NeighboringRelation
-from dp_accounting.rdp import RdpAccountant
+from dp_accounting.rdp import RdpAccountant, compute_epsilon
 
 from tacit.privacy.checks import require_delta
 from tacit.privacy.events import (
     BandedPoissonGaussian,
+    Chosen,
     Exchange,
     Gaussian,
     NonPrivate,
@@ -32,7 +34,7 @@ _ORDERS = (*(1.5 + half / 2 for half in range(22)), *range(13, 65), 72, 80, 96, 
 """Renyi orders. Those below 1.5 matter only for epsilons above 20, and their series often fails to converge."""
 
 
-def rdp_epsilon(spends: Iterable[Spend], delta: float, relation: Relation = "add-or-remove") -> float | None:
+def rdp_epsilon(spends: Sequence[Spend], delta: float, relation: Relation = "add-or-remove") -> float | None:
     """Epsilon by Renyi DP, an independent upper bound; None where no Renyi bound is known (replacement with sampling).
 
     A unit that leaves one band and enters another is a removal and an addition, for which there is one; of banded events the worst
@@ -44,13 +46,33 @@ def rdp_epsilon(spends: Iterable[Spend], delta: float, relation: Relation = "add
     """
     require_delta(delta)
     check_relation(relation)
+    if any(isinstance(spend.event, NonPrivate) for spend in spends):
+        return math.inf
+    divergences = _divergences(spends, relation)
+    if divergences is None:
+        return None
+    hidden = sum(-spend.count * largest_leak(spend.event) for spend in spends if isinstance(spend.event, Choice))
+    left = delta + math.expm1(hidden)
+    if left <= 0:
+        return math.inf
+    return float(compute_epsilon(np.array(_ORDERS), divergences, left)[0]) - hidden
+
+
+def _divergences(spends: Iterable[Spend], relation: Relation) -> np.ndarray | None:
+    """The Renyi divergence of each order, but for what a choice of words hides; None where one is not known."""
     accountant = RdpAccountant(_ORDERS, neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE)
-    hidden = 0.0
+    chosen = np.zeros(len(_ORDERS))
     factor = 2 if relation == "replace" else 1
     for spend in spends:
         event = spend.event
-        if isinstance(event, NonPrivate):
-            return math.inf
+        if isinstance(event, Chosen):
+            # What was released before may have chosen: at every order the largest counts (Mironov 2017, proposition 1).
+            several = [_divergences(alternative, relation) for alternative in event.alternatives]
+            known = [divergences for divergences in several if divergences is not None]
+            if len(known) < len(several):
+                return None
+            chosen = chosen + spend.count * np.max(known, axis=0)
+            continue
         if isinstance(event, Exchange):
             if min(event.leaves, event.enters) > 0:
                 return None
@@ -70,14 +92,11 @@ def rdp_epsilon(spends: Iterable[Spend], delta: float, relation: Relation = "add
         elif isinstance(event, Gaussian):
             accountant.compose(dp_accounting.GaussianDpEvent(event.noise_multiplier / factor), spend.count)
         else:
+            assert isinstance(event, Choice | WordCounts)
             distance, resolution = _distance(event)
             multiplier = event.noise_stddev / resolution / math.sqrt(factor * distance)
             accountant.compose(dp_accounting.GaussianDpEvent(multiplier), spend.count)
-            hidden -= 0.0 if isinstance(event, WordCounts) else spend.count * largest_leak(event)
-    left = delta + math.expm1(hidden)
-    if left <= 0:
-        return math.inf
-    return float(accountant.get_epsilon(left)) - hidden
+    return accountant.rdp + chosen
 
 
 def _distance(event: Choice | WordCounts) -> tuple[float, int]:

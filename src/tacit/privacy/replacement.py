@@ -19,7 +19,7 @@ from scipy import special
 
 from tacit.errors import RefusedError, UsageError
 from tacit.privacy.accountant import epsilon
-from tacit.privacy.composition import SMALLEST_DELTA
+from tacit.privacy.composition import SMALLEST_DELTA, rounding_reserve
 from tacit.privacy.events import Gaussian, NonPrivate, PoissonGaussian, Spend
 
 __all__ = [
@@ -242,7 +242,8 @@ def replacement_epsilon(spends: Sequence[Spend], delta: float, records: int = 1)
         return math.inf
     if not all(isinstance(spend.event, PoissonGaussian | Gaussian) for spend in spends):
         return _chained_epsilon(spends, delta, records)
-    return float(_replacement_pld(tuple(spends), records).get_epsilon_for_delta(delta))
+    left = delta - rounding_reserve(spends)
+    return float(_replacement_pld(tuple(spends), records).get_epsilon_for_delta(left)) if left > 0 else math.inf
 
 
 def _chained_epsilon(spends: Sequence[Spend], delta: float, records: int) -> float:

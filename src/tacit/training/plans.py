@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.privacy.bands import Bands
-from tacit.privacy.events import BandedPoissonGaussian, Event, Gaussian, NonPrivate, PoissonGaussian
+from tacit.privacy.events import BandedPoissonGaussian, BandsFrom, Event, Gaussian, NonPrivate, PoissonGaussian
 from tacit.privacy.literal_adp import literal_reason
 from tacit.randomness import Streams
 
@@ -82,6 +82,7 @@ class DpPlan:
         maskings: each of them is shown this many times in a step, with other masks; they too are clipped as one.
         clipping: a name in `tacit.engine.CLIPPINGS`; each has the same bound, so the event does not know it.
         bands: adaptive DP: a unit of weight w is clipped at w C under the same noise, and takes no part where w is 0.
+        bands_from: what decides the band of a unit (`BandedPoissonGaussian`).
     """
 
     sampling_probability: float
@@ -92,6 +93,7 @@ class DpPlan:
     maskings: int = 1
     clipping: str = "flat"
     bands: Bands | None = None
+    bands_from: BandsFrom = "unit-and-releases"
 
     @property
     def event(self) -> Event:
@@ -99,7 +101,7 @@ class DpPlan:
         q, noise = self.sampling_probability, self.noise_multiplier
         if self.bands is None:
             return PoissonGaussian(q, noise)
-        return BandedPoissonGaussian(q, noise, self.bands.thresholds, self.bands.weights)
+        return BandedPoissonGaussian(q, noise, self.bands.thresholds, self.bands.weights, self.bands_from)
 
     @property
     def rows_per_unit(self) -> int:
