@@ -23,13 +23,12 @@ from tacit.config import RunConfig, config_differences
 from tacit.errors import LedgerError, RefusedError, UsageError
 from tacit.files import private_folder, write_json
 from tacit.folder import RunFolder, nothing_left
+from tacit.privacy.certificate import MADE_BY
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.randomness import Streams, draw_key, read_key
 from tacit.version import VERSION
 
 __all__ = ["Begun", "begin", "open_ledger_and_key"]
-
-_VERSION = "the version of tacit"
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def open_ledger_and_key(folder: RunFolder, header: LedgerHeader, seed: str | Non
         key = draw_key(new, seed)
         ledger = Ledger.create(folder.ledger, _committed(header, key))
         os.replace(new, path)
-        ledger.bind(_VERSION, VERSION)
+        ledger.bind(MADE_BY, VERSION)
         return key, ledger
     if not path.exists() and new.exists():
         os.replace(new, path)  # a start that was killed when its ledger stood
@@ -109,9 +108,9 @@ def _check_ledger(ledger: Ledger, header: LedgerHeader, folder: RunFolder) -> No
         raise UsageError(
             f"{folder.root}: the ledger belongs to another configuration or key; use another `run:` folder"
         )
-    begun = ledger.bound(_VERSION)
-    if begun is None and not ledger.spends() and len(ledger.rows) == 1:
-        ledger.bind(_VERSION, VERSION)  # killed before it was written
+    begun = ledger.bound(MADE_BY)
+    if begun is None and len(ledger.rows) == 1:
+        ledger.bind(MADE_BY, VERSION)  # killed before it was written
     elif begun != VERSION:
         raise LedgerError(
             f"{folder.root}: this run was begun by tacit {begun or 'before 0.2'}, and this is {VERSION}, which may draw other noise "
@@ -123,7 +122,7 @@ def _has_spent_or_done(folder: RunFolder) -> bool:
     if folder.has_results or not folder.ledger.exists():
         return folder.has_results
     with Ledger.open(folder.ledger, readonly=True) as ledger:
-        return bool(ledger.spends())
+        return ledger.has_paid
 
 
 def _check_config(config: RunConfig, folder: RunFolder) -> None:
@@ -133,7 +132,7 @@ def _check_config(config: RunConfig, folder: RunFolder) -> None:
         differences = config_differences(old.comparable(), config.comparable())
         if differences:
             with Ledger.open(folder.ledger, readonly=True) as ledger:
-                spent = bool(ledger.spends())
+                spent = ledger.has_paid
             if spent:
                 raise UsageError(
                     f"{folder.root}: this run was started with another configuration: {'; '.join(differences)}. "

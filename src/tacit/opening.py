@@ -21,6 +21,7 @@ from tacit.files import private_folder
 from tacit.folder import RunFolder
 from tacit.given import check_folder, fingerprints, given_tokenizer
 from tacit.models.kinds import build_model
+from tacit.origins import provenance_of
 from tacit.planning import Mechanisms
 from tacit.privacy.ledger import Ledger
 from tacit.progress import Reporter, SilentReporter
@@ -61,12 +62,14 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
     if not _is_planned(folder):
         _load_given(config)
         reporter.say("Planning: solving the noise for the budget (no data is read yet) ...")
-        mechanisms = planning.solve(config)
+        mechanisms = planning.solve(config, list(provenance_of(config).inherited.values()))
     with begin(config) as begun:
         ledger, key = begun.ledger, begun.key
         _set_up_torch(config, ranks)
-        mechanisms = mechanisms or planning.mechanisms_from_ledger(config, ledger) or planning.solve(config)
-        planning.plan_in_ledger(mechanisms, ledger)
+        start = provenance_of(config)
+        mechanisms = mechanisms or planning.mechanisms_from_ledger(config, ledger)
+        mechanisms = mechanisms or planning.solve(config, list(start.inherited.values()))
+        planning.plan_in_ledger(mechanisms, ledger, start)
         ledger.bind("the training noise's source", training_noise(config))
         for name, digest in fingerprints(config).items():
             ledger.bind(name, digest)

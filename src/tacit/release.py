@@ -27,6 +27,7 @@ from tacit.pipeline import audit, check_audit_gate, evaluate, membership
 from tacit.planning import PUBLIC_KEY
 from tacit.privacy.certificate import bind_model, file_digests, make_certificate, read_number
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.origin import mark_released
 from tacit.progress import Reporter
 from tacit.report import data as facts
 from tacit.report.build import build_report
@@ -160,6 +161,8 @@ def _stored_membership(config: RunConfig, folder: RunFolder) -> dict[str, Any] |
 def _write_model(state: RunState, folder: Path) -> None:
     save_model(state.trained_model(state.mechanisms.phases[-1].name), folder)
     save_tokenizer(state.tokenizer, folder, state.config.model.length, state.special_names)
+    if state.ledger.plans:
+        mark_released(folder, state.ledger.rows[0].digest)
     (folder / "generation_config.json").unlink(missing_ok=True)
 
 

@@ -39,8 +39,11 @@ _MOST_PUBLIC = 5000
 """Public records from which the constants are taken: more say hardly more about a quantile."""
 
 
-def given_scorer(options: AdaptiveOptions) -> ScorerOptions | None:
+def given_scorer(options: AdaptiveOptions, same_people: bool = True) -> ScorerOptions | None:
     """The scorer that is a folder; None where a phase of the run is it.
+
+    Args:
+        same_people: whether the people whom it was trained on may be those of the run.
 
     Raises:
         RefusedError: it is a model of ours that read private text.
@@ -48,7 +51,7 @@ def given_scorer(options: AdaptiveOptions) -> ScorerOptions | None:
     if options.scorer.folder is None:
         return None
     folder = scorer_folder(options.scorer.resolved_folder)
-    require_public_scorer(folder)
+    require_public_scorer(folder, same_people)
     return ScorerOptions(folder, options.scorer.length)
 
 
@@ -59,7 +62,7 @@ def check_scorer(config: RunConfig) -> None:
         RefusedError: it is not public.
         DataError: it is no causal model, or its tokenizer does not fit.
     """
-    given = None if config.adaptive is None else given_scorer(config.adaptive)
+    given = None if config.adaptive is None else given_scorer(config.adaptive, config.same_people)
     if given is not None:
         given.load()
 
@@ -99,7 +102,7 @@ def unit_rho(
     options = config.adaptive
     assert options is not None
     run = _Run(config, folder, streams, reporter)
-    chosen = given_scorer(options) or ScorerOptions(scorer, config.model.length)
+    chosen = given_scorer(options, config.same_people) or ScorerOptions(scorer, config.model.length)
     rho = _constants(run, options, chosen, public)
     said = f"phase {options.scorer.phase}" if options.scorer.phase else "a given public model"
     stated = {"form": options.form, "scorer": said, "lower": rho.lower, "upper": rho.upper}

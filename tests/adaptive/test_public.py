@@ -99,7 +99,7 @@ def test_a_certificate_that_does_not_say_so(tmp_path: Path, spoil: Callable[[Pat
 def test_a_folder_inside_a_run_without_certificate(tmp_path: Path) -> None:
     root = released(tmp_path / "run")
     folder = gpt2_folder(root / "private" / "phase")
-    assert "without a certificate" in refused(folder)
+    assert "no certificate says what was spent on it" in refused(folder)
     link = tmp_path / "link"
     link.symlink_to(folder)
     refused(link)

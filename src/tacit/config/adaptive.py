@@ -18,11 +18,15 @@ class RhoScorer(Options):
     Args:
         phase: a phase on public text of this run, in its first round: the model as it ends.
         folder: a local Hugging Face folder with a causal model, or a run whose phases read public text alone.
+        public: the folder was made from public text alone; needed where no certificate lies beside it.
         length: tokens of a window of that folder; as many as its model has positions when not given.
     """
 
+    added_later = frozenset({"public"})
+
     phase: str | None = None
     folder: str | None = None
+    public: bool = False
     length: Count | None = None
 
     @property

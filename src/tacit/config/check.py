@@ -20,6 +20,7 @@ HEURISTICS = (
     "heuristic:non-private",
     "heuristic:public-key",
     "heuristic:selective-dp",
+    "heuristic:unknown-start",
 )
 """What ``allow`` may name; each is reported with epsilon = infinity."""
 
@@ -249,6 +250,10 @@ def _check_scorer(config: RunConfig, options: AdaptiveOptions) -> None:
     scorer = options.scorer
     if (scorer.phase is None) == (scorer.folder is None):
         raise UsageError("adaptive.scorer: give either phase or folder")
+    if scorer.public and scorer.folder is None:
+        raise UsageError(
+            "adaptive.scorer.public is about a folder; the phases of a run are public or not by their stream"
+        )
     if scorer.length is not None and scorer.folder is None:
         raise UsageError(
             "adaptive.scorer.length is for a folder; the model of a phase reads model.length; leave it out"
@@ -336,6 +341,10 @@ def _check_given(config: RunConfig) -> None:
         raise UsageError(
             "vocabulary: method: given needs a path, to a folder with tokenizer.json or that file, and no other does"
         )
+    if vocabulary.public and vocabulary.method != "given":
+        raise UsageError("vocabulary.public is about a given tokenizer; leave it out")
+    if config.model.public and folder is None:
+        raise UsageError("model.public is about model.folder; leave it out, or name the folder")
     if vocabulary.beside_given:
         raise UsageError(f"vocabulary.{min(vocabulary.beside_given)}: the given tokenizer decides this; leave it out")
     if config.model.beside_folder:

@@ -19,8 +19,10 @@ class ModelOptions(Options):
 
     Args:
         kind: ``bert`` (masked tokens), ``gpt2`` or ``lstm`` (next tokens; Zhao et al. train one layer of width 200).
-        folder: a local Hugging Face folder of that kind to start from, public like a public corpus. It decides the shape, and
-            the vocabulary is then ``given``: the folder's own tokenizer, unless another one is named.
+        folder: a local Hugging Face folder of that kind to start from. It decides the shape, and the vocabulary is then ``given``:
+            the folder's own tokenizer, unless another one is named. A release of ours brings its certificate: what was spent on it
+            counts here too, unless ``same_people: false``.
+        public: the folder was made from public text alone; needed where no certificate lies beside it.
         new_vocabulary: the run has another vocabulary than the folder's tokenizer, of any method: a BERT's table of pieces begins
             anew, each as the mean of what that tokenizer makes of it.
         heads: attention heads; the LSTM has none.
@@ -31,10 +33,11 @@ class ModelOptions(Options):
             1/sqrt(width), and attention that begins with near positions, with which a narrow model learns to use context much sooner.
     """
 
-    added_later: ClassVar = frozenset({"folder", "initializer", "new_vocabulary"})
+    added_later: ClassVar = frozenset({"folder", "initializer", "new_vocabulary", "public"})
 
     kind: Literal["bert", "gpt2", "lstm"] = "bert"
     folder: str | None = None
+    public: bool = False
     new_vocabulary: bool = False
     layers: Count = 2
     width: Count = 128

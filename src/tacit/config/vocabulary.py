@@ -22,6 +22,7 @@ class VocabularyOptions(Options):
             ``public`` (from the public corpora alone, which costs nothing; with ``screening`` and none, from the screened text),
             or ``given`` (a tokenizer that was not made from the private text, which costs nothing either).
         path: of a given tokenizer: a folder with ``tokenizer.json``, or that file. It decides all that follows here.
+        public: the given tokenizer was made from public text alone; needed where no certificate lies beside it.
         public_words: word lists made from public text, a word a line, with its count there behind a tab where that is known. These
             words are in the vocabulary whatever the private text holds, so they cost nothing, and leave room for others. With
             histogram, weighted or sips.
@@ -41,10 +42,11 @@ class VocabularyOptions(Options):
         min_count: WordPiece merges pairs that occur at least this often in the noisy counts.
     """
 
-    added_later: ClassVar = frozenset({"path", "public_words", "public_corpora", "counts_share", "rounds"})
+    added_later: ClassVar = frozenset({"path", "public", "public_words", "public_corpora", "counts_share", "rounds"})
 
     method: Literal["histogram", "weighted", "sips", "hoory", "public", "given"] = "histogram"
     path: str | None = None
+    public: bool = False
     public_words: tuple[str, ...] = ()
     public_corpora: bool = False
     counts_share: Annotated[float, Field(ge=0, lt=1)] | None = None
@@ -89,9 +91,11 @@ class VocabularyOptions(Options):
     @property
     def beside_given(self) -> set[str]:
         """Options that were set although a given tokenizer decides what they say."""
-        return set() if self.method != "given" else self.model_fields_set - {"method", "path"}
+        return set() if self.method != "given" else self.model_fields_set - {"method", "path", "public"}
 
     @property
     def without_effect(self) -> frozenset[str]:
         """All that a given tokenizer decides."""
-        return frozenset(type(self).model_fields) - {"method", "path"} if self.method == "given" else frozenset()
+        return (
+            frozenset(type(self).model_fields) - {"method", "path", "public"} if self.method == "given" else frozenset()
+        )

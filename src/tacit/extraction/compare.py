@@ -17,8 +17,9 @@ from tacit.config.entities import ComparedModel, ComparisonConfig, TaskOptions
 from tacit.errors import UsageError
 from tacit.extraction.cells import Cell, make_key, run_cell, splits_of
 from tacit.extraction.figure import draw_figure
+from tacit.extraction.people import certified_epsilon, pretraining_of
 from tacit.extraction.plan import model_prices
-from tacit.extraction.start import open_start, read_pretraining
+from tacit.extraction.start import open_start
 from tacit.extraction.tables import ModelFacts, table_rows, type_rows, write_tables
 from tacit.extraction.tuning import DpPrice
 from tacit.files import private_folder, read_json
@@ -96,9 +97,9 @@ def _facts(options: ComparedModel, price: DpPrice | None) -> ModelFacts:
 def _pretraining_facts(options: ComparedModel) -> ModelFacts:
     if options.from_scratch:
         return ModelFacts("no pre-training", None, None)
-    found = read_pretraining(options.resolved_folder)
+    found = pretraining_of(options)
     if found is not None:
-        return ModelFacts(found.unit, found.epsilon, found.delta)
+        return ModelFacts(found.unit, certified_epsilon(found), found.delta)
     return ModelFacts("public text" if options.public else "not stated", None, None)
 
 

@@ -11,6 +11,7 @@ The same command again continues, bit for bit. Everything is read and checked be
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,8 +37,8 @@ from tacit.corpus.units import Unit, unit_fingerprint
 from tacit.engine.noise import noise_source
 from tacit.errors import LedgerError, UsageError
 from tacit.extraction.cells import count_entities, cutter_of, set_up_torch
-from tacit.extraction.people import check_people, inherited
-from tacit.extraction.start import Pretraining, Start, open_start, read_pretraining
+from tacit.extraction.people import inherited, provenance_of_model
+from tacit.extraction.start import Start, open_start
 from tacit.extraction.statement import finetuning_facts
 from tacit.extraction.tuning import FINETUNING, dp_phase, plain_phase, solve_noise
 from tacit.files import atomic_folder, private_folder, read_json, write_atomically, write_json
@@ -45,6 +46,8 @@ from tacit.folder import RunFolder, nothing_left
 from tacit.privacy.certificate import bind_model, file_digests, make_certificate, read_number
 from tacit.privacy.events import EVERY_PART, PoissonGaussian
 from tacit.privacy.ledger import Ledger, LedgerHeader
+from tacit.privacy.origin import mark_released
+from tacit.privacy.provenance import START, Ancestor, Provenance
 from tacit.progress import Reporter, SilentReporter
 from tacit.randomness import Streams
 from tacit.tasks.entities.rows import RowCutter
@@ -81,10 +84,15 @@ class _Inputs:
     """All that is read before anything is written; ``documents`` are the units."""
 
     start: Start
-    pretraining: Pretraining | None
+    provenance: Provenance
     documents: list[AnnotatedDocument]
     test: list[AnnotatedDocument]
     tags: tuple[str, ...]
+
+    @property
+    def pretraining(self) -> Ancestor | None:
+        """The release that the model is of; None where it is of none."""
+        return next(iter(self.provenance.ancestors), None)
 
 
 def finetune(config: FinetuneConfig, reporter: Reporter | None = None) -> FinetuneResult:
@@ -138,8 +146,7 @@ def finetune(config: FinetuneConfig, reporter: Reporter | None = None) -> Finetu
 
 def _read(config: FinetuneConfig) -> _Inputs:
     start = open_start(config.model, config.training)
-    pretraining = read_pretraining(start.folder)  # with new weights too: the tokenizer is a release of its own
-    check_people(config.model, config.dp, config.same_people, pretraining)
+    provenance = provenance_of_model(config.model, config.dp, config.same_people, start.digest)
     documents = read_annotated(config.documents.resolved_path, config.documents.format)
     types = config.labels or entity_types(documents)
     if config.labels is not None:
@@ -150,7 +157,7 @@ def _read(config: FinetuneConfig) -> _Inputs:
         refuse_shared_documents(documents, test)
         refuse_unknown_types(test, types, "the training documents" if config.labels is None else "the option labels")
     units = list(sentences_apart(documents)) if config.dp is not None and config.dp.unit == "sentence" else documents
-    return _Inputs(start, pretraining, units, test, tag_set(types))
+    return _Inputs(start, provenance, units, test, tag_set(types))
 
 
 def _check_folder(config: FinetuneConfig, folder: RunFolder) -> None:
@@ -197,7 +204,8 @@ def _bind(ledger: Ledger, config: FinetuneConfig, inputs: _Inputs, streams: Stre
     ledger.bind("the model folder", inputs.start.digest)
     units = [Unit(document.document_id, (*document.tokens, *document.tags)) for document in inputs.documents]
     ledger.bind("the annotated documents", unit_fingerprint(units, streams.child("documents")))
-    for stage, spend in inherited(config.dp, config.same_people, inputs.pretraining).items():
+    ledger.bind(START, json.dumps(inputs.provenance.to_dict(), sort_keys=True))
+    for stage, spend in inherited(config.dp, inputs.provenance).items():
         ledger.inherit(stage, spend)
 
 
@@ -208,7 +216,7 @@ def _planned_phase(config: FinetuneConfig, inputs: _Inputs, ledger: Ledger, rows
     planned = ledger.plans.get(FINETUNING)
     if planned is not None and isinstance(planned.event, PoissonGaussian):
         return dp_phase(config.training, config.dp, planned.event.noise_multiplier)
-    before = inherited(config.dp, config.same_people, inputs.pretraining).values()
+    before = inherited(config.dp, inputs.provenance).values()
     return dp_phase(config.training, config.dp, solve_noise(config.training, config.dp, before))
 
 
@@ -239,6 +247,7 @@ def _release(
         logging.disable_progress_bar()
         model.save_pretrained(release / "model")
         save_tokenizer(cutter.tokenizer, release / "model", cutter.length, inputs.start.tokenizer.names)
+        mark_released(release / "model", ledger.rows[0].digest)
         bind_model(ledger, release)
         randomness = f"Training noise: {noise_source(device).value}, in float32; sampling: ChaCha20 keyed by 256 bits."
         certificate = make_certificate(ledger, file_digests(release), randomness)

@@ -3,72 +3,56 @@
 from __future__ import annotations
 
 from tacit.config.entities import DpTuning, StartModel
-from tacit.errors import RefusedError
-from tacit.extraction.start import Pretraining
-from tacit.privacy.events import NonPrivate, Spend
+from tacit.origins import together
+from tacit.privacy.certificate import read_number
+from tacit.privacy.events import Spend
+from tacit.privacy.origin import certificate_of, origin_of
+from tacit.privacy.provenance import Ancestor, Provenance, check_composition
 
-__all__ = ["check_people", "inherited"]
+__all__ = ["certified_epsilon", "inherited", "pretraining_of", "provenance_of_model"]
 
-_INHERITED = "pre-training: "
+_ROLE = "the model folder"
 
 
-def check_people(
-    model: StartModel, dp: DpTuning | None, same_people: bool, pretraining: Pretraining | None, place: str = ""
-) -> None:
-    """DP fine-tuning knows what its model was made from, and counts it in the same unit where the people may be the same.
+def provenance_of_model(
+    model: StartModel, dp: DpTuning | None, same_people: bool, digest: str | None = None, place: str = ""
+) -> Provenance:
+    """Where a fine-tuning begins. With new weights too: the tokenizer is a release of its own.
+
+    DP fine-tuning knows what its model was made from, and counts it in the same unit where the people may be the same.
 
     Args:
+        digest: of the folder's files.
         place: of the options in the configuration, for errors; ``models.NAME.`` in a comparison.
 
     Raises:
         RefusedError: it cannot know, or the two do not compose.
+        DataError: the certificate is damaged, or of other files than those of the folder.
     """
-    if dp is None:
-        return
-    if pretraining is None:
-        _require_public(model, place or "model.")
-    elif same_people:
-        _require_composable(model, dp, pretraining, place)
+    option = f"{place or 'model.'}folder"
+    origin = origin_of(_ROLE, model.resolved_folder, option, model.public, digest, allow_unknown=dp is None)
+    found = together([origin], same_people)
+    if dp is not None:
+        check_composition(found, dp.unit, dp.relation, dp.budget.delta, unbounded=False, place=f"{place}dp.")
+    return found
 
 
-def _require_public(model: StartModel, place: str) -> None:
-    if not model.public:
-        raise RefusedError(
-            "pretraining-unknown",
-            f"{place}folder {model.folder} has no certificate beside it, so what its training spent is unknown; say "
-            f"{place}public: true if it was made from public text alone",
-        )
+def pretraining_of(model: StartModel) -> Ancestor | None:
+    """The release that a model is of; None where no certificate is beside it. For tables, which release nothing.
+
+    Raises:
+        DataError: the certificate is damaged, or of other files than those of the folder.
+    """
+    if certificate_of(model.resolved_folder) is None:
+        return None
+    return origin_of(_ROLE, model.resolved_folder, "folder", declared=False).ancestors[0]
 
 
-def _require_composable(model: StartModel, dp: DpTuning, pretraining: Pretraining, place: str) -> None:
-    if pretraining.leaves_out:
-        raise RefusedError(
-            "pretraining-unknown",
-            f"the certificate of {model.folder} leaves out an earlier training, on other people as its user declared, who may "
-            "be those of these documents; say same_people: false if nobody is in any of the texts, or start from another model",
-        )
-    for name, mine, theirs in (("unit", dp.unit, pretraining.unit), ("relation", dp.relation, pretraining.relation)):
-        if mine != theirs:
-            raise RefusedError(
-                "pretraining-unit-differs",
-                f"{place}dp.{name} is {mine} and the pre-training's certificate says {theirs}: the two do not compose; use the "
-                "same, or say same_people: false if nobody is in both texts",
-            )
-    if any(isinstance(spend.event, NonPrivate) for spend in pretraining.spends.values()):
-        raise RefusedError(
-            "pretraining-without-guarantee",
-            f"the certificate of {model.folder} has no finite epsilon, so none holds for people who are in both texts; say "
-            "same_people: false if nobody is, or leave dp out",
-        )
-    if dp.budget.delta >= 1 / pretraining.units:
-        raise RefusedError(
-            "delta-too-large",
-            f"{place}dp.budget.delta is {dp.budget.delta:g} but must be below 1/{pretraining.units}, the pre-training's units",
-        )
+def certified_epsilon(ancestor: Ancestor) -> float:
+    """As its certificate says; infinite where there is no guarantee."""
+    return read_number(ancestor.epsilon)
 
 
-def inherited(dp: DpTuning | None, same_people: bool, pretraining: Pretraining | None) -> dict[str, Spend]:
-    """What the pre-training spent on people who may be in the documents too; without DP nothing finite would come of it."""
-    if dp is None or pretraining is None or not same_people:
-        return {}
-    return {_INHERITED + stage: spend for stage, spend in pretraining.spends.items()}
+def inherited(dp: DpTuning | None, start: Provenance) -> dict[str, Spend]:
+    """What was spent before on people who may be in the documents too; without DP nothing finite would come of it."""
+    return {} if dp is None else start.inherited

@@ -21,11 +21,12 @@ from tacit.config.entities import (
 )
 from tacit.config.shape import folder_shape
 from tacit.errors import DataError
-from tacit.extraction.people import check_people, inherited
-from tacit.extraction.start import Pretraining, open_start, read_pretraining
+from tacit.extraction.people import certified_epsilon, inherited, pretraining_of, provenance_of_model
+from tacit.extraction.start import open_start
 from tacit.extraction.tuning import DpPrice, dp_price, finetuning_spend
 from tacit.planning.cost import row_flops, seconds_of, training_bytes
 from tacit.privacy.accountant import epsilon
+from tacit.privacy.provenance import Ancestor
 
 __all__ = ["ExtractionPlan", "TuningPlan", "model_prices", "plan_comparison", "plan_finetune"]
 
@@ -127,7 +128,7 @@ def model_prices(config: ComparisonConfig) -> dict[str, DpPrice]:
 
     Raises:
         DataError: the certificate of a model is damaged.
-        RefusedError, BudgetError: as `check_people` and `dp_price`.
+        RefusedError, BudgetError: as `provenance_of_model` and `dp_price`.
     """
     prices = {name: _compared_price(config, name, model)[1] for name, model in config.models.items() if model.dp}
     return {name: price for name, price in prices.items() if price is not None}
@@ -135,17 +136,18 @@ def model_prices(config: ComparisonConfig) -> dict[str, DpPrice]:
 
 def _compared_price(
     config: ComparisonConfig, name: str, model: ComparedModel
-) -> tuple[Pretraining | None, DpPrice | None]:
+) -> tuple[Ancestor | None, DpPrice | None]:
     return _priced(model, model.dp, model.same_people, config.training_of(name), f"models.{name}.")
 
 
 def _priced(
     model: StartModel, dp: DpTuning | None, same_people: bool, training: TuningOptions, place: str
-) -> tuple[Pretraining | None, DpPrice | None]:
+) -> tuple[Ancestor | None, DpPrice | None]:
     """The certificate of the model (with new weights too: the tokenizer is a release of its own), and the price of DP."""
-    pretraining = read_pretraining(model.resolved_folder)
-    check_people(model, dp, same_people, pretraining, place)
-    return pretraining, None if dp is None else dp_price(training, dp, inherited(dp, same_people, pretraining))
+    if dp is None:
+        return pretraining_of(model), None
+    start = provenance_of_model(model, dp, same_people, place=place)
+    return pretraining_of(model), dp_price(training, dp, inherited(dp, start))
 
 
 def _tuning_plan(
@@ -154,7 +156,7 @@ def _tuning_plan(
     dp: DpTuning | None,
     training: TuningOptions,
     compute: ComputeOptions,
-    pretraining: Pretraining | None,
+    pretraining: Ancestor | None,
     price: DpPrice | None,
 ) -> TuningPlan:
     start = open_start(model, training)
@@ -169,7 +171,7 @@ def _tuning_plan(
         alone = epsilon([finetuning_spend(price.phase)], dp.budget.delta, dp.relation)
     return TuningPlan(
         model=name,
-        pretraining_epsilon=None if pretraining is None else pretraining.epsilon,
+        pretraining_epsilon=None if pretraining is None else certified_epsilon(pretraining),
         unit=None if dp is None else dp.unit,
         relation=None if dp is None else dp.relation,
         sampling_probability=None if dp is None else dp.expected_batch / dp.units,

@@ -6,14 +6,15 @@ import math
 from typing import Any
 
 from tacit.config.entities import FinetuneConfig
-from tacit.extraction.start import Pretraining
+from tacit.extraction.people import certified_epsilon
 from tacit.privacy.certificate import write_number
+from tacit.privacy.provenance import Ancestor
 
 __all__ = ["finetuning_facts"]
 
 
 def finetuning_facts(
-    config: FinetuneConfig, pretraining: Pretraining | None, epsilon: float, delta: float
+    config: FinetuneConfig, pretraining: Ancestor | None, epsilon: float, delta: float
 ) -> dict[str, Any]:
     """The part of the certificate that says whom it is about, JSON-ready; ``statement`` is the paragraph for people."""
     return {
@@ -24,7 +25,7 @@ def finetuning_facts(
         else {
             "unit": pretraining.unit,
             "relation": pretraining.relation,
-            "epsilon": write_number(pretraining.epsilon),
+            "epsilon": write_number(certified_epsilon(pretraining)),
             "delta": pretraining.delta,
             "ledger_head": pretraining.head,
         },
@@ -32,7 +33,7 @@ def finetuning_facts(
     }
 
 
-def _statement(config: FinetuneConfig, pretraining: Pretraining | None, epsilon: float, delta: float) -> str:
+def _statement(config: FinetuneConfig, pretraining: Ancestor | None, epsilon: float, delta: float) -> str:
     if config.dp is None:
         return f"{_NO_GUARANTEE} {_beside(config, pretraining)}"
     unit, change = config.dp.unit, _CHANGES[config.dp.relation]
@@ -53,7 +54,7 @@ _CHANGES = {"add-or-remove": "added or removed", "replace": "exchanged for anoth
 _DECLARED = "as the user declares that nobody is in both (same_people: false), which nothing here can check"
 
 
-def _beside(config: FinetuneConfig, pretraining: Pretraining | None) -> str:
+def _beside(config: FinetuneConfig, pretraining: Ancestor | None) -> str:
     """What holds of the pre-training beside what is said of the fine-tuning."""
     if pretraining is None:
         return _without_certificate(config)
@@ -66,11 +67,11 @@ def _beside(config: FinetuneConfig, pretraining: Pretraining | None) -> str:
     return f"For the pre-training's text {own}{apart}, {_DECLARED}."
 
 
-def _own_certificate(pretraining: Pretraining) -> str:
-    if math.isinf(pretraining.epsilon):
+def _own_certificate(pretraining: Ancestor) -> str:
+    if math.isinf(certified_epsilon(pretraining)):
         return "its own certificate says that there is no guarantee"
     return (
-        f"its own certificate holds: epsilon {pretraining.epsilon:.2f} at delta {pretraining.delta:g} for every "
+        f"its own certificate holds: epsilon {certified_epsilon(pretraining):.2f} at delta {pretraining.delta:g} for every "
         f"{pretraining.unit}"
     )
 

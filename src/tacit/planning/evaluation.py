@@ -18,13 +18,19 @@ def has_evaluation_event(config: RunConfig) -> bool:
     return config.evaluation.held_out > 0 and config.screening is None and config.marking is None
 
 
-def evaluation_event(config: RunConfig, training: Sequence[Spend] = ()) -> Gaussian | None:
+def evaluation_event(
+    config: RunConfig, training: Sequence[Spend] = (), before: Sequence[Spend] = ()
+) -> Gaussian | None:
     """Under add-or-remove the held-out units have the whole budget to themselves; under replacement a tenth of it.
 
     With adaptive DP held-out units may have any rho, so they have the epsilon of the most private band that is trained on.
 
     Args:
         training: what the training units pay, where it differs by rho.
+        before: what was spent on the same people already, held out here or not.
+
+    Raises:
+        BudgetError: that leaves nothing.
     """
     if not has_evaluation_event(config):
         return None
@@ -35,7 +41,14 @@ def evaluation_event(config: RunConfig, training: Sequence[Spend] = ()) -> Gauss
         )
     bands = epsilon_of_rho(training, privacy.budget.delta, privacy.relation)
     target = min([privacy.budget.epsilon, *(band.epsilon for band in bands if band.epsilon > 0)])
-    return Gaussian(calibrate.gaussian_noise(target, privacy.budget.delta, privacy.relation))
+    delta, relation = privacy.budget.delta, privacy.relation
+    if not before:
+        return Gaussian(calibrate.gaussian_noise(target, delta, relation))
+
+    def spends_at(noise: float) -> list[Spend]:
+        return [*before, Spend(Gaussian(noise), 1, HELD_OUT)]
+
+    return Gaussian(calibrate.scaled_noise(target, delta, spends_at, relation))
 
 
 def beside_training(config: RunConfig) -> list[Spend]:

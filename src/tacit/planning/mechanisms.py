@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tacit.config import RunConfig
@@ -20,6 +22,7 @@ from tacit.planning.vocabulary import (
 from tacit.privacy.accountant import joint_epsilon
 from tacit.privacy.events import EVERY_PART, BandedPoissonGaussian, Chosen, Exchange, Gaussian, NonPrivate, Spend
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.provenance import START, Provenance
 from tacit.training.plans import Phase
 
 __all__ = ["Mechanisms", "mechanisms_from_ledger", "plan_in_ledger", "solve"]
@@ -56,18 +59,29 @@ class Mechanisms:
         return [spend for spend in self.spends() if not isinstance(spend.event, NonPrivate)]
 
 
-def solve(config: RunConfig) -> Mechanisms:
+def solve(config: RunConfig, before: Sequence[Spend] = ()) -> Mechanisms:
     """Choose the noise that the configuration leaves open so that the joint epsilon meets the budget.
+
+    Args:
+        before: what was spent on the same people already, by the releases that the run starts from (`tacit.origins`).
 
     Raises:
         BudgetError: the given noise exceeds the budget, or no noise meets it.
     """
-    vocabulary = vocabulary_event(config)
-    phases = phases_with(config, solved_noise(config, vocabulary))
-    training = Mechanisms(vocabulary, phases, None).spends()
-    mechanisms = Mechanisms(vocabulary, phases, evaluation_event(config, training), config.seed is not None)
     privacy = config.privacy
-    total = joint_epsilon(mechanisms.noisy_spends(), privacy.budget.delta, privacy.relation)
+    before = [spend for spend in before if not isinstance(spend.event, NonPrivate)]
+    if before and (spent := joint_epsilon(before, privacy.budget.delta, privacy.relation)) > privacy.budget.epsilon:
+        raise BudgetError(
+            f"what this run starts from has spent epsilon {spent:.4g} at delta {privacy.budget.delta:g} on the same people already, "
+            f"and the budget is {privacy.budget.epsilon:g}: raise it, start from a public model, or say same_people: false if nobody "
+            "is in both texts"
+        )
+    vocabulary = vocabulary_event(config)
+    phases = phases_with(config, solved_noise(config, vocabulary, before))
+    training = Mechanisms(vocabulary, phases, None).spends()
+    evaluation = evaluation_event(config, training, before)
+    mechanisms = Mechanisms(vocabulary, phases, evaluation, config.seed is not None)
+    total = joint_epsilon([*before, *mechanisms.noisy_spends()], privacy.budget.delta, privacy.relation)
     if total > privacy.budget.epsilon and config.vocabulary.method != "hoory":
         raise BudgetError(
             f"the run as configured has epsilon {total:.4g} at delta {privacy.budget.delta:g}; the budget is "
@@ -77,8 +91,11 @@ def solve(config: RunConfig) -> Mechanisms:
     return mechanisms
 
 
-def plan_in_ledger(mechanisms: Mechanisms, ledger: Ledger) -> None:
-    """Declare every private stage before data is touched; the ledger refuses what exceeds the budget."""
+def plan_in_ledger(mechanisms: Mechanisms, ledger: Ledger, start: Provenance) -> None:
+    """Take over what was spent before, and declare every private stage; the ledger refuses what exceeds the budget."""
+    ledger.bind(START, json.dumps(start.to_dict(), sort_keys=True))
+    for name, spend in start.inherited.items():
+        ledger.inherit(name, spend)
     for name, spend in mechanisms.stages().items():
         event = spend.event
         assert not isinstance(event, Exchange | Chosen)  # accounts alone have these

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tacit.config import DpPhase, PhaseOptions, PlainPhase, RunConfig, SelectivePhase, stratum_number
 from tacit.config.shape import shape_of
@@ -12,6 +12,7 @@ from tacit.planning.evaluation import beside_training
 from tacit.planning.stages import TRAINING, Stage
 from tacit.planning.vocabulary import VocabularyEvent, vocabulary_releases, vocabulary_size
 from tacit.privacy import calibrate
+from tacit.privacy.accountant import account_parts
 from tacit.privacy.events import BandedPoissonGaussian, Event, NonPrivate, PoissonGaussian, Spend
 from tacit.privacy.ledger import StagePlan
 from tacit.training.plans import AdamOptions, DpPlan, LiteralPlan, Phase, PlainPlan, Plan, SelectivePlan
@@ -19,8 +20,13 @@ from tacit.training.plans import AdamOptions, DpPlan, LiteralPlan, Phase, PlainP
 __all__ = ["phase_stage", "phases_with", "planned_noise", "solved_noise"]
 
 
-def solved_noise(config: RunConfig, vocabulary: VocabularyEvent | None) -> dict[str, PhaseNoise]:
+def solved_noise(
+    config: RunConfig, vocabulary: VocabularyEvent | None, before: Sequence[Spend] = ()
+) -> dict[str, PhaseNoise]:
     """The noise of the DP phases, by name; what is not given is solved jointly (one multiplier for all unsolved phases).
+
+    Args:
+        before: what was spent on the same people already.
 
     Raises:
         BudgetError: no noise meets the budget.
@@ -34,7 +40,7 @@ def solved_noise(config: RunConfig, vocabulary: VocabularyEvent | None) -> dict[
     if config.vocabulary.method == "hoory":
         fixed = []
     if config.adaptive is not None:
-        return adaptive_noise(config, config.adaptive, fixed + beside_training(config))
+        return adaptive_noise(config, config.adaptive, [*fixed, *beside_training(config), *before])
     schedule = []
     for phase in config.dp_phases:
         if phase.stream == "marked":
@@ -47,8 +53,12 @@ def solved_noise(config: RunConfig, vocabulary: VocabularyEvent | None) -> dict[
             fixed.append(Spend(event, config.rounds * phase.steps, TRAINING))
     solved = 0.0
     if schedule:
-        solved = calibrate.training_noise(
-            privacy.budget.epsilon, privacy.budget.delta, schedule, privacy.relation, fixed + beside_training(config)
+        fixed += beside_training(config)
+        solved = max(
+            calibrate.training_noise(
+                privacy.budget.epsilon, privacy.budget.delta, schedule, privacy.relation, [*fixed, *part]
+            )
+            for part in account_parts(before, privacy.relation) or [()]
         )
     return {phase.name: PhaseNoise(phase.noise_multiplier or solved) for phase in config.dp_phases}
 

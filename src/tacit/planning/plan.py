@@ -9,6 +9,7 @@ from typing import Any
 
 from tacit.config import RunConfig
 from tacit.config.shape import shape_of
+from tacit.origins import provenance_of
 from tacit.planning.adaptive import adaptive_notes
 from tacit.planning.cost import memory_bytes, sequence_flops
 from tacit.planning.evaluation import evaluation_stages
@@ -17,7 +18,8 @@ from tacit.planning.phases import phase_stage
 from tacit.planning.stages import PUBLIC_KEY, Stage, priced
 from tacit.planning.vocabulary import vocabulary_notes, vocabulary_size, vocabulary_stages
 from tacit.privacy.accountant import mu_at
-from tacit.privacy.events import EVERY_PART, NonPrivate
+from tacit.privacy.events import EVERY_PART, Chosen, Exchange, NonPrivate
+from tacit.privacy.provenance import Provenance
 from tacit.selective import run_account
 
 __all__ = ["RunPlan", "make_plan"]
@@ -62,8 +64,9 @@ def make_plan(config: RunConfig) -> RunPlan:
     privacy = config.privacy
     # what is given is checked before it is priced
     parameters = shape_of(config.model).parameters(vocabulary_size(config))
-    mechanisms = solve(config)
-    stages = _stages(config, mechanisms)
+    start = provenance_of(config)
+    mechanisms = solve(config, list(start.inherited.values()))
+    stages = _stages(config, mechanisms, start)
     total = stages[-1].epsilon_joint
     return RunPlan(
         mechanisms=mechanisms,
@@ -80,9 +83,10 @@ def make_plan(config: RunConfig) -> RunPlan:
     )
 
 
-def _stages(config: RunConfig, mechanisms: Mechanisms) -> tuple[Stage, ...]:
+def _stages(config: RunConfig, mechanisms: Mechanisms, start: Provenance) -> tuple[Stage, ...]:
     flops = sequence_flops(config)
     stages = [
+        *_inherited_stages(start),
         *vocabulary_stages(config, mechanisms.vocabulary),
         *(phase_stage(phase, flops) for phase in mechanisms.phases),
         *evaluation_stages(mechanisms.evaluation),
@@ -94,6 +98,16 @@ def _stages(config: RunConfig, mechanisms: Mechanisms) -> tuple[Stage, ...]:
             Stage(PUBLIC_KEY, "a key that everyone can make", {}, 1, public_key.event, EVERY_PART, seconds=0.0)
         )
     return priced(config, stages)
+
+
+def _inherited_stages(start: Provenance) -> list[Stage]:
+    """What the releases that the run starts from have spent on the same people."""
+    found = []
+    for name, spend in start.inherited.items():
+        assert not isinstance(spend.event, Exchange | Chosen)  # accounts alone have these
+        mechanism = "spent by a release that this run starts from"
+        found.append(Stage(name, mechanism, {}, spend.count, spend.event, spend.partition, seconds=0.0))
+    return found
 
 
 def _notes(config: RunConfig, mechanisms: Mechanisms) -> tuple[str, ...]:

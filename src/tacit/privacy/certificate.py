@@ -21,9 +21,11 @@ from tacit.privacy.adaptive import bands_from
 from tacit.privacy.composition import Account, composed_steps
 from tacit.privacy.events import NonPrivate, Relation, Spend, event_to_dict
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.provenance import START, Provenance
 from tacit.privacy.renyi import rdp_epsilon
 
 __all__ = [
+    "MADE_BY",
     "RHO",
     "Check",
     "adaptive_statement",
@@ -38,7 +40,11 @@ __all__ = [
     "write_number",
 ]
 
-_VERSION = 1
+_VERSION = 2
+"""Version 1 did not say where a run began, and which version of tacit had made it (docs/known-vulnerabilities.md)."""
+
+MADE_BY = "the version of tacit"
+"""Under this name the ledger holds the version that began it."""
 
 RHO = "the function rho"
 """Under this name the ledger holds, as JSON, what makes the privacy probability: form, scorer and constants, all public."""
@@ -105,8 +111,10 @@ def make_certificate(
     ]
     certified = read_number(epsilons[0]["epsilon"])
     heuristic = any(isinstance(spend.event, NonPrivate) for spend in spends) or math.isinf(certified)
+    start = ledger.bound(START)
     return {
         "version": _VERSION,
+        "tacit_version": ledger.bound(MADE_BY) or "unknown",
         "status": "heuristic" if heuristic else "proved",
         "unit": header.unit,
         "units": header.units,
@@ -130,6 +138,7 @@ def make_certificate(
         "key_commitment": header.key_commitment,
         "randomness": randomness,
         "files": files,
+        "start": Provenance().to_dict() if start is None else json.loads(start),
         **({} if rho is None else {"rho": json.loads(rho)}),
         **({} if adaptive is None else {"adaptive": adaptive}),
         **({} if confidentiality is None else {"confidentiality": confidentiality}),
@@ -205,7 +214,19 @@ def verify_certificate(ledger: Ledger, certificate: dict[str, Any], release: Pat
 def _check_ledger(ledger: Ledger, certificate: dict[str, Any]) -> list[Check]:
     header = ledger.header
     mine = make_certificate(ledger, certificate["files"], certificate["randomness"])
-    same = ("version", "status", "unit", "units", "relation", "budget", "spends", "config_digest", "key_commitment")
+    same = (
+        "version",
+        "tacit_version",
+        "start",
+        "status",
+        "unit",
+        "units",
+        "relation",
+        "budget",
+        "spends",
+        "config_digest",
+        "key_commitment",
+    )
     different = [name for name in same if mine[name] != certificate[name]]
     if [pair["delta"] for pair in certificate["epsilons"]] != [pair["delta"] for pair in mine["epsilons"]]:
         different.append("deltas")

@@ -31,6 +31,7 @@ from typing import Any
 from tacit.errors import BudgetError, LedgerError, UsageError
 from tacit.privacy.accountant import joint_epsilon
 from tacit.privacy.events import Chosen, Event, Exchange, Relation, Spend, event_from_dict, event_to_dict
+from tacit.privacy.provenance import is_inherited
 
 __all__ = ["Ledger", "LedgerHeader", "LedgerRow", "StagePlan"]
 
@@ -220,6 +221,11 @@ class Ledger:
             for plan in self.plans.values()
             if self.spent(plan.stage)
         ]
+
+    @property
+    def has_paid(self) -> bool:
+        """Whether this run has paid for anything itself, beside what it took over."""
+        return any(row.kind == "spend" and not is_inherited(row.body["stage"]) for row in self._rows)
 
     # writing ---------------------------------------------------------------------------------------------------------
 

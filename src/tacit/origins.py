@@ -1,0 +1,125 @@
+"""Where a run begins: everything that it is given is looked at (`tacit.privacy.origin`), and what was spent on it is counted.
+
+No private text is read, and no weights: `tacit plan` looks too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tacit.config import RunConfig
+from tacit.errors import RefusedError
+from tacit.given import fingerprints
+from tacit.privacy.origin import Origin, origin_of, released_model
+from tacit.privacy.provenance import Given, Provenance, check_composition, merged
+
+__all__ = ["provenance_of", "together"]
+
+
+def provenance_of(config: RunConfig) -> Provenance:
+    """Where a run begins, checked.
+
+    Raises:
+        RefusedError: something is neither certified nor declared public, or its spends do not compose with the run's.
+        DataError: a certificate is damaged, or of other files.
+    """
+    origins = [
+        origin_of(
+            thing.role,
+            thing.path,
+            thing.option,
+            thing.declared,
+            thing.digest,
+            "heuristic:unknown-start" in config.allow,
+        )
+        for thing in _things(config)
+    ]
+    found = together(origins, config.same_people)
+    check_composition(
+        found,
+        config.privacy.unit_name,
+        config.privacy.relation,
+        config.privacy.budget.delta,
+        config.uses_heuristic,
+        "privacy.",
+    )
+    if found.inherited:
+        _refuse_readers_of_rho_and_masks(config)
+    return found
+
+
+def together(origins: Iterable[Origin], same_people: bool) -> Provenance:
+    """All that was given, with the releases behind it, each once."""
+    origins = list(origins)
+    return Provenance(
+        given=(
+            *(origin.given for origin in origins),
+            *_distinct(given for origin in origins for given in origin.behind),
+        ),
+        ancestors=merged(ancestor for origin in origins for ancestor in origin.ancestors),
+        same_people=same_people,
+    )
+
+
+def _distinct(given: Iterable[Given]) -> tuple[Given, ...]:
+    return tuple(dict.fromkeys(given))
+
+
+def _refuse_readers_of_rho_and_masks(config: RunConfig) -> None:
+    """Bands, masks and marks are to be functions of the record and of public things; what an earlier release chose is neither."""
+    if config.adaptive is not None and config.adaptive.form != "literal":
+        raise RefusedError(
+            "scorer-not-public",
+            "adaptive: what this run starts from has read private text of the same people, and scores or tokenizes what decides how "
+            "well each unit is protected; start from a public model, or say same_people: false if nobody is in both texts",
+        )
+    if config.screening is not None:
+        raise RefusedError(
+            "start-with-screening",
+            "screening: what this run starts from has read private text of the same people, of which the confidentiality "
+            "account knows nothing; start from a public model, or say same_people: false if nobody is in both texts",
+        )
+
+
+@dataclass(frozen=True)
+class _Thing:
+    """Something that a run is given.
+
+    Args:
+        role: as the ledger calls it.
+        option: of the configuration that names it, for errors.
+        declared: whether the configuration says that it is public.
+        digest: of its files, where the ledger binds them.
+    """
+
+    role: str
+    path: Path
+    option: str
+    declared: bool
+    digest: str | None = None
+
+
+def _things(config: RunConfig) -> Iterator[_Thing]:
+    digests = fingerprints(config)
+    model, vocabulary = config.model, config.vocabulary
+    if model.folder is not None:
+        role = "the model folder"
+        yield _Thing(role, model.resolved_folder, "model.folder", model.public, digests[role])
+    if vocabulary.method == "given":
+        role = "the given tokenizer"
+        declared = vocabulary.public or (model.public and vocabulary.path == model.folder)
+        yield _Thing(role, vocabulary.resolved_path, "vocabulary.path", declared, digests[role])
+    for number, path in enumerate(vocabulary.public_word_paths):
+        yield _Thing(f"public word list {number + 1}", path, "vocabulary.public_words", True, _digest(path))
+    if config.adaptive is not None and config.adaptive.scorer.folder is not None:
+        scorer = config.adaptive.scorer
+        yield _Thing("the scorer", released_model(scorer.resolved_folder), "adaptive.scorer.folder", scorer.public)
+    for number, corpus in enumerate(config.public):
+        yield _Thing(f"public corpus {number + 1}", corpus.resolved_path, f"public.{number}.path", True)
+
+
+def _digest(path: Path) -> str | None:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None

@@ -1,0 +1,243 @@
+"""Where a run began: what it was given, the releases behind that, and what these have spent on the same people.
+
+A model, a tokenizer, a scorer or a word list that was made from private text carries what it learned of that text into every run that
+starts from it. So its spends come with it: those of the release that it is of, and of all releases behind that one, however many runs
+lie between. They are in the new run's ledger before anything else, each release once, and the certificate says where the run began,
+so that the next run finds all of it there. SOUNDNESS: a chain A -> B -> C never costs less than A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tacit.errors import RefusedError
+from tacit.privacy.events import (
+    EVERY_PART,
+    Chosen,
+    Exchange,
+    NonPrivate,
+    Relation,
+    Spend,
+    event_from_dict,
+    event_to_dict,
+    of_run,
+)
+
+__all__ = [
+    "PUBLIC",
+    "START",
+    "UNKNOWN",
+    "Ancestor",
+    "Given",
+    "Provenance",
+    "check_composition",
+    "inherited_stage",
+    "is_inherited",
+    "merged",
+    "read_ancestors",
+]
+
+START = "the start"
+"""Under this name the ledger holds, as JSON, where the run began."""
+
+PUBLIC = "declared public"
+UNKNOWN = "unknown"
+_UNKNOWN_START = "nothing is known of the private text behind what the run started from"
+_THIS = "this run"
+_SHORT = 12
+_OF = ": "
+
+
+@dataclass(frozen=True)
+class Ancestor:
+    """A release behind what a run was given.
+
+    Args:
+        head: the end of its ledger, which says which release it is.
+        unit, units, relation: of its own certificate.
+        epsilon, delta: as it certifies them, with all that it inherited.
+        spends: its own, by stage; not those that it inherited.
+    """
+
+    head: str
+    unit: str
+    units: int
+    relation: Relation
+    epsilon: float | str
+    delta: float
+    spends: tuple[tuple[str, Spend], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            **{name: value for name, value in asdict(self).items() if name != "spends"},
+            "spends": [_spend_to_dict(stage, spend) for stage, spend in self.spends],
+        }
+
+
+@dataclass(frozen=True)
+class Given:
+    """Something that a run was given.
+
+    Args:
+        role: what it is, as the ledger calls it.
+        digest: SHA-256 of its files; None where they are not read for that.
+        origin: the head of the release that it is of, ``declared public``, or ``unknown``.
+        given_to: the head of the release that was given it; ``this run``.
+    """
+
+    role: str
+    digest: str | None
+    origin: str
+    given_to: str = _THIS
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a run began.
+
+    Args:
+        given: what it was given, and what the releases behind that were given.
+        ancestors: these releases, each once.
+        same_people: whether their people may be those of the run's private text.
+    """
+
+    given: tuple[Given, ...] = ()
+    ancestors: tuple[Ancestor, ...] = ()
+    same_people: bool = True
+
+    @property
+    def all_spends(self) -> dict[str, Spend]:
+        """What all ancestors have spent, by the stage's name in a later ledger, each in the parts of its own run."""
+        return {
+            inherited_stage(ancestor.head, stage): of_run(spend, ancestor.head[:_SHORT])
+            for ancestor in self.ancestors
+            for stage, spend in ancestor.spends
+        }
+
+    @property
+    def inherited(self) -> dict[str, Spend]:
+        """What counts for the people of this run: no guarantee is left where nothing is known of something."""
+        if not self.same_people:
+            return {}
+        unknown = {inherited_stage(UNKNOWN, "start"): Spend(NonPrivate(_UNKNOWN_START), 1, EVERY_PART)}
+        return {**(unknown if self.has_unknown else {}), **self.all_spends}
+
+    @property
+    def has_unknown(self) -> bool:
+        """Whether nothing is known of something that the run, or one behind it, was given."""
+        return any(given.origin == UNKNOWN for given in self.given)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready: the certificate's block ``start``."""
+        return {
+            "same_people": self.same_people,
+            "given": [asdict(given) for given in self.given],
+            "ancestors": [ancestor.to_dict() for ancestor in self.ancestors],
+        }
+
+
+def inherited_stage(head: str, stage: str) -> str:
+    """The name in a later ledger of a stage of the release with this head; a stage of a run's own has no colon."""
+    return f"{head[:_SHORT]}{_OF}{stage}"
+
+
+def is_inherited(stage: str) -> bool:
+    """Whether a stage of a ledger was taken over from an earlier release."""
+    return _OF in stage
+
+
+def read_ancestors(certificate: Mapping[str, Any]) -> tuple[tuple[Ancestor, ...], tuple[Given, ...]]:
+    """The release of a certificate and all behind it; and what they were given.
+
+    Raises:
+        LookupError, TypeError, ValueError, UsageError: it is no certificate of this version.
+    """
+    own = tuple(_spend_from_dict(values) for values in certificate["spends"] if not is_inherited(values["stage"]))
+    if "confidentiality" in certificate and not own:
+        raise ValueError("a confidentiality statement without anything that was spent")
+    pair, start = certificate["epsilons"][0], certificate["start"]
+    head = str(certificate["ledger_head"])
+    this = Ancestor(
+        head=head,
+        unit=certificate["unit"],
+        units=certificate["units"],
+        relation=certificate["relation"],
+        epsilon=pair["epsilon"],
+        delta=pair["delta"],
+        spends=own,
+    )
+    behind = (
+        Ancestor(**{**values, "spends": tuple(_spend_from_dict(spend) for spend in values["spends"])})
+        for values in start["ancestors"]
+    )
+    given = (Given(**{**values, "given_to": _to(values["given_to"], head)}) for values in start["given"])
+    return (this, *behind), tuple(given)
+
+
+def _to(given_to: str, head: str) -> str:
+    return head if given_to == _THIS else given_to
+
+
+def merged(ancestors: Iterable[Ancestor]) -> tuple[Ancestor, ...]:
+    """Each release once: what two things have in common was spent once."""
+    return tuple({ancestor.head: ancestor for ancestor in ancestors}.values())
+
+
+def _spend_to_dict(stage: str, spend: Spend) -> dict[str, Any]:
+    assert not isinstance(spend.event, Exchange | Chosen)  # accounts alone have these
+    return {
+        "stage": stage,
+        "partition": spend.partition,
+        "count": spend.count,
+        "event": event_to_dict(spend.event),
+    }
+
+
+def _spend_from_dict(values: Mapping[str, Any]) -> tuple[str, Spend]:
+    return values["stage"], Spend(event_from_dict(values["event"]), values["count"], values["partition"])
+
+
+def check_composition(
+    provenance: Provenance, unit: str, relation: str, delta: float, unbounded: bool, place: str = ""
+) -> None:
+    """What was spent before is counted in the units of this run, or the run is refused.
+
+    Args:
+        unit, relation, delta: of the run's own guarantee.
+        unbounded: the run promises no finite epsilon; then an infinite one behind it changes nothing.
+        place: of the options in the configuration, for errors.
+
+    Raises:
+        RefusedError: the two do not compose, or there is no guarantee to go on with.
+    """
+    for ancestor in provenance.ancestors if provenance.same_people else ():
+        if not ancestor.spends:
+            continue
+        short = ancestor.head[:_SHORT]
+        if any(isinstance(spend.event, NonPrivate) for _, spend in ancestor.spends) and not unbounded:
+            raise RefusedError(
+                "pretraining-without-guarantee",
+                f"the release {short} that this starts from has no finite epsilon, so none holds for people who are in both texts; "
+                "say same_people: false if nobody is, or start from another model",
+            )
+        for name, mine, theirs in (("unit", unit, ancestor.unit), ("relation", relation, ancestor.relation)):
+            if mine != theirs and not unbounded:
+                raise RefusedError(
+                    "pretraining-unit-differs",
+                    f"{place}{name} is {mine} and the certificate of the release {short} that this starts from says {theirs}: the "
+                    "two do not compose; use the same, or say same_people: false if nobody is in both texts",
+                )
+        if delta >= 1 / max(1, ancestor.units) and not unbounded:
+            raise RefusedError(
+                "delta-too-large",
+                f"{place}budget.delta is {delta:g} but must be below 1/{ancestor.units}, the units of the release {short} that this "
+                "starts from",
+            )
+    if provenance.has_unknown and not unbounded:
+        raise RefusedError(
+            "start-unknown",
+            "a release that this starts from was itself given something of which nothing is known; start from another one",
+        )
