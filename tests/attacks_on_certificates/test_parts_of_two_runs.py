@@ -1,8 +1,8 @@
 """Two runs split the units each in its own way, and what reads a choice of words may have been chosen by an earlier run.
 
-What was wrong, in the account of a run that takes over the spends of another one (a start folder, a chain of runs): parts of the units
-were told apart by name, so "training units" of the one composed with "training units" of the other. Each run has its own keyed hash,
-and a unit may be trained on in the first and held out in the second: 3.51 was said where 5.02 holds. And a choice of words entered by
+What was wrong, in the account of a run that takes over the spends of another one (a start folder, a chain of runs): parts of the
+units were told apart by name, so "training units" of the one composed with "training units" of the other. Each run has its own keyed
+hash, and a unit may be trained on in the first and held out in the second: 3.51 was said where 5.02 holds. And a choice of words entered by
 its full law wherever it stood, though a word list made from an earlier release may decide which words count in it.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from pathlib import Path
 
 import pytest
 from scipy import optimize
@@ -27,6 +28,7 @@ from tacit.privacy.events import (
     split_of,
 )
 from tacit.privacy.histogram import gaussian_delta
+from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.weighted import worst_case_pld
 
 DELTA = 1e-5
@@ -70,6 +72,18 @@ def test_a_choice_of_words_after_another_release_enters_by_the_distribution_that
         for e in (0.2, 1.0, 2.5):
             assert later.delta(e) == pytest.approx(whole.get_delta_for_epsilon(e), rel=1e-6)
             assert later.delta(e) >= first.delta(e) * (1 - 1e-9)
+
+
+def test_the_ledger_has_what_was_paid_first_in_front(tmp_path: Path) -> None:
+    """Taken over after the vocabulary was planned, and before it ran: the vocabulary is not the first release."""
+    header = LedgerHeader("record", "add-or-remove", 1000, math.inf, DELTA, "config", "key")
+    words, before = Spend(ThresholdedHistogram(20.0, 120, 8), 1, "training units"), of_run(BEFORE[0], "before")
+    with Ledger.create(tmp_path / "ledger.sqlite", header) as ledger:
+        ledger.plan("vocabulary", ThresholdedHistogram(20.0, 120, 8), 1, "training units")
+        ledger.inherit("before: training", before)
+        ledger.charge("vocabulary")
+        assert ledger.spends() == [before, words]
+        assert Account(account_parts(ledger.spends(), "add-or-remove")[0])._fixed is None
 
 
 def test_what_reads_every_part_keeps_its_place() -> None:

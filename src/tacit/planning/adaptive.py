@@ -2,7 +2,7 @@
 
 A budget of a band is for a unit of that band that is added or removed; under replacement, that is replaced by one of the same band.
 Under replacement by a unit of another band it may cost more, and the worst case, which the run's budget bounds, is over all pairs.
-Where what was released may decide a unit's band (`bands_from`), the worst case may be above the bands' epsilons, and is what is bounded.
+Where what was released may decide a unit's band (`bands_from`), the worst case may be above the bands' epsilons, and is bounded.
 """
 
 from __future__ import annotations
