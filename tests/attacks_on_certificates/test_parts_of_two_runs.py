@@ -1,9 +1,9 @@
 """Two runs split the units each in its own way, and what reads a choice of words may have been chosen by an earlier run.
 
 What was wrong, in the account of a run that takes over the spends of another one (a start folder, a chain of runs): parts of the
-units were told apart by name, so "training units" of the one composed with "training units" of the other. Each run has its own keyed
-hash, and a unit may be trained on in the first and held out in the second: 3.51 was said where 5.02 holds. And a choice of words entered by
-its full law wherever it stood, though a word list made from an earlier release may decide which words count in it.
+units were told apart by name, so "training units" of the one composed with "training units" of the other. Each run has its own
+keyed hash, and a unit may be trained on in the first and held out in the second: 3.51 was said where 5.05 holds. And a choice of
+words entered by its full law wherever it stood, though a word list made from an earlier release may decide which words count in it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def test_a_unit_may_be_trained_on_in_one_run_and_held_out_in_the_next() -> None:
     truth = gaussian_epsilon(math.sqrt(2) / 1.25)  # the attack: a unit that is in the dear part of both
     by_name = joint_epsilon([*BEFORE, *AFTER], DELTA)  # known wrong
     found = joint_epsilon([*(of_run(spend, "before") for spend in BEFORE), *AFTER], DELTA)
-    assert (by_name, truth) == (pytest.approx(3.60, abs=0.02), pytest.approx(5.14, abs=0.02))
+    assert (by_name, truth) == (pytest.approx(3.506, abs=2e-3), pytest.approx(5.053, abs=2e-3))
     assert by_name < truth <= found <= truth * 1.001
 
 
@@ -71,7 +71,8 @@ def test_a_choice_of_words_after_another_release_enters_by_the_distribution_that
         whole = others.compose(worst_case_pld(event, "add-or-remove", 1e-4))
         for e in (0.2, 1.0, 2.5):
             assert later.delta(e) == pytest.approx(whole.get_delta_for_epsilon(e), rel=1e-6)
-            assert later.delta(e) >= first.delta(e) * (1 - 1e-9)
+            # The full law has the counts' own discrete noise on the grid, which rounds its losses up by less than one place.
+            assert later.delta(e) >= first.delta(e + 1e-4) * (1 - 1e-9)
 
 
 def test_the_ledger_has_what_was_paid_first_in_front(tmp_path: Path) -> None:

@@ -42,8 +42,8 @@ def adaptive_facts(config: RunConfig, ledger: Ledger, certificate: dict[str, Any
 def _chosen(stated: dict[str, Any]) -> list[str]:
     return [
         "The scorer may have read text in pieces of a vocabulary that was released from private text, so the rho of a text may "
-        "depend on that release. A row of the table holds for the outcomes in which a text has such a rho; over all outcomes, whatever the "
-        f"vocabulary came out as, epsilon is {read_number(stated['worst']):.4g}."
+        "depend on that release. A row of the table holds for the outcomes in which a text has such a rho; over all outcomes, "
+        f"whatever the vocabulary came out as, epsilon is {read_number(stated['worst']):.4g}."
     ]
 
 
