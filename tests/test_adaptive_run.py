@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import json
@@ -26,8 +27,19 @@ from tacit.files import read_json
 from tacit.opening import open_run
 from tacit.pipeline import train
 from tacit.planning import Mechanisms, make_plan, mechanisms_from_ledger, plan_in_ledger, solve
+from tacit.planning.adaptive import PhaseNoise, adaptive_noise, bands_from
+from tacit.planning.phases import phases_with
 from tacit.privacy.accountant import epsilon, epsilon_of_rho, joint_epsilon
-from tacit.privacy.events import BandedPoissonGaussian, NonPrivate, PoissonGaussian, Relation, Spend
+from tacit.privacy.bands import Bands
+from tacit.privacy.events import (
+    BandedPoissonGaussian,
+    BandsFrom,
+    Gaussian,
+    NonPrivate,
+    PoissonGaussian,
+    Relation,
+    Spend,
+)
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.progress import SilentReporter
 from tacit.randomness import Streams
@@ -205,6 +217,76 @@ def test_noise_factors_are_solved_for_the_worst_band(relation: Relation) -> None
     assert 0.97 * WORST <= worst <= WORST
 
 
+def crossing(method: str, scorer: dict[str, str], **adaptive: Any) -> RunConfig:
+    """Two strata of one epsilon whose curves cross: one is rarely drawn, of the other every unit is in every step."""
+    own = values(Path("/nowhere"), scorer=scorer, **adaptive)
+    own["vocabulary"] = {"method": method, "size": 500}
+    rarely, always = STRATA
+    own["phases"] = [
+        PUBLIC,
+        {**rarely, "steps": 20, "expected_batch": 2},
+        {**always, "steps": 5, "expected_batch": 125},
+    ]
+    return parse_config(own)
+
+
+@pytest.mark.parametrize(
+    ("method", "scorer", "said"),
+    [
+        ("public", {"phase": "public"}, "unit"),
+        ("histogram", {"phase": "public"}, "unit-and-releases"),
+        ("sips", {"phase": "public"}, "unit-and-releases"),
+        ("histogram", {"folder": "a-public-model"}, "unit"),
+        ("weighted", {"folder": "a-public-model"}, "unit"),
+    ],
+)
+def test_the_band_is_the_units_own_unless_the_scorer_reads_a_private_vocabulary(
+    method: str, scorer: dict[str, str], said: str
+) -> None:
+    config = crossing(method, scorer)
+    assert bands_from(config) == said
+    noise = {phase.name: PhaseNoise(60.0, Bands((0.5,), (1.0, 0.0))) for phase in config.dp_phases}
+    events = [phase.event for phase in phases_with(config, noise) if phase.stream != "public"]
+    assert all(isinstance(event, BandedPoissonGaussian) and event.bands_from == said for event in events)
+
+
+def test_a_start_from_a_given_model_is_not_known_to_have_read_nothing() -> None:
+    own = values(Path("/nowhere"))
+    own["model"] = {"kind": "gpt2", "folder": "somewhere"}
+    own["vocabulary"] = {"method": "given", "path": "somewhere"}
+    assert bands_from(parse_config(own)) == "unit-and-releases"
+
+
+def test_the_budget_holds_for_a_band_that_the_vocabulary_may_have_chosen() -> None:
+    """Known wrong: the noise that meets the budget band by band, which is what is solved where the unit decides."""
+    budget = {"budget": {"public-like": WORST, "private-like": WORST}}
+    before = [Spend(Gaussian(3.0), 1, "training units")]  # a vocabulary costs no less, and many more compositions
+
+    def spends(scorer: dict[str, str], bands_from: BandsFrom) -> list[Spend]:
+        config = crossing("histogram", scorer, **budget)
+        assert config.adaptive is not None
+        phases = phases_with(config, adaptive_noise(config, config.adaptive, before))
+        banded = [(phase.event, phase.steps) for phase in phases if isinstance(phase.event, BandedPoissonGaussian)]
+        events = [(dataclasses.replace(event, bands_from=bands_from), steps) for event, steps in banded]
+        return [*before, *(Spend(event, steps, "training units") for event, steps in events)]
+
+    by_unit, by_release = {"folder": "a-public-model"}, {"phase": "public"}
+    assert 0.98 * WORST <= joint_epsilon(spends(by_unit, "unit"), 1e-4) <= WORST
+    assert joint_epsilon(spends(by_unit, "unit-and-releases"), 1e-4) > WORST * 1.005
+    assert 0.98 * WORST <= joint_epsilon(spends(by_release, "unit-and-releases"), 1e-4) <= WORST
+
+
+def test_the_ledger_names_whose_function_rho_it_is(tmp_path: Path) -> None:
+    mechanisms = solved("strata")
+    with Ledger.create(
+        tmp_path / "ledger.sqlite", LedgerHeader("record", "add-or-remove", 250, WORST, 1e-4, "config", "of this key")
+    ) as ledger:
+        for _ in range(2):  # planning the same again is free
+            plan_in_ledger(mechanisms, ledger)
+        events = [plan.event for plan in ledger.plans.values() if isinstance(plan.event, BandedPoissonGaussian)]
+        assert [(event.rho, event.bands_from) for event in events] == [("of this key", "unit")] * 2
+
+
 def test_a_given_noise_is_multiplied_by_the_strata_and_by_no_weight() -> None:
     own = values(Path("/nowhere"), budget=None, noise_factors=[0.5, 1.0])
     own["phases"] = [PUBLIC, *({**phase, "noise_multiplier": 60.0} for phase in STRATA)]
@@ -213,7 +295,7 @@ def test_a_given_noise_is_multiplied_by_the_strata_and_by_no_weight() -> None:
     own = values(Path("/nowhere"), "clip-weights", budget=None, weights=[1.0, 0.25])
     own["phases"] = [PUBLIC, {**WHOLE[0], "noise_multiplier": 60.0}]
     (spend,) = training(parse_config(own))
-    assert spend.event == BandedPoissonGaussian(20 / 250, 60.0, (0.5,), (1.0, 0.25))
+    assert spend.event == BandedPoissonGaussian(20 / 250, 60.0, (0.5,), (1.0, 0.25), "unit")
 
 
 def test_a_stratum_is_sampled_by_its_stated_share_and_goes_on_with_the_optimizer() -> None:

@@ -157,7 +157,7 @@ def test_the_maximum_after_composition_is_exceeded() -> None:
     ]
     e = math.log(2)
 
-    def of(choice: tuple[int, int]) -> float:
+    def of(choice: tuple[int, ...]) -> float:
         p, q = (
             np.concatenate([of_Y[y] * laws[k][side] for y, k in enumerate(choice)])
             for side, of_Y in enumerate((p_Y, q_Y))

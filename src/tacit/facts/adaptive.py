@@ -29,14 +29,29 @@ def adaptive_facts(config: RunConfig, ledger: Ledger, certificate: dict[str, Any
         )
         for name, row in zip(options.names, rows, strict=False)
     )
-    sentences = [_rho(certificate["rho"]), *(_literal(ledger) if options.form == "literal" else _certified(options))]
+    chosen = certificate.get("adaptive", {}).get("bands_from") == "unit-and-releases"
+    worst = _chosen(certificate["adaptive"]) if chosen else []
+    sentences = [
+        _rho(certificate["rho"], chosen),
+        *(_literal(ledger) if options.form == "literal" else _certified(options)),
+        *worst,
+    ]
     return data.AdaptiveFacts(form=options.form, bands=bands, sentences=tuple(sentences))
 
 
-def _rho(stated: dict[str, Any]) -> str:
+def _chosen(stated: dict[str, Any]) -> list[str]:
+    return [
+        "The scorer may have read text in pieces of a vocabulary that was released from private text, so the rho of a text may "
+        "depend on that release. A row of the table holds for the outcomes in which a text has such a rho; over all outcomes, "
+        f"whatever the vocabulary came out as, epsilon is {read_number(stated['worst']):.4g}."
+    ]
+
+
+def _rho(stated: dict[str, Any], chosen: bool) -> str:
+    alone = "it and what was released before" if chosen else "it alone"
     return (
         f"rho = clip((ln PPL - {stated['lower']:g}) / {stated['upper'] - stated['lower']:g}, 0, 1), where PPL is the perplexity of "
-        f"the text under {stated['scorer']}. Constants, scorer and thresholds are public, so the rho of a text depends on it alone."
+        f"the text under {stated['scorer']}. Constants, scorer and thresholds are public, so the rho of a text depends on {alone}."
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tacit.config import RunConfig
+from tacit.planning.adaptive import bands_from
 from tacit.report import data
 from tacit.selective import run_account
 
@@ -90,8 +91,9 @@ def _adaptive_assumptions(config: RunConfig) -> list[tuple[str, Any]]:
     options = config.adaptive
     if options is None or options.form == "literal":
         return []
+    alone = "alone" if bands_from(config) == "unit" else "and of what was released before it was scored"
     rows: list[tuple[str, Any]] = [
-        ("Which phases a unit takes part in, and where it is clipped, is a function of that unit alone.", "proved"),
+        (f"Which phases a unit takes part in, and where it is clipped, is a function of that unit {alone}.", "proved"),
         (
             "Scores on this machine are a function of their text to the last bit, as was tried before they were used.",
             "measured",

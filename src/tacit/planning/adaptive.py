@@ -2,10 +2,12 @@
 
 A budget of a band is for a unit of that band that is added or removed; under replacement, that is replaced by one of the same band.
 Under replacement by a unit of another band it may cost more, and the worst case, which the run's budget bounds, is over all pairs.
+Where what was released may decide a unit's band (`bands_from`), the worst case may be above the bands' epsilons, and is bounded.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -77,7 +79,8 @@ def _strata(config: RunConfig, options: AdaptiveOptions, others: Sequence[Spend]
     stratum_of = {phase.name: stratum_number(phase.stream) or 0 for phase in config.dp_phases}
     if options.budget is not None:
         noise = _band_noise(config, options.budget, others, apart=True)
-        return {name: PhaseNoise(noise[stratum], own[stratum]) for name, stratum in stratum_of.items()}
+        found = {name: PhaseNoise(noise[stratum], own[stratum]) for name, stratum in stratum_of.items()}
+        return _raised(config, others, found)
     assert options.noise_factors is not None  # config/check.py
     factors = options.noise_factors
 
@@ -152,6 +155,35 @@ def _solved(
     return noise_at(solved)
 
 
+def _raised(config: RunConfig, others: Sequence[Spend], noise: dict[str, PhaseNoise]) -> dict[str, PhaseNoise]:
+    """The noise of all bands times one factor, where each band meets the run's budget and the choice between them does not.
+
+    What was released may decide a unit's band, so the worst case can be above every band's epsilon.
+    """
+    privacy = config.privacy
+    target, delta = privacy.budget.epsilon, privacy.budget.delta
+    fixed = [_by_unit(spend) for spend in _spends(config, noise)]
+
+    def noise_at(factor: float) -> dict[str, PhaseNoise]:
+        return {name: PhaseNoise(factor * own.multiplier, own.bands) for name, own in noise.items()}
+
+    def spends_at(factor: float) -> list[Spend]:
+        return [*others, *_spends(config, noise_at(factor))]
+
+    if (
+        bands_from(config) == "unit"
+        or joint_epsilon([*others, *fixed], delta, privacy.relation) > target
+        or joint_epsilon(spends_at(1.0), delta, privacy.relation) <= target
+    ):
+        return noise
+    return noise_at(calibrate.scaled_noise(target, delta, spends_at, privacy.relation, least=1.0))
+
+
+def _by_unit(spend: Spend) -> Spend:
+    assert isinstance(spend.event, BandedPoissonGaussian)
+    return dataclasses.replace(spend, event=dataclasses.replace(spend.event, bands_from="unit"))
+
+
 def _spends(config: RunConfig, noise: dict[str, PhaseNoise]) -> list[Spend]:
     spends = []
     for phase in config.dp_phases:
@@ -185,7 +217,7 @@ def adaptive_notes(config: RunConfig, spends: Sequence[Spend]) -> list[str]:
         notes.append(
             f"adaptive: a unit with rho from {row.begin:g} to {row.end:g} ({name}) has epsilon {row.epsilon:.4g}{within}"
         )
-    worst = max(row.epsilon for row in rows)
+    worst = joint_epsilon(spends, privacy.budget.delta, privacy.relation)
     notes.append(
         f"adaptive: the worst case is {worst:.4g}. Which rho a unit has, and how many have it, is private; so is whether any has"
     )

@@ -23,7 +23,7 @@ import json
 import math
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -215,10 +215,10 @@ class Ledger:
         return next((row.body["value"] for row in self._rows if row.kind == "bind" and row.body["name"] == name), None)
 
     def spends(self) -> list[Spend]:
-        """All that was paid so far: what epsilon is computed from."""
+        """All that was paid so far, in the order in which it was first paid for: what epsilon is computed from."""
         return [
             Spend(plan.event, self.spent(plan.stage), plan.partition)
-            for plan in self.plans.values()
+            for plan in self._in_order(self.plans.values())
             if self.spent(plan.stage)
         ]
 
@@ -242,7 +242,8 @@ class Ledger:
             return
         if known is not None:
             raise LedgerError(f"{self._path}: stage {stage!r} was planned differently: use a new run folder")
-        planned = [Spend(plan.event, plan.limit, plan.partition) for plan in (*self.plans.values(), wanted)]
+        stages = self._in_order((*self.plans.values(), wanted))
+        planned = [Spend(plan.event, plan.limit, plan.partition) for plan in stages]
         header = self.header
         if not math.isinf(header.epsilon):
             total = joint_epsilon(planned, header.delta, header.relation)
@@ -314,6 +315,11 @@ class Ledger:
             self._append("spend", {"stage": stage}, first=0, count=spend.count)
 
     # inside ----------------------------------------------------------------------------------------------------------
+
+    def _in_order(self, plans: Iterable[StagePlan]) -> list[StagePlan]:
+        """Those that were paid for first, then the others as they were planned: what came first nothing can have chosen."""
+        first = {row.body["stage"]: row.sequence for row in reversed(self._rows) if row.kind == "spend"}
+        return sorted(plans, key=lambda plan: first.get(plan.stage, math.inf))
 
     @staticmethod
     def _plan_of(body: dict[str, Any]) -> StagePlan:
