@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from tacit import planning
+from tacit.confidential import check_confidentiality, planned_statement
 from tacit.config import RunConfig, config_differences
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.engine.noise import noise_source
@@ -20,9 +21,11 @@ from tacit.errors import DataError, LedgerError, UsageError
 from tacit.files import private_folder, write_json
 from tacit.folder import RunFolder, nothing_left
 from tacit.given import check_folder, fingerprints, given_tokenizer
+from tacit.measured import measurement_of_run
 from tacit.models.kinds import build_model
 from tacit.planning import Mechanisms
 from tacit.privacy.ledger import Ledger, LedgerHeader
+from tacit.privacy.measurement import MEASUREMENT
 from tacit.progress import Reporter, SilentReporter
 from tacit.randomness import KEY_BYTES, Streams, load_or_create_key
 from tacit.rho_stage import check_scorer
@@ -58,11 +61,12 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
         raise UsageError("adaptive: one process scores and trains; start the run without torchrun")
     folder = RunFolder(Path(config.run))
     was_there = folder.root.exists()
-    mechanisms = None
+    mechanisms, measurement = None, measurement_of_run(config)
     if not folder.ledger.exists():
         _load_given(config)
         reporter.say("Planning: solving the noise for the budget (no data is read yet) ...")
         mechanisms = planning.solve(config)
+        check_confidentiality(config, planned_statement(config, mechanisms.spends(), measurement))
     folder.root.mkdir(parents=True, exist_ok=True)
     private_folder(folder.private)
     with folder.alone(), nothing_left(folder.root, was_there, lambda: _has_spent_or_done(folder)):
@@ -73,6 +77,8 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
             mechanisms = mechanisms or planning.mechanisms_from_ledger(config, ledger) or planning.solve(config)
             planning.plan_in_ledger(mechanisms, ledger)
             ledger.bind("the training noise's source", training_noise(config))
+            if measurement is not None:
+                ledger.bind(MEASUREMENT, measurement.to_json())
             for name, digest in fingerprints(config).items():
                 ledger.bind(name, digest)
             private_folder(folder.private / "checkpoints")

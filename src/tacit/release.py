@@ -19,6 +19,7 @@ from tacit.config.shape import folder_shape
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import LedgerError, UsageError
 from tacit.facts import report_data
+from tacit.facts.guarantee import confidentiality_lines, missed_shares
 from tacit.files import atomic_folder, private_folder, read_json, write_json
 from tacit.folder import RunFolder
 from tacit.models.kinds import save_model
@@ -29,6 +30,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.progress import Reporter
 from tacit.report import data as facts
 from tacit.report.build import build_report
+from tacit.report.card import confidentiality_verdict
 from tacit.run_state import RunState
 from tacit.vocabulary.tokenizer import save_tokenizer
 
@@ -62,15 +64,17 @@ class RunResult:
         """One paragraph: what is guaranteed, for whom, and where the report is."""
         unit, report = self.certificate["unit"], self.folder.release / "report.html"
         if "confidentiality" in self.certificate:
-            said = self.certificate["confidentiality"]
-            line = said["bayesian"] or said["worst_case"]
+            lines, shares = confidentiality_lines(self.certificate), missed_shares(self.certificate)
+            said = confidentiality_verdict(lines, shares)
             return (
-                "No differential privacy of the corpus: text that the screening lets through is trained on without noise. What "
-                f"holds is confidentiality. {line['sentence']} {line['assumption']} "
-                f"`tacit confidentiality {self.folder.root}` says all of it. The report is {report}."
+                f"{said.headline}. {said.paragraph} `tacit confidentiality {self.folder.root}` says all of it. The report is "
+                f"{report}."
             )
         if self.certificate["status"] != "proved":
-            return f"No guarantee: a heuristic was allowed, so epsilon is infinite. The report is {report}."
+            return (
+                "No guarantee: a heuristic was allowed, so epsilon is infinite. Treat the released files as you would treat the private "
+                f"text itself. The report is {report}."
+            )
         change = "added to or removed from" if self.certificate["relation"] == "add-or-remove" else "replaced in"
         even_odds = math.ceil(500 * (1 + float(self.certificate["total_variation"]))) / 10
         return (

@@ -13,7 +13,7 @@ from tacit.errors import UsageError
 if TYPE_CHECKING:
     from tacit.privacy.statement import Line
 
-__all__ = ["command"]
+__all__ = ["command", "line_text"]
 
 _WIDTH = 110
 
@@ -40,12 +40,12 @@ def command(run: RunArgument, as_json: JsonOption = False) -> None:
         print_json(statement.to_dict())
         return
     typer.echo(_wrapped(statement.apart))
-    for line in (statement.worst_case, statement.screened, statement.bayesian):
-        if line is not None:
-            typer.echo("\n" + _line_text(line))
+    for line in statement.lines:
+        typer.echo("\n" + line_text(line))
 
 
-def _line_text(line: Line) -> str:
+def line_text(line: Line) -> str:
+    """A line of the statement, with what it rests on and the paper's number."""
     head = f"{line.kind} ({line.definition}, {line.status}): epsilon {line.epsilon:.4g} at delta {line.delta:.3g}"
     paper = f"The paper: {line.paper.epsilon:.4g}. {line.paper.difference}"
     return "\n".join([head, *(_wrapped(text, "  ") for text in (line.sentence, line.assumption, paper))])

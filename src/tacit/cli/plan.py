@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from tacit.cli.confidentiality import line_text
 from tacit.cli.options import ConfigArgument, JsonOption, print_json, table
 
 if TYPE_CHECKING:
     from tacit.extraction.plan import ExtractionPlan, TuningPlan
+    from tacit.planning import RunPlan
 
 __all__ = ["command"]
 
@@ -37,13 +39,20 @@ def command(config: ConfigArgument, as_json: JsonOption = False) -> None:
 
 
 def _plan_run(config: Path, as_json: bool) -> None:
+    from tacit.confidential import check_confidentiality
     from tacit.config import load_config
     from tacit.planning import make_plan
 
-    plan = make_plan(load_config(config))
+    options = load_config(config)
+    plan = make_plan(options)
     if as_json:
         print_json(plan.to_dict())
-        return
+    else:
+        _show_run(plan)
+    check_confidentiality(options, plan.confidentiality)  # what is going to be refused is shown first
+
+
+def _show_run(plan: RunPlan) -> None:
     rows = [
         [
             stage.name,
@@ -68,6 +77,10 @@ def _plan_run(config: Path, as_json: bool) -> None:
     )
     for note in plan.notes:
         typer.echo(f"note: {note}")
+    if plan.confidentiality is not None:
+        typer.echo("\nwhat would be kept confidential:")
+        for line in plan.confidentiality.lines:
+            typer.echo("\n" + line_text(line))
 
 
 def _show_extraction(plan: ExtractionPlan, as_json: bool) -> None:

@@ -10,11 +10,18 @@ from typing import Literal
 
 from tacit.config.adaptive import AdaptiveOptions, stratum_number
 from tacit.config.run import RunConfig
+from tacit.config.screening import check_bounds
 from tacit.errors import RefusedError, UsageError
 
 __all__ = ["HEURISTICS", "check_meaning"]
 
-HEURISTICS = ("heuristic:adp", "heuristic:hoory", "heuristic:non-private", "heuristic:selective-dp")
+HEURISTICS = (
+    "heuristic:adp",
+    "heuristic:hoory",
+    "heuristic:no-confidentiality",
+    "heuristic:non-private",
+    "heuristic:selective-dp",
+)
 """What ``allow`` may name; each is reported with epsilon = infinity."""
 
 
@@ -151,11 +158,7 @@ def _check_screening(config: RunConfig) -> None:
         raise UsageError(
             "screening.group.by is user but private.user_field is not set: name the field that holds the user's id"
         )
-    gamma, missed = config.screening.gamma, config.screening.missed
-    if gamma is not None and gamma < missed:
-        raise UsageError(
-            f"screening.gamma is {gamma:g}, but screening.missed makes the policy miss {missed:g} of the secrets; raise gamma"
-        )
+    check_bounds(config.screening)
 
 
 def _check_data_points(

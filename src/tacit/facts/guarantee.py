@@ -9,7 +9,7 @@ from tacit.facts.assumptions import assumptions
 from tacit.privacy.certificate import read_number
 from tacit.report import data
 
-__all__ = ["confidentiality_lines", "guarantee"]
+__all__ = ["confidentiality_lines", "guarantee", "missed_shares"]
 
 _UNITS = {
     "record": "one record of the private corpus",
@@ -32,7 +32,7 @@ def guarantee(config: RunConfig, certificate: dict[str, Any]) -> data.Guarantee:
     privacy = config.privacy
     word = privacy.unit if isinstance(privacy.unit, str) else "record"
     described = (
-        _UNITS[word] if isinstance(privacy.unit, str) else f"{privacy.unit.tuple} consecutive words of a document"
+        _UNITS[word] if isinstance(privacy.unit, str) else f"one of the pieces of {privacy.unit.tuple} words into which a document is cut"
     )
     return data.Guarantee(
         unit=word,
@@ -46,7 +46,7 @@ def guarantee(config: RunConfig, certificate: dict[str, Any]) -> data.Guarantee:
             f"model/: weights, configuration and tokenizer ({_ORIGINS[config.vocabulary.method]})",
             "certificate.json, report.html, report.json and README.md, with every number in them",
         ),
-        assumptions=assumptions(config),
+        assumptions=assumptions(config, missed_shares(certificate)),
         not_covered=_not_covered(config),
         randomness=certificate["randomness"],
     )
@@ -90,3 +90,8 @@ def confidentiality_lines(certificate: dict[str, Any]) -> tuple[data.Confidentia
         for line in lines
         if line is not None
     )
+
+
+def missed_shares(certificate: dict[str, Any]) -> tuple[data.MissedShare, ...]:
+    """The bounds on the misses that the statement rests on; nothing in a certificate of before they were in it."""
+    return tuple(data.MissedShare(**share) for share in certificate.get("confidentiality", {}).get("shares", ()))

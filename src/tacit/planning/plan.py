@@ -7,9 +7,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from tacit.confidential import planned_statement
 from tacit.config import RunConfig
 from tacit.config.shape import shape_of
 from tacit.planning.adaptive import adaptive_notes
+from tacit.measured import measurement_of_run
 from tacit.planning.cost import memory_bytes, sequence_flops
 from tacit.planning.evaluation import evaluation_stages
 from tacit.planning.mechanisms import Mechanisms, solve
@@ -17,6 +19,7 @@ from tacit.planning.phases import phase_stage
 from tacit.planning.stages import Stage, priced
 from tacit.planning.vocabulary import vocabulary_notes, vocabulary_size, vocabulary_stages
 from tacit.privacy.accountant import mu_at
+from tacit.privacy.statement import ConfidentialityStatement
 from tacit.selective import run_account
 
 __all__ = ["RunPlan", "make_plan"]
@@ -24,7 +27,7 @@ __all__ = ["RunPlan", "make_plan"]
 
 @dataclass(frozen=True)
 class RunPlan:
-    """The mechanisms with their price."""
+    """The mechanisms with their price; of a run with screening also what it is going to say of a secret."""
 
     mechanisms: Mechanisms
     stages: tuple[Stage, ...]
@@ -37,6 +40,7 @@ class RunPlan:
     memory_bytes: int
     notes: tuple[str, ...]
     config_digest: str
+    confidentiality: ConfidentialityStatement | None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; infinite numbers become the string "infinity"."""
@@ -76,6 +80,7 @@ def make_plan(config: RunConfig) -> RunPlan:
         memory_bytes=memory_bytes(config, parameters),
         notes=_notes(config, mechanisms),
         config_digest=config.digest(),
+        confidentiality=planned_statement(config, mechanisms.spends(), measurement_of_run(config)),
     )
 
 

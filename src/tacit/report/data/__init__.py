@@ -9,7 +9,7 @@ Epsilons may be infinite; in JSON they are then the string "infinity", because b
 
 from tacit.report.data.adaptive import AdaptiveFacts, RhoBand
 from tacit.report.data.attacks import Estimated, ExposureRow, MembershipFacts, MembershipRow
-from tacit.report.data.guarantee import Assumption, ConfidentialityLine, EpsilonPair, Guarantee
+from tacit.report.data.guarantee import Assumption, ConfidentialityLine, EpsilonPair, Guarantee, MissedShare, Said
 from tacit.report.data.ledger import CumulativePoint, LedgerRow
 from tacit.report.data.model import ModelFacts, PhaseRow, UtilityRow, VocabularyFacts
 from tacit.report.data.run import ReleasedFile, ReportData
@@ -32,11 +32,13 @@ __all__ = [
     "LedgerRow",
     "MembershipFacts",
     "MembershipRow",
+    "MissedShare",
     "ModelFacts",
     "PhaseRow",
     "ReleasedFile",
     "ReportData",
     "RhoBand",
+    "Said",
     "UtilityRow",
     "VocabularyFacts",
 ]
