@@ -130,4 +130,8 @@ def check_statement(config: RunConfig, ledger: Ledger, certificate: dict[str, An
 def _as_stated(found: ConfidentialityStatement, stated: Any) -> dict[str, Any]:
     """As plain values; a certificate of before they were in it does not name the shares."""
     values = found.to_dict()
-    return values if isinstance(stated, dict) and "shares" in stated else {k: v for k, v in values.items() if k != "shares"}
+    return (
+        values
+        if isinstance(stated, dict) and "shares" in stated
+        else {k: v for k, v in values.items() if k != "shares"}
+    )

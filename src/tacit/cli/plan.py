@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from tacit.cli.confidentiality import line_text
+from tacit.cli.confidentiality import show_lines
 from tacit.cli.options import ConfigArgument, JsonOption, print_json, table
 
 if TYPE_CHECKING:
@@ -79,8 +79,7 @@ def _show_run(plan: RunPlan) -> None:
         typer.echo(f"note: {note}")
     if plan.confidentiality is not None:
         typer.echo("\nwhat would be kept confidential:")
-        for line in plan.confidentiality.lines:
-            typer.echo("\n" + line_text(line))
+        show_lines(plan.confidentiality)
 
 
 def _show_extraction(plan: ExtractionPlan, as_json: bool) -> None:

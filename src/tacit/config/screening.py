@@ -75,7 +75,9 @@ def check_bounds(options: ScreeningOptions) -> None:
     if options.measurement is not None:
         for name in ("gamma", "delta2"):
             if getattr(options, name) is not None:
-                raise UsageError(f"screening.{name}: screening.measurement has the measured bound; leave one of them out")
+                raise UsageError(
+                    f"screening.{name}: screening.measurement has the measured bound; leave one of them out"
+                )
         if options.missed:
             raise UsageError(
                 "screening.measurement: it is of the policies as they are, and screening.missed makes one of them miss more; give "

@@ -9,7 +9,7 @@ from tacit.facts.assumptions import assumptions
 from tacit.privacy.certificate import read_number
 from tacit.report import data
 
-__all__ = ["confidentiality_lines", "guarantee", "missed_shares"]
+__all__ = ["confidentiality_lines", "guarantee", "missed_shares", "share_facts"]
 
 _UNITS = {
     "record": "one record of the private corpus",
@@ -32,7 +32,9 @@ def guarantee(config: RunConfig, certificate: dict[str, Any]) -> data.Guarantee:
     privacy = config.privacy
     word = privacy.unit if isinstance(privacy.unit, str) else "record"
     described = (
-        _UNITS[word] if isinstance(privacy.unit, str) else f"one of the pieces of {privacy.unit.tuple} words into which a document is cut"
+        _UNITS[word]
+        if isinstance(privacy.unit, str)
+        else f"one of the pieces of {privacy.unit.tuple} words into which a document is cut"
     )
     return data.Guarantee(
         unit=word,
@@ -94,4 +96,9 @@ def confidentiality_lines(certificate: dict[str, Any]) -> tuple[data.Confidentia
 
 def missed_shares(certificate: dict[str, Any]) -> tuple[data.MissedShare, ...]:
     """The bounds on the misses that the statement rests on; nothing in a certificate of before they were in it."""
-    return tuple(data.MissedShare(**share) for share in certificate.get("confidentiality", {}).get("shares", ()))
+    return tuple(map(share_facts, certificate.get("confidentiality", {}).get("shares", ())))
+
+
+def share_facts(share: dict[str, Any]) -> data.MissedShare:
+    """A bound of a statement (`tacit.privacy.statement.Share`) as plain values."""
+    return data.MissedShare(**share)

@@ -108,7 +108,7 @@ def _screening_notes(config: RunConfig) -> list[str]:
         return []
     notes = [
         "screening: text that is judged safe is trained on without noise, so epsilon is infinite for the corpus as a whole; "
-        "what holds is the confidentiality account (`tacit confidentiality`), for which the DP phases alone count"
+        "what can hold is the confidentiality account (`tacit confidentiality`), for which the DP phases alone count"
     ]
     if config.screening.missed:
         share = 100 * config.screening.missed

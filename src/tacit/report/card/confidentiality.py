@@ -31,11 +31,15 @@ def confidentiality_verdict(
     holding = [line for line in lines if math.isfinite(line.epsilon)]
     failing = [line.sentence for line in lines if math.isinf(line.epsilon)]
     return (
-        _holds(holding, shares, (*failing, *not_covered)) if holding else _nothing(lines, shares, (*failing, *not_covered))
+        _holds(holding, shares, (*failing, *not_covered))
+        if holding
+        else _nothing(lines, shares, (*failing, *not_covered))
     )
 
 
-def _holds(lines: Sequence[ConfidentialityLine], shares: Sequence[MissedShare], not_covered: tuple[str, ...]) -> Verdict:
+def _holds(
+    lines: Sequence[ConfidentialityLine], shares: Sequence[MissedShare], not_covered: tuple[str, ...]
+) -> Verdict:
     first = lines[0]  # the one that assumes least
     pair = EpsilonPair(epsilon=first.epsilon, delta=first.delta)
     success = even_odds_bound(pair)
@@ -100,7 +104,10 @@ def _line_known(line: ConfidentialityLine) -> tuple[str, str]:
         "measured": "from the noise in the ledger and the measured shares, if what the line assumes is so",
         "assumed": "from the noise in the ledger and shares that nobody measured, if what the line assumes is so",
     }[label]
-    return label, f"{line.kind}: ε{NBSP}={NBSP}{bound_text(line.epsilon)} at δ{NBSP}={NBSP}{bound_text(line.delta)}, {how}."
+    return (
+        label,
+        f"{line.kind}: ε{NBSP}={NBSP}{bound_text(line.epsilon)} at δ{NBSP}={NBSP}{bound_text(line.delta)}, {how}.",
+    )
 
 
 def _shares_known(shares: Sequence[MissedShare]) -> tuple[tuple[str, str], ...]:

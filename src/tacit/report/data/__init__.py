@@ -13,13 +13,15 @@ from tacit.report.data.guarantee import Assumption, ConfidentialityLine, Epsilon
 from tacit.report.data.ledger import CumulativePoint, LedgerRow
 from tacit.report.data.model import ModelFacts, PhaseRow, UtilityRow, VocabularyFacts
 from tacit.report.data.run import ReleasedFile, ReportData
-from tacit.report.data.values import CONTROL, CURATOR_TEXT, INFINITY, RELEASED, UNIGRAM
+from tacit.report.data.values import BEFORE, CONTROL, CURATOR_TEXT, INFINITY, RELEASED, UNIFORM, UNIGRAM
 
 __all__ = [
+    "BEFORE",
     "CONTROL",
     "CURATOR_TEXT",
     "INFINITY",
     "RELEASED",
+    "UNIFORM",
     "UNIGRAM",
     "AdaptiveFacts",
     "Assumption",
