@@ -91,9 +91,9 @@ def check_confidentiality(config: RunConfig, statement: ConfidentialityStatement
         why = "a secret that both policies miss is trained on without noise, and nothing bounds how many are missed"
     raise RefusedError(
         "no-confidentiality",
-        f"screening: this run would keep nothing confidential: {why}, so each line of its statement is infinite. Measure the policies "
-        "(`tacit screen --measure GOLD --out FILE`) and give screening.measurement, or give gamma and delta2, with a phase of plan: dp on "
-        "stream: private; or add heuristic:no-confidentiality to allow",
+        f"screening: this run would keep nothing confidential: {why}, so each line of its statement is infinite. Measure the "
+        "policies (`tacit screen --measure GOLD --out FILE`) and give screening.measurement, or give gamma and delta2, with a phase of "
+        "plan: dp on stream: private; or add heuristic:no-confidentiality to allow",
     )
 
 

@@ -72,8 +72,8 @@ class RunResult:
             )
         if self.certificate["status"] != "proved":
             return (
-                "No guarantee: a heuristic was allowed, so epsilon is infinite. Treat the released files as you would treat the private "
-                f"text itself. The report is {report}."
+                "No guarantee: a heuristic was allowed, so epsilon is infinite. Treat the released files as you would treat the "
+                f"private text itself. The report is {report}."
             )
         change = "added to or removed from" if self.certificate["relation"] == "add-or-remove" else "replaced in"
         even_odds = math.ceil(500 * (1 + float(self.certificate["total_variation"]))) / 10

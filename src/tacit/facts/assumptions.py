@@ -69,8 +69,8 @@ def _screening_assumptions(config: RunConfig, shares: tuple[data.MissedShare, ..
     if any(share.label == "measured" for share in shares):
         rows.append(
             (
-                "The labels are right, and the labelled secrets were drawn independently and like those of the private text. How many "
-                "there are, and how many were missed, is said here: the labelled texts are not covered.",
+                "The labels are right, and the labelled secrets were drawn independently and like those of the private text. How "
+                "many there are, and how many were missed, is said here: the labelled texts are not covered.",
                 "assumed",
             )
         )

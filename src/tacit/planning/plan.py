@@ -10,8 +10,8 @@ from typing import Any
 from tacit.confidential import planned_statement
 from tacit.config import RunConfig
 from tacit.config.shape import shape_of
-from tacit.planning.adaptive import adaptive_notes
 from tacit.measured import measurement_of_run
+from tacit.planning.adaptive import adaptive_notes
 from tacit.planning.cost import memory_bytes, sequence_flops
 from tacit.planning.evaluation import evaluation_stages
 from tacit.planning.mechanisms import Mechanisms, solve

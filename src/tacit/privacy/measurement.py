@@ -1,7 +1,7 @@
 """What `tacit screen --measure` found of two policies, as a file that a run can be given: its gamma and delta_2 are then measured.
 
 A number in a configuration is somebody's word. A measurement says how many labelled secrets each policy missed, which policies
-these were and which sample it was, so a run can see that it uses the same policies, and its statement can say where a bound comes from.
+these were and which sample it was, so a run can see that it uses the same policies, and its statement says where a bound is from.
 Nobody signs the file: that the labels are right, and drawn like the secrets of the run's own text, stays assumed.
 """
 

@@ -31,8 +31,8 @@ def audit_sentences(rows: Sequence[ExposureRow], screened: bool = False) -> tupl
 def _undecided_sentence(control: Sequence[ExposureRow]) -> str:
     """What finding nothing is worth: as much as the positive control shows, and by itself nothing.
 
-    The control is trained without DP on private text, so what it shows is the curator's alone. The public page must not depend on it, not
-    even by a word: there it is undecided, whatever the control has shown.
+    The control is trained without DP on private text, so what it shows is the curator's alone. The public page must not depend on
+    it, not even by a word: there it is undecided, whatever the control has shown.
     """
     if not control:
         return (
@@ -148,7 +148,10 @@ def _told_control_sentence(rows: Sequence[MembershipRow], screened: bool) -> str
             f"With the control without DP the attacker is right up to {100 * best.accuracy.value:.1f}{NBSP}% of the time: the attack "
             "can see memory."
         )
-    return f"With the control without DP nothing is found: {_why_nothing(screened)}. What is not found in the released model is undecided."
+    return (
+        f"With the control without DP nothing is found: {_why_nothing(screened)}. What is not found in the released model is "
+        "undecided."
+    )
 
 
 def _blind_sentence(rows: Sequence[MembershipRow]) -> str:

@@ -55,7 +55,7 @@ def _holds(
                 f"What holds is confidentiality. {first.sentence} {first.assumption}",
                 *known,
                 *(("That limit is close to certainty: by itself it excludes little.",) if weak else ()),
-                "Where an assumption fails, nothing is guaranteed: whoever publishes the released files relies on all of them.",
+                "Where an assumption fails, nothing is guaranteed: whoever publishes the released files relies on all.",
             )
         ),
         limited=(
@@ -64,7 +64,8 @@ def _holds(
             *(line.sentence for line in lines[1:]),
         ),
         not_covered=("Text that the policies take for safe: it may come out word for word.", *not_covered),
-        says=f"Under the assumptions, an attacker with even odds is right about one secret at most {percent_text(success)} of the time",
+        says="Under the assumptions, an attacker with even odds is right about one secret at most "
+        f"{percent_text(success)} of the time",
         success=success,
         basis=f"(e^ε + δ) / (1 + e^ε) at ε{NBSP}={NBSP}{bound_text(pair.epsilon)}, δ{NBSP}={NBSP}{bound_text(pair.delta)}, of the "
         f"{first.kind} line. It is about one secret against its mask, not about a text or a person.",
@@ -122,9 +123,13 @@ def share_sentence(share: MissedShare) -> str:
         assert share.missed is not None
         assert share.confidence is not None
         return (
-            f"Measured: {policy}, is at most {bound_text(share.value)} with confidence {number_text(100 * share.confidence)}{NBSP}%, as "
-            f"{share.missed:,} of {share.labelled:,} labelled secrets were missed (`tacit screen --measure`)."
+            f"Measured: {policy}, is at most {bound_text(share.value)} with confidence "
+            f"{number_text(100 * share.confidence)}{NBSP}%, as {share.missed:,} of {share.labelled:,} labelled secrets were missed "
+            "(`tacit screen --measure`)."
         )
     if share.value >= 1:
         return f"Assumed of {policy}: nothing. It may be 1."
-    return f"Assumed: {policy}, is at most {bound_text(share.value)}, as the configuration states it; no measurement is bound to this run."
+    return (
+        f"Assumed: {policy}, is at most {bound_text(share.value)}, as the configuration states it; no measurement is bound to "
+        "this run."
+    )

@@ -1,8 +1,9 @@
 """Whether the model is of use: against what it was before it read private text, and against the best that needs no model.
 
-A sentence a text and score (perplexity, and of a masked model accuracy). Noisy scores of one text have one margin, and within it nothing
-is decided: two sums over the same units differ by a Gaussian of twice the variance, and the noisy count by which both are divided moves
-neither to the other side. The uniform model has no sum: its loss is known, and the count's own noise takes the place of that sum's.
+A sentence a text and score (perplexity, and of a masked model accuracy). Noisy scores of one text have one margin, and within it
+nothing is decided: two sums over the same units differ by a Gaussian of twice the variance, and the noisy count by which both are
+divided moves neither to the other side. The uniform model has no sum: its loss is known, and the count's own noise takes the place
+of that sum's.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ def _sentences(corpus: str, name: str, scores: _Scores) -> list[str]:
         best = max(baselines, key=lambda model: baselines[model].value)
         said = _worst([_against(mine, score, scores.margin) for score in baselines.values()])
         found.append(
-            f"On {corpus} the released model is {said} the best baseline, by {name} ({mine.text} against {baselines[best].text} of the "
-            f"{best} model)" + _useless(said)
+            f"On {corpus} the released model is {said} the best baseline, by {name} ({mine.text} against "
+            f"{baselines[best].text} of the {best} model)" + _useless(said)
         )
     return found
 
@@ -132,7 +133,7 @@ def _accuracies(models: dict[str, UtilityRow]) -> _Scores:
 def _margin(
     found: dict[str, _Score], intervals: dict[str, tuple[float, float]], covers: Callable[[float, float], bool]
 ) -> float:
-    """The common margin. Intervals are cut at the ends of the scale, and values too, so the longest side of all is the one to take."""
+    """The common margin. Intervals and values are cut at the ends of the scale, so the longest side of all is taken."""
     if any(covers(low, high) for low, high in intervals.values()):
         return math.inf
     return max((abs(end - found[model].value) for model, ends in intervals.items() for end in ends), default=0.0)
