@@ -92,8 +92,8 @@ def check_confidentiality(config: RunConfig, statement: ConfidentialityStatement
     raise RefusedError(
         "no-confidentiality",
         f"screening: this run would keep nothing confidential: {why}, so each line of its statement is infinite. Measure the "
-        "policies (`tacit screen --measure GOLD --out FILE`) and give screening.measurement, or give gamma and delta2, with a phase of "
-        "plan: dp on stream: private; or add heuristic:no-confidentiality to allow",
+        "policies (`tacit screen --measure GOLD --out FILE`) and give screening.measurement, or give gamma and delta2, with a "
+        "phase of plan: dp on stream: private; or add heuristic:no-confidentiality to allow",
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tacit.audit.exposure import Exposure
 from tacit.confidential import run_statement
-from tacit.config import RunConfig
+from tacit.config import RunConfig, TupleUnit
 from tacit.config.shape import folder_shape
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import LedgerError, UsageError
@@ -62,7 +62,9 @@ class RunResult:
     @property
     def statement(self) -> str:
         """One paragraph: what is guaranteed, for whom, and where the report is."""
-        unit, report = self.certificate["unit"], self.folder.release / "report.html"
+        unit, pieces = self.certificate["unit"], self.folder.load_config().privacy.unit
+        cut = f" A {unit} is {pieces.description}." if isinstance(pieces, TupleUnit) else ""
+        report = self.folder.release / "report.html"
         if "confidentiality" in self.certificate:
             lines, shares = confidentiality_lines(self.certificate), missed_shares(self.certificate)
             said = confidentiality_verdict(lines, shares)
@@ -82,7 +84,7 @@ class RunResult:
             f"probability of anything that can be seen in {self.folder.release} changes by at most a factor of "
             f"e^{self.epsilon:.2f}, give or take {self.delta:g} (differential privacy with epsilon {self.epsilon:.2f}). "
             f"Someone who gives even odds that a given {unit} is in the corpus guesses right at most {even_odds:.1f} % of "
-            f"the time with the release in hand. It does not protect what several {unit}s have in common. "
+            f"the time with the release in hand. It does not protect what several {unit}s have in common.{cut} "
             f"The report is {report}; `tacit verify {self.folder.root}` recomputes the certificate."
         )
 

@@ -46,8 +46,8 @@ def command(run: RunArgument, as_json: JsonOption = False) -> None:
 
 def show_lines(statement: ConfidentialityStatement) -> None:
     """All three lines; what is missing of them is infinite. Then how well the bounds on the misses are known."""
-    from tacit.facts.guarantee import share_facts
     from tacit.report.card import share_sentence
+    from tacit.report.data import MissedShare
 
     for line in statement.lines:
         typer.echo("\n" + _line_text(line))
@@ -57,7 +57,7 @@ def show_lines(statement: ConfidentialityStatement) -> None:
             + _wrapped("Nothing is guaranteed: what the policies miss was neither measured nor stated (gamma).", "  ")
         )
     for share in statement.shares:
-        typer.echo("\n" + _wrapped(share_sentence(share_facts(dataclasses.asdict(share)))))
+        typer.echo("\n" + _wrapped(share_sentence(MissedShare(**dataclasses.asdict(share)))))
 
 
 def _line_text(line: Line) -> str:

@@ -11,6 +11,7 @@ from tacit.cli.confidentiality import show_lines
 from tacit.cli.options import ConfigArgument, JsonOption, print_json, table
 
 if TYPE_CHECKING:
+    from tacit.config import PrivacyOptions
     from tacit.extraction.plan import ExtractionPlan, TuningPlan
     from tacit.planning import RunPlan
 
@@ -48,11 +49,11 @@ def _plan_run(config: Path, as_json: bool) -> None:
     if as_json:
         print_json(plan.to_dict())
     else:
-        _show_run(plan)
+        _show_run(plan, options.privacy)
     check_confidentiality(options, plan.confidentiality)  # what is going to be refused is shown first
 
 
-def _show_run(plan: RunPlan) -> None:
+def _show_run(plan: RunPlan, privacy: PrivacyOptions) -> None:
     rows = [
         [
             stage.name,
@@ -67,7 +68,8 @@ def _show_run(plan: RunPlan) -> None:
     ]
     typer.echo(table(["stage", "mechanism", "numbers", "steps", "epsilon alone", "joint so far", "about"], rows))
     typer.echo()
-    typer.echo(f"unit: {plan.unit}; neighbours: one unit {plan.relation}; {plan.parameters:,} parameters")
+    unit = plan.unit if isinstance(privacy.unit, str) else f"{plan.unit}, {privacy.unit.description}"
+    typer.echo(f"unit: {unit}; neighbours: one unit {plan.relation}; {plan.parameters:,} parameters")
     typer.echo(
         f"joint epsilon {plan.epsilon:.4f} at delta {plan.delta:g} (like a Gaussian mechanism with mu {plan.mu:.3f})"
     )
