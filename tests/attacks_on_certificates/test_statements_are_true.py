@@ -110,7 +110,12 @@ def test_a_run_without_noise_is_refused_too() -> None:
 
 def test_a_run_with_a_finite_line_is_not() -> None:
     """Also where the Bayesian line is infinite, since both policies may miss more than delta."""
-    for screening in ({"gamma": 0.02, "delta2": 1e-6}, {"gamma": 0.02, "delta2": 0.0005}, {"gamma": 0.02}):
+    choices: tuple[dict[str, Any], ...] = (
+        {"gamma": 0.02, "delta2": 1e-6},
+        {"gamma": 0.02, "delta2": 0.0005},
+        {"gamma": 0.02},
+    )
+    for screening in choices:
         options = config(**screening)
         check_confidentiality(options, stated(options))
 
@@ -253,9 +258,10 @@ def test_what_is_no_measurement_is_one_line(text: str, tmp_path: Path) -> None:
 
 def test_a_number_is_typed_or_measured_and_not_both(measured: Measurement, tmp_path: Path) -> None:
     path = written(measured, tmp_path)
-    for typed in ({"gamma": 0.5}, {"delta2": 0.5}, {"missed": 0.1}):
+    for name in ("gamma", "delta2", "missed"):
+        typed: dict[str, Any] = {"measurement": path, name: 0.5}
         with pytest.raises(UsageError, match=r"screening\.measurement"):
-            config(measurement=path, **typed)
+            config(**typed)
 
 
 def test_the_salt_hides_the_sample(gold: Path, measured: Measurement) -> None:
@@ -280,7 +286,9 @@ def test_a_tuple_is_a_piece_as_it_was_cut() -> None:
     from tacit.corpus.units import UnitKind, group_units
     from tacit.facts.guarantee import unit_description
 
-    units = group_units([Record(document_id="d", user_id=None, text="one two three four five six seven")], UnitKind("tuple", 4))
+    units = group_units(
+        [Record(document_id="d", user_id=None, text="one two three four five six seven")], UnitKind("tuple", 4)
+    )
     assert [unit.texts for unit in units] == [("one two three four",), ("five six seven",)]
     across = {"three", "four", "five", "six"}
     assert sum(bool(across & set(unit.texts[0].split())) for unit in units) == 2

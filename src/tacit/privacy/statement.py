@@ -182,12 +182,10 @@ def statement_of_run(
     run = _Run((training, *others), delta, claim, stability, delta_2, confidence)
     worst = _worst_case(run)
     screened, drawn = (None, None) if gamma is None else (_screened(run, gamma), _bayesian(run, gamma))
-    shares = [
-        _share(name, share, confidence, measurement)
-        for name, share in (("gamma", gamma), ("delta_2", delta_2))
-        if share is not None
-    ]
-    return ConfidentialityStatement(records, group_size, stability, worst, screened, drawn, tuple(shares))
+    first = () if gamma is None else (_share("gamma", gamma, confidence, measurement),)
+    second = () if delta_2 is None else (_share("delta_2", delta_2, confidence, measurement),)
+    shares = (*first, *second)
+    return ConfidentialityStatement(records, group_size, stability, worst, screened, drawn, shares)
 
 
 def _share(
