@@ -209,7 +209,7 @@ def _measure(gold: Path, balanced: Path | None, conservative: Path | None, out: 
     from tacit.screening.measure import measure, read_gold
     from tacit.screening.policy import POLICIES, load_policy, package_policy
 
-    files = dict(zip(POLICIES, (balanced, conservative), strict=True))
+    files: dict[str, Path | None] = dict(zip(POLICIES, (balanced, conservative), strict=True))
     if out is not None and (out.exists() or not out.parent.is_dir()):
         raise UsageError(f"--out {out}: name a new file in a folder that is there")
     policies = {name: package_policy(name) if file is None else load_policy(file) for name, file in files.items()}
