@@ -24,7 +24,7 @@ import pytest
 
 from tacit.confidential import check_confidentiality, planned_statement
 from tacit.config import RunConfig, parse_config
-from tacit.errors import DataError, RefusedError, UsageError
+from tacit.errors import BudgetError, DataError, RefusedError, UsageError
 from tacit.facts.assumptions import assumptions
 from tacit.facts.guarantee import confidentiality_lines, missed_shares
 from tacit.measured import measurement_of, measurement_of_run
@@ -295,3 +295,13 @@ def test_a_tuple_is_a_piece_as_it_was_cut() -> None:
     values = {"unit": {"tuple": 4}, "units": 100, "budget": {"epsilon": 8.0, "delta": 1e-5}}
     said = unit_description(config(gamma=0.1).privacy.model_validate(values))
     assert said == "one of the pieces of 4 words into which a document is cut"
+
+
+@pytest.mark.parametrize("allow", [(), ("heuristic:non-private",), ("heuristic:no-confidentiality",)])
+def test_allow_does_not_switch_the_budget_check_off(allow: tuple[str, ...]) -> None:
+    """Known wrong, in docs/sharp-edges.md: "Any entry switches the budget check off for the whole run"."""
+    values = config(allow, gamma=0.02).model_dump(mode="json")
+    assert not parse_config(values).uses_heuristic
+    values["phases"][1]["noise_multiplier"] = 0.3
+    with pytest.raises(BudgetError):
+        solve(parse_config(values))
