@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "adaptive": BASE | {"config", "privacy", "corpus", "vocabulary", "models"},  # a scorer is a model from a folder
     "report": BASE | {"privacy"},
     "given": BASE | {"config", "screening", "vocabulary"},
-    "planning": BASE | {"config", "privacy", "training", "selective", "given"},
+    "planning": BASE | {"config", "privacy", "training", "selective", "given", "confidential", "measured"},
 }
 MAY_IMPORT["screen_stage"] = BASE | {"config", "folder", "corpus", "screening"}
 MAY_IMPORT["score_stage"] = BASE | {"config", "folder", "corpus", "screen_stage", "adaptive"}
@@ -48,7 +48,9 @@ MAY_IMPORT["membership_stage"] = BASE | {
     "screen_stage",
     "audit",
 }  # which texts the attack takes
-MAY_IMPORT["confidential"] = {"config", "privacy"}
+# how much the policies of a run were measured to miss
+MAY_IMPORT["measured"] = BASE | {"config", "privacy", "screening", "screen_stage"}
+MAY_IMPORT["confidential"] = {"errors"} | {"config", "privacy"}
 MAY_IMPORT["selective"] = {"config", "privacy"}  # the account of a run on marked text, for its plan and its report
 MAY_IMPORT["marking"] = BASE | {"config", "corpus", "screening"}
 MAY_IMPORT["run_state"] = {*MAY_IMPORT} - {"report"}

@@ -119,7 +119,13 @@ def test_exact_scores_are_in_the_curators_report_alone(finished: Run) -> None:
     assert corpora == {"release": set(), "private/report": {"private held-out text (exact, for the curator)"}}
     page = (run / "release" / "report.html").read_text()
     assert "What is kept confidential" in page
-    assert "No guarantee" in page
+    assert "No guarantee" not in page  # page one said so in red, where the terminal said that confidentiality holds
+    assert "Treat the released files" not in page
+    first = read_json(run / "release" / "report.json")["verdict"]
+    assert first["headline"].startswith("No differential privacy; what holds is confidentiality")
+    assert first["headline"] in page
+    assert f"{first['headline']}. " in finished[1].stdout
+    assert first["headline"] in (run / "release" / "README.md").read_text()
 
 
 def test_verify_recomputes_the_statement(finished: Run, tmp_path: Path) -> None:

@@ -5,16 +5,27 @@ The numbers are those of `tacit.privacy.statement`; here they get the run's own 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from tacit.config import RunConfig, ScreeningOptions
+from tacit.errors import RefusedError
 from tacit.privacy.certificate import Check
 from tacit.privacy.events import NonPrivate, PoissonGaussian, Spend
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.measurement import MEASUREMENT, Measurement
 from tacit.privacy.replacement import Deduplication, Screening, Stability, stability
 from tacit.privacy.statement import ConfidentialityStatement, statement_of_run
 
-__all__ = ["check_statement", "deduplication_of", "run_statement", "screening_stability"]
+__all__ = [
+    "check_confidentiality",
+    "check_statement",
+    "deduplication_of",
+    "planned_statement",
+    "run_statement",
+    "screening_stability",
+]
 
 
 def run_statement(config: RunConfig, ledger: Ledger) -> ConfidentialityStatement | None:
@@ -22,10 +33,20 @@ def run_statement(config: RunConfig, ledger: Ledger) -> ConfidentialityStatement
 
     The private phases count as far as the ledger holds them, and everything else in it that reads private records with noise.
     """
+    bound = ledger.bound(MEASUREMENT)
+    return planned_statement(
+        config, ledger.spends(), None if bound is None else Measurement.from_json(bound, "the ledger")
+    )
+
+
+def planned_statement(
+    config: RunConfig, spends: Sequence[Spend], measurement: Measurement | None
+) -> ConfidentialityStatement | None:
+    """The same of these spends, with this measurement of the policies, if there is one: what a run is going to state."""
     options = config.screening
     if options is None or config.uses_heuristic:
         return None
-    paid = [spend for spend in ledger.spends() if not isinstance(spend.event, NonPrivate)]
+    paid = [spend for spend in spends if not isinstance(spend.event, NonPrivate)]
     steps: dict[PoissonGaussian, int] = {}
     for spend in paid:
         if isinstance(spend.event, PoissonGaussian):
@@ -33,6 +54,7 @@ def run_statement(config: RunConfig, ledger: Ledger) -> ConfidentialityStatement
     if not steps:
         return None
     event, *others = steps
+    stated = 1.0 if options.delta2 is None else options.delta2
     return statement_of_run(
         records=config.privacy.units,
         sampling_probability=event.sampling_probability,
@@ -40,11 +62,38 @@ def run_statement(config: RunConfig, ledger: Ledger) -> ConfidentialityStatement
         steps=steps[event],
         delta=config.privacy.budget.delta,
         stability=screening_stability(options),
-        gamma=options.gamma,
-        delta_2=1.0 if options.delta2 is None else options.delta2,
+        gamma=options.gamma if measurement is None else measurement.gamma,
+        delta_2=stated if measurement is None else measurement.delta_2,
+        confidence=0.95 if measurement is None else measurement.confidence,
         group_size=1 if options.group is None else options.group.most,
         others=[Spend(other, steps[other]) for other in others]
         + [spend for spend in paid if not isinstance(spend.event, PoissonGaussian)],
+        measurement=None if measurement is None else measurement.digest,
+    )
+
+
+def check_confidentiality(config: RunConfig, statement: ConfidentialityStatement | None) -> None:
+    """Refuse a run with screening that would train and then guarantee nothing at all.
+
+    Args:
+        statement: of `planned_statement`.
+
+    Raises:
+        RefusedError: ``no-confidentiality``: there is no statement, or each of its lines is infinite.
+    """
+    if config.screening is None or config.uses_heuristic or "heuristic:no-confidentiality" in config.allow:
+        return
+    if statement is None:
+        why = "no phase trains on the private stream with noise"
+    elif any(math.isfinite(line.epsilon) for line in statement.lines):
+        return
+    else:
+        why = "a secret that both policies miss is trained on without noise, and nothing bounds how many are missed"
+    raise RefusedError(
+        "no-confidentiality",
+        f"screening: this run would keep nothing confidential: {why}, so each line of its statement is infinite. Measure the "
+        "policies (`tacit screen --measure GOLD --out FILE`) and give screening.measurement, or give gamma and delta2, with a "
+        "phase of plan: dp on stream: private; or add heuristic:no-confidentiality to allow",
     )
 
 
@@ -71,8 +120,18 @@ def check_statement(config: RunConfig, ledger: Ledger, certificate: dict[str, An
     if stated is None and found is None:
         return []
     same_options = config.digest() == ledger.header.config_digest
-    same = found is not None and stated == found.to_dict()
+    same = found is not None and stated == _as_stated(found, stated)
     return [
         Check("configuration is the ledger's", same_options, ledger.header.config_digest[:12]),
         Check("confidentiality statement", same, "as recomputed" if same else "differs from what is recomputed"),
     ]
+
+
+def _as_stated(found: ConfidentialityStatement, stated: Any) -> dict[str, Any]:
+    """As plain values; a certificate of before they were in it does not name the shares."""
+    values = found.to_dict()
+    return (
+        values
+        if isinstance(stated, dict) and "shares" in stated
+        else {k: v for k, v in values.items() if k != "shares"}
+    )

@@ -23,7 +23,7 @@ class RunFolder:
 
     @property
     def release(self) -> Path:
-        """Safe to publish."""
+        """Made for publication, within the limits that its certificate and page one of its report state; without any, private."""
         return self.root / "release"
 
     @property

@@ -13,6 +13,7 @@ import torch
 
 from tacit import planning
 from tacit.beginning import begin
+from tacit.confidential import check_confidentiality, planned_statement
 from tacit.config import RunConfig
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.engine.noise import noise_source
@@ -20,10 +21,12 @@ from tacit.errors import DataError, UsageError
 from tacit.files import private_folder
 from tacit.folder import RunFolder
 from tacit.given import check_folder, fingerprints, given_tokenizer
+from tacit.measured import measurement_of_run
 from tacit.models.kinds import build_model
 from tacit.origins import provenance_of
 from tacit.planning import Mechanisms
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.measurement import MEASUREMENT
 from tacit.progress import Reporter, SilentReporter
 from tacit.randomness import KEY_BYTES, Streams, read_key
 from tacit.rho_stage import check_scorer
@@ -58,11 +61,12 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
     if config.adaptive is not None and ranks.world > 1:
         raise UsageError("adaptive: one process scores and trains; start the run without torchrun")
     folder = RunFolder(Path(config.run))
-    mechanisms = None
+    mechanisms, measurement = None, measurement_of_run(config)
     if not _is_planned(folder):
         _load_given(config)
         reporter.say("Planning: solving the noise for the budget (no data is read yet) ...")
         mechanisms = planning.solve(config, list(provenance_of(config).inherited.values()))
+        check_confidentiality(config, planned_statement(config, mechanisms.spends(), measurement))
     with begin(config) as begun:
         ledger, key = begun.ledger, begun.key
         _set_up_torch(config, ranks)
@@ -71,6 +75,8 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
         mechanisms = mechanisms or planning.solve(config, list(start.inherited.values()))
         planning.plan_in_ledger(mechanisms, ledger, start)
         ledger.bind("the training noise's source", training_noise(config))
+        if measurement is not None:
+            ledger.bind(MEASUREMENT, measurement.to_json())
         for name, digest in fingerprints(config).items():
             ledger.bind(name, digest)
         private_folder(folder.private / "checkpoints")

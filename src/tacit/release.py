@@ -14,11 +14,12 @@ from typing import Any
 
 from tacit.audit.exposure import Exposure
 from tacit.confidential import run_statement
-from tacit.config import RunConfig
+from tacit.config import RunConfig, TupleUnit
 from tacit.config.shape import folder_shape
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import LedgerError, UsageError
 from tacit.facts import report_data
+from tacit.facts.guarantee import confidentiality_lines, missed_shares
 from tacit.files import atomic_folder, private_folder, read_json, write_json
 from tacit.folder import RunFolder
 from tacit.models.kinds import save_model
@@ -31,6 +32,7 @@ from tacit.privacy.origin import mark_released
 from tacit.progress import Reporter
 from tacit.report import data as facts
 from tacit.report.build import build_report
+from tacit.report.card import confidentiality_verdict
 from tacit.run_state import RunState
 from tacit.vocabulary.tokenizer import save_tokenizer
 
@@ -62,17 +64,21 @@ class RunResult:
     @property
     def statement(self) -> str:
         """One paragraph: what is guaranteed, for whom, and where the report is."""
-        unit, report = self.certificate["unit"], self.folder.release / "report.html"
+        unit, pieces = self.certificate["unit"], self.folder.load_config().privacy.unit
+        cut = f" A {unit} is {pieces.description}." if isinstance(pieces, TupleUnit) else ""
+        report = self.folder.release / "report.html"
         if "confidentiality" in self.certificate:
-            said = self.certificate["confidentiality"]
-            line = said["bayesian"] or said["worst_case"]
+            lines, shares = confidentiality_lines(self.certificate), missed_shares(self.certificate)
+            said = confidentiality_verdict(lines, shares)
             return (
-                "No differential privacy of the corpus: text that the screening lets through is trained on without noise. What "
-                f"holds is confidentiality. {line['sentence']} {line['assumption']} "
-                f"`tacit confidentiality {self.folder.root}` says all of it. The report is {report}."
+                f"{said.headline}. {said.paragraph} `tacit confidentiality {self.folder.root}` says all of it. The report is "
+                f"{report}."
             )
         if self.certificate["status"] != "proved":
-            return f"No guarantee: a heuristic was allowed, so epsilon is infinite. The report is {report}."
+            return (
+                "No guarantee: a heuristic was allowed, so epsilon is infinite. Treat the released files as you would treat the "
+                f"private text itself. The report is {report}."
+            )
         change = "added to or removed from" if self.certificate["relation"] == "add-or-remove" else "replaced in"
         even_odds = math.ceil(500 * (1 + float(self.certificate["total_variation"]))) / 10
         return (
@@ -80,7 +86,7 @@ class RunResult:
             f"probability of anything that can be seen in {self.folder.release} changes by at most a factor of "
             f"e^{self.epsilon:.2f}, give or take {self.delta:g} (differential privacy with epsilon {self.epsilon:.2f}). "
             f"Someone who gives even odds that a given {unit} is in the corpus guesses right at most {even_odds:.1f} % of "
-            f"the time with the release in hand. It does not protect what several {unit}s have in common. "
+            f"the time with the release in hand. It does not protect what several {unit}s have in common.{cut} "
             f"The report is {report}; `tacit verify {self.folder.root}` recomputes the certificate."
         )
 

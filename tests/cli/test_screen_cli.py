@@ -275,3 +275,17 @@ def test_a_preview_file_lies_in_the_private_folder_and_is_new(run: Tacit, config
     assert stat.S_IMODE(private.stat().st_mode) == 0o700
     assert "before  I am [Jennifer Lopez]." in (private / "p.txt").read_text()
     assert_one_line(run(config, "--preview", "2", "--preview-file", private / "p.txt"), 2, "name a new file")
+
+
+def test_a_measurement_is_written_once_and_holds_no_text(run: Tacit, tmp_path: Path) -> None:
+    gold = tmp_path / "gold.jsonl"
+    gold.write_text(json.dumps({"text": "I am Jennifer Lopez.", "spans": [[5, 19, "name"]]}) + "\n")
+    out = tmp_path / "measurement.json"
+    code, _, err = run("--measure", gold, "--out", out)
+    assert code == 0, err
+    found = json.loads(out.read_text())
+    assert (found["secrets"], found["confidence"]) == (1, 0.95)
+    assert found["gamma_upper"] >= 0.95  # one label says next to nothing
+    assert "Jennifer" not in out.read_text()
+    assert_one_line(run("--measure", gold, "--out", out), 2, "--out", "new file")
+    assert_one_line(run(config_in(tmp_path), "--out", tmp_path / "other.json"), 2, "--out goes with --measure")

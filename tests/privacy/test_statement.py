@@ -206,7 +206,16 @@ STATEMENTS: list[Callable[[], ConfidentialityStatement]] = [
 def test_json_and_sentences(ask: Callable[[], ConfidentialityStatement]) -> None:
     statement = ask()
     values = json.loads(json.dumps(statement.to_dict(), allow_nan=False))
-    assert list(values) == ["apart", "records", "group_size", "stability", "worst_case", "screened", "bayesian"]
+    assert list(values) == [
+        "apart",
+        "records",
+        "group_size",
+        "stability",
+        "worst_case",
+        "screened",
+        "bayesian",
+        "shares",
+    ]
     assert "never added" in values["apart"]
     for name in ("worst_case", "screened", "bayesian"):
         line = values[name]

@@ -320,6 +320,22 @@ def test_memory_is_said_only_where_the_model_adds_something(
     assert ("say nothing about the model" in text) == (not blind_at_chance)
 
 
+def test_finding_nothing_is_undecided_on_the_public_page_whatever_the_control_has_shown() -> None:
+    """The control is a function of private text without noise, so the page that is published never depends on it.
+
+    Known wrong: "in none of the patterns does the released model ...", and nothing of whether the attack could have seen anything.
+    """
+    public = " ".join(audit_sentences(_exposure(0.5)))
+    assert "Undecided" in public
+    blind, seeing = (
+        " ".join(audit_sentences(_exposure(0.5) + _exposure(p_value, model=CONTROL))) for p_value in (0.5, 1e-9)
+    )
+    assert "Undecided" in blind
+    assert "Undecided" not in seeing
+    assert "could have seen memory" in seeing
+    assert "Undecided" not in " ".join(audit_sentences(_exposure(1e-9)))  # memory that is seen is seen
+
+
 def test_a_control_in_which_nothing_is_found_is_called_weak() -> None:
     facts = example_membership()
     weak = [row.model_copy(update={"at_chance": True}) for row in facts.rows]
@@ -353,13 +369,70 @@ def _utility(released: float, unigram: float | None) -> tuple[UtilityRow, ...]:
 )
 def test_a_model_that_does_not_beat_counting_words_is_said_to(released: float, unigram: float, word: str) -> None:
     (sentence,) = utility_sentences(_utility(released, unigram))
-    assert f"{word} counting words" in sentence
+    assert f"{word} the best baseline" in sentence
     assert ("nothing useful" in sentence) == (released >= unigram)
 
 
-def test_nothing_is_said_without_the_unigram() -> None:
+def test_nothing_is_said_without_a_baseline() -> None:
     assert utility_sentences(_utility(66.0, None)) == ()
     assert utility_sentences(()) == ()
+
+
+def _noisy(model: Any, perplexity: float, accuracy: float, nats: float, share: float) -> UtilityRow:
+    """A row of the private release, with its intervals cut as the evaluation cuts them."""
+    low, high = max(1.0, perplexity * math.exp(-nats)), perplexity * math.exp(nats)
+    return UtilityRow(
+        corpus="private held-out units (noisy, in the ledger)",
+        model=model,
+        masked_token_accuracy=accuracy,
+        masked_token_accuracy_interval95=(max(0.0, accuracy - share), min(1.0, accuracy + share)),
+        perplexity=perplexity,
+        perplexity_interval95=(low, high),
+    )
+
+
+def _trial(nats: float, share: float) -> str:
+    """The trial of the issue: accuracy .179 before the private phase and .147 after it, the unigram worse than uniform."""
+    rows = (
+        _noisy("released model", 310.0, 0.147, nats, share),
+        _noisy("after public phase", 700.0, 0.179, nats, share),
+        _noisy("unigram", 4029.0, 0.0, nats, share),
+        UtilityRow(
+            corpus="private held-out units (noisy, in the ledger)",
+            model="uniform",
+            masked_token_accuracy=1 / 919,
+            perplexity=919.0,
+        ),
+    )
+    return " ".join(utility_sentences(rows))
+
+
+def test_a_private_phase_that_lowered_the_accuracy_is_said_to_and_the_best_baseline_is_uniform() -> None:
+    """Known wrong: "predicts better than counting words", with perplexity 310 against 4,029 of the unigram."""
+    said = _trial(0.1, 0.01)
+    assert "worse than the model before the private phases, by masked-token accuracy (0.147 against 0.179)" in said
+    assert "the private phases made it worse there" in said
+    assert "better than the model before the private phases, by perplexity (310 against 700)" in said
+    assert "better than the best baseline, by perplexity (310 against 919 of the uniform model)" in said
+    assert "4,029" not in said
+
+
+def test_within_the_noise_nothing_is_decided() -> None:
+    """A difference of .032 with margins of .028 on each side is within sqrt(2) of them; .022 is the last that decides."""
+    assert "not told apart by the noise from the model before the private phases, by masked-token" in _trial(0.1, 0.028)
+    assert "not told apart" not in _trial(0.1, 0.022)
+    blind = _trial(9.0, 1.0)
+    assert blind.count("undecided") == 4
+    assert "better" not in blind
+    assert "worse" not in blind
+
+
+def test_an_interval_that_is_cut_at_zero_hides_no_noise() -> None:
+    """The unigram's accuracy is cut to 0 with an interval of (0, .0158); its noise is that of the others."""
+    rows = [_noisy("released model", 300.0, 0.03, 0.3, 0.028), _noisy("unigram", 4029.0, 0.0, 0.3, 0.0158)]
+    assert "not told apart by the noise from the best baseline, by masked-token accuracy" in " ".join(
+        utility_sentences(rows)
+    )
 
 
 # --- the model card --------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,9 @@ from tacit.cli.options import JsonOption, RunArgument, print_json
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
-    from tacit.privacy.statement import Line
+    from tacit.privacy.statement import ConfidentialityStatement, Line
 
-__all__ = ["command"]
+__all__ = ["command", "show_lines"]
 
 _WIDTH = 110
 
@@ -40,12 +41,27 @@ def command(run: RunArgument, as_json: JsonOption = False) -> None:
         print_json(statement.to_dict())
         return
     typer.echo(_wrapped(statement.apart))
-    for line in (statement.worst_case, statement.screened, statement.bayesian):
-        if line is not None:
-            typer.echo("\n" + _line_text(line))
+    show_lines(statement)
+
+
+def show_lines(statement: ConfidentialityStatement) -> None:
+    """All three lines; what is missing of them is infinite. Then how well the bounds on the misses are known."""
+    from tacit.report.card import share_sentence
+    from tacit.report.data import MissedShare
+
+    for line in statement.lines:
+        typer.echo("\n" + _line_text(line))
+    if statement.screened is None:
+        typer.echo(
+            "\nscreened, bayesian: epsilon inf\n"
+            + _wrapped("Nothing is guaranteed: what the policies miss was neither measured nor stated (gamma).", "  ")
+        )
+    for share in statement.shares:
+        typer.echo("\n" + _wrapped(share_sentence(MissedShare(**dataclasses.asdict(share)))))
 
 
 def _line_text(line: Line) -> str:
+    """A line of the statement, with what it rests on and the paper's number."""
     head = f"{line.kind} ({line.definition}, {line.status}): epsilon {line.epsilon:.4g} at delta {line.delta:.3g}"
     paper = f"The paper: {line.paper.epsilon:.4g}. {line.paper.difference}"
     return "\n".join([head, *(_wrapped(text, "  ") for text in (line.sentence, line.assumption, paper))])

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from tacit.cli.confidentiality import show_lines
 from tacit.cli.options import ConfigArgument, JsonOption, print_json, table
 
 if TYPE_CHECKING:
+    from tacit.config import PrivacyOptions
     from tacit.extraction.plan import ExtractionPlan, TuningPlan
+    from tacit.planning import RunPlan
 
 __all__ = ["command"]
 
@@ -37,13 +40,20 @@ def command(config: ConfigArgument, as_json: JsonOption = False) -> None:
 
 
 def _plan_run(config: Path, as_json: bool) -> None:
+    from tacit.confidential import check_confidentiality
     from tacit.config import load_config
     from tacit.planning import make_plan
 
-    plan = make_plan(load_config(config))
+    options = load_config(config)
+    plan = make_plan(options)
     if as_json:
         print_json(plan.to_dict())
-        return
+    else:
+        _show_run(plan, options.privacy)
+    check_confidentiality(options, plan.confidentiality)  # what is going to be refused is shown first
+
+
+def _show_run(plan: RunPlan, privacy: PrivacyOptions) -> None:
     rows = [
         [
             stage.name,
@@ -58,7 +68,8 @@ def _plan_run(config: Path, as_json: bool) -> None:
     ]
     typer.echo(table(["stage", "mechanism", "numbers", "steps", "epsilon alone", "joint so far", "about"], rows))
     typer.echo()
-    typer.echo(f"unit: {plan.unit}; neighbours: one unit {plan.relation}; {plan.parameters:,} parameters")
+    unit = plan.unit if isinstance(privacy.unit, str) else f"{plan.unit}, {privacy.unit.description}"
+    typer.echo(f"unit: {unit}; neighbours: one unit {plan.relation}; {plan.parameters:,} parameters")
     typer.echo(
         f"joint epsilon {plan.epsilon:.4f} at delta {plan.delta:g} (like a Gaussian mechanism with mu {plan.mu:.3f})"
     )
@@ -68,6 +79,9 @@ def _plan_run(config: Path, as_json: bool) -> None:
     )
     for note in plan.notes:
         typer.echo(f"note: {note}")
+    if plan.confidentiality is not None:
+        typer.echo("\nwhat would be kept confidential:")
+        show_lines(plan.confidentiality)
 
 
 def _show_extraction(plan: ExtractionPlan, as_json: bool) -> None:

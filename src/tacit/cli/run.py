@@ -42,7 +42,8 @@ def _together(path: Path, work: Callable[[RunConfig, Ranks], None]) -> None:
 def run_command(config: ConfigArgument) -> None:
     """Go from text to report; run it again to continue after a stop.
 
-    Leaves RUN/release (safe to publish), RUN/private (keep secret) and RUN/ledger.sqlite.
+    Leaves RUN/release (page one of its report says what limits it, if anything does), RUN/private (keep secret) and
+    RUN/ledger.sqlite.
     """
 
     def work(options: RunConfig, ranks: Ranks) -> None:

@@ -38,6 +38,12 @@ BalancedOption = Annotated[
 ConservativeOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="With --measure: a policy of your own as pi_c.")
 ]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="With --measure: write what was found to a new file, for `screening.measurement` of a run."
+    ),
+]
 PreviewOption = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="Only show the first N data points, before and after; on a terminal."),
@@ -52,6 +58,7 @@ def command(
     measure: MeasureOption = None,
     balanced: BalancedOption = None,
     conservative: ConservativeOption = None,
+    out: OutOption = None,
     preview: PreviewOption = None,
     preview_file: PreviewFileOption = None,
     as_json: JsonOption = False,
@@ -59,16 +66,19 @@ def command(
     """Screen a run's private corpus: redact, deduplicate, split into RUN/private/screened. `tacit run` does it too.
 
     What it leaves there is private, the counts of receipt.json (and of --json) included. Run it again to continue after a stop.
-    With --measure GOLD it measures both policies on gold labels instead; nothing is written then.
+    With --measure GOLD it measures both policies on gold labels instead; nothing is written then but FILE of --out, which holds the
+    counts and no text.
     """
     if (config is None) == (measure is None):
         raise UsageError("give either a configuration to screen its corpus, or --measure GOLD to measure the policies")
     if measure is not None:
         if preview is not None or preview_file is not None:
             raise UsageError("--preview and --preview-file show a corpus: give a configuration, not --measure")
-        _measure(measure, balanced, conservative, as_json)
+        _measure(measure, balanced, conservative, out, as_json)
         return
     assert config is not None
+    if out is not None:
+        raise UsageError("--out goes with --measure")
     if balanced is not None or conservative is not None:
         raise UsageError(
             "--balanced and --conservative go with --measure; in a configuration: screening.balanced, screening.conservative"
@@ -189,15 +199,21 @@ def _visible(text: str) -> str:
 # Gold -----------------------------------------------------------------------------------------------------------------
 
 
-def _measure(gold: Path, balanced: Path | None, conservative: Path | None, as_json: bool) -> None:
+def _measure(gold: Path, balanced: Path | None, conservative: Path | None, out: Path | None, as_json: bool) -> None:
     """What both policies find, and catch alike (`tacit.screening.measure`)."""
+    from tacit.files import write_json
+    from tacit.measured import measurement_of
     from tacit.screening.measure import measure, read_gold
     from tacit.screening.policy import POLICIES, load_policy, package_policy
 
-    files = dict(zip(POLICIES, (balanced, conservative), strict=True))
-    policies = [package_policy(name) if file is None else load_policy(file) for name, file in files.items()]
-    measured = measure(policies, read_gold(gold), alike=True)
-    found = {name: result.to_dict() for name, result in zip(files, measured, strict=True)}
+    files: dict[str, Path | None] = dict(zip(POLICIES, (balanced, conservative), strict=True))
+    if out is not None and (out.exists() or not out.parent.is_dir()):
+        raise UsageError(f"--out {out}: name a new file in a folder that is there")
+    policies = {name: package_policy(name) if file is None else load_policy(file) for name, file in files.items()}
+    measured = dict(zip(files, measure([*policies.values()], read_gold(gold), alike=True), strict=True))
+    found = {name: result.to_dict() for name, result in measured.items()}
+    if out is not None:
+        write_json(out, measurement_of(gold, policies, measured).to_dict())
     if as_json:
         print_json(found)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 from pydantic import Field
@@ -9,6 +10,10 @@ from pydantic import Field
 from tacit.config.base import Count, Options, Positive, Probability
 
 __all__ = ["AuditOptions", "MembershipOptions"]
+
+
+_SHOWINGS = 25
+_MOST_STEPS = 4000
 
 
 class MembershipOptions(Options):
@@ -41,7 +46,8 @@ class AuditOptions(Options):
         probability: a private sequence gets one canary with this probability.
         contexts: public sequences in which a secret's rank is measured.
         control: train the same corpus without DP too, as the positive control; its results stay private.
-        control_steps: steps of the control; the DP phases' steps when not given.
+        control_steps: steps of the control in each DP phase; when not given the phase's own, and at least as many as show each
+            stated unit about 25 times over all phases, but no more than 4,000 for that (`enough_control_steps`).
         control_batch: sequences a step of the control.
         control_learning_rate: high enough that a model without DP does memorise: a control at its null tests nothing.
         membership: membership inference too; None: not.
@@ -61,3 +67,11 @@ class AuditOptions(Options):
     control_learning_rate: Positive = 6e-3
     membership: MembershipOptions | None = None
     max_exposure_p_value: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+    def enough_control_steps(self, units: int, phases: int) -> int:
+        """Steps a DP phase in which a model without DP learns planted canaries by heart; from public numbers alone.
+
+        In the demo (1,100 units, batches of 64) the 60 steps of the DP phase leave the control at its null, and 400, which show each
+        unit 23 times, expose it (docs/attacks.md).
+        """
+        return math.ceil(min(_MOST_STEPS, _SHOWINGS * units / self.control_batch) / phases)

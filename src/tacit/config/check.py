@@ -10,6 +10,7 @@ from typing import Literal
 
 from tacit.config.adaptive import AdaptiveOptions, stratum_number
 from tacit.config.run import RunConfig
+from tacit.config.screening import check_bounds
 from tacit.errors import RefusedError, UsageError
 
 __all__ = ["HEURISTICS", "check_meaning"]
@@ -17,6 +18,7 @@ __all__ = ["HEURISTICS", "check_meaning"]
 HEURISTICS = (
     "heuristic:adp",
     "heuristic:hoory",
+    "heuristic:no-confidentiality",
     "heuristic:non-private",
     "heuristic:public-key",
     "heuristic:selective-dp",
@@ -169,11 +171,7 @@ def _check_screening(config: RunConfig) -> None:
         raise UsageError(
             "screening.group.by is user but private.user_field is not set: name the field that holds the user's id"
         )
-    gamma, missed = config.screening.gamma, config.screening.missed
-    if gamma is not None and gamma < missed:
-        raise UsageError(
-            f"screening.gamma is {gamma:g}, but screening.missed makes the policy miss {missed:g} of the secrets; raise gamma"
-        )
+    check_bounds(config.screening)
 
 
 def _check_data_points(

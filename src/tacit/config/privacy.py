@@ -17,16 +17,24 @@ class Budget(Options):
 
 
 class TupleUnit(Options):
-    """Units of this many words, cut inside a document (the setting of Hoory et al.)."""
+    """The unit is one of the pieces of so many words into which a document is cut (the setting of Hoory et al.).
+
+    So many words that lie across a cut are of two units, and have the weaker bound of two.
+    """
 
     tuple: Count
+
+    @property
+    def description(self) -> str:
+        """What is protected: a piece as it was cut, and not any stretch of so many words."""
+        return f"one of the pieces of {self.tuple} words into which a document is cut"
 
 
 class PrivacyOptions(Options):
     """What is protected, and how well.
 
     Args:
-        unit: record, document, user, or ``{tuple: 256}``.
+        unit: record, document, user, or ``{tuple: 256}``: one of the pieces of 256 words into which a document is cut.
         units: how many units there are, as a public statement: sampling probability and normaliser are computed from it and
             never from the data.
         relation: ``add-or-remove`` or ``replace``.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tacit.config.base import Count, Options
+from tacit.config.base import Count, Options, expanded
+from tacit.errors import UsageError
 
-__all__ = ["GroupOptions", "ScreeningOptions"]
+__all__ = ["GroupOptions", "ScreeningOptions", "check_bounds"]
 
 
 class GroupOptions(Options):
@@ -38,10 +40,14 @@ class ScreeningOptions(Options):
         deduplicate: ``none``; ``exact``: data points that are equal once redacted are masked as a whole, all but the first; or
             ``unmasked``: that, among the private ones in which redaction masked nothing.
         normalisation: what counts as equal (docs/deduplication.md).
-        gamma: upper bound on the share of secrets that the balanced policy misses, as measured (`tacit screen --measure`).
-        delta2: likewise of the conservative policy.
+        gamma: upper bound on the share of secrets that the balanced policy misses. It is taken at its word, and reported as assumed.
+        delta2: likewise of both policies.
+        measurement: instead of both, the file of `tacit screen --measure GOLD --out FILE`: its bounds are used, and reported as
+            measured. It must be of the policies that the run uses.
         group: what the statement covers as one; None: one secret in one data point.
     """
+
+    added_later = frozenset({"measurement"})
 
     data_point: Literal["record", "line"] = "record"
     balanced: str | None = None
@@ -51,4 +57,34 @@ class ScreeningOptions(Options):
     normalisation: Literal["none", "whitespace", "casefold"] = "none"
     gamma: Annotated[float, Field(ge=0, le=1)] | None = None
     delta2: Annotated[float, Field(ge=0, le=1)] | None = None
+    measurement: str | None = None
     group: GroupOptions | None = None
+
+    @property
+    def resolved_measurement(self) -> Path | None:
+        """The file with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
+        return None if self.measurement is None else expanded(self.measurement)
+
+
+def check_bounds(options: ScreeningOptions) -> None:
+    """Bounds on the misses are given once, and allow for those that are made on purpose.
+
+    Raises:
+        UsageError: they do not.
+    """
+    if options.measurement is not None:
+        for name in ("gamma", "delta2"):
+            if getattr(options, name) is not None:
+                raise UsageError(
+                    f"screening.{name}: screening.measurement has the measured bound; leave one of them out"
+                )
+        if options.missed:
+            raise UsageError(
+                "screening.measurement: it is of the policies as they are, and screening.missed makes one of them miss more; give "
+                "gamma and delta2 instead"
+            )
+    if options.gamma is not None and options.gamma < options.missed:
+        raise UsageError(
+            f"screening.gamma is {options.gamma:g}, but screening.missed makes the policy miss {options.missed:g} of the secrets; "
+            "raise gamma"
+        )

@@ -6,17 +6,21 @@ from typing import Any
 
 from tacit.config import RunConfig
 from tacit.planning.adaptive import bands_from
-from tacit.report import data
+from tacit.report import card, data
 from tacit.selective import run_account
 
 __all__ = ["assumptions"]
 
 
-def assumptions(config: RunConfig) -> tuple[data.Assumption, ...]:
-    """What the guarantee rests on, that of the run's own parts first."""
+def assumptions(config: RunConfig, shares: tuple[data.MissedShare, ...] = ()) -> tuple[data.Assumption, ...]:
+    """What the guarantee rests on, that of the run's own parts first.
+
+    Args:
+        shares: the bounds on what the policies miss, of a run with screening.
+    """
     unit = config.privacy.unit_name
     rows: list[tuple[str, Any]] = [
-        *_screening_assumptions(config),
+        *_screening_assumptions(config, shares),
         *_selective_assumptions(config),
         *_given_assumptions(config),
         *_adaptive_assumptions(config),
@@ -47,7 +51,7 @@ def _vocabulary_law(config: RunConfig) -> str:
     return "The histogram's delta follows its exact law, not the formula of the paper (docs/guarantees.md)."
 
 
-def _screening_assumptions(config: RunConfig) -> list[tuple[str, Any]]:
+def _screening_assumptions(config: RunConfig, shares: tuple[data.MissedShare, ...] = ()) -> list[tuple[str, Any]]:
     options = config.screening
     if options is None:
         return []
@@ -60,15 +64,15 @@ def _screening_assumptions(config: RunConfig) -> list[tuple[str, Any]]:
                 "assumed",
             )
         )
-    if options.gamma is None:
-        rows.append(("What the screening misses was not measured: the worst case alone is stated.", "assumed"))
-    else:
+    if not shares:
+        rows.append(("What the screening misses was neither measured nor stated.", "assumed"))
+    rows += [(card.share_sentence(share), share.label) for share in shares]
+    if any(share.label == "measured" for share in shares):
         rows.append(
             (
-                f"The balanced policy misses at most a share {options.gamma:g} of the secrets, and both policies a share "
-                f"{1.0 if options.delta2 is None else options.delta2:g} (`tacit screen --measure`), of secrets like the "
-                "labelled ones.",
-                "measured",
+                "The labels are right, and the labelled secrets were drawn independently and like those of the private text. How "
+                "many there are, and how many were missed, is said here: the labelled texts are not covered.",
+                "assumed",
             )
         )
     return rows

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit.config import RunConfig
+from tacit.config import PrivacyOptions, RunConfig
 from tacit.facts.assumptions import assumptions
 from tacit.privacy.certificate import read_number
 from tacit.report import data
 
-__all__ = ["confidentiality_lines", "guarantee"]
+__all__ = ["confidentiality_lines", "guarantee", "missed_shares", "unit_description"]
 
 _UNITS = {
     "record": "one record of the private corpus",
@@ -30,13 +30,9 @@ _ORIGINS = {
 def guarantee(config: RunConfig, certificate: dict[str, Any]) -> data.Guarantee:
     """The guarantee that a certificate states, with what it rests on."""
     privacy = config.privacy
-    word = privacy.unit if isinstance(privacy.unit, str) else "record"
-    described = (
-        _UNITS[word] if isinstance(privacy.unit, str) else f"{privacy.unit.tuple} consecutive words of a document"
-    )
     return data.Guarantee(
-        unit=word,
-        unit_description=described,
+        unit=privacy.unit_name,
+        unit_description=unit_description(privacy),
         relation=privacy.relation,
         epsilons=_epsilon_pairs(certificate),
         mu=read_number(certificate["mu"]),
@@ -46,10 +42,15 @@ def guarantee(config: RunConfig, certificate: dict[str, Any]) -> data.Guarantee:
             f"model/: weights, configuration and tokenizer ({_ORIGINS[config.vocabulary.method]})",
             "certificate.json, report.html, report.json and README.md, with every number in them",
         ),
-        assumptions=assumptions(config),
+        assumptions=assumptions(config, missed_shares(certificate)),
         not_covered=_not_covered(config),
         randomness=certificate["randomness"],
     )
+
+
+def unit_description(privacy: PrivacyOptions) -> str:
+    """The unit in plain words."""
+    return _UNITS[privacy.unit] if isinstance(privacy.unit, str) else privacy.unit.description
 
 
 def _epsilon_pairs(certificate: dict[str, Any]) -> tuple[data.EpsilonPair, ...]:
@@ -90,3 +91,8 @@ def confidentiality_lines(certificate: dict[str, Any]) -> tuple[data.Confidentia
         for line in lines
         if line is not None
     )
+
+
+def missed_shares(certificate: dict[str, Any]) -> tuple[data.MissedShare, ...]:
+    """The bounds on the misses that the statement rests on; nothing in a certificate of before they were in it."""
+    return tuple(data.MissedShare(**share) for share in certificate.get("confidentiality", {}).get("shares", ()))

@@ -12,7 +12,7 @@ from tacit.config import RunConfig
 from tacit.config.shape import ModelShape
 from tacit.facts.adaptive import adaptive_facts
 from tacit.facts.attacks import exposure_rows, membership_facts
-from tacit.facts.guarantee import confidentiality_lines, guarantee
+from tacit.facts.guarantee import confidentiality_lines, guarantee, missed_shares
 from tacit.facts.ledger import cumulative, ledger_rows
 from tacit.facts.training import model_facts, phase_rows, vocabulary_facts
 from tacit.facts.utility import utility_rows
@@ -66,6 +66,7 @@ def report_data(
         budget_epsilon=None if math.isinf(header.epsilon) else header.epsilon,
         curator_copy=curator,
         confidentiality=confidentiality_lines(certificate),
+        missed_shares=missed_shares(certificate),
         adaptive=adaptive_facts(config, ledger, certificate),
         membership=None if membership is None else membership_facts(config, membership),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -63,9 +64,9 @@ Models = dict[str, PreTrainedModel | np.ndarray]
 def _models_to_evaluate(state: RunState) -> Models:
     """The released model, the one before private text where there is one, and the words' own frequencies."""
     models: Models = {"released model": state.trained_model(state.mechanisms.phases[-1].name)}
-    of_public = [phase for phase in state.mechanisms.phases if phase.stream == "public"]
-    if of_public and state.config.dp_phases and state.config.rounds == 1:
-        models["after public phase"] = state.trained_model(of_public[-1].name)
+    before = list(itertools.takewhile(lambda phase: phase.stream == "public", state.mechanisms.phases))
+    if before and len(before) < len(state.mechanisms.phases):
+        models["after public phase"] = state.trained_model(before[-1].name)
     stream = state.plain_stream
     size, no_text = state.special.size, state.special.ids
     causal = state.config.model.is_causal

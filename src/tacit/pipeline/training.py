@@ -71,10 +71,12 @@ def _control_phases(state: RunState) -> tuple[Phase, ...]:
     planned = state.mechanisms.phases
     first = next((number for number, phase in enumerate(planned) if phase.stream not in _WITHOUT_SECRETS), len(planned))
     own = {phase.name for phase in planned[first:]}  # those before are the run's own
+    noisy = sum(isinstance(phase.plan, DpPlan) for phase in planned)
+    enough = options.enough_control_steps(state.config.privacy.units, max(1, noisy))
     phases: list[Phase] = []
     for phase in planned:
         if isinstance(phase.plan, DpPlan):
-            steps = options.control_steps or phase.steps
+            steps = options.control_steps or max(phase.steps, enough)
             rate = options.control_learning_rate
             optimizer = dataclasses.replace(
                 phase.optimizer, learning_rate=rate, keep=None

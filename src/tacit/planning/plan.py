@@ -7,8 +7,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from tacit.confidential import planned_statement
 from tacit.config import RunConfig
 from tacit.config.shape import shape_of
+from tacit.measured import measurement_of_run
 from tacit.origins import provenance_of
 from tacit.planning.adaptive import adaptive_notes
 from tacit.planning.cost import memory_bytes, sequence_flops
@@ -20,6 +22,7 @@ from tacit.planning.vocabulary import vocabulary_notes, vocabulary_size, vocabul
 from tacit.privacy.accountant import mu_at
 from tacit.privacy.events import EVERY_PART, Chosen, Exchange, NonPrivate
 from tacit.privacy.provenance import Provenance
+from tacit.privacy.statement import ConfidentialityStatement
 from tacit.selective import run_account
 
 __all__ = ["RunPlan", "make_plan"]
@@ -27,7 +30,7 @@ __all__ = ["RunPlan", "make_plan"]
 
 @dataclass(frozen=True)
 class RunPlan:
-    """The mechanisms with their price."""
+    """The mechanisms with their price; of a run with screening also what it is going to say of a secret."""
 
     mechanisms: Mechanisms
     stages: tuple[Stage, ...]
@@ -40,6 +43,7 @@ class RunPlan:
     memory_bytes: int
     notes: tuple[str, ...]
     config_digest: str
+    confidentiality: ConfidentialityStatement | None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; infinite numbers become the string "infinity"."""
@@ -80,6 +84,7 @@ def make_plan(config: RunConfig) -> RunPlan:
         memory_bytes=memory_bytes(config, parameters),
         notes=_notes(config, mechanisms),
         config_digest=config.digest(),
+        confidentiality=planned_statement(config, mechanisms.spends(), measurement_of_run(config)),
     )
 
 
@@ -124,7 +129,7 @@ def _screening_notes(config: RunConfig) -> list[str]:
         return []
     notes = [
         "screening: text that is judged safe is trained on without noise, so epsilon is infinite for the corpus as a whole; "
-        "what holds is the confidentiality account (`tacit confidentiality`), for which the DP phases alone count"
+        "what can hold is the confidentiality account (`tacit confidentiality`), for which the DP phases alone count"
     ]
     if config.screening.missed:
         share = 100 * config.screening.missed

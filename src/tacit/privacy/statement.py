@@ -35,7 +35,7 @@ from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.privacy.misses import Labels, upper_share
 from tacit.privacy.replacement import Claim, Stability, counted, replacement_epsilon
 
-__all__ = ["ConfidentialityStatement", "Line", "statement_of_run"]
+__all__ = ["ConfidentialityStatement", "Line", "Share", "statement_of_run"]
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,27 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Share:
+    """A bound on what a policy misses, as it entered the statement, and how well it is known.
+
+    Args:
+        name: gamma, what the balanced policy misses, or delta_2, what both miss.
+        value: the bound.
+        label: measured on labels, or assumed: stated in the configuration, or by nobody (then it is 1).
+        labelled, missed, confidence: secrets labelled, those missed, and the confidence of the bound; where it was measured.
+        measurement: SHA-256 of the measurement that says so, if there is a file of it.
+    """
+
+    name: Literal["gamma", "delta_2"]
+    value: float
+    label: Literal["measured", "assumed"]
+    labelled: int | None = None
+    missed: int | None = None
+    confidence: float | None = None
+    measurement: str | None = None
+
+
+@dataclass(frozen=True)
 class ConfidentialityStatement:
     """What a run says of a secret: the worst case first, then the lines that rest on a measured screening.
 
@@ -88,6 +109,7 @@ class ConfidentialityStatement:
         group_size: data points in which the secrets of a group occur.
         stability: records of the training that one masked secret changes.
         worst_case, screened, bayesian: the lines; the last two are None without a gamma.
+        shares: the bounds on the misses that the lines rest on.
     """
 
     records: int
@@ -96,7 +118,13 @@ class ConfidentialityStatement:
     worst_case: Line
     screened: Line | None
     bayesian: Line | None
+    shares: tuple[Share, ...] = ()
     apart: str = APART
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """Those that there are, in the order in which they should be read."""
+        return tuple(line for line in (self.worst_case, self.screened, self.bayesian) if line is not None)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready values, in the order in which they should be read."""
@@ -108,6 +136,7 @@ class ConfidentialityStatement:
             "worst_case": self.worst_case.to_dict(),
             "screened": None if self.screened is None else self.screened.to_dict(),
             "bayesian": None if self.bayesian is None else self.bayesian.to_dict(),
+            "shares": [dataclasses.asdict(share) for share in self.shares],
         }
 
 
@@ -124,6 +153,7 @@ def statement_of_run(
     confidence: float = 0.95,
     group_size: int = 1,
     others: Sequence[Spend] = (),
+    measurement: str | None = None,
 ) -> ConfidentialityStatement:
     """The confidentiality of a run. Nothing here is computed from the private text, but for counts of labelled secrets.
 
@@ -140,6 +170,7 @@ def statement_of_run(
         confidence: of each bound from labels.
         group_size: data points in which the secrets of one group occur.
         others: all else that read private records, from the ledger: vocabulary, evaluation.
+        measurement: digest of the file that the labels come from, if there is one.
 
     Raises:
         UsageError: a number is impossible, or gamma is not above delta, so that no epsilon is needed.
@@ -151,7 +182,18 @@ def statement_of_run(
     run = _Run((training, *others), delta, claim, stability, delta_2, confidence)
     worst = _worst_case(run)
     screened, drawn = (None, None) if gamma is None else (_screened(run, gamma), _bayesian(run, gamma))
-    return ConfidentialityStatement(records, group_size, stability, worst, screened, drawn)
+    first = () if gamma is None else (_share("gamma", gamma, confidence, measurement),)
+    second = () if delta_2 is None else (_share("delta_2", delta_2, confidence, measurement),)
+    shares = (*first, *second)
+    return ConfidentialityStatement(records, group_size, stability, worst, screened, drawn, shares)
+
+
+def _share(
+    name: Literal["gamma", "delta_2"], share: float | Labels, confidence: float, measurement: str | None
+) -> Share:
+    if not isinstance(share, Labels):
+        return Share(name, share, "assumed")
+    return Share(name, share.upper(confidence), "measured", share.labelled, share.missed, confidence, measurement)
 
 
 def _check(records: int, delta: float, stability: Stability) -> None:

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from tacit.errors import DataError
 from tacit.report import card, plots
-from tacit.report.data import RELEASED, ReportData
+from tacit.report.data import RELEASED, ReportData, Said
 
 __all__ = ["CARD", "HTML", "JSON", "build_report", "context", "environment", "render"]
 
@@ -47,7 +47,7 @@ def context(data: ReportData) -> dict[str, Any]:
     return {
         "data": data,
         "released": RELEASED,
-        "verdict": card.verdict(data.guarantee),
+        "verdict": card.verdict(data.guarantee, data.confidentiality, data.missed_shares),
         "audit": card.audit_sentences(data.exposure, bool(data.confidentiality)),
         "membership": card.membership_sentences(data.membership, bool(data.confidentiality)),
         "usefulness": card.utility_sentences(data.utility),
@@ -67,9 +67,13 @@ def render(data: ReportData) -> dict[str, str]:
     templates, values = environment(), context(data)
     return {
         HTML: templates.get_template("report.html.j2").render(values),
-        JSON: data.model_dump_json(indent=2) + "\n",
+        JSON: data.model_copy(update={"verdict": _said(values["verdict"])}).model_dump_json(indent=2) + "\n",
         CARD: templates.get_template("card.md.j2").render(values),
     }
+
+
+def _said(verdict: card.Verdict) -> Said:
+    return Said(headline=verdict.headline, paragraph=verdict.paragraph, known=verdict.known)
 
 
 def build_report(data: ReportData, folder: Path) -> None:

@@ -116,8 +116,7 @@ def _identity(plan: ScreenPlan, policies: Mapping[str, Policy], streams: Streams
     values: dict[str, Any] = {"tacit": VERSION, "key": streams.commitment()}
     values |= {name: getattr(plan, name) for name in _COMPARED}
     for role, policy in policies.items():
-        digest = hashlib.sha256(policy.options.model_dump_json().encode()).hexdigest()
-        values[role] = {"name": policy.name, "digest": digest}
+        values[role] = {"name": policy.name, "digest": policy.digest}
     return values
 
 

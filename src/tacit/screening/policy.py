@@ -6,6 +6,7 @@ safe; a record that it marks is trained on with noise only. A user's file has th
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -89,6 +90,11 @@ class Policy:
     def name(self) -> str:
         """The policy's name."""
         return self.options.name
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its options: equal for policies that mark the same with the same detectors."""
+        return hashlib.sha256(self.options.model_dump_json().encode()).hexdigest()
 
     @property
     def reads_any_text(self) -> bool:

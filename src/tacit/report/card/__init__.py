@@ -5,15 +5,18 @@ are computed from the data alone and are plain text; the templates escape them.
 """
 
 from tacit.report.card.attacks import audit_sentences, membership_sentences
-from tacit.report.card.guarantee import Verdict, even_odds_bound, guess_bound, outcome_factor, verdict
+from tacit.report.card.confidentiality import confidentiality_verdict, share_sentence
+from tacit.report.card.guarantee import verdict
 from tacit.report.card.hub import front_matter, loading_class, markdown
 from tacit.report.card.numbers import bound_text, number_text, odds_text, percent_text, power_text
 from tacit.report.card.utility import utility_sentences
+from tacit.report.card.verdict import Verdict, even_odds_bound, guess_bound, outcome_factor
 
 __all__ = [
     "Verdict",
     "audit_sentences",
     "bound_text",
+    "confidentiality_verdict",
     "even_odds_bound",
     "front_matter",
     "guess_bound",
@@ -25,6 +28,7 @@ __all__ = [
     "outcome_factor",
     "percent_text",
     "power_text",
+    "share_sentence",
     "utility_sentences",
     "verdict",
 ]

@@ -22,8 +22,26 @@ def audit_sentences(rows: Sequence[ExposureRow], screened: bool = False) -> tupl
     sentences += [_bits_sentence(row) for row in released if row.max_bits is not None]
     if control:
         sentences.append(_control_sentence(control, screened))
+    if released and not _standing_out(released):
+        sentences.append(_undecided_sentence(control))
     sentences.append("This is a test of one attack. One that fails proves nothing: a better one may exist.")
     return tuple(sentences)
+
+
+def _undecided_sentence(control: Sequence[ExposureRow]) -> str:
+    """What finding nothing is worth: as much as the positive control shows, and by itself nothing.
+
+    The control is trained without DP on private text, so what it shows is the curator's alone. The public page must not depend on
+    it, not even by a word: there it is undecided, whatever the control has shown.
+    """
+    if not control:
+        return (
+            "So this attack decides nothing by itself: whether it could have seen anything is shown by a positive control, which is "
+            "trained on the private text without DP and is the curator’s alone. Undecided."
+        )
+    if _standing_out(control):
+        return "So the attack could have seen memory, and saw none in the released model."
+    return "Undecided: an attack that finds nothing even in the control says nothing of the released model."
 
 
 def _standing_out(rows: Sequence[ExposureRow]) -> int:
@@ -130,7 +148,10 @@ def _told_control_sentence(rows: Sequence[MembershipRow], screened: bool) -> str
             f"With the control without DP the attacker is right up to {100 * best.accuracy.value:.1f}{NBSP}% of the time: the attack "
             "can see memory."
         )
-    return f"With the control without DP nothing is found: {_why_nothing(screened)}."
+    return (
+        f"With the control without DP nothing is found: {_why_nothing(screened)}. What is not found in the released model is "
+        "undecided."
+    )
 
 
 def _blind_sentence(rows: Sequence[MembershipRow]) -> str:

@@ -1,65 +1,29 @@
-"""The verdict, and the bounds that follow from (epsilon, delta)."""
+"""The verdict of a run: differential privacy, confidentiality (confidentiality.py), or nothing."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from collections.abc import Sequence
 
+from tacit.report.card.confidentiality import confidentiality_verdict
 from tacit.report.card.numbers import NBSP, bound_text, odds_text, percent_text
-from tacit.report.data import EpsilonPair, Guarantee
+from tacit.report.card.verdict import WEAK, Verdict, even_odds_bound, guess_bound, outcome_factor
+from tacit.report.data import ConfidentialityLine, EpsilonPair, Guarantee, MissedShare
 
-__all__ = ["Verdict", "even_odds_bound", "guess_bound", "outcome_factor", "verdict"]
+__all__ = ["verdict"]
 
 SECRET_CHANCE = 1e-4
 """The chance of guessing a four-digit number: the secret that the verdict speaks of."""
-WEAK = 0.99
-"""An even-odds attacker who may be right more often than this is hardly limited, and the verdict says so."""
 
 
-def outcome_factor(epsilon: float) -> float:
-    """e^epsilon, infinite where a float ends."""
-    return math.exp(epsilon) if epsilon < 700 else math.inf
-
-
-def even_odds_bound(pair: EpsilonPair) -> float:
-    """The largest chance with which an attacker who gives even odds to two neighbouring corpora names the right one.
-
-    (e^epsilon + delta) / (1 + e^epsilon), half of one plus the largest total variation distance that (epsilon, delta)
-    allows; the four-outcome mechanism of Kairouz, Oh, Viswanath 2015 reaches it. 1 for an infinite epsilon.
-    """
-    inverse = math.exp(-pair.epsilon)
-    return (1 + pair.delta * inverse) / (1 + inverse)
-
-
-def guess_bound(pair: EpsilonPair, chance: float) -> float:
-    """The largest chance of guessing a secret of one unit that could be guessed with ``chance`` without the unit."""
-    return min(1.0, outcome_factor(pair.epsilon) * chance + pair.delta)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The report's first words.
-
-    Args:
-        headline: what it comes to.
-        paragraph: the guarantee in plain words, for whom, and what an attacker gains.
-        limited: what an attacker cannot do, one sentence each.
-        not_covered: what the guarantee does not say, one sentence each.
-        success: the even-odds attacker's largest chance of being right.
-        basis: the formulas, and the points of the privacy curve that they were taken at.
-    """
-
-    headline: str
-    paragraph: str
-    limited: tuple[str, ...]
-    not_covered: tuple[str, ...]
-    success: float
-    basis: str
-
-
-def verdict(guarantee: Guarantee) -> Verdict:
-    """The guarantee in plain words, computed from its numbers."""
-    return _proved_verdict(guarantee) if guarantee.is_proved else _no_guarantee(guarantee)
+def verdict(
+    guarantee: Guarantee, confidentiality: Sequence[ConfidentialityLine] = (), shares: Sequence[MissedShare] = ()
+) -> Verdict:
+    """The guarantee in plain words, computed from its numbers; of a run on screened text what is kept confidential."""
+    if guarantee.is_proved:
+        return _proved_verdict(guarantee)
+    if confidentiality:
+        return confidentiality_verdict(confidentiality, shares, guarantee.not_covered)
+    return _no_guarantee(guarantee)
 
 
 def _proved_verdict(guarantee: Guarantee) -> Verdict:
@@ -67,6 +31,7 @@ def _proved_verdict(guarantee: Guarantee) -> Verdict:
     guessed = min(guarantee.epsilons, key=lambda pair: guess_bound(pair, SECRET_CHANCE))
     success = even_odds_bound(told)
     return Verdict(
+        tone="proved",
         headline=f"A proved limit on what the release reveals about any one {guarantee.unit}"
         + (", but a weak one" if success >= WEAK else ""),
         paragraph=" ".join(
@@ -74,6 +39,7 @@ def _proved_verdict(guarantee: Guarantee) -> Verdict:
         ),
         limited=(*_limits(guarantee, success, guess_bound(guessed, SECRET_CHANCE)), _covered(guarantee)),
         not_covered=(_learned_from_many(guarantee), *guarantee.not_covered),
+        says=f"An attacker with even odds is right at most {percent_text(success)} of the time",
         success=success,
         basis=f"The attacker’s bound is (e^ε + δ) / (1 + e^ε) at {_at(told)}; that of the secret is e^ε times its "
         f"chance, plus δ, at {_at(guessed)}. Each is the point of the proved privacy curve that limits most.",
@@ -87,12 +53,14 @@ def _at(pair: EpsilonPair) -> str:
 def _no_guarantee(guarantee: Guarantee) -> Verdict:
     unit = guarantee.unit
     return Verdict(
+        tone="none",
         headline="No guarantee",
         paragraph=f"Epsilon is infinite: nothing is proved about what the released files reveal about any one {unit}. "
         f"One {unit} here is {guarantee.unit_description}. Some step of this run has no proof, and noise added "
         "elsewhere does not make up for it. Treat the released files as you would treat the private text itself.",
         limited=("Nothing. An attacker may be right every time, as far as any proof goes.",),
         not_covered=("Everything: no outcome of any attack is excluded.", *guarantee.not_covered),
+        says="No limit: an attacker may be right every time",
         success=1.0,
         basis=f"Without a finite epsilon there is no bound below 100{NBSP}%.",
     )

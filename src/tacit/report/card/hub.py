@@ -7,6 +7,7 @@ import re
 import yaml
 from markupsafe import Markup
 
+from tacit.report.card.guarantee import verdict
 from tacit.report.data import ReportData
 
 __all__ = ["front_matter", "loading_class", "markdown"]
@@ -23,7 +24,12 @@ def loading_class(kind: str) -> str | None:
 
 def front_matter(data: ReportData) -> str:
     """The YAML that the model hub reads. The tag "differential-privacy" is given to proved runs only."""
-    privacy = "differential-privacy" if data.guarantee.is_proved else "no-privacy-guarantee"
+    tone = verdict(data.guarantee, data.confidentiality, data.missed_shares).tone
+    privacy = {
+        "proved": "differential-privacy",
+        "conditional": "confidentiality-under-assumptions",
+        "none": "no-privacy-guarantee",
+    }[tone]
     facts: dict[str, object] = {"license": data.license, "tags": ["tacit", privacy]}
     task = _TASKS.get(_kind_key(data.model.kind))
     if task:

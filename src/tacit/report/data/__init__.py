@@ -9,17 +9,19 @@ Epsilons may be infinite; in JSON they are then the string "infinity", because b
 
 from tacit.report.data.adaptive import AdaptiveFacts, RhoBand
 from tacit.report.data.attacks import Estimated, ExposureRow, MembershipFacts, MembershipRow
-from tacit.report.data.guarantee import Assumption, ConfidentialityLine, EpsilonPair, Guarantee
+from tacit.report.data.guarantee import Assumption, ConfidentialityLine, EpsilonPair, Guarantee, MissedShare, Said
 from tacit.report.data.ledger import CumulativePoint, LedgerRow
 from tacit.report.data.model import ModelFacts, PhaseRow, UtilityRow, VocabularyFacts
 from tacit.report.data.run import ReleasedFile, ReportData
-from tacit.report.data.values import CONTROL, CURATOR_TEXT, INFINITY, RELEASED, UNIGRAM
+from tacit.report.data.values import BEFORE, CONTROL, CURATOR_TEXT, INFINITY, RELEASED, UNIFORM, UNIGRAM
 
 __all__ = [
+    "BEFORE",
     "CONTROL",
     "CURATOR_TEXT",
     "INFINITY",
     "RELEASED",
+    "UNIFORM",
     "UNIGRAM",
     "AdaptiveFacts",
     "Assumption",
@@ -32,11 +34,13 @@ __all__ = [
     "LedgerRow",
     "MembershipFacts",
     "MembershipRow",
+    "MissedShare",
     "ModelFacts",
     "PhaseRow",
     "ReleasedFile",
     "ReportData",
     "RhoBand",
+    "Said",
     "UtilityRow",
     "VocabularyFacts",
 ]

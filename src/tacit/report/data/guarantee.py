@@ -7,9 +7,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tacit.report.data.values import Delta, Epsilon, Facts, Text
+from tacit.report.data.values import Count, Delta, Epsilon, Facts, HexDigest, Probability, Text
 
-__all__ = ["Assumption", "ConfidentialityLine", "EpsilonPair", "Guarantee"]
+__all__ = ["Assumption", "ConfidentialityLine", "EpsilonPair", "Guarantee", "MissedShare", "Said"]
 
 
 class EpsilonPair(Facts):
@@ -101,3 +101,37 @@ class ConfidentialityLine(Facts):
     assumption: Text
     paper: Epsilon
     difference: Text
+
+
+class MissedShare(Facts):
+    """A bound on what the policies miss (tacit.privacy.statement.Share): measured on labels, or assumed.
+
+    Args:
+        name, value: which one, and the bound.
+        label: how well it is known.
+        labelled, missed, confidence: where it was measured: labelled secrets, those missed, and the confidence of the bound.
+        measurement: digest of the measurement, if there is a file of it.
+    """
+
+    name: Literal["gamma", "delta_2"]
+    value: Probability
+    label: Literal["measured", "assumed"]
+    labelled: Annotated[int, Field(ge=1)] | None = None
+    missed: Count | None = None
+    confidence: Probability | None = None
+    measurement: HexDigest | None = None
+
+    @model_validator(mode="after")
+    def _measured_means_counted(self) -> Self:
+        given = [value is not None for value in (self.labelled, self.missed, self.confidence)]
+        if given != [self.label == "measured"] * 3:
+            raise ValueError("a measured share has its counts and confidence, and an assumed one has none")
+        return self
+
+
+class Said(Facts):
+    """The verdict as the page has it, for programs: headline, paragraph, and how well each number is known."""
+
+    headline: Text
+    paragraph: Text
+    known: tuple[tuple[Text, Text], ...] = ()

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from tacit.report.data.adaptive import AdaptiveFacts
 from tacit.report.data.attacks import ExposureRow, MembershipFacts
-from tacit.report.data.guarantee import ConfidentialityLine, Guarantee
+from tacit.report.data.guarantee import ConfidentialityLine, Guarantee, MissedShare, Said
 from tacit.report.data.ledger import CumulativePoint, LedgerRow
 from tacit.report.data.model import ModelFacts, PhaseRow, UtilityRow, VocabularyFacts
 from tacit.report.data.values import CONTROL, CURATOR_TEXT, Facts, HexDigest, Text
@@ -44,6 +44,8 @@ class ReportData(Facts):
         exposure: the audit; rows of the control without DP only in a curator's copy.
         membership: the attack on the texts themselves; only in a curator's copy.
         confidentiality: of a run with screening, its statement; it stands apart from epsilon, which is then infinite.
+        missed_shares: the bounds on the misses of its policies.
+        verdict: the page's first words; left out here, and put into report.json when it is written.
         adaptive: of a run with adaptive DP, epsilon as a function of rho; its largest is no more than the certified one.
         license: a licence identifier for the model card. The owner of the text decides, hence the default.
         budget_epsilon: the budget that the run was given, if any: a line in the plot.
@@ -69,6 +71,8 @@ class ReportData(Facts):
     phases: tuple[PhaseRow, ...]
     files: tuple[ReleasedFile, ...]
     confidentiality: tuple[ConfidentialityLine, ...] = ()
+    missed_shares: tuple[MissedShare, ...] = ()
+    verdict: Said | None = None
     adaptive: AdaptiveFacts | None = None
     membership: MembershipFacts | None = None
     license: Text = "unknown"

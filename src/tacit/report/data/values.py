@@ -17,10 +17,12 @@ from pydantic import (
 )
 
 __all__ = [
+    "BEFORE",
     "CONTROL",
     "CURATOR_TEXT",
     "INFINITY",
     "RELEASED",
+    "UNIFORM",
     "UNIGRAM",
     "Count",
     "Delta",
@@ -39,7 +41,9 @@ INFINITY = "infinity"
 
 RELEASED = "released model"
 CONTROL = "control without DP"
+BEFORE = "after public phase"
 UNIGRAM = "unigram"
+UNIFORM = "uniform"
 CURATOR_TEXT = "private held-out text (exact, for the curator)"
 
 
