@@ -129,7 +129,7 @@ def _evaluate_run(config: Path) -> None:
         ]
         if rows:
             typer.echo(table(["held-out text", "model", "masked-token accuracy", "perplexity"], rows))
-        if "curator" in found:
+        if options.evaluation.held_out and "private" not in found:  # not whether there are any: that is private
             typer.echo(f"exact scores of private held-out text, for the curator: {options.run}/private/evaluation.json")
 
     _together(config, work)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from transformers import PreTrainedModel
 
 from tacit.config import RunConfig
 from tacit.corpus.units import Unit
+from tacit.errors import DataError
 from tacit.files import read_json, write_json
 from tacit.marking import cut
 from tacit.pipeline.training import train
@@ -44,7 +46,8 @@ def evaluate(state: RunState) -> dict[str, Any]:
     elif state.private_units[1]:
         units = state.private_units[1]
         for name, texts in _curators_texts(state.config, units).items():
-            found[name] = _exact_scores(state, models, state.sequences(texts), texts, None)
+            with suppress(DataError):  # texts without a token: for the curator there is no score then, and the run goes on
+                found[name] = _exact_scores(state, models, state.sequences(texts), texts, None)
     write_json(path, found)
     return found
 
