@@ -17,8 +17,8 @@ from tacit.config import RunConfig, config_differences
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.engine.noise import noise_source
 from tacit.errors import DataError, LedgerError, UsageError
-from tacit.files import private_folder, write_json
-from tacit.folder import RunFolder, nothing_left
+from tacit.files import one_line_of_storage, private_folder, write_private_json
+from tacit.folder import RunFolder, nothing_left, taken
 from tacit.given import check_folder, fingerprints, given_tokenizer
 from tacit.models.kinds import build_model
 from tacit.planning import Mechanisms
@@ -63,9 +63,11 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
         _load_given(config)
         reporter.say("Planning: solving the noise for the budget (no data is read yet) ...")
         mechanisms = planning.solve(config)
-    folder.root.mkdir(parents=True, exist_ok=True)
-    private_folder(folder.private)
-    with folder.alone(), nothing_left(folder.root, was_there, lambda: _has_spent_or_done(folder)):
+    with (
+        one_line_of_storage(folder.root, lambda: planning.disk_bytes(config)),
+        taken(folder),
+        nothing_left(folder.root, was_there, lambda: _has_spent_or_done(folder)),
+    ):
         _set_up_torch(config, ranks)
         key = load_or_create_key(folder.private / "key")
         _check_config(config, folder)
@@ -115,7 +117,7 @@ def _check_config(config: RunConfig, folder: RunFolder) -> None:
                     "Use the old one, or another `run:` folder"
                 )
             _forget_start(folder)
-    write_json(folder.config, config.model_dump(mode="json"))
+    write_private_json(folder.config, config.model_dump(mode="json"))  # it names the private files
 
 
 def _forget_start(folder: RunFolder) -> None:

@@ -22,7 +22,7 @@ from tacit.corpus.units import Unit, split_held_out
 from tacit.files import read_json
 from tacit.randomness import Streams
 
-from ..dialogues import dialogue_values
+from ..dialogues import PLAIN, dialogue_values
 from ..keys import place_key, placed_key
 from ..small import tacit, write_config
 
@@ -152,11 +152,10 @@ def test_one_unit_decides_whether_a_part_of_the_corpus_is_empty(folder: Path, ki
 
 
 def test_one_secret_decides_whether_screening_leaves_a_private_data_point(folder: Path) -> None:
-    """The neighbour has a mask where the one secret stood."""
+    """The neighbour has another record in place of the one with the secret."""
     seen = []
-    for name, secret in (("secret", "zq@example.org"), ("mask", "<MASK>")):
-        lines = [f"The answer to question {word} is in the book." for word in "abcdefghij"]
-        rows = [{"id": f"d{number}", "text": text} for number, text in enumerate([*lines, f"Write to {secret} now."])]
+    for name, last in (("secret", "Thank you for your help, zq@example.org."), ("none", PLAIN[1])):
+        rows = [{"id": f"d{number}", "text": text} for number, text in enumerate([*PLAIN[:2] * 3, last])]
         place = folder / name
         place.mkdir()
         (place / "dialogues.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -40,8 +40,16 @@ from tacit.extraction.people import check_people, inherited
 from tacit.extraction.start import Pretraining, Start, open_start, read_pretraining
 from tacit.extraction.statement import finetuning_facts
 from tacit.extraction.tuning import FINETUNING, dp_phase, plain_phase, solve_noise
-from tacit.files import atomic_folder, private_folder, read_json, write_atomically, write_json
-from tacit.folder import RunFolder, nothing_left
+from tacit.files import (
+    atomic_folder,
+    one_line_of_storage,
+    private_folder,
+    read_json,
+    write_atomically,
+    write_json,
+    write_private_json,
+)
+from tacit.folder import RunFolder, nothing_left, taken
 from tacit.privacy.certificate import file_digests, make_certificate, read_number
 from tacit.privacy.events import EVERY_PART, PoissonGaussian
 from tacit.privacy.ledger import Ledger, LedgerHeader
@@ -100,9 +108,11 @@ def finetune(config: FinetuneConfig, reporter: Reporter | None = None) -> Finetu
     inputs = _read(config)
     folder = RunFolder(Path(config.run))
     was_there = folder.root.exists()
-    folder.root.mkdir(parents=True, exist_ok=True)
-    private_folder(folder.private)
-    with folder.alone(), nothing_left(folder.root, was_there, lambda: _has_spent(folder)):
+    with (
+        one_line_of_storage(folder.root),
+        taken(folder),
+        nothing_left(folder.root, was_there, lambda: _has_spent(folder)),
+    ):
         _check_folder(config, folder)
         device = set_up_torch(config.compute)
         streams = _streams(config, folder)
@@ -166,7 +176,7 @@ def _check_folder(config: FinetuneConfig, folder: RunFolder) -> None:
             )
     elif folder.ledger.exists() or folder.release.exists():
         raise UsageError(f"{folder.root}: it has results but no finetune.json; use another `run:` folder")
-    write_json(path, config.model_dump(mode="json"))
+    write_private_json(path, config.model_dump(mode="json"))  # it names the private files
 
 
 def _has_spent(folder: RunFolder) -> bool:

@@ -46,7 +46,9 @@ def evaluate(state: RunState) -> dict[str, Any]:
     elif state.private_units[1]:
         units = state.private_units[1]
         for name, texts in _curators_texts(state.config, units).items():
-            with suppress(DataError):  # texts without a token: for the curator there is no score then, and the run goes on
+            with suppress(
+                DataError
+            ):  # texts without a token: for the curator there is no score then, and the run goes on
                 found[name] = _exact_scores(state, models, state.sequences(texts), texts, None)
     write_json(path, found)
     return found
