@@ -52,7 +52,7 @@ def drawn_bytes(address: str, size: int) -> bytes:
 
 
 def who_asks() -> str:
-    """The functions of the tests that are on the stack, with the test's parameters where it is one of them, and how often they asked."""
+    """The functions of the tests on the stack, with the parameters of a test that is among them, and how often they asked."""
     names: list[str] = []
     frame = sys._getframe(1)
     while frame is not None:

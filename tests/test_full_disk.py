@@ -1,4 +1,4 @@
-"""A disk that is full, or cannot be written: one line that says so, nothing paid for that cannot be kept, and the end as without it."""
+"""A disk that is full, or cannot be written: one line that says so, and nothing is paid for that cannot be kept."""
 
 from __future__ import annotations
 
@@ -50,7 +50,11 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 def _arrays(folder: Path) -> None:
-    write_atomically(folder / "a.npy", lambda partial: np.save(partial.open("wb"), np.zeros(10**6)))
+    def write(partial: Path) -> None:
+        with partial.open("wb") as file:
+            np.save(file, np.zeros(10**6))
+
+    write_atomically(folder / "a.npy", write)
 
 
 def _json(folder: Path) -> None:
@@ -102,15 +106,14 @@ def test_every_writer_says_it_in_one_line_and_leaves_nothing(disk: SmallDisk, na
         _ledger(disk.folder)
 
 
-def test_a_full_disk_is_no_damaged_ledger_and_no_step_is_paid_twice(disk: SmallDisk) -> None:
+def test_a_ledger_on_a_full_disk_is_as_it_was_and_no_step_is_paid_twice(disk: SmallDisk) -> None:
     path = disk.folder / "ledger.sqlite"
     with Ledger.create(path, HEADER) as ledger:
         ledger.plan("training", PoissonGaussian(0.1, 1.0), 5000)
         ledger.charge("training", 0)
         disk.leave(0)
         with pytest.raises(StorageError), one_line_of_storage(disk.folder):
-            for number in range(1000):  # the log has some pages of its own already
-                ledger.bind(f"name {number}", "x" * 5000)
+            _bind_many(ledger)
         rows = len(ledger.rows)
         disk.empty()
         ledger.bind("with room again", "x")
@@ -119,11 +122,14 @@ def test_a_full_disk_is_no_damaged_ledger_and_no_step_is_paid_twice(disk: SmallD
         assert ledger.spent("training") == 2
         assert len(ledger.rows) == rows + 2
     disk.leave(0)
-    try:
-        Ledger.open(path).close()
-    except DataError as error:
-        assert "damaged" not in str(error)
-        assert LINE.fullmatch(str(error))
+    with pytest.raises(StorageError) as caught, one_line_of_storage(disk.folder), Ledger.open(path) as ledger:
+        _bind_many(ledger)
+    assert LINE.fullmatch(str(caught.value))
+
+
+def _bind_many(ledger: Ledger) -> None:
+    for number in range(1000):  # the log has some pages of its own already
+        ledger.bind(f"name {number} {len(ledger.rows)}", "x" * 5000)
 
 
 def test_a_closed_disk_is_one_line(disk: SmallDisk) -> None:

@@ -39,6 +39,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _CLOSED = {errno.EROFS, errno.EACCES, errno.EPERM}
 _SQLITE = {"full": errno.ENOSPC, "readonly": errno.EROFS, "unable to open": errno.EACCES, "disk I/O error": errno.EIO}
 _NUMBER_IN_WORDS = re.compile(r"\(os error (\d+)\)")  # how libraries in Rust end what the system said
+_SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")  # what numpy says, without a number
 _LEAST_ROOM = 4 * 2**20
 """Beside what is known to be needed: for the ledger, its log, and files of a few pages."""
 
@@ -147,9 +148,9 @@ def storage_error(error: BaseException, folder: Path | None = None, needed: int 
 
 def _number_of(error: BaseException) -> int:
     """The system's number of an error; 0 where it has none."""
-    if isinstance(error, OSError):
-        return error.errno or 0
     text = str(error)
+    if isinstance(error, OSError):
+        return errno.ENOSPC if error.errno is None and _SHORT_WRITE.search(text) else error.errno or 0
     if isinstance(error, sqlite3.OperationalError):
         return next((number for words, number in _SQLITE.items() if words in text), 0)
     found = _NUMBER_IN_WORDS.search(text)

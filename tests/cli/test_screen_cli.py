@@ -188,7 +188,6 @@ def test_a_configuration_without_screening(run: Tacit, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("texts", "part"),
     [
-        (TEXTS[3:], "no data point is private"),
         (TEXTS[1:3], "no data point is public"),
         ([], "notes.jsonl: the corpus is"),
     ],
