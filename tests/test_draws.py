@@ -30,7 +30,7 @@ OPENDP = {
     "test_pipeline.py": "without noise",
     "vocabulary/test_select.py": "the law of the noise itself: p-values below 1e-6 only",
     "vocabulary/test_wordpiece.py": "without noise",
-    "test_vocabulary_run.py": "delta so small that 400 units show no name but with probability 4e-7; planted words by p-values below 1e-6",
+    "test_vocabulary_run.py": "400 units show a name with probability 4e-7; planted words by p-values below 1e-6",
 }
 
 
