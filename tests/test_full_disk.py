@@ -33,7 +33,7 @@ from tacit.training.loop import run_phase
 from tacit.training.plans import AdamOptions, DpPlan, Phase
 
 from .disks import SmallDisk, small_disk
-from .keys import place_key, placed_key
+from .keys import placed_key
 from .small import small_values, tacit, write_config, write_corpora
 from .training.streams import OBJECTIVE, random_units, stream_of, tiny_bert
 
@@ -212,7 +212,6 @@ def test_a_run_on_a_full_disk_goes_on_when_there_is_room(disk: SmallDisk, tmp_pa
     run = disk.folder / "run"
     values = small_values(tmp_path, run=str(run), audit=None, vocabulary={"method": "public", "size": 300})
     config = write_config(tmp_path / "config.yaml", values)
-    place_key(run)
     for free in (0, 60_000):
         disk.leave(free)
         done = tacit("run", config)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from transformers import PreTrainedModel
 
 from tacit.audit.candidates import candidate_exposure
 from tacit.audit.exposure import Exposure, measure_exposure
@@ -15,7 +16,7 @@ from tacit.audit.membership import MembershipReport, measure_membership
 from tacit.audit.samples import MembershipSamples
 from tacit.audit.scorers import scorer_of
 from tacit.audit.trie import build_trie, score_candidates
-from tacit.errors import AuditError, TacitError
+from tacit.errors import AuditError, DataError, UsageError
 from tacit.files import write_json
 from tacit.membership_stage import TOO_FEW
 from tacit.pipeline.training import train
@@ -133,19 +134,22 @@ def membership(state: RunState) -> Membership:
     reports: dict[str, MembershipReport] = {}
     for name, path in _audited_models(state).items():
         state.reporter.say(f"Audit: membership inference under the {name} ...")  # also where nothing will be measured
+        if undecided is not None:
+            continue
+        model = state.new_model()
+        load_weights(path, model)
         try:
-            if undecided is None:
-                reports[name] = _told_apart(state, path, samples, options.group_size)
-        except TacitError as error:
+            reports[name] = _told_apart(state, model, samples, options.group_size)
+        except (DataError, UsageError) as error:  # a text without a token, a loss that is no number
             undecided = f"undecided: {error}"
     found = Membership({} if undecided else reports, undecided)
     write_json(state.folder.private / "membership.json", found.to_dict())
     return found
 
 
-def _told_apart(state: RunState, path: Path, samples: MembershipSamples, group_size: int) -> MembershipReport:
-    model = state.new_model()
-    load_weights(path, model)
+def _told_apart(
+    state: RunState, model: PreTrainedModel, samples: MembershipSamples, group_size: int
+) -> MembershipReport:
     streams, special = state.streams.child("membership"), state.special
     length = state.config.model.length
     return measure_membership(
