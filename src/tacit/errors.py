@@ -69,7 +69,15 @@ class LedgerError(DataError):
 
 
 class StorageError(DataError):
-    """A disk is full, or cannot be written (exit code 4). What was done until then is there, and the same command goes on with it."""
+    """A disk is full, or cannot be written (exit code 4). What was done until then is there, and the same command goes on with it.
+
+    Args:
+        full: whether it is full.
+    """
+
+    def __init__(self, message: str, full: bool = False) -> None:
+        super().__init__(message)
+        self.full = full
 
 
 class AuditError(TacitError):

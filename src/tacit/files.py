@@ -158,16 +158,20 @@ def _number_of(error: BaseException) -> int:
 
 
 def _refusal(place: Path, number: int, needed: int) -> StorageError:
-    if number in _CLOSED:
-        return StorageError(f"{place}: it cannot be opened or written ({os.strerror(number)}); allow it {_GO_ON}")
     there = next((folder for folder in (place, *place.parents) if folder.is_dir()), Path("."))
     free = shutil.disk_usage(there).free
-    if number == errno.EIO and free > _LEAST_ROOM:  # SQLite says this too where it finds no room for its index
-        return StorageError(
-            f"{place}: the disk fails, or the file is damaged ({os.strerror(number)}); repair it {_GO_ON}"
-        )
+    closed = number == errno.EROFS or bool(os.statvfs(there).f_flag & os.ST_RDONLY)
+    # SQLite says that it cannot open a file, or that the disk fails, where it finds no room for its log's index.
+    if number not in _FULL and (closed or free > _LEAST_ROOM):
+        if number == errno.EIO:
+            said = f"the disk fails, or the file is damaged ({os.strerror(number)}); repair it"
+        else:
+            said = f"it cannot be opened or written ({os.strerror(number)}); allow it"
+        return StorageError(f"{place}: {said} {_GO_ON}")
     least = -(-(needed + _LEAST_ROOM) // 10**6)
-    return StorageError(f"{place}: the disk is full ({free // 1000:,} KB free); free at least {least:,} MB {_GO_ON}")
+    return StorageError(
+        f"{place}: the disk is full ({free // 1000:,} KB free); free at least {least:,} MB {_GO_ON}", full=True
+    )
 
 
 def private_folder(path: Path) -> Path:

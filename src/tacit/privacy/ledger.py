@@ -167,7 +167,7 @@ class Ledger:
         ) as error:  # the last two: a value of a type or coding that no row has
             connection.close()
             refusal = storage_error(error, path)
-            if refusal is not None:
+            if refusal is not None and (refusal.full or not readonly):
                 raise refusal from None
             raise LedgerError(f"{path}: not a ledger, or damaged") from None
         except LedgerError:
