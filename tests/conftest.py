@@ -1,9 +1,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from .draws import from_the_system, install
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """No test draws from the operating system unless it says why (`tests.draws`)."""
+    install()
+
+
+@pytest.fixture(autouse=True)
+def _draws(request: pytest.FixtureRequest) -> Iterator[None]:
+    marker = request.node.get_closest_marker("os_randomness")
+    from_the_system(None if marker is None else str(marker.args[0]))
+    yield
+    from_the_system(None)
 
 
 @pytest.fixture(scope="session")

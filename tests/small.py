@@ -13,6 +13,9 @@ import yaml
 
 from tacit.corpus.synthetic import SyntheticPrivate, SyntheticPublic, write_private, write_public
 
+from .draws import who_asks
+
+LAUNCH = Path(__file__).with_name("launch.py")
 SENTINEL = "zqsentinelword"
 
 
@@ -71,7 +74,7 @@ def write_config(path: Path, values: dict[str, Any]) -> Path:
 
 
 def tacit(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """The command line in a process of its own, as a user starts it."""
-    command = [sys.executable, "-m", "tacit.cli.main", *map(str, arguments)]
+    """The command line in a process of its own; a key that it draws is that of who asks (`tests.draws`)."""
+    command = [sys.executable, str(LAUNCH), who_asks(), *map(str, arguments)]
     environment = {**os.environ, "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)

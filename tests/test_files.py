@@ -18,6 +18,7 @@ from tacit.files import (
     read_json,
     write_atomically,
     write_json,
+    write_private_json,
 )
 
 
@@ -130,3 +131,20 @@ def test_a_file_goes_on_without_what_was_written_after_the_checkpoint(tmp_path: 
     with pytest.raises(DataError, match="shorter than the checkpoint says"):
         open_cut(path, 15)
     assert path.read_bytes() == b"one\ntwo\nthree\n"
+
+
+@pytest.mark.parametrize("mode", [None, 0o600, 0o644, 0o666])
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o777])
+def test_a_private_file_is_for_its_owner_alone_whatever_it_was(tmp_path: Path, mode: int | None, umask: int) -> None:
+    path = tmp_path / "config.json"
+    if mode is not None:
+        path.write_text("{}")
+        path.chmod(mode)
+    before = os.umask(umask)
+    try:
+        write_private_json(path, {"path": "private"})
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert read_json(path) == {"path": "private"}
+    assert [found.name for found in tmp_path.iterdir()] == ["config.json"]

@@ -66,6 +66,7 @@ def test_a_run_leaves_what_the_readme_says(finished: tuple[Path, subprocess.Comp
         "README.md",
     }
     assert stat.S_IMODE((run / "private").stat().st_mode) == 0o700
+    assert stat.S_IMODE((run / "config.json").stat().st_mode) == 0o600
     assert "Guaranteed for every user" in done.stdout
     assert str(run / "release" / "report.html") in done.stdout
 

@@ -176,6 +176,7 @@ def test_the_key_file_is_for_its_owner_alone(tmp_path: Path, umask: int) -> None
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.os_randomness("of 21 draws of 256 bits two are equal with a probability of 2^-248")
 def test_the_key_is_drawn_once(tmp_path: Path) -> None:
     key = load_or_create_key(tmp_path / "key")
     assert load_or_create_key(tmp_path / "key") == key

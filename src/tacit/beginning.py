@@ -21,8 +21,8 @@ from pathlib import Path
 
 from tacit.config import RunConfig, config_differences
 from tacit.errors import LedgerError, RefusedError, UsageError
-from tacit.files import private_folder, write_json
-from tacit.folder import RunFolder, nothing_left
+from tacit.files import write_private_json
+from tacit.folder import RunFolder, nothing_left, taken
 from tacit.privacy.certificate import MADE_BY
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.randomness import Streams, draw_key, read_key
@@ -50,9 +50,7 @@ def begin(config: RunConfig) -> Iterator[Begun]:
     """
     folder = RunFolder(Path(config.run))
     was_there = folder.root.exists()
-    folder.root.mkdir(parents=True, exist_ok=True)
-    private_folder(folder.private)
-    with folder.alone(), nothing_left(folder.root, was_there, lambda: _has_spent_or_done(folder)):
+    with taken(folder), nothing_left(folder.root, was_there, lambda: _has_spent_or_done(folder)):
         _check_config(config, folder)
         privacy = config.privacy
         header = LedgerHeader(
@@ -139,7 +137,7 @@ def _check_config(config: RunConfig, folder: RunFolder) -> None:
                     "Use the old one, or another `run:` folder"
                 )
             _forget_start(folder)
-    write_json(folder.config, config.model_dump(mode="json"))
+    write_private_json(folder.config, config.model_dump(mode="json"))  # it names the private files
 
 
 def _forget_start(folder: RunFolder) -> None:

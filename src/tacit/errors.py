@@ -5,7 +5,8 @@
     │   └── RefusedError  2   the configuration asks for a guarantee that cannot be proved
     ├── BudgetError       3   the privacy budget would be exceeded
     ├── DataError         4   a file is missing, empty, malformed or over a cap
-    │   └── LedgerError   4   the ledger was altered, or disagrees with the certificate
+    │   ├── LedgerError   4   the ledger was altered, or disagrees with the certificate
+    │   └── StorageError  4   a disk is full, or cannot be written
     └── AuditError        5   the audit's gate failed
 
 An error's message is one line: what is wrong, where, and what to do. It never holds private text: readers name a file and
@@ -20,6 +21,7 @@ __all__ = [
     "DataError",
     "LedgerError",
     "RefusedError",
+    "StorageError",
     "TacitError",
     "UsageError",
 ]
@@ -64,6 +66,18 @@ class DataError(TacitError):
 
 class LedgerError(DataError):
     """The ledger was altered, or disagrees with the certificate (exit code 4)."""
+
+
+class StorageError(DataError):
+    """A disk is full, or cannot be written (exit code 4). What was done until then is there, and the same command goes on with it.
+
+    Args:
+        full: whether it is full.
+    """
+
+    def __init__(self, message: str, full: bool = False) -> None:
+        super().__init__(message)
+        self.full = full
 
 
 class AuditError(TacitError):

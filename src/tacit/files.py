@@ -6,18 +6,42 @@ goes on cuts off what was written after the checkpoint.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
+import re
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from tacit.errors import DataError, UsageError
+from tacit.errors import DataError, StorageError, TacitError, UsageError
 
-__all__ = ["alone_in", "atomic_folder", "open_cut", "private_folder", "read_json", "write_atomically", "write_json"]
+__all__ = [
+    "alone_in",
+    "atomic_folder",
+    "one_line_of_storage",
+    "open_cut",
+    "private_folder",
+    "read_json",
+    "refuse_little_room",
+    "storage_error",
+    "write_atomically",
+    "write_json",
+    "write_private_json",
+]
+
+_GO_ON = "and run the same command again: nothing is lost"
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_CLOSED = {errno.EROFS, errno.EACCES, errno.EPERM}
+_SQLITE = {"full": errno.ENOSPC, "readonly": errno.EROFS, "unable to open": errno.EACCES, "disk I/O error": errno.EIO}
+_NUMBER_IN_WORDS = re.compile(r"\(os error (\d+)\)")  # how libraries in Rust end what the system said
+_SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")  # what numpy says, without a number
+_LEAST_ROOM = 4 * 2**20
+"""Beside what is known to be needed: for the ledger, its log, and files of a few pages."""
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
@@ -62,6 +86,92 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     os.replace(partial, path)
     _sync_folder(path.parent)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def write_private_json(path: Path, values: Any) -> None:
+    """`write_json`, for the owner alone (mode 0600), also where the file was there with other permissions."""
+    text = json.dumps(values, indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+    def write(partial: Path) -> None:
+        partial.touch(mode=0o600)
+        partial.chmod(0o600)
+        _write_text(partial, text)
+
+    write_atomically(path, write)
+
+
+def refuse_little_room(folder: Path, needed: int) -> None:
+    """Raise `StorageError` where fewer than ``needed`` bytes, and some for small files, are free on the folder's disk."""
+    if shutil.disk_usage(folder).free < needed + _LEAST_ROOM:
+        raise _refusal(folder, errno.ENOSPC, needed)
+
+
+@contextmanager
+def one_line_of_storage(folder: Path, needed: Callable[[], int] = lambda: 0) -> Iterator[None]:
+    """What any library says inside of a disk that is full, or cannot be written, becomes a `StorageError`.
+
+    Args:
+        folder: what is written there.
+        needed: gives the bytes that should be free, as far as is known.
+    """
+    try:
+        yield
+    except TacitError:
+        raise
+    except Exception as error:
+        refusal = storage_error(error, folder, needed())
+        if refusal is None:
+            raise
+        raise refusal from None
+
+
+def storage_error(error: BaseException, folder: Path | None = None, needed: int = 0) -> StorageError | None:
+    """One line where an error, or one that it came from, means a disk that is full or cannot be written; else None.
+
+    torch, safetensors, tokenizers and SQLite each have errors of their own for it; torch's hides the system's in its context.
+
+    Args:
+        folder: what was written; None: the file that the error names.
+        needed: bytes that should be free, as far as is known.
+    """
+    known: BaseException | None = error
+    while known is not None:
+        number = _number_of(known)
+        if number in _FULL or number in _CLOSED or number == errno.EIO:
+            named = known.filename if isinstance(known, OSError) else None
+            file = Path(named) if isinstance(named, str) else None
+            places = (file, folder) if number in _CLOSED else (folder, file)  # one file may be closed, a disk is full
+            return _refusal(next((place for place in places if place is not None), Path(".")), number, needed)
+        known = known.__cause__ or known.__context__
+    return None
+
+
+def _number_of(error: BaseException) -> int:
+    """The system's number of an error; 0 where it has none."""
+    text = str(error)
+    if isinstance(error, OSError):
+        return errno.ENOSPC if error.errno is None and _SHORT_WRITE.search(text) else error.errno or 0
+    if isinstance(error, sqlite3.OperationalError):
+        return next((number for words, number in _SQLITE.items() if words in text), 0)
+    found = _NUMBER_IN_WORDS.search(text)
+    return int(found[1]) if found else 0
+
+
+def _refusal(place: Path, number: int, needed: int) -> StorageError:
+    there = next((folder for folder in (place, *place.parents) if folder.is_dir()), Path("."))
+    free = shutil.disk_usage(there).free
+    closed = number == errno.EROFS or bool(os.statvfs(there).f_flag & os.ST_RDONLY)
+    # SQLite says that it cannot open a file, or that the disk fails, where it finds no room for its log's index.
+    if number not in _FULL and (closed or free > _LEAST_ROOM):
+        if number == errno.EIO:
+            said = f"the disk fails, or the file is damaged ({os.strerror(number)}); repair it"
+        else:
+            said = f"it cannot be opened or written ({os.strerror(number)}); allow it"
+        return StorageError(f"{place}: {said} {_GO_ON}")
+    least = -(-(needed + _LEAST_ROOM) // 10**6)
+    return StorageError(
+        f"{place}: the disk is full ({free // 1000:,} KB free); free at least {least:,} MB {_GO_ON}", full=True
+    )
 
 
 def private_folder(path: Path) -> Path:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.config import RunConfig, parse_config
-from tacit.errors import DataError, TacitError, UsageError
-from tacit.files import alone_in, read_json
+from tacit.errors import DataError, StorageError, TacitError, UsageError
+from tacit.files import alone_in, private_folder, read_json
 
-__all__ = ["RunFolder", "nothing_left"]
+__all__ = ["RunFolder", "nothing_left", "taken"]
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,19 @@ class RunFolder:
 
 
 @contextmanager
+def taken(folder: RunFolder) -> Iterator[None]:
+    """The folder and its private part are there, and no other process is in them.
+
+    Raises:
+        UsageError: another process is in it.
+    """
+    folder.root.mkdir(parents=True, exist_ok=True)
+    private_folder(folder.private)
+    with folder.alone():
+        yield
+
+
+@contextmanager
 def nothing_left(root: Path, was_there: bool, worth_keeping: Callable[[], bool]) -> Iterator[None]:
     """Remove a run folder when what is done in it is refused, if this start made it and left nothing in it.
 
@@ -91,6 +104,8 @@ def nothing_left(root: Path, was_there: bool, worth_keeping: Callable[[], bool])
     """
     try:
         yield
+    except StorageError:  # the same command will go on from here
+        raise
     except TacitError:
         if not was_there and not worth_keeping():
             shutil.rmtree(root, ignore_errors=True)

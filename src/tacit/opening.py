@@ -18,7 +18,7 @@ from tacit.config import RunConfig
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.engine.noise import noise_source
 from tacit.errors import DataError, UsageError
-from tacit.files import private_folder
+from tacit.files import one_line_of_storage, private_folder
 from tacit.folder import RunFolder
 from tacit.given import check_folder, fingerprints, given_tokenizer
 from tacit.measured import measurement_of_run
@@ -67,7 +67,7 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
         reporter.say("Planning: solving the noise for the budget (no data is read yet) ...")
         mechanisms = planning.solve(config, list(provenance_of(config).inherited.values()))
         check_confidentiality(config, planned_statement(config, mechanisms.spends(), measurement))
-    with begin(config) as begun:
+    with one_line_of_storage(folder.root, lambda: planning.disk_bytes(config)), begin(config) as begun:
         ledger, key = begun.ledger, begun.key
         _set_up_torch(config, ranks)
         start = provenance_of(config)

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-__all__ = ["Bar", "Reporter", "SilentReporter", "TerminalReporter"]
+__all__ = ["Bar", "Reporter", "SilentReporter", "TerminalReporter", "one_line"]
+
+_NOT_SHOWN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+
+
+def one_line(text: str) -> str:
+    """The text as a terminal may show it: what would move the cursor, colour, reorder or break the line is spelled out.
+
+    A path or a title comes from a configuration, and that may come from anybody.
+
+    >>> one_line("a\\x1b[31m\\u202eb")
+    'a\\\\x1b[31m\\\\u202eb'
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        sign.encode("unicode_escape").decode() if unicodedata.category(sign) in _NOT_SHOWN else sign for sign in text
+    )
 
 
 class Bar(Protocol):
@@ -66,7 +85,7 @@ class TerminalReporter:
 
     def say(self, line: str) -> None:
         """Print the line."""
-        self._console.print(line, markup=False)
+        self._console.print(one_line(line), markup=False)
 
     @contextmanager
     def stage(self, name: str, total: int) -> Iterator[Bar]:
@@ -80,4 +99,4 @@ class TerminalReporter:
             TimeRemainingColumn(),
         )
         with Progress(*columns, console=self._console) as progress:
-            yield _TerminalBar(progress, name, total)
+            yield _TerminalBar(progress, escape(one_line(name)), total)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from tacit.audit.samples import MembershipSamples
 from tacit.config import RunConfig, TupleUnit, stratum_number
 from tacit.corpus.canaries import Canary, draw_canaries, plant
 from tacit.corpus.readers import Source, read_records
+from tacit.corpus.records import Record
 from tacit.corpus.units import Unit, UnitKind, group_units, split_held_out, unit_fingerprint
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import DataError, UsageError
@@ -89,10 +90,7 @@ class RunState:
         if self._ledger is not None:
             self._ledger.bind(_CORPUS, self.private_corpus[1])
         if self.config.screening is not None:
-            held_out = self._screened_file("held_out") if self.config.evaluation.held_out else None
-            return self.private_corpus[0], [] if held_out is None else group_units(
-                read_records(held_out), UnitKind("record")
-            )
+            return self.private_corpus[0], group_units(self._screened_records("held_out"), UnitKind("record"))
         training, held_out = split_held_out(
             self.private_corpus[0], self.config.evaluation.held_out, self.streams.child("corpus")
         )
@@ -104,14 +102,16 @@ class RunState:
         """All private units, and their keyed fingerprint."""
         unit = self.config.privacy.unit
         kind = UnitKind.parse({"tuple": unit.tuple} if isinstance(unit, TupleUnit) else unit)
-        source = source_of(self.config.private) if self.config.screening is None else self._screened_file("private")
-        units = group_units(read_records(source), kind)
+        given = self.config.screening is None
+        records = read_records(source_of(self.config.private)) if given else self._screened_records("private")
+        units = group_units(records, kind)
         return units, unit_fingerprint(units, self.streams.child("corpus"))
 
-    def _screened_file(self, name: str) -> Source:
-        """One of the files that screening writes; what one data point is was decided there."""
+    def _screened_records(self, name: str) -> Iterable[Record]:
+        """Of one of the files that screening writes; what one data point is was decided there. A file may be empty."""
         most = 4 * self.config.private.max_record_bytes  # masks and escapes may lengthen a text
-        return Source(self._screened_folder / f"{name}.jsonl", "jsonl", id_field="id", max_record_bytes=most)
+        path = self._screened_folder / f"{name}.jsonl"
+        return read_records(Source(path, "jsonl", id_field="id", max_record_bytes=most)) if path.stat().st_size else ()
 
     @functools.cached_property
     def _screened_folder(self) -> Path:
@@ -122,7 +122,7 @@ class RunState:
     @functools.cached_property
     def screened_units(self) -> list[Unit]:
         """The data points that screening lets through: they are trained on without noise."""
-        return group_units(read_records(self._screened_file("public")), UnitKind("record"))
+        return group_units(self._screened_records("public"), UnitKind("record"))
 
     @functools.cached_property
     def marked_texts(self) -> list[MarkedText]:
@@ -142,7 +142,7 @@ class RunState:
 
         Raises:
             UsageError: the configuration asks for no such attack.
-            DataError: too few texts qualify, or the corpus has changed.
+            DataError: the corpus has changed.
         """
         _ = self.private_units  # reading it compares the corpus with the one that was trained on
         units = self.private_corpus[0] if self.config.screening is None else raw_documents(self.config)
@@ -214,15 +214,12 @@ class RunState:
         """Read every corpus, so that a mistake in any of them shows before something is spent.
 
         Raises:
-            DataError: a corpus is missing, malformed or empty.
+            DataError: a corpus is missing, malformed or without a record. That no unit is left for training, or none to hold out,
+                is no error: one unit more or fewer may decide it (docs/guarantees.md#the-domain-of-corpora).
         """
-        training, _ = self.private_units
-        if not training:
-            raise DataError("no private unit is left for training: lower evaluation.held_out or give more text")
+        _ = self.private_units  # reading it is the check
         if self.config.public:
             _ = self.public_units  # reading it is the check
-        if self.config.audit is not None and self.config.audit.membership is not None:
-            _ = self.membership_samples  # too few texts show now, and not after the training
 
     def sequences(self, units: list[Unit]) -> SequenceStream:
         """Tokenised rows of units."""

@@ -108,14 +108,12 @@ def plan_of(config: RunConfig) -> ScreenPlan:
 
 
 def streams_needed(config: RunConfig) -> set[Stream]:
-    """The streams of screening that some phase trains on, or the vocabulary is made from; they must not be empty."""
+    """The streams of screening that must not be empty: the public one, where a phase or the vocabulary is made from it.
+
+    Not the private one: whether it is empty may hang on a single secret, and a run that stops there would say so.
+    """
     phases = {str(phase.stream) for phase in config.phases}
-    needed: set[Stream] = set()
-    if phases & {"private", "redacted"}:
-        needed.add("private")
-    if phases & {"screened", "redacted"} or not config.public:
-        needed.add("public")
-    return needed
+    return {"public"} if phases & {"screened", "redacted"} or not config.public else set()
 
 
 def screened_folder(folder: RunFolder) -> Path:

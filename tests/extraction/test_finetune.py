@@ -81,6 +81,7 @@ def test_without_dp_epsilon_is_infinite_and_says_so(
     assert loaded.config.id2label == {0: "O", 1: "B-problem", 2: "I-problem", 3: "B-test", 4: "I-test"}
     assert AutoTokenizer.from_pretrained(result.folder / "release" / "model").tokenize("fever")
     assert (result.folder / "private").stat().st_mode & 0o777 == 0o700
+    assert (result.folder / "finetune.json").stat().st_mode & 0o777 == 0o600
     assert files_with(tmp_path / "tuned", SENTINEL) == []
     assert SENTINEL not in "".join(capfd.readouterr())
 

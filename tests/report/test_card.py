@@ -37,6 +37,7 @@ from tacit.report.data import (
     Estimated,
     ExposureRow,
     Guarantee,
+    MembershipFacts,
     ReportData,
     UtilityRow,
 )
@@ -294,6 +295,16 @@ def test_membership_in_words() -> None:
     assert "not told apart" in text
     assert "no certificate covers it" in text
     assert membership_sentences(None) == ()
+
+
+def test_membership_that_is_undecided_says_so_and_nothing_else() -> None:
+    undecided = MembershipFacts(pairs_wanted=500, undecided="undecided: too few texts qualify")
+    (sentence,) = membership_sentences(undecided)
+    assert "is undecided: too few texts qualify" in sentence
+    assert "nothing for the model and nothing against it" in sentence
+    for wrong in ({"rows": ()}, {"rows": example_membership().rows, "undecided": "undecided"}):
+        with pytest.raises(ValueError, match="rows, or a word"):
+            MembershipFacts.model_validate({"pairs_wanted": 500, **wrong})
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_MORE_TEXTS = "in a new run, lower audit.membership.group_size or raise evaluation.held_out"
 _PLANTED = 2000
 """Words that are planted for each number of copies."""
 
@@ -53,13 +54,15 @@ def command(run: RunArgument, as_json: JsonOption = False, vocabulary: Vocabular
         attacked = pipeline.membership(state)
         if as_json:
             exposures = {name: [asdict(row) for row in rows] for name, rows in found.items()}
-            reports = {"membership": {name: asdict(report) for name, report in attacked.items()}} if attacked else {}
+            reports = {"membership": attacked.to_dict()} if attacked.to_dict() else {}
             print_json({**exposures, **reports})
         else:
             typer.echo(_exposure_table(found))
-            if attacked:
+            if attacked.undecided is not None:
+                typer.echo(f"\nmembership is {attacked.undecided}; {_MORE_TEXTS}")
+            elif attacked.reports:
                 typer.echo()
-                typer.echo(_membership_table(attacked))
+                typer.echo(_membership_table(attacked.reports))
                 typer.echo("membership is measured on private texts and covered by no certificate: do not publish it")
         pipeline.check_audit_gate(state, found)
 

@@ -24,7 +24,9 @@ from tacit.cli import (
     screen,
     verify,
 )
+from tacit.cli.options import say_error
 from tacit.errors import TacitError, UsageError
+from tacit.files import storage_error
 
 __all__ = ["app", "main"]
 
@@ -71,7 +73,7 @@ def main() -> None:
     try:
         app()
     except TacitError as error:
-        typer.echo(f"tacit: {error}", err=True)
+        say_error(error)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:  # before or after typer listens
         typer.echo(_INTERRUPTED, err=True)
@@ -80,8 +82,14 @@ def main() -> None:
         if stop.code == 130:  # how typer ends after Ctrl-C, without a word
             typer.echo(_INTERRUPTED, err=True)
         raise
-    except OSError as error:
-        typer.echo(f"tacit: {error.filename or 'file system'}: {error.strerror}", err=True)
+    except Exception as error:
+        refusal = storage_error(error)
+        if refusal is not None:
+            say_error(refusal)
+            sys.exit(refusal.exit_code)
+        if not isinstance(error, OSError):
+            raise
+        say_error(f"{error.filename or 'file system'}: {error.strerror}")
         sys.exit(UsageError.exit_code)
 
 

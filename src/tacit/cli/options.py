@@ -9,7 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["ConfigArgument", "JsonOption", "RunArgument", "print_json", "table"]
+from tacit.progress import one_line
+
+__all__ = ["ConfigArgument", "JsonOption", "RunArgument", "print_json", "say_error", "table"]
 
 ConfigArgument = Annotated[
     Path, typer.Argument(metavar="CONFIG", help="YAML configuration; see recipes/ and docs/tour.md.")
@@ -18,6 +20,11 @@ RunArgument = Annotated[
     Path, typer.Argument(metavar="RUN", help="Run folder, as named by `run:` in the configuration.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+
+
+def say_error(error: object) -> None:
+    """The one line on standard error by which a command ends; nothing in it acts on the terminal."""
+    typer.echo(one_line(f"tacit: {error}"), err=True)
 
 
 def print_json(values: Any) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from tacit.cli.options import ConfigArgument
+from tacit.cli.options import ConfigArgument, say_error
 from tacit.errors import TacitError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def _together(path: Path, work: Callable[[RunConfig, Ranks], None]) -> None:
             else:
                 pipeline.assist(config, ranks)
         except TacitError as error:  # said before the others notice that this process has left, and say so
-            typer.echo(f"tacit: {error}", err=True)
+            say_error(error)
             raise typer.Exit(error.exit_code) from None
 
 
@@ -47,10 +47,10 @@ def run_command(config: ConfigArgument) -> None:
     """
 
     def work(options: RunConfig, ranks: Ranks) -> None:
-        from tacit.progress import TerminalReporter
+        from tacit.progress import TerminalReporter, one_line
         from tacit.release import run
 
-        typer.echo(run(options, TerminalReporter(), ranks).statement)
+        typer.echo(one_line(run(options, TerminalReporter(), ranks).statement))
 
     _together(config, work)
 
@@ -130,7 +130,7 @@ def _evaluate_run(config: Path) -> None:
         ]
         if rows:
             typer.echo(table(["held-out text", "model", "masked-token accuracy", "perplexity"], rows))
-        if "curator" in found:
+        if options.evaluation.held_out and "private" not in found:  # not whether there are any: that is private
             typer.echo(f"exact scores of private held-out text, for the curator: {options.run}/private/evaluation.json")
 
     _together(config, work)

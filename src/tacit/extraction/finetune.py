@@ -41,8 +41,16 @@ from tacit.extraction.people import inherited, provenance_of_model
 from tacit.extraction.start import Start, open_start
 from tacit.extraction.statement import finetuning_facts
 from tacit.extraction.tuning import FINETUNING, dp_phase, plain_phase, solve_noise
-from tacit.files import atomic_folder, private_folder, read_json, write_atomically, write_json
-from tacit.folder import RunFolder, nothing_left
+from tacit.files import (
+    atomic_folder,
+    one_line_of_storage,
+    private_folder,
+    read_json,
+    write_atomically,
+    write_json,
+    write_private_json,
+)
+from tacit.folder import RunFolder, nothing_left, taken
 from tacit.privacy.certificate import bind_model, file_digests, make_certificate, read_number
 from tacit.privacy.events import EVERY_PART, PoissonGaussian
 from tacit.privacy.ledger import Ledger, LedgerHeader
@@ -108,9 +116,11 @@ def finetune(config: FinetuneConfig, reporter: Reporter | None = None) -> Finetu
     inputs = _read(config)
     folder = RunFolder(Path(config.run))
     was_there = folder.root.exists()
-    folder.root.mkdir(parents=True, exist_ok=True)
-    private_folder(folder.private)
-    with folder.alone(), nothing_left(folder.root, was_there, lambda: _has_spent(folder)):
+    with (
+        one_line_of_storage(folder.root),
+        taken(folder),
+        nothing_left(folder.root, was_there, lambda: _has_spent(folder)),
+    ):
         _check_folder(config, folder)
         device = set_up_torch(config.compute)
         cutter = cutter_of(inputs.start, config.training, inputs.tags)
@@ -175,7 +185,7 @@ def _check_folder(config: FinetuneConfig, folder: RunFolder) -> None:
             )
     elif folder.ledger.exists() or folder.release.exists():
         raise UsageError(f"{folder.root}: it has results but no finetune.json; use another `run:` folder")
-    write_json(path, config.model_dump(mode="json"))
+    write_private_json(path, config.model_dump(mode="json"))  # it names the private files
 
 
 def _has_spent(folder: RunFolder) -> bool:

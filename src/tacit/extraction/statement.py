@@ -30,6 +30,7 @@ def finetuning_facts(
             "ledger_head": pretraining.head,
         },
         "statement": _statement(config, pretraining, epsilon, delta),
+        **({} if config.dp is None else {"assumed": list(_DOMAIN)}),
     }
 
 
@@ -45,6 +46,14 @@ def _statement(config: FinetuneConfig, pretraining: Ancestor | None, epsilon: fl
         f"{epsilon:.2f}). {_beside(config, pretraining)}"
     )
 
+
+_DOMAIN = (
+    "Every set of documents that could stand in this one's place can be read: at least one token, tags in IOB2, and memory, disk and "
+    "time suffice for it.",
+    "Every tag is of a type that the option labels names.",
+    "No document stands in the test documents too.",
+)
+"""On other documents a fine-tuning stops, and that it stops can be seen."""
 
 _NO_GUARANTEE = (
     "No guarantee for the documents of the fine-tuning: they were trained on without noise, so epsilon is infinite for every "

@@ -7,6 +7,7 @@ from typing import Any
 from tacit.config import RunConfig
 from tacit.planning.adaptive import bands_from
 from tacit.report import card, data
+from tacit.screen_stage import streams_needed
 from tacit.selective import run_account
 
 __all__ = ["assumptions"]
@@ -39,10 +40,26 @@ def assumptions(config: RunConfig, shares: tuple[data.MissedShare, ...] = ()) ->
             "Steps, noise, clip norm, model size and all other options were fixed without looking at the private text.",
             "assumed",
         ),
+        *_domain(config),
         ("The run's key and everything in run/private stay secret.", "assumed"),
         ("Noise is drawn in floating point: attacks on the last bits of the noise are not modelled.", "assumed"),
     ]
     return tuple(data.Assumption(text=text, label=label) for text, label in rows)
+
+
+def _domain(config: RunConfig) -> list[tuple[str, Any]]:
+    """What every corpus is like that the guarantee compares: on another one a run stops, and that it stops can be seen."""
+    user = ", each with its user" if config.privacy.unit_name == "user" else ""
+    rows: list[tuple[str, Any]] = [
+        (
+            f"Every corpus that could stand in this one's place can be read: at least one record, the named fields{user}, valid "
+            f"Unicode, at most {config.private.max_record_bytes} bytes a record; memory, disk and time suffice for it.",
+            "assumed",
+        )
+    ]
+    if config.screening is not None and "public" in streams_needed(config):
+        rows.append(("Of every such corpus the screening lets at least one data point through.", "assumed"))
+    return rows
 
 
 def _vocabulary_law(config: RunConfig) -> str:

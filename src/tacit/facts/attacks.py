@@ -46,9 +46,11 @@ def _insertion_probability(config: RunConfig) -> float:
 
 
 def membership_facts(config: RunConfig, found: Mapping[str, Any]) -> data.MembershipFacts:
-    """Rows of run/private/membership.json: by model, a `tacit.audit.membership.MembershipReport` as plain values."""
+    """Of run/private/membership.json: by model a `tacit.audit.membership.MembershipReport` as plain values, or why there is none."""
     assert config.audit is not None
     assert config.audit.membership is not None
+    if "undecided" in found:
+        return data.MembershipFacts(pairs_wanted=config.audit.membership.pairs, undecided=found["undecided"])
     rows = [
         _membership_row(model, texts, report[attack], report[f"{attack}_blind"])
         for model, report in _released_first(found)

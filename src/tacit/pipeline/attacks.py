@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from transformers import PreTrainedModel
 
 from tacit.audit.candidates import candidate_exposure
 from tacit.audit.exposure import Exposure, measure_exposure
 from tacit.audit.membership import MembershipReport, measure_membership
+from tacit.audit.samples import MembershipSamples
 from tacit.audit.scorers import scorer_of
 from tacit.audit.trie import build_trie, score_candidates
-from tacit.errors import AuditError
+from tacit.errors import AuditError, DataError, UsageError
 from tacit.files import write_json
+from tacit.membership_stage import TOO_FEW
 from tacit.pipeline.training import train
 from tacit.run_state import RunState
 from tacit.screen_stage import secret_form, secrets_of
 from tacit.training.checkpoint import load_weights
 
-__all__ = ["audit", "check_audit_gate", "membership"]
+__all__ = ["Membership", "audit", "check_audit_gate", "membership"]
 
 
 def audit(state: RunState) -> dict[str, list[Exposure]]:
@@ -95,34 +100,61 @@ def _write_exposures(state: RunState, found: dict[str, list[Exposure]]) -> None:
     write_json(state.folder.private / "audit.json", values)
 
 
-def membership(state: RunState) -> dict[str, MembershipReport]:
+@dataclass(frozen=True)
+class Membership:
+    """What membership inference found, for the curator.
+
+    Args:
+        reports: by model; empty where nothing was asked for, or nothing could be measured.
+        undecided: why nothing could be measured; None where something was, or nothing was asked for.
+    """
+
+    reports: dict[str, MembershipReport]
+    undecided: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready: each model's report, or why there is none."""
+        if self.undecided is not None:
+            return {"undecided": self.undecided}
+        return {name: dataclasses.asdict(row) for name, row in self.reports.items()}
+
+
+def membership(state: RunState) -> Membership:
     """Membership inference on the run's own texts, under the released model and, as a positive control, the one without DP.
 
     A function of private text beside the model, so it is the curator's alone: written to run/private/membership.json, and from there
-    to the curator's copy of the report. Empty where the configuration does not ask for it.
+    to the curator's copy of the report. So is whether there are texts enough: it stops no run and changes no line of its progress.
     """
     options = state.config.audit.membership if state.config.audit else None
     if options is None:
-        return {}
+        return Membership({})
     train(state)
     samples = state.membership_samples  # how many these are is private, and no line says it
-    found: dict[str, MembershipReport] = {}
+    undecided = None if len(samples.members) >= options.least_pairs else TOO_FEW
+    reports: dict[str, MembershipReport] = {}
     for name, path in _audited_models(state).items():
-        state.reporter.say(f"Audit: membership inference under the {name} ...")
+        state.reporter.say(f"Audit: membership inference under the {name} ...")  # also where nothing will be measured
+        if undecided is not None:
+            continue
         model = state.new_model()
         load_weights(path, model)
-        found[name] = measure_membership(
-            model,
-            state.tokenizer,
-            samples,
-            [state.special.start],
-            state.streams.child("membership"),
-            options.group_size,
-            [state.special.end],
-            state.config.model.length,
-        )
-    write_json(state.folder.private / "membership.json", {name: dataclasses.asdict(row) for name, row in found.items()})
+        try:
+            reports[name] = _told_apart(state, model, samples, options.group_size)
+        except (DataError, UsageError) as error:  # a text without a token, a loss that is no number
+            undecided = f"undecided: {error}"
+    found = Membership({} if undecided else reports, undecided)
+    write_json(state.folder.private / "membership.json", found.to_dict())
     return found
+
+
+def _told_apart(
+    state: RunState, model: PreTrainedModel, samples: MembershipSamples, group_size: int
+) -> MembershipReport:
+    streams, special = state.streams.child("membership"), state.special
+    length = state.config.model.length
+    return measure_membership(
+        model, state.tokenizer, samples, [special.start], streams, group_size, [special.end], length
+    )
 
 
 def check_audit_gate(state: RunState, found: dict[str, list[Exposure]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from transformers import PreTrainedModel
 
 from tacit.config import RunConfig
 from tacit.corpus.units import Unit
+from tacit.errors import DataError
 from tacit.files import read_json, write_json
 from tacit.marking import cut
 from tacit.pipeline.training import train
@@ -46,7 +48,10 @@ def evaluate(state: RunState) -> dict[str, Any]:
     elif state.private_units[1]:
         units = state.private_units[1]
         for name, texts in _curators_texts(state.config, units).items():
-            found[name] = _exact_scores(state, models, state.sequences(texts), texts, None)
+            with suppress(
+                DataError
+            ):  # texts without a token: for the curator there is no score then, and the run goes on
+                found[name] = _exact_scores(state, models, state.sequences(texts), texts, None)
     write_json(path, found)
     return found
 

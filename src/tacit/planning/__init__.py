@@ -11,6 +11,7 @@ stages.py       the names of the stages, and their prices
 cost.py         operations, seconds, memory
 """
 
+from tacit.planning.cost import disk_bytes
 from tacit.planning.mechanisms import Mechanisms, mechanisms_from_ledger, plan_in_ledger, solve
 from tacit.planning.plan import RunPlan, make_plan
 from tacit.planning.stages import (
@@ -35,6 +36,7 @@ __all__ = [
     "Mechanisms",
     "RunPlan",
     "Stage",
+    "disk_bytes",
     "make_plan",
     "mechanisms_from_ledger",
     "plan_in_ledger",

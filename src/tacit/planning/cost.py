@@ -8,7 +8,7 @@ from tacit.config import RunConfig
 from tacit.config.shape import ModelShape, shape_of
 from tacit.planning.vocabulary import vocabulary_size
 
-__all__ = ["memory_bytes", "row_flops", "seconds_of", "sequence_flops", "training_bytes"]
+__all__ = ["disk_bytes", "memory_bytes", "row_flops", "seconds_of", "sequence_flops", "training_bytes"]
 
 _FLOPS_PER_SECOND = 6e10
 """What two laptop cores reach on these small models (measured by `tacit demo`); only for the expected time."""
@@ -43,6 +43,14 @@ def memory_bytes(config: RunConfig, parameters: int) -> int:
     """What a run needs of memory."""
     logits = 4 * _head_positions(config) * vocabulary_size(config)
     return training_bytes(shape_of(config.model), config.model.length, config.compute.micro_batch, parameters, logits)
+
+
+def disk_bytes(config: RunConfig) -> int:
+    """What a run leaves on disk, about: a checkpoint a phase (weights and two moments), one beside it, and the release (float32)."""
+    numbers = shape_of(config.model).parameters(vocabulary_size(config))
+    control = 2 if config.audit is not None and config.audit.control else 1
+    checkpoints = config.rounds * len(config.phases) * control
+    return 4 * numbers * (3 * checkpoints + 5 + 1)
 
 
 def training_bytes(shape: ModelShape, length: int, micro_batch: int, parameters: int, head: int) -> int:

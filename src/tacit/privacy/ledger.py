@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import BudgetError, LedgerError, UsageError
+from tacit.files import storage_error
 from tacit.privacy.accountant import joint_epsilon
 from tacit.privacy.events import Chosen, Event, Exchange, Relation, Spend, event_from_dict, event_to_dict
 from tacit.privacy.provenance import is_inherited
@@ -164,8 +165,11 @@ class Ledger:
             sqlite3.DatabaseError,
             TypeError,
             ValueError,
-        ):  # the last two: a value of a type or coding that no row has
+        ) as error:  # the last two: a value of a type or coding that no row has
             connection.close()
+            refusal = storage_error(error, path)
+            if refusal is not None and (refusal.full or not readonly):
+                raise refusal from None
             raise LedgerError(f"{path}: not a ledger, or damaged") from None
         except LedgerError:
             connection.close()
@@ -335,7 +339,8 @@ class Ledger:
             yield
             self._connection.execute("COMMIT")
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            if self._connection.in_transaction:  # SQLite has rolled back itself where the disk is full
+                self._connection.execute("ROLLBACK")
             raise
 
     def _append(self, kind: str, body: dict[str, Any], first: int = 0, count: int = 0) -> None:

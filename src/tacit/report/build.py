@@ -55,7 +55,7 @@ def context(data: ReportData) -> dict[str, Any]:
             "adaptive": plots.epsilon_of_rho(data) if data.adaptive and data.adaptive.bands else None,
             "cumulative": plots.cumulative_epsilon(data) if data.cumulative else None,
             "exposure": plots.exposure(data) if data.exposure else None,
-            "membership": plots.membership(data) if data.membership else None,
+            "membership": plots.membership(data) if data.membership and data.membership.rows else None,
         },
         "front_matter": Markup(card.front_matter(data)),
         "loading_class": card.loading_class(data.model.kind),

@@ -26,6 +26,7 @@ from tacit.training.averaging import IterateAverage
 
 __all__ = [
     "Progress",
+    "checkpoint_bytes",
     "finished_steps",
     "gradients",
     "load_checkpoint",
@@ -78,7 +79,20 @@ def save_checkpoint(
         state["partial"] = {"drawn": progress.drawn, "sums": list(sums)}
     if average is not None:
         state["average"] = average.mean
-    write_atomically(path, lambda partial: torch.save(state, partial))
+    write_atomically(path, lambda partial: _save(state, partial))
+
+
+def _save(state: dict[str, Any], path: Path) -> None:
+    """Through Python's file, whose error says that the disk is full; torch's own says "unexpected pos"."""
+    with path.open("wb") as file:
+        torch.save(state, file)
+
+
+def checkpoint_bytes(model: nn.Module, ranks: int, averaged: bool) -> int:
+    """An upper bound of what a checkpoint takes on disk: weights, AdamW's two moments, partial sums and the average."""
+    weights = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
+    trained = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+    return weights + (2 + ranks + averaged) * trained
 
 
 def load_checkpoint(

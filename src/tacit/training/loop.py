@@ -27,10 +27,18 @@ from transformers import PreTrainedModel
 from tacit.config import ComputeOptions
 from tacit.engine import CLIPPINGS, PerExampleClipper, add_noise_, micro_batches
 from tacit.engine.distributed import ALONE, Ranks
+from tacit.files import refuse_little_room
 from tacit.privacy.ledger import Ledger
 from tacit.randomness import Streams
 from tacit.training.averaging import IterateAverage, PartOfTheWay
-from tacit.training.checkpoint import Progress, gradients, load_checkpoint, load_optimizer, save_checkpoint
+from tacit.training.checkpoint import (
+    Progress,
+    checkpoint_bytes,
+    gradients,
+    load_checkpoint,
+    load_optimizer,
+    save_checkpoint,
+)
 from tacit.training.dropout import RowDropout, uses_dropout
 from tacit.training.objectives import Objective, Targets
 from tacit.training.plans import DpPlan, Phase, PlainPlan
@@ -112,6 +120,7 @@ def run_phase(
     source = _Source(stream, objective, streams, ranks)
     with closing(_step_of(model, phase, compute, source)) as step_of:
         for step in range(start.step, phase.steps):
+            saver.refuse_little_room()  # what is paid for must find room on the disk
             if phase.event is not None and ledger is not None:
                 ledger.charge(phase.name, step)
             for group in optimizer.param_groups:
@@ -175,6 +184,12 @@ class _Saver:
         self._seconds = seconds
         self._ranks = ranks
         self._saved = time.monotonic()
+        self._bytes = checkpoint_bytes(model, ranks.world, average is not None)
+
+    def refuse_little_room(self) -> None:
+        """Raise `StorageError` where the next checkpoint, which is written beside the last one, would not fit."""
+        if self._ranks.first:
+            refuse_little_room(self._path.parent, self._bytes)
 
     def inside(self, progress: Progress) -> None:
         """Inside a step, at a place of the draw that all ranks have reached."""

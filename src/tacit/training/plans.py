@@ -29,7 +29,12 @@ class PlainPlan:
     batch_size: int
 
     def batch(self, records: int, streams: Streams, step: int) -> np.ndarray:
-        """Indices of the step's records: consecutive slices of keyed permutations, one an epoch."""
+        """Indices of the step's records: consecutive slices of keyed permutations, one an epoch; none where there is none.
+
+        Whether there is a record may hang on one unit, so an empty stream stops nothing.
+        """
+        if records == 0:
+            return np.zeros(0, dtype=np.int64)
         positions = np.arange(step * self.batch_size, (step + 1) * self.batch_size)
         chosen = np.empty(self.batch_size, dtype=np.int64)
         for epoch in np.unique(positions // records):

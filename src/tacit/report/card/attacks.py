@@ -101,6 +101,11 @@ def membership_sentences(found: MembershipFacts | None, screened: bool = False) 
     """What the attack on the private texts themselves found: for the curator alone."""
     if found is None:
         return ()
+    if found.undecided is not None:
+        return (
+            f"Whether the model tells texts that it was trained on from others is {found.undecided}. This says nothing for the "
+            "model and nothing against it.",
+        )
     released = [row for row in found.rows if row.model == RELEASED]
     control = [row for row in found.rows if row.model == CONTROL]
     pairs = max(row.members for row in found.rows)

@@ -101,8 +101,16 @@ class MembershipFacts(Facts):
 
     Args:
         pairs_wanted: members that were asked for, and as many non-members.
-        rows: of each model, single texts and groups.
+        rows: of each model, single texts and groups; none where nothing could be measured.
+        undecided: why not.
     """
 
     pairs_wanted: Annotated[int, Field(ge=1)]
-    rows: Annotated[tuple[MembershipRow, ...], Field(min_length=1)]
+    rows: tuple[MembershipRow, ...] = ()
+    undecided: Text | None = None
+
+    @model_validator(mode="after")
+    def _either(self) -> Self:
+        if bool(self.rows) == (self.undecided is not None):
+            raise ValueError("the attack has rows, or a word on why it has none")
+        return self

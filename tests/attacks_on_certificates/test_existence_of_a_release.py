@@ -1,0 +1,186 @@
+"""Whether there is a release at all was a function of one unit.
+
+A DP run stopped before it spent anything, with exit code 4, where too few private texts qualified for the membership attack, where no
+unit was left for training, where the held-out part was empty, and where screening left no private data point. At the boundary
+one unit decides that. The certificate says that whatever happens with one corpus happens with the neighbouring one with a probability
+at most e^epsilon times as large plus delta; here something with probability 1 had probability 0: delta is 1.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit.corpus.synthetic import SyntheticPublic, write_public
+from tacit.corpus.units import Unit, split_held_out
+from tacit.files import read_json
+from tacit.randomness import Streams
+
+from ..dialogues import PLAIN, dialogue_values
+from ..keys import place_key, placed_key
+from ..small import tacit, write_config
+
+pytestmark = pytest.mark.slow
+
+DELTA = 1e-4
+GROUP = 2
+LEAST = 4 * GROUP  # pairs with fewer of which the membership attack says nothing
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What somebody outside sees of a run, with times and noisy numbers taken out."""
+
+    code: int
+    files: tuple[str, ...]
+    lines: tuple[str, ...]
+
+
+def observed(run: Path, config: dict[str, Any], key: int) -> Seen:
+    place_key(run, key)
+    done = tacit("run", write_config(run.with_suffix(".yaml"), {**config, "run": str(run)}))
+    files = (path.relative_to(run / "release").as_posix() for path in (run / "release").rglob("*"))
+    lines = (re.sub(r"\d+:\d\d:\d\d", "TIME", line) for line in (done.stdout + done.stderr).splitlines())
+    return Seen(done.returncode, tuple(sorted(files)), tuple(line.replace(str(run), "RUN") for line in lines))
+
+
+def least_delta(one: Seen, other: Seen, epsilon: float) -> float:
+    """A lower bound of delta: of runs whose key is drawn, each of the two certainties is an event of its own.
+
+    >>> least_delta(Seen(0, (), ()), Seen(4, (), ()), 8.0)
+    1.0
+    """
+    probabilities = (1.0, 1.0 if one == other else 0.0)
+    return max(0.0, probabilities[0] - 2.718281828**epsilon * probabilities[1])
+
+
+def write_texts(path: Path, names: Sequence[str]) -> None:
+    """A document a name, with a number that is its own."""
+    rows = [{"id": name, "text": f"My order is {10_000_000 + 7919 * int(name[1:])}."} for name in names]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def sides(key: int, count: int, held_out: float) -> tuple[list[str], list[str]]:
+    """The names d0, d1, ... by the part of the corpus in which they fall under a key."""
+    units = [Unit(f"d{number}", ()) for number in range(count)]
+    training, kept = split_held_out(units, held_out, Streams(placed_key(key)).child("corpus"))
+    return [unit.unit_id for unit in training], [unit.unit_id for unit in kept]
+
+
+def dp_values(folder: Path, texts: Path, **sections: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "title": "a predicate",
+        "privacy": {"unit": "document", "units": 60, "budget": {"epsilon": 8.0, "delta": DELTA}},
+        "private": {"path": str(texts), "id_field": "id"},
+        "public": [{"path": str(folder / "public.jsonl"), "id_field": "id"}],
+        "vocabulary": {"method": "public", "size": 300},
+        "model": {"kind": "lstm", "layers": 1, "width": 8, "length": 24},
+        "phases": [
+            {
+                "name": "private",
+                "plan": "dp",
+                "stream": "private",
+                "steps": 2,
+                "expected_batch": 10,
+                "clip_norm": 0.5,
+                "learning_rate": 1e-3,
+            }
+        ],
+        "evaluation": {"held_out": 0.4, "public_sequences": 8},
+        "compute": {"threads": 1, "workers": 1, "checkpoint_seconds": 30.0},
+    }
+    return {**values, **sections}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("existence")
+    write_public(folder / "public.jsonl", SyntheticPublic(records=200))
+    return folder
+
+
+def test_one_unit_decides_whether_the_membership_attack_has_texts_enough(folder: Path) -> None:
+    training, kept = sides(1, 60, 0.4)
+    seen, said = [], []
+    audit = {"canaries": 2, "copies": 1, "digits": 2, "membership": {"pairs": 30, "group_size": GROUP}}
+    audit |= {"control": True, "control_steps": 2}
+    for number in (LEAST, LEAST - 1):
+        write_texts(folder / f"{number}.jsonl", [*training[:20], *kept[:number]])
+        run = folder / f"members-{number}"
+        seen.append(observed(run, dp_values(folder, folder / f"{number}.jsonl", audit=audit), 1))
+        said.append(read_json(run / "private" / "membership.json"))
+    assert set(said[0]) == {"control without DP", "released model"}  # the neighbour has texts enough
+    assert said[1] == {"undecided": "undecided: too few texts qualify"}
+    assert seen[0].code == 0
+    assert len(seen[0].files) > 5
+    assert seen[0] == seen[1]
+    assert least_delta(*seen, 8.0) <= DELTA  # it was 1
+    curators = (folder / f"members-{LEAST - 1}" / "private" / "report" / "report.html").read_text()
+    released = folder / f"members-{LEAST - 1}" / "release"
+    assert "undecided: too few texts qualify" in curators
+    assert not any(b"too few texts" in path.read_bytes() for path in released.rglob("*") if path.is_file())
+    audited = tacit("audit", folder / f"members-{LEAST - 1}")
+    assert audited.returncode == 0, audited.stderr
+    assert "membership is undecided: too few texts qualify" in audited.stdout
+    as_json = json.loads(tacit("audit", folder / f"members-{LEAST - 1}", "--json").stdout)
+    assert as_json["membership"] == said[1]
+
+
+@pytest.mark.parametrize("left", ["training", "held out"])
+@pytest.mark.parametrize("kind", ["lstm", "bert"])
+def test_one_unit_decides_whether_a_part_of_the_corpus_is_empty(folder: Path, kind: str, left: str) -> None:
+    training, kept = sides(2, 60, 0.4)
+    few, many = (training, kept) if left == "held out" else (kept, training)
+    model = {"kind": kind, "layers": 1, "width": 8, "length": 24, **({} if kind == "lstm" else {"heads": 2})}
+    audit = {"canaries": 2, "control": True, "control_steps": 2, "contexts": 2}
+    audit |= {"copies": 1, "digits": 2} if kind == "lstm" else {}
+    seen = []
+    for number in (1, 0):
+        name = f"{kind}-{left.replace(' ', '-')}-{number}"
+        write_texts(folder / f"{name}.jsonl", [*few[:3], *many[:number]])
+        values = dp_values(folder, folder / f"{name}.jsonl", model=model, audit=audit)
+        seen.append(observed(folder / name, values, 2))
+    assert seen[0].code == 0, seen[0].lines[-1]
+    assert seen[0] == seen[1]
+    assert least_delta(*seen, 8.0) <= DELTA
+
+
+def test_one_secret_decides_whether_screening_leaves_a_private_data_point(folder: Path) -> None:
+    """The neighbour has another record in place of the one with the secret."""
+    seen = []
+    for name, last in (("secret", "Thank you for your help, zq@example.org."), ("none", PLAIN[1])):
+        rows = [{"id": f"d{number}", "text": text} for number, text in enumerate([*PLAIN[:2] * 3, last])]
+        place = folder / name
+        place.mkdir()
+        (place / "dialogues.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        values = dialogue_values(
+            place,
+            20,
+            title="a predicate",
+            rounds=1,
+            screening={"data_point": "line", "gamma": 0.01, "delta2": 0.00005},
+            evaluation={"held_out": 0.0},
+            phases=[
+                {"name": "public", "plan": "plain", "stream": "screened", "steps": 2, "batch_size": 4, "learning_rate": 1e-3},
+                {"name": "private", "plan": "dp", "stream": "private", "steps": 2, "expected_batch": 2, "clip_norm": 0.5,
+                 "learning_rate": 1e-3},
+            ],
+        )  # fmt: skip
+        seen.append(observed(place / "run", values, 3))
+        private = (place / "run" / "private" / "screened" / "private.jsonl").read_text()
+        assert len(private.splitlines()) == (1 if name == "secret" else 0)
+    assert seen[0].code == 0, seen[0].lines[-1]
+    assert seen[0] == seen[1]
+
+
+def test_the_measure_sees_a_refusal() -> None:
+    """The known-wrong version: what the project did with such a pair."""
+    done, refused = Seen(0, ("model",), ("done",)), Seen(4, (), ("too few texts",))
+    assert least_delta(done, refused, 8.0) == 1.0
+    assert least_delta(done, done, 8.0) == 0.0
