@@ -1,9 +1,9 @@
 """`python -m hostile`: run the attacks, go on where an earlier start stopped, and write the page.
 
-    python -m hostile                                         all of them; hours
-    python -m hostile --only kills --count 20                 a part
-    python -m hostile --only kills --row "CRT, two rounds" --number 3    one trial again, whatever is stored
-    python -m hostile --page docs/reliability.md --only none  the page from what is stored
+python -m hostile                                         all of them; hours
+python -m hostile --only kills --count 20                 a part
+python -m hostile --only kills --row "CRT, two rounds" --number 3    one trial again, whatever is stored
+python -m hostile --page docs/reliability.md --only none  the page from what is stored
 """
 
 from __future__ import annotations
@@ -33,15 +33,23 @@ class _Trial:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m hostile", description="Attacks on a running tacit; docs/reliability.md has the figures.")
+    parser = argparse.ArgumentParser(
+        prog="python -m hostile", description="Attacks on a running tacit; docs/reliability.md has the figures."
+    )
     parser.add_argument("--only", action="append", metavar="ATTACK", help="these attacks alone; `none` for the page")
     parser.add_argument("--count", type=int, help="attacks a family, instead of its own number")
     parser.add_argument("--row", help="with --only: this row alone")
     parser.add_argument("--number", type=int, help="with --row: this trial, done anew and not stored")
     parser.add_argument("--seed", type=int, default=1, help="of the harness's choices (1)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes; as many as cores if not given")
-    parser.add_argument("--out", type=Path, default=_ROOT / "build" / "hostile", help="results and scratch (build/hostile)")
-    parser.add_argument("--page", type=Path, help="write the figures into this file, between its markers or as a new page")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="processes; as many as cores if not given"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=_ROOT / "build" / "hostile", help="results and scratch (build/hostile)"
+    )
+    parser.add_argument(
+        "--page", type=Path, help="write the figures into this file, between its markers or as a new page"
+    )
     parser.add_argument("--fresh", action="store_true", help="forget what is stored in --out")
     return parser.parse_args()
 
@@ -69,14 +77,20 @@ def _outcome(attack: Attack, setting: Setting, trial: _Trial) -> tuple[Outcome, 
         return attack.trial(setting, trial.row, trial.number), ""
     except Unavailable as reason:
         return Outcome(0), str(reason)
-    except Exception as error:  # of the harness, or of what it starts: a failure that must be seen, and not the end of the others
+    except (
+        Exception
+    ) as error:  # of the harness, or of what it starts: a failure that must be seen, and not the end of the others
         return Outcome(1, (f"the harness: {type(error).__name__}: {error}"[:600],)), ""
 
 
 def _work(job: int, attacks: dict[str, Attack], options: argparse.Namespace, setting: Setting) -> None:
     """Every n-th trial that is not done."""
     results = Results(options.out / "results", job)
-    todo = [trial for trial in _trials(attacks, options) if not results.has(trial.attack, trial.row, trial.number, options.seed)]
+    todo = [
+        trial
+        for trial in _trials(attacks, options)
+        if not results.has(trial.attack, trial.row, trial.number, options.seed)
+    ]
     for trial in todo[job :: options.jobs]:
         begun = time.monotonic()
         outcome, unavailable = _outcome(attacks[trial.attack], setting, trial)

@@ -87,7 +87,9 @@ def _in_fork(arguments: Sequence[str], output: Path, cwd: Path, prepare: Prepare
         os.chdir(cwd)
         os.environ |= {"COLUMNS": "200", "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
         for number, name in ((1, "out"), (2, "err")):
-            descriptor = os.open(output.with_name(f"{output.name}.{name}"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            descriptor = os.open(
+                output.with_name(f"{output.name}.{name}"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
+            )
             os.dup2(descriptor, number)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         sys.stdout, sys.stderr = os.fdopen(1, "w", buffering=1), os.fdopen(2, "w", buffering=1)
@@ -162,7 +164,9 @@ class Child:
             for name in ("out", "err")
         )
         code = os.waitstatus_to_exitcode(status)
-        return Ended(1 if hangs else code, out, err + (f"\nhangs: killed after {timeout:g} s" if hangs else ""), seconds)
+        return Ended(
+            1 if hangs else code, out, err + (f"\nhangs: killed after {timeout:g} s" if hangs else ""), seconds
+        )
 
 
 def start(arguments: Sequence[str | Path], output: Path, prepare: Prepare = lambda: None, at: float = NOON) -> Ended:

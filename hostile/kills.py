@@ -218,7 +218,9 @@ _PAIRS: dict[str, tuple[int, _Kill, Callable[[Path, Path], str]]] = {
 }
 
 
-def _together(one: Begun, rng: random.Random, folder: Path, how: tuple[int, _Kill, Callable[[Path, Path], str]]) -> Outcome:
+def _together(
+    one: Begun, rng: random.Random, folder: Path, how: tuple[int, _Kill, Callable[[Path, Path], str]]
+) -> Outcome:
     """Compared with a run of two processes that were left alone: the sums of two processes are added in another order than one's."""
     most, kill, finish = how
     end = _end_of_two(one)

@@ -28,10 +28,19 @@ def failures(results: Results, attacks: Sequence[str], seed: int) -> list[str]:
 def _table(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
-        "| " + " | ".join(cell.ljust(width) if place == 0 else cell.rjust(width) for place, (cell, width) in enumerate(zip(row, widths, strict=True))) + " |"
+        "| "
+        + " | ".join(
+            cell.ljust(width) if place == 0 else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        + " |"
         for row in rows
     ]
-    rule = "| " + " | ".join("-" * width if place == 0 else "-" * (width - 1) + ":" for place, width in enumerate(widths)) + " |"
+    rule = (
+        "| "
+        + " | ".join("-" * width if place == 0 else "-" * (width - 1) + ":" for place, width in enumerate(widths))
+        + " |"
+    )
     return "\n".join([lines[0], rule, *lines[1:]])
 
 
@@ -50,7 +59,10 @@ def _section(name: str, attack: Attack, results: Results) -> str:
     if reason:
         parts.append(f"Not tried on this machine: {reason}")
     if rows:
-        body = [[found.row, f"{found.tried:,}", f"{found.expected:,}", f"{found.tried - found.expected:,}"] for found in rows]
+        body = [
+            [found.row, f"{found.tried:,}", f"{found.expected:,}", f"{found.tried - found.expected:,}"]
+            for found in rows
+        ]
         total = [sum(found.tried for found in rows), sum(found.expected for found in rows)]
         body.append(["all", f"{total[0]:,}", f"{total[1]:,}", f"{total[0] - total[1]:,}"])
         parts.append(_table([["what", "tried", "as expected", "otherwise"], *body]))
