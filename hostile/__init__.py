@@ -1,6 +1,7 @@
-"""Attacks on a running `tacit`: kills, full and read-only disks, clocks, memory, rivals, mutated input, and a sentinel. See README below.
+"""Attacks on a running `tacit`: kills, full and read-only disks, clocks, memory, rivals, damaged input, and a sentinel.
 
-`make hostile` runs all of them, for hours, and writes docs/reliability.md. `python -m hostile --help` says how to run a part. Never in CI.
+`make hostile` runs all of them, for hours, and writes docs/reliability.md; `python -m hostile --help` says how to run a part.
+Never in CI.
 
     hostile/__main__.py     the driver: which attacks, how many, from which seed; goes on where it stopped
     hostile/attack.py       what an attack is: rows, trials, a control that must be caught; and what a trial comes to

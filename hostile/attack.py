@@ -1,4 +1,4 @@
-"""What an attack is: rows of trials, each with an expected end, and a control: a known-wrong `tacit` that the same trial must catch."""
+"""What an attack is: rows of trials with an expected end, and a control: a known-wrong `tacit` that the same check must catch."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
 from tests.adaptive_runs import adaptive_values
 from tests.dialogues import dialogue_values, write_dialogues
 from tests.extraction.annotated import DP, LABELS, finetune_values, write_notes

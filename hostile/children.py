@@ -1,6 +1,6 @@
 """Starts of `tacit` as forks of this process, which has imported everything: a start costs a tenth of a second, not three.
 
-A fork runs the same `main` as the console script, in its own session, with its own standard output and error. Everything is imported and
+A fork runs the same `main` as the console script, in its own session, with its own output and error. All is imported and
 nothing of `tacit` has run before the fork, so that no start knows of another one.
 """
 

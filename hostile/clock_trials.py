@@ -71,8 +71,9 @@ def _control(setting: Setting) -> Outcome:
 CLOCKS = Attack(
     title="A clock that is set",
     says=(
-        "A run is killed three times at random instants, and each start sees another time of day; the last one sees that of the run which "
-        "was left alone. Expected: the same end, bit for bit (a run that ended before keeps the date that it saw on its report)."
+        "A run is killed three times at random instants, and each start sees another time of day; the last one sees "
+        "that of the run which was left alone. Expected: the same end, bit for bit (a run that ended before keeps the "
+        "date that it saw on its report)."
     ),
     rows=tuple(_SHOWN),
     count=60,

@@ -1,4 +1,4 @@
-"""Damaged configurations: options missing, misspelt, of other types and sizes; YAML cut, flipped, nested, aliased, and with planted code."""
+"""Damaged configurations: options missing, misspelt, of other types; YAML cut, flipped, nested, aliased, with planted code."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tests.small import SENTINEL
 
 from hostile.attack import Attack, Outcome, Setting
 from hostile.cases import CASES, config_in
 from hostile.children import Child
 from hostile.inputs import EXECUTED, judged, try_input
 from hostile.mutations import BYTES, DEEP
-from tests.small import SENTINEL
 
 __all__ = ["CONFIGURATIONS"]
 
 _EACH = 10
 _JUNK: tuple[Any, ...] = (
-    None, True, False, 0, 1, -1, 0.5, 1e-300, 1e308, float("nan"), float("inf"), -0.0, 2**63, 10**400, "", "x", "NaN", "1", "\x1b[31m",
-    "\u202e", "\ud800", "a" * 100_000, "${HOME}", "${NOT_THERE_AT_ALL}", "/dev/null", "..", [], {}, [[]], [None], {"a": {"b": "c"}},
+    None, True, False, 0, 1, -1, 0.5, 1e-300, 1e308, float("nan"), float("inf"), -0.0, 2**63, 10**400, "", "x", "NaN",
+    "1", "\x1b[31m", "\u202e", "\ud800", "a" * 100_000, "${HOME}", "${NOT_THERE_AT_ALL}", "/dev/null", "..", [], {},
+    [[]], [None], {"a": {"b": "c"}},
     {1: 2}, [1, "a", {}], "2026-11-23", "!!python/none",
 )  # fmt: skip
 Change = Callable[[random.Random, dict[str, Any], Path], dict[str, Any]]
@@ -101,7 +102,8 @@ def _planted(path: Path) -> tuple[str, ...]:
     return (
         f'!!python/object/apply:os.system ["touch {path}"]',
         f'!!python/object/apply:builtins.open ["{path}", "w"]',
-        f'!!python/object/new:type {{args: ["z", !!python/tuple [], {{"extend": !!python/name:exec }}], listitems: "open(\'{path}\', \'w\')"}}',
+        '!!python/object/new:type {args: ["z", !!python/tuple [], {"extend": !!python/name:exec }], '
+        f"listitems: \"open('{path}', 'w')\"}}",
         f"!!python/module:{EXECUTED.lower()}",
     )
 
@@ -203,9 +205,10 @@ def _control(setting: Setting) -> Outcome:
 CONFIGURATIONS = Attack(
     title="Damaged configurations",
     says=(
-        "The configurations of all kinds of runs with one place changed (another value, an option missing or misspelt, another type, a number "
-        "far off), planned or begun up to the vocabulary; and as text, cut, flipped, nested, aliased, in other codings, with YAML that "
-        "would run code. Expected: as for damaged corpora, no control character in what is printed, and no planted code executed."
+        "The configurations of all kinds of runs with one place changed (another value, an option missing or misspelt, "
+        "another type, a number far off), planned or begun up to the vocabulary; and as text, cut, flipped, nested, "
+        "aliased, in other codings, with YAML that would run code. Expected: as for damaged corpora, no control "
+        "character in what is printed, and no planted code executed."
     ),
     rows=(_SHAPES, _TEXT, _RUN),
     count=3000,

@@ -11,16 +11,16 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.dialogues import dialogue_values
+from tests.extraction.annotated import finetune_values
+from tests.folders import bert_folder
+from tests.small import SENTINEL, small_values
 
 from hostile.attack import Attack, Outcome, Setting
 from hostile.cases import config_in
 from hostile.children import Child
 from hostile.inputs import judged, try_input
 from hostile.mutations import BYTES
-from tests.dialogues import dialogue_values
-from tests.extraction.annotated import finetune_values
-from tests.folders import bert_folder
-from tests.small import SENTINEL, small_values
 
 __all__ = ["CORPORA"]
 
@@ -215,9 +215,11 @@ CORPORA = Attack(
     title="Damaged corpora",
     says=(
         "Private corpora in every format, damaged in one of "
-        f"{len(BYTES) + 5} ways ({', '.join(BYTES)}, another ending, a folder, a link to itself or to a device, a pipe), and read by the "
-        "commands that read such text. Each record has a secret in its text, its id and its user's name. Expected: exit code 0, 2, 3, 4 or 5, "
-        "one line where it is not 0, no traceback, no secret in what is printed or outside run/private, an end within two minutes."
+        f"{len(BYTES) + 5} ways ({', '.join(BYTES)}, another ending, a folder, a link to itself or a device, a pipe), and read "
+        "by the "
+        "commands that read such text. Each record has a secret in its text, its id and its user's name. Expected: "
+        "exit code 0, 2, 3, 4 or 5, one line where it is not 0, no traceback, no secret in what is printed or outside "
+        "run/private, an end within two minutes."
     ),
     rows=_ROWS,
     count=5000,

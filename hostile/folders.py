@@ -1,4 +1,4 @@
-"""Damaged and hostile model folders: pickles, code that asks to be run, other shapes, weights that are not numbers, links, cut files."""
+"""Damaged and hostile model folders: pickles, code that asks to be run, other shapes, weights that are no numbers, links."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
+from tests.extraction.annotated import finetune_values, write_notes
+from tests.folders import FOLDERS
+from tests.small import SENTINEL, small_values, write_corpora
 
 from hostile.attack import Attack, Outcome, Setting
 from hostile.cases import config_in, given_model
 from hostile.children import Child
 from hostile.inputs import EXECUTED, judged, pickled, try_input
 from hostile.mutations import BYTES, DEEP
-from tests.extraction.annotated import finetune_values, write_notes
-from tests.folders import FOLDERS
-from tests.small import SENTINEL, small_values, write_corpora
 
 __all__ = ["FOLDERS_ATTACK"]
 
@@ -331,7 +331,8 @@ FOLDERS_ATTACK = Attack(
     title="Damaged and hostile model folders",
     says=(
         "Folders of a BERT, a GPT-2 and an LSTM, each changed in one of "
-        f"{len(_CHANGES)} ways ({', '.join(_CHANGES)}), given to a run or a fine-tuning. Pickles and modules would make a file when they are "
+        f"{len(_CHANGES)} ways ({', '.join(_CHANGES)}), given to a run or a fine-tuning. Pickles and modules would make "
+        "a file when they are "
         "read. Expected: as for damaged corpora, and no planted code executed."
     ),
     rows=_ROWS,

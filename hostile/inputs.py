@@ -50,7 +50,7 @@ def try_input(arguments: Sequence[str | Path], folder: Path) -> Ended:
 
 
 def judged(ended: Ended, folder: Path, sentinels: Sequence[str], codes: Sequence[int] = CODES) -> str:
-    """What is wrong with the end of a start on damaged input: its words, a leak, or planted code that ran; empty when all is right."""
+    """What is wrong with the end of a start on damaged input: words, a leak, planted code that ran; empty when all is right."""
     said = complaint(ended, codes)
     if (folder / EXECUTED).exists():
         return "planted code was executed"

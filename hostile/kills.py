@@ -96,7 +96,7 @@ def _short(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _from_nothing(setting: Setting, rng: random.Random, folder: Path) -> Outcome:
-    """Also while the key is drawn and the ledger made; the twin goes on from the last copy in which nothing was spent, with its noise."""
+    """Also while the key is drawn and the ledger made; the twin goes on from the last copy without spending, with the same noise."""
     one = begun(setting, "BERT, histogram")
     config, kept, killed = one.configured(folder), folder / "twin" / "run", 0
     for seconds in (0.3, 0.6, 1.0, one.seconds, one.seconds):
@@ -287,10 +287,11 @@ def _control(setting: Setting) -> Outcome:
 KILLS = Attack(
     title="Killed at random instants",
     says=(
-        "SIGKILL at random instants of a run, three in five uniformly over the time that it takes, the others just when a file has "
-        "changed; up to five times, each time followed by the same command, then the command until it ends. Expected: the end is bit for "
-        "bit that of the same run left alone, every file of the run folder and every row of the ledger; each stage is paid for once. "
-        "Rows count kills; a run that ends otherwise counts as one failure."
+        "SIGKILL at random instants of a run, three in five uniformly over the time that it takes, the others just "
+        "when a file has changed; up to five times, each time followed by the same command, then the command until it "
+        "ends. Expected: the end is bit for bit that of the same run left alone, every file of the run folder and "
+        "every row of the ledger; each stage is paid for once. Rows count kills; a run that ends otherwise counts as "
+        "one failure."
     ),
     rows=(*CASES, _FROM_NOTHING, _RANKS, _LAUNCHER),
     count=1000,

@@ -1,4 +1,4 @@
-"""Too little memory, at many sizes: a start ends with one line, holds no private text, and leaves a folder that goes on bit for bit."""
+"""Too little memory, at many sizes: a start ends with one line without private text, and leaves a folder that goes on."""
 
 from __future__ import annotations
 
@@ -80,9 +80,10 @@ def _control(setting: Setting) -> Outcome:
 MEMORY = Attack(
     title="Too little memory",
     says=(
-        "Six starts of a run with a limit on its address space (RLIMIT_AS) of 0 to 96 MB more than the imported libraries take, then one "
-        "without a limit. Expected: each start ends well, with one line, or by a library that gives up (a signal), never with a traceback or "
-        "private text; the last one ends bit for bit as if nothing was. Rows count starts."
+        "Six starts of a run with a limit on its address space (RLIMIT_AS) of 0 to 96 MB more than the imported "
+        "libraries take, then one without a limit. Expected: each start ends well, with one line, or by a library that "
+        "gives up (a signal), never with a traceback or private text; the last one ends bit for bit as if nothing was. "
+        "Rows count starts."
     ),
     rows=_CASES,
     count=240,

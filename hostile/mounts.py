@@ -1,4 +1,4 @@
-"""Small and read-only file systems, which need root: a tmpfs that is nearly full, and a folder bound to itself without the right to write."""
+"""Small and read-only file systems, which need root: a tmpfs that is nearly full, and a folder that is bound to itself read-only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/reliability.md from stored trials: a table an attack, what failed with the command that repeats it, and what it does not show."""
+"""docs/reliability.md from stored trials: a table an attack, and what failed with the command that repeats it."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from hostile.attack import Attack, Outcome, Setting
-from hostile.cases import CASES
 from hostile.children import Child, complaint, start
 from hostile.endings import differences, twice_spent
 from hostile.kills import kill_at
@@ -79,9 +78,10 @@ def _control(setting: Setting) -> Outcome:
 READONLY = Attack(
     title="Folders that cannot be written",
     says=(
-        "A run is killed at a random instant; then a folder of it is read-only (a read-only bind mount, which holds for root too) and the "
-        "command is started; then it is writable again. Expected: the start ends with exit code 2 or 4 and one line, or well where it need "
-        "not write there; the end is bit for bit as if nothing was; `tacit ledger` and `tacit verify` work on a finished run in a read-only folder."
+        "A run is killed at a random instant; then a folder of it is read-only (a read-only bind mount, which holds "
+        "for root too) and the command is started; then it is writable again. Expected: the start ends with exit code "
+        "2 or 4 and one line, or well where it need not write there; the end is bit for bit as if nothing was; `tacit "
+        "ledger` and `tacit verify` work on a finished run in a read-only folder."
     ),
     rows=(*_PLACES, _FINISHED),
     count=120,

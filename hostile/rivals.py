@@ -1,4 +1,4 @@
-"""Two and three processes started on one run at once: one works, the others say so in one line, and the end is that of one process alone."""
+"""Two and three processes on one run at once: one works, the others say so in one line, and the end is that of one alone."""
 
 from __future__ import annotations
 
@@ -80,9 +80,10 @@ def _control(setting: Setting) -> Outcome:
 RIVALS = Attack(
     title="Several processes on one run",
     says=(
-        "Two or three processes are started on one run folder at once, or a few tenths of a second apart; in one row the first one is killed "
-        "while the others wait or have gone. Expected: one works, the others end with exit code 2 and one line (or well, after it); the "
-        "end is bit for bit that of one process; from an empty folder, which has a key of its own, `tacit verify` agrees."
+        "Two or three processes are started on one run folder at once, or a few tenths of a second apart; in one row "
+        "the first one is killed while the others wait or have gone. Expected: one works, the others end with exit "
+        "code 2 and one line (or well, after it); the end is bit for bit that of one process; from an empty folder, "
+        "which has a key of its own, `tacit verify` agrees."
     ),
     rows=_ROWS,
     count=120,

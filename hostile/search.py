@@ -1,4 +1,4 @@
-"""Search files for words in every coding in which they could leave: inside gzip, zip (and torch's files), SQLite, JSON, HTML, UTF-16."""
+"""Search files for words in every coding in which they could leave: gzip, zip (torch's files too), SQLite, JSON, HTML, UTF-16."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rare word in text, ids, names of people, files and folders: searched for in all that every command prints and leaves outside run/private."""
+"""A rare word in text, ids, names of people, files and folders: searched for in all that commands print and leave."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.folders import gpt2_folder
+from tests.small import SENTINEL
+
 from hostile.attack import Attack, Outcome, Setting
 from hostile.cases import CASES, config_in, records_of
 from hostile.children import Child, Ended, complaint
 from hostile.search import found_in, holds, needles_of
-from tests.folders import gpt2_folder
-from tests.small import SENTINEL, write_corpora
 
 __all__ = ["SENTINELS"]
 
@@ -184,10 +185,11 @@ def _control(setting: Setting) -> Outcome:
 SENTINELS = Attack(
     title="A sentinel",
     says=(
-        "Rare words (one of them not ASCII) in the private text, the ids, the names of people, and in the names of the private corpus's file "
-        "and folders; every command of a run's life, and what each prints and leaves, searched for them: in files and their names, inside "
-        "gzip, zip, torch's files and SQLite, in JSON, HTML, URL and base64 codings and in UTF-16. Expected: nowhere but in run/private, and "
-        "as the path in run/config.json or finetune.json (mode 0600). Rows count commands."
+        "Rare words (one of them not ASCII) in the private text, the ids, the names of people, and in the names of the "
+        "private corpus's file and folders; every command of a run's life, and what each prints and leaves, searched "
+        "for them: in files and their names, inside gzip, zip, torch's files and SQLite, in JSON, HTML, URL and base64 "
+        "codings and in UTF-16. Expected: nowhere but in run/private, and as the path in run/config.json or "
+        "finetune.json (mode 0600). Rows count commands."
     ),
     rows=tuple(CASES),
     count=160,

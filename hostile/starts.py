@@ -1,7 +1,7 @@
-"""Begun runs: a key, a ledger in which nothing is spent, and the vocabulary's noise. Every copy of one must end alike, whatever happens to it.
+"""Begun runs: a key, a ledger in which nothing is spent, and the vocabulary's noise. Every copy of one must end alike.
 
-Vocabulary noise comes from OpenDP and the operating system. It is drawn once and kept on disk, so a begun run holds all of it; what one
-start drew and did not keep, another may draw anew. The key is drawn by `tacit`: a start is killed as soon as there is a ledger.
+Vocabulary noise comes from OpenDP and the operating system. It is drawn once and kept on disk, so a begun run holds all of it; what
+one start drew and did not keep, another may draw anew. The key is drawn by `tacit`: a start is killed as soon as there is a ledger.
 """
 
 from __future__ import annotations
