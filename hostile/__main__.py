@@ -23,6 +23,7 @@ from hostile.children import load
 from hostile.results import CONTROL, Results, about
 
 _ROOT = Path(__file__).parents[1]
+_ROUNDS = 5
 
 
 @dataclass(frozen=True)
@@ -54,17 +55,36 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _trials(attacks: dict[str, Attack], options: argparse.Namespace) -> Iterator[_Trial]:
-    """The control first, then round the rows until there are about as many attacks as wanted."""
+def _wanted(attack: Attack, options: argparse.Namespace) -> int:
+    return attack.count if options.count is None else options.count
+
+
+def _trials(attacks: dict[str, Attack], options: argparse.Namespace, numbers: dict[str, int]) -> Iterator[_Trial]:
+    """The control first, then round the rows, as many trials of each attack as it is said."""
     for name, attack in attacks.items():
         rows = [row for row in attack.rows if options.row in (None, row)]
         if not rows:
             sys.exit(f"hostile: {name} has no row {options.row!r}; it has: {', '.join(attack.rows)}")
         if options.row is None:
             yield _Trial(name, CONTROL, 0)
-        wanted = attack.count if options.count is None else options.count
-        for place in range(math.ceil(wanted / attack.a_trial)):
+        for place in range(numbers[name]):
             yield _Trial(name, rows[place % len(rows)], place // len(rows))
+
+
+def _all(attacks: dict[str, Attack], options: argparse.Namespace, setting: Setting) -> None:
+    """Trials until there are as many attacks as wanted: how many a trial comes to is known when it is done."""
+    numbers = {name: math.ceil(_wanted(attack, options) / attack.a_trial) for name, attack in attacks.items()}
+    for _ in range(_ROUNDS):
+        _in_jobs(attacks, options, setting, numbers)
+        results = Results(options.out / "results")
+        lacking = {
+            name: _wanted(attack, options) - results.tried(name, options.seed) for name, attack in attacks.items()
+        }
+        more = {name: lack for name, lack in lacking.items() if lack > 0 and not results.unavailable(name)}
+        if not more or options.row is not None:
+            return
+        for name, lack in more.items():
+            numbers[name] += math.ceil(lack / attacks[name].a_trial)
 
 
 def _outcome(attack: Attack, setting: Setting, trial: _Trial) -> tuple[Outcome, str]:
@@ -83,12 +103,14 @@ def _outcome(attack: Attack, setting: Setting, trial: _Trial) -> tuple[Outcome, 
         return Outcome(1, (f"the harness: {type(error).__name__}: {error}"[:600],)), ""
 
 
-def _work(job: int, attacks: dict[str, Attack], options: argparse.Namespace, setting: Setting) -> None:
+def _work(
+    job: int, attacks: dict[str, Attack], options: argparse.Namespace, setting: Setting, numbers: dict[str, int]
+) -> None:
     """Every n-th trial that is not done."""
     results = Results(options.out / "results", job)
     todo = [
         trial
-        for trial in _trials(attacks, options)
+        for trial in _trials(attacks, options, numbers)
         if not results.has(trial.attack, trial.row, trial.number, options.seed)
     ]
     for trial in todo[job :: options.jobs]:
@@ -115,14 +137,16 @@ def _check_same(out: Path, fresh: bool) -> None:
     path.write_text(now)
 
 
-def _in_jobs(attacks: dict[str, Attack], options: argparse.Namespace, setting: Setting) -> None:
+def _in_jobs(
+    attacks: dict[str, Attack], options: argparse.Namespace, setting: Setting, numbers: dict[str, int]
+) -> None:
     jobs = []
     for job in range(options.jobs):
         pid = os.fork()
         if pid == 0:
             code = 1
             try:
-                _work(job, attacks, options, setting)
+                _work(job, attacks, options, setting, numbers)
                 code = 0
             except KeyboardInterrupt:
                 code = 130
@@ -157,7 +181,7 @@ def main() -> None:
         sys.exit(1 if outcome.failures else 0)
     _check_same(options.out, options.fresh)
     if attacks:
-        _in_jobs(attacks, options, setting)
+        _all(attacks, options, setting)
     results = Results(options.out / "results")
     if options.page is not None:
         write_page(options.page, ATTACKS, results, options.seed)

@@ -32,7 +32,8 @@ def _trial(setting: Setting, row: str, number: int) -> Outcome:
         config, wrong = one.copy(place.folder), []
         for at in _SHOWN[row]:
             child = Child([one.case.command, config], place.folder / "said", at=at)
-            ended = kill_at(place.rng, child, place.folder / "run", one.seconds)
+            kill_at(place.rng, child, place.folder / "run", one.seconds)
+            ended = child.end()
             if not ended.killed:
                 said = complaint(ended, codes=(0,))
                 wrong += [f"{one.name}: {said}"] if said else []

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hostile.attack import Attack, Outcome, Setting
 from hostile.cases import CASES
-from hostile.children import NOON, TIMEOUT, Child, Ended, complaint, start
+from hostile.children import NOON, TIMEOUT, Child, complaint, start
 from hostile.endings import differences, twice_spent
 from hostile.starts import Begun, begun, resume, spends
 
@@ -42,8 +42,8 @@ def _seen(run: Path) -> tuple[object, ...]:
     return tuple(found)
 
 
-def kill_at(rng: random.Random, child: Child, run: Path, seconds: float) -> Ended:
-    """Kill a start at an instant within so many seconds, or just when something is written after it."""
+def kill_at(rng: random.Random, child: Child, run: Path, seconds: float) -> None:
+    """Kill a start at an instant within so many seconds, or just when something is written after it; or let it end before."""
     instant, at_a_write, moment = rng.uniform(0.0, seconds), rng.random() < _AT_A_WRITE, rng.uniform(0.0, 0.003)
     if not child.over(instant):
         if at_a_write:
@@ -52,7 +52,6 @@ def kill_at(rng: random.Random, child: Child, run: Path, seconds: float) -> Ende
                 pass
             child.over(moment)
         child.kill()
-    return child.end()
 
 
 def _disturbed(rng: random.Random, one: Begun, config: Path, folder: Path, kills: int) -> tuple[int, list[str]]:
@@ -60,7 +59,8 @@ def _disturbed(rng: random.Random, one: Begun, config: Path, folder: Path, kills
     killed, wrong = 0, []
     for _ in range(kills):
         child = Child([one.case.command, config], folder / "said")
-        ended = kill_at(rng, child, folder / "run", one.seconds)
+        kill_at(rng, child, folder / "run", one.seconds)
+        ended = child.end()
         killed += ended.killed
         if not ended.killed:
             wrong += [said for said in [complaint(ended, codes=(0,))] if said]
@@ -100,8 +100,9 @@ def _from_nothing(setting: Setting, rng: random.Random, folder: Path) -> Outcome
     one = begun(setting, "BERT, histogram")
     config, kept, killed = one.configured(folder), folder / "twin" / "run", 0
     for seconds in (0.3, 0.6, 1.0, one.seconds, one.seconds):
-        ended = kill_at(rng, Child(["run", config], folder / "said"), folder / "run", seconds)
-        killed += ended.killed
+        child = Child(["run", config], folder / "said")
+        kill_at(rng, child, folder / "run", seconds)
+        killed += child.end().killed
         if (folder / "run" / "ledger.sqlite").exists() and not spends(folder / "run"):
             shutil.rmtree(kept, ignore_errors=True)
             shutil.copytree(folder / "run", kept, ignore=shutil.ignore_patterns(".*.partial"))
@@ -144,28 +145,12 @@ def _ranks(config: Path, folder: Path) -> list[Child]:
 def _kill_a_rank(rng: random.Random, one: Begun, config: Path, folder: Path) -> tuple[int, list[str]]:
     victim = rng.randrange(2)
     children = _ranks(config, folder)
-    kill_at(rng, _Shared(children[victim]), folder / "run", one.seconds)
+    kill_at(rng, children[victim], folder / "run", one.seconds)
     ended = [child.end(60.0) for child in children]
     other = ended[1 - victim]
     if not ended[victim].killed:
         return 0, [said for each in ended for said in [complaint(each, codes=(0,))] if said]
     return 1, [f"the other process: {said}" for said in [complaint(other, codes=(0, 1, 2, 4))] if said]
-
-
-class _Shared(Child):
-    """A child that is killed here and waited for elsewhere."""
-
-    def __init__(self, child: Child) -> None:
-        self._child = child
-
-    def over(self, seconds: float) -> bool:
-        return self._child.over(seconds)
-
-    def kill(self) -> None:
-        self._child.kill()
-
-    def end(self, timeout: float = TIMEOUT) -> Ended:
-        return Ended(0, "", "", 0.0)
 
 
 def _end_of_ranks(config: Path, folder: Path) -> str:
@@ -201,6 +186,7 @@ def _kill_the_launcher(rng: random.Random, one: Begun, config: Path, folder: Pat
 
 def _end_of_torchrun(config: Path, folder: Path) -> str:
     """Start again until the orphans have left the folder."""
+    code, said = 1, ""
     for _ in range(60):
         code = _torchrun(config, folder).wait(TIMEOUT)
         said = (folder / "torchrun.err").read_text(errors="replace")

@@ -36,7 +36,9 @@ def _trial(setting: Setting, row: str, number: int) -> Outcome:
         config = one.copy(inside)
         if row == _FINISHED:
             return _finished(one, config, inside, place.folder)
-        kill_at(place.rng, Child([one.case.command, config], place.folder / "said"), inside / "run", one.seconds)
+        child = Child([one.case.command, config], place.folder / "said")
+        kill_at(place.rng, child, inside / "run", one.seconds)
+        child.end()
         target = _place(inside, row)
         target.mkdir(exist_ok=True)
         with read_only(target):

@@ -107,6 +107,14 @@ class Results:
                 rows.setdefault(trial.row, []).append(trial)
         return [self._sum(row, trials) for row, trials in rows.items()]
 
+    def tried(self, attack: str, seed: int) -> int:
+        """How many attacks, without the control."""
+        return sum(
+            trial.tried
+            for trial in self.trials()
+            if trial.attack == attack and trial.seed == seed and trial.row != CONTROL
+        )
+
     def unavailable(self, attack: str) -> str:
         """Why it could not be tried here; empty when it could."""
         return next((trial.unavailable for trial in self.trials() if trial.attack == attack and trial.unavailable), "")

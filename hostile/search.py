@@ -69,7 +69,8 @@ def _unpacked(data: bytes) -> Iterator[bytes]:
         try:
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 for name in archive.namelist():
-                    yield name.encode() + b"\0" + archive.read(name)
+                    yield name.encode()
+                    yield archive.read(name)
         except (zipfile.BadZipFile, zlib.error):
             return
     if data.startswith(_SQLITE):
