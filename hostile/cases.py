@@ -99,7 +99,7 @@ def _crt(folder: Path) -> dict[str, Any]:
         screening={"data_point": "line", "gamma": 0.01, "delta2": 0.00005},
         phases=[
             {**_PLAIN, "name": "public", "stream": "screened"},
-            {**_DP, "name": "private", "stream": "private", "steps": 3},
+            {**_DP, "name": "private", "stream": "private", "steps": 3, "noise_multiplier": 0.9},
         ],
         audit={"canaries": 3, "copies": 4, "digits": 3, "control": True, "control_steps": 2},
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -218,8 +219,23 @@ def _together(
         if not found:
             break
     last = finish(config, folder)
+    left = _end_orphans(config)
     wrong += [last] if last else [*differences(folder / "run", end), *twice_spent(folder / "run")]
-    return Outcome(killed, _short(wrong))
+    return Outcome(killed, _short(wrong), f"processes that waited for their launcher: {left}," if left else "")
+
+
+def _end_orphans(config: Path) -> int:
+    """Kill the processes of a launcher that was killed while they waited for it; they hold nothing, and would wait half an hour."""
+    found = 0
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+            if b"hostile.command" in words and str(config).encode() in words:
+                os.kill(int(path.parent.name), signal.SIGKILL)
+                found += 1
+        except OSError:  # it has ended
+            continue
+    return found
 
 
 def _end_of_two(one: Begun) -> Path:

@@ -1,7 +1,8 @@
 """Begun runs: a key, a ledger in which nothing is spent, and the vocabulary's noise. Every copy of one must end alike.
 
 Vocabulary noise comes from OpenDP and the operating system. It is drawn once and kept on disk, so a begun run holds all of it; what
-one start drew and did not keep, another may draw anew. The key is drawn by `tacit`: a start is killed as soon as there is a ledger.
+one start drew and did not keep, another may draw anew. The key is drawn by `tacit`: a start is killed as soon as its
+ledger is planned.
 """
 
 from __future__ import annotations
@@ -85,17 +86,19 @@ def _make(case: Case, folder: Path) -> None:
 
 
 def _begin(command: str, config: Path, folder: Path) -> None:
-    """The one place where a harness's run gets its key: from a start that is killed when its ledger is there, and nothing spent."""
+    """The one place where a harness's run gets its key: from a start that is killed when all is planned, and nothing spent."""
     run = folder / "run"
     for _ in range(_TRIES):
         child = Child([command, config], folder / "said")
-        while not (run / "ledger.sqlite").exists() and not child.over(0.001):
+        while not (run / "private" / "checkpoints").exists() and not child.over(
+            0.001
+        ):  # made when the ledger has all plans
             pass
         child.kill()
         ended = child.end()
         if not ended.killed:
             raise RuntimeError(f"{config}: ended with {ended.code} before it could be killed: {ended.err[-500:]}")
-        if not spends(run) and not any((run / "private").glob("vocabulary/*")):
+        if not spends(run):
             return
         shutil.rmtree(run)
     raise RuntimeError(f"{config}: no start could be killed before it spent something")
@@ -110,7 +113,7 @@ def _place_noise(values: dict[str, object], run: Path, folder: Path, releases: i
     if ended.code or len(noises) != releases:
         raise RuntimeError(f"{folder}: {len(noises)} files of noise, {releases} expected: {ended.err[-500:]}")
     place = run / "private" / "vocabulary"
-    place.mkdir(mode=0o700)
+    place.mkdir(mode=0o700, exist_ok=True)
     for noise in noises:
         shutil.copy2(noise, place / noise.name)
 
