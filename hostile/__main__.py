@@ -15,7 +15,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hostile.attack import Attack, Outcome, Setting, Unavailable
@@ -93,14 +93,22 @@ def _outcome(attack: Attack, setting: Setting, trial: _Trial) -> tuple[Outcome, 
         attack.check()
         if trial.row == CONTROL:
             caught = attack.control(setting).failures
-            return Outcome(1, () if caught else ("the control was not caught",), caught[0][:200] if caught else ""), ""
-        return attack.trial(setting, trial.row, trial.number), ""
+            notes = (_without_place(caught[0], setting)[:200],) if caught else ()
+            return Outcome(1, () if caught else ("the control was not caught",), notes), ""
+        outcome = attack.trial(setting, trial.row, trial.number)
+        return replace(outcome, failures=tuple(_without_place(line, setting) for line in outcome.failures)), ""
     except Unavailable as reason:
         return Outcome(0), str(reason)
     except (
         Exception
     ) as error:  # of the harness, or of what it starts: a failure that must be seen, and not the end of the others
-        return Outcome(1, (f"the harness: {type(error).__name__}: {error}"[:600],)), ""
+        line = f"the harness: {type(error).__name__}: {error}"[:600]
+        return Outcome(1, (_without_place(line, setting),)), ""
+
+
+def _without_place(line: str, setting: Setting) -> str:
+    """Where the scratch folder lies is nobody's business."""
+    return line.replace(str(setting.root), "...")
 
 
 def _work(

@@ -24,12 +24,12 @@ class Outcome:
     Args:
         tried: how many attacks it was: kills, starts or inputs.
         failures: what was not as expected, one line each; empty when all was.
-        note: a public number worth keeping, such as how often the command ended well.
+        notes: how each of them ended, in few words that are counted over all trials.
     """
 
     tried: int
     failures: tuple[str, ...] = ()
-    note: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

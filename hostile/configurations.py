@@ -167,7 +167,7 @@ def _trial(setting: Setting, row: str, number: int) -> Outcome:
             said = judged(ended, folder, (SENTINEL, "zqvornak"))
             codes.append(ended.code)
             wrong += [f"{way}: {said}"] if said else []
-    return Outcome(_EACH, tuple(wrong))
+    return Outcome(_EACH, tuple(wrong), tuple(f"exit {code}" for code in codes))
 
 
 def _corpora(setting: Setting) -> Path:

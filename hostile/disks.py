@@ -31,12 +31,12 @@ def _trial(setting: Setting, row: str, number: int) -> Outcome:
         needed = kilobytes_of(one.end) - kilobytes_of(one.run)
         with small_disk(place.folder / "disk", 4 * kilobytes_of(one.end) + 4096) as disk:
             config = one.copy(disk)
-            wrong, tried = [], 0
+            wrong, codes = [], []
             for step in range(_STEPS):
                 room = int(needed * (step + place.rng.random()) / _STEPS)
                 leave_free(disk, room)
                 ended = start([one.case.command, config], place.folder / "said")
-                tried += 1
+                codes.append(ended.code)
                 said = complaint(ended, codes=(0, _FULL))
                 wrong += [f"{room} KB free: {said}"] if said else []
                 if ended.code == 0:
@@ -44,7 +44,7 @@ def _trial(setting: Setting, row: str, number: int) -> Outcome:
             leave_free(disk, None)
             said = resume(one, config, place.folder)
             wrong += [f"with room again: {said}"] if said else _unlike(disk / "run", one.end)
-        return Outcome(tried, tuple(wrong))
+        return Outcome(len(codes), tuple(wrong), tuple(f"exit {code}" for code in codes))
 
 
 def _unlike(run: Path, end: Path) -> list[str]:

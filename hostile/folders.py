@@ -296,16 +296,18 @@ def _shared(setting: Setting) -> Path:
 
 def _trial(setting: Setting, row: str, number: int) -> Outcome:
     kind, command = row.split(", ")
-    shared, wrong = _shared(setting), []
+    shared, wrong, codes = _shared(setting), [], []
     with setting.trial("folders", row, number) as place:
         for attempt in range(_EACH):
             folder = place.folder / f"at-{attempt}"
             shutil.copytree(shared / kind, folder / "given")
             way = place.rng.choice(tuple(_CHANGES))
             _CHANGES[way](place.rng, folder / "given", folder / EXECUTED)
-            said = judged(try_input(_configured(folder, shared, command), folder), folder, (SENTINEL,))
+            ended = try_input(_configured(folder, shared, command), folder)
+            codes.append(ended.code)
+            said = judged(ended, folder, (SENTINEL,))
             wrong += [f"{way}: {said}"] if said else []
-    return Outcome(_EACH, tuple(wrong))
+    return Outcome(_EACH, tuple(wrong), tuple(f"exit {code}" for code in codes))
 
 
 def _unpickling() -> None:

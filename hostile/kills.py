@@ -221,7 +221,7 @@ def _together(
     last = finish(config, folder)
     left = _end_orphans(config)
     wrong += [last] if last else [*differences(folder / "run", end), *twice_spent(folder / "run")]
-    return Outcome(killed, _short(wrong), f"processes that waited for their launcher: {left}," if left else "")
+    return Outcome(killed, _short(wrong), ("processes left waiting for the launcher",) * left)
 
 
 def _end_orphans(config: Path) -> int:

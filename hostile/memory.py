@@ -57,7 +57,7 @@ def _trial(setting: Setting, row: str, number: int) -> Outcome:
         said = resume(one, config, place.folder)
         found = [said] if said else [*differences(place.folder / "run", one.end), *twice_spent(place.folder / "run")]
         wrong += [f"with memory again: {'; '.join(found)[:300]}"] if found else []
-        return Outcome(len(codes), tuple(wrong))
+        return Outcome(len(codes), tuple(wrong), tuple(f"exit {code}" for code in codes))
 
 
 def _leaking() -> None:

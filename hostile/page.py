@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -45,15 +46,15 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _notes(found: Sum) -> str:
-    """Notes that are alike, counted."""
-    counted = {note: found.notes.count(note) for note in sorted(set(found.notes))}
-    return ", ".join(f"{note} {number}" for note, number in counted.items()) if len(counted) <= 6 else ""
+    """Notes that are alike, counted; the most common ones."""
+    counted = Counter(found.notes).most_common(6)
+    return ", ".join(f"{note}, {number:,} times" for note, number in counted)
 
 
 def _section(name: str, attack: Attack, results: Results) -> str:
     parts = [f"## {attack.title}", attack.says]
     reason = results.unavailable(name)
-    sums = results.sums(name)
+    sums = results.sums(name, attack.rows)
     control = next((found for found in sums if found.row == CONTROL), None)
     rows = [found for found in sums if found.row != CONTROL]
     if reason:

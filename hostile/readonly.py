@@ -48,7 +48,7 @@ def _trial(setting: Setting, row: str, number: int) -> Outcome:
         said = resume(one, config, place.folder)
         found = [said] if said else [*differences(inside / "run", one.end), *twice_spent(inside / "run")]
         wrong += [f"{one.name}, writable again: {'; '.join(found)[:300]}"] if found else []
-        return Outcome(1, tuple(wrong[:1]), f"exit {ended.code}")
+        return Outcome(1, tuple(wrong[:1]), (f"exit {ended.code}",))
 
 
 def _finished(one: Begun, config: Path, inside: Path, folder: Path) -> Outcome:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -30,7 +30,7 @@ class Trial:
     seed: int
     tried: int
     failures: tuple[str, ...]
-    note: str = ""
+    notes: tuple[str, ...] = ()
     unavailable: str = ""
 
 
@@ -83,7 +83,7 @@ class Results:
                     values = json.loads(line)
                 except ValueError:  # cut by a stop
                     continue
-                yield Trial(**{**values, "failures": tuple(values["failures"])})
+                yield Trial(**{**values, "failures": tuple(values["failures"]), "notes": tuple(values["notes"])})
 
     def has(self, attack: str, row: str, number: int, seed: int) -> bool:
         """Whether this trial is done."""
@@ -91,7 +91,7 @@ class Results:
 
     def add(self, attack: str, row: str, number: int, seed: int, outcome: Outcome, unavailable: str = "") -> None:
         """Store one; it is on disk when this returns."""
-        trial = Trial(attack, row, number, seed, outcome.tried, outcome.failures, outcome.note, unavailable)
+        trial = Trial(attack, row, number, seed, outcome.tried, outcome.failures, outcome.notes, unavailable)
         with self._own.open("a+b") as file:
             whole = file.tell() == 0 or self._own.read_bytes().endswith(b"\n")
             file.write(("" if whole else "\n").encode() + json.dumps(trial.__dict__).encode() + b"\n")
@@ -99,13 +99,13 @@ class Results:
             os.fsync(file.fileno())
         self._done.add((attack, row, number, seed))
 
-    def sums(self, attack: str) -> list[Sum]:
-        """Its rows, in the order in which they were first tried."""
-        rows: dict[str, list[Trial]] = {}
+    def sums(self, attack: str, order: Sequence[str] = ()) -> list[Sum]:
+        """Its rows, in this order and then in that in which they were first tried."""
+        rows: dict[str, list[Trial]] = {row: [] for row in order}
         for trial in self.trials():
             if trial.attack == attack and not trial.unavailable:
                 rows.setdefault(trial.row, []).append(trial)
-        return [self._sum(row, trials) for row, trials in rows.items()]
+        return [self._sum(row, trials) for row, trials in rows.items() if trials]
 
     def tried(self, attack: str, seed: int) -> int:
         """How many attacks, without the control."""
@@ -124,4 +124,4 @@ class Results:
         failed = tuple(trial for trial in trials if trial.failures)
         wrong = sum(min(trial.tried, len(trial.failures)) for trial in failed)
         tried = sum(trial.tried for trial in trials)
-        return Sum(row, tried, tried - wrong, failed, tuple(trial.note for trial in trials if trial.note))
+        return Sum(row, tried, tried - wrong, failed, tuple(note for trial in trials for note in trial.notes))

@@ -206,7 +206,7 @@ def test_results_go_on_where_they_stopped_and_name_what_failed(tmp_path: Path) -
     results = Results(tmp_path / "results")
     results.add("kills", "a row", 0, 1, Outcome(5))
     results.add("kills", "a row", 1, 1, Outcome(4, ("it broke",)))
-    results.add("kills", CONTROL, 0, 1, Outcome(1, (), "differs"))
+    results.add("kills", CONTROL, 0, 1, Outcome(1, (), ("differs",)))
     with (tmp_path / "results" / "trials-0.jsonl").open("a") as file:
         file.write('{"attack": "kills", "row"')  # cut by a stop
     again = Results(tmp_path / "results")
