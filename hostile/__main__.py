@@ -184,8 +184,9 @@ def main() -> None:
     if options.number is not None:
         (name,) = attacks
         trial = _Trial(name, options.row, options.number)
+        begun = time.monotonic()
         outcome, unavailable = _outcome(attacks[name], setting, trial)
-        _tell(trial, outcome, unavailable, 0.0)
+        _tell(trial, outcome, unavailable, time.monotonic() - begun)
         sys.exit(1 if outcome.failures else 0)
     _check_same(options.out, options.fresh)
     if attacks:
