@@ -25,6 +25,9 @@ _KILLS = 5
 _AT_A_WRITE = 0.4
 """Of the kills, so many come just when a file has appeared, gone, or changed."""
 
+_PATIENCE = 20.0
+"""Seconds that a process has to notice that another one was killed, before it is killed too."""
+
 _FROM_NOTHING, _RANKS, _LAUNCHER = (
     "BERT, histogram, from an empty folder",
     "LSTM, two processes, one killed",
@@ -147,11 +150,18 @@ def _kill_a_rank(rng: random.Random, one: Begun, config: Path, folder: Path) -> 
     victim = rng.randrange(2)
     children = _ranks(config, folder)
     kill_at(rng, children[victim], folder / "run", one.seconds)
-    ended = [child.end(60.0) for child in children]
-    other = ended[1 - victim]
-    if not ended[victim].killed:
+    first = children[victim].end()
+    other = children[1 - victim]
+    if not first.killed:
+        ended = (first, other.end())
         return 0, [said for each in ended for said in [complaint(each, codes=(0,))] if said]
-    return 1, [f"the other process: {said}" for said in [complaint(other, codes=(0, 1, 2, 4))] if said]
+    if not other.over(
+        _PATIENCE
+    ):  # as the launcher does: until they have joined, nothing tells one that the other is gone
+        other.kill()
+    last = other.end()
+    said = "" if last.killed else complaint(last, codes=(0, 1, 2, 4))
+    return 1, [f"the other process: {said}"] if said else []
 
 
 def _end_of_ranks(config: Path, folder: Path) -> str:
