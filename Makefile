@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-fast check bench clean help
+.PHONY: demo test test-fast check bench hostile clean help
 
 help:
 	@echo "make demo   install, then synthetic notes from text to report (about 3 minutes)"
 	@echo "make test   install, then all tests"
 	@echo "make check  ruff format, ruff, pyright"
 	@echo "make bench  the benchmarks whose numbers are in docs/benchmarks.md"
+	@echo "make hostile  kills, full disks, damaged input: hours; the figures of docs/reliability.md (as root, for the disks)"
 
 $(STAMP): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "tacit needs $(PYTHON); set PYTHON=... to another one >= 3.11"; exit 2; }
@@ -29,13 +30,17 @@ test-fast: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 check: $(STAMP)
-	$(BIN)/ruff format --check src tests benchmarks
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks hostile
+	$(BIN)/ruff check src tests benchmarks hostile
 	$(BIN)/pyright
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/wordpiece.py
 	$(BIN)/python benchmarks/engine.py
+
+# Goes on where it stopped; never in CI.
+hostile: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m hostile --page docs/reliability.md
 
 clean:
 	rm -rf $(VENV) runs .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,85 @@
+"""A clock that is set back or far ahead between two starts of a run: the end is the same, but for the date on its report."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+from hostile.attack import Attack, Outcome, Setting
+from hostile.children import NOON, Child, complaint
+from hostile.endings import differences, twice_spent
+from hostile.kills import kill_at
+from hostile.starts import begun, resume
+
+__all__ = ["CLOCKS"]
+
+_YEAR = 31_556_952
+_SHOWN: dict[str, tuple[float, ...]] = {
+    "set back an hour at each start": (NOON - 3600, NOON - 7200, NOON - 10800),
+    "set back to 1970": (NOON, 0.0, 1.0),
+    "before 1970": (NOON, -_YEAR, -20 * _YEAR),
+    "a hundred years ahead, then back": (NOON + 100 * _YEAR, NOON, NOON + 100 * _YEAR),
+    "the last year of the calendar": (NOON, NOON + 7900 * _YEAR, NOON),
+}
+"""What the clock shows at the starts before the last one, which sees the time of the run that was left alone."""
+
+_CASES = ("BERT, histogram", "CRT, two rounds", "fine-tuning with DP", "adaptive, strata")
+
+
+def _trial(setting: Setting, row: str, number: int) -> Outcome:
+    with setting.trial("clocks", row, number) as place:
+        one = begun(setting, _CASES[number % len(_CASES)])
+        config, wrong = one.copy(place.folder), []
+        for at in _SHOWN[row]:
+            child = Child([one.case.command, config], place.folder / "said", at=at)
+            kill_at(place.rng, child, place.folder / "run", one.seconds)
+            ended = child.end()
+            if not ended.killed:
+                said = complaint(ended, codes=(0,))
+                wrong += [f"{one.name}: {said}"] if said else []
+        said = resume(one, config, place.folder, at=NOON)
+        wrong += [said] if said else _unlike(place.folder / "run", one.end, _SHOWN[row])
+        return Outcome(1, tuple(wrong[:1]))
+
+
+def _dates(at: float) -> tuple[bytes, ...]:
+    return (datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat(timespec="seconds").encode(),)
+
+
+_DATED = ("report.json", "report.html", "README.md")
+
+
+def _unlike(run: Path, end: Path, shown: tuple[float, ...]) -> list[str]:
+    """Differences but for the date: a run that ended before the last start keeps the date that it saw."""
+    texts = {path: path.read_bytes() for path in run.rglob("*") if path.name in _DATED}
+    for path, text in texts.items():
+        for at in shown:
+            for date, noon in zip(_dates(at), _dates(NOON), strict=True):
+                text = text.replace(date, noon).replace(date.replace(b"+", b"&#43;"), noon.replace(b"+", b"&#43;"))
+        path.write_bytes(text)
+    return [*differences(run, end), *twice_spent(run)]
+
+
+def _control(setting: Setting) -> Outcome:
+    """A run that sees another time than its twin to the end: the reports' dates must be found to differ."""
+    with setting.trial("clocks", "control", 0) as place:
+        one = begun(setting, "BERT, histogram")
+        config = one.copy(place.folder)
+        said = resume(one, config, place.folder, at=NOON + _YEAR)
+        return Outcome(1, tuple([said] if said else differences(place.folder / "run", one.end)))
+
+
+CLOCKS = Attack(
+    title="A clock that is set",
+    says=(
+        "A run is killed three times at random instants, and each start sees another time of day; the last one sees "
+        "that of the run which was left alone. Expected: the same end, bit for bit (a run that ended before keeps the "
+        "date that it saw on its report)."
+    ),
+    rows=tuple(_SHOWN),
+    count=60,
+    a_trial=1,
+    trial=_trial,
+    control_says="a run whose last start saw another year",
+    control=_control,
+)
