@@ -18,7 +18,7 @@ from tacit.files import read_json
 from tacit.folder import RunFolder
 from tacit.progress import TerminalReporter
 from tacit.release import run
-from tacit.reproduce.place import place_key
+from tacit.reproduce.place import with_public_key
 
 INITIALIZERS = ("standard", "scaled")
 
@@ -34,8 +34,7 @@ def measured(config: RunConfig, initializer: str, steps: int, key: int, out: Pat
             "phases": (phase.model_copy(update={"steps": steps}),),
         }
     )
-    place_key(folder, bytes([key]) * 32)
-    run(changed, TerminalReporter())
+    run(with_public_key(changed, f"initializer {key}"), TerminalReporter())
     return read_json(folder.private / "evaluation.json")["public"]
 
 

@@ -16,9 +16,11 @@ import os
 import secrets
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["drawn_bytes", "from_the_system", "install", "who_asks"]
+__all__ = ["drawing", "drawn_bytes", "from_the_system", "install", "who_asks"]
 
 _TESTS = Path(__file__).parent
 _OURS = {"draws.py", "launch.py", "conftest.py"}
@@ -26,6 +28,8 @@ _SYSTEM = secrets.token_bytes
 _asked: Counter[str] = Counter()
 _stated: list[str] = []
 """Of a process that a test has started: who asks there."""
+_next: list[bytes] = []
+"""What the next draw is to be."""
 _open: list[str] = []
 """Reasons of tests that are running and may draw."""
 
@@ -67,8 +71,20 @@ def who_asks() -> str:
     return f"{address} {_asked[address]}"
 
 
+@contextmanager
+def drawing(value: bytes) -> Iterator[None]:
+    """The first draw inside is this value."""
+    _next[:] = [value]
+    try:
+        yield
+    finally:
+        _next.clear()
+
+
 def _token_bytes(nbytes: int | None = None) -> bytes:
     asking = sys._getframe(1).f_globals.get("__name__", "")
     if _open or not asking.startswith("tacit."):
         return _SYSTEM(nbytes)
+    if _next:
+        return _next.pop()
     return drawn_bytes(who_asks(), 32 if nbytes is None else nbytes)

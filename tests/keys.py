@@ -1,29 +1,31 @@
-"""The one place where a test puts a key into a run folder before its run.
+"""The one place where a test decides which key a run has.
 
-A run without a placed key draws one from the operating system, and is another run every time: a test whose outcome hangs on
-what is drawn then fails now and then, on other machines. A placed key is public, so no guarantee holds of such a run's release.
+A run's key and its ledger are made together, and a key that lies there before is refused. So a run is begun here, with what it draws
+being the test's own, and whoever goes on with it, in this process or another, finds an ordinary run.
 """
 
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
+from typing import Any
 
+from tacit.beginning import begin
+from tacit.config import parse_config
 from tacit.randomness import KEY_BYTES, Streams
 
-__all__ = ["place_key", "placed_key"]
+from .draws import drawing
+
+__all__ = ["begin_with_key", "key_numbered"]
 
 
-def placed_key(number: int = 0) -> bytes:
+def key_numbered(number: int = 0) -> bytes:
     """The key of this number."""
     return hashlib.blake2b(f"a key of the tests {number}".encode(), digest_size=KEY_BYTES).digest()
 
 
-def place_key(run: Path, number: int = 0) -> Streams:
-    """Make ``run`` a folder whose run, once it begins, has the key of this number; the streams of that key."""
-    private = run / "private"
-    private.mkdir(parents=True, mode=0o700)
-    key = private / "key"
-    key.write_bytes(placed_key(number))
-    key.chmod(0o600)
-    return Streams(placed_key(number))
+def begin_with_key(values: Any, key: bytes | int = 0) -> Streams:
+    """Begin the run of a configuration's plain values with a key, or with that of a number; the key's streams."""
+    wanted = key_numbered(key) if isinstance(key, int) else key
+    with drawing(wanted), begin(parse_config(values)) as begun:
+        assert begun.key == wanted
+    return Streams(wanted)

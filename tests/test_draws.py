@@ -14,7 +14,8 @@ import tacit.randomness
 from tacit.randomness import load_or_create_key
 
 from .draws import drawn_bytes, who_asks
-from .keys import place_key, placed_key
+from .keys import begin_with_key, key_numbered
+from .small import small_values
 
 TESTS = Path(__file__).parent
 
@@ -106,9 +107,9 @@ def test_a_process_of_a_test_has_the_key_of_who_asks(tmp_path: Path) -> None:
     assert done.stdout.strip() == drawn_bytes("somebody 1", 32).hex()
 
 
-def test_a_placed_key_is_the_runs(tmp_path: Path) -> None:
-    streams = place_key(tmp_path / "run", 7)
+def test_a_run_is_begun_with_the_key_of_a_test(tmp_path: Path) -> None:
+    streams = begin_with_key(small_values(tmp_path), 7)
     path = tmp_path / "run" / "private" / "key"
-    assert load_or_create_key(path) == placed_key(7)
+    assert load_or_create_key(path) == key_numbered(7)
     assert path.stat().st_mode & 0o777 == 0o600
-    assert streams.commitment() != place_key(tmp_path / "other", 8).commitment()
+    assert streams.commitment() != begin_with_key(small_values(tmp_path, run=str(tmp_path / "other")), 8).commitment()

@@ -14,7 +14,7 @@ from tacit.corpus.synthetic import SyntheticPublic, write_public
 from tacit.files import read_json, write_json
 from tacit.report.data import CONTROL, RELEASED
 
-from .keys import place_key
+from .keys import begin_with_key
 from .small import tacit, write_config
 
 pytestmark = pytest.mark.slow
@@ -69,7 +69,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     attack = {"pairs": 24, "group_size": 4}
     for name, membership in (("with", attack), ("without", None)):
         run = folder / name / "run"
-        place_key(run)
+        begin_with_key(values(folder, run, membership))
         done = tacit("run", write_config(folder / f"{name}.yaml", values(folder, run, membership)))
         assert done.returncode == 0, done.stderr
     return folder

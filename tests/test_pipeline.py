@@ -23,12 +23,11 @@ from tacit.config import parse_config
 from tacit.corpus.synthetic import SyntheticPrivate, SyntheticPublic, write_private, write_public
 from tacit.facts.training import phase_rows
 from tacit.files import read_json
-from tacit.folder import RunFolder
 from tacit.opening import open_run
 from tacit.pipeline import train
 from tacit.privacy.ledger import Ledger
-from tacit.reproduce.place import place_key
 
+from .keys import begin_with_key
 from .small import SENTINEL, small_values, tacit, write_config, write_corpora
 
 pytestmark = pytest.mark.slow
@@ -143,7 +142,7 @@ def trained(folder: Path, **private: Any) -> tuple[dict[str, dict[str, Any]], st
     values = small_values(folder, run=str(folder / f"run-{len(private)}"), vocabulary={"method": "public", "size": 500})
     values["phases"][1] |= private
     config = parse_config(values)
-    place_key(RunFolder(Path(values["run"])), bytes(32))
+    begin_with_key(values, bytes(32))
     with open_run(config) as state:
         train(state)
         names = ("public", "private", "control-private")
@@ -405,8 +404,7 @@ def test_a_release_needs_every_planned_step_in_the_ledger(
     shutil.copytree(finished[0] / "run", run)
     shutil.rmtree(run / "release")
     (run / "ledger.sqlite").unlink()
-    empty.joinpath("private").mkdir(parents=True)
-    shutil.copy(run / "private" / "key", empty / "private" / "key")
+    begin_with_key(small_values(finished[0], run=str(empty)), (run / "private" / "key").read_bytes())
     with open_run(parse_config(small_values(finished[0], run=str(empty)))):
         pass
     shutil.copy(empty / "ledger.sqlite", run / "ledger.sqlite")

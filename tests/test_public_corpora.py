@@ -14,14 +14,13 @@ from tacit.corpus.overlap import word_runs
 from tacit.corpus.readers import Source, read_records
 from tacit.errors import UsageError
 from tacit.files import read_json
-from tacit.folder import RunFolder
 from tacit.opening import open_run
 from tacit.pipeline import vocabulary
 from tacit.reproduce.hoory import stored
 from tacit.reproduce.hoory.corpora import left_out
-from tacit.reproduce.place import place_key
 from tacit.screen_stage import source_of
 
+from .keys import begin_with_key
 from .small import small_values, write_corpora
 
 
@@ -39,7 +38,7 @@ def read(folder: Path, times: int) -> dict[str, Any]:
     config = small_values(
         folder, run=str(folder / f"run-{times}"), public=public, vocabulary={"method": "public", "size": 300}
     )
-    place_key(RunFolder(folder / f"run-{times}"), bytes(32))  # the same records are held out
+    begin_with_key(config, bytes(32))  # the same records are held out
     with open_run(parse_config(config)) as state:
         vocabulary(state)
         stream = state.public_stream

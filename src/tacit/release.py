@@ -36,7 +36,7 @@ from tacit.report.card import confidentiality_verdict
 from tacit.run_state import RunState
 from tacit.vocabulary.tokenizer import save_tokenizer
 
-__all__ = ["RunResult", "release_run", "report_run", "run"]
+__all__ = ["RunResult", "leave_model", "release_run", "report_run", "run"]
 
 _RANDOMNESS = (
     "Training noise: {training}, in float32; sampling and evaluation noise: ChaCha20 keyed by 256 bits from the operating system "
@@ -113,13 +113,7 @@ def run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks = ALON
 
 def release_run(state: RunState, exposures: dict[str, list[Exposure]]) -> None:
     """Write run/release as a whole, and the curator's copy of the report in run/private/report."""
-    if PUBLIC_KEY in state.ledger.plans:
-        state.ledger.charge(PUBLIC_KEY)
-    unpaid = [plan.stage for plan in state.ledger.plans.values() if state.ledger.spent(plan.stage) != plan.limit]
-    if unpaid:
-        raise LedgerError(
-            f"{state.folder.root}: the ledger does not hold all of {', '.join(unpaid)}; nothing is released"
-        )
+    _pay_the_rest(state)
     state.reporter.say("Release: model, certificate and report ...")
     with atomic_folder(state.folder.release) as folder:
         _write_model(state, folder / "model")
@@ -133,6 +127,31 @@ def release_run(state: RunState, exposures: dict[str, list[Exposure]]) -> None:
         )
         write_json(folder / "certificate.json", certificate)
         _write_reports(state.config, state.folder, state.ledger, certificate, exposures, folder)
+
+
+def leave_model(state: RunState, folder: Path) -> None:
+    """The trained model as a release has it, with its certificate in the same folder: for other runs of an experiment.
+
+    Raises:
+        LedgerError: the ledger does not hold all that was planned.
+    """
+    _pay_the_rest(state)
+    with atomic_folder(folder) as partial:
+        _write_model(state, partial)
+        digests = {f"model/{name}": digest for name, digest in file_digests(partial).items()}
+        randomness = _RANDOMNESS.format(training=training_noise(state.config))
+        write_json(partial / "certificate.json", make_certificate(state.ledger, digests, randomness))
+
+
+def _pay_the_rest(state: RunState) -> None:
+    """What a public key costs is paid when something leaves the run; all else must be paid by then."""
+    if PUBLIC_KEY in state.ledger.plans:
+        state.ledger.charge(PUBLIC_KEY)
+    unpaid = [plan.stage for plan in state.ledger.plans.values() if state.ledger.spent(plan.stage) != plan.limit]
+    if unpaid:
+        raise LedgerError(
+            f"{state.folder.root}: the ledger does not hold all of {', '.join(unpaid)}; nothing is released"
+        )
 
 
 def report_run(folder: RunFolder) -> Path:

@@ -23,7 +23,7 @@ from tacit.files import read_json
 from tacit.randomness import Streams
 
 from ..dialogues import PLAIN, dialogue_values
-from ..keys import place_key, placed_key
+from ..keys import begin_with_key, placed_key
 from ..small import tacit, write_config
 
 pytestmark = pytest.mark.slow
@@ -43,7 +43,7 @@ class Seen:
 
 
 def observed(run: Path, config: dict[str, Any], key: int) -> Seen:
-    place_key(run, key)
+    begin_with_key({**config, "run": str(run)}, key)
     done = tacit("run", write_config(run.with_suffix(".yaml"), {**config, "run": str(run)}))
     files = (path.relative_to(run / "release").as_posix() for path in (run / "release").rglob("*"))
     lines = (re.sub(r"\d+:\d\d:\d\d", "TIME", line) for line in (done.stdout + done.stderr).splitlines())

@@ -31,6 +31,7 @@ from tacit.measured import measurement_of, measurement_of_run
 from tacit.planning import solve
 from tacit.privacy.measurement import Measurement
 from tacit.privacy.misses import Labels
+from tacit.privacy.provenance import Provenance
 from tacit.privacy.statement import ConfidentialityStatement
 from tacit.report.card import confidentiality_verdict
 from tacit.screening.measure import measure, read_gold
@@ -171,7 +172,11 @@ def test_a_typed_number_is_assumed() -> None:
     said = verdict(options)
     assert not any(label == "measured" for label, _ in said.known)
     assert "Measured" not in said.paragraph
-    rows = [row for row in assumptions(options, shares) if "gamma" in row.text or "delta_2" in row.text]
+    rows = [
+        row
+        for row in assumptions(options, Provenance().to_dict(), shares)
+        if "gamma" in row.text or "delta_2" in row.text
+    ]
     assert [row.label for row in rows] == ["assumed", "assumed"]
 
 

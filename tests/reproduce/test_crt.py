@@ -24,7 +24,7 @@ from tacit.reproduce.crt import experiment
 from tacit.reproduce.crt.account import amplification_rows, epsilons_after
 from tacit.reproduce.crt.claims import judge
 from tacit.reproduce.crt.corpora import CorpusFiles, prepare
-from tacit.reproduce.crt.keys import experiment_key
+from tacit.reproduce.crt.keys import experiment_seed
 from tacit.reproduce.crt.runs import DELTA, config_of, private_steps
 from tacit.reproduce.crt.scale import GAMMAS, SCALES, Cell, CorpusSize, Scale, cells_of
 from tacit.reproduce.place import scale_named
@@ -102,9 +102,9 @@ def test_all_arms_have_the_same_noise_and_see_as_much_text(files: CorpusFiles, t
 def test_the_key_misses_a_share_gamma_of_the_canaries(files: CorpusFiles, tmp_path: Path) -> None:
     config = config_of(Cell("customersim", "lstm", "crt"), SCALES["laptop"], files, tmp_path)
     policy = package_policy("balanced")
-    keys = [experiment_key(seed, config) for seed in (0, 1)]
+    keys = [experiment_seed(seed, config) for seed in (0, 1)]
     assert keys[0] != keys[1]
-    assert keys[0] == experiment_key(0, config)
+    assert keys[0] == experiment_seed(0, config)
     for key in keys:
         streams, form = Streams(key), secret_form(config)
         assert form is not None

@@ -29,7 +29,7 @@ from tacit.reproduce.hoory import experiment, stored
 from tacit.reproduce.hoory.account import Account, account_of, accounts_of, vocabulary_spends
 from tacit.reproduce.hoory.claims import judge
 from tacit.reproduce.hoory.corpora import CorpusFiles, left_out, prepare
-from tacit.reproduce.hoory.measure import key_of, model_folder, train_trunk
+from tacit.reproduce.hoory.measure import model_folder, seed_of, train_trunk
 from tacit.reproduce.hoory.runs import base_run, model_run, task_of, trunk_run
 from tacit.reproduce.hoory.scale import (
     BASES,
@@ -208,7 +208,7 @@ def test_all_bases_of_a_replicate_go_on_from_one_trunk(files: CorpusFiles, trunk
     """Of general text alone; what differs is the vocabulary, and the text that follows."""
     assert {base.trunk.name for base in BASES} == {"trunk"}
     assert PRIVATE.trunk == GENERAL.trunk != dataclasses.replace(PRIVATE, replicate=2).trunk
-    assert key_of(1) != key_of(2)
+    assert seed_of(1) != seed_of(2)
     again = base_run(GENERAL, trunk, TINY, files, tmp_path / "run").phases[0].name
     assert (
         again != trunk_run(GENERAL.trunk, TINY, files, tmp_path / "run").phases[0].name
@@ -333,7 +333,7 @@ def test_a_second_pretraining_has_a_base_a_key_and_seeds_of_its_own() -> None:
     assert second.row == first.name
     assert second.training == first.training
     assert (first.base.name, second.base.name) == ("dp-8-medical", "dp-8-medical@2")
-    assert key_of(first.base.replicate) != key_of(second.base.replicate)
+    assert seed_of(first.base.replicate) != seed_of(second.base.replicate)
     assert account_of(first, TINY) == account_of(second, TINY)
     assert "bert-m-public-vocabulary@2" not in models
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from tacit.config import RunConfig
 from tacit.planning.adaptive import bands_from
+from tacit.privacy.provenance import UNKNOWN
 from tacit.report import card, data
 from tacit.screen_stage import streams_needed
 from tacit.selective import run_account
@@ -13,17 +14,20 @@ from tacit.selective import run_account
 __all__ = ["assumptions"]
 
 
-def assumptions(config: RunConfig, shares: tuple[data.MissedShare, ...] = ()) -> tuple[data.Assumption, ...]:
+def assumptions(
+    config: RunConfig, start: dict[str, Any], shares: tuple[data.MissedShare, ...] = ()
+) -> tuple[data.Assumption, ...]:
     """What the guarantee rests on, that of the run's own parts first.
 
     Args:
+        start: the certificate's block, which says where the run began.
         shares: the bounds on what the policies miss, of a run with screening.
     """
     unit = config.privacy.unit_name
     rows: list[tuple[str, Any]] = [
         *_screening_assumptions(config, shares),
         *_selective_assumptions(config),
-        *_given_assumptions(config),
+        *_start_assumptions(start),
         *_adaptive_assumptions(config),
         (
             "Epsilon is the joint privacy loss distribution of every ledger entry; Renyi DP bounds it independently.",
@@ -124,33 +128,29 @@ def _adaptive_assumptions(config: RunConfig) -> list[tuple[str, Any]]:
             "assumed",
         ),
     ]
-    if options.scorer.folder is not None:
-        rows.append(("The model that scores is public, and was not trained on the private text.", "assumed"))
     return rows
 
 
-def _given_assumptions(config: RunConfig) -> list[tuple[str, Any]]:
-    rows: list[tuple[str, Any]] = []
-    if config.vocabulary.public_words:
-        rows.append(
-            (
-                "The word lists are public; were they made from the private text, what they give away is not counted.",
-                "assumed",
-            )
-        )
-    if config.vocabulary.method == "given":
-        rows.append(
-            (
-                "The given tokenizer is public; were it made from the private text, what it gives away is not counted.",
-                "assumed",
-            )
-        )
-    if config.model.folder is not None:
-        beside = ", and the tokenizer beside them," if config.model.new_vocabulary else ""
-        rows.append(
-            (
-                f"The given weights{beside} are public; were they made from the private text, what they give away is not counted.",
-                "assumed",
-            )
-        )
-    return rows
+def _start_assumptions(start: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Where the run began, as its certificate says."""
+    ancestors = {ancestor["head"]: ancestor for ancestor in start["ancestors"]}
+    return [row for given in start["given"] for row in _of_given(given, ancestors, start["same_people"])]
+
+
+def _of_given(given: dict[str, Any], ancestors: dict[str, Any], same_people: bool) -> list[tuple[str, Any]]:
+    """One thing that the run was given, or one that a release behind it was given."""
+    what = given["role"]
+    if given["given_to"] in ancestors:
+        what = f"{what} of the release {given['given_to'][:12]}"
+    what = what[0].upper() + what[1:]
+    ancestor = ancestors.get(given["origin"])
+    if ancestor is not None:
+        release = f"{what} is of the release {given['origin'][:12]}"
+        if not ancestor["spends"]:
+            return [(f"{release}, which itself read no private text.", "proved")]
+        if same_people:
+            return [(f"{release}. What that spent on the same people is in this ledger, and in epsilon.", "proved")]
+        return [(f"{release}. Nobody whose text went into that is in this text (same_people: false).", "assumed")]
+    if given["origin"] == UNKNOWN:
+        return [(f"{what}: nothing is known of the text that it was made from, so epsilon is infinite.", "heuristic")]
+    return [(f"{what} is public; were it made from the private text, what it gives away is not counted.", "assumed")]

@@ -42,7 +42,7 @@ def guarantee(config: RunConfig, certificate: dict[str, Any]) -> data.Guarantee:
             f"model/: weights, configuration and tokenizer ({_ORIGINS[config.vocabulary.method]})",
             "certificate.json, report.html, report.json and README.md, with every number in them",
         ),
-        assumptions=assumptions(config, missed_shares(certificate)),
+        assumptions=assumptions(config, certificate["start"], missed_shares(certificate)),
         not_covered=_not_covered(config),
         randomness=certificate["randomness"],
     )

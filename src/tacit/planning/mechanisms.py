@@ -54,6 +54,10 @@ class Mechanisms:
         """What all stages cost."""
         return list(self.stages().values())
 
+    def spends_with_secret_key(self) -> list[Spend]:
+        """What all stages would cost if the key were secret: of an experiment that anyone can repeat."""
+        return [spend for name, spend in self.stages().items() if name != PUBLIC_KEY]
+
     def noisy_spends(self) -> list[Spend]:
         """What the stages that add noise cost: all that the budget bounds where the others have no guarantee."""
         return [spend for spend in self.spends() if not isinstance(spend.event, NonPrivate)]

@@ -55,7 +55,7 @@ def rdp_epsilon(spends: Sequence[Spend], delta: float, relation: Relation = "add
     left = delta + math.expm1(hidden)
     if left <= 0:
         return math.inf
-    return float(compute_epsilon(np.array(_ORDERS), divergences, left)[0]) - hidden
+    return float(compute_epsilon(_ORDERS, divergences.tolist(), left)[0]) - hidden
 
 
 def _divergences(spends: Iterable[Spend], relation: Relation) -> np.ndarray | None:

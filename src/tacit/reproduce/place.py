@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from tacit.config import RunConfig
 from tacit.errors import UsageError
-from tacit.files import private_folder, read_json, write_json
-from tacit.folder import RunFolder
+from tacit.files import read_json, write_json
 
-__all__ = ["check_same", "place_key", "scale_named"]
+__all__ = ["check_same", "scale_named", "with_public_key"]
 
 S = TypeVar("S")
 
@@ -40,13 +40,10 @@ def check_same(out: Path, scale: object) -> None:
     write_json(path, described)
 
 
-def place_key(folder: RunFolder, key: bytes) -> None:
-    """Let a run begin with this key; a run that has begun keeps its own.
+def with_public_key(config: RunConfig, seed: str) -> RunConfig:
+    """The run with a key that anyone can make of this text, so that the experiment can be repeated to the bit.
 
-    A model whose key is public has no guarantee of its own; the epsilons of the experiment are those that the same training has
-    with a secret key.
+    A model whose key is public has no guarantee of its own, and its certificate says so; the epsilons of the experiment are those
+    that the same training has with a secret key.
     """
-    path = private_folder(folder.private) / "key"
-    if not path.exists():
-        path.write_bytes(key)
-        path.chmod(0o600)
+    return config.model_copy(update={"seed": seed, "allow": (*config.allow, "heuristic:public-key")})

@@ -15,6 +15,7 @@ from tacit.adaptive.scorer import ScorerOptions
 from tacit.audit.candidates import candidate_exposure
 from tacit.audit.scorers import scorer_of
 from tacit.audit.trie import Trie, score_candidates
+from tacit.beginning import begin
 from tacit.config import RunConfig
 from tacit.corpus.units import Unit
 from tacit.files import atomic_folder, private_folder
@@ -24,12 +25,12 @@ from tacit.opening import open_run
 from tacit.pipeline import train
 from tacit.privacy.accountant import epsilon_of_rho, joint_epsilon
 from tacit.progress import SilentReporter
-from tacit.randomness import Streams
+from tacit.randomness import Streams, key_of
 from tacit.reproduce.adp.corpora import CorpusFiles
-from tacit.reproduce.adp.public import PublicModel, experiment_key
+from tacit.reproduce.adp.public import PublicModel, experiment_seed
 from tacit.reproduce.adp.runs import config_of
 from tacit.reproduce.adp.scale import DELTA, Cell, Scale
-from tacit.reproduce.place import place_key
+from tacit.reproduce.place import with_public_key
 from tacit.reproduce.writing import finite
 from tacit.run_state import RunState
 from tacit.score_stage import scored, scored_folder
@@ -56,7 +57,7 @@ def score_cells(
     scored(
         config,
         RunFolder(folder),
-        Streams(experiment_key(0)),
+        Streams(key_of(experiment_seed(0))),
         scorer,
         _scorer(cell, public).rho,
         SilentReporter(),
@@ -91,11 +92,13 @@ def measure_cell(
     """
     begun = time.monotonic()
     folder = RunFolder(runs / cell.name)
-    place_key(folder, experiment_key(cell.seed))
-    if cell.is_adaptive and not scored_folder(folder).exists():
-        with atomic_folder(scored_folder(folder)) as partial:  # the run takes what is there for its own
-            shutil.copytree(scores / cell.scores, partial, dirs_exist_ok=True)
-    with open_run(_config(cell, scale, files, public, folder.root)) as state:
+    config = with_public_key(_config(cell, scale, files, public, folder.root), experiment_seed(cell.seed))
+    if cell.is_adaptive:
+        with begin(config):
+            if not scored_folder(folder).exists():
+                with atomic_folder(scored_folder(folder)) as partial:  # the run takes what is there for its own
+                    shutil.copytree(scores / cell.scores, partial, dirs_exist_ok=True)
+    with open_run(config) as state:
         train(state)
         found = {
             "cell": dataclasses.asdict(cell),
@@ -110,12 +113,12 @@ def measure_cell(
 
 def _epsilon(state: RunState) -> float:
     """The worst case; infinite where text is read without DP, and of the literal form."""
-    return joint_epsilon(state.mechanisms.spends(), DELTA)
+    return joint_epsilon(state.mechanisms.spends_with_secret_key(), DELTA)
 
 
 def _bands(state: RunState) -> list[dict[str, Any]]:
     """Epsilon as a public function of rho; of the certified forms."""
-    found = epsilon_of_rho(state.mechanisms.spends(), DELTA, "add-or-remove")
+    found = epsilon_of_rho(state.mechanisms.spends_with_secret_key(), DELTA, "add-or-remove")
     return [{"begin": band.begin, "end": band.end, "epsilon": band.epsilon} for band in found]
 
 

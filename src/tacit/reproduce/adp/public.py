@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,13 @@ from tacit.adaptive.scoring import fit_public
 from tacit.config import RunConfig
 from tacit.corpus.readers import Source, read_records
 from tacit.files import read_json, write_json
-from tacit.folder import RunFolder
 from tacit.progress import Reporter
-from tacit.randomness import KEY_BYTES
 from tacit.release import run
 from tacit.reproduce.adp.corpora import CorpusFiles
 from tacit.reproduce.adp.scale import DELTA, Scale
-from tacit.reproduce.place import place_key
+from tacit.reproduce.place import with_public_key
 
-__all__ = ["PublicModel", "experiment_key", "public_model"]
+__all__ = ["PublicModel", "experiment_seed", "public_model"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,7 @@ def public_model(
     """
     folder = out / ("frequent" if frequent else "public")
     config = _config(scale, data, files, folder, out / "public" if frequent else None)
-    place_key(RunFolder(folder), experiment_key(0))
+    config = with_public_key(config, experiment_seed(0))
     run(config, reporter)
     constants = folder / "rho.json"
     if not constants.exists():
@@ -66,9 +63,9 @@ def public_model(
     return PublicModel(folder, PrivacyProbability(stored["lower"], stored["upper"]))
 
 
-def experiment_key(seed: int) -> bytes:
-    """The public key of a replicate: all its arms share it, so they are compared in pairs."""
-    return hashlib.blake2b(f"tacit reproduce adp {seed}".encode(), digest_size=KEY_BYTES).digest()
+def experiment_seed(seed: int) -> str:
+    """What the public key of a replicate is made from: all its arms share it, so they are compared in pairs."""
+    return f"tacit reproduce adp {seed}"
 
 
 def _config(scale: Scale, data: Path, files: CorpusFiles, folder: Path, same_tokenizer: Path | None) -> RunConfig:

@@ -6,23 +6,21 @@ with a secret key. With one key a seed, all arms share canaries, misses and init
 
 from __future__ import annotations
 
-import hashlib
-
 from tacit.config import RunConfig
-from tacit.randomness import KEY_BYTES, Streams
+from tacit.randomness import Streams, key_of
 from tacit.reproduce.crt.scale import GAMMAS
 from tacit.screen_stage import secret_form, secrets_of
 from tacit.screening.missed import Missed
 from tacit.screening.policy import Policy, package_policy
 from tacit.screening.spans import merged
 
-__all__ = ["experiment_key"]
+__all__ = ["experiment_seed"]
 
 _MOST_TRIES = 100_000
 
 
-def experiment_key(seed: int, config: RunConfig) -> bytes:
-    """The first key of a seed's sequence under which the policy misses a share gamma of the *canaries* too, for every gamma.
+def experiment_seed(seed: int, config: RunConfig) -> str:
+    """The first text of a seed's sequence with whose key the policy misses a share gamma of the *canaries* too, for every gamma.
 
     Ten canaries of which a random number is missed would make the sweep over gamma a matter of luck. The choice looks at the key
     and the canaries alone, before any text is read.
@@ -33,9 +31,10 @@ def experiment_key(seed: int, config: RunConfig) -> bytes:
     """
     policy = package_policy("balanced")
     for attempt in range(_MOST_TRIES):
-        key = hashlib.blake2b(f"tacit reproduce crt {seed} {attempt}".encode(), digest_size=KEY_BYTES).digest()
-        if _is_even(_found_in_canaries(policy, Streams(key), config), Streams(key)):
-            return key
+        text = f"tacit reproduce crt {seed} {attempt}"
+        streams = Streams(key_of(text))
+        if _is_even(_found_in_canaries(policy, streams, config), streams):
+            return text
     raise AssertionError("one key in about a hundred is even")
 
 

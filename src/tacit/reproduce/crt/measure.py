@@ -18,11 +18,11 @@ from tacit.pipeline import train
 from tacit.randomness import Streams
 from tacit.reproduce.crt.account import epsilons_after
 from tacit.reproduce.crt.corpora import CorpusFiles
-from tacit.reproduce.crt.keys import experiment_key
+from tacit.reproduce.crt.keys import experiment_seed
 from tacit.reproduce.crt.members import membership_samples
 from tacit.reproduce.crt.runs import config_of
 from tacit.reproduce.crt.scale import Cell, Scale
-from tacit.reproduce.place import place_key
+from tacit.reproduce.place import with_public_key
 from tacit.reproduce.writing import finite
 from tacit.run_state import RunState
 from tacit.screen_stage import secrets_of
@@ -37,7 +37,7 @@ def measure_cell(cell: Cell, scale: Scale, data: Path, files: CorpusFiles, runs:
     begun = time.monotonic()
     folder = RunFolder(runs / cell.name)
     config = config_of(cell, scale, files, folder.root)
-    place_key(folder, experiment_key(cell.seed, config))
+    config = with_public_key(config, experiment_seed(cell.seed, config))
     with open_run(config) as state:
         train(state)
         found = {

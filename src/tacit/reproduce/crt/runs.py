@@ -36,7 +36,7 @@ def config_of(cell: Cell, scale: Scale, files: CorpusFiles, run: Path) -> RunCon
         "public": [
             {"path": str(files.test), "id_field": "id"}
         ],  # read for the audit's contexts alone: no phase is on it
-        "vocabulary": {"method": "given", "path": str(files.tokenizer)},
+        "vocabulary": {"method": "given", "path": str(files.tokenizer), "public": True},
         "model": scale.models[cell.model],
         "rounds": scale.rounds,
         "phases": _phases(cell, scale, size),

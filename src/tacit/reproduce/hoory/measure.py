@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import shutil
 import time
 from collections.abc import Sequence
@@ -23,12 +22,13 @@ from tacit.models.bert import load_bert
 from tacit.models.kinds import save_model
 from tacit.opening import open_run
 from tacit.pipeline import audit, train, vocabulary
-from tacit.randomness import KEY_BYTES, Streams
+from tacit.randomness import Streams
+from tacit.release import leave_model
 from tacit.reproduce.hoory.account import Account
 from tacit.reproduce.hoory.corpora import CorpusFiles
 from tacit.reproduce.hoory.runs import base_run, model_run, task_of, trunk_run
 from tacit.reproduce.hoory.scale import Base, DpTraining, Model, Scale, Trunk
-from tacit.reproduce.place import place_key
+from tacit.reproduce.place import with_public_key
 from tacit.reproduce.writing import finite
 from tacit.run_state import RunState
 from tacit.tasks.entities.baselines import BASELINES
@@ -38,17 +38,17 @@ from tacit.training.sequences import tokenize_units
 from tacit.vocabulary.given import read_given
 from tacit.vocabulary.tokenizer import save_tokenizer
 
-__all__ = ["key_of", "measure_baselines", "measure_model", "model_folder", "train_base", "train_trunk"]
+__all__ = ["measure_baselines", "measure_model", "model_folder", "seed_of", "train_base", "train_trunk"]
 
 _MASKED = 0.15
 _ROWS_OF_A_NOTE = 8
 _STREAMS = Streams(bytes(32))  # of the masks of a measurement: the same for all models
 
 
-def key_of(replicate: int) -> bytes:
-    """The public key of a trunk and of all that goes on from it."""
+def seed_of(replicate: int) -> str:
+    """What the public key of a trunk and of all that goes on from it is made from."""
     again = "" if replicate == 1 else f" {replicate}"
-    return hashlib.blake2b(f"tacit reproduce hoory{again}".encode(), digest_size=KEY_BYTES).digest()
+    return f"tacit reproduce hoory{again}"
 
 
 def model_folder(folder: Path, begun_with: Trunk | Base) -> Path:
@@ -60,11 +60,10 @@ def train_trunk(trunk: Trunk, scale: Scale, files: CorpusFiles, folder: Path, ru
     """Leave the trunk's model with its tokenizer in a folder of its own."""
     begun = time.monotonic()
     run = RunFolder(runs / trunk.name)
-    place_key(run, key_of(trunk.replicate))
-    with open_run(trunk_run(trunk, scale, files, run.root)) as state:
+    with open_run(with_public_key(trunk_run(trunk, scale, files, run.root), seed_of(trunk.replicate))) as state:
         vocabulary(state)
         train(state)
-        _save(state, model_folder(folder, trunk))
+        leave_model(state, model_folder(folder, trunk))
     shutil.rmtree(run.root)
     return {"trunk": dataclasses.asdict(trunk), "seconds": time.monotonic() - begun}
 
@@ -73,11 +72,11 @@ def train_base(base: Base, scale: Scale, files: CorpusFiles, folder: Path, runs:
     """Leave the base's model with its tokenizer in a folder of its own."""
     begun = time.monotonic()
     run = RunFolder(runs / f"base-{base.name}")
-    place_key(run, key_of(base.replicate))
-    with open_run(base_run(base, model_folder(folder, base.trunk), scale, files, run.root)) as state:
+    config = base_run(base, model_folder(folder, base.trunk), scale, files, run.root)
+    with open_run(with_public_key(config, seed_of(base.replicate))) as state:
         vocabulary(state)
         train(state)
-        _save(state, model_folder(folder, base))
+        leave_model(state, model_folder(folder, base))
         chosen = state.vocabulary_folder / "chosen.json"
         own_words = len(read_json(chosen)) if chosen.exists() else None
         facts = {"pieces": state.special.size, "own_words": own_words, "public_rows": state.public_stream.sequences}
@@ -114,9 +113,8 @@ def measure_model(
     folder = model_folder(bases, model.base)
     run = RunFolder(runs / model.name)
     if model.training is not None:
-        place_key(run, key_of(model.base.replicate))
         config = model_run(model, account.noise_multipliers, folder, scale, files, run.root)
-        with open_run(config) as state:
+        with open_run(with_public_key(config, seed_of(model.base.replicate))) as state:
             train(state)
             if model.canaries is not None:
                 found["exposure"] = [dataclasses.asdict(row) for row in audit(state)["released model"]]

@@ -20,20 +20,21 @@ _WARMUP = 0.1
 def trunk_run(trunk: Trunk, scale: Scale, files: CorpusFiles, run: Path) -> RunConfig:
     """Training on the general public text from initial weights."""
     values = _common(trunk.name, run, files.notes, [files.general], scale, 1.0)
-    values |= {"vocabulary": {"method": "given", "path": str(files.tokenizer("general"))}}
+    values |= {"vocabulary": {"method": "given", "path": str(files.tokenizer("general")), "public": True}}
     values |= {"model": scale.shape}
     return RunConfig.model_validate({**values, "phases": [_public("trunk", scale.trunk_steps, scale)]})
 
 
 def base_run(base: Base, trunk: Path, scale: Scale, files: CorpusFiles, run: Path) -> RunConfig:
     """More public training, from the trunk's folder; the DP vocabulary is made here, at its share of the budget."""
-    vocabulary: dict[str, Any] = {"method": "given", "path": str(files.tokenizer(base.vocabulary))}
+    own = base.vocabulary == "own"  # of the notes, counted without noise: nothing is proved of what starts from it
+    vocabulary: dict[str, Any] = {"method": "given", "path": str(files.tokenizer(base.vocabulary)), "public": not own}
     if base.vocabulary == "dp":
         words = files.public_words("general" if base.text == "general" else "public")
         vocabulary = {**vocabulary_config(scale), "public_words": [str(words)]}
     public = {"general": files.general, "answers": files.answers, "medical": files.medical}[base.text]
     values = _common(base.name, run, files.notes, [public], scale, base.epsilon or 1.0)
-    values |= {"vocabulary": vocabulary}
+    values |= {"vocabulary": vocabulary, "allow": ["heuristic:unknown-start"] if own else []}
     values |= {"model": {"folder": str(trunk), "new_vocabulary": True, "length": scale.shape["length"]}}
     return RunConfig.model_validate({**values, "phases": [_public("base", scale.base_steps, scale)]})
 
