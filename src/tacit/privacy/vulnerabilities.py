@@ -1,0 +1,93 @@
+"""What was wrong in earlier versions, and which certificates it concerns: docs/known-vulnerabilities.md in a form that `verify` reads.
+
+An entry never goes away. A certificate says in ``version`` which form it has, and from the second one on in ``tacit_version`` what made
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["VULNERABILITIES", "Vulnerability", "concerning"]
+
+_Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Vulnerability:
+    """One entry.
+
+    Args:
+        code: as in the page.
+        title: what was wrong, in a line.
+        certificates: the newest form of certificate that it concerns.
+        concerns: whether a release may be concerned, by its certificate and its configuration (empty where that is not at hand).
+    """
+
+    code: str
+    title: str
+    certificates: int
+    concerns: Callable[[_Values, _Values], bool]
+
+
+def _events(certificate: _Values) -> set[str]:
+    return {spend["event"]["kind"] for spend in certificate["spends"]}
+
+
+def _started(certificate: _Values, config: _Values) -> bool:
+    """It began with something that may have been made from private text; without the configuration nobody can tell."""
+    vocabulary, model = config.get("vocabulary", {}), config.get("model", {})
+    adaptive = config.get("adaptive") or {}
+    named = model.get("folder"), vocabulary.get("path"), vocabulary.get("public_words"), adaptive.get("scorer")
+    return not config or any(named)
+
+
+def _bands_after_vocabulary(certificate: _Values, config: _Values) -> bool:
+    return "banded-poisson-gaussian" in _events(certificate) and len(_events(certificate)) > 1
+
+
+def _groups(certificate: _Values, config: _Values) -> bool:
+    screening = config.get("screening") or {}
+    return "confidentiality" in certificate and (not config or bool(screening.get("group")))
+
+
+def _screened(certificate: _Values, config: _Values) -> bool:
+    return "confidentiality" in certificate
+
+
+def _attacked(certificate: _Values, config: _Values) -> bool:
+    return not config or bool((config.get("audit") or {}).get("membership"))
+
+
+def _any(certificate: _Values, config: _Values) -> bool:
+    return True
+
+
+VULNERABILITIES = (
+    Vulnerability("TACIT-1", "what a run started from was not counted", 1, _started),
+    Vulnerability("TACIT-2", "two releases with one key had the same noise", 1, _any),
+    Vulnerability(
+        "TACIT-3", "a band that a released vocabulary had chosen was paid too little", 1, _bands_after_vocabulary
+    ),
+    Vulnerability("TACIT-4", "whether there is a release depended on how many texts could be attacked", 1, _attacked),
+    Vulnerability("TACIT-5", "a key that was placed, and is public, was not told from a secret one", 1, _any),
+    Vulnerability("TACIT-6", "no reserve for rounding in the account of groups under replacement", 1, _groups),
+    Vulnerability("TACIT-7", "only the model's files and a part of the certificate were verified", 1, _any),
+    Vulnerability("TACIT-8", "numbers that were typed were called measured", 1, _screened),
+)
+
+
+def concerning(certificate: _Values, config: _Values) -> list[Vulnerability]:
+    """The entries that may concern a release.
+
+    Args:
+        certificate: with ``version`` and ``spends``.
+        config: run/config.json; empty where it is not at hand, and then whatever it would rule out stays in.
+    """
+    return [
+        entry
+        for entry in VULNERABILITIES
+        if certificate["version"] <= entry.certificates and entry.concerns(certificate, config)
+    ]

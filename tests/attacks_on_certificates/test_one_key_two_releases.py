@@ -1,0 +1,217 @@
+"""One key, two releases: the same noise on other sums, so that their difference is free of noise (TACIT-2).
+
+The noise of a step was a function of the key, the phase, the step and the parameter's name. A backup of a run's folder, restored
+and run again, has the same key; what else differs (tokenizer, weights at the start, corpus, with dropout the micro-batch) makes other
+sums, and subtracting the two noisy sums gave the difference of the noiseless ones to 1e-6. Now the address of the noise holds a digest
+of all that the sums are made from, and dropout is a function of the unit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from tacit.config import ComputeOptions, parse_config
+from tacit.errors import LedgerError, RefusedError
+from tacit.opening import open_run
+from tacit.pipeline import train, vocabulary
+from tacit.privacy.ledger import Ledger, LedgerHeader
+from tacit.randomness import Streams
+from tacit.release import release_run, run
+from tacit.training.loop import run_phase
+from tacit.training.plans import AdamOptions, DpPlan, Phase
+from tacit.training.sequences import SequenceStream
+
+from ..small import small_values, write_corpora
+from ..training.phases import dropping_bert
+from ..training.streams import OBJECTIVE, random_units, stream_of
+
+KEY = bytes(range(32))
+PLAN = DpPlan(sampling_probability=0.7, clip_norm=0.4, noise_multiplier=2.0, normaliser=7.0, sequences_per_unit=2)
+HEADER = LedgerHeader("user", "add-or-remove", 100, float("inf"), 1e-5, "digest", "commitment")
+STREAM = stream_of(random_units(8))
+OTHER_CORPUS = stream_of(random_units(9))
+
+
+class AddressedByStep(Streams):
+    """Known wrong: draws as they were addressed, by the key and the step alone."""
+
+    def child(self, *address: str | int) -> Streams:
+        return self if address[0] == "sums" else super().child(*address)
+
+
+@contextmanager
+def handed_to_the_optimizer() -> Iterator[list[torch.Tensor]]:
+    seen: list[torch.Tensor] = []
+
+    def note(optimizer: torch.optim.Optimizer, args: object, kwargs: object) -> None:
+        gradients = [p.grad.flatten() for p in optimizer.param_groups[0]["params"]]
+        seen.append(torch.cat(gradients).clone() * PLAN.normaliser)
+
+    handle = register_optimizer_step_pre_hook(note)
+    try:
+        yield seen
+    finally:
+        handle.remove()
+
+
+def first_sum(
+    folder: Path,
+    streams: Streams,
+    stream: SequenceStream = STREAM,
+    noise: float = PLAN.noise_multiplier,
+    shift: float = 0.0,
+    micro_batch: int = 4,
+    dropout: float = 0.0,
+) -> torch.Tensor:
+    """The noisy clipped sum of the first step, in a ledger of its own."""
+    folder.mkdir()
+    plan = dataclasses.replace(PLAN, noise_multiplier=noise)
+    phase = Phase("private", "private", plan, 1, AdamOptions(1e-2))
+    model = dropping_bert(dropout)
+    with torch.no_grad():
+        next(model.parameters()).add_(shift)
+    with Ledger.create(folder / "ledger.sqlite", HEADER) as ledger, handed_to_the_optimizer() as seen:
+        ledger.plan("private", phase.event, 1)
+        compute = ComputeOptions(micro_batch=micro_batch, threads=1)
+        run_phase(model, phase, stream, OBJECTIVE, ledger, streams, compute, folder / "private.pt")
+    (found,) = seen
+    return found
+
+
+def difference(folder: Path, kind: Callable[[bytes], Streams], **changed: Any) -> float:
+    """How much of the difference of two releases is not explained by their noiseless sums, in noise's standard deviations.
+
+    0: the noise cancels, and whoever has both releases reads the difference of the sums. sqrt(2): two noises of their own.
+    """
+    folder.mkdir(exist_ok=True)
+    released = [first_sum(folder / f"r{n}", kind(KEY), **each) for n, each in enumerate(({}, changed))]
+    bare = []
+    for n, each in enumerate(({}, changed)):  # with half the noise of the same draws, the noise can be taken off
+        half, whole = (
+            first_sum(folder / f"b{n} {noise}", AddressedByStep(KEY), noise=noise, **each)
+            for noise in (PLAN.noise_multiplier / 2, PLAN.noise_multiplier)
+        )
+        bare.append(2 * half - whole)
+    left = (released[1] - released[0]) - (bare[1] - bare[0])
+    return float(left.std()) / PLAN.noise_stddev
+
+
+CHANGES = {
+    "corpus": {"stream": OTHER_CORPUS},
+    "weights at the start": {"shift": 1e-3},
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_other_sums_never_meet_the_same_noise(name: str, tmp_path: Path) -> None:
+    """The bare sums have the sampling of the old addresses, so of a true run more than the noise is left: at least sqrt(2)."""
+    assert difference(tmp_path / "wrong", AddressedByStep, **CHANGES[name]) < 1e-6  # known wrong: read off
+    assert difference(tmp_path / "true", Streams, **CHANGES[name]) > 1.3
+
+
+def test_a_true_replay_is_the_same_release(tmp_path: Path) -> None:
+    tmp_path.joinpath("x").mkdir()
+    one, again = (first_sum(tmp_path / "x" / name, Streams(KEY)) for name in ("one", "again"))
+    assert torch.equal(one, again)
+
+
+@pytest.mark.parametrize("micro_batch", [2, 6, 64])
+def test_with_dropout_the_micro_batch_changes_no_sum(micro_batch: int, tmp_path: Path) -> None:
+    """Known wrong: masks drawn for the micro-batch as a whole, as torch draws them; then the sums differ under one noise."""
+    one = first_sum(tmp_path / "one", Streams(KEY), dropout=0.2)
+    other = first_sum(tmp_path / "other", Streams(KEY), dropout=0.2, micro_batch=micro_batch)
+    torch.testing.assert_close(other, one, rtol=1e-9, atol=1e-9)
+    without = first_sum(tmp_path / "without", Streams(KEY), dropout=0.0)
+    assert float((one - without).abs().max()) > 1e-3  # something is dropped
+
+
+# a whole run, restored -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Path:
+    """A backup of a run that has been opened, and has released nothing."""
+    write_corpora(tmp_path, patients=40, records=200)
+    with open_run(parse_config(values(tmp_path, "run"))):
+        pass
+    return tmp_path
+
+
+def values(folder: Path, name: str) -> dict[str, Any]:
+    return small_values(folder, run=str(folder / name), audit=None, evaluation={"held_out": 0.0})
+
+
+def test_a_restored_backup_with_another_vocabulary_has_other_noise(begun: Path) -> None:
+    """The vocabulary's noise comes from the operating system, so the two have other tokenizers: with one noise the releases would
+    differ by their noiseless sums alone. Each of the two is now a release with a noise of its own."""
+    made = []
+    for name in ("one", "other"):
+        shutil.copytree(begun / "run", begun / name)
+        with open_run(parse_config(values(begun, name))) as state, handed_to_the_optimizer() as seen:
+            vocabulary(state)
+            train(state)
+            sums = state.ledger.bound("what the sums of private are made from")
+            made.append((state.tokenizer.to_str(), sums, seen))
+    (one, one_sums, _), (other, other_sums, _) = made
+    assert (one == other) == (one_sums == other_sums)
+
+
+def test_a_paid_phase_is_not_run_again_with_other_sums(begun: Path) -> None:
+    """In one folder: the tokenizer is replaced after the steps are paid and the checkpoint is removed."""
+    config = parse_config(values(begun, "run"))
+    with open_run(config) as state:
+        train(state)
+    checkpoints = begun / "run" / "private" / "checkpoints"
+    (checkpoints / "private.pt").unlink()
+    public = torch.load(checkpoints / "public.pt", weights_only=True)
+    next(iter(public["model"].values())).add_(1e-3)
+    torch.save(public, checkpoints / "public.pt")
+    with (
+        pytest.raises(LedgerError, match="what the sums of private are made from changed"),
+        open_run(config) as state,
+    ):
+        train(state)
+
+
+def test_a_second_release_under_one_ledger_is_refused(begun: Path) -> None:
+    config = parse_config(values(begun, "run"))
+    run(config)
+    shutil.rmtree(begun / "run" / "release")
+    run(config)  # the same model again
+    shutil.rmtree(begun / "run" / "release")
+    path = begun / "run" / "private" / "checkpoints" / "private.pt"
+    stored = torch.load(path, weights_only=True)
+    next(iter(stored["model"].values())).add_(1e-3)
+    torch.save(stored, path)
+    with pytest.raises(LedgerError, match="the released model changed"), open_run(config) as state:
+        release_run(state, {})
+    assert not (begun / "run" / "release").exists()
+
+
+def test_a_ledger_is_never_made_beside_a_key(begun: Path) -> None:
+    """Known wrong: the ledger is lost, a new one is made, and the old key's noise is on other sums."""
+    for path in (begun / "run").glob("ledger.sqlite*"):
+        path.unlink()
+    with pytest.raises(RefusedError) as caught, open_run(parse_config(values(begun, "run"))):
+        pass
+    assert caught.value.reason == "key-without-ledger"
+    (begun / "run" / "private" / "key").rename(begun / "run" / "private" / "key.new")  # a start that was killed early
+    with open_run(parse_config(values(begun, "run"))) as state:
+        assert state.ledger.header.key_commitment == state.streams.commitment()
+
+
+def test_a_configuration_that_changes_before_anything_is_paid_gets_a_new_key(begun: Path) -> None:
+    before = (begun / "run" / "private" / "key").read_bytes()
+    changed = {**values(begun, "run"), "masking_probability": 0.2}
+    with open_run(parse_config(changed)):
+        pass
+    assert (begun / "run" / "private" / "key").read_bytes() != before
