@@ -45,14 +45,14 @@ def without_vocabulary(values: dict[str, Any]) -> dict[str, Any]:
 
 def from_folder(folder: Path, given: Path, **sections: Any) -> dict[str, Any]:
     """A run that starts from a model folder with its own tokenizer."""
-    model = {"folder": str(given), "length": LENGTH}
+    model = {"folder": str(given), "public": True, "length": LENGTH}
     return without_vocabulary(small_values(folder, **{"model": model, "audit": None, **sections}))
 
 
 def with_tokenizer(folder: Path, given: Path, **sections: Any) -> dict[str, Any]:
     """A run that trains a GPT-2 from scratch with a given tokenizer."""
     model = {"kind": "gpt2", "layers": 1, "width": 16, "heads": 2, "length": LENGTH}
-    vocabulary = {"method": "given", "path": str(given)}
+    vocabulary = {"method": "given", "path": str(given), "public": True}
     return small_values(folder, **{"model": model, "vocabulary": vocabulary, "audit": None, **sections})
 
 
@@ -179,7 +179,9 @@ def test_planning_needs_no_torch(tmp_path: Path) -> None:
 
 def test_the_mask_of_redacted_text_is_counted(tmp_path: Path) -> None:
     given = gpt2_folder(tmp_path / "given")
-    values = without_vocabulary(screened_values(tmp_path, model={"folder": str(given), "length": LENGTH}))
+    values = without_vocabulary(
+        screened_values(tmp_path, model={"folder": str(given), "public": True, "length": LENGTH})
+    )
     config = parse_config(values)
     assert shape_of(config.model).vocabulary == 300
     assert given_tokenizer(config).added == 1
@@ -223,7 +225,7 @@ def _no_tokenizer(values: dict[str, Any], given: Path) -> None:
 
 
 def _no_mask(values: dict[str, Any], given: Path) -> None:
-    values["vocabulary"] = {"method": "given", "path": str(given)}
+    values["vocabulary"] = {"method": "given", "path": str(given), "public": True}
     values["model"] = {"kind": "bert", "layers": 1, "width": 16, "heads": 2, "length": LENGTH}
 
 
@@ -365,7 +367,7 @@ def test_a_given_bert_gets_the_vocabulary_of_the_private_text(corpora: Path, tmp
     """It is priced as from scratch, and both the folder and its tokenizer, which says what the rows begin as, are bound."""
     given = FOLDERS["bert"](tmp_path / "given")
     values = small_values(corpora, run=str(tmp_path / "run"), audit=None)
-    values["model"] = {"folder": str(given), "length": LENGTH, "new_vocabulary": True}
+    values["model"] = {"folder": str(given), "public": True, "length": LENGTH, "new_vocabulary": True}
     config = parse_config(values)
     scratch = parse_config({**values, "model": {"layers": 2, "width": 16, "heads": 2, "length": LENGTH}})
     assert make_plan(config).epsilon == make_plan(scratch).epsilon
@@ -393,7 +395,7 @@ def test_a_folder_for_a_new_vocabulary_is_checked_before_anything_is_written(tmp
     """By the plan too; weights that are missing show before the vocabulary is paid for."""
     given = FOLDERS["bert"](tmp_path / "given")
     values = small_values(tmp_path, audit=None)
-    long = {**values, "model": {"folder": str(given), "length": 41, "new_vocabulary": True}}
+    long = {**values, "model": {"folder": str(given), "public": True, "length": 41, "new_vocabulary": True}}
     for start in (make_plan, run):
         with pytest.raises(UsageError, match="more than the 40 positions"):
             start(parse_config(long))
@@ -518,7 +520,7 @@ def test_redacted_text_with_a_tokenizer_that_has_no_mask_token(tmp_path: Path) -
     write_dialogues(tmp_path, 120)
     given = gpt2_folder(tmp_path / "given")
     values = without_vocabulary(
-        screened_values(tmp_path, model={"folder": str(given), "length": LENGTH}, rounds=1, audit=None)
+        screened_values(tmp_path, model={"folder": str(given), "public": True, "length": LENGTH}, rounds=1, audit=None)
     )
     values["phases"][1]["noise_multiplier"] = 2.0
     folder = finish(values)

@@ -1,8 +1,8 @@
 """A run that starts from what another one made of the same text, and certifies as if it had started from nothing (TACIT-1).
 
 A is trained with DP on a text. B starts from A's model and trains on the same text: its certificate said the epsilon of B's own
-steps. C starts from A's model and trains on public text alone: its certificate said "proved, epsilon 0, spends []", and C was then taken for
-a public scorer. Now whatever a run is given brings its spends with it, through any number of runs, each release once.
+steps. C starts from A's model and trains on public text alone: its certificate said "proved, epsilon 0, spends []", and C was then
+taken for a public scorer. Now whatever a run is given brings its spends with it, through any number of runs, each release once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """One key, two releases: the same noise on other sums, so that their difference is free of noise (TACIT-2).
 
 The noise of a step was a function of the key, the phase, the step and the parameter's name. A backup of a run's folder, restored
-and run again, has the same key; what else differs (tokenizer, weights at the start, corpus, with dropout the micro-batch) makes other
-sums, and subtracting the two noisy sums gave the difference of the noiseless ones to 1e-6. Now the address of the noise holds a digest
-of all that the sums are made from, and dropout is a function of the unit.
+and run again, has the same key; what else differs (tokenizer, weights at the start, corpus, with dropout the micro-batch) makes
+other sums, and subtracting the two noisy sums gave the difference of the noiseless ones to 1e-6. Now the address of the noise holds
+a digest of all that the sums are made from, and dropout is a function of the unit.
 """
 
 from __future__ import annotations

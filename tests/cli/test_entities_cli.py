@@ -84,7 +84,7 @@ def test_labels_and_documents_of_two_parts_are_one_line_and_exit_4(tacit: Tacit,
 
 def test_wrong_configurations_are_one_line_and_exit_2(tacit: Tacit, folder: Path) -> None:
     values = finetune_values(folder, folder / "bert", dp=DP, labels=LABELS)
-    one_line(tacit("finetune", write_config(folder / "a.yaml", values)), 2, "refused (pretraining-unknown)")
+    one_line(tacit("finetune", write_config(folder / "a.yaml", values)), 2, "refused (start-unknown)")
     misspelt = {**finetune_values(folder, folder / "bert"), "lables": LABELS}
     one_line(tacit("finetune", write_config(folder / "b.yaml", misspelt)), 2, "did you mean 'labels'")
     one_line(tacit("evaluate", write_config(folder / "c.yaml", {"run": "x", "tasks": {}})), 2, "'models' is missing")

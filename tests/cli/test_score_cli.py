@@ -136,7 +136,7 @@ def adaptive_config(folder: Path, scorer: dict[str, str]) -> Path:
 
 
 def test_the_configuration_says_scorer_and_constants(run: Tacit, tmp_path: Path, scorer: Path) -> None:
-    code, said, err = run(adaptive_config(tmp_path, {"folder": str(scorer)}), "--json")
+    code, said, err = run(adaptive_config(tmp_path, {"folder": str(scorer), "public": True}), "--json")
     assert code == 0, err
     found = json.loads(said)
     assert (found["lower"], found["upper"], found["scorer"]) == (5.69, 5.715, str(scorer))

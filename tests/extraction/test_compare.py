@@ -19,7 +19,7 @@ from tacit.extraction.compare import compare
 from tacit.extraction.tables import ModelFacts, table_rows, type_rows
 from tacit.files import read_json
 from tacit.privacy.accountant import epsilon
-from tacit.privacy.events import EVERY_PART, PoissonGaussian, Spend
+from tacit.privacy.events import EVERY_PART, PoissonGaussian, Spend, of_run
 from tacit.progress import SilentReporter
 from tacit.randomness import Streams
 from tacit.tasks.entities.estimates import fold_estimate
@@ -125,7 +125,8 @@ def test_a_model_with_dp_pays_for_what_the_table_says(prepared: Path, monkeypatc
     monkeypatch.setattr(cells, "run_phase", recording)
     text = compare(with_dp(prepared), SilentReporter())
     own = Spend(PoissonGaussian(0.1, 1.5), 3, EVERY_PART)
-    before = [Spend(event, count, part) for event, count, part in SPENT.values()]
+    run = read_json(prepared / "pre" / "release" / "certificate.json")["ledger_head"][:12]
+    before = [of_run(Spend(event, count, part), run) for event, count, part in SPENT.values()]
     public = cells.public_streams("cell", "notes", 0, 0).commitment()
     assert [(spends, budget) for spends, budget, _ in seen] == [([], math.inf), ([own], 20.0), ([*before, own], 20.0)]
     assert [commitment == public for _, _, commitment in seen] == [True, False, False]
@@ -184,7 +185,7 @@ def one_dp(place: Path, task: dict[str, Any] | None = None, /, **model: Any) -> 
         ({"training": None}, "steps-from-private-data"),  # the comparison's are epochs
         ({"dp": {**DP, "unit": "sentence"}}, "context-beyond-unit"),
         ({"dp": {**DP, "budget": {"epsilon": 9.0, "delta": 0.01}}}, "delta-too-large"),
-        ({"public": False}, "pretraining-unknown"),
+        ({"public": False}, "start-unknown"),
     ],
 )
 def test_a_guarantee_that_does_not_hold_is_refused(prepared: Path, changes: dict[str, Any], reason: str) -> None:

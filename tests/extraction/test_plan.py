@@ -56,7 +56,7 @@ def test_the_plan_has_the_joint_price(tmp_path: Path) -> None:
     steps = {"training": {"steps": 200, "length": 24, "overlap": 4}}  # whose noise is solved in less time
     (solved,) = plan_finetune(finetuning(tmp_path, model, dp=DP, labels=LABELS, **steps)).models
     assert 0.97 * BUDGET < solved.epsilon <= BUDGET
-    with pytest.raises(RefusedError, match="pretraining"):
+    with pytest.raises(RefusedError, match="start-unknown"):
         plan_finetune(finetuning(tmp_path, bert_folder(tmp_path / "bert"), dp=DP, labels=LABELS))
     assert not (tmp_path / "tuned").exists()
 

@@ -114,7 +114,7 @@ def _check_files(certificate: Path, values: dict[str, Any], path: Path) -> None:
     resolved, root = path.resolve(), certificate.parent
     stated = values.get("files")
     if not isinstance(stated, dict):
-        raise DataError(f"{certificate}: it names no files; bring the release's own one back")
+        raise DataError(f"{certificate}: damaged: it names no files; bring the release's own one back")
     copied = root == resolved  # a model folder into which its certificate was copied
     used = sorted(file for file in resolved.rglob("*") if file.is_file()) if resolved.is_dir() else [resolved]
     found = {}

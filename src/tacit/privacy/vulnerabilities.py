@@ -1,7 +1,7 @@
-"""What was wrong in earlier versions, and which certificates it concerns: docs/known-vulnerabilities.md in a form that `verify` reads.
+"""What was wrong in earlier versions, and which certificates it concerns: docs/known-vulnerabilities.md, for `tacit verify`.
 
-An entry never goes away. A certificate says in ``version`` which form it has, and from the second one on in ``tacit_version`` what made
-it.
+An entry never goes away. A certificate says in ``version`` which form it has, and from the second one on in ``tacit_version`` what
+made it.
 """
 
 from __future__ import annotations
