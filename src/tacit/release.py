@@ -26,6 +26,7 @@ from tacit.opening import open_run, training_noise
 from tacit.pipeline import audit, check_audit_gate, evaluate, membership
 from tacit.planning import PUBLIC_KEY
 from tacit.privacy.certificate import bind_model, file_digests, make_certificate, read_number
+from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.ledger import Ledger
 from tacit.progress import Reporter
 from tacit.report import data as facts
@@ -46,7 +47,7 @@ class RunResult:
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
-        self.certificate: dict[str, Any] = read_json(folder.release / "certificate.json")
+        self.certificate: dict[str, Any] = read_certificate(folder.release / "certificate.json")
 
     @property
     def epsilon(self) -> float:
@@ -139,7 +140,7 @@ def report_run(folder: RunFolder) -> Path:
         raise UsageError(f"{folder.root}: the run has not finished; `tacit run CONFIG` continues it")
     exposures = _stored_exposures(folder)
     with Ledger.open(folder.ledger, readonly=True) as ledger:
-        certificate = read_json(folder.release / "certificate.json")
+        certificate = read_certificate(folder.release / "certificate.json")
         _write_reports(config, folder, ledger, certificate, exposures, folder.release)
     return folder.release / "report.html"
 

@@ -23,19 +23,16 @@ def command(
     from pathlib import Path
 
     from tacit.confidential import check_statement
-    from tacit.files import read_json
     from tacit.folder import RunFolder
     from tacit.privacy.certificate import verify_certificate
+    from tacit.privacy.certificate_file import read_certificate
     from tacit.privacy.ledger import Ledger
 
     folder = RunFolder(run)
     path = Path(certificate) if certificate else folder.release / "certificate.json"
     if not path.is_file():
         raise LedgerError(f"{path}: no certificate there; `tacit run CONFIG` finishes a run")
-    try:
-        stated = read_json(path)
-    except ValueError:
-        raise LedgerError(f"{path}: not JSON") from None
+    stated = read_certificate(path)
     with Ledger.open(folder.ledger, readonly=True) as ledger:
         checks = verify_certificate(ledger, stated, folder.release)
         if not folder.is_finetuning:  # which has no confidentiality statement

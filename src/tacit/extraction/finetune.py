@@ -43,6 +43,7 @@ from tacit.extraction.tuning import FINETUNING, dp_phase, plain_phase, solve_noi
 from tacit.files import atomic_folder, private_folder, read_json, write_atomically, write_json
 from tacit.folder import RunFolder, nothing_left
 from tacit.privacy.certificate import bind_model, file_digests, make_certificate, read_number
+from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.events import EVERY_PART, PoissonGaussian
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.progress import Reporter, SilentReporter
@@ -277,7 +278,7 @@ def _scores(folder: RunFolder) -> Path:
 
 
 def _result(config: FinetuneConfig, folder: RunFolder) -> FinetuneResult:
-    certificate = read_json(folder.release / "certificate.json")
+    certificate = read_certificate(folder.release / "certificate.json")
     return FinetuneResult(
         folder=folder.root,
         epsilon=read_number(certificate["epsilons"][0]["epsilon"]),

@@ -18,6 +18,7 @@ from typing import Any
 from tacit.errors import LedgerError, UsageError
 from tacit.privacy.accountant import account_parts, epsilon_of_rho, joint_epsilon, mu_at, shared_account
 from tacit.privacy.adaptive import bands_from
+from tacit.privacy.certificate_file import check_certificate
 from tacit.privacy.composition import Account, composed_steps
 from tacit.privacy.events import NonPrivate, Relation, Spend, event_to_dict
 from tacit.privacy.ledger import Ledger
@@ -192,6 +193,7 @@ def verify_certificate(ledger: Ledger, certificate: dict[str, Any], release: Pat
     Raises:
         LedgerError: the certificate is not one of ours.
     """
+    certificate = check_certificate(certificate, str(release))
     try:
         return [
             *_check_ledger(ledger, certificate),
