@@ -126,7 +126,10 @@ def check_certificate(values: Any, where: str) -> dict[str, Any]:
     except (RecursionError, ArithmeticError):
         reason = "nested too deep, or a number beyond all bounds"
     else:
-        return values
+        absent = [name for name, value in values.items() if value is None]
+        if not absent:
+            return values
+        reason = f"{absent[0]} is there without a value"
     raise LedgerError(f"{where}: the certificate is damaged or of another version ({reason}); bring it back as it was")
 
 

@@ -185,6 +185,11 @@ class Ledger:
         return self._rows[-1].digest
 
     @property
+    def certified_head(self) -> str:
+        """The digest of the last row that is not of a release: what a certificate pins. Only rows of releases come after it."""
+        return next(row.digest for row in reversed(self._rows) if row.kind != "release")
+
+    @property
     def header(self) -> LedgerHeader:
         """The first row."""
         body = dict(self._rows[0].body)
