@@ -22,11 +22,13 @@ from tacit.facts import report_data
 from tacit.facts.guarantee import confidentiality_lines, missed_shares
 from tacit.files import atomic_folder, private_folder, read_json, write_json
 from tacit.folder import RunFolder
+from tacit.manifest import finish_release
 from tacit.models.kinds import save_model
 from tacit.opening import open_run, training_noise
 from tacit.pipeline import audit, check_audit_gate, evaluate, membership
 from tacit.planning import PUBLIC_KEY
-from tacit.privacy.certificate import bind_model, file_digests, make_certificate, read_number
+from tacit.privacy.certificate import bind_model, file_digests, make_certificate, read_number, run_randomness
+from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.origin import mark_released
 from tacit.progress import Reporter
@@ -38,18 +40,13 @@ from tacit.vocabulary.tokenizer import save_tokenizer
 
 __all__ = ["RunResult", "leave_model", "release_run", "report_run", "run"]
 
-_RANDOMNESS = (
-    "Training noise: {training}, in float32; sampling and evaluation noise: ChaCha20 keyed by 256 bits from the operating system "
-    "(cryptographic); vocabulary noise: OpenDP's exact discrete Gaussian from the operating system."
-)
-
 
 class RunResult:
     """A finished run: where it is, and what it guarantees."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
-        self.certificate: dict[str, Any] = read_json(folder.release / "certificate.json")
+        self.certificate: dict[str, Any] = read_certificate(folder.release / "certificate.json")
 
     @property
     def epsilon(self) -> float:
@@ -122,11 +119,12 @@ def release_run(state: RunState, exposures: dict[str, list[Exposure]]) -> None:
         certificate = make_certificate(
             state.ledger,
             file_digests(folder),
-            _RANDOMNESS.format(training=training_noise(state.config)),
+            run_randomness(training_noise(state.config), state.config.seed is not None),
             None if statement is None else statement.to_dict(),
         )
         write_json(folder / "certificate.json", certificate)
         _write_reports(state.config, state.folder, state.ledger, certificate, exposures, folder)
+        finish_release(state.ledger, folder)
 
 
 def leave_model(state: RunState, folder: Path) -> None:
@@ -155,18 +153,22 @@ def _pay_the_rest(state: RunState) -> None:
 
 
 def report_run(folder: RunFolder) -> Path:
-    """Build the report of a finished run again from its certificate, ledger and released values.
+    """Build the report of a finished run again from its certificate, ledger and released values, with a new manifest.
 
     Raises:
-        UsageError: the run has not finished.
+        UsageError: the run has not finished, or is in use.
+        LedgerError: certificate or ledger are damaged, or something is in the release that does not belong there.
     """
     config = folder.load_config()
     if not (folder.release / "certificate.json").is_file():
         raise UsageError(f"{folder.root}: the run has not finished; `tacit run CONFIG` continues it")
     exposures = _stored_exposures(folder)
-    with Ledger.open(folder.ledger, readonly=True) as ledger:
-        certificate = read_json(folder.release / "certificate.json")
+    certificate = read_certificate(folder.release / "certificate.json")
+    with folder.alone(), Ledger.open(folder.ledger) as ledger:
+        for partial in folder.release.glob(".*.partial"):  # of a `tacit report` that was killed
+            partial.unlink()
         _write_reports(config, folder, ledger, certificate, exposures, folder.release)
+        finish_release(ledger, folder.release)
     return folder.release / "report.html"
 
 

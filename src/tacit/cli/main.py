@@ -22,6 +22,7 @@ from tacit.cli import (
     run,
     score,
     screen,
+    sign,
     verify,
 )
 from tacit.cli.options import say_error
@@ -53,6 +54,7 @@ app.command("audit")(audit.command)
 app.command("report")(report.command)
 app.command("ledger")(ledger.command)
 app.command("verify")(verify.command)
+app.command("sign")(sign.command)
 app.command("overlap")(overlap.command)
 app.command("screen")(screen.command)
 app.command("score")(score.command)

@@ -1,45 +1,43 @@
-"""`tacit verify`: recompute a run's certificate."""
+"""`tacit verify`: recompute a run's certificate, or look through a released folder alone."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tacit.cli.options import JsonOption, RunArgument, print_json
-from tacit.errors import LedgerError
+from tacit.cli.options import JsonOption, print_json
+from tacit.errors import LedgerError, UsageError
 
 __all__ = ["command"]
 
+FolderArgument = Annotated[
+    Path, typer.Argument(metavar="RUN", help="Run folder, or a released folder alone (RUN/release, or a copy of it).")
+]
+
 
 def command(
-    run: RunArgument,
+    run: FolderArgument,
     as_json: JsonOption = False,
     certificate: Annotated[
-        str | None, typer.Option(help="Certificate file to check instead of RUN/release/certificate.json.")
+        Path | None, typer.Option(help="Certificate file to check instead of RUN/release/certificate.json.")
+    ] = None,
+    signer: Annotated[
+        Path | None, typer.Option(help="Public key of who must have signed: PEM, or one line of OpenSSH.")
     ] = None,
 ) -> None:
     """Recompute the certificate from the ledger, by two accountants, and compare; exit code 4 when anything differs."""
-    from pathlib import Path
-
-    from tacit.confidential import check_statement
-    from tacit.files import read_json
     from tacit.folder import RunFolder
-    from tacit.privacy.certificate import verify_certificate
-    from tacit.privacy.ledger import Ledger
+    from tacit.signing import check_signature, signature_words
+    from tacit.verification import UNSEEN_ALONE, is_release, verify_release, verify_run
 
-    folder = RunFolder(run)
-    path = Path(certificate) if certificate else folder.release / "certificate.json"
-    if not path.is_file():
-        raise LedgerError(f"{path}: no certificate there; `tacit run CONFIG` finishes a run")
-    try:
-        stated = read_json(path)
-    except ValueError:
-        raise LedgerError(f"{path}: not JSON") from None
-    with Ledger.open(folder.ledger, readonly=True) as ledger:
-        checks = verify_certificate(ledger, stated, folder.release)
-        if not folder.is_finetuning:  # which has no confidentiality statement
-            checks += check_statement(folder.load_config(), ledger, stated)
+    alone = is_release(run)
+    if alone and certificate is not None:
+        raise UsageError("--certificate is for a run folder; a released folder has its own")
+    release = run if alone else RunFolder(run).release
+    checks = verify_release(run) if alone else verify_run(RunFolder(run), certificate)
+    checks += check_signature(release, signer)
     if as_json:
         print_json([{"check": check.name, "holds": check.holds, "detail": check.detail} for check in checks])
     else:
@@ -48,3 +46,8 @@ def command(
     failed = [check.name for check in checks if not check.holds]
     if failed:
         raise LedgerError(f"{run}: the certificate does not hold: {'; '.join(failed)}")
+    if not as_json:
+        typer.echo()
+        typer.echo(signature_words(release, signer))
+        if alone:
+            typer.echo(UNSEEN_ALONE + ".")

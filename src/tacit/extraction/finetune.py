@@ -51,7 +51,15 @@ from tacit.files import (
     write_private_json,
 )
 from tacit.folder import RunFolder, nothing_left, taken
-from tacit.privacy.certificate import bind_model, file_digests, make_certificate, read_number
+from tacit.manifest import finish_release
+from tacit.privacy.certificate import (
+    bind_model,
+    file_digests,
+    finetuning_randomness,
+    make_certificate,
+    read_number,
+)
+from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.events import EVERY_PART, PoissonGaussian
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.origin import mark_released
@@ -259,20 +267,22 @@ def _release(
         save_tokenizer(cutter.tokenizer, release / "model", cutter.length, inputs.start.tokenizer.names)
         mark_released(release / "model", ledger.rows[0].digest)
         bind_model(ledger, release)
-        randomness = f"Training noise: {noise_source(device).value}, in float32; sampling: ChaCha20 keyed by 256 bits."
+        randomness = finetuning_randomness(noise_source(device).value, config.key_seed is not None)
         certificate = make_certificate(ledger, file_digests(release), randomness)
         epsilon, delta = read_number(certificate["epsilons"][0]["epsilon"]), ledger.header.delta
         certificate["fine_tuning"] = finetuning_facts(config, inputs.pretraining, epsilon, delta)
         write_json(release / "certificate.json", certificate)
-        text = _page(config, inputs.tags, certificate["fine_tuning"]["statement"])
+        text = _page(config, inputs.tags, certificate["fine_tuning"]["statement"], certificate["ledger_head"])
         write_atomically(release / "README.md", lambda partial: _write_text(partial, text))
+        finish_release(ledger, release)
 
 
-def _page(config: FinetuneConfig, tags: Sequence[str], statement: str) -> str:
+def _page(config: FinetuneConfig, tags: Sequence[str], statement: str, head: str) -> str:
     return (
         f"# {config.title}\n\n{statement}\n\nA BERT that tags entities in IOB2: {', '.join(tags)}. The tag of a word is that of its "
         "first piece. `AutoModelForTokenClassification` and `AutoTokenizer` load the folder `model`.\n\n"
-        "`certificate.json` holds what was spent; `tacit verify` recomputes it from the ledger.\n"
+        "`certificate.json` holds what was spent; `tacit verify` recomputes it from the ledger, whose head\n"
+        f"is `{head}`.\n"
     )
 
 
@@ -296,7 +306,7 @@ def _scores(folder: RunFolder) -> Path:
 
 
 def _result(config: FinetuneConfig, folder: RunFolder) -> FinetuneResult:
-    certificate = read_json(folder.release / "certificate.json")
+    certificate = read_certificate(folder.release / "certificate.json")
     return FinetuneResult(
         folder=folder.root,
         epsilon=read_number(certificate["epsilons"][0]["epsilon"]),

@@ -53,7 +53,7 @@ def report_data(
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         run_name=folder.root.name,
         config_digest=header.config_digest,
-        ledger_head=ledger.head,
+        ledger_head=certificate["ledger_head"],
         guarantee=guarantee(config, certificate),
         ledger=ledger_rows(ledger),
         cumulative=cumulative(ledger),

@@ -18,6 +18,7 @@ from typing import Any
 from tacit.errors import LedgerError, UsageError
 from tacit.privacy.accountant import account_parts, epsilon_of_rho, joint_epsilon, mu_at, shared_account
 from tacit.privacy.adaptive import bands_from
+from tacit.privacy.certificate_file import check_certificate
 from tacit.privacy.composition import Account, composed_steps
 from tacit.privacy.events import NonPrivate, Relation, Spend, event_to_dict
 from tacit.privacy.ledger import Ledger
@@ -31,9 +32,12 @@ __all__ = [
     "adaptive_statement",
     "bind_model",
     "certificate_deltas",
+    "check_epsilons",
     "file_digests",
+    "finetuning_randomness",
     "make_certificate",
     "read_number",
+    "run_randomness",
     "second_opinion",
     "total_variation",
     "verify_certificate",
@@ -77,6 +81,29 @@ def file_digests(folder: Path, leave_out: tuple[str, ...] = ()) -> dict[str, str
     }
 
 
+def run_randomness(training: str, public_key: bool) -> str:
+    """What a run draws from, in words.
+
+    Args:
+        training: the source of the training noise, as the ledger binds it.
+        public_key: the key is made from the option ``seed``.
+    """
+    key = _PUBLIC_KEY if public_key else "256 bits from the operating system (cryptographic)"
+    return (
+        f"Training noise: {training}, in float32; sampling and evaluation noise: ChaCha20 keyed by {key}; vocabulary noise: "
+        "OpenDP's exact discrete Gaussian from the operating system."
+    )
+
+
+def finetuning_randomness(training: str, public_key: bool) -> str:
+    """As `run_randomness`, of a fine-tuning."""
+    key = _PUBLIC_KEY if public_key else "256 bits"
+    return f"Training noise: {training}, in float32; sampling: ChaCha20 keyed by {key}."
+
+
+_PUBLIC_KEY = "the public option seed (which hides nothing)"
+
+
 def bind_model(ledger: Ledger, release: Path) -> None:
     """Bind what is about to be released: a ledger pays for one model, and another one that was trained under it is refused.
 
@@ -86,8 +113,14 @@ def bind_model(ledger: Ledger, release: Path) -> None:
     Raises:
         LedgerError: another model was released before.
     """
-    digest = hashlib.sha256(json.dumps(file_digests(release), sort_keys=True).encode()).hexdigest()
-    ledger.bind("the released model", digest)
+    ledger.bind(_RELEASED, _model_digest(file_digests(release)))
+
+
+def _model_digest(files: dict[str, str]) -> str:
+    return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
+
+
+_RELEASED = "the released model"
 
 
 def make_certificate(
@@ -133,7 +166,7 @@ def make_certificate(
             for plan in ledger.plans.values()
             if ledger.spent(plan.stage)
         ],
-        "ledger_head": ledger.head,
+        "ledger_head": ledger.certified_head,
         "config_digest": header.config_digest,
         "key_commitment": header.key_commitment,
         "randomness": randomness,
@@ -201,45 +234,46 @@ def verify_certificate(ledger: Ledger, certificate: dict[str, Any], release: Pat
     Raises:
         LedgerError: the certificate is not one of ours.
     """
+    certificate = check_certificate(certificate, str(release))
     try:
         return [
             *_check_ledger(ledger, certificate),
-            *_check_epsilons(ledger, certificate),
+            *check_epsilons(ledger.spends(), certificate),
             _check_files(certificate["files"], release),
         ]
     except (AttributeError, LookupError, TypeError, ValueError, UsageError):
         raise LedgerError(f"{release}: certificate.json is damaged or of another version") from None
 
 
+_COMPARED_APART = {
+    *("epsilons", "total_variation", "mu", "adaptive"),  # numbers, to the last digits but a few
+    "ledger_head",  # beside the rows of the release, which come after it
+    "fine_tuning",  # not in the ledger alone: `tacit.verification`
+}
+
+
 def _check_ledger(ledger: Ledger, certificate: dict[str, Any]) -> list[Check]:
     header = ledger.header
-    mine = make_certificate(ledger, certificate["files"], certificate["randomness"])
-    same = (
-        "version",
-        "tacit_version",
-        "start",
-        "status",
-        "unit",
-        "units",
-        "relation",
-        "budget",
-        "spends",
-        "config_digest",
-        "key_commitment",
-    )
-    different = [name for name in same if mine[name] != certificate[name]]
+    mine = make_certificate(ledger, certificate["files"], certificate["randomness"], certificate.get("confidentiality"))
+    names = {*mine, *certificate} - _COMPARED_APART
+    different = sorted(name for name in names if mine.get(name) != certificate.get(name))
     if [pair["delta"] for pair in certificate["epsilons"]] != [pair["delta"] for pair in mine["epsilons"]]:
         different.append("deltas")
     if not _close(read_number(mine["mu"]), read_number(certificate["mu"])):
         different.append("mu")
-    if mine.get("rho") != certificate.get("rho"):
-        different.append("rho")
     if not _same_adaptive(mine.get("adaptive"), certificate.get("adaptive")):
         different.append("adaptive")
+    released = ledger.bound(_RELEASED)
+    if released is not None and released != _model_digest(certificate["files"]):
+        different.append("files")
     over = math.isfinite(header.epsilon) and read_number(mine["epsilons"][0]["epsilon"]) > header.epsilon
     return [
         Check("ledger's chain", True, f"{len(ledger.rows)} rows"),
-        Check("ledger's head is the certified one", ledger.head == certificate["ledger_head"], ledger.head[:12]),
+        Check(
+            "ledger's head is the certified one",
+            ledger.certified_head == certificate["ledger_head"],
+            ledger.certified_head,
+        ),
         Check("certificate's statements", not different, ", ".join(different) or "all as in the ledger"),
         Check("budget", not over, f"epsilon {header.epsilon:g} at delta {header.delta:g}"),
     ]
@@ -270,21 +304,26 @@ def _close(one: float, other: float) -> bool:
     return math.isclose(one, other, rel_tol=1e-6)  # also true of two infinities
 
 
-def _check_epsilons(ledger: Ledger, certificate: dict[str, Any]) -> list[Check]:
-    header = ledger.header
-    spends = ledger.spends()
+def check_epsilons(spends: list[Spend], certificate: dict[str, Any]) -> list[Check]:
+    """Compute the numbers of a certificate again, by two accountants and an optimistic estimate.
+
+    Args:
+        spends: from the ledger, or from the certificate itself where there is no ledger.
+        certificate: of the right shape.
+    """
+    relation, first_delta = certificate["relation"], float(certificate["epsilons"][0]["delta"])
     checks = []
     for pair in certificate["epsilons"]:
         delta, stated = float(pair["delta"]), read_number(pair["epsilon"])
-        found = joint_epsilon(spends, delta, header.relation)
+        found = joint_epsilon(spends, delta, relation)
         holds = _close(found, stated)
         checks.append(Check(f"epsilon at delta {delta:g}", holds, f"stated {stated:.4f}, recomputed {found:.4f}"))
-    found = total_variation(spends, header.relation)
+    found = total_variation(spends, relation)
     stated = float(certificate["total_variation"])
     checks.append(Check("total variation", _close(found, stated), f"{stated:.4f}, {found:.4f}"))
     stated = read_number(certificate["epsilons"][0]["epsilon"])
-    for number, part in enumerate(account_parts(spends, header.relation), start=1):
-        renyi, lower = second_opinion(part, header.delta, header.relation)
+    for number, part in enumerate(account_parts(spends, relation), start=1):
+        renyi, lower = second_opinion(part, first_delta, relation)
         if renyi is not None:
             detail = f"{renyi:.4f} against at least {lower:.4f}"
             checks.append(

@@ -6,6 +6,7 @@ One SQLite file (write-ahead log, synchronous=FULL) with one table of rows. A ro
     plan    a stage's event, its partition of the units and how often it may run
     bind    a public fingerprint that must not change between two starts of the run
     spend   a stage ran ``count`` times, from step ``first`` on
+    release the manifest of a released folder, by its digest; the certificate's head is the row before the first of them
 
 and holds a SHA-256 digest over the row before it and its own content, so a row that is altered, dropped or reordered breaks
 the chain. Only the last row ever changes: a spend of the same stage raises its count (thousands of steps are one row).
@@ -32,7 +33,9 @@ from tacit.errors import BudgetError, LedgerError, UsageError
 from tacit.files import storage_error
 from tacit.privacy.accountant import joint_epsilon
 from tacit.privacy.events import Chosen, Event, Exchange, Relation, Spend, event_from_dict, event_to_dict
+from tacit.privacy.ledger_rows import LedgerRow, check_rows
 from tacit.privacy.provenance import is_inherited
+from tacit.privacy.strict_json import parse_strict
 
 __all__ = ["Ledger", "LedgerHeader", "LedgerRow", "StagePlan"]
 
@@ -68,18 +71,6 @@ class LedgerHeader:
     delta: float
     config_digest: str
     key_commitment: str
-
-
-@dataclass(frozen=True)
-class LedgerRow:
-    """A row as stored; ``body`` is parsed JSON."""
-
-    sequence: int
-    kind: str
-    body: dict[str, Any]
-    first: int
-    count: int
-    digest: str
 
 
 @dataclass(frozen=True)
@@ -148,7 +139,7 @@ class Ledger:
         """An existing ledger; its chain is checked.
 
         Raises:
-            LedgerError: no such file, not a ledger, or a broken chain.
+            LedgerError: no such file, not a ledger, a broken chain, or a row that tacit does not write.
         """
         if not path.is_file():
             raise LedgerError(f"{path}: no ledger there; `tacit run CONFIG` makes one")
@@ -165,7 +156,8 @@ class Ledger:
             sqlite3.DatabaseError,
             TypeError,
             ValueError,
-        ) as error:  # the last two: a value of a type or coding that no row has
+            RecursionError,
+        ) as error:  # the last three: a value of a type, coding or depth that no row has
             connection.close()
             refusal = storage_error(error, path)
             if refusal is not None and (refusal.full or not readonly):
@@ -196,6 +188,11 @@ class Ledger:
     def head(self) -> str:
         """The digest of the last row: it pins the whole ledger."""
         return self._rows[-1].digest
+
+    @property
+    def certified_head(self) -> str:
+        """The digest of the last row that is not of a release: what a certificate pins. Only rows of releases come after it."""
+        return next(row.digest for row in reversed(self._rows) if row.kind != "release")
 
     @property
     def header(self) -> LedgerHeader:
@@ -274,6 +271,16 @@ class Ledger:
                     )
                 return
         self._append("bind", {"name": name, "value": value})
+
+    def release(self, digest: str) -> None:
+        """Record the manifest of a release that is about to be complete; the same one again is free.
+
+        Args:
+            digest: SHA-256 of the manifest's bytes.
+        """
+        last = self._rows[-1]
+        if last.kind != "release" or last.body["manifest"] != digest:
+            self._append("release", {"manifest": digest})
 
     def charge(self, stage: str, step: int = 0) -> None:
         """Pay for step ``step`` (counted from 0) of a planned stage; on disk and synced when this returns.
@@ -367,7 +374,7 @@ class Ledger:
         query = "SELECT sequence, kind, body, first, count, digest FROM rows ORDER BY sequence"
         for sequence, kind, body, first, count, digest in self._connection.execute(query):
             try:
-                parsed = json.loads(body)
+                parsed = parse_strict(body)
             except ValueError:
                 raise LedgerError(f"{self._path}: row {sequence} was altered (not JSON)") from None
             yield LedgerRow(sequence, kind, parsed, first, count, digest)
@@ -381,3 +388,9 @@ class Ledger:
             if row.sequence != position or row.digest != expected:
                 raise LedgerError(f"{self._path}: row {row.sequence} was altered, or a row before it is missing")
             previous = row.digest
+        try:
+            check_rows(self._rows)
+        except ValueError as error:
+            raise LedgerError(
+                f"{self._path}: its digests hold, but tacit did not write it ({error}); bring the ledger back"
+            ) from None

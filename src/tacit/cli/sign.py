@@ -1,0 +1,45 @@
+"""`tacit sign`: sign a finished run's release."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tacit.cli.options import RunArgument
+from tacit.errors import LedgerError, UsageError
+
+__all__ = ["command"]
+
+_PASSPHRASE = "TACIT_KEY_PASSPHRASE"
+
+
+def command(
+    run: RunArgument,
+    key: Annotated[Path, typer.Option(help="Private Ed25519 key: PEM, or OpenSSH (docs/signing.md).")],
+) -> None:
+    """Verify a run, then sign the manifest of its release: RUN/release/manifest.sig.
+
+    The passphrase of an encrypted key is asked for, or taken from the environment variable TACIT_KEY_PASSPHRASE.
+    """
+    from tacit.folder import RunFolder
+    from tacit.signing import read_private_key, sign_release
+    from tacit.verification import is_release, verify_run
+
+    if is_release(run):
+        raise UsageError(f"{run}: a released folder alone; sign the run, whose ledger shows what the release is worth")
+    folder = RunFolder(run)
+    with folder.alone():
+        failed = [check.name for check in verify_run(folder) if not check.holds]
+        if failed:
+            raise LedgerError(f"{run}: not signed, since it does not verify: {'; '.join(failed)}")
+        found = sign_release(folder.release, read_private_key(key, _ask))
+    typer.echo(f"{folder.release / 'manifest.sig'}: signed by {found}")
+    typer.echo("Publish the public key elsewhere: `tacit verify RELEASE --signer FILE` checks the signature by it.")
+
+
+def _ask() -> bytes:
+    given = os.environ.get(_PASSPHRASE)
+    return (typer.prompt("Passphrase", hide_input=True) if given is None else given).encode()

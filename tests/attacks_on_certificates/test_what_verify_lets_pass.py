@@ -1,0 +1,337 @@
+"""What `tacit verify` let pass on a finished run.
+
+What was wrong: verify recomputed the certificate from the ledger and compared the digests of the model's files, and nothing else. It
+answered 0 after the report was rewritten to "epsilon 0.1", after a file with private text was put beside it, after the words on
+randomness were replaced, after the model was taken away with the list of files, and after ledger and certificate were rewritten with a
+tenth of the steps, which certifies about a quarter of the true epsilon. Each test does one of these, shows that the old checks
+(`verify_certificate`) still say yes where they did, and ends in what says no now.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit.files import read_json, write_json
+from tacit.folder import RunFolder
+from tacit.manifest import finish_release
+from tacit.privacy import certificate as certificates
+from tacit.privacy.certificate import make_certificate, verify_certificate
+from tacit.privacy.ledger import Ledger
+from tacit.verification import verify_run
+
+from ..ledgers import Row, rewrite_rows
+from ..small import small_values, tacit, write_config, write_corpora
+
+pytestmark = pytest.mark.slow
+
+FILES = "every file of the release"
+BOUND = "manifest is the one in the ledger"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("verified")
+    write_corpora(folder)
+    done = tacit("run", write_config(folder / "config.yaml", small_values(folder)))
+    assert done.returncode == 0, done.stderr
+    return folder / "run"
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    return Path(shutil.copytree(finished, tmp_path / "run", symlinks=True))
+
+
+def failures(run: Path) -> dict[str, str]:
+    """The checks that fail, with their details."""
+    return {check.name: check.detail for check in verify_run(RunFolder(run)) if not check.holds}
+
+
+def old_checks_hold(run: Path) -> bool:
+    """The known-wrong version: the certificate against its ledger, and nothing else."""
+    stated = read_json(run / "release" / "certificate.json")
+    with Ledger.open(run / "ledger.sqlite", readonly=True) as ledger:
+        return all(check.holds for check in verify_certificate(ledger, stated, run / "release"))
+
+
+def write_manifest_again(run: Path) -> None:
+    """What someone without the ledger can do: the manifest of the files as they are now."""
+    manifest = read_json(run / "release" / "manifest.json")
+    for name in manifest["files"]:
+        manifest["files"][name] = hashlib.sha256((run / "release" / name).read_bytes()).hexdigest()
+    write_json(run / "release" / "manifest.json", manifest)
+
+
+def certify_again(run: Path, **changes: Any) -> float:
+    """What a curator can do who writes the ledger too: certificate, manifest and the ledger's last row. Returns epsilon."""
+    stated = read_json(run / "release" / "certificate.json")
+    rewrite_rows(run / "ledger.sqlite", lambda rows: [row for row in rows if row[0] != "release"])
+    with Ledger.open(run / "ledger.sqlite") as ledger:
+        made = make_certificate(ledger, changes.get("files", stated["files"]), stated["randomness"])
+        write_json(run / "release" / "certificate.json", {**made, **changes})
+        finish_release(ledger, run / "release")
+    return float(made["epsilons"][0]["epsilon"])
+
+
+# nothing was done ----------------------------------------------------------------------------------------------------
+
+
+def test_the_untouched_run_holds_and_its_report_may_be_made_again(run: Path) -> None:
+    head = read_json(run / "release" / "certificate.json")["ledger_head"]
+    done = tacit("verify", run)
+    assert done.returncode == 0, done.stderr
+    assert head in done.stdout
+    assert "Nobody signed this release" in done.stdout
+    assert tacit("report", run).returncode == 0
+    assert failures(run) == {}
+    assert read_json(run / "release" / "certificate.json")["ledger_head"] == head
+    for page in ("report.html", "README.md"):
+        assert head in (run / "release" / page).read_text()
+
+
+# files of the release ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", ["report.html", "README.md", "report.json"])
+def test_a_rewritten_page(run: Path, page: str) -> None:
+    path = run / "release" / page
+    text = path.read_text()
+    path.write_text(text.replace("9.00", "0.1").replace("8.99", "0.1"))
+    assert path.read_text() != text
+    assert failures(run) == {FILES: f"changed: {page}"}
+    write_manifest_again(run)
+    assert failures(run).keys() == {BOUND}
+    done = tacit("verify", run)
+    assert (done.returncode, done.stderr.count("\n")) == (4, 1)
+    assert BOUND in done.stderr
+
+
+def _file(release: Path) -> str:
+    (release / "notes.txt").write_text("private text")
+    return "not in the manifest: notes.txt"
+
+
+def _hidden_file(release: Path) -> str:
+    (release / "model" / ".notes").write_text("private text")
+    return "not in the manifest: model/.notes"
+
+
+def _folder(release: Path) -> str:
+    (release / "empty").mkdir()
+    return "no release has: empty (an empty folder)"
+
+
+def _link_to_folder(release: Path) -> str:
+    (release / "system").symlink_to("/usr", target_is_directory=True)
+    return "no release has: system (a link)"
+
+
+def _link_to_file(release: Path) -> str:
+    (release / "README.md").rename(release.parent / "README.md")
+    (release / "README.md").symlink_to(release.parent / "README.md")
+    return "no release has: README.md (a link); missing: README.md"
+
+
+def _pipe(release: Path) -> str:
+    os.mkfifo(release / "pipe")
+    return "no release has: pipe (not a regular file)"
+
+
+def _no_page(release: Path) -> str:
+    (release / "report.json").unlink()
+    return "missing: report.json"
+
+
+@pytest.mark.parametrize("add", [_file, _folder, _link_to_folder, _link_to_file, _pipe, _no_page])
+def test_something_put_into_the_release_or_taken_out(run: Path, add: Callable[[Path], str]) -> None:
+    said = add(run / "release")
+    assert old_checks_hold(run)
+    assert failures(run) == {FILES: said}
+
+
+def test_a_file_in_the_model_folder(run: Path) -> None:
+    """The model's files were covered before."""
+    said = _hidden_file(run / "release")
+    assert failures(run)[FILES] == said
+
+
+def test_a_stranger_gets_into_no_manifest(run: Path) -> None:
+    """Making the report again does not bless what somebody has put there."""
+    (run / "release" / "notes.txt").write_text("private text")
+    done = tacit("report", run)
+    assert (done.returncode, done.stderr.count("\n")) == (4, 1)
+    assert "notes.txt" in done.stderr
+    manifest = read_json(run / "release" / "manifest.json")
+    manifest["files"]["notes.txt"] = hashlib.sha256(b"private text").hexdigest()
+    write_json(run / "release" / "manifest.json", manifest)
+    with Ledger.open(run / "ledger.sqlite") as ledger:
+        ledger.release(hashlib.sha256((run / "release" / "manifest.json").read_bytes()).hexdigest())
+    assert "listed, but no part of a release: notes.txt" in failures(run)[FILES]
+
+
+# the certificate -----------------------------------------------------------------------------------------------------
+
+
+def test_other_words_on_randomness(run: Path) -> None:
+    """Replaced alone, and with manifest and ledger written to match."""
+    words = "Training noise: from quantum vacuum, certified."
+    path = run / "release" / "certificate.json"
+    write_json(path, {**read_json(path), "randomness": words})
+    assert old_checks_hold(run)
+    assert failures(run).keys() == {FILES, "words on randomness"}
+    certify_again(run, randomness=words)
+    assert old_checks_hold(run)
+    assert failures(run).keys() == {"words on randomness"}
+
+
+def test_no_files_and_no_model(run: Path) -> None:
+    shutil.rmtree(run / "release" / "model")
+    certify_again(run, files={})
+    assert failures(run).keys() == {"certificate covers the model", "certificate's statements"}
+    rewrite_rows(
+        run / "ledger.sqlite", lambda rows: [row for row in rows if row[1].get("name") != "the released model"]
+    )
+    certify_again(run, files={})
+    assert old_checks_hold(run)
+    assert failures(run).keys() == {"certificate covers the model"}
+
+
+@pytest.mark.parametrize("key", ["confidentiality", "fine_tuning", "adaptive"])
+def test_a_statement_that_is_not_the_runs(run: Path, key: str) -> None:
+    line = {"sentence": "Nothing can be learnt.", "assumption": "None."}
+    made = {
+        "confidentiality": {"worst_case": line, "bayesian": line},
+        "fine_tuning": {"statement": "Guaranteed."},
+        "adaptive": {
+            "delta": 1e-4,
+            "relation": "add-or-remove",
+            "epsilon_of_rho": [],
+            "bands_from": "unit",
+            "worst": 0.1,
+        },
+    }
+    certify_again(run, **{key: made[key]})
+    said = {"fine_tuning": "no fine-tuning is stated", "confidentiality": "confidentiality statement"}
+    assert failures(run).keys() == {said.get(key, "certificate's statements")}
+
+
+# ledger and certificate ----------------------------------------------------------------------------------------------
+
+
+def a_tenth(rows: list[Row]) -> list[Row]:
+    """The private phase with one step for twelve."""
+
+    def fewer(row: Row) -> Row:
+        kind, body, first, count = row
+        if body.get("stage") != "private":
+            return row
+        return (kind, {**body, "limit": 1}, first, count) if kind == "plan" else (kind, body, first, 1)
+
+    return [fewer(row) for row in rows]
+
+
+def less_noise_told(rows: list[Row]) -> list[Row]:
+    """The private phase with four times the noise that it had."""
+
+    def other(row: Row) -> Row:
+        kind, body, first, count = row
+        if kind != "plan" or body["stage"] != "private":
+            return row
+        return kind, {**body, "event": {**body["event"], "noise_multiplier": 4.0}}, first, count
+
+    return [other(row) for row in rows]
+
+
+def quarter_sampling(rows: list[Row]) -> list[Row]:
+    """The private phase with a quarter of its batch."""
+
+    def other(row: Row) -> Row:
+        kind, body, first, count = row
+        if kind != "plan" or body["stage"] != "private":
+            return row
+        event = {**body["event"], "sampling_probability": body["event"]["sampling_probability"] / 4}
+        return kind, {**body, "event": event}, first, count
+
+    return [other(row) for row in rows]
+
+
+def no_evaluation(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if row[1].get("stage") != "evaluation"]
+
+
+@pytest.mark.parametrize("change", [a_tenth, less_noise_told, quarter_sampling, no_evaluation])
+def test_ledger_and_certificate_rewritten_alike(run: Path, change: Callable[[list[Row]], list[Row]]) -> None:
+    with Ledger.open(run / "ledger.sqlite", readonly=True) as ledger:
+        true = certificates.joint_epsilon([ledger.spends()[1]], 1e-4)
+    rewrite_rows(run / "ledger.sqlite", change)
+    certify_again(run)
+    with Ledger.open(run / "ledger.sqlite", readonly=True) as ledger:
+        told = certificates.joint_epsilon([ledger.spends()[1]], 1e-4)
+    assert old_checks_hold(run)
+    assert failures(run).keys() == {"ledger's stages are the configuration's"}
+    assert change is no_evaluation or told < 0.8 * true
+
+
+def test_a_changed_configuration(run: Path) -> None:
+    values = read_json(run / "config.json")
+    values["phases"][1]["steps"] = 1
+    write_json(run / "config.json", values)
+    assert old_checks_hold(run)
+    assert failures(run).keys() == {"configuration is the ledger's", "ledger's stages are the configuration's"}
+
+
+def test_everything_rewritten_is_seen_by_a_signature_alone(run: Path, tmp_path: Path) -> None:
+    """Configuration, ledger, certificate and manifest alike: verify cannot know, and says so. Who has the signer's key does."""
+    key = write_key(tmp_path)
+    assert tacit("sign", run, "--key", key).returncode == 0
+    signature = (run / "release" / "manifest.sig").read_bytes()
+    assert tacit("verify", run, "--signer", key.with_suffix(".pub")).returncode == 0
+    values = read_json(run / "config.json")
+    values["phases"][1]["steps"] = 1
+    write_json(run / "config.json", values)
+    kept = {name: value for name, value in values.items() if name not in ("run", "title", "compute")}
+    digest = hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+    rewrite_rows(
+        run / "ledger.sqlite",
+        lambda rows: [("open", {**rows[0][1], "config_digest": digest}, 0, 0), *a_tenth(rows)[1:]],
+    )
+    certify_again(run)
+    done = tacit("verify", run)
+    assert done.returncode == 0
+    assert "can write another story into all of them, and no check sees that" in done.stdout
+    assert tacit("verify", run, "--signer", key.with_suffix(".pub")).returncode == 4
+    (run / "release" / "manifest.sig").write_bytes(signature)
+    for lone in (run, run / "release"):
+        done = tacit("verify", lone, "--signer", key.with_suffix(".pub"))
+        assert (done.returncode, done.stderr.count("\n")) == (4, 1)
+        assert "not of this manifest.json" in done.stdout
+
+
+def test_what_does_not_verify_is_not_signed(run: Path, tmp_path: Path) -> None:
+    (run / "release" / "README.md").write_text("epsilon 0.1")
+    done = tacit("sign", run, "--key", write_key(tmp_path))
+    assert (done.returncode, done.stderr.count("\n")) == (4, 1)
+    assert "not signed, since it does not verify: every file of the release" in done.stderr
+    assert not (run / "release" / "manifest.sig").exists()
+
+
+def write_key(folder: Path) -> Path:
+    """A key pair in OpenSSH's form, from fixed bytes."""
+    from cryptography.hazmat.primitives import serialization as forms
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+    path = folder / "key"
+    path.write_bytes(key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.OpenSSH, forms.NoEncryption()))
+    public = key.public_key().public_bytes(forms.Encoding.OpenSSH, forms.PublicFormat.OpenSSH)
+    path.with_suffix(".pub").write_bytes(public + b" curator\n")
+    return path
