@@ -137,7 +137,7 @@ def leave_model(state: RunState, folder: Path) -> None:
     with atomic_folder(folder) as partial:
         _write_model(state, partial)
         digests = {f"model/{name}": digest for name, digest in file_digests(partial).items()}
-        randomness = _RANDOMNESS.format(training=training_noise(state.config))
+        randomness = run_randomness(training_noise(state.config), state.config.seed is not None)
         write_json(partial / "certificate.json", make_certificate(state.ledger, digests, randomness))
 
 

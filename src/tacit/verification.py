@@ -18,7 +18,6 @@ from tacit.confidential import check_statement
 from tacit.config import RunConfig, parse_config
 from tacit.config.entities import FinetuneConfig, check_finetune
 from tacit.errors import DataError, LedgerError, UsageError
-from tacit.extraction.start import Pretraining
 from tacit.extraction.statement import finetuning_facts
 from tacit.extraction.tuning import FINETUNING, dp_phase, plain_phase
 from tacit.folder import RunFolder
@@ -46,6 +45,7 @@ from tacit.privacy.events import (
     event_from_dict,
 )
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.provenance import Ancestor, is_inherited, stated_start
 from tacit.privacy.strict_json import read_strict
 
 __all__ = ["UNSEEN_ALONE", "is_release", "verify_release", "verify_run"]
@@ -54,9 +54,6 @@ UNSEEN_ALONE = (
     "A released folder alone shows that its numbers and files agree with each other. It does not show that the run was as the "
     "certificate says: for that, verify the run folder with its ledger, or trust whoever signed"
 )
-
-_INHERITED = ": "
-"""In the name of a stage that an earlier run has paid for; no stage of a run's own has it."""
 
 _MOST_BYTES = 50 << 20
 
@@ -81,7 +78,7 @@ def verify_run(folder: RunFolder, certificate: Path | None = None) -> list[Check
     stated = read_certificate(path)
     with Ledger.open(folder.ledger, readonly=True) as ledger:
         checks = verify_certificate(ledger, stated, folder.release)
-        checks += [_check_payments(ledger), _check_model(stated)]
+        checks += [_check_payments(ledger), _check_model(stated), _check_start(stated)]
         if folder.is_finetuning:
             checks += _check_finetuning(folder, ledger, stated)
         else:
@@ -105,6 +102,7 @@ def verify_release(folder: Path) -> list[Check]:
             *check_epsilons(spends, stated),
             *_check_own_words(spends, stated),
             _check_model(stated),
+            _check_start(stated),
             Check("released files", found == stated["files"], f"{len(found)} files in model"),
             *check_manifest(folder),
         ]
@@ -131,6 +129,23 @@ def _check_payments(ledger: Ledger) -> Check:
     unpaid = [plan.stage for plan in ledger.plans.values() if ledger.spent(plan.stage) != plan.limit]
     detail = f"{len(unpaid)} stages are not" if unpaid else f"{len(ledger.plans)} stages"
     return Check("every planned stage is paid in whole", not unpaid, detail)
+
+
+def _check_start(stated: dict[str, Any]) -> Check:
+    """Whether what was spent by the releases that the run started from is among its own spends, and nothing else is taken over."""
+    name = "what was spent before is counted"
+    try:
+        start = stated_start(stated)
+        counted = {} if stated.get("fine_tuning", {}).get("with_dp") is False else start.inherited
+        found = {
+            spend["stage"]: Spend(event_from_dict(spend["event"]), spend["count"], spend["partition"])
+            for spend in stated["spends"]
+            if is_inherited(spend["stage"])
+        }
+    except (AttributeError, LookupError, TypeError, ValueError, UsageError):
+        return Check(name, False, "the certificate does not say where the run began, or in another form")
+    releases = f"{len(start.ancestors)} releases" + ("" if start.same_people else ", of other people as its user says")
+    return Check(name, found == counted, releases if found == counted else "the spends of some release differ")
 
 
 def _check_model(stated: dict[str, Any]) -> Check:
@@ -230,7 +245,7 @@ def _different_plans(config: RunConfig, ledger: Ledger) -> list[str]:
     own = {
         name: Spend(plan.event, plan.limit, plan.partition)
         for name, plan in ledger.plans.items()
-        if _INHERITED not in name
+        if not is_inherited(name)
     }
     mechanisms = mechanisms_from_ledger(config, ledger)
     if mechanisms is None:
@@ -263,7 +278,7 @@ def _has_noise(spend: Spend | None, given: float | None) -> bool:
 
 
 def _check_tuning(config: FinetuneConfig, ledger: Ledger) -> Check:
-    own = {name: plan for name, plan in ledger.plans.items() if _INHERITED not in name}
+    own = {name: plan for name, plan in ledger.plans.items() if not is_inherited(name)}
     plan = own.pop(FINETUNING, None)
     holds = plan is not None and not own and plan.partition == EVERY_PART
     if plan is not None and config.dp is None:
@@ -284,15 +299,14 @@ def _check_facts(config: FinetuneConfig, delta: float, stated: dict[str, Any]) -
         before = facts["pretraining"]
         pretraining = None
         if before is not None:
-            pretraining = Pretraining(
-                spends={},
+            pretraining = Ancestor(
+                head=before["ledger_head"],
                 unit=before["unit"],
                 units=0,
                 relation=before["relation"],
-                epsilon=read_number(before["epsilon"]),
+                epsilon=before["epsilon"],
                 delta=float(before["delta"]),
-                head=before["ledger_head"],
-                leaves_out=False,
+                spends=(),
             )
         same = facts == finetuning_facts(config, pretraining, read_number(stated["epsilons"][0]["epsilon"]), delta)
     except (LookupError, TypeError, ValueError):

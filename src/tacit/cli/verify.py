@@ -43,6 +43,8 @@ def command(
     else:
         for check in checks:
             typer.echo(f"{'ok  ' if check.holds else 'FAIL'}  {check.name}: {check.detail}")
+        for line in _known_of(run, release, certificate):
+            typer.echo(line)
     failed = [check.name for check in checks if not check.holds]
     if failed:
         raise LedgerError(f"{run}: the certificate does not hold: {'; '.join(failed)}")
@@ -51,3 +53,16 @@ def command(
         typer.echo(signature_words(release, signer))
         if alone:
             typer.echo(UNSEEN_ALONE + ".")
+
+
+def _known_of(run: Path, release: Path, certificate: Path | None) -> list[str]:
+    """The entries of docs/known-vulnerabilities.md that may concern this release."""
+    from tacit.folder import RunFolder
+    from tacit.privacy.certificate_file import read_certificate
+    from tacit.privacy.strict_json import read_strict
+    from tacit.privacy.vulnerabilities import concerning
+
+    config = RunFolder(run).config
+    values = read_strict(config, 50 << 20) if config.is_file() else {}
+    found = concerning(read_certificate(certificate or release / "certificate.json"), values)
+    return [f"note  {entry.code}: {entry.title} (docs/known-vulnerabilities.md)" for entry in found]

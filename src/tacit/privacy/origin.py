@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import DataError, RefusedError, UsageError
-from tacit.files import read_json, write_json
+from tacit.files import write_json
+from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.provenance import PUBLIC, UNKNOWN, Ancestor, Given, read_ancestors
 
 __all__ = ["Origin", "certificate_of", "mark_released", "origin_of", "released_model"]
@@ -94,12 +95,7 @@ def certificate_of(path: Path) -> Path | None:
 
 
 def _read_certificate(path: Path) -> dict[str, Any]:
-    try:
-        values = read_json(path)
-    except (OSError, ValueError, RecursionError):
-        raise DataError(f"{path}: no certificate that can be read; bring the release's own one back") from None
-    if not isinstance(values, dict):
-        raise DataError(f"{path}: no certificate of a release; bring the release's own one back")
+    values = read_certificate(path)
     if values.get("version") == _UNRECORDED:
         raise RefusedError(
             "start-unrecorded",
@@ -112,9 +108,7 @@ def _read_certificate(path: Path) -> dict[str, Any]:
 def _check_files(certificate: Path, values: dict[str, Any], path: Path) -> None:
     """What is used is what was released, file by file."""
     resolved, root = path.resolve(), certificate.parent
-    stated = values.get("files")
-    if not isinstance(stated, dict):
-        raise DataError(f"{certificate}: damaged: it names no files; bring the release's own one back")
+    stated = values["files"]
     copied = root == resolved  # a model folder into which its certificate was copied
     used = sorted(file for file in resolved.rglob("*") if file.is_file()) if resolved.is_dir() else [resolved]
     found = {}

@@ -37,6 +37,7 @@ __all__ = [
     "is_inherited",
     "merged",
     "read_ancestors",
+    "stated_start",
 ]
 
 START = "the start"
@@ -175,6 +176,17 @@ def read_ancestors(certificate: Mapping[str, Any]) -> tuple[tuple[Ancestor, ...]
     )
     given = (Given(**{**values, "given_to": _to(values["given_to"], head)}) for values in start["given"])
     return (this, *behind), tuple(given)
+
+
+def stated_start(certificate: Mapping[str, Any]) -> Provenance:
+    """Where a certificate says that its run began.
+
+    Raises:
+        LookupError, TypeError, ValueError, UsageError: it is no certificate of this version.
+    """
+    (_, *behind), _ = read_ancestors(certificate)
+    given = tuple(Given(**values) for values in certificate["start"]["given"])
+    return Provenance(given, tuple(behind), bool(certificate["start"]["same_people"]))
 
 
 def _to(given_to: str, head: str) -> str:
