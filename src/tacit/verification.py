@@ -108,7 +108,7 @@ def verify_release(folder: Path) -> list[Check]:
             Check("released files", found == stated["files"], f"{len(found)} files in model"),
             *check_manifest(folder),
         ]
-    except (LookupError, TypeError, ValueError, ArithmeticError, MemoryError, UsageError):
+    except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, MemoryError, UsageError):
         raise LedgerError(f"{folder}: the certificate's spends have no epsilon that this version can compute") from None
 
 
