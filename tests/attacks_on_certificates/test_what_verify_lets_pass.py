@@ -1,10 +1,10 @@
 """What `tacit verify` let pass on a finished run.
 
-What was wrong: verify recomputed the certificate from the ledger and compared the digests of the model's files, and nothing else. It
-answered 0 after the report was rewritten to "epsilon 0.1", after a file with private text was put beside it, after the words on
-randomness were replaced, after the model was taken away with the list of files, and after ledger and certificate were rewritten with a
-tenth of the steps. Each test does one of these, shows that the old checks
-(`verify_certificate`) still say yes where they did, and ends in what says no now.
+What was wrong: verify recomputed the certificate from the ledger and compared the digests of the model's files, and nothing else.
+It answered 0 after the report was rewritten to "epsilon 0.1", after a file with private text was put beside it, after the words on
+randomness were replaced, after the model was taken away with the list of files, and after ledger and certificate were rewritten
+with a tenth of the steps. Each test does one of these, shows that the old checks (`verify_certificate`) still say yes where they
+did, and ends in what says no now.
 """
 
 from __future__ import annotations
