@@ -42,7 +42,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "weighted": {"phases": [PRIVATE], "vocabulary": {"method": "weighted", "max_words": 16, "size": 500}},
     "sips": {"phases": [PRIVATE], "vocabulary": {"method": "sips", "max_words": 16, "size": 500}},
     "two phases": {"phases": [PRIVATE, {**PRIVATE, "name": "more", "steps": 3}]},
-    "public key": {"seed": 5, "allow": ["heuristic:public-key"]},
+    "public key": {"seed": "for everybody", "allow": ["heuristic:public-key"]},
 }
 
 
@@ -68,5 +68,5 @@ def test_an_honest_ledger_holds_and_one_with_fewer_steps_does_not(tmp_path: Path
             phase["steps"] = 1
         assert not _check_plans(parse_config(values), ledger).holds
         values = config.model_dump(mode="json")
-        values["phases"] = values["phases"][:-1] + [{**values["phases"][-1], "expected_batch": 10}]
+        values["phases"] = [*values["phases"][:-1], {**values["phases"][-1], "expected_batch": 10}]
         assert not _check_plans(parse_config(values), ledger).holds

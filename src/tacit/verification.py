@@ -78,8 +78,8 @@ def verify_run(folder: RunFolder, certificate: Path | None = None) -> list[Check
     path = certificate or folder.release / CERTIFICATE
     if not path.is_file():
         raise LedgerError(f"{path}: no certificate there; `tacit run CONFIG` finishes a run")
-    stated = read_certificate(path)
     with Ledger.open(folder.ledger, readonly=True) as ledger:
+        stated = read_certificate(path)
         checks = verify_certificate(ledger, stated, folder.release)
         checks += [_check_payments(ledger), _check_model(stated)]
         if folder.is_finetuning:
