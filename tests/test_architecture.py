@@ -53,12 +53,15 @@ MAY_IMPORT["measured"] = BASE | {"config", "privacy", "screening", "screen_stage
 MAY_IMPORT["confidential"] = {"errors"} | {"config", "privacy"}
 MAY_IMPORT["selective"] = {"config", "privacy"}  # the account of a run on marked text, for its plan and its report
 MAY_IMPORT["marking"] = BASE | {"config", "corpus", "screening"}
+MAY_IMPORT["manifest"] = {"errors", "files", "privacy"}
+MAY_IMPORT["signing"] = {"errors", "files", "privacy", "manifest"}
 MAY_IMPORT["run_state"] = {*MAY_IMPORT} - {"report"}
 MAY_IMPORT["opening"] = {*MAY_IMPORT} - {"report"}
 MAY_IMPORT["pipeline"] = {*MAY_IMPORT} - {"report"}
 MAY_IMPORT["extraction"] = BASE | {
     "config",
     "folder",
+    "manifest",
     "privacy",
     "corpus",
     "engine",
@@ -67,6 +70,16 @@ MAY_IMPORT["extraction"] = BASE | {
     "tasks",
     "grid",
     "planning",  # time and memory
+}
+MAY_IMPORT["verification"] = {
+    "errors",
+    "folder",
+    "config",
+    "privacy",
+    "planning",
+    "confidential",
+    "extraction",
+    "manifest",
 }
 MAY_IMPORT["facts"] = {*MAY_IMPORT}
 MAY_IMPORT["release"] = {*MAY_IMPORT, "pipeline"}

@@ -60,6 +60,7 @@ def test_a_run_leaves_what_the_readme_says(finished: tuple[Path, subprocess.Comp
         "model/tokenizer.json",
         "model/tokenizer_config.json",
         "certificate.json",
+        "manifest.json",
         "report.html",
         "report.json",
         "README.md",

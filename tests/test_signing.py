@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
 import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization as forms
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -145,11 +147,32 @@ def test_the_words_say_what_is_not_shown(release: Path, tmp_path: Path) -> None:
 def test_keys_of_both_forms(tmp_path: Path, form: forms.PrivateFormat) -> None:
     expected = fingerprint(KEY.public_key())
     assert fingerprint(read_private_key(private(tmp_path / "key", KEY, form), no_passphrase).public_key()) == expected
-    locked = private(tmp_path / "locked", KEY, form, b"open sesame")
+
+
+@pytest.mark.parametrize("form", [forms.PrivateFormat.PKCS8, forms.PrivateFormat.OpenSSH])
+def test_a_key_that_is_encrypted(tmp_path: Path, form: forms.PrivateFormat) -> None:
+    expected = fingerprint(KEY.public_key())
+    try:
+        locked = private(tmp_path / "locked", KEY, form, b"open sesame")
+    except UnsupportedAlgorithm:  # no bcrypt, which OpenSSH's form needs; the next test has its refusal
+        pytest.skip("bcrypt is not installed")
     assert fingerprint(read_private_key(locked, lambda: b"open sesame").public_key()) == expected
     for wrong in (b"open", b"", b"\xff" * 100):
         with pytest.raises(UsageError, match="does not open with this passphrase"):
             read_private_key(locked, lambda wrong=wrong: wrong)
+
+
+def test_an_encrypted_key_of_ssh_keygen_opens_or_says_what_it_needs(tmp_path: Path) -> None:
+    path = tmp_path / "id"
+    try:
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "open sesame", "-f", str(path)], check=True)
+    except FileNotFoundError:
+        pytest.skip("no ssh-keygen here")
+    if importlib.util.find_spec("bcrypt") is None:
+        with pytest.raises(UsageError, match="pip install bcrypt"):
+            read_private_key(path, lambda: b"open sesame")
+    else:
+        assert read_private_key(path, lambda: b"open sesame")
 
 
 def _elliptic(path: Path) -> None:

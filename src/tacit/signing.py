@@ -169,7 +169,11 @@ def _load_private(data: bytes, passphrase: bytes | None) -> object:
 def _try_passphrase(path: Path, data: bytes, passphrase: bytes) -> object:
     try:
         return _load_private(data, passphrase)
-    except (TypeError, ValueError, UnsupportedAlgorithm):
+    except UnsupportedAlgorithm:
+        raise UsageError(
+            f"{path}: an encrypted key in OpenSSH form needs the package bcrypt: pip install bcrypt; or use a PEM key"
+        ) from None
+    except (TypeError, ValueError):
         raise UsageError(f"{path}: the key does not open with this passphrase") from None
 
 

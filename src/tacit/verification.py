@@ -75,8 +75,8 @@ def verify_run(folder: RunFolder, certificate: Path | None = None) -> list[Check
     path = certificate or folder.release / CERTIFICATE
     if not path.is_file():
         raise LedgerError(f"{path}: no certificate there; `tacit run CONFIG` finishes a run")
-    stated = read_certificate(path)
     with Ledger.open(folder.ledger, readonly=True) as ledger:
+        stated = read_certificate(path)
         checks = verify_certificate(ledger, stated, folder.release)
         checks += [_check_payments(ledger), _check_model(stated), _check_start(stated)]
         if folder.is_finetuning:
@@ -106,7 +106,7 @@ def verify_release(folder: Path) -> list[Check]:
             Check("released files", found == stated["files"], f"{len(found)} files in model"),
             *check_manifest(folder),
         ]
-    except (LookupError, TypeError, ValueError, ArithmeticError, MemoryError, UsageError):
+    except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, MemoryError, UsageError):
         raise LedgerError(f"{folder}: the certificate's spends have no epsilon that this version can compute") from None
 
 

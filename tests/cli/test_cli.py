@@ -412,7 +412,7 @@ COMMANDS = commands(typer.main.get_command(app))
 
 
 def test_every_command_is_known() -> None:
-    assert len(COMMANDS) == 25
+    assert len(COMMANDS) == 26
 
 
 @pytest.mark.parametrize("name", COMMANDS)

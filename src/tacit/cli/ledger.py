@@ -42,7 +42,7 @@ def command(run: RunArgument, as_json: JsonOption = False) -> None:
             "epsilon": joint,
             "stages": stages,
             "rows": len(ledger.rows),
-            "head": ledger.head,
+            "head": ledger.certified_head,
         }
     if as_json:
         print_json(values)
@@ -63,4 +63,4 @@ def command(run: RunArgument, as_json: JsonOption = False) -> None:
         f"unit {header.unit}, neighbours {header.relation}: joint epsilon {joint:.4f} of {header.epsilon:g} "
         f"at delta {header.delta:g}"
     )
-    typer.echo(f"chain intact: {len(ledger.rows)} rows, head {ledger.head}")
+    typer.echo(f"chain intact: {len(ledger.rows)} rows, head {ledger.certified_head}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -31,7 +32,7 @@ def command(
     if is_release(run):
         raise UsageError(f"{run}: a released folder alone; sign the run, whose ledger shows what the release is worth")
     folder = RunFolder(run)
-    with folder.alone():
+    with folder.alone() if folder.private.is_dir() else nullcontext():  # it may be deleted when all is done
         failed = [check.name for check in verify_run(folder) if not check.holds]
         if failed:
             raise LedgerError(f"{run}: not signed, since it does not verify: {'; '.join(failed)}")

@@ -241,7 +241,7 @@ def verify_certificate(ledger: Ledger, certificate: dict[str, Any], release: Pat
             *check_epsilons(ledger.spends(), certificate),
             _check_files(certificate["files"], release),
         ]
-    except (AttributeError, LookupError, TypeError, ValueError, UsageError):
+    except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, MemoryError, UsageError):
         raise LedgerError(f"{release}: certificate.json is damaged or of another version") from None
 
 
