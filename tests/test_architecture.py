@@ -13,8 +13,9 @@ import tacit
 
 ROOT = Path(tacit.__file__).parent
 
-BASE = {"errors", "randomness", "files", "progress", "processes"}  # what every package may use
+BASE = {"version", "errors", "randomness", "files", "progress", "processes"}  # what every package may use
 MAY_IMPORT: dict[str, set[str]] = {
+    "version": set(),
     "errors": set(),
     "randomness": {"errors"},
     "files": {"errors"},
@@ -53,6 +54,9 @@ MAY_IMPORT["measured"] = BASE | {"config", "privacy", "screening", "screen_stage
 MAY_IMPORT["confidential"] = {"errors"} | {"config", "privacy"}
 MAY_IMPORT["selective"] = {"config", "privacy"}  # the account of a run on marked text, for its plan and its report
 MAY_IMPORT["marking"] = BASE | {"config", "corpus", "screening"}
+MAY_IMPORT["beginning"] = BASE | {"config", "folder", "privacy"}
+MAY_IMPORT["origins"] = BASE | {"config", "given", "privacy"}
+MAY_IMPORT["planning"] |= {"origins"}
 MAY_IMPORT["manifest"] = {"errors", "files", "privacy"}
 MAY_IMPORT["signing"] = {"errors", "files", "privacy", "manifest"}
 MAY_IMPORT["run_state"] = {*MAY_IMPORT} - {"report"}
@@ -69,6 +73,8 @@ MAY_IMPORT["extraction"] = BASE | {
     "training",
     "tasks",
     "grid",
+    "beginning",
+    "origins",
     "planning",  # time and memory
 }
 MAY_IMPORT["verification"] = {

@@ -172,3 +172,13 @@ def test_what_was_there_stays(tmp_path: Path, assert_refused: Refused) -> None:
     write_dialogues(tmp_path, [TURNS, [PRIVATE]])
     assert_refused("screen", config_in(tmp_path), says=["line 2, turn 1"])
     assert contents(tmp_path / "run") == before
+
+
+@pytest.mark.parametrize("depth", [2_000, 100_000])
+def test_a_configuration_that_is_nested_too_deep_is_one_line(depth: int, tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("[" * depth + "]" * depth)
+    done = tacit("plan", path)
+    assert done.returncode in (2, 4)
+    assert len(done.stderr.splitlines()) == 1
+    assert "Traceback" not in done.stderr

@@ -26,7 +26,7 @@ from tacit.cli import (
     verify,
 )
 from tacit.cli.options import say_error
-from tacit.errors import TacitError, UsageError
+from tacit.errors import DataError, TacitError, UsageError
 from tacit.files import storage_error
 
 __all__ = ["app", "main"]
@@ -84,6 +84,9 @@ def main() -> None:
         if stop.code == 130:  # how typer ends after Ctrl-C, without a word
             typer.echo(_INTERRUPTED, err=True)
         raise
+    except RecursionError:  # JSON or YAML in thousands of brackets, wherever it is read
+        say_error("a configuration, or a file of a folder that it names, is nested too deep to be read; bring back a sane one")
+        sys.exit(DataError.exit_code)
     except Exception as error:
         refusal = storage_error(error)
         if refusal is not None:

@@ -1,0 +1,67 @@
+"""Which certificates the entries of docs/known-vulnerabilities.md are about."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit.privacy.vulnerabilities import VULNERABILITIES, concerning
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "known-vulnerabilities.md").read_text(encoding="utf-8")
+
+GAUSSIAN = {"kind": "poisson-gaussian", "sampling_probability": 0.1, "noise_multiplier": 1.0}
+BANDED = {**GAUSSIAN, "kind": "banded-poisson-gaussian", "thresholds": [0.5], "weights": [1.0, 0.5]}
+WORDS = {"kind": "thresholded-histogram", "noise_stddev": 30.0, "threshold": 185, "max_words": 64}
+EVERY_RUN = {"TACIT-2", "TACIT-5", "TACIT-7"}
+
+
+def certificate(*events: dict[str, Any], version: int = 1, **beside: Any) -> dict[str, Any]:
+    return {"version": version, "spends": [{"event": event} for event in events], **beside}
+
+
+def codes(certificate: dict[str, Any], config: dict[str, Any]) -> set[str]:
+    return {entry.code for entry in concerning(certificate, config)}
+
+
+PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "public"}, "audit": None}
+
+
+@pytest.mark.parametrize(
+    ("found", "config", "expected"),
+    [
+        (certificate(GAUSSIAN), PLAIN, set()),
+        (certificate(GAUSSIAN), {**PLAIN, "model": {"folder": "somewhere"}}, {"TACIT-1"}),
+        (certificate(GAUSSIAN), {**PLAIN, "vocabulary": {"path": "somewhere"}}, {"TACIT-1"}),
+        (certificate(BANDED, WORDS), PLAIN, {"TACIT-3"}),
+        (certificate(BANDED), PLAIN, set()),
+        (certificate(GAUSSIAN), {**PLAIN, "audit": {"membership": {"pairs": 9}}}, {"TACIT-4"}),
+        (certificate(GAUSSIAN, confidentiality={}), PLAIN, {"TACIT-8"}),
+        (
+            certificate(GAUSSIAN, confidentiality={}),
+            {**PLAIN, "screening": {"group": {"most": 3}}},
+            {"TACIT-6", "TACIT-8"},
+        ),
+        (certificate(GAUSSIAN), {}, {"TACIT-1", "TACIT-4"}),  # without the configuration nobody can rule them out
+    ],
+)
+def test_what_an_earlier_certificate_is_told(found: dict[str, Any], config: dict[str, Any], expected: set[str]) -> None:
+    assert codes(found, config) == expected | EVERY_RUN
+
+
+def test_a_certificate_of_this_version_is_told_nothing() -> None:
+    assert codes(certificate(BANDED, WORDS, version=2, confidentiality={}), {}) == set()
+
+
+def test_the_page_has_every_entry_with_its_title_and_a_test_that_is_there() -> None:
+    for entry in VULNERABILITIES:
+        assert f"[{entry.code}](#{entry.code.lower()})" in PAGE
+        assert entry.title in PAGE
+        section = PAGE.split(f"## {entry.code}\n")[1].split("\n## ")[0]
+        tests = re.findall(r"`(test_\w+\.py)`", section)
+        assert tests, entry.code
+        assert all((ROOT / "tests" / "attacks_on_certificates" / name).is_file() for name in tests)
+    assert PAGE.count("\n## TACIT-") == len(VULNERABILITIES)
