@@ -41,6 +41,7 @@ from tacit.privacy.events import (
     Spend,
 )
 from tacit.privacy.ledger import Ledger, LedgerHeader
+from tacit.privacy.provenance import Provenance
 from tacit.progress import SilentReporter
 from tacit.randomness import Streams
 from tacit.release import RunResult, run
@@ -282,7 +283,7 @@ def test_the_ledger_names_whose_function_rho_it_is(tmp_path: Path) -> None:
         tmp_path / "ledger.sqlite", LedgerHeader("record", "add-or-remove", 250, WORST, 1e-4, "config", "of this key")
     ) as ledger:
         for _ in range(2):  # planning the same again is free
-            plan_in_ledger(mechanisms, ledger)
+            plan_in_ledger(mechanisms, ledger, Provenance())
         events = [plan.event for plan in ledger.plans.values() if isinstance(plan.event, BandedPoissonGaussian)]
         assert [(event.rho, event.bands_from) for event in events] == [("of this key", "unit")] * 2
 
@@ -329,7 +330,7 @@ def test_the_ledger_gives_the_plan_back(tmp_path: Path, form: str) -> None:
     header = LedgerHeader("record", "add-or-remove", 250, budget, 1e-4, config.digest(), "key")
     with Ledger.create(tmp_path / "ledger.sqlite", header) as ledger:
         assert mechanisms_from_ledger(config, ledger) is None
-        plan_in_ledger(mechanisms, ledger)
+        plan_in_ledger(mechanisms, ledger, Provenance())
         assert mechanisms_from_ledger(config, ledger) == mechanisms
 
 

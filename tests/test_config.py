@@ -465,6 +465,8 @@ OTHER_VALUES: dict[str, Any] = {
     "evaluation.held_out": 0.2,
     "audit.canaries": 3,
     "allow": ["heuristic:hoory"],
+    "same_people": False,
+    "seed": None,  # it is refused without an entry in allow; below
 }
 
 
@@ -516,7 +518,9 @@ def test_the_digest_changes_with_everything_that_changes_a_result() -> None:
     others = {place: with_value(place, value) for place, value in OTHER_VALUES.items() if value is not None}
     digests |= {parse_config(other).digest() for other in others.values()}
     digests |= {parse_config(screened()).digest(), parse_config(screened(gamma=0.1)).digest()}
-    assert len(digests) == len(others) + 3
+    public_key = {**values(), "allow": ["heuristic:public-key"]}
+    digests |= {parse_config({**public_key, "seed": seed}).digest() for seed in ("one", "other")}
+    assert len(digests) == len(others) + 5
     tops = {place.split(".")[0] for place in OTHER_VALUES}
     assert tops == set(RunConfig.model_fields) - {"run", "title", "compute"}
 

@@ -25,6 +25,7 @@ from tacit.given import fingerprints, given_tokenizer
 from tacit.models.transfer import rows_of_pieces
 from tacit.opening import open_run
 from tacit.planning import make_plan, mechanisms_from_ledger, vocabulary_size
+from tacit.privacy.certificate import read_number
 from tacit.privacy.ledger import Ledger
 from tacit.release import report_run, run
 from tacit.vocabulary.given import read_given
@@ -446,8 +447,8 @@ def test_the_report_says_the_real_shape_and_what_is_assumed(kind: str, finished:
     assert report["vocabulary"]["released_words"] == 0
     assert "given tokenizer" in report["vocabulary"]["method"]
     assumed = [row["text"] for row in report["guarantee"]["assumptions"] if row["label"] == "assumed"]
-    assert any("given tokenizer" in text for text in assumed)
-    assert any("given weights" in text for text in assumed)
+    assert any("The given tokenizer is public" in text for text in assumed)
+    assert any("The model folder is public" in text for text in assumed)
     assert not any("private release" in text for text in report["guarantee"]["covered_outputs"])
     assert report["guarantee"]["status"] == "proved"
     assert report["exposure"]
@@ -471,11 +472,17 @@ def test_a_finished_run_is_left_as_it_is_and_reported_without_the_folder(finishe
 def test_a_release_is_trained_on(kind: str, finished: Callable[[str], Finished], corpora: Path, tmp_path: Path) -> None:
     """From our own release: its weights are where the next run begins."""
     first = finished(kind).folder
-    values = from_folder(corpora, first / "release" / "model", run=str(tmp_path / "run"))
+    privacy = {"unit": "user", "units": 150, "budget": {"epsilon": 20.0, "delta": 1e-4}}  # of both runs
+    values = from_folder(corpora, first / "release" / "model", run=str(tmp_path / "run"), privacy=privacy)
     for phase in values["phases"]:
         phase["steps"] = 1
     finish(values)
     config = parse_config(values)
+    own, before = (
+        read_number(read_json(folder / "release" / "certificate.json")["epsilons"][0]["epsilon"])
+        for folder in (tmp_path / "run", first)
+    )
+    assert own > before  # what the first release spent is in it
     assert config.model.kind == kind
     check_release(config, [])
     with open_run(config) as state:

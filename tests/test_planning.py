@@ -32,6 +32,7 @@ from tacit.privacy.accountant import epsilon, joint_epsilon, mu_at
 from tacit.privacy.events import Gaussian, PoissonGaussian, Spend, ThresholdedHistogram
 from tacit.privacy.histogram import histogram_delta
 from tacit.privacy.ledger import Ledger, LedgerHeader
+from tacit.privacy.provenance import Provenance
 from tacit.training.plans import DpPlan, PlainPlan
 
 BUDGET, DELTA = 1.2, 1e-5
@@ -223,7 +224,7 @@ def test_the_papers_formula_needs_leave_and_has_no_finite_epsilon(tmp_path: Path
     assert f"{histogram_delta(plan.mechanisms.vocabulary, math.inf):.3g}" in note
     assert histogram_delta(plan.mechanisms.vocabulary, math.inf) > 20 * DELTA * 0.1
     with Ledger.create(tmp_path / "ledger.sqlite", header(config)) as ledger:
-        plan_in_ledger(plan.mechanisms, ledger)
+        plan_in_ledger(plan.mechanisms, ledger, Provenance())
         assert mechanisms_from_ledger(config, ledger) == plan.mechanisms
 
 
@@ -250,17 +251,17 @@ def test_the_ledger_gives_the_mechanisms_back(plan: RunPlan, config: RunConfig, 
         assert mechanisms_from_ledger(config, ledger) is None
         ledger.plan(VOCABULARY, plan.mechanisms.vocabulary, 1, TRAINING)
         assert mechanisms_from_ledger(config, ledger) is None  # killed half way through planning
-        plan_in_ledger(plan.mechanisms, ledger)
+        plan_in_ledger(plan.mechanisms, ledger, Provenance())
     with Ledger.open(path) as ledger:
         assert mechanisms_from_ledger(config, ledger) == plan.mechanisms
         rows = ledger.rows
-        plan_in_ledger(plan.mechanisms, ledger)
+        plan_in_ledger(plan.mechanisms, ledger, Provenance())
         assert ledger.rows == rows
 
 
 def test_a_finished_ledger_holds_what_was_planned(plan: RunPlan, config: RunConfig, tmp_path: Path) -> None:
     with Ledger.create(tmp_path / "ledger.sqlite", header(config)) as ledger:
-        plan_in_ledger(plan.mechanisms, ledger)
+        plan_in_ledger(plan.mechanisms, ledger, Provenance())
         ledger.charge(VOCABULARY)
         for step in range(40):
             ledger.charge("private", step)
@@ -279,7 +280,7 @@ def test_a_run_without_held_out_units_has_no_evaluation_stage(tmp_path: Path) ->
     )
     mechanisms = solve(config)
     with Ledger.create(tmp_path / "ledger.sqlite", header(config)) as ledger:
-        plan_in_ledger(mechanisms, ledger)
+        plan_in_ledger(mechanisms, ledger, Provenance())
         assert set(ledger.plans) == {VOCABULARY, "private"}
         assert mechanisms_from_ledger(config, ledger) == mechanisms
 

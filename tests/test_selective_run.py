@@ -16,6 +16,7 @@ from tacit.planning import make_plan, mechanisms_from_ledger, plan_in_ledger, so
 from tacit.privacy.accountant import epsilon
 from tacit.privacy.events import Gaussian, NonPrivate, PoissonGaussian, Spend
 from tacit.privacy.ledger import Ledger, LedgerHeader
+from tacit.privacy.provenance import Provenance
 from tacit.privacy.selective import participations
 from tacit.selective import run_account
 from tacit.training.plans import SelectivePlan
@@ -106,7 +107,7 @@ def test_no_budget_binds_and_the_ledger_gives_the_plan_back(tmp_path: Path) -> N
     header = LedgerHeader("record", "replace", 600, math.inf, 1e-4, config.digest(), "key")
     with Ledger.create(tmp_path / "ledger.sqlite", header) as ledger:
         assert mechanisms_from_ledger(config, ledger) is None
-        plan_in_ledger(mechanisms, ledger)
+        plan_in_ledger(mechanisms, ledger, Provenance())
         assert mechanisms_from_ledger(config, ledger) == mechanisms
 
 

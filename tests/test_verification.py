@@ -11,6 +11,7 @@ from tacit import planning
 from tacit.config import parse_config
 from tacit.privacy.events import BandedPoissonGaussian
 from tacit.privacy.ledger import Ledger, LedgerHeader
+from tacit.privacy.provenance import Provenance
 from tacit.verification import _check_plans
 
 from .small import small_values
@@ -52,7 +53,7 @@ def planned(folder: Path, kind: str) -> tuple[Any, Ledger]:
     epsilon = float("inf") if config.is_unbounded else privacy.budget.epsilon
     header = LedgerHeader("user", privacy.relation, 150, epsilon, 1e-4, config.digest(), "key")
     ledger = Ledger.create(folder / "ledger.sqlite", header)
-    planning.plan_in_ledger(planning.solve(config), ledger)
+    planning.plan_in_ledger(planning.solve(config), ledger, Provenance())
     return config, ledger
 
 

@@ -23,6 +23,7 @@ from tacit.privacy.accountant import epsilon, joint_epsilon
 from tacit.privacy.calibrate_words import WordEvents
 from tacit.privacy.events import Spend, ThresholdedHistogram, WeightedHistogram
 from tacit.privacy.ledger import Ledger, LedgerHeader
+from tacit.privacy.provenance import Provenance
 from tacit.vocabulary import tally
 from tacit.vocabulary.select import draw_noise
 
@@ -118,7 +119,7 @@ def test_the_plan_has_every_release_and_meets_the_budget(folder: Path, method: s
         assert mechanisms_from_ledger(config, ledger) is None
         ledger.plan(VOCABULARY, events.rounds[0], 1, "training units")
         assert mechanisms_from_ledger(config, ledger) is None  # killed half way through planning
-        plan_in_ledger(plan.mechanisms, ledger)
+        plan_in_ledger(plan.mechanisms, ledger, Provenance())
         assert mechanisms_from_ledger(config, ledger) == plan.mechanisms
 
 

@@ -23,8 +23,8 @@ from tacit.config import RunConfig, config_differences
 from tacit.errors import LedgerError, RefusedError, UsageError
 from tacit.files import write_private_json
 from tacit.folder import RunFolder, nothing_left, taken
-from tacit.privacy.certificate import MADE_BY
 from tacit.privacy.ledger import Ledger, LedgerHeader
+from tacit.privacy.provenance import MADE_BY
 from tacit.randomness import Streams, draw_key, read_key
 from tacit.version import VERSION
 
@@ -41,8 +41,11 @@ class Begun:
 
 
 @contextmanager
-def begin(config: RunConfig) -> Iterator[Begun]:
+def begin(config: RunConfig, start_over: bool = True) -> Iterator[Begun]:
     """Make or continue the folder of a run: locked, with its configuration, key and ledger.
+
+    Args:
+        start_over: with another configuration, as long as nothing was spent; else what is there is kept, and refused.
 
     Raises:
         UsageError: the folder holds a run with another configuration (the differences are named), or is in use.
@@ -51,7 +54,7 @@ def begin(config: RunConfig) -> Iterator[Begun]:
     folder = RunFolder(Path(config.run))
     was_there = folder.root.exists()
     with taken(folder), nothing_left(folder.root, was_there, lambda: _has_spent_or_done(folder)):
-        _check_config(config, folder)
+        _check_config(config, folder, start_over)
         privacy = config.privacy
         header = LedgerHeader(
             unit=privacy.unit_name,
@@ -123,7 +126,7 @@ def _has_spent_or_done(folder: RunFolder) -> bool:
         return ledger.has_paid
 
 
-def _check_config(config: RunConfig, folder: RunFolder) -> None:
+def _check_config(config: RunConfig, folder: RunFolder, start_over: bool) -> None:
     """Refuse a changed configuration once something was spent; before that, start over with the new one."""
     if folder.config.exists() and folder.ledger.exists():
         old = folder.load_config()
@@ -135,6 +138,11 @@ def _check_config(config: RunConfig, folder: RunFolder) -> None:
                 raise UsageError(
                     f"{folder.root}: this run was started with another configuration: {'; '.join(differences)}. "
                     "Use the old one, or another `run:` folder"
+                )
+            if folder.has_results and not start_over:
+                raise UsageError(
+                    f"{folder.root}: what is there was made with another configuration: {'; '.join(differences)}. Remove it, or use "
+                    "another `run:` folder"
                 )
             _forget_start(folder)
     write_private_json(folder.config, config.model_dump(mode="json"))  # it names the private files

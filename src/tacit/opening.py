@@ -70,6 +70,8 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
     with one_line_of_storage(folder.root, lambda: planning.disk_bytes(config)), begin(config) as begun:
         ledger, key = begun.ledger, begun.key
         _set_up_torch(config, ranks)
+        for name, digest in fingerprints(config).items():
+            ledger.bind(name, digest)
         start = provenance_of(config)
         mechanisms = mechanisms or planning.mechanisms_from_ledger(config, ledger)
         mechanisms = mechanisms or planning.solve(config, list(start.inherited.values()))
@@ -77,8 +79,6 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
         ledger.bind("the training noise's source", training_noise(config))
         if measurement is not None:
             ledger.bind(MEASUREMENT, measurement.to_json())
-        for name, digest in fingerprints(config).items():
-            ledger.bind(name, digest)
         private_folder(folder.private / "checkpoints")
         ranks.tell(_Opened(config.model_dump(mode="json"), Streams(key).commitment(), mechanisms))
         yield RunState(config, folder, ledger, key, mechanisms, reporter, ranks)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from tacit.config import RunConfig
 from tacit.errors import RefusedError
-from tacit.given import fingerprints
 from tacit.privacy.origin import Origin, origin_of, released_model
 from tacit.privacy.provenance import Given, Provenance, check_composition, merged
 
@@ -103,8 +102,12 @@ class _Thing:
 
 
 def _things(config: RunConfig) -> Iterator[_Thing]:
-    digests = fingerprints(config)
     model, vocabulary = config.model, config.vocabulary
+    digests: dict[str, str] = {}
+    if model.folder is not None or vocabulary.method == "given":
+        from tacit.given import fingerprints  # `tokenizers` comes with it, which other plans do not need
+
+        digests = fingerprints(config)
     if model.folder is not None:
         role = "the model folder"
         yield _Thing(role, model.resolved_folder, "model.folder", model.public, digests[role])

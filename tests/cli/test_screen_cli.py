@@ -213,7 +213,7 @@ def test_another_plan_or_corpus_is_refused(run: Tacit, config: Path) -> None:
     assert run(config)[0] == 0
     before = files_in(config.parent / "run")
     changed = config_in(config.parent, screening={"deduplicate": "none"})
-    assert_one_line(run(changed), 2, "deduplicate: exact -> none", "screened")
+    assert_one_line(run(changed), 2, "deduplicate: exact -> none", "another `run:` folder")
     write_notes(config.parent, [*TEXTS, "Jennifer"])
     assert_one_line(run(config_in(config.parent)), 4, "the corpus is not the one")
     assert files_in(config.parent / "run") == before

@@ -85,7 +85,9 @@ def main() -> None:
             typer.echo(_INTERRUPTED, err=True)
         raise
     except RecursionError:  # JSON or YAML in thousands of brackets, wherever it is read
-        say_error("a configuration, or a file of a folder that it names, is nested too deep to be read; bring back a sane one")
+        say_error(
+            "a configuration, or a file of a folder that it names, is nested too deep to be read; bring back a sane one"
+        )
         sys.exit(DataError.exit_code)
     except Exception as error:
         refusal = storage_error(error)

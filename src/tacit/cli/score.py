@@ -223,7 +223,7 @@ def _score_run(
     if workers is not None:
         run = run.model_copy(update={"compute": run.compute.model_copy(update={"workers": workers})})
     options.load()  # before a folder is made
-    with begin(run) as begun:
+    with begin(run, start_over=False) as begun:
         return scored(run, begun.folder, Streams(begun.key), options, rho, TerminalReporter(), out)
 
 

@@ -103,7 +103,7 @@ def _screen(config: RunConfig, as_json: bool) -> None:
     from tacit.screen_stage import plan_of, screened, screened_folder
 
     _ = plan_of(config)  # before a folder is made
-    with begin(config) as begun:
+    with begin(config, start_over=False) as begun:
         folder = begun.folder
         receipt = screened(config, folder, Streams(begun.key), TerminalReporter())
     if as_json:

@@ -22,11 +22,10 @@ from tacit.privacy.certificate_file import check_certificate
 from tacit.privacy.composition import Account, composed_steps
 from tacit.privacy.events import NonPrivate, Relation, Spend, event_to_dict
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.provenance import START, Provenance
+from tacit.privacy.provenance import MADE_BY, START, Provenance
 from tacit.privacy.renyi import rdp_epsilon
 
 __all__ = [
-    "MADE_BY",
     "RHO",
     "Check",
     "adaptive_statement",
@@ -46,9 +45,6 @@ __all__ = [
 
 _VERSION = 2
 """Version 1 did not say where a run began, and which version of tacit had made it (docs/known-vulnerabilities.md)."""
-
-MADE_BY = "the version of tacit"
-"""Under this name the ledger holds the version that began it."""
 
 RHO = "the function rho"
 """Under this name the ledger holds, as JSON, what makes the privacy probability: form, scorer and constants, all public."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
 from tacit.errors import DataError, LedgerError
 from tacit.privacy.events import BandsFrom, Relation
@@ -94,6 +94,13 @@ class _Certificate(Strict):
     fine_tuning: _FineTuning | None = None
     start: dict[str, JsonValue] | None = None
     tacit_version: str | None = None
+
+    @model_validator(mode="after")
+    def _says_where_it_began(self) -> _Certificate:
+        beside = self.start is not None, self.tacit_version is not None
+        if beside != (self.version > 1, self.version > 1):
+            raise ValueError("start and tacit_version belong to every form but the first")
+        return self
 
     @field_validator("files")
     @classmethod

@@ -31,7 +31,6 @@ from typing import Any
 
 from tacit.errors import BudgetError, LedgerError, UsageError
 from tacit.files import storage_error
-from tacit.privacy.accountant import joint_epsilon
 from tacit.privacy.events import Chosen, Event, Exchange, Relation, Spend, event_from_dict, event_to_dict
 from tacit.privacy.ledger_rows import LedgerRow, check_rows
 from tacit.privacy.provenance import is_inherited
@@ -237,6 +236,8 @@ class Ledger:
             BudgetError: all planned stages with this one would exceed the run's budget. Nothing is written.
             LedgerError: the stage was planned differently before.
         """
+        from tacit.privacy.accountant import joint_epsilon  # with half a second of imports, for who plans alone
+
         wanted = StagePlan(stage, event, limit, partition)
         known = self.plans.get(stage)
         if known == wanted:

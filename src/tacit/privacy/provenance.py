@@ -26,6 +26,7 @@ from tacit.privacy.events import (
 )
 
 __all__ = [
+    "MADE_BY",
     "PUBLIC",
     "START",
     "UNKNOWN",
@@ -39,6 +40,9 @@ __all__ = [
     "read_ancestors",
     "stated_start",
 ]
+
+MADE_BY = "the version of tacit"
+"""Under this name the ledger holds the version that began it."""
 
 START = "the start"
 """Under this name the ledger holds, as JSON, where the run began."""
