@@ -258,6 +258,7 @@ def test_a_start_from_a_given_model_is_not_known_to_have_read_nothing() -> None:
     assert bands_from(parse_config(own)) == "unit-and-releases"
 
 
+@pytest.mark.slow
 def test_the_budget_holds_for_a_band_that_the_vocabulary_may_have_chosen() -> None:
     """Known wrong: the noise that meets the budget band by band, which is what is solved where the unit decides."""
     budget = {"budget": {"public-like": WORST, "private-like": WORST}}

@@ -24,6 +24,9 @@ from tacit.privacy.events import SMALLEST_NOISE_MULTIPLIER, BandedPoissonGaussia
 __all__ = ["PhaseNoise", "adaptive_noise", "adaptive_notes", "bands_from", "sampling_probability"]
 
 
+_FACTOR_STEP = 0.004
+
+
 @dataclass(frozen=True)
 class PhaseNoise:
     """The noise of a DP phase, and how much a unit counts in it by its rho; None: all alike."""
@@ -167,16 +170,23 @@ def _raised(config: RunConfig, others: Sequence[Spend], noise: dict[str, PhaseNo
     def noise_at(factor: float) -> dict[str, PhaseNoise]:
         return {name: PhaseNoise(factor * own.multiplier, own.bands) for name, own in noise.items()}
 
-    def spends_at(factor: float) -> list[Spend]:
-        return [*others, *_spends(config, noise_at(factor))]
+    def meets(factor: float) -> bool:
+        return joint_epsilon([*others, *_spends(config, noise_at(factor))], delta, privacy.relation) <= target
 
-    if (
-        bands_from(config) == "unit"
-        or joint_epsilon([*others, *fixed], delta, privacy.relation) > target
-        or joint_epsilon(spends_at(1.0), delta, privacy.relation) <= target
-    ):
+    if bands_from(config) == "unit" or joint_epsilon([*others, *fixed], delta, privacy.relation) > target or meets(1.0):
         return noise
-    return noise_at(calibrate.scaled_noise(target, delta, spends_at, privacy.relation, least=1.0))
+    return noise_at(_smallest_factor(meets))
+
+
+def _smallest_factor(meets: Callable[[float], bool]) -> float:
+    """The smallest factor above 1 that is enough, to 0.2 %: an account with a choice takes seconds, and little is lacking."""
+    low, high = 1.0, 1.0 + _FACTOR_STEP
+    while not meets(high):
+        low, high = high, 1 + 2 * (high - 1)
+    while high - low > _FACTOR_STEP / 2:
+        middle = (low + high) / 2
+        low, high = (low, middle) if meets(middle) else (middle, high)
+    return high
 
 
 def _by_unit(spend: Spend) -> Spend:
