@@ -75,11 +75,12 @@ def _refuse_readers_of_rho_and_masks(config: RunConfig) -> None:
             "adaptive: what this run starts from has read private text of the same people, and scores or tokenizes what decides how "
             "well each unit is protected; start from a public model, or say same_people: false if nobody is in both texts",
         )
-    if config.screening is not None:
+    if config.screening is not None or config.marking is not None:
+        section = "screening" if config.screening is not None else "marking"
         raise RefusedError(
             "start-with-screening",
-            "screening: what this run starts from has read private text of the same people, of which the confidentiality "
-            "account knows nothing; start from a public model, or say same_people: false if nobody is in both texts",
+            f"{section}: what this run starts from has read private text of the same people, of which the account of "
+            "secrets knows nothing; start from a public model, or say same_people: false if nobody is in both texts",
         )
 
 

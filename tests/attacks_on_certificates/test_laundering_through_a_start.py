@@ -216,5 +216,8 @@ def test_what_does_not_compose_is_refused(chain: Path) -> None:
     assert refused(chain, start, privacy={"unit": "document", "units": 150, "budget": budget}) == (
         "pretraining-unit-differs"
     )
+    screened = {"unit": "record", "units": 150, "budget": budget, "relation": "replace"}
+    sections = {"screening": {"gamma": 0.1, "delta2": 1e-6}, "privacy": screened, "allow": ["heuristic:unknown-start"]}
+    assert refused(chain, start, **sections) == "start-with-screening"
     replaced = {"unit": "user", "units": 150, "budget": budget, "relation": "replace"}
     assert refused(chain, start, privacy=replaced) == "pretraining-unit-differs"
