@@ -33,7 +33,7 @@ from tacit.training.loop import run_phase
 from tacit.training.plans import AdamOptions, DpPlan, Phase
 
 from .disks import SmallDisk, small_disk
-from .keys import placed_key
+from .keys import key_numbered
 from .small import small_values, tacit, write_config, write_corpora
 from .training.streams import OBJECTIVE, random_units, stream_of, tiny_bert
 
@@ -150,7 +150,7 @@ def test_a_closed_disk_is_one_line(disk: SmallDisk) -> None:
 
 def test_no_step_is_paid_for_without_room_for_its_checkpoint(disk: SmallDisk, tmp_path: Path) -> None:
     """The known-wrong order: pay, train, and then find no room."""
-    streams = Streams(placed_key())
+    streams = Streams(key_numbered())
     stream = stream_of(random_units(20))
     model = tiny_bert()
     phase = Phase("p", "private", DpPlan(0.3, 1.0, 1.0, 6.0), 3, AdamOptions(1e-3))

@@ -83,11 +83,24 @@ def numbers_of(attack: Any) -> list[float]:
 
 
 def release_of(run: Path) -> dict[str, bytes]:
-    """Every file of the release, with what says when and from which configuration it came taken out."""
+    """Every file of the release, with what says when and from which configuration it came taken out.
+
+    The configuration is in the head of the ledger and in the mark of the model's files, and so in the digests of what names these.
+    """
     release = run / "release"
     report = read_json(release / "report.json")
     known = {report["created"]: "CREATED", report["config_digest"]: "CONFIG", report["ledger_head"]: "HEAD"}
     known |= {row["digest"]: "ROW" for row in report["ledger"]}
+    known |= {read_json(release / "model" / "config.json")["tacit_run"]: "RUN"}
+    marked = (
+        "model/config.json",
+        "model/tokenizer_config.json",
+        "certificate.json",
+        "report.html",
+        "report.json",
+        "README.md",
+    )
+    known |= {digest: name for name, digest in read_json(release / "manifest.json")["files"].items() if name in marked}
     found = {}
     for path in sorted(path for path in release.rglob("*") if path.is_file()):
         data = path.read_bytes()

@@ -227,7 +227,11 @@ def test_no_marked_word_is_in_any_output_but_the_curators(finished: Run) -> None
         assert "example.org" not in text
     words = read_json(finished[0] / "run" / "private" / "vocabulary" / "released.json")
     assert "hello" in words
-    assert not any("zqvornak" in word or "415" in word for word in words)
+    private = finished[0] / "run" / "private"
+    planted = " ".join(
+        read_json(private / "canaries.json")
+    ).split()  # of digits that no policy marks, drawn with the key
+    assert [word for word in words if "zqvornak" in word or ("415" in word and word not in planted)] == []
 
 
 @pytest.mark.slow

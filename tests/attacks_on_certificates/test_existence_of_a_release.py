@@ -23,7 +23,7 @@ from tacit.files import read_json
 from tacit.randomness import Streams
 
 from ..dialogues import PLAIN, dialogue_values
-from ..keys import begin_with_key, placed_key
+from ..keys import begin_with_key, key_numbered
 from ..small import tacit, write_config
 
 pytestmark = pytest.mark.slow
@@ -69,7 +69,7 @@ def write_texts(path: Path, names: Sequence[str]) -> None:
 def sides(key: int, count: int, held_out: float) -> tuple[list[str], list[str]]:
     """The names d0, d1, ... by the part of the corpus in which they fall under a key."""
     units = [Unit(f"d{number}", ()) for number in range(count)]
-    training, kept = split_held_out(units, held_out, Streams(placed_key(key)).child("corpus"))
+    training, kept = split_held_out(units, held_out, Streams(key_numbered(key)).child("corpus"))
     return [unit.unit_id for unit in training], [unit.unit_id for unit in kept]
 
 
