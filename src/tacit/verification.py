@@ -23,6 +23,7 @@ from tacit.extraction.tuning import FINETUNING, dp_phase, plain_phase
 from tacit.folder import RunFolder
 from tacit.manifest import CERTIFICATE, check_bound, check_manifest
 from tacit.planning import mechanisms_from_ledger
+from tacit.planning.phases import has_given_noise
 from tacit.planning.vocabulary import vocabulary_event
 from tacit.privacy.accountant import mu_at
 from tacit.privacy.certificate import (
@@ -252,10 +253,9 @@ def _different_plans(config: RunConfig, ledger: Ledger) -> list[str]:
         return ["some stages are missing"]
     wanted = {name: _of_this_run(spend, ledger) for name, spend in mechanisms.stages().items()}
     wrong = {name for name in wanted.keys() | own.keys() if wanted.get(name) != own.get(name)}
-    if config.adaptive is None:
-        for phase in config.dp_phases:
-            names = [config.phase_name(phase, number) for number in range(config.rounds)]
-            wrong |= {name for name in names if not _has_noise(own.get(name), phase.noise_multiplier)}
+    for phase in config.dp_phases:
+        names = [config.phase_name(phase, number) for number in range(config.rounds)]
+        wrong |= {name for name in names if name in own and not has_given_noise(config, phase, own[name].event)}
     options = config.vocabulary
     given = options.method == "histogram" and not options.in_rounds and options.noise_stddev and options.threshold
     if given and isinstance(event := vocabulary_event(config), ThresholdedHistogram):
@@ -268,13 +268,6 @@ def _of_this_run(spend: Spend, ledger: Ledger) -> Spend:
     if not isinstance(spend.event, BandedPoissonGaussian):
         return spend
     return dataclasses.replace(spend, event=dataclasses.replace(spend.event, rho=ledger.header.key_commitment))
-
-
-def _has_noise(spend: Spend | None, given: float | None) -> bool:
-    """Whether a phase's noise is the one that its configuration gives, where it gives one."""
-    if given is None or spend is None or not isinstance(spend.event, PoissonGaussian):
-        return True
-    return spend.event.noise_multiplier == given
 
 
 def _check_tuning(config: FinetuneConfig, ledger: Ledger) -> Check:

@@ -19,10 +19,9 @@ from tacit.planning.vocabulary import has_vocabulary_event
 from tacit.privacy import calibrate
 from tacit.privacy.accountant import epsilon_of_rho, joint_epsilon
 from tacit.privacy.bands import Bands
-from tacit.privacy.events import SMALLEST_NOISE_MULTIPLIER, BandedPoissonGaussian, BandsFrom, Spend
+from tacit.privacy.events import SMALLEST_NOISE_MULTIPLIER, BandedPoissonGaussian, BandsFrom, Event, Spend
 
-__all__ = ["PhaseNoise", "adaptive_noise", "adaptive_notes", "bands_from", "sampling_probability"]
-
+__all__ = ["PhaseNoise", "adaptive_noise", "adaptive_notes", "bands_from", "has_given_bands", "sampling_probability"]
 
 _FACTOR_STEP = 0.004
 
@@ -75,10 +74,7 @@ def adaptive_noise(config: RunConfig, options: AdaptiveOptions, others: Sequence
 
 
 def _strata(config: RunConfig, options: AdaptiveOptions, others: Sequence[Spend]) -> dict[str, PhaseNoise]:
-    own = [
-        Bands(options.thresholds, tuple(float(band == stratum) for band in range(options.bands)))
-        for stratum in range(options.bands)
-    ]
+    own = [_stratum_bands(options, stratum) for stratum in range(options.bands)]
     stratum_of = {phase.name: stratum_number(phase.stream) or 0 for phase in config.dp_phases}
     if options.budget is not None:
         noise = _band_noise(config, options.budget, others, apart=True)
@@ -96,6 +92,27 @@ def _strata(config: RunConfig, options: AdaptiveOptions, others: Sequence[Spend]
         }
 
     return _solved(config, others, noise_at, least=SMALLEST_NOISE_MULTIPLIER / min(factors))
+
+
+def _stratum_bands(options: AdaptiveOptions, stratum: int) -> Bands:
+    """Units of one stratum count in whole, those of the others take no part."""
+    return Bands(options.thresholds, tuple(float(band == stratum) for band in range(options.bands)))
+
+
+def has_given_bands(options: AdaptiveOptions, phase: DpPhase, event: Event) -> bool:
+    """Whether a phase's event has the thresholds, weights and noise that the options give, where they are not left to be solved."""
+    if not isinstance(event, BandedPoissonGaussian):
+        return options.form == "literal"
+    stratum, given, factor = stratum_number(phase.stream), options.weights, 1.0
+    if stratum is not None:
+        given = _stratum_bands(options, stratum).weights
+        factor = options.noise_factors[stratum] if options.noise_factors else 1.0
+    noise = event.noise_multiplier if phase.noise_multiplier is None else factor * phase.noise_multiplier
+    return (
+        event.thresholds == options.thresholds
+        and event.weights == (given or event.weights)
+        and event.noise_multiplier == noise
+    )
 
 
 def _clip_weights(config: RunConfig, options: AdaptiveOptions, others: Sequence[Spend]) -> dict[str, PhaseNoise]:

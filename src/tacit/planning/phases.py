@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tacit.config import DpPhase, PhaseOptions, PlainPhase, RunConfig, SelectivePhase, stratum_number
 from tacit.config.shape import shape_of
-from tacit.planning.adaptive import PhaseNoise, adaptive_noise, bands_from, sampling_probability
+from tacit.planning.adaptive import PhaseNoise, adaptive_noise, bands_from, has_given_bands, sampling_probability
 from tacit.planning.cost import seconds_of
 from tacit.planning.evaluation import beside_training
 from tacit.planning.stages import TRAINING, Stage
@@ -17,7 +17,7 @@ from tacit.privacy.events import BandedPoissonGaussian, Event, NonPrivate, Poiss
 from tacit.privacy.ledger import StagePlan
 from tacit.training.plans import AdamOptions, DpPlan, LiteralPlan, Phase, PlainPlan, Plan, SelectivePlan
 
-__all__ = ["phase_stage", "phases_with", "planned_noise", "solved_noise"]
+__all__ = ["has_given_noise", "phase_stage", "phases_with", "planned_noise", "solved_noise"]
 
 
 def solved_noise(
@@ -82,6 +82,15 @@ def _given_noise(config: RunConfig) -> dict[str, PhaseNoise]:
     """The noise of the phases on marked text and of the literal form: never solved, and the ledger's event has no number of it."""
     given = (phase for phase in config.dp_phases if phase.stream == "marked" or config.is_literal)
     return {phase.name: PhaseNoise(phase.noise_multiplier) for phase in given if phase.noise_multiplier is not None}
+
+
+def has_given_noise(config: RunConfig, phase: DpPhase, event: Event) -> bool:
+    """Whether a phase's event has the noise, thresholds and weights that the configuration gives; what it leaves open is solved."""
+    if config.adaptive is not None:
+        return has_given_bands(config.adaptive, phase, event)
+    if phase.noise_multiplier is None or not isinstance(event, PoissonGaussian):
+        return True
+    return event.noise_multiplier == phase.noise_multiplier
 
 
 def phases_with(config: RunConfig, noise: Mapping[str, PhaseNoise]) -> tuple[Phase, ...]:
