@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tacit.config import ComputeOptions, RunConfig, TurnsOptions, config_differences, load_config, parse_config
+from tacit.config.audit import AuditOptions
 from tacit.config.base import Options
 from tacit.config.entities import load_comparison, names_tasks
 from tacit.config.load import read_yaml
@@ -570,3 +571,21 @@ def test_the_defaults_of_turns_are_the_readers() -> None:
     assert source_of(options).turns == Turns()
     named = options.model_copy(update={"turns": TurnsOptions(text="utterance", speaker=None, names={"A": "B"})})
     assert source_of(named).turns == Turns("utterance", None, {"A": "B"})
+
+
+# the control ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("units", "phases", "batch", "steps"),
+    [
+        (1100, 1, 64, 430),  # the demo: docs/attacks.md
+        (1100, 4, 64, 108),  # together as many
+        (1100, 1, 128, 215),
+        (10_000_000, 1, 64, 4000),  # no more than a laptop does
+        (10_000_000, 8, 64, 500),
+        (1, 1, 64, 1),
+    ],
+)
+def test_the_control_sees_each_unit_25_times(units: int, phases: int, batch: int, steps: int) -> None:
+    assert AuditOptions(control=True, control_batch=batch).enough_control_steps(units, phases) == steps

@@ -13,7 +13,7 @@ from tacit.config import ComputeOptions
 from tacit.errors import UsageError
 from tacit.privacy.events import PoissonGaussian
 from tacit.randomness import Streams
-from tacit.training.plans import AdamOptions, DpPlan, Phase, PlainPlan
+from tacit.training.plans import AdamOptions, DpPlan, Phase, PlainPlan, last_before_private
 
 STREAMS = Streams(bytes(range(32)))
 FALSE_ALARM = 1e-6
@@ -166,3 +166,21 @@ def test_the_learning_rate_is_positive_and_peaks_at_its_value(warmup: float, ste
     assert rates[: peak + 1] == sorted(rates[: peak + 1])
     assert rates[peak:] == sorted(rates[peak:], reverse=True)
     assert peak <= max(1, round(warmup * steps))
+
+
+@pytest.mark.parametrize(
+    ("streams", "before"),
+    [
+        ("public private", 0),
+        ("public public private public", 1),  # the last one has read private text
+        ("private public", None),
+        ("public", None),
+        ("public screened private", 0),  # redacted private text is private text
+        ("public public marked", 1),
+    ],
+)
+def test_the_model_to_compare_with_is_the_last_that_read_no_private_text(streams: str, before: int | None) -> None:
+    phases = [
+        Phase(f"{number}", stream, PlainPlan(8), 3, AdamOptions(1e-3)) for number, stream in enumerate(streams.split())
+    ]
+    assert last_before_private(phases) == (None if before is None else phases[before])

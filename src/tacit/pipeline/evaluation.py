@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +20,7 @@ from tacit.randomness import Streams
 from tacit.run_state import RunState
 from tacit.screen_stage import redacted_units
 from tacit.tasks import causal_lm, masked_lm
+from tacit.training.plans import last_before_private
 from tacit.training.sequences import SequenceStream
 from tacit.training.sums import scores_digest
 
@@ -69,9 +69,9 @@ Models = dict[str, PreTrainedModel | np.ndarray]
 def _models_to_evaluate(state: RunState) -> Models:
     """The released model, the one before private text where there is one, and the words' own frequencies."""
     models: Models = {"released model": state.trained_model(state.mechanisms.phases[-1].name)}
-    before = list(itertools.takewhile(lambda phase: phase.stream == "public", state.mechanisms.phases))
-    if before and len(before) < len(state.mechanisms.phases):
-        models["after public phase"] = state.trained_model(before[-1].name)
+    before = last_before_private(state.mechanisms.phases)
+    if before is not None:
+        models["after public phase"] = state.trained_model(before.name)
     stream = state.plain_stream
     size, no_text = state.special.size, state.special.ids
     causal = state.config.model.is_causal

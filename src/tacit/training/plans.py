@@ -6,6 +6,8 @@ Speed options (micro-batch, threads) are not here, so they cannot change an even
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +17,7 @@ from tacit.privacy.events import BandedPoissonGaussian, BandsFrom, Event, Gaussi
 from tacit.privacy.literal_adp import literal_reason
 from tacit.randomness import Streams
 
-__all__ = ["AdamOptions", "DpPlan", "LiteralPlan", "Phase", "PlainPlan", "Plan", "SelectivePlan"]
+__all__ = ["AdamOptions", "DpPlan", "LiteralPlan", "Phase", "PlainPlan", "Plan", "SelectivePlan", "last_before_private"]
 
 
 @dataclass(frozen=True)
@@ -253,3 +255,9 @@ def _selective_reason(plan: Plan) -> str:
             f"selective DP, public tokens without noise: {plan.segments} states a row with noise multiplier {noise:g}"
         )
     return "ordinary training on marked text"
+
+
+def last_before_private(phases: Sequence[Phase]) -> Phase | None:
+    """The last phase whose model has read no private text; None where a run begins with private text, or never reads any."""
+    before = list(itertools.takewhile(lambda phase: phase.stream == "public", phases))
+    return before[-1] if before and len(before) < len(phases) else None
