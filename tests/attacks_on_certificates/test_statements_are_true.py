@@ -22,14 +22,15 @@ from typing import Any
 
 import pytest
 
-from tacit.confidential import check_confidentiality, planned_statement
+from tacit.confidential import check_confidentiality, planned_statement, run_statement
 from tacit.config import RunConfig, parse_config
-from tacit.errors import BudgetError, DataError, RefusedError, UsageError
+from tacit.errors import BudgetError, DataError, LedgerError, RefusedError, UsageError
 from tacit.facts.assumptions import assumptions
 from tacit.facts.guarantee import confidentiality_lines, missed_shares
 from tacit.measured import measurement_of, measurement_of_run
+from tacit.opening import open_run
 from tacit.planning import solve
-from tacit.privacy.measurement import Measurement
+from tacit.privacy.measurement import MEASUREMENT, Measurement
 from tacit.privacy.misses import Labels
 from tacit.privacy.provenance import Provenance
 from tacit.privacy.statement import ConfidentialityStatement
@@ -215,6 +216,23 @@ def test_a_measured_number_has_its_sample_and_its_confidence(measured: Measureme
     said = verdict(options)
     assert "measured" in {label for label, _ in said.known}
     assert "of 40 labelled secrets" in said.paragraph
+
+
+def test_a_run_goes_on_with_the_measurement_that_it_began_with(measured: Measurement, tmp_path: Path) -> None:
+    """The configuration names a file, so another sample can lie there at the next start; the ledger holds the first one."""
+    path = written(measured, tmp_path)
+    options = config(measurement=path).model_copy(update={"run": str(tmp_path / "run")})
+    with open_run(options) as state:
+        assert state.ledger.bound(MEASUREMENT) == measured.to_json()
+    larger = dataclasses.replace(measured, secrets=100 * measured.secrets)
+    assert larger.gamma.upper(0.95) < measured.gamma.upper(0.95) / 10
+    written(larger, tmp_path)
+    with pytest.raises(LedgerError, match="measurement"), open_run(options):
+        pass
+    written(measured, tmp_path)
+    with open_run(options) as state:
+        found = run_statement(options, state.ledger)
+    assert found is None  # nothing was spent, so nothing is stated
 
 
 @pytest.mark.parametrize(

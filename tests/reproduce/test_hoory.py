@@ -23,13 +23,13 @@ from tacit.models.bert import load_bert
 from tacit.opening import open_run
 from tacit.pipeline import vocabulary
 from tacit.privacy.accountant import epsilon
-from tacit.privacy.events import PoissonGaussian, Spend
+from tacit.privacy.events import NonPrivate, PoissonGaussian, Spend
 from tacit.progress import SilentReporter
 from tacit.reproduce.hoory import experiment, stored
 from tacit.reproduce.hoory.account import Account, account_of, accounts_of, vocabulary_spends
 from tacit.reproduce.hoory.claims import judge
 from tacit.reproduce.hoory.corpora import CorpusFiles, left_out, prepare
-from tacit.reproduce.hoory.measure import model_folder, seed_of, train_trunk
+from tacit.reproduce.hoory.measure import model_folder, seed_of, train_base, train_trunk
 from tacit.reproduce.hoory.runs import base_run, model_run, task_of, trunk_run
 from tacit.reproduce.hoory.scale import (
     BASES,
@@ -50,7 +50,7 @@ from tacit.reproduce.hoory.scale import (
 )
 from tacit.reproduce.hoory.share import share_kept
 from tacit.reproduce.hoory.tables import table2_rows, trick_rows
-from tacit.reproduce.place import scale_named
+from tacit.reproduce.place import scale_named, with_public_key
 from tacit.tasks.entities.estimates import fold_estimate
 
 TINY = Scale(
@@ -229,6 +229,32 @@ def test_a_vocabularys_price_is_what_its_bases_ledger_plans(
         planned = [(plan.event, plan.limit) for plan in state.ledger.plans.values()]
     assert planned == [(spend.event, spend.count) for spend in vocabulary_spends(base, TINY)]
     assert planned
+
+
+@pytest.mark.slow
+def test_a_models_ledger_holds_its_vocabulary_too_and_adds_up_to_the_page(
+    files: CorpusFiles, trunk: Path, tmp_path: Path
+) -> None:
+    """Trunk, base and model are three runs: what the base spent on the notes is in the model's ledger, once."""
+    bases = trunk.parent
+    train_base(PRIVATE, TINY, files, bases, tmp_path / "runs")
+    model = Model("one", ("table2",), "", PRIVATE, TINY.dp)
+    account = account_of(model, TINY)
+    config = model_run(
+        model, account.noise_multipliers, model_folder(bases, PRIVATE), TINY, files, tmp_path / "runs" / "one"
+    )
+    with open_run(with_public_key(config, seed_of(1))) as state:
+        plans = state.ledger.plans.values()
+        spends = [Spend(plan.event, plan.limit, plan.partition) for plan in plans]
+    noisy = [spend for spend in spends if not isinstance(spend.event, NonPrivate)]
+    assert epsilon(noisy, DELTA, "add-or-remove") == pytest.approx(account.joint, rel=1e-6)
+    assert 7.9 < account.joint <= 8.0
+    training = [spend for spend in noisy if isinstance(spend.event, PoissonGaussian)]
+    assert epsilon(training, DELTA, "add-or-remove") == pytest.approx(account.training, rel=1e-6)
+    assert account.training < account.joint - 0.5  # what a ledger without the vocabulary would say
+    keys = [spend for spend in spends if isinstance(spend.event, NonPrivate)]
+    assert all("key" in spend.event.reason for spend in keys if isinstance(spend.event, NonPrivate))
+    assert keys
 
 
 def test_prices_against_the_accountant() -> None:
