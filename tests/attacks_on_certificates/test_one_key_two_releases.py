@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
+from transformers import BertConfig, BertForMaskedLM
 
 from tacit.config import ComputeOptions, parse_config
 from tacit.errors import LedgerError, RefusedError
@@ -29,6 +30,7 @@ from tacit.release import release_run, run
 from tacit.training.loop import run_phase
 from tacit.training.plans import AdamOptions, DpPlan, Phase
 from tacit.training.sequences import SequenceStream
+from tacit.training.sums import scores_digest, sums_digest
 
 from ..small import small_values, write_corpora
 from ..training.phases import dropping_bert
@@ -63,6 +65,15 @@ def handed_to_the_optimizer() -> Iterator[list[torch.Tensor]]:
         handle.remove()
 
 
+def same_weights(dropout: float = 0.0, **options: Any) -> BertForMaskedLM:
+    """The same weights in another architecture: what else a folder's config.json decides."""
+    model = dropping_bert(dropout)
+    config = BertConfig.from_dict({**model.config.to_dict(), **options})
+    other = torch.nn.Module.double(BertForMaskedLM(config))
+    other.load_state_dict(model.state_dict())
+    return other
+
+
 def first_sum(
     folder: Path,
     streams: Streams,
@@ -71,12 +82,13 @@ def first_sum(
     shift: float = 0.0,
     micro_batch: int = 4,
     dropout: float = 0.0,
+    options: dict[str, Any] | None = None,
 ) -> torch.Tensor:
     """The noisy clipped sum of the first step, in a ledger of its own."""
     folder.mkdir()
     plan = dataclasses.replace(PLAN, noise_multiplier=noise)
     phase = Phase("private", "private", plan, 1, AdamOptions(1e-2))
-    model = dropping_bert(dropout)
+    model = same_weights(dropout, **options or {})
     with torch.no_grad():
         next(model.parameters()).add_(shift)
     with Ledger.create(folder / "ledger.sqlite", HEADER) as ledger, handed_to_the_optimizer() as seen:
@@ -108,6 +120,8 @@ def difference(folder: Path, kind: Callable[[bytes], Streams], **changed: Any) -
 CHANGES = {
     "corpus": {"stream": OTHER_CORPUS},
     "weights at the start": {"shift": 1e-3},
+    "activation": {"options": {"hidden_act": "relu"}},
+    "layer norm": {"options": {"layer_norm_eps": 0.5}},
 }
 
 
@@ -116,6 +130,41 @@ def test_other_sums_never_meet_the_same_noise(name: str, tmp_path: Path) -> None
     """The bare sums have the sampling of the old addresses, so of a true run more than the noise is left: at least sqrt(2)."""
     assert difference(tmp_path / "wrong", AddressedByStep, **CHANGES[name]) < 1e-6  # known wrong: read off
     assert difference(tmp_path / "true", Streams, **CHANGES[name]) > 1.3
+
+
+def digest_of(model: torch.nn.Module) -> str:
+    phase = Phase("private", "private", PLAN, 1, AdamOptions(1e-2))
+    optimizer = torch.optim.AdamW(model.parameters())
+    return sums_digest(model, optimizer, phase, STREAM, OBJECTIVE, ComputeOptions(), Streams(KEY))
+
+
+OPTIONS: dict[str, Any] = {
+    "num_attention_heads": 4,
+    "hidden_act": "relu",
+    "layer_norm_eps": 0.5,
+    "is_decoder": True,
+    "hidden_dropout_prob": 0.5,
+    "attention_probs_dropout_prob": 0.5,
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_equal_weights_in_another_architecture_have_another_address(name: str) -> None:
+    """A start that was killed before it bound its model folder can be copied, and the copies given two folders."""
+    assert digest_of(same_weights(**{name: OPTIONS[name]})) != digest_of(same_weights())
+    renamed = {"_name_or_path": "elsewhere", "transformers_version": "0"}
+    assert digest_of(same_weights(**renamed)) == digest_of(same_weights())
+    probabilities: dict[str, torch.nn.Module | Any] = {"model": same_weights(**{name: OPTIONS[name]})}
+    assert scores_digest(probabilities, STREAM, "", Streams(KEY)) != scores_digest(
+        {"model": same_weights()}, STREAM, "", Streams(KEY)
+    )
+
+
+def test_an_option_that_no_configuration_has_is_in_the_address_too() -> None:
+    one, other = torch.nn.LayerNorm(4, eps=1e-5), torch.nn.LayerNorm(4, eps=1e-3)
+    assert digest_of(one) != digest_of(other)
+    rectified, smooth = (torch.nn.Sequential(one, after) for after in (torch.nn.ReLU(), torch.nn.GELU()))
+    assert digest_of(rectified) != digest_of(smooth)
 
 
 def test_a_true_replay_is_the_same_release(tmp_path: Path) -> None:

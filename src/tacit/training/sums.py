@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 from collections.abc import Iterable, Mapping
+from types import BuiltinFunctionType, FunctionType
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from tacit.config import ComputeOptions
 from tacit.errors import LedgerError
@@ -30,6 +33,9 @@ from tacit.training.plans import DpPlan, Phase
 from tacit.training.sequences import SequenceStream
 
 __all__ = ["bind_sums", "scores_digest", "sums_digest"]
+
+_OF_NO_SUM = {"_name_or_path", "name_or_path", "transformers_version", "training", "gradient_checkpointing"}
+"""Options and attributes of a model on which no gradient depends."""
 
 
 def sums_digest(
@@ -44,7 +50,7 @@ def sums_digest(
     """A keyed digest of all that decides the sums of a phase beside its randomness; keyed, since the records are private.
 
     Args:
-        model: with the weights that the phase begins with.
+        model: with the weights that the phase begins with, and all that says what is computed with them.
         optimizer: with the state that the phase begins with: what it makes of the first sum decides the second one.
         phase: the plan, the steps and the optimizer's options.
         stream: the phase's records, with their canaries and their rho.
@@ -119,9 +125,28 @@ def _add_stream(digest: hashlib.blake2b, stream: SequenceStream) -> None:
 
 
 def _add_model(digest: hashlib.blake2b, model: nn.Module) -> None:
-    for name, tensor in model.state_dict().items():
+    """The function that it computes, and not its weights alone: of equal weights another activation makes other sums."""
+    if isinstance(model, PreTrainedModel):
+        options = {name: value for name, value in model.config.to_dict().items() if name not in _OF_NO_SUM}
+        _add(digest, json.dumps(options, sort_keys=True, default=str).encode())
+    for name, module in model.named_modules():
+        _add(digest, repr((name, type(module).__module__, type(module).__qualname__, _numbers_of(module))).encode())
+    for name, tensor in (*model.state_dict().items(), *model.named_buffers()):  # some buffers are in no state_dict
         _add(digest, name.encode())
         _add_tensor(digest, tensor)
+
+
+def _numbers_of(module: nn.Module) -> list[tuple[str, str]]:
+    """A module's own options, as far as they are plain values or functions."""
+    found = []
+    for name, value in sorted(vars(module).items()):
+        if name.startswith("_") or name in _OF_NO_SUM:
+            continue
+        if isinstance(value, (int, float, str, tuple, list, torch.dtype)):
+            found.append((name, repr(value)))
+        elif isinstance(value, (FunctionType, BuiltinFunctionType)):
+            found.append((name, f"{value.__module__}.{value.__qualname__}"))
+    return found
 
 
 def _state_of(optimizer: torch.optim.Optimizer) -> Iterable[Tensor]:
