@@ -28,6 +28,7 @@ from tacit.planning.vocabulary import vocabulary_event
 from tacit.privacy.accountant import mu_at
 from tacit.privacy.certificate import (
     Check,
+    check_adaptive_statement,
     check_epsilons,
     file_digests,
     finetuning_randomness,
@@ -102,6 +103,7 @@ def verify_release(folder: Path) -> list[Check]:
         return [
             *check_epsilons(spends, stated),
             *_check_own_words(spends, stated),
+            check_adaptive_statement(spends, stated),
             _check_model(stated),
             _check_start(stated),
             Check("released files", found == stated["files"], f"{len(found)} files in model"),
@@ -121,9 +123,16 @@ def _check_own_words(spends: list[Spend], stated: dict[str, Any]) -> list[Check]
         "status": stated["status"] == ("heuristic" if heuristic else "proved"),
         "mu": math.isclose(mu, mu_at(epsilon, delta), rel_tol=1e-6),
         "budget": float(budget["delta"]) == delta and epsilon <= read_number(budget["epsilon"]),
+        "delta against the number of units": delta * stated["units"] < 1,
+        "fine-tuning": _is_dp(stated) or heuristic,
     }
     wrong = [name for name, agrees in holds.items() if not agrees]
     return [Check("certificate agrees with itself", not wrong, ", ".join(wrong) or "status, mu and budget")]
+
+
+def _is_dp(stated: dict[str, Any]) -> bool:
+    """Whether it does not say that a fine-tuning without DP made it, which leaves what was spent before out of account."""
+    return stated.get("fine_tuning", {}).get("with_dp") is not False
 
 
 def _check_payments(ledger: Ledger) -> Check:
@@ -137,7 +146,7 @@ def _check_start(stated: dict[str, Any]) -> Check:
     name = "what was spent before is counted"
     try:
         start = stated_start(stated)
-        counted = {} if stated.get("fine_tuning", {}).get("with_dp") is False else start.inherited
+        counted = start.inherited if _is_dp(stated) else {}
         found = {
             spend["stage"]: Spend(event_from_dict(spend["event"]), spend["count"], spend["partition"])
             for spend in stated["spends"]

@@ -16,6 +16,7 @@ import pytest
 from scipy import optimize
 
 from tacit.privacy.accountant import account_parts, epsilon, joint_epsilon
+from tacit.privacy.certificate import make_certificate, read_number
 from tacit.privacy.composition import Account
 from tacit.privacy.events import (
     EVERY_PART,
@@ -24,6 +25,7 @@ from tacit.privacy.events import (
     Spend,
     ThresholdedHistogram,
     WeightedHistogram,
+    event_from_dict,
     of_run,
     split_of,
 )
@@ -95,3 +97,23 @@ def test_what_reads_every_part_keeps_its_place() -> None:
     (part,) = account_parts([words, shared], "add-or-remove")
     assert [type(spend.event) for spend in part] == [ThresholdedHistogram, Gaussian]
     assert dataclasses.replace(shared, partition="training") != shared
+
+
+def test_a_certificate_lists_what_was_paid_in_the_order_of_payment(tmp_path: Path) -> None:
+    """What came first enters by its full law. A release behind it was listed before it where it had been planned before it, so that
+    whoever took the spends over, or verified the folder alone, made another account than the ledger's."""
+    words, before = (
+        ThresholdedHistogram(20.0, 120, 8),
+        Spend(WeightedHistogram(120_000.0, 700_000, 16, 65_536), 1, "training"),
+    )
+    header = LedgerHeader("user", "add-or-remove", 1000, math.inf, DELTA, "digest", "commitment")
+    with Ledger.create(tmp_path / "ledger.sqlite", header) as ledger:
+        ledger.plan("vocabulary", words, 1, "training")
+        ledger.inherit("0123456789ab: words", before)
+        ledger.charge("vocabulary")
+        stated = make_certificate(ledger, {}, "as drawn")
+        paid, as_planned = ledger.spends(), [Spend(words, 1, "training"), before]
+    listed = [Spend(event_from_dict(one["event"]), one["count"], one["partition"]) for one in stated["spends"]]
+    assert listed == paid != as_planned  # known wrong
+    assert joint_epsilon(listed, DELTA) == read_number(stated["epsilons"][0]["epsilon"])
+    assert joint_epsilon(as_planned, DELTA) < joint_epsilon(paid, DELTA) - 1e-4

@@ -25,7 +25,7 @@ from tacit.manifest import finish_release
 from tacit.privacy import certificate as certificates
 from tacit.privacy.certificate import make_certificate, verify_certificate
 from tacit.privacy.ledger import Ledger
-from tacit.verification import verify_run
+from tacit.verification import verify_release, verify_run
 
 from ..ledgers import Row, rewrite_rows
 from ..small import small_values, tacit, write_config, write_corpora
@@ -221,6 +221,30 @@ def test_a_statement_that_is_not_the_runs(run: Path, key: str) -> None:
     certify_again(run, **{key: made[key]})
     said = {"fine_tuning": "no fine-tuning is stated", "confidentiality": "confidentiality statement"}
     assert failures(run).keys() == {said.get(key, "certificate's statements")}
+
+
+ADAPTIVE = {"delta": 1e-4, "relation": "add-or-remove", "epsilon_of_rho": [], "bands_from": "unit", "worst": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"adaptive": ADAPTIVE}, "epsilon of rho"),
+        (
+            {"fine_tuning": {"statement": "Guaranteed.", "with_dp": False}},
+            "certificate agrees with itself",
+        ),  # would count no ancestor
+        ({"units": 10**6}, "certificate agrees with itself"),  # delta 1e-4: publish a hundred of them
+    ],
+)
+def test_a_released_folder_alone_is_checked_for_what_follows_from_its_own_numbers(
+    run: Path, changes: dict[str, Any], said: str
+) -> None:
+    release = run / "release"
+    assert all(check.holds for check in verify_release(release))
+    write_json(release / "certificate.json", {**read_json(release / "certificate.json"), **changes})
+    write_manifest_again(run)
+    assert [check.name for check in verify_release(release) if not check.holds] == [said]
 
 
 # ledger and certificate ----------------------------------------------------------------------------------------------

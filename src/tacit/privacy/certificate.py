@@ -31,6 +31,7 @@ __all__ = [
     "adaptive_statement",
     "bind_model",
     "certificate_deltas",
+    "check_adaptive_statement",
     "check_epsilons",
     "file_digests",
     "finetuning_randomness",
@@ -152,15 +153,14 @@ def make_certificate(
         "total_variation": total_variation(spends, header.relation),
         "mu": write_number(mu_at(certified, header.delta)),
         "budget": {"epsilon": write_number(header.epsilon), "delta": header.delta},
-        "spends": [
+        "spends": [  # in the order in which they were paid: epsilon depends on which came first
             {
-                "stage": plan.stage,
-                "partition": plan.partition,
-                "count": ledger.spent(plan.stage),
-                "event": event_to_dict(plan.event),
+                "stage": stage,
+                "partition": spend.partition,
+                "count": spend.count,
+                "event": event_to_dict(spend.event),
             }
-            for plan in ledger.plans.values()
-            if ledger.spent(plan.stage)
+            for stage, spend in ledger.spends_by_stage().items()
         ],
         "ledger_head": ledger.certified_head,
         "config_digest": header.config_digest,
@@ -273,6 +273,13 @@ def _check_ledger(ledger: Ledger, certificate: dict[str, Any]) -> list[Check]:
         Check("certificate's statements", not different, ", ".join(different) or "all as in the ledger"),
         Check("budget", not over, f"epsilon {header.epsilon:g} at delta {header.delta:g}"),
     ]
+
+
+def check_adaptive_statement(spends: list[Spend], certificate: dict[str, Any]) -> Check:
+    """Whether the function from rho to epsilon follows from these spends."""
+    mine = adaptive_statement(spends, float(certificate["budget"]["delta"]), certificate["relation"])
+    holds = _same_adaptive(mine, certificate.get("adaptive"))
+    return Check("epsilon of rho", holds, "none" if mine is None else "as recomputed" if holds else "differs")
 
 
 def _same_adaptive(mine: dict[str, Any] | None, stated: dict[str, Any] | None) -> bool:

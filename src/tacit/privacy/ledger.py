@@ -216,11 +216,15 @@ class Ledger:
 
     def spends(self) -> list[Spend]:
         """All that was paid so far, in the order in which it was first paid for: what epsilon is computed from."""
-        return [
-            Spend(plan.event, self.spent(plan.stage), plan.partition)
+        return list(self.spends_by_stage().values())
+
+    def spends_by_stage(self) -> dict[str, Spend]:
+        """As `spends`, in the same order, with the stage that paid."""
+        return {
+            plan.stage: Spend(plan.event, self.spent(plan.stage), plan.partition)
             for plan in self._in_order(self.plans.values())
             if self.spent(plan.stage)
-        ]
+        }
 
     @property
     def has_paid(self) -> bool:
