@@ -7,6 +7,7 @@ the membership attack go into the curator's copy in run/private alone.
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from pathlib import Path
@@ -31,6 +32,7 @@ from tacit.privacy.certificate import bind_model, file_digests, make_certificate
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.origin import mark_released
+from tacit.privacy.provenance import START, Provenance
 from tacit.progress import Reporter
 from tacit.report import data as facts
 from tacit.report.build import build_report
@@ -188,7 +190,9 @@ def _stored_membership(config: RunConfig, folder: RunFolder) -> dict[str, Any] |
 def _write_model(state: RunState, folder: Path) -> None:
     save_model(state.trained_model(state.mechanisms.phases[-1].name), folder)
     save_tokenizer(state.tokenizer, folder, state.config.model.length, state.special_names)
-    if state.ledger.plans:
+    start = state.ledger.bound(START)
+    began_public = start is None or Provenance.from_dict(json.loads(start)).is_public
+    if state.ledger.plans or not began_public:
         mark_released(folder, state.ledger.rows[0].digest)
     (folder / "generation_config.json").unlink(missing_ok=True)
 

@@ -168,6 +168,17 @@ def test_a_copy_without_its_certificate_is_not_public_even_by_declaration(chain:
         assert refused(chain, tmp_path / "copy", model=model) == "start-without-certificate"
 
 
+def test_a_copy_of_what_other_people_were_assumed_for_is_not_public_either(chain: Path, tmp_path: Path) -> None:
+    """Public phases from A, said to be of other people: this run spends and inherits nothing, and its model has read A's text."""
+    public_only = values(chain, "o")["phases"][:1]
+    start = chain / "a" / "release" / "model"
+    run(parse_config(starting_from(chain, "o", start, phases=public_only, same_people=False)))
+    assert certificate_of(chain / "o")["spends"] == []
+    shutil.copytree(chain / "o" / "release" / "model", tmp_path / "copy")
+    model = {"folder": str(tmp_path / "copy"), "length": 24, "public": True}
+    assert refused(chain, tmp_path / "copy", model=model) == "start-without-certificate"
+
+
 def test_a_folder_of_nobody_knows_what_is_declared_or_refused(chain: Path, tmp_path: Path) -> None:
     shutil.copytree(chain / "a" / "release" / "model", tmp_path / "copy")
     for name in ("config.json", "tokenizer_config.json"):

@@ -9,8 +9,8 @@ so that the next run finds all of it there. SOUNDNESS: a chain A -> B -> C never
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
 
 from tacit.errors import RefusedError
 from tacit.privacy.events import (
@@ -135,6 +135,24 @@ class Provenance:
         """Whether nothing is known of something that the run, or one behind it, was given."""
         return any(given.origin == UNKNOWN for given in self.given)
 
+    @property
+    def is_public(self) -> bool:
+        """Whether nothing that it began with was made from private text, of whichever people."""
+        return not self.all_spends and not self.has_unknown
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """From the certificate's block ``start``, or from the ledger.
+
+        Raises:
+            LookupError, TypeError, ValueError, UsageError: it is something else.
+        """
+        ancestors = (
+            Ancestor(**{**each, "spends": tuple(_spend_from_dict(spend) for spend in each["spends"])})
+            for each in values["ancestors"]
+        )
+        return cls(tuple(Given(**each) for each in values["given"]), tuple(ancestors), bool(values["same_people"]))
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready: the certificate's block ``start``."""
         return {
@@ -174,12 +192,9 @@ def read_ancestors(certificate: Mapping[str, Any]) -> tuple[tuple[Ancestor, ...]
         delta=pair["delta"],
         spends=own,
     )
-    behind = (
-        Ancestor(**{**values, "spends": tuple(_spend_from_dict(spend) for spend in values["spends"])})
-        for values in start["ancestors"]
-    )
-    given = (Given(**{**values, "given_to": _to(values["given_to"], head)}) for values in start["given"])
-    return (this, *behind), tuple(given)
+    behind = Provenance.from_dict(start)
+    given = (replace(given, given_to=_to(given.given_to, head)) for given in behind.given)
+    return (this, *behind.ancestors), tuple(given)
 
 
 def stated_start(certificate: Mapping[str, Any]) -> Provenance:
@@ -188,9 +203,7 @@ def stated_start(certificate: Mapping[str, Any]) -> Provenance:
     Raises:
         LookupError, TypeError, ValueError, UsageError: it is no certificate of this version.
     """
-    (_, *behind), _ = read_ancestors(certificate)
-    given = tuple(Given(**values) for values in certificate["start"]["given"])
-    return Provenance(given, tuple(behind), bool(certificate["start"]["same_people"]))
+    return Provenance.from_dict(certificate["start"])
 
 
 def _to(given_to: str, head: str) -> str:
