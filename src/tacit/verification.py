@@ -264,7 +264,7 @@ def _different_plans(config: RunConfig, ledger: Ledger) -> list[str]:
     wrong = {name for name in wanted.keys() | own.keys() if wanted.get(name) != own.get(name)}
     for phase in config.dp_phases:
         names = [config.phase_name(phase, number) for number in range(config.rounds)]
-        wrong |= {name for name in names if name in own and not has_given_noise(config, phase, own[name].event)}
+        wrong |= {name for name in names if name in own and not has_given_noise(config, phase, own[name])}
     options = config.vocabulary
     given = options.method == "histogram" and not options.in_rounds and options.noise_stddev and options.threshold
     if given and isinstance(event := vocabulary_event(config), ThresholdedHistogram):

@@ -19,7 +19,7 @@ from tacit.planning.vocabulary import has_vocabulary_event
 from tacit.privacy import calibrate
 from tacit.privacy.accountant import epsilon_of_rho, joint_epsilon
 from tacit.privacy.bands import Bands
-from tacit.privacy.events import SMALLEST_NOISE_MULTIPLIER, BandedPoissonGaussian, BandsFrom, Event, Spend
+from tacit.privacy.events import SMALLEST_NOISE_MULTIPLIER, BandedPoissonGaussian, BandsFrom, Spend
 
 __all__ = ["PhaseNoise", "adaptive_noise", "adaptive_notes", "bands_from", "has_given_bands", "sampling_probability"]
 
@@ -99,8 +99,9 @@ def _stratum_bands(options: AdaptiveOptions, stratum: int) -> Bands:
     return Bands(options.thresholds, tuple(float(band == stratum) for band in range(options.bands)))
 
 
-def has_given_bands(options: AdaptiveOptions, phase: DpPhase, event: Event) -> bool:
+def has_given_bands(options: AdaptiveOptions, phase: DpPhase, spend: Spend) -> bool:
     """Whether a phase's event has the thresholds, weights and noise that the options give, where they are not left to be solved."""
+    event = spend.event
     if not isinstance(event, BandedPoissonGaussian):
         return options.form == "literal"
     stratum, given, factor = stratum_number(phase.stream), options.weights, 1.0

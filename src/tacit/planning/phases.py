@@ -84,13 +84,13 @@ def _given_noise(config: RunConfig) -> dict[str, PhaseNoise]:
     return {phase.name: PhaseNoise(phase.noise_multiplier) for phase in given if phase.noise_multiplier is not None}
 
 
-def has_given_noise(config: RunConfig, phase: DpPhase, event: Event) -> bool:
+def has_given_noise(config: RunConfig, phase: DpPhase, spend: Spend) -> bool:
     """Whether a phase's event has the noise, thresholds and weights that the configuration gives; what it leaves open is solved."""
     if config.adaptive is not None:
-        return has_given_bands(config.adaptive, phase, event)
-    if phase.noise_multiplier is None or not isinstance(event, PoissonGaussian):
+        return has_given_bands(config.adaptive, phase, spend)
+    if phase.noise_multiplier is None or not isinstance(spend.event, PoissonGaussian):
         return True
-    return event.noise_multiplier == phase.noise_multiplier
+    return spend.event.noise_multiplier == phase.noise_multiplier
 
 
 def phases_with(config: RunConfig, noise: Mapping[str, PhaseNoise]) -> tuple[Phase, ...]:

@@ -20,9 +20,9 @@ from tacit.privacy.accountant import account_parts, epsilon_of_rho, joint_epsilo
 from tacit.privacy.adaptive import bands_from
 from tacit.privacy.certificate_file import check_certificate
 from tacit.privacy.composition import Account, composed_steps
-from tacit.privacy.events import NonPrivate, Relation, Spend, event_to_dict
+from tacit.privacy.events import NonPrivate, Relation, Spend
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.provenance import MADE_BY, START, Provenance
+from tacit.privacy.provenance import MADE_BY, START, Provenance, spend_to_dict
 from tacit.privacy.renyi import rdp_epsilon
 
 __all__ = [
@@ -153,15 +153,8 @@ def make_certificate(
         "total_variation": total_variation(spends, header.relation),
         "mu": write_number(mu_at(certified, header.delta)),
         "budget": {"epsilon": write_number(header.epsilon), "delta": header.delta},
-        "spends": [  # in the order in which they were paid: epsilon depends on which came first
-            {
-                "stage": stage,
-                "partition": spend.partition,
-                "count": spend.count,
-                "event": event_to_dict(spend.event),
-            }
-            for stage, spend in ledger.spends_by_stage().items()
-        ],
+        # in the order in which they were paid: epsilon depends on which came first
+        "spends": [spend_to_dict(stage, spend) for stage, spend in ledger.spends_by_stage().items()],
         "ledger_head": ledger.certified_head,
         "config_digest": header.config_digest,
         "key_commitment": header.key_commitment,

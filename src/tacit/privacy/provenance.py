@@ -38,6 +38,7 @@ __all__ = [
     "is_inherited",
     "merged",
     "read_ancestors",
+    "spend_to_dict",
     "stated_start",
 ]
 
@@ -78,7 +79,7 @@ class Ancestor:
         """JSON-ready."""
         return {
             **{name: value for name, value in asdict(self).items() if name != "spends"},
-            "spends": [_spend_to_dict(stage, spend) for stage, spend in self.spends],
+            "spends": [spend_to_dict(stage, spend) for stage, spend in self.spends],
         }
 
 
@@ -215,7 +216,8 @@ def merged(ancestors: Iterable[Ancestor]) -> tuple[Ancestor, ...]:
     return tuple({ancestor.head: ancestor for ancestor in ancestors}.values())
 
 
-def _spend_to_dict(stage: str, spend: Spend) -> dict[str, Any]:
+def spend_to_dict(stage: str, spend: Spend) -> dict[str, Any]:
+    """JSON-ready: an entry of a certificate's ``spends``."""
     assert not isinstance(spend.event, Exchange | Chosen)  # accounts alone have these
     return {
         "stage": stage,
