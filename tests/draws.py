@@ -3,7 +3,7 @@
 A run draws its key with ``secrets.token_bytes``. Under a drawn key a test's outcome may differ from machine to machine, so here
 tacit gets other bytes: a function of who asks, which is the functions of the tests that are being called and how often they have
 asked. The same bytes come in any order of the tests and in any process; no file is placed, and a run that begins so is an
-ordinary one. `tests.small.tacit` starts its processes through ``tests/launch.py``, which does the same there.
+ordinary one. `tests.small.tacit` starts its processes through ``tests/started.py``, which does the same there.
 
 OpenDP draws the vocabulary's noise from the operating system by itself, and nothing here reaches it: a test that it matters to must
 hold with a probability of 1 - 1e-6 whatever is drawn, and say why.
@@ -23,7 +23,7 @@ from pathlib import Path
 __all__ = ["drawing", "drawn_bytes", "from_the_system", "install", "who_asks"]
 
 _TESTS = Path(__file__).parent
-_OURS = {"draws.py", "launch.py", "conftest.py"}
+_OURS = {"draws.py", "started.py", "conftest.py"}
 _SYSTEM = secrets.token_bytes
 _asked: Counter[str] = Counter()
 _stated: list[str] = []

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,8 @@ import yaml
 from tacit.corpus.synthetic import SyntheticPrivate, SyntheticPublic, write_private, write_public
 
 from .draws import who_asks
+from .started import called, command
 
-LAUNCH = Path(__file__).with_name("launch.py")
 SENTINEL = "zqsentinelword"
 
 
@@ -75,6 +73,4 @@ def write_config(path: Path, values: dict[str, Any]) -> Path:
 
 def tacit(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """The command line in a process of its own; a key that it draws is that of who asks (`tests.draws`)."""
-    command = [sys.executable, str(LAUNCH), who_asks(), *map(str, arguments)]
-    environment = {**os.environ, "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, check=False)
+    return called(command, [str(argument) for argument in arguments], who_asks(), cwd=cwd)

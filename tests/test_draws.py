@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,18 +11,17 @@ import pytest
 import tacit.randomness
 from tacit.randomness import load_or_create_key
 
-from .draws import drawn_bytes, who_asks
+from .draws import drawn_bytes, install, who_asks
 from .keys import begin_with_key, key_numbered
 from .small import small_values
+from .started import called
 
 TESTS = Path(__file__).parent
 
 # Files whose own way to start `tacit` is their point; the key that is drawn there, if there is one, cannot change what they assert.
 STARTS_TACIT = {
     "cli/test_screen_cli.py": "standard streams that are closed; tells copies apart, whatever the key",
-    "small.py": "through launch.py",
     "test_draws.py": "this list",
-    "test_pipeline.py": "killed processes, compared with a start that goes on in the same folder with the same key",
     "training/test_torchrun.py": "copies a folder that was opened first, key and all",
 }
 OPENDP = {
@@ -91,20 +88,17 @@ def test_a_marked_test_draws(tmp_path: Path) -> None:
     assert tacit.randomness.secrets.token_bytes(32) != tacit.randomness.secrets.token_bytes(32)
 
 
+def draw_for_somebody(path: str) -> None:
+    install("somebody")
+    print(load_or_create_key(Path(path)).hex())
+
+
 def test_a_process_of_a_test_has_the_key_of_who_asks(tmp_path: Path) -> None:
-    """The mechanism of ``launch.py`` without a whole command: the same module, installed for somebody stated."""
-    code = (
-        "import importlib.util, pathlib, sys\n"
-        "spec = importlib.util.spec_from_file_location('draws', sys.argv[1])\n"
-        "draws = importlib.util.module_from_spec(spec)\n"
-        "spec.loader.exec_module(draws)\n"
-        "draws.install('somebody')\n"
-        "from tacit.randomness import load_or_create_key\n"
-        "print(load_or_create_key(pathlib.Path(sys.argv[2])).hex())\n"
-    )
-    command = [sys.executable, "-c", code, str(TESTS / "draws.py"), str(tmp_path / "key")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == drawn_bytes("somebody 1", 32).hex()
+    """The mechanism of `tests.started.command` without a whole command."""
+    done = called(draw_for_somebody, str(tmp_path / "key"))
+    here = "somebody < test_draws.py:draw_for_somebody"
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip() == drawn_bytes(f"{here} 1", 32).hex()
 
 
 def test_a_run_is_begun_with_the_key_of_a_test(tmp_path: Path) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import shutil
 import signal
 import stat
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,21 @@ from safetensors.numpy import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from tacit.cli.demo import demo_config
-from tacit.config import parse_config
+from tacit.config import load_config, parse_config
 from tacit.corpus.synthetic import SyntheticPrivate, SyntheticPublic, write_private, write_public
 from tacit.facts.training import phase_rows
 from tacit.files import read_json
 from tacit.opening import open_run
+from tacit.pipeline import tokenizer as tokenizer_stage
 from tacit.pipeline import train
 from tacit.privacy.ledger import Ledger
+from tacit.release import run as run_config
+from tacit.training import loop
 
+from .draws import install
 from .keys import begin_with_key
 from .small import SENTINEL, small_values, tacit, write_config, write_corpora
+from .started import called, command, start
 
 pytestmark = pytest.mark.slow
 
@@ -155,10 +161,10 @@ def test_a_phase_keeps_a_part_of_its_way_and_its_control_keeps_all(tmp_path: Pat
     """A control that went half of the way back would make the attack look weaker than it is."""
     write_corpora(tmp_path)
     (whole, plain), (half, told) = trained(tmp_path), trained(tmp_path, keep=0.5)
-    for name, start in whole["public"].items():
+    for name, begun in whole["public"].items():
         end, control = whole["private"][name], whole["control-private"][name]
-        torch.testing.assert_close(half["public"][name], start, rtol=0, atol=0)
-        torch.testing.assert_close(half["private"][name], (start + end) / 2)
+        torch.testing.assert_close(half["public"][name], begun, rtol=0, atol=0)
+        torch.testing.assert_close(half["private"][name], (begun + end) / 2)
         torch.testing.assert_close(half["control-private"][name], control, rtol=0, atol=0)
     assert not torch.equal(whole["public"]["cls.predictions.bias"], whole["private"]["cls.predictions.bias"])
     assert told == f"{plain}, keeps 0.5 of the way from its start"
@@ -229,38 +235,31 @@ def test_changed_private_data_is_refused(
 
 # kill and resume -----------------------------------------------------------------------------------------------------
 
-# A child that kills itself with SIGKILL at the n-th call of a function: nothing can be cleaned up or flushed.
-_CHILD = """
-import os, signal, sys
-import tacit.files, tacit.training.checkpoint, tacit.training.loop, tacit.pipeline.tokenizer
-from tacit.privacy.ledger import Ledger
-target, number, config = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-owners = {
-    "charge": (Ledger, "charge"),
-    "noise": (tacit.training.loop, "add_noise_"),
-    "replace": (os, "replace"),
-    "draw": (tacit.pipeline.tokenizer, "draw_noise"),
-    "release": (tacit.pipeline.tokenizer, "release"),
-}
-owner, name = owners[target]
-original = getattr(owner, name)
-calls = 0
-def counted(*arguments, **options):
-    global calls
-    result = original(*arguments, **options)
-    calls += 1
-    if calls == number:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return result
-setattr(owner, name, counted)
-import tacit
-tacit.run(config)
-"""
+
+def run_and_kill_itself(target: str, number: int, config: str) -> None:
+    """Kill this process with SIGKILL at the n-th call of a function: nothing can be cleaned up or flushed."""
+    owner, name = {
+        "charge": (Ledger, "charge"),
+        "noise": (loop, "add_noise_"),
+        "replace": (os, "replace"),
+        "draw": (tokenizer_stage, "draw_noise"),
+        "release": (tokenizer_stage, "release"),
+    }[target]
+    original, calls = getattr(owner, name), itertools.count(1)
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        result = original(*arguments, **options)
+        if next(calls) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(owner, name, counted)
+    install("whoever is killed")
+    run_config(load_config(Path(config)))
 
 
 def _run_and_kill(target: str, number: int, config: Path) -> int:
-    command = [sys.executable, "-c", _CHILD, target, str(number), str(config)]
-    return subprocess.run(command, capture_output=True, check=False).returncode
+    return called(run_and_kill_itself, target, number, str(config)).returncode
 
 
 @pytest.fixture(scope="module")
@@ -327,18 +326,12 @@ def test_killed_at_random_times_equals_uninterrupted(
     seed: int, started: Path, uninterrupted: Path, tmp_path: Path
 ) -> None:
     config = _copy_of(started, tmp_path)
-    seconds = np.random.default_rng(seed).uniform(2.0, 9.0, size=3)
+    seconds = np.random.default_rng(seed).uniform(0.5, 4.0, size=3)
     for wait in seconds:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tacit.cli.main", "run", str(config)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            process.wait(timeout=wait)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        process = start(command, ["run", str(config)], "whose key is there already")
+        process.join(wait)
+        process.kill()
+        process.join()
     done = tacit("run", config)
     assert done.returncode == 0, done.stderr
     _assert_same_end(tmp_path, uninterrupted)
