@@ -37,6 +37,8 @@ def provenance_of(config: RunConfig) -> Provenance:
         for thing in _things(config)
     ]
     found = together(origins, config.same_people)
+    if found.inherited:
+        _refuse_readers_of_rho_and_masks(config)
     check_composition(
         found,
         config.privacy.unit_name,
@@ -45,8 +47,6 @@ def provenance_of(config: RunConfig) -> Provenance:
         config.uses_heuristic,
         "privacy.",
     )
-    if found.inherited:
-        _refuse_readers_of_rho_and_masks(config)
     return found
 
 

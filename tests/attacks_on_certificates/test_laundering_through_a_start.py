@@ -32,6 +32,7 @@ from ..small import small_values, write_corpora
 DELTA = 1e-4
 STEP = PoissonGaussian(20 / 150, 1.0)
 STEPS = 12
+PUBLIC_KEY = {"seed": "for everybody", "allow": ["heuristic:public-key"]}
 
 
 def values(folder: Path, name: str, **sections: Any) -> dict[str, Any]:
@@ -94,11 +95,11 @@ def test_each_release_counts_once_however_it_is_reached(chain: Path) -> None:
     """D has A's weights through C, and A's tokenizer."""
     assert certified(chain / "d") == pytest.approx(epsilon([Spend(STEP, 2 * STEPS)], DELTA))
     start = certificate_of(chain / "d")["start"]
-    heads = [certificate_of(chain / name)["ledger_head"] for name in ("c", "a")]
+    heads = [certificate_of(chain / name)["ledger_head"] for name in ("a", "c")]
     assert [ancestor["head"] for ancestor in start["ancestors"]] == heads
     assert {given["role"]: given["origin"] for given in start["given"] if given["given_to"] == "this run"} == {
-        "the model folder": heads[0],
-        "the given tokenizer": heads[1],
+        "the model folder": heads[1],
+        "the given tokenizer": heads[0],
         "public corpus 1": "declared public",
     }
     assert verified(chain / "d")
@@ -125,7 +126,7 @@ def test_other_people_are_a_stated_assumption(chain: Path) -> None:
     config = parse_config(starting_from(chain, "e", chain / "c" / "release" / "model", same_people=False))
     found = provenance_of(config)
     assert found.inherited == {}
-    assert [bool(ancestor.spends) for ancestor in found.ancestors] == [False, True]
+    assert [bool(ancestor.spends) for ancestor in found.ancestors] == [True, False]
     assert make_plan(config).epsilon == pytest.approx(certified(chain / "a"))  # of its own steps alone
     run(config)
     assert certificate_of(chain / "e")["start"]["same_people"] is False
@@ -232,5 +233,15 @@ def test_what_does_not_compose_is_refused(chain: Path) -> None:
     screened = {"unit": "record", "units": 150, "budget": budget, "relation": "replace"}
     sections = {"screening": {"gamma": 0.1, "delta2": 1e-6}, "privacy": screened, "allow": ["heuristic:unknown-start"]}
     assert refused(chain, start, **sections) == "start-with-screening"
+    for unit, allowed in (
+        ("record", {"allow": ["heuristic:unknown-start"]}),
+        ("record", PUBLIC_KEY),
+        ("document", PUBLIC_KEY),
+    ):
+        other = {"unit": unit, "units": 150, "budget": budget}
+        public_only = values(chain, "x")["phases"][
+            :1
+        ]  # all that it spends is A's, in A's unit, and its epsilon is finite
+        assert refused(chain, start, privacy=other, phases=public_only, **allowed) == "pretraining-unit-differs"
     replaced = {"unit": "user", "units": 150, "budget": budget, "relation": "replace"}
     assert refused(chain, start, privacy=replaced) == "pretraining-unit-differs"

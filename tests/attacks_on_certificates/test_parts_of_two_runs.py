@@ -9,11 +9,13 @@ words entered by its full law wherever it stood, though a word list made from an
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
-from scipy import optimize
+from scipy import optimize, stats
 
 from tacit.privacy.accountant import account_parts, epsilon, joint_epsilon
 from tacit.privacy.certificate import make_certificate, read_number
@@ -31,6 +33,7 @@ from tacit.privacy.events import (
 )
 from tacit.privacy.histogram import gaussian_delta
 from tacit.privacy.ledger import Ledger, LedgerHeader
+from tacit.privacy.provenance import START, Provenance, read_ancestors
 from tacit.privacy.weighted import worst_case_pld
 
 DELTA = 1e-5
@@ -117,3 +120,51 @@ def test_a_certificate_lists_what_was_paid_in_the_order_of_payment(tmp_path: Pat
     assert listed == paid != as_planned  # known wrong
     assert joint_epsilon(listed, DELTA) == read_number(stated["epsilons"][0]["epsilon"])
     assert joint_epsilon(as_planned, DELTA) < joint_epsilon(paid, DELTA) - 1e-4
+
+
+def test_a_chain_is_paid_for_in_the_order_in_which_it_was_made(tmp_path: Path) -> None:
+    """A, then B from A with a choice of words that A may have decided, then C from B with public phases alone: C costs what B did.
+
+    What was wrong: B stood before A in C's ledger, so its choice of words entered by its full law. By the attack below, in which A's
+    outcome picks the neighbour, delta is then above what was certified.
+    """
+    words, gaussian = Spend(ThresholdedHistogram(20.0, 95, 64), 1, "training"), Spend(Gaussian(1.0), 1, "training")
+    header = LedgerHeader("user", "add-or-remove", 1000, math.inf, 1e-4, "digest", "commitment")
+    start = Provenance()
+    for name, spend in (("a", gaussian), ("b", words)):
+        with Ledger.create(tmp_path / name, header) as ledger:
+            ledger.bind(START, json.dumps(start.to_dict()))
+            for stage, before in start.inherited.items():
+                ledger.inherit(stage, before)
+            ledger.plan("own", spend.event, 1, spend.partition)
+            ledger.charge("own")
+            certificate = make_certificate(ledger, {}, "as drawn")
+            ancestors, given = read_ancestors(certificate)
+            start = Provenance(given, ancestors)
+    said = read_number(certificate["epsilons"][0]["epsilon"])
+    inherited = list(start.inherited.values())
+    assert [type(spend.event) for spend in inherited] == [Gaussian, ThresholdedHistogram]
+    assert joint_epsilon(inherited, 1e-4) == said
+    wrong = joint_epsilon([*reversed(inherited)], 1e-4)
+    assert wrong < said - 0.3
+    assert adaptive_delta(wrong, 20.0, 95, 64) > 1.2e-4
+    assert adaptive_delta(said, 20.0, 95, 64) < 1e-4
+
+
+def adaptive_delta(e: float, noise: float, threshold: int, most: int) -> float:
+    """Of a Gaussian release with mu 1, whose outcome z picks how many of the unit's words nobody else has, and the words' counts."""
+    x = np.arange(-2000, 2001)
+    law = np.exp(-(x**2) / (2 * noise**2))
+    shown = (law / law.sum())[x >= threshold - 1].sum()
+    z = np.linspace(-12, 12, 20_001)
+    density, loss = stats.norm.pdf(z) * (z[1] - z[0]), 0.5 + z
+
+    def left(own: int) -> np.ndarray:
+        hidden, mu = (1 - shown) ** own, math.sqrt(most - own) / noise
+        at = e - loss - own * math.log(1 - shown)
+        if mu == 0:
+            return 1 - hidden + hidden * np.maximum(0, 1 - np.exp(np.minimum(at, 0)))
+        curve = stats.norm.cdf(mu / 2 - at / mu) - np.exp(np.minimum(at, 600) + stats.norm.logcdf(-mu / 2 - at / mu))
+        return 1 - hidden + hidden * curve
+
+    return float((np.max([left(own) for own in range(0, most + 1, 4)], axis=0) * density).sum())

@@ -199,8 +199,9 @@ def test_a_guarantee_that_does_not_hold_is_refused(prepared: Path, changes: dict
 
 def test_the_pretrainings_unit_and_budget_hold_here_too(prepared: Path) -> None:
     folder = str(prepared / "pre" / "release" / "model")
-    with pytest.raises(RefusedError, match=r"models\.dp\.dp\.unit is record") as refused:
-        compare(one_dp(prepared, folder=folder, dp={**NOISE, "unit": "record"}), SilentReporter())
+    apart = {"dp": {**NOISE, "unit": "sentence"}, "training": {**STEPS["training"], "context": "sentence"}}
+    with pytest.raises(RefusedError, match=r"models\.dp\.dp\.unit is sentence") as refused:
+        compare(one_dp(prepared, folder=folder, **apart), SilentReporter())
     assert refused.value.reason == "pretraining-unit-differs"
     small = {**NOISE, "budget": {"epsilon": 0.1, "delta": 1e-4}}
     with pytest.raises(BudgetError, match=r"the budget is 0\.1"):

@@ -95,8 +95,8 @@ class DpTuning(Options):
     """Fine-tuning with DP: Poisson sampling of units, each unit's gradient clipped, noise on the sum.
 
     Args:
-        unit: ``document`` or ``record``, which mean one annotated document here, or ``sentence``. It must be the unit of the
-            pre-training where the people are the same.
+        unit: ``document``, one annotated document, or ``sentence``. It must be the unit of the pre-training where the people are
+            the same; a document is then one document of the pre-training too.
         units: how many there are, as a public statement.
         relation: neighbours differ by one unit added or removed, or exchanged.
         budget: of everything together: the pre-training's releases too, where the people are the same.
@@ -107,7 +107,7 @@ class DpTuning(Options):
         noise_multiplier: given instead of solved from the budget.
     """
 
-    unit: Literal["document", "record", "sentence"]
+    unit: Literal["document", "sentence"]
     units: Count
     relation: Literal["add-or-remove", "replace"] = "add-or-remove"
     budget: Budget

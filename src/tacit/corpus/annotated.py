@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from tacit.corpus.lines import place_of
 from tacit.errors import DataError
@@ -25,6 +26,7 @@ __all__ = [
     "sentences_apart",
     "tag_set",
     "type_of",
+    "units_of",
 ]
 
 OUTSIDE = "O"
@@ -160,6 +162,23 @@ def refuse_shared_documents(training: Iterable[AnnotatedDocument], test: Iterabl
 
 def _first_line(document: AnnotatedDocument) -> int:
     return next((sentence.lines[0] for sentence in document.sentences if sentence.lines), 1)
+
+
+def units_of(documents: Sequence[AnnotatedDocument], unit: Literal["document", "sentence"]) -> list[AnnotatedDocument]:
+    """What is drawn, clipped and counted as one.
+
+    Raises:
+        DataError: ``document``, of a source that does not say where a document ends: each sentence would be called one.
+    """
+    if unit == "sentence":
+        return list(sentences_apart(documents))
+    for document in documents:
+        if not document.named:
+            raise DataError(
+                f"{document.path}: it does not say where a document ends, so every sentence would be a unit; put -DOCSTART- lines "
+                "between documents or give a folder with a file for each, or set dp.unit to sentence"
+            )
+    return list(documents)
 
 
 def sentences_apart(documents: Iterable[AnnotatedDocument]) -> Iterator[AnnotatedDocument]:

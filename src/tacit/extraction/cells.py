@@ -21,8 +21,8 @@ from tacit.corpus.annotated import (
     entity_types,
     refuse_shared_documents,
     refuse_unknown_types,
-    sentences_apart,
     tag_set,
+    units_of,
 )
 from tacit.corpus.annotations import read_annotated
 from tacit.errors import UsageError
@@ -191,7 +191,7 @@ def _model_counts(
 
 def _units(documents: Sequence[AnnotatedDocument], dp: DpTuning | None) -> Sequence[AnnotatedDocument]:
     """What is drawn and clipped as one."""
-    return list(sentences_apart(documents)) if dp is not None and dp.unit == "sentence" else documents
+    return documents if dp is None else units_of(documents, dp.unit)
 
 
 @contextlib.contextmanager

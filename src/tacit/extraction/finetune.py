@@ -29,8 +29,8 @@ from tacit.corpus.annotated import (
     entity_types,
     refuse_shared_documents,
     refuse_unknown_types,
-    sentences_apart,
     tag_set,
+    units_of,
 )
 from tacit.corpus.annotations import read_annotated
 from tacit.corpus.units import Unit, unit_fingerprint
@@ -108,7 +108,7 @@ class _Inputs:
     @property
     def pretraining(self) -> Ancestor | None:
         """The release that the model is of; None where it is of none."""
-        return next(iter(self.provenance.ancestors), None)
+        return self.provenance.ancestors[-1] if self.provenance.ancestors else None
 
 
 def finetune(config: FinetuneConfig, reporter: Reporter | None = None) -> FinetuneResult:
@@ -174,7 +174,7 @@ def _read(config: FinetuneConfig) -> _Inputs:
         test = read_annotated(config.test.resolved_path, config.test.format)
         refuse_shared_documents(documents, test)
         refuse_unknown_types(test, types, "the training documents" if config.labels is None else "the option labels")
-    units = list(sentences_apart(documents)) if config.dp is not None and config.dp.unit == "sentence" else documents
+    units = documents if config.dp is None else units_of(documents, config.dp.unit)
     return _Inputs(start, provenance, units, test, tag_set(types))
 
 

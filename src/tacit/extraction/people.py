@@ -45,7 +45,7 @@ def pretraining_of(model: StartModel) -> Ancestor | None:
     """
     if certificate_of(model.resolved_folder) is None:
         return None
-    return origin_of(_ROLE, model.resolved_folder, "folder", declared=False).ancestors[0]
+    return origin_of(_ROLE, model.resolved_folder, "folder", declared=False).ancestors[-1]
 
 
 def certified_epsilon(ancestor: Ancestor) -> float:

@@ -30,7 +30,7 @@ def finetuning_facts(
             "ledger_head": pretraining.head,
         },
         "statement": _statement(config, pretraining, epsilon, delta),
-        **({} if config.dp is None else {"assumed": list(_DOMAIN)}),
+        **({} if config.dp is None else {"assumed": [*_DOMAIN, *_units_agree(config, pretraining)]}),
     }
 
 
@@ -54,6 +54,17 @@ _DOMAIN = (
     "No document stands in the test documents too.",
 )
 """On other documents a fine-tuning stops, and that it stops can be seen."""
+
+
+def _units_agree(config: FinetuneConfig, pretraining: Ancestor | None) -> tuple[str, ...]:
+    """That the two texts were cut alike; only where they are counted together."""
+    if config.dp is None or pretraining is None or not config.same_people:
+        return ()
+    unit = config.dp.unit
+    return (
+        f"A {unit} of the fine-tuning is at most one {unit} of the pre-training: its text was not spread over several there.",
+    )
+
 
 _NO_GUARANTEE = (
     "No guarantee for the documents of the fine-tuning: they were trained on without noise, so epsilon is infinite for every "

@@ -149,7 +149,11 @@ def _of_given(given: dict[str, Any], ancestors: dict[str, Any], same_people: boo
         if not ancestor["spends"]:
             return [(f"{release}, which itself read no private text.", "proved")]
         if same_people:
-            return [(f"{release}. What that spent on the same people is in this ledger, and in epsilon.", "proved")]
+            unit = ancestor["unit"]
+            return [
+                (f"{release}. What that spent on the same people is in this ledger, and in epsilon.", "proved"),
+                (f"What is one {unit} here is at most one {unit} of the text behind that release.", "assumed"),
+            ]
         return [(f"{release}. Nobody whose text went into that is in this text (same_people: false).", "assumed")]
     if given["origin"] == UNKNOWN:
         return [(f"{what}: nothing is known of the text that it was made from, so epsilon is infinite.", "heuristic")]

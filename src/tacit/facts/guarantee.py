@@ -67,7 +67,7 @@ def _not_covered(config: RunConfig) -> tuple[str, ...]:
     unit = config.privacy.unit_name
     return (
         f"What several {unit}s have in common: facts, habits or names that occur with many of them can be learned.",
-        f"Groups: for k {unit}s together the bound is weaker (epsilon grows about k times).",
+        f"Groups: for k {unit}s together the bound is weaker (epsilon grows k times or more, and delta too).",
         "Public text: the public corpora get no protection.",
         "Other releases of the same private text, by this tool or by others: every further release adds up.",
         "Everything in run/private: checkpoints, keys, canaries and the curator's copy of the report are not safe to publish.",

@@ -64,7 +64,7 @@ def origin_of(
             raise DataError(
                 f"{certificate}: damaged, or of another version; bring the release's own one back"
             ) from None
-        return Origin(Given(role, digest, ancestors[0].head), ancestors, behind)
+        return Origin(Given(role, digest, ancestors[-1].head), ancestors, behind)
     _refuse_parts_of_runs(path, option)
     if declared:
         return Origin(Given(role, digest, PUBLIC))

@@ -106,7 +106,7 @@ class Provenance:
 
     Args:
         given: what it was given, and what the releases behind that were given.
-        ancestors: these releases, each once.
+        ancestors: these releases, each once, none before one that it began with.
         same_people: whether their people may be those of the run's private text.
     """
 
@@ -174,7 +174,9 @@ def is_inherited(stage: str) -> bool:
 
 
 def read_ancestors(certificate: Mapping[str, Any]) -> tuple[tuple[Ancestor, ...], tuple[Given, ...]]:
-    """The release of a certificate and all behind it; and what they were given.
+    """All releases behind that of a certificate, and it, the oldest first; and what they were given.
+
+    In this order they are paid for: which choice of words came first decides how it enters the account.
 
     Raises:
         LookupError, TypeError, ValueError, UsageError: it is no certificate of this version.
@@ -195,7 +197,7 @@ def read_ancestors(certificate: Mapping[str, Any]) -> tuple[tuple[Ancestor, ...]
     )
     behind = Provenance.from_dict(start)
     given = (replace(given, given_to=_to(given.given_to, head)) for given in behind.given)
-    return (this, *behind.ancestors), tuple(given)
+    return (*behind.ancestors, this), tuple(given)
 
 
 def stated_start(certificate: Mapping[str, Any]) -> Provenance:
@@ -212,7 +214,7 @@ def _to(given_to: str, head: str) -> str:
 
 
 def merged(ancestors: Iterable[Ancestor]) -> tuple[Ancestor, ...]:
-    """Each release once: what two things have in common was spent once."""
+    """Each release once: what two things have in common was spent once. Where it is first, all that is behind it stands before it."""
     return tuple({ancestor.head: ancestor for ancestor in ancestors}.values())
 
 
@@ -238,7 +240,8 @@ def check_composition(
 
     Args:
         unit, relation, delta: of the run's own guarantee.
-        unbounded: the run promises no finite epsilon; then an infinite one behind it changes nothing.
+        unbounded: the run promises no finite epsilon; then an infinite one behind it changes nothing. Units have to agree all the
+            same: what is behind it may be all that it spends, and its epsilon is finite then.
         place: of the options in the configuration, for errors.
 
     Raises:
@@ -255,13 +258,13 @@ def check_composition(
                 "say same_people: false if nobody is, or start from another model",
             )
         for name, mine, theirs in (("unit", unit, ancestor.unit), ("relation", relation, ancestor.relation)):
-            if mine != theirs and not unbounded:
+            if mine != theirs:
                 raise RefusedError(
                     "pretraining-unit-differs",
                     f"{place}{name} is {mine} and the certificate of the release {short} that this starts from says {theirs}: the "
                     "two do not compose; use the same, or say same_people: false if nobody is in both texts",
                 )
-        if delta >= 1 / max(1, ancestor.units) and not unbounded:
+        if delta >= 1 / max(1, ancestor.units):
             raise RefusedError(
                 "delta-too-large",
                 f"{place}budget.delta is {delta:g} but must be below 1/{ancestor.units}, the units of the release {short} that this "
