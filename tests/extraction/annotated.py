@@ -6,12 +6,14 @@ import os
 from pathlib import Path
 from typing import Any
 
+from tacit.config.entities import FinetuneConfig, load_finetune
 from tacit.files import write_json
 from tacit.privacy.certificate import file_digests, make_certificate
 from tacit.privacy.events import Event, Gaussian, PoissonGaussian, Relation
 from tacit.privacy.ledger import Ledger, LedgerHeader
 
 from ..folders import bert_folder
+from ..small import write_config
 
 SENTINEL = "zqsentinelword"
 SPENT: dict[str, tuple[Event, int, str]] = {
@@ -78,3 +80,8 @@ def files_with(folder: Path, word: str) -> list[str]:
     """Files below a folder that hold a word, in any case."""
     paths = (Path(root) / name for root, _, names in os.walk(folder) for name in names)
     return sorted(str(path) for path in paths if word.lower().encode() in path.read_bytes().lower())
+
+
+def configured(folder: Path, start: Path, **sections: Any) -> FinetuneConfig:
+    """A fine-tuning of the model in ``start``, from a file."""
+    return load_finetune(write_config(folder / "finetune.yaml", finetune_values(folder, start, **sections)))

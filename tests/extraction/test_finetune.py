@@ -14,7 +14,6 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForTokenClassification, AutoTokenizer
 
-from tacit.config.entities import FinetuneConfig, load_finetune
 from tacit.errors import BudgetError, DataError, LedgerError, RefusedError, UsageError
 from tacit.extraction.cells import cutter_of
 from tacit.extraction.finetune import FinetuneResult, _read, finetune
@@ -28,18 +27,24 @@ from tacit.progress import Bar, SilentReporter
 from tacit.randomness import Streams
 
 from ..folders import bert_folder
-from ..small import write_config
-from .annotated import BUDGET, DP, LABELS, SENTINEL, SPENT, files_with, finetune_values, release, write_notes
+from .annotated import (
+    BUDGET,
+    DP,
+    LABELS,
+    SENTINEL,
+    SPENT,
+    configured,
+    files_with,
+    finetune_values,
+    release,
+    write_notes,
+)
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT without a certificate."""
     return bert_folder(tmp_path_factory.mktemp("model") / "bert")
-
-
-def configured(folder: Path, start: Path, **sections: Any) -> FinetuneConfig:
-    return load_finetune(write_config(folder / "finetune.yaml", finetune_values(folder, start, **sections)))
 
 
 def weights(result: FinetuneResult) -> dict[str, torch.Tensor]:
@@ -49,10 +54,6 @@ def weights(result: FinetuneResult) -> dict[str, torch.Tensor]:
 def ledger_spends(result: FinetuneResult) -> dict[str, tuple[Event, int, str]]:
     with Ledger.open(result.folder / "ledger.sqlite", readonly=True) as ledger:
         return {name: (plan.event, ledger.spent(name), plan.partition) for name, plan in ledger.plans.items()}
-
-
-def assumed(result: FinetuneResult) -> list[str]:
-    return read_json(result.folder / "release" / "certificate.json")["fine_tuning"]["assumed"]
 
 
 def check_verified(result: FinetuneResult) -> None:
@@ -177,34 +178,11 @@ def test_with_the_same_people_both_spends_add_up(tmp_path: Path) -> None:
     expected = {f"{head}: {name}": (event, count, f"{head}/{part}") for name, (event, count, part) in SPENT.items()}
     assert ledger_spends(result) == {**expected, "fine-tuning": (own.event, 4, EVERY_PART)}
     assert "the fine-tuning and the pre-training together" in result.statement
-    assert any("at most one document of the pre-training" in text for text in assumed(result))
     check_verified(result)
     solved = configured(tmp_path, model, run=str(tmp_path / "solved"), dp=DP, labels=LABELS)
     plan = plan_finetune(solved)
     assert 0.97 * BUDGET < finetune(solved).epsilon <= BUDGET
     assert plan.models[0].epsilon == finetune(solved).epsilon  # what was said is what was spent
-
-
-def test_a_file_that_tells_no_document_apart_has_no_documents_as_units(tmp_path: Path, model: Path) -> None:
-    """Each of its sentences was called a document, and composed with whole documents of a pre-training: 7.995 was said of a note of
-    17 sentences, of which one step alone has 60."""
-    write_notes(tmp_path / "notes")
-    text = "\n\n".join(path.read_text().strip() for path in sorted((tmp_path / "notes").iterdir())) + "\n"
-    (tmp_path / "all.bio").write_text(text)
-    dp = {**DP, "noise_multiplier": 1.5}
-    start = {"folder": str(model), "public": True}
-    one = configured(tmp_path, model, model=start, documents={"path": str(tmp_path / "all.bio")}, dp=dp, labels=LABELS)
-    with pytest.raises(DataError, match="does not say where a document ends"):
-        finetune(one)
-    assert not (tmp_path / "run" / "ledger.sqlite").exists()
-    (tmp_path / "all.bio").write_text("-DOCSTART-\tO\n\n" + text)
-    assert math.isfinite(finetune(one).epsilon)
-
-
-def test_a_record_is_no_unit_of_a_fine_tuning(tmp_path: Path, model: Path) -> None:
-    """It is a row of a file in a run, and was a whole document here."""
-    with pytest.raises(UsageError, match="'document' or 'sentence'"):
-        configured(tmp_path, model, dp={**DP, "unit": "record"}, labels=LABELS)
 
 
 def test_disjoint_people_do_not_add_up_and_the_declaration_is_named(tmp_path: Path) -> None:
@@ -213,7 +191,6 @@ def test_disjoint_people_do_not_add_up_and_the_declaration_is_named(tmp_path: Pa
     dp = {**DP, "noise_multiplier": 1.5}
     result = finetune(configured(tmp_path, model, dp=dp, labels=LABELS, same_people=False))
     own = Spend(PoissonGaussian(0.1, 1.5), 4)
-    assert not any("of the pre-training" in text for text in assumed(result))
     assert result.epsilon == pytest.approx(epsilon([own], 1e-4), rel=1e-9)
     assert ledger_spends(result) == {"fine-tuning": (own.event, 4, EVERY_PART)}
     stated = read_json(tmp_path / "pre" / "release" / "certificate.json")["epsilons"][0]["epsilon"]

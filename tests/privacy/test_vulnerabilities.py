@@ -27,6 +27,7 @@ def codes(certificate: dict[str, Any], config: dict[str, Any]) -> set[str]:
     return {entry.code for entry in concerning(certificate, config)}
 
 
+TOGETHER = {"with_dp": True, "same_people": True, "pretraining": {"unit": "record"}}
 PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "public"}, "audit": None}
 
 
@@ -45,6 +46,8 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
             {**PLAIN, "screening": {"group": {"most": 3}}},
             {"TACIT-6", "TACIT-8"},
         ),
+        (certificate(GAUSSIAN, fine_tuning=TOGETHER), PLAIN, {"TACIT-9"}),
+        (certificate(GAUSSIAN, fine_tuning={**TOGETHER, "same_people": False}), PLAIN, set()),
         (certificate(GAUSSIAN), {}, {"TACIT-1", "TACIT-4"}),  # without the configuration nobody can rule them out
     ],
 )

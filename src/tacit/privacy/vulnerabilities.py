@@ -57,6 +57,11 @@ def _screened(certificate: _Values, config: _Values) -> bool:
     return "confidentiality" in certificate
 
 
+def _fine_tuned_together(certificate: _Values, config: _Values) -> bool:
+    facts = certificate.get("fine_tuning") or {}
+    return bool(facts.get("with_dp")) and bool(facts.get("same_people")) and facts.get("pretraining") is not None
+
+
 def _attacked(certificate: _Values, config: _Values) -> bool:
     return not config or bool((config.get("audit") or {}).get("membership"))
 
@@ -76,6 +81,12 @@ VULNERABILITIES = (
     Vulnerability("TACIT-6", "no reserve for rounding in the account of groups under replacement", 1, _groups),
     Vulnerability("TACIT-7", "only the model's files and a part of the certificate were verified", 1, _any),
     Vulnerability("TACIT-8", "numbers that were typed were called measured", 1, _screened),
+    Vulnerability(
+        "TACIT-9",
+        "the units of a fine-tuning and of its pre-training had one name and were two things",
+        1,
+        _fine_tuned_together,
+    ),
 )
 
 
