@@ -49,7 +49,7 @@ def config_in(folder: Path, values: dict[str, Any], run: Path, name: str = "conf
 
 def given_model(folder: Path, **options: Any) -> dict[str, Any]:
     """The section ``model`` of a run that starts from a folder of an untrained model: public, as no text made it."""
-    return {"folder": str(folder), **options}
+    return {"folder": str(folder), "public": True, **options}
 
 
 _DP = {"plan": "dp", "expected_batch": 20, "clip_norm": 0.5, "learning_rate": 1e-2}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hostile.attack import Attack, Outcome, Setting
 from hostile.children import NOON, Child, complaint
-from hostile.endings import differences, twice_spent
+from hostile.endings import PAGES, differences, twice_spent
 from hostile.kills import kill_at
 from hostile.starts import begun, resume
 
@@ -46,18 +46,17 @@ def _dates(at: float) -> tuple[bytes, ...]:
     return (datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat(timespec="seconds").encode(),)
 
 
-_DATED = ("report.json", "report.html", "README.md")
-
-
 def _unlike(run: Path, end: Path, shown: tuple[float, ...]) -> list[str]:
     """Differences but for the date: a run that ended before the last start keeps the date that it saw."""
-    texts = {path: path.read_bytes() for path in run.rglob("*") if path.name in _DATED}
+    texts = {path: path.read_bytes() for path in run.rglob("*") if path.name in PAGES}
+    as_at_noon = dict(texts)
     for path, text in texts.items():
         for at in shown:
             for date, noon in zip(_dates(at), _dates(NOON), strict=True):
                 text = text.replace(date, noon).replace(date.replace(b"+", b"&#43;"), noon.replace(b"+", b"&#43;"))
         path.write_bytes(text)
-    return [*differences(run, end), *twice_spent(run)]
+        as_at_noon[path] = text
+    return [*differences(run, end, dated=as_at_noon == texts), *twice_spent(run)]
 
 
 def _control(setting: Setting) -> Outcome:

@@ -54,15 +54,12 @@ def _unlike(run: Path, end: Path) -> list[str]:
 
 def _crash_when_full() -> None:
     """A known-wrong `tacit`: a write that fails says so as Python does."""
-    import tacit.files as files
+    import tacit.beginning as beginning
 
     def wrong(path: Path, values: object) -> None:
-        raise MemoryError("a traceback, on purpose")
+        raise ValueError("a traceback, on purpose")
 
-    files.write_json = wrong
-    import tacit.opening as opening
-
-    opening.write_json = wrong
+    beginning.write_private_json = wrong
 
 
 def _control(setting: Setting) -> Outcome:

@@ -62,12 +62,12 @@ def _trial(setting: Setting, row: str, number: int) -> Outcome:
 
 def _leaking() -> None:
     """A known-wrong `tacit`: what cannot be read ends in a traceback."""
-    import tacit.opening as opening
+    import tacit.beginning as beginning
 
     def wrong(*arguments: object) -> None:
-        raise MemoryError
+        raise ValueError("no memory for the key")
 
-    opening.load_or_create_key = wrong  # pyright: ignore[reportAttributeAccessIssue]
+    beginning.read_key = wrong
 
 
 def _control(setting: Setting) -> Outcome:
@@ -89,6 +89,6 @@ MEMORY = Attack(
     count=240,
     a_trial=_STARTS,
     trial=_trial,
-    control_says="MemoryError while the key is read",
+    control_says="an error of a library's own kind while the key is read",
     control=_control,
 )

@@ -19,7 +19,7 @@ import typer
 from pydantic import BaseModel
 
 from tacit import config as configuration
-from tacit.cli.main import app, main
+from tacit.cli.main import _is_out_of_memory, app, main
 from tacit.files import read_json
 from tacit.privacy.events import PoissonGaussian
 from tacit.privacy.ledger import Ledger, LedgerHeader
@@ -458,3 +458,20 @@ def test_the_list_of_options_is_whole() -> None:
 @pytest.mark.parametrize(("model", "name"), OPTIONS)
 def test_every_option_of_the_configuration_is_in_the_tour(model: str, name: str) -> None:
     assert re.search(rf"^\| `{name}` \|", TOUR, re.MULTILINE), f"docs/tour.md has no row for {model}.{name}"
+
+
+@pytest.mark.parametrize(
+    ("error", "is_memory"),
+    [
+        (MemoryError("std::bad_alloc"), True),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory"), True),
+        (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_memory_that_was_refused_is_told_from_other_errors(error: Exception, is_memory: bool) -> None:
+    """`make hostile` meets it for real, under a limit."""
+    wrapped = ValueError("while reading")
+    wrapped.__cause__ = error
+    assert _is_out_of_memory(error) == _is_out_of_memory(wrapped) == is_memory

@@ -26,7 +26,7 @@ from tacit.cli import (
     verify,
 )
 from tacit.cli.options import say_error
-from tacit.errors import DataError, TacitError, UsageError
+from tacit.errors import DataError, StorageError, TacitError, UsageError
 from tacit.files import storage_error
 
 __all__ = ["app", "main"]
@@ -67,6 +67,25 @@ app.add_typer(reproduce.app, name="reproduce")
 _INTERRUPTED = "tacit: interrupted; run the same command again to continue"
 
 
+_NO_MEMORY = (
+    "too little memory; free some, or lower compute.micro_batch and compute.workers, then run the same command again"
+)
+_MEMORY_WORDS = ("allocate memory", "out of memory", "bad_alloc")
+"""Of torch, whose errors are RuntimeErrors."""
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error, or one that it came from, means that memory was refused."""
+    known: BaseException | None = error
+    while known is not None:
+        if isinstance(known, MemoryError):
+            return True
+        if isinstance(known, RuntimeError) and any(words in str(known) for words in _MEMORY_WORDS):
+            return True
+        known = known.__cause__ or known.__context__
+    return False
+
+
 def main() -> None:
     """Run the command line; a `TacitError` becomes one line on standard error and its exit code."""
     # Idle torch threads must sleep, not spin: on a busy machine spinning makes training ten times slower.
@@ -94,6 +113,9 @@ def main() -> None:
         if refusal is not None:
             say_error(refusal)
             sys.exit(refusal.exit_code)
+        if _is_out_of_memory(error):
+            say_error(_NO_MEMORY)
+            sys.exit(StorageError.exit_code)
         if not isinstance(error, OSError):
             raise
         say_error(f"{error.filename or 'file system'}: {error.strerror}")
