@@ -13,16 +13,25 @@ import tacit
 
 ROOT = Path(tacit.__file__).parent
 
-BASE = {"version", "errors", "randomness", "files", "progress", "processes"}  # what every package may use
+BASE = {
+    "version",
+    "errors",
+    "randomness",
+    "files",
+    "strict_yaml",
+    "progress",
+    "processes",
+}  # what every package may use
 MAY_IMPORT: dict[str, set[str]] = {
     "version": set(),
     "errors": set(),
     "randomness": {"errors"},
     "files": {"errors"},
+    "strict_yaml": set(),
     "progress": set(),
     "processes": {"errors"},
     "grid": {"errors", "files", "processes", "progress"},
-    "config": {"errors"},
+    "config": {"errors", "strict_yaml"},
     "folder": {"errors", "files", "config"},
     "privacy": BASE,
     "corpus": BASE,

@@ -14,6 +14,7 @@ from tacit.config.base import Options
 from tacit.config.entities import load_comparison, names_tasks
 from tacit.config.load import read_yaml
 from tacit.corpus.turns import Turns
+from tacit.engine.clipping import LARGEST, LEAST
 from tacit.errors import RefusedError, UsageError
 from tacit.screen_stage import source_of
 
@@ -93,6 +94,13 @@ def test_what_cannot_be_proved_is_refused_with_its_reason(place: str, value: Any
     assert caught.value.reason == reason
     assert caught.value.exit_code == 2
     assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize("norm", [1e-45, 9e-7, 1.1e12, float("inf"), float("nan")])
+def test_a_clip_norm_is_one_that_the_engine_takes(norm: float) -> None:
+    assert "phases.1.clip_norm" in message(with_value("phases.1.clip_norm", norm))
+    assert LEAST == 1e-6
+    assert LARGEST == 1e12
 
 
 def test_a_delta_below_one_over_the_units_is_taken() -> None:
@@ -277,7 +285,13 @@ def test_a_file_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "line"),
-    [("run: a\nprivacy: {unit: user\npublic: []\n", 3), ("run: a\n\tprivacy: 1\n", 2), ("run: [1, 2\n", 2)],
+    [
+        ("run: a\nprivacy: {unit: user\npublic: []\n", 3),
+        ("run: a\n\tprivacy: 1\n", 2),
+        ("run: [1, 2\n", 2),
+        ("run: a\nprivacy:\n  budget: {epsilon: 9.0}\n  budget: {epsilon: 90.0}\n", 4),  # the last one would count
+        ("privacy: {budget: {epsilon: 9.0, delta: 1e-6, epsilon: 90.0}}\n", 1),
+    ],
 )
 def test_an_error_in_yaml_names_its_line(tmp_path: Path, text: str, line: int) -> None:
     path = tmp_path / "run.yaml"

@@ -66,7 +66,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     folder = tmp_path_factory.mktemp("membership")
     write_texts(folder)
-    attack = {"pairs": 24, "group_size": 4}
+    attack = {"pairs": 40, "group_size": 4}
     for name, membership in (("with", attack), ("without", None)):
         run = folder / name / "run"
         begin_with_key(values(folder, run, membership))
@@ -114,8 +114,8 @@ def test_a_model_that_learned_by_heart_is_found(finished: Path) -> None:
     found = read_json(finished / "with" / "run" / "private" / "membership.json")
     assert set(found) == {RELEASED}
     attack = found[RELEASED]
-    assert attack["single"]["members"] == 24
-    assert attack["group"]["members"] == 6
+    assert attack["single"]["members"] == 40
+    assert attack["group"]["members"] == 10
     assert attack["single"]["accuracy"]["low"] > 0.7
     assert not attack["single"]["at_chance"]
     assert attack["group"]["accuracy"]["value"] >= attack["single"]["accuracy"]["value"] - 0.05
@@ -168,8 +168,8 @@ def test_the_audit_prints_it_and_does_it_again(finished: Path, tmp_path: Path) -
     printed = tacit("audit", tmp_path / "run")
     assert printed.returncode == 0, printed.stderr
     assert read_json(path) == first
-    assert "24 texts" in printed.stdout
-    assert "6 groups of 4" in printed.stdout
+    assert "40 texts" in printed.stdout
+    assert "10 groups of 4" in printed.stdout
     assert f"{first[RELEASED]['single']['accuracy']['value']:.3f}" in printed.stdout
     assert "do not publish" in printed.stdout
     assert [line.split("  ")[0] for line in printed.stdout.splitlines() if "highest of 3" in line] == [RELEASED]

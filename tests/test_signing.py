@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import importlib.util
 import json
 import subprocess
@@ -15,13 +16,14 @@ from cryptography.hazmat.primitives import serialization as forms
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tacit import signing
 from tacit.errors import LedgerError, UsageError
 from tacit.files import read_json, write_json
 from tacit.manifest import check_bound, check_manifest, finish_release
 from tacit.privacy.certificate import file_digests, make_certificate
 from tacit.privacy.events import Gaussian
 from tacit.privacy.ledger import Ledger, LedgerHeader
-from tacit.signing import PREFIX, check_signature, fingerprint, read_private_key, sign_release, signature_words
+from tacit.signing import PREFIX, check_signature, fingerprint, read_private_key, signature_words
 from tacit.verification import verify_release
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -64,6 +66,11 @@ def public(path: Path, key: Ed25519PrivateKey, ssh: bool = True) -> Path:
     return path
 
 
+def sign_release(release: Path, key: Ed25519PrivateKey) -> str:
+    """Sign the manifest as it is."""
+    return signing.sign_release(release, key, hashlib.sha256((release / "manifest.json").read_bytes()).hexdigest())
+
+
 def held(release: Path, signer: Path | None = None) -> list[bool]:
     return [check.holds for check in check_signature(release, signer)]
 
@@ -99,6 +106,14 @@ def test_every_altered_byte_of_the_manifest_is_seen(release: Path) -> None:
         assert held(release) == [False]
     path.write_bytes(whole)
     assert held(release) == [True]
+
+
+def test_a_manifest_that_was_not_verified_is_not_signed(release: Path) -> None:
+    verified = hashlib.sha256((release / "manifest.json").read_bytes()).hexdigest()
+    (release / "manifest.json").write_text((release / "manifest.json").read_text() + "\n")
+    with pytest.raises(LedgerError, match="changed while it was looked at; not signed"):
+        signing.sign_release(release, KEY, verified)
+    assert not (release / "manifest.sig").exists()
 
 
 def test_another_release_removes_the_signature_and_the_same_one_keeps_it(release: Path) -> None:

@@ -22,7 +22,16 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger_rows import Digest, Strict
 from tacit.privacy.strict_json import read_strict, what_is_wrong
 
-__all__ = ["CERTIFICATE", "MANIFEST", "SIGNATURE", "check_bound", "check_manifest", "finish_release", "read_manifest"]
+__all__ = [
+    "CERTIFICATE",
+    "MANIFEST",
+    "SIGNATURE",
+    "bound_manifest",
+    "check_bound",
+    "check_manifest",
+    "finish_release",
+    "read_manifest",
+]
 
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.sig"
@@ -116,10 +125,16 @@ def check_manifest(folder: Path) -> list[Check]:
     ]
 
 
+def bound_manifest(ledger: Ledger) -> str:
+    """SHA-256 of the manifest in the ledger's last row; empty when that is not the row of a release."""
+    last = ledger.rows[-1]
+    return last.body["manifest"] if last.kind == "release" else ""
+
+
 def check_bound(ledger: Ledger, folder: Path) -> Check:
     """Whether the ledger's last row is that of this very manifest."""
-    last, digest = ledger.rows[-1], _digest(folder / MANIFEST)
-    holds = last.kind == "release" and last.body["manifest"] == digest
+    digest = _digest(folder / MANIFEST)
+    holds = bound_manifest(ledger) == digest
     return Check(
         "manifest is the one in the ledger", holds, digest if holds else f"{MANIFEST} was written by another hand"
     )

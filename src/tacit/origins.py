@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.config import RunConfig
-from tacit.errors import RefusedError
+from tacit.errors import RefusedError, UsageError
 from tacit.privacy.origin import Origin, origin_of, released_model
 from tacit.privacy.provenance import Given, Provenance, check_composition, merged
 
@@ -24,7 +24,9 @@ def provenance_of(config: RunConfig) -> Provenance:
     Raises:
         RefusedError: something is neither certified nor declared public, or its spends do not compose with the run's.
         DataError: a certificate is damaged, or of other files.
+        UsageError: the private corpus itself is named as something public.
     """
+    _refuse_private_as_public(config)
     origins = [
         origin_of(
             thing.role,
@@ -48,6 +50,16 @@ def provenance_of(config: RunConfig) -> Provenance:
         "privacy.",
     )
     return found
+
+
+def _refuse_private_as_public(config: RunConfig) -> None:
+    """One file cannot be both; that other files hold none of the private text is for the user to know."""
+    private = config.private.resolved_path.resolve()
+    for thing in _things(config):
+        if thing.path.resolve() == private:
+            raise UsageError(
+                f"{thing.option} is the private corpus: what is public is read without noise; give another file"
+            )
 
 
 def together(origins: Iterable[Origin], same_people: bool) -> Provenance:

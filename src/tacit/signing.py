@@ -65,17 +65,24 @@ def read_private_key(path: Path, passphrase: Callable[[], bytes]) -> Ed25519Priv
     return key
 
 
-def sign_release(release: Path, key: Ed25519PrivateKey) -> str:
+def sign_release(release: Path, key: Ed25519PrivateKey, verified: str) -> str:
     """Write the signature of a release's manifest; what was signed before is replaced.
 
-    The caller has checked that the release holds.
+    Args:
+        verified: SHA-256 of the manifest that the caller has verified. Nothing else is signed, whatever was written there since.
 
     Returns:
         The fingerprint of the public key.
+
+    Raises:
+        LedgerError: the manifest is another one.
     """
     read_manifest(release)
+    manifest = (release / MANIFEST).read_bytes()
+    if hashlib.sha256(manifest).hexdigest() != verified:
+        raise LedgerError(f"{release / MANIFEST}: changed while it was looked at; not signed")
     public = key.public_key()
-    signature = key.sign(PREFIX + (release / MANIFEST).read_bytes())
+    signature = key.sign(PREFIX + manifest)
     values = {"algorithm": "ed25519", "public_key": _text(_raw(public)), "signature": _text(signature)}
     write_json(release / SIGNATURE, values)
     return fingerprint(public)

@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.provenance import Ancestor, is_inherited, stated_start
 from tacit.privacy.strict_json import read_strict
 
-__all__ = ["UNSEEN_ALONE", "is_release", "verify_release", "verify_run"]
+__all__ = ["UNSEEN_ALONE", "is_release", "verify_ledger", "verify_release", "verify_run"]
 
 UNSEEN_ALONE = (
     "A released folder alone shows that its numbers and files agree with each other. It does not show that the run was as the "
@@ -61,8 +62,19 @@ _MOST_BYTES = 50 << 20
 
 
 def is_release(folder: Path) -> bool:
-    """Whether this is a released folder, and not the run that it came from."""
-    return (folder / CERTIFICATE).is_file() and not (folder / "ledger.sqlite").exists()
+    """Whether this is a released folder, and not the run that it came from.
+
+    Raises:
+        LedgerError: it has a certificate, as a release, and a ledger, as a run: whichever were checked, the other would pass unseen.
+    """
+    if not (folder / CERTIFICATE).exists():
+        return False
+    if os.path.lexists(RunFolder(folder).ledger):
+        raise LedgerError(
+            f"{folder}: neither a run nor a release, in which {CERTIFICATE} and ledger.sqlite never lie side by side; "
+            "name the one or the other"
+        )
+    return True
 
 
 def verify_run(folder: RunFolder, certificate: Path | None = None) -> list[Check]:
@@ -74,19 +86,24 @@ def verify_run(folder: RunFolder, certificate: Path | None = None) -> list[Check
     Raises:
         LedgerError: ledger, certificate or manifest cannot be read.
     """
+    with Ledger.open(folder.ledger, readonly=True) as ledger:
+        return verify_ledger(folder, ledger, certificate)
+
+
+def verify_ledger(folder: RunFolder, ledger: Ledger, certificate: Path | None = None) -> list[Check]:
+    """As `verify_run`, by the rows of this very ledger."""
     path = certificate or folder.release / CERTIFICATE
     if not path.is_file():
         raise LedgerError(f"{path}: no certificate there; `tacit run CONFIG` finishes a run")
-    with Ledger.open(folder.ledger, readonly=True) as ledger:
-        stated = read_certificate(path)
-        checks = verify_certificate(ledger, stated, folder.release)
-        checks += [_check_payments(ledger), _check_model(stated), _check_start(stated)]
-        if folder.is_finetuning:
-            checks += _check_finetuning(folder, ledger, stated)
-        else:
-            checks += _check_run(folder, ledger, stated)
-        checks += check_manifest(folder.release)
-        checks.append(check_bound(ledger, folder.release))
+    stated = read_certificate(path)
+    checks = verify_certificate(ledger, stated, folder.release)
+    checks += [_check_payments(ledger), _check_model(stated), _check_start(stated)]
+    if folder.is_finetuning:
+        checks += _check_finetuning(folder, ledger, stated)
+    else:
+        checks += _check_run(folder, ledger, stated)
+    checks += check_manifest(folder.release)
+    checks.append(check_bound(ledger, folder.release))
     return checks
 
 

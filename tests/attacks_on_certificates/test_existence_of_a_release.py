@@ -17,10 +17,12 @@ from typing import Any
 
 import pytest
 
+from tacit.config import parse_config
 from tacit.corpus.synthetic import SyntheticPublic, write_public
 from tacit.corpus.units import Unit, split_held_out
 from tacit.files import read_json
 from tacit.randomness import Streams
+from tacit.screen_stage import planted_records
 
 from ..dialogues import PLAIN, dialogue_values
 from ..keys import begin_with_key, key_numbered
@@ -130,6 +132,36 @@ def test_one_unit_decides_whether_the_membership_attack_has_texts_enough(folder:
     assert "membership is undecided: too few texts qualify" in audited.stdout
     as_json = json.loads(tacit("audit", folder / f"members-{LEAST - 1}", "--json").stdout)
     assert as_json["membership"] == said[1]
+
+
+def test_one_document_has_the_id_of_a_planted_one(folder: Path) -> None:
+    """Two units of one id are refused, and a canary was called "canary 0.3": who wrote that into a file stopped the run."""
+    names = [f"d{number}" for number in range(20)]
+    vocabulary = {"method": "histogram", "size": 300, "max_words": 4, "noise_stddev": 3.0, "threshold": 24}
+    audit = {"canaries": 2, "copies": 3, "digits": 2, "control": False}
+    planted = planted_ids(dp_values(folder, folder / "none.jsonl", audit=audit), 3)
+    extra = {
+        "nothing": [],
+        "former": [f"canary {n}.{attempt}" for n in range(2) for attempt in range(9)],
+        "knows": planted,
+    }
+    seen = {}
+    for name, ids in extra.items():
+        write_texts(folder / f"{name}.jsonl", names)
+        with (folder / f"{name}.jsonl").open("a") as file:
+            file.writelines(json.dumps({"id": planted_id, "text": "hello"}) + "\n" for planted_id in ids)
+        values = dp_values(folder, folder / f"{name}.jsonl", audit=audit, vocabulary=vocabulary)
+        seen[name] = observed(folder / f"planted-{name}", values, 3)
+    assert seen["nothing"].code == 0
+    assert least_delta(seen["nothing"], seen["former"], 8.0) <= DELTA  # it was 1
+    # who has the key could still do it: the ids are a function of it
+    assert least_delta(seen["nothing"], seen["knows"], 8.0) == 1.0
+    assert not set(planted) & set(planted_ids(dp_values(folder, folder / "none.jsonl", audit=audit), 4))
+
+
+def planted_ids(values: dict[str, Any], key: int) -> list[str]:
+    config = parse_config({**values, "run": "nowhere"})
+    return [record.document_id for record in planted_records(config, Streams(key_numbered(key)))]
 
 
 @pytest.mark.parametrize("left", ["training", "held out"])

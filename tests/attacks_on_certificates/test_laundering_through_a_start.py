@@ -16,7 +16,7 @@ import pytest
 
 from tacit.adaptive.public import require_public_scorer
 from tacit.config import parse_config
-from tacit.errors import BudgetError, DataError, RefusedError
+from tacit.errors import BudgetError, DataError, RefusedError, UsageError
 from tacit.files import read_json, write_json
 from tacit.folder import RunFolder
 from tacit.origins import provenance_of
@@ -206,6 +206,14 @@ def test_parts_of_a_run_are_no_start(chain: Path, tmp_path: Path) -> None:
     with pytest.raises(RefusedError) as caught:
         provenance_of(parse_config(values(chain, "x", public=public)))
     assert caught.value.reason == "start-inside-a-run"
+
+
+def test_the_private_file_is_not_a_public_one(chain: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.jsonl").symlink_to(chain / "notes.jsonl")
+    for path in (chain / "notes.jsonl", chain / "a" / ".." / "notes.jsonl", tmp_path / "link.jsonl"):
+        public = [{"path": str(chain / "public.jsonl")}, {"path": str(path)}]
+        with pytest.raises(UsageError, match=r"public\.1\.path is the private corpus"):
+            provenance_of(parse_config(values(chain, "x", public=public)))
 
 
 def test_a_certificate_is_of_the_files_beside_it(chain: Path, tmp_path: Path) -> None:

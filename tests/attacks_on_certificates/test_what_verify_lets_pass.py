@@ -18,7 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
+from tacit.cli.sign import command as sign
+from tacit.errors import LedgerError
 from tacit.files import read_json, write_json
 from tacit.folder import RunFolder
 from tacit.manifest import finish_release
@@ -339,6 +342,53 @@ def test_everything_rewritten_is_seen_by_a_signature_alone(run: Path, tmp_path: 
         assert "not of this manifest.json" in done.stdout
 
 
+def test_a_release_that_hides_behind_a_ledger(run: Path, tmp_path: Path) -> None:
+    """The files of a run, and of another release beside its ledger: the run was checked, and the folder's model never looked at."""
+    key = write_key(tmp_path)
+    assert tacit("sign", run, "--key", key).returncode == 0
+    shutil.copytree(run / "release" / "model", run / "model")
+    (run / "model" / "model.safetensors").write_bytes(b"another model")
+    shutil.copy(run / "release" / "certificate.json", run)
+    assert not failures(run)  # what was asked, and all of it
+    for command in (("verify", run), ("verify", run, "--signer", key.with_suffix(".pub")), ("sign", run, "--key", key)):
+        done = tacit(*command)
+        assert (done.returncode, done.stderr.count("\n")) == (4, 1)
+        assert "neither a run nor a release" in done.stderr
+    (run / "certificate.json").unlink()  # then it is a run, and what was checked is named
+    done = tacit("verify", run, "--signer", key.with_suffix(".pub"))
+    assert done.returncode == 0
+    assert f"Checked: {run / 'release'}. Nothing else" in done.stdout
+    beside = tacit(
+        "verify", run, "--signer", key.with_suffix(".pub"), "--certificate", run / "release" / "certificate.json"
+    )
+    assert (beside.returncode, beside.stderr.count("\n")) == (2, 1)
+
+
+def test_a_release_that_is_changed_while_the_passphrase_is_typed(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run was verified, then the passphrase asked for, then the manifest read: whatever lay there by then was signed."""
+    key, true = write_key(tmp_path, b"secret"), (run / "release" / "manifest.json").read_bytes()
+    forged = shutil.copytree(run / "release", tmp_path / "forged")
+    values = read_json(forged / "certificate.json")
+    write_json(forged / "certificate.json", {**values, "budget": {**values["budget"], "epsilon": 0.1}})
+    manifest = read_json(forged / "manifest.json")
+    manifest["files"]["certificate.json"] = hashlib.sha256((forged / "certificate.json").read_bytes()).hexdigest()
+    write_json(forged / "manifest.json", manifest)
+
+    def swapped(*_: object, **__: object) -> str:
+        shutil.rmtree(run / "release")
+        shutil.copytree(forged, run / "release")
+        return "secret"
+
+    monkeypatch.setattr(typer, "prompt", swapped)
+    monkeypatch.delenv("TACIT_KEY_PASSPHRASE", raising=False)
+    with pytest.raises(LedgerError, match="not signed, since it does not verify"):
+        sign(run, key)
+    assert (run / "release" / "manifest.json").read_bytes() != true
+    assert not (run / "release" / "manifest.sig").exists()
+
+
 def test_what_does_not_verify_is_not_signed(run: Path, tmp_path: Path) -> None:
     (run / "release" / "README.md").write_text("epsilon 0.1")
     done = tacit("sign", run, "--key", write_key(tmp_path))
@@ -347,14 +397,16 @@ def test_what_does_not_verify_is_not_signed(run: Path, tmp_path: Path) -> None:
     assert not (run / "release" / "manifest.sig").exists()
 
 
-def write_key(folder: Path) -> Path:
-    """A key pair in OpenSSH's form, from fixed bytes."""
+def write_key(folder: Path, passphrase: bytes | None = None) -> Path:
+    """A key pair in OpenSSH's form, from fixed bytes; with a passphrase in that of PEM."""
     from cryptography.hazmat.primitives import serialization as forms
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     key = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
     path = folder / "key"
-    path.write_bytes(key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.OpenSSH, forms.NoEncryption()))
+    form = forms.PrivateFormat.OpenSSH if passphrase is None else forms.PrivateFormat.PKCS8
+    locked = forms.NoEncryption() if passphrase is None else forms.BestAvailableEncryption(passphrase)
+    path.write_bytes(key.private_bytes(forms.Encoding.PEM, form, locked))
     public = key.public_key().public_bytes(forms.Encoding.OpenSSH, forms.PublicFormat.OpenSSH)
     path.with_suffix(".pub").write_bytes(public + b" curator\n")
     return path

@@ -156,6 +156,15 @@ def test_i2b2_texts_beside_their_concepts(tmp_path: Path) -> None:
     assert document.tags == ["O", "B-problem", "O"]
 
 
+def test_two_concept_files_of_one_text_are_not_two_documents(tmp_path: Path) -> None:
+    """They would be two units of the same patient's words."""
+    (tmp_path / "r.txt").write_text("Chest pain .\n")
+    for name in ("r.con", "r.txt.con"):
+        (tmp_path / name).write_text('c="pain" 1:1 1:1||t="problem"\n')
+    with pytest.raises(DataError, match=r"r\.txt\.con: its text r\.txt has the concepts of r\.con too"):
+        read_annotated(tmp_path, "i2b2-2010")
+
+
 BAD_CONCEPTS = [
     (f'c="{SENTINEL}" 1:1 1:1|t="problem"', "form"),
     (f'c="{SENTINEL}" 1:1 1:1||t="problem"', "other words"),

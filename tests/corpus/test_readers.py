@@ -351,6 +351,19 @@ def test_parquet_reads_large_and_dictionary_strings_over_row_groups(tmp_path: Pa
         assert [(r.document_id, r.text) for r in records] == [(str(i), text) for i, text in enumerate(texts)]
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_of_two_columns_with_one_name_nobody_knows_who_the_person_is(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name == "a.csv":
+        path.write_text("user,text,user,n,n\n1,a,2,3,4\n")
+    else:
+        names = ["user", "text", "user", "n", "n"]
+        pq.write_table(pa.Table.from_arrays([pa.array([x]) for x in "1a234"], names=names), path)
+    with pytest.raises(DataError, match=r"there are 2 columns 'user' \(user_field\); rename all but one"):
+        list(read_records(Source(path, user_field="user")))
+    assert [record.text for record in read_records(Source(path))] == ["a"]  # what is not read may be there twice
+
+
 def test_conll_is_sentences_in_a_file_and_documents_in_a_directory(tmp_path: Path) -> None:
     content = "\n\nNo\tO\nfever\tB-problem\textra\n \nnor\tO\nrash\tB-problem\n\n"
     (tmp_path / "b.bio").write_text(content)

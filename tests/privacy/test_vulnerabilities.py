@@ -35,7 +35,7 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
     ("found", "config", "expected"),
     [
         (certificate(GAUSSIAN), PLAIN, set()),
-        (certificate(GAUSSIAN), {**PLAIN, "model": {"folder": "somewhere"}}, {"TACIT-1"}),
+        (certificate(GAUSSIAN), {**PLAIN, "model": {"folder": "somewhere"}}, {"TACIT-1", "TACIT-10"}),
         (certificate(GAUSSIAN), {**PLAIN, "vocabulary": {"path": "somewhere"}}, {"TACIT-1"}),
         (certificate(BANDED, WORDS), PLAIN, {"TACIT-3"}),
         (certificate(BANDED), PLAIN, set()),
@@ -48,7 +48,15 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
         ),
         (certificate(GAUSSIAN, fine_tuning=TOGETHER), PLAIN, {"TACIT-9"}),
         (certificate(GAUSSIAN, fine_tuning={**TOGETHER, "same_people": False}), PLAIN, set()),
-        (certificate(GAUSSIAN), {}, {"TACIT-1", "TACIT-4"}),  # without the configuration nobody can rule them out
+        (certificate(GAUSSIAN), {**PLAIN, "model": {"kind": "lstm"}, "audit": {"canaries": 1}}, {"TACIT-10"}),
+        (certificate(GAUSSIAN), {**PLAIN, "model": {"kind": "lstm"}}, set()),
+        (certificate(GAUSSIAN), {**PLAIN, "audit": {"canaries": 1}}, set()),
+        (certificate(GAUSSIAN), {**PLAIN, "vocabulary": {"method": "given"}}, {"TACIT-10"}),
+        (
+            certificate(GAUSSIAN),
+            {},
+            {"TACIT-1", "TACIT-4", "TACIT-10"},
+        ),  # without the configuration nobody can rule them out
     ],
 )
 def test_what_an_earlier_certificate_is_told(found: dict[str, Any], config: dict[str, Any], expected: set[str]) -> None:

@@ -61,6 +61,7 @@ def test_a_file_of_the_users_own(tmp_path: Path) -> None:
     ("content", "part"),
     [
         (b"name: [", "not valid YAML"),
+        (b"name: x\nname: y\n", "not valid YAML"),
         (b"\xff", "cannot be read"),
         (b"- 1", "whole file"),
         (b"name: x", "least_score"),

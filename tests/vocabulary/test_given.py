@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tokenizers import AddedToken, Tokenizer
-from tokenizers.models import Unigram, WordLevel
-from tokenizers.pre_tokenizers import WhitespaceSplit
+from tokenizers import AddedToken, Regex, Tokenizer
+from tokenizers.models import BPE, Unigram, WordLevel, WordPiece
+from tokenizers.normalizers import Replace
+from tokenizers.pre_tokenizers import Split, WhitespaceSplit
 from transformers import AutoTokenizer
 
 from tacit.errors import DataError
@@ -233,6 +234,34 @@ def _stops_at_unknown_words(path: Path) -> None:
     tokenizer.save(str(path / "tokenizer.json"))
 
 
+def _normalised_to_what_it_knows(path: Path) -> None:
+    """It spells every rare letter, since its normaliser drops them, and stops at a plain one that it lacks."""
+    letters = {letter: number for number, letter in enumerate("abcdefghijklmnopqrstuvwxyz .")}
+    tokenizer = Tokenizer(WordLevel({**letters, "<|endoftext|>": len(letters)}, unk_token="<unk>"))
+    tokenizer.normalizer = Replace(Regex(r"[^\x00-\x7f]"), "")
+    tokenizer.pre_tokenizer = Split(Regex("."), "isolated")
+    assert tokenizer.encode("ꙮ𓀀").ids == []  # the text by which this was once tried
+    with pytest.raises(Exception, match="Missing"):
+        tokenizer.encode("one ~")
+    tokenizer.save(str(path / "tokenizer.json"))
+
+
+def _no_unknown_number(path: Path) -> None:
+    Tokenizer(Unigram([("a", -1.0), ("<|endoftext|>", -2.0)], byte_fallback=True)).save(str(path / "tokenizer.json"))
+
+
+def _unknown_is_an_added_token(path: Path) -> None:
+    tokenizer = Tokenizer(WordPiece({"a": 0, "<|endoftext|>": 1}, unk_token="<unk>"))
+    tokenizer.add_special_tokens(["<unk>"])
+    tokenizer.save(str(path / "tokenizer.json"))
+
+
+def _draws_how_it_cuts(path: Path) -> None:
+    tokenizer = Tokenizer(BPE({"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3}, [("a", "b")], dropout=0.5))
+    assert len({tuple(tokenizer.encode("ab").ids) for _ in range(200)}) == 2  # all alike: 2^-199
+    tokenizer.save(str(path / "tokenizer.json"))
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
@@ -242,6 +271,10 @@ def _stops_at_unknown_words(path: Path) -> None:
         (_broken_config, "tokenizer_config.json: not JSON"),
         (_nameless, "no token to begin and end a row with"),
         (_stops_at_unknown_words, "cannot spell every text"),
+        (_normalised_to_what_it_knows, "cannot spell every text"),
+        (_no_unknown_number, "cannot spell every text"),
+        (_unknown_is_an_added_token, "cannot spell every text"),
+        (_draws_how_it_cuts, "draws at random how it cuts a word"),
     ],
 )
 def test_what_is_no_tokenizer_is_one_line_that_names_it(

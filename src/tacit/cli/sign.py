@@ -26,17 +26,23 @@ def command(
     The passphrase of an encrypted key is asked for, or taken from the environment variable TACIT_KEY_PASSPHRASE.
     """
     from tacit.folder import RunFolder
+    from tacit.manifest import bound_manifest
+    from tacit.privacy.ledger import Ledger
     from tacit.signing import read_private_key, sign_release
-    from tacit.verification import is_release, verify_run
+    from tacit.verification import is_release, verify_ledger
 
     if is_release(run):
         raise UsageError(f"{run}: a released folder alone; sign the run, whose ledger shows what the release is worth")
     folder = RunFolder(run)
-    with folder.alone() if folder.private.is_dir() else nullcontext():  # it may be deleted when all is done
-        failed = [check.name for check in verify_run(folder) if not check.holds]
+    private_key = read_private_key(key, _ask)  # it may wait for a person: nothing is looked at before
+    alone = (
+        folder.alone() if folder.private.is_dir() else nullcontext()
+    )  # the private part may be deleted when all is done
+    with alone, Ledger.open(folder.ledger, readonly=True) as ledger:
+        failed = [check.name for check in verify_ledger(folder, ledger) if not check.holds]
         if failed:
             raise LedgerError(f"{run}: not signed, since it does not verify: {'; '.join(failed)}")
-        found = sign_release(folder.release, read_private_key(key, _ask))
+        found = sign_release(folder.release, private_key, bound_manifest(ledger))
     typer.echo(f"{folder.release / 'manifest.sig'}: signed by {found}")
     typer.echo("Publish the public key elsewhere: `tacit verify RELEASE --signer FILE` checks the signature by it.")
 

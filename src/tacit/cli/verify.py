@@ -35,6 +35,8 @@ def command(
     alone = is_release(run)
     if alone and certificate is not None:
         raise UsageError("--certificate is for a run folder; a released folder has its own")
+    if signer is not None and certificate is not None:
+        raise UsageError("--signer is for the release's own certificate; leave --certificate out")
     release = run if alone else RunFolder(run).release
     checks = verify_release(run) if alone else verify_run(RunFolder(run), certificate)
     checks += check_signature(release, signer)
@@ -50,6 +52,8 @@ def command(
         raise LedgerError(f"{run}: the certificate does not hold: {'; '.join(failed)}")
     if not as_json:
         typer.echo()
+        if not alone:
+            typer.echo(f"Checked: {release}. Nothing else in the run folder is part of the release.")
         typer.echo(signature_words(release, signer))
         if alone:
             typer.echo(UNSEEN_ALONE + ".")

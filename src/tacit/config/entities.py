@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tacit.config.base import Count, Options, Positive, expanded
+from tacit.config.base import ClipNorm, Count, Options, Positive, expanded
 from tacit.config.compute import ComputeOptions
 from tacit.config.load import read_yaml, validated
 from tacit.config.privacy import Budget
@@ -112,7 +112,7 @@ class DpTuning(Options):
     relation: Literal["add-or-remove", "replace"] = "add-or-remove"
     budget: Budget
     expected_batch: Count
-    clip_norm: Positive
+    clip_norm: ClipNorm
     clipping: Literal["flat", "automatic", "per-layer"] = "flat"
     sequences_per_unit: Count = 1
     noise_multiplier: Positive | None = None

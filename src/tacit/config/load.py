@@ -16,6 +16,7 @@ from tacit.config.run import RunConfig
 from tacit.config.shape import read_config
 from tacit.config.vocabulary import VocabularyOptions
 from tacit.errors import UsageError
+from tacit.strict_yaml import parse_yaml
 
 __all__ = ["config_differences", "load_config", "parse_config", "read_yaml", "validated"]
 
@@ -118,7 +119,7 @@ def read_yaml(path: Path) -> Any:
     if not path.is_file():
         raise UsageError(f"{path}: no such configuration file")
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return parse_yaml(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         raise UsageError(f"{path}: not UTF-8 text") from None
     except yaml.MarkedYAMLError as error:

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from tacit.config.base import Count, Options, Positive, Probability, Share
+from tacit.config.base import ClipNorm, Count, Options, Positive, Probability, Share
 
 __all__ = ["PHASES", "DpPhase", "Phase", "PhaseOptions", "PlainPhase", "SelectivePhase"]
 
@@ -63,7 +63,7 @@ class DpPhase(PhaseOptions):
     plan: Literal["dp"]
     stream: Annotated[str, Field(pattern=r"^(private|marked|stratum-[1-9][0-9]?)$")]
     expected_batch: Count
-    clip_norm: Positive
+    clip_norm: ClipNorm
     clipping: Literal["flat", "automatic", "per-layer"] = "flat"
     sequences_per_unit: Count = 1
     maskings: Count = 1

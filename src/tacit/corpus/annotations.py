@@ -131,12 +131,18 @@ def _read_i2b2(path: Path) -> Iterator[AnnotatedDocument]:
         raise DataError(
             f"{path}: the i2b2-2010 layout is a folder, with .con and .txt files below it; give that folder"
         )
+    of_text: dict[Path, Path] = {}
     for concepts in _files(path, (".con",)):
-        yield _i2b2_document(path, concepts)
+        text = _text_of(concepts)
+        if of_text.setdefault(text, concepts) != concepts:
+            raise DataError(
+                f"{concepts}: its text {text.name} has the concepts of {of_text[text].name} too, so it would be two documents; "
+                "keep one of these files"
+            )
+        yield _i2b2_document(path, concepts, text)
 
 
-def _i2b2_document(root: Path, concepts: Path) -> AnnotatedDocument:
-    text = _text_of(concepts)
+def _i2b2_document(root: Path, concepts: Path, text: Path) -> AnnotatedDocument:
     lines = [line.split() for _, line in numbered_lines(text, _MOST_BYTES)]
     tags = [[OUTSIDE] * len(tokens) for tokens in lines]
     places = [[number] * len(tokens) for number, tokens in enumerate(lines, start=1)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -239,8 +239,7 @@ def _read_csv(path: Path, source: Source) -> Iterator[Record]:
     _, header = next(rows, (1, None))
     if header is None:
         return
-    for option, name in _wanted_fields(source):
-        _field(dict.fromkeys(header), option, name, place_of(path, 1))
+    _check_columns(header, source, place_of(path, 1))
     for number, row in rows:
         place = place_of(path, number)
         if len(row) != len(header):
@@ -283,12 +282,19 @@ def _wanted_fields(source: Source) -> list[tuple[str, str]]:
     return [(option, name) for option, name in named.items() if name is not None]
 
 
+def _check_columns(columns: Sequence[str], source: Source, place: str) -> None:
+    """The fields that the source asks for are there, each once: of two columns with one name nobody knows which one is meant."""
+    for option, name in _wanted_fields(source):
+        _field(dict.fromkeys(columns), option, name, place)
+        if columns.count(name) > 1:
+            raise DataError(f"{place}: there are {columns.count(name)} columns {name!r} ({option}); rename all but one")
+
+
 def _read_parquet(path: Path, source: Source) -> Iterator[Record]:
     """One record per row; the row number takes the line number's place."""
     broken = f"{path}: this is not a readable Parquet file; write it again"
     with attempt(lambda: pq.ParquetFile(path), (pa.ArrowException, OSError), broken) as file:
-        for option, name in _wanted_fields(source):
-            _field(dict.fromkeys(file.schema_arrow.names), option, name, str(path))
+        _check_columns(file.schema_arrow.names, source, str(path))
         names = sorted({name for _, name in _wanted_fields(source)})
         batches = file.iter_batches(batch_size=_PARQUET_ROWS, columns=names)
         number = 0

@@ -142,15 +142,16 @@ def _with_lines(unit: Unit, texts: Sequence[str], probability: float, streams: S
 def canary_records(texts: Sequence[str], copies: int, held_out: float, streams: Streams) -> list[Record]:
     """Every text ``copies`` times, each copy a document of its own that `split_held_out` does not hold out.
 
-    For corpora that are read record by record: they are appended, since training draws records in any order.
+    For corpora that are read record by record: they are appended, since training draws records in any order. Their ids are
+    keyed, so that nobody without the key can give a document of the corpus the id of one of them.
     """
     records = []
     for number, text in enumerate(texts):
         kept = 0
         for attempt in itertools.count():
-            name = f"canary {number}.{attempt}"
             if kept == copies:
                 break
+            name = "canary-" + streams.derive("canary-record", number, attempt).hex()[:32]
             if split_held_out([Unit(name, ())], held_out, streams)[0]:
                 records.append(Record(name, name, text))
                 kept += 1

@@ -66,6 +66,14 @@ def _attacked(certificate: _Values, config: _Values) -> bool:
     return not config or bool((config.get("audit") or {}).get("membership"))
 
 
+def _planted_or_given(certificate: _Values, config: _Values) -> bool:
+    """Canaries of a causal model were among its documents, or the tokenizer was given."""
+    model = config.get("model") or {}
+    planted = config.get("audit") and model.get("kind", "bert") != "bert"
+    given = (config.get("vocabulary") or {}).get("method") == "given"
+    return not config or bool(planted or given or model.get("folder"))
+
+
 def _any(certificate: _Values, config: _Values) -> bool:
     return True
 
@@ -86,6 +94,12 @@ VULNERABILITIES = (
         "the units of a fine-tuning and of its pre-training had one name and were two things",
         1,
         _fine_tuned_together,
+    ),
+    Vulnerability(
+        "TACIT-10",
+        "the id of one document, or one character in it, decided whether there is a release",
+        1,
+        _planted_or_given,
     ),
 )
 

@@ -23,6 +23,7 @@ from tacit.screening.core import CoreDetector
 from tacit.screening.safe import UnsafeSentences
 from tacit.screening.spans import Detector, Span
 from tacit.screening.user_patterns import PatternDetector, UserPattern
+from tacit.strict_yaml import parse_yaml
 
 __all__ = ["POLICIES", "PatternOptions", "Policy", "PolicyOptions", "load_policy", "package_policy"]
 
@@ -146,7 +147,7 @@ def load_policy(path: Path) -> Policy:
 
 def _parsed(text: str, place: str) -> PolicyOptions:
     try:
-        values: Any = yaml.safe_load(text)
+        values: Any = parse_yaml(text)
     except yaml.YAMLError:
         raise DataError(f"{place}: this is not valid YAML") from None
     try:
