@@ -179,6 +179,7 @@ def main() -> None:
         sys.exit(f"hostile: no attack is called {unknown[0]!r}; there are {', '.join(ATTACKS)}")
     attacks = {name: ATTACKS[name] for name in names}
     setting = Setting(options.out.resolve() / "scratch", options.seed)
+    os.environ["XDG_CACHE_HOME"] = str(setting.root / "cache")  # what it has solved, and nothing that was there before
     if attacks:
         load()
     if options.number is not None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +12,15 @@ from .draws import from_the_system, install
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """No test draws from the operating system unless it says why (`tests.draws`)."""
+    """No test draws from the operating system unless it says why (`tests.draws`), or finds what an earlier session has solved."""
     install()
+    if "PYTEST_XDIST_WORKER" not in os.environ:  # workers have it from who starts them
+        os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="tacit-tests-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        shutil.rmtree(os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

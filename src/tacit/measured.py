@@ -9,12 +9,13 @@ from pathlib import Path
 
 import tacit
 from tacit.config import RunConfig
-from tacit.errors import DataError
+from tacit.errors import DataError, UsageError
 from tacit.privacy.measurement import Measurement
 from tacit.screen_stage import plan_of
 from tacit.screening.corpus import policies_of
 from tacit.screening.measure import CONFIDENCE, Measured
 from tacit.screening.policy import Policy
+from tacit.screening.split import DataPoint
 
 __all__ = ["measurement_of", "measurement_of_run"]
 
@@ -22,8 +23,16 @@ _SALT_BYTES = 16
 _BLOCK = 1 << 20
 
 
-def measurement_of(gold: Path, policies: Mapping[str, Policy], found: Mapping[str, Measured]) -> Measurement:
-    """What was found of the policies ``balanced`` and ``conservative`` on a gold file."""
+def measurement_of(
+    gold: Path, policies: Mapping[str, Policy], found: Mapping[str, Measured], data_point: DataPoint
+) -> Measurement:
+    """What was found of the policies ``balanced`` and ``conservative`` on a gold file, each of whose records is one data point.
+
+    Raises:
+        UsageError: a policy takes spans that were computed elsewhere.
+    """
+    for role, policy in policies.items():
+        _check_reads_any_text(role, policy)
     salt = secrets.token_bytes(_SALT_BYTES)
     sample = hashlib.sha256(salt)
     with gold.open("rb") as file:
@@ -33,6 +42,7 @@ def measurement_of(gold: Path, policies: Mapping[str, Policy], found: Mapping[st
         tacit_version=tacit.__version__,
         balanced_policy=policies["balanced"].digest,
         conservative_policy=policies["conservative"].digest,
+        data_point=data_point,
         sample=sample.hexdigest(),
         salt=salt.hex(),
         documents=found["balanced"].documents,
@@ -47,10 +57,12 @@ def measurement_of_run(config: RunConfig) -> Measurement | None:
     """The measurement that a run's gamma and delta_2 come from; None where it is given none.
 
     Raises:
-        DataError: the file cannot be read, is something else, or is of other policies or of another version of the detectors.
+        DataError: the file cannot be read, is something else, or is of other policies, data points, or version of the detectors.
+        UsageError: a policy takes spans that were computed elsewhere.
     """
-    path = None if config.screening is None else config.screening.resolved_measurement
-    if path is None:
+    options = config.screening
+    path = None if options is None else options.resolved_measurement
+    if options is None or path is None:
         return None
     try:
         text = path.read_text(encoding="utf-8")
@@ -62,9 +74,23 @@ def measurement_of_run(config: RunConfig) -> Measurement | None:
             f"{path}: it was measured with tacit {found.tacit_version}, whose detectors are others; measure again with "
             f"{tacit.__version__}"
         )
+    if found.data_point != options.data_point:
+        raise DataError(
+            f"{path}: it was measured on data points that are a {found.data_point} each, and screening.data_point is "
+            f"{options.data_point}: measure again on gold that is cut so, with --data-point {options.data_point}"
+        )
     for role, policy in policies_of(plan_of(config)).items():
+        _check_reads_any_text(role, policy)
         if policy.digest != {"balanced": found.balanced_policy, "conservative": found.conservative_policy}[role]:
             raise DataError(
                 f"{path}: it was measured of another {role} policy than the run uses; measure this one with --{role}"
             )
     return found
+
+
+def _check_reads_any_text(role: str, policy: Policy) -> None:
+    if not policy.reads_any_text:
+        raise UsageError(
+            f"the {role} policy takes spans that were computed elsewhere, which are of given texts: how many it misses in a gold "
+            "file says nothing of another text; give the detector itself, or state gamma and delta2"
+        )

@@ -196,7 +196,7 @@ def gold(tmp_path: Path) -> Path:
 def measured(gold: Path) -> Measurement:
     policies = {name: package_policy(name) for name in POLICIES}
     found = measure([*policies.values()], read_gold(gold))
-    return measurement_of(gold, policies, dict(zip(policies, found, strict=True)))
+    return measurement_of(gold, policies, dict(zip(policies, found, strict=True)), "record")
 
 
 def written(measurement: Measurement, folder: Path) -> str:
@@ -290,7 +290,7 @@ def test_a_number_is_typed_or_measured_and_not_both(measured: Measurement, tmp_p
 def test_the_salt_hides_the_sample(gold: Path, measured: Measurement) -> None:
     policies = {name: package_policy(name) for name in POLICIES}
     found = dict(zip(policies, measure([*policies.values()], read_gold(gold)), strict=True))
-    again = measurement_of(gold, policies, found)
+    again = measurement_of(gold, policies, found, "record")
     assert again.sample != measured.sample
     assert dataclasses.replace(again, sample=measured.sample, salt=measured.salt) == measured
 

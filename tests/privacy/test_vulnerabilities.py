@@ -41,6 +41,7 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
         (certificate(BANDED), PLAIN, set()),
         (certificate(GAUSSIAN), {**PLAIN, "audit": {"membership": {"pairs": 9}}}, {"TACIT-4"}),
         (certificate(GAUSSIAN, confidentiality={}), PLAIN, {"TACIT-8"}),
+        (certificate(GAUSSIAN, confidentiality={"bayesian": {}}), PLAIN, {"TACIT-8", "TACIT-11"}),
         (
             certificate(GAUSSIAN, confidentiality={}),
             {**PLAIN, "screening": {"group": {"most": 3}}},

@@ -7,7 +7,7 @@ import secrets
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -44,6 +44,10 @@ OutOption = Annotated[
         metavar="FILE", help="With --measure: write what was found to a new file, for `screening.measurement` of a run."
     ),
 ]
+DataPointOption = Annotated[
+    Literal["record", "line"],
+    typer.Option(help="With --measure: what each gold record is one of, as `screening.data_point` of the run."),
+]
 PreviewOption = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="Only show the first N data points, before and after; on a terminal."),
@@ -59,6 +63,7 @@ def command(
     balanced: BalancedOption = None,
     conservative: ConservativeOption = None,
     out: OutOption = None,
+    data_point: DataPointOption = "record",
     preview: PreviewOption = None,
     preview_file: PreviewFileOption = None,
     as_json: JsonOption = False,
@@ -74,11 +79,11 @@ def command(
     if measure is not None:
         if preview is not None or preview_file is not None:
             raise UsageError("--preview and --preview-file show a corpus: give a configuration, not --measure")
-        _measure(measure, balanced, conservative, out, as_json)
+        _measure(measure, balanced, conservative, out, data_point, as_json)
         return
     assert config is not None
-    if out is not None:
-        raise UsageError("--out goes with --measure")
+    if out is not None or data_point != "record":
+        raise UsageError("--out and --data-point go with --measure")
     if balanced is not None or conservative is not None:
         raise UsageError(
             "--balanced and --conservative go with --measure; in a configuration: screening.balanced, screening.conservative"
@@ -199,7 +204,14 @@ def _visible(text: str) -> str:
 # Gold -----------------------------------------------------------------------------------------------------------------
 
 
-def _measure(gold: Path, balanced: Path | None, conservative: Path | None, out: Path | None, as_json: bool) -> None:
+def _measure(
+    gold: Path,
+    balanced: Path | None,
+    conservative: Path | None,
+    out: Path | None,
+    data_point: Literal["record", "line"],
+    as_json: bool,
+) -> None:
     """What both policies find, and catch alike (`tacit.screening.measure`)."""
     from tacit.files import write_json
     from tacit.measured import measurement_of
@@ -210,10 +222,10 @@ def _measure(gold: Path, balanced: Path | None, conservative: Path | None, out: 
     if out is not None and (out.exists() or not out.parent.is_dir()):
         raise UsageError(f"--out {out}: name a new file in a folder that is there")
     policies = {name: package_policy(name) if file is None else load_policy(file) for name, file in files.items()}
-    measured = dict(zip(files, measure([*policies.values()], read_gold(gold), alike=True), strict=True))
+    measured = dict(zip(files, measure([*policies.values()], read_gold(gold, data_point), alike=True), strict=True))
     found = {name: result.to_dict() for name, result in measured.items()}
     if out is not None:
-        write_json(out, measurement_of(gold, policies, measured).to_dict())
+        write_json(out, measurement_of(gold, policies, measured, data_point).to_dict())
     if as_json:
         print_json(found)
         return

@@ -1,13 +1,15 @@
 """Noise for a budget: the smallest noise whose certified epsilon meets a target, and never one that misses it.
 
 Each search looks for the place with cheap bounds (a coarse loss grid, Renyi DP), then brackets and bisects with the accountant
-that the certificate uses; an answer that fails certification is raised until it passes.
+that the certificate uses; an answer that fails certification is raised until it passes. What was solved once is looked up
+(`tacit.privacy.solved`), and certified anew.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from scipy import special
 
@@ -26,6 +28,7 @@ from tacit.privacy.events import (
 )
 from tacit.privacy.histogram import histogram_delta
 from tacit.privacy.renyi import rdp_epsilon
+from tacit.privacy.solved import kept
 
 __all__ = ["gaussian_noise", "histogram", "scaled_noise", "threshold_for", "training_noise"]
 
@@ -38,6 +41,25 @@ _SMALLEST_NOISE = SMALLEST_NOISE_MULTIPLIER
 def _check_target(target_epsilon: float, delta: float) -> None:
     require_positive("epsilon", target_epsilon)
     require_delta(delta)
+
+
+def _kept_noise(
+    question: str,
+    epsilon_of: Callable[[float], float],
+    certify: Callable[[float], float],
+    target: float,
+    least: float = _SMALLEST_NOISE,
+) -> float:
+    """`_smallest_noise`, or what it found for this question before, if that is certified still."""
+
+    def certified(stored: Any) -> float | None:
+        return (
+            stored
+            if type(stored) is float and least <= stored <= _LARGEST_NOISE and certify(stored) <= target
+            else None
+        )
+
+    return kept(question, lambda: _smallest_noise(epsilon_of, certify, target, least), float, certified)
 
 
 def _smallest_noise(
@@ -126,7 +148,10 @@ def training_noise(
         renyi = rdp_epsilon(spends, delta, relation)
         return coarse if renyi is None else min(coarse, renyi)
 
-    return _smallest_noise(roughly, lambda noise: epsilon((*others, *training(noise)), delta, relation), target_epsilon)
+    question = repr(("training noise", target_epsilon, delta, list(schedule), relation, list(others)))
+    return _kept_noise(
+        question, roughly, lambda noise: epsilon((*others, *training(noise)), delta, relation), target_epsilon
+    )
 
 
 def scaled_noise(
@@ -158,8 +183,13 @@ def scaled_noise(
             bounds.append(coarse if renyi is None else min(coarse, renyi))
         return max(bounds, default=0.0)
 
-    return _smallest_noise(
-        roughly, lambda noise: joint_epsilon(spends_at(noise), delta, relation), target_epsilon, least
+    two_places = [list(spends_at(max(1.0, least) * factor)) for factor in (1.0, 2.0)]
+    return _kept_noise(
+        repr(("scaled noise", target_epsilon, delta, two_places, relation, least)),
+        roughly,
+        lambda noise: joint_epsilon(spends_at(noise), delta, relation),
+        target_epsilon,
+        least,
     )
 
 
@@ -226,6 +256,21 @@ def histogram(
     few percent above the smallest noise that works.
     """
     _check_target(target_epsilon, delta)
+
+    def certified(stored: Any) -> ThresholdedHistogram | None:
+        noise, threshold = stored
+        event = ThresholdedHistogram(noise, threshold, max_words, "discrete-gaussian")
+        return event if epsilon([Spend(event)], delta, relation) <= target_epsilon else None
+
+    return kept(
+        repr(("histogram", target_epsilon, delta, max_words, relation)),
+        lambda: _solved_histogram(target_epsilon, delta, max_words, relation),
+        lambda event: [event.noise_stddev, event.threshold],
+        certified,
+    )
+
+
+def _solved_histogram(target_epsilon: float, delta: float, max_words: int, relation: Relation) -> ThresholdedHistogram:
     smallest = _smallest_histogram_noise(target_epsilon, delta, max_words, relation)
     if smallest > _LARGEST_COUNT_NOISE:
         raise BudgetError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -20,6 +21,7 @@ from tacit.privacy.accountant import epsilon
 from tacit.privacy.checks import require_delta, require_positive
 from tacit.privacy.events import Relation, Spend, ThresholdedHistogram, WeightedHistogram, WordCounts
 from tacit.privacy.histogram import gaussian_delta
+from tacit.privacy.solved import kept
 from tacit.privacy.weighted import integer_noise, largest_leak, line_of_cases
 
 __all__ = ["RESOLUTION", "WordEvents", "histogram_and_counts", "weighted_rounds"]
@@ -70,6 +72,39 @@ def weighted_rounds(
     """
     require_positive("epsilon", target_epsilon)
     require_delta(delta)
+
+    def certified(stored: Any) -> WordEvents | None:
+        rounds = tuple(
+            WeightedHistogram(noise, threshold, max_words, RESOLUTION) for noise, threshold in stored["rounds"]
+        )
+        counts = None if stored["counts"] is None else WordCounts(stored["counts"], max_words)
+        events = WordEvents(rounds, counts)
+        shaped = len(rounds) == len(shares) and (counts is None) == (counts_share == 0)
+        return events if shaped and epsilon(events.spends(), delta, relation) <= target_epsilon else None
+
+    return kept(
+        repr(("weighted rounds", target_epsilon, delta, max_words, list(shares), counts_share, relation)),
+        lambda: _solved_rounds(target_epsilon, delta, max_words, shares, counts_share, relation),
+        _to_json,
+        certified,
+    )
+
+
+def _to_json(events: WordEvents) -> dict[str, Any]:
+    return {
+        "rounds": [[event.noise_stddev, event.threshold] for event in events.rounds],
+        "counts": None if events.counts is None else events.counts.noise_stddev,
+    }
+
+
+def _solved_rounds(
+    target_epsilon: float,
+    delta: float,
+    max_words: int,
+    shares: Sequence[float],
+    counts_share: float,
+    relation: Relation,
+) -> WordEvents:
     parts = tuple(share / sum(shares) for share in shares)
     best: WordEvents | None = None
     for tail in _TAILS:

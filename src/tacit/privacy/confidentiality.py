@@ -207,15 +207,29 @@ def bayesian(
         gamma=missing,
         delta_2=both,
         confidence=max(0.0, 1 - bounds * (1 - confidence)) if bounds else None,
-        sentence=indistinguishable(
-            f"For {whom(claim)}, drawn from mu and not otherwise known to the reader,", found, delta
-        ),
+        sentence=indistinguishable(f"For {whom(claim)}, {drawn(changed, delta_2)},", found, delta),
         steps=(
             f"epsilon' = {epsilon_missed:.4g} at delta' = {delta_missed:.3g}, {counted(records, 'record')} replaced",
             last,
         ),
-        assumptions=(*_share_assumptions(gamma, delta_2, confidence), *common),
+        assumptions=(*_share_assumptions(gamma, delta_2, confidence, changed), *common),
     )
+
+
+def hides_the_record(changed: Stability, delta_2: float | Labels | None) -> bool:
+    """Whether the Bayesian statement needs a reader who does not know the record that holds the secret either.
+
+    A policy that reads context misses another share of mu in each record, and delta_2 is the mean over records
+    (docs/confidentiality.md, caught alike): one that labels each token by itself has no trace, and one share for all.
+    """
+    return changed.caught > 0 and delta_2 is not None
+
+
+def drawn(changed: Stability, delta_2: float | Labels | None) -> str:
+    """How the secret of the Bayesian statement came about, and what the reader does not know."""
+    if hides_the_record(changed, delta_2):
+        return "drawn from mu together with the record that holds it, neither otherwise known to the reader"
+    return "drawn from mu and not otherwise known to the reader"
 
 
 def _bayesian_epsilon(
@@ -256,8 +270,16 @@ def common_assumptions(claim: Claim, screening: tuple[str, ...]) -> tuple[str, .
     )
 
 
-def _share_assumptions(gamma: float | Labels, delta_2: float | Labels | None, confidence: float) -> tuple[str, ...]:
+def _share_assumptions(
+    gamma: float | Labels, delta_2: float | Labels | None, confidence: float, changed: Stability
+) -> tuple[str, ...]:
     lines = ["The secret is drawn from mu; the reader knows mu and everything else, but not the secret."]
+    if hides_the_record(changed, delta_2):
+        lines = [
+            "The secret and the record that holds it are drawn from mu together, independently of all other records, as those that "
+            "were labelled; the reader knows mu and all other records, but neither of these. In a record that the reader knows, "
+            "both policies may miss any share of the secrets."
+        ]
     for name, policy, share in (("gamma", "balanced", gamma), ("delta_2", "conservative", delta_2)):
         if isinstance(share, Labels):
             lines.append(

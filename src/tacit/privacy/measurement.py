@@ -31,7 +31,8 @@ class Measurement:
 
     Args:
         tacit_version: of the detectors.
-        balanced_policy, conservative_policy: SHA-256 of their options.
+        balanced_policy, conservative_policy: SHA-256 of their options and models.
+        data_point: what each record of the gold file was one of: ``record`` or ``line``.
         sample: SHA-256 of the salt and the gold file; with 16 random bytes of salt it confirms no guess of the text.
         salt: hexadecimal.
         documents, secrets: records of the gold file, and labelled secrets in them.
@@ -42,6 +43,7 @@ class Measurement:
     tacit_version: str
     balanced_policy: str
     conservative_policy: str
+    data_point: str
     sample: str
     salt: str
     documents: int
@@ -105,4 +107,5 @@ class Measurement:
 def _is_possible(found: Measurement) -> bool:
     missed = (found.balanced_missed, found.conservative_missed)
     counts = found.secrets >= 1 and found.documents >= 1 and all(0 <= one <= found.secrets for one in missed)
+    counts &= found.data_point in ("record", "line")
     return counts and math.isfinite(found.confidence) and 0 < found.confidence < 1

@@ -26,6 +26,7 @@ from tacit.privacy.confidentiality import (
     Status,
     bayesian,
     common_assumptions,
+    hides_the_record,
     indistinguishable,
     whom,
     worst_case,
@@ -322,6 +323,10 @@ def _bayesian(run: _Run, gamma: float | Labels) -> Line:
     secret, it = ("the secret is", "it") if size == 1 else ("the group's secrets are", "some of them")
     both_miss = f"both policies miss {it} with probability {both:.4g} at most"
     public = run.coverage() if run.delta_2 is None else both_miss
+    if hides_the_record(run.changed, run.delta_2):
+        how = "drawn from mu with the record that holds it, neither known to the reader, who may know all other records"
+    else:
+        how = "drawn from mu and not known to the reader, who may know all else"
     return Line(
         kind="bayesian",
         definition="definition 4",
@@ -335,7 +340,7 @@ def _bayesian(run: _Run, gamma: float | Labels) -> Line:
         f"{both:.4g}, which is not below delta {run.delta:.3g}."
         if found is None
         else found.sentence,
-        assumption=f"Assumed: {secret} drawn from mu and not known to the reader, who may know all else, the balanced policy "
+        assumption=f"Assumed: {secret} {how}, the balanced policy "
         f"misses {it} with probability {missing:.4g} at most, {public}, and {run.place()}.",
         assumptions=() if found is None else found.assumptions,
         paper=paper_bayesian(*arguments, run.claim, run.changed),

@@ -57,6 +57,10 @@ def _screened(certificate: _Values, config: _Values) -> bool:
     return "confidentiality" in certificate
 
 
+def _bayesian(certificate: _Values, config: _Values) -> bool:
+    return (certificate.get("confidentiality") or {}).get("bayesian") is not None
+
+
 def _fine_tuned_together(certificate: _Values, config: _Values) -> bool:
     facts = certificate.get("fine_tuning") or {}
     return bool(facts.get("with_dp")) and bool(facts.get("same_people")) and facts.get("pretraining") is not None
@@ -101,6 +105,7 @@ VULNERABILITIES = (
         1,
         _planted_or_given,
     ),
+    Vulnerability("TACIT-11", "what both policies miss on average was said of every record", 1, _bayesian),
 )
 
 

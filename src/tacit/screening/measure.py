@@ -23,6 +23,7 @@ from tacit.errors import DataError
 from tacit.screening.alike import caught_alike
 from tacit.screening.policy import Policy
 from tacit.screening.spans import merged
+from tacit.screening.split import DataPoint, data_points
 
 __all__ = ["CONFIDENCE", "GoldRecord", "Measured", "measure", "miss_rate_upper", "read_gold"]
 
@@ -169,12 +170,15 @@ class _Totals:
 # Reading gold
 
 
-def read_gold(path: Path) -> Iterator[GoldRecord]:
+def read_gold(path: Path, data_point: DataPoint = "record") -> Iterator[GoldRecord]:
     """Records ``{"text": ..., "spans": [[start, end, label], ...]}``, one a line; ``.gz`` is read too.
 
+    Args:
+        data_point: what each record has to be one of, as screening cuts a corpus.
+
     Raises:
-        DataError: the file cannot be read, a line is no such record, or a span lies outside its text or overlaps another
-            one. It names file and line, and never holds the text.
+        DataError: the file cannot be read, a line is no such record, a span lies outside its text or overlaps another
+            one, or a record would be cut. It names file and line, and never holds the text.
     """
     opener = gzip.open if path.suffix == ".gz" else open
     try:
@@ -184,7 +188,12 @@ def read_gold(path: Path) -> Iterator[GoldRecord]:
                 if len(line) > _MOST_BYTES:
                     raise DataError(f"{place}: the line is longer than {_MOST_BYTES} bytes; split the record")
                 if line.strip():
-                    yield _record(_decoded(line, place), place)
+                    record = _record(_decoded(line, place), place)
+                    if record.text.strip() and data_points(record.text, data_point) != [record.text]:
+                        raise DataError(
+                            f"{place}: the text has line breaks, and each data point is one line; make each line a record of its own"
+                        )
+                    yield record
     except (OSError, EOFError, zlib.error):
         problem = f"{path}: the gold file cannot be read; check the path"
     else:

@@ -6,6 +6,7 @@ safe; a record that it marks is trained on with noise only. A user's file has th
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Sequence
 from importlib import resources
@@ -17,6 +18,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.errors import DataError
+from tacit.screening.adapters.contents import contents_digest
 from tacit.screening.adapters.options import DetectorOptions, PrecomputedOptions
 from tacit.screening.adapters.registry import detector_from_options
 from tacit.screening.core import CoreDetector
@@ -92,10 +94,13 @@ class Policy:
         """The policy's name."""
         return self.options.name
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
-        """SHA-256 of its options: equal for policies that mark the same with the same detectors."""
-        return hashlib.sha256(self.options.model_dump_json().encode()).hexdigest()
+        """SHA-256 of its options and of the models that they name: equal for policies that mark the same with the same detectors."""
+        found = hashlib.sha256(self.options.model_dump_json().encode())
+        for options in self.options.detectors:
+            found.update(contents_digest(options).encode())
+        return found.hexdigest()
 
     @property
     def reads_any_text(self) -> bool:

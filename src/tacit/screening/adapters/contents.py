@@ -1,0 +1,53 @@
+"""What a detector's options name on this machine: two policies with equal options are the same only if that is the same too."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from tacit.screening.adapters.options import (
+    DetectorOptions,
+    HuggingFaceOptions,
+    PrecomputedOptions,
+    PresidioOptions,
+    SpacyOptions,
+)
+
+__all__ = ["contents_digest"]
+
+
+def contents_digest(options: DetectorOptions) -> str:
+    """SHA-256 of the library's version and of every file of the model; of spans that were computed elsewhere, nothing.
+
+    Those are private text's, whose digest goes nowhere; and no policy with them is measured (`tacit.measured`).
+    """
+    match options:
+        case HuggingFaceOptions():
+            return _digest("transformers", options.folder)
+        case SpacyOptions():
+            return _digest("spacy", options.pipeline)
+        case PresidioOptions():
+            return _digest("presidio-analyzer", options.pipeline)
+        case PrecomputedOptions():
+            return ""
+
+
+def _digest(library: str, place: str | None) -> str:
+    found = hashlib.sha256(f"{library} {version(library)}".encode())
+    folder = None if place is None else _folder(place)
+    if folder is not None:
+        for path in sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            found.update(f"\n{path.relative_to(folder).as_posix()}\0{digest}".encode())
+    return found.hexdigest()
+
+
+def _folder(place: str) -> Path | None:
+    """A folder, or that of an installed package."""
+    if Path(place).is_dir():
+        return Path(place)
+    spec = find_spec(place) if place.isidentifier() else None
+    return Path(spec.origin).parent if spec is not None and spec.origin is not None else None
