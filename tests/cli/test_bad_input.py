@@ -33,7 +33,7 @@ def config_in(folder: Path, **screening: Any) -> Path:
             "path": str(folder / "dialogues.jsonl"), "text_field": "turns", "id_field": "id",
             "turns": {},
         },
-        "screening": {"data_point": "line", "gamma": 0.1, **screening},
+        "screening": {"data_point": "line", "gamma": 0.1, "delta2": 1e-6, **screening},
         "vocabulary": {"method": "public", "size": 400},
         "model": {"kind": "lstm", "layers": 1, "width": 16, "length": 24},
         "phases": [

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from tacit.config import ComputeOptions
 from tacit.engine.distributed import Ranks
-from tacit.errors import UsageError
+from tacit.errors import LedgerError
 from tacit.privacy.ledger import Ledger
 from tacit.randomness import Streams
 from tacit.training.checkpoint import Progress, gradients, load_checkpoint, save_checkpoint
@@ -285,7 +285,7 @@ def test_a_ledger_refuses_a_step_that_a_checkpoint_is_not_inside(stream: Sequenc
     assert stored(tmp_path)["next_step"] > 0
     for path in tmp_path.glob("ledger.sqlite*"):
         path.unlink()
-    with pytest.raises(UsageError, match="would skip"):
+    with pytest.raises(LedgerError, match="would skip"):
         train(tmp_path, stream)
     with Ledger.open(tmp_path / "ledger.sqlite") as ledger:
         assert ledger.spent("private") == 0

@@ -14,7 +14,7 @@ import numpy as np
 from tacit.corpus.units import Unit
 from tacit.files import private_folder, write_atomically, write_json
 from tacit.given import given_tokenizer, reserved_tokens
-from tacit.planning import VOCABULARY, VOCABULARY_COUNTS, vocabulary_round
+from tacit.planning import VOCABULARY, VOCABULARY_COUNTS, vocabulary_releases, vocabulary_round
 from tacit.privacy.calibrate_words import RESOLUTION, WordEvents
 from tacit.privacy.events import ThresholdedHistogram, WeightedHistogram, WordCounts
 from tacit.run_state import RunState
@@ -22,7 +22,7 @@ from tacit.vocabulary.count import count_words, sorted_word_counts
 from tacit.vocabulary.estimate import ChosenWords, estimate_counts, weights_as_counts
 from tacit.vocabulary.public_words import OFTEN, count_public_words, read_public_words
 from tacit.vocabulary.select import draw_noise, noisy_counts, release
-from tacit.vocabulary.tally import Spill, spill_folder
+from tacit.vocabulary.tally import SortedCounts, Spill, spill_folder
 from tacit.vocabulary.tokenizer import TokenizerOptions, build_tokenizer
 from tacit.vocabulary.wordpiece import train_wordpiece
 
@@ -33,6 +33,8 @@ def vocabulary(state: RunState) -> None:
     """Write the tokenizer: WordPiece from a histogram of words, released under its event (Hoory 3.2), or a given one."""
     folder = private_folder(state.vocabulary_folder)
     if (folder / "tokenizer.json").exists():
+        for stage in vocabulary_releases(state.mechanisms.vocabulary):
+            state.ledger.charge(stage)  # free where it is paid; an older ledger that was put back has lost it
         return
     state.check_data()
     options = state.config.vocabulary
@@ -90,7 +92,7 @@ def _thresholded(
     with spill_folder(state.folder.private / "counting") as place:
         spill = Spill(place, state.config.compute.counting_memory_mb)
         counts = sorted_word_counts(units, event.max_words, streams, text, spill, resolution=resolution, without=known)
-        noise = _vocabulary_noise(state, stage, event.noise_stddev, folder, len(counts))
+        noise = _vocabulary_noise(state, stage, event.noise_stddev, folder, counts)
         state.ledger.charge(stage)
         return release(counts, noise, int(event.threshold))
 
@@ -131,7 +133,8 @@ def _counts_of_known(
     state.reporter.say(f"Vocabulary: counting {len(known)} words ...")
     units = ((unit.unit_id, unit.texts) for unit in state.private_units[0])
     counts = count_words(units, event.max_words, state.streams.child("vocabulary"), text, only=known)
-    noise = _vocabulary_noise(state, VOCABULARY_COUNTS, event.noise_stddev, folder, len(known))
+    all_counts = SortedCounts.of({word: counts.get(word, 0) for word in known})
+    noise = _vocabulary_noise(state, VOCABULARY_COUNTS, event.noise_stddev, folder, all_counts)
     state.ledger.charge(VOCABULARY_COUNTS)
     return noisy_counts(sorted(known), counts, noise)
 
@@ -155,14 +158,23 @@ def _word_counts(state: RunState, units: list[Unit], most: int, text: TokenizerO
     return count_words(((unit.unit_id, unit.texts) for unit in units), most, state.streams.child("vocabulary"), text)
 
 
-def _vocabulary_noise(state: RunState, stage: str, noise_stddev: float, folder: Path, words: int) -> np.ndarray:
+def _vocabulary_noise(
+    state: RunState, stage: str, noise_stddev: float, folder: Path, counts: SortedCounts
+) -> np.ndarray:
     """The noise of one release, drawn once: on disk, and its keyed digest in the ledger, before it meets a count.
 
-    A killed run therefore repeats the same release, and other noise (a second release for the price of one) is refused.
+    A killed run therefore repeats the same release, and other noise (a second release for the price of one) is refused. The file's
+    name is a keyed digest of the counts that it hides: a restored backup never puts it on others (docs/decisions/0007).
     """
-    path = folder / f"noise{stage.removeprefix(VOCABULARY).replace(' ', '-')}.npy"
+    hidden = hashlib.blake2b(
+        f"{stage}\n{noise_stddev!r}\n".encode(), key=state.streams.derive("counts"), digest_size=16
+    )
+    for word, count in counts:
+        spelled = word.encode("utf-8", "surrogatepass")
+        hidden.update(b"%d %b %d\n" % (len(spelled), spelled, count))
+    path = folder / f"noise{stage.removeprefix(VOCABULARY).replace(' ', '-')}-{hidden.hexdigest()}.npy"
     if not path.exists():
-        noise = draw_noise(words, noise_stddev)
+        noise = draw_noise(len(counts), noise_stddev)
         write_atomically(path, lambda partial: _save_array(partial, noise))
     digest = hashlib.blake2b(path.read_bytes(), key=state.streams.derive("noise digest"), digest_size=32)
     bound = "the vocabulary's noise" if stage == VOCABULARY else f"the noise of {stage}"

@@ -294,7 +294,8 @@ class Ledger:
 
         Raises:
             BudgetError: the step lies beyond the stage's limit. Nothing is written.
-            UsageError: the stage was not planned, or a step is negative or would be skipped.
+            UsageError: the stage was not planned, or a step is negative.
+            LedgerError: steps would be skipped: the ledger is older than what asks.
         """
         if step < 0:
             raise UsageError(f"stage {stage!r}: step is {step}; steps are counted from 0")
@@ -307,7 +308,10 @@ class Ledger:
         if step >= plan.limit:
             raise BudgetError(f"stage {stage!r} has used all its {plan.limit} steps; step {step} is refused")
         if step > paid:
-            raise UsageError(f"stage {stage!r} is at step {paid}; step {step} would skip some")
+            raise LedgerError(
+                f"the ledger has {paid} steps of stage {stage!r} and step {step} would skip some: it is older than what lies beside "
+                "it; put back the whole folder as it was, ledger.sqlite-wal included"
+            )
         last = self._rows[-1]
         if last.kind == "spend" and last.body["stage"] == stage:
             self._extend(last)

@@ -283,6 +283,8 @@ def _screened(run: _Run, gamma: float | Labels) -> Line:
     # Rounded up, so that a fixed secret is never taken for a tenth of one; 0.1 of 30 secrets are 3, in spite of the last digit.
     missed = min(size, math.ceil(size * share * (1 - 1e-12)))
     claim = dataclasses.replace(run.claim, missed=missed)
+    if run.delta_2 is not None and upper_share("delta_2", run.delta_2, run.confidence) >= 1:
+        return _unbounded(run, gamma, claim)
     found = run.worst_case(claim)
     caught = replacement_epsilon(run.spends, run.delta, size * run.changed.caught)
     if size == 1:
@@ -308,6 +310,25 @@ def _screened(run: _Run, gamma: float | Labels) -> Line:
         sentence=f"{said} {rest}",
         assumption=f"Assumed: {run.coverage()}, and {run.place()}; {doubt}.",
         assumptions=found.assumptions,
+        paper=paper_group(run.spends, run.delta, claim, run.changed, gamma),
+    )
+
+
+def _unbounded(run: _Run, gamma: float | Labels, claim: Claim) -> Line:
+    """Of a secret that one policy misses, where nobody bounds how often the other one misses it too."""
+    return Line(
+        kind="screened",
+        definition="definition 2" if claim.group_size == 1 else "definition 3",
+        status="heuristic",
+        epsilon=math.inf,
+        delta=run.delta,
+        epsilon_missed=math.inf,
+        delta_missed=run.delta,
+        epsilon_caught=None,
+        sentence=f"For {whom(claim)}, nothing is guaranteed: what both policies miss is in the public stream, trained on "
+        "without noise, and nothing bounds how many secrets that are.",
+        assumption="Nothing is assumed of what both policies miss: delta_2 is 1.",
+        assumptions=(),
         paper=paper_group(run.spends, run.delta, claim, run.changed, gamma),
     )
 
