@@ -285,4 +285,7 @@ def test_a_measurement_is_written_once_and_holds_no_text(run: Tacit, tmp_path: P
     assert found["gamma_upper"] >= 0.95  # one label says next to nothing
     assert "Jennifer" not in out.read_text()
     assert_one_line(run("--measure", gold, "--out", out), 2, "--out", "new file")
-    assert_one_line(run(config_in(tmp_path), "--out", tmp_path / "other.json"), 2, "--out goes with --measure")
+    assert_one_line(
+        run(config_in(tmp_path), "--out", tmp_path / "other.json"), 2, "--out and --data-point go with --measure"
+    )
+    assert_one_line(run(config_in(tmp_path), "--data-point", "line"), 2, "--out and --data-point go with --measure")

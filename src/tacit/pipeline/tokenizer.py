@@ -14,7 +14,7 @@ import numpy as np
 from tacit.corpus.units import Unit
 from tacit.files import private_folder, write_atomically, write_json
 from tacit.given import given_tokenizer, reserved_tokens
-from tacit.planning import VOCABULARY, VOCABULARY_COUNTS, vocabulary_releases, vocabulary_round
+from tacit.planning import VOCABULARY, VOCABULARY_COUNTS, vocabulary_round
 from tacit.privacy.calibrate_words import RESOLUTION, WordEvents
 from tacit.privacy.events import ThresholdedHistogram, WeightedHistogram, WordCounts
 from tacit.run_state import RunState
@@ -33,8 +33,6 @@ def vocabulary(state: RunState) -> None:
     """Write the tokenizer: WordPiece from a histogram of words, released under its event (Hoory 3.2), or a given one."""
     folder = private_folder(state.vocabulary_folder)
     if (folder / "tokenizer.json").exists():
-        for stage in vocabulary_releases(state.mechanisms.vocabulary):
-            state.ledger.charge(stage)  # free where it is paid; an older ledger that was put back has lost it
         return
     state.check_data()
     options = state.config.vocabulary

@@ -24,7 +24,7 @@ from tacit.planning.stages import (
     Stage,
     vocabulary_round,
 )
-from tacit.planning.vocabulary import vocabulary_releases, vocabulary_size
+from tacit.planning.vocabulary import vocabulary_size
 
 __all__ = [
     "EVALUATION",
@@ -41,7 +41,6 @@ __all__ = [
     "mechanisms_from_ledger",
     "plan_in_ledger",
     "solve",
-    "vocabulary_releases",
     "vocabulary_round",
     "vocabulary_size",
 ]
