@@ -190,7 +190,7 @@ def _unsafe() -> None:
     """A known-wrong `tacit`: YAML that may name any object of Python."""
     import tacit.config.load as load
 
-    load.yaml.safe_load = yaml.unsafe_load
+    load.parse_yaml = yaml.unsafe_load
 
 
 def _control(setting: Setting) -> Outcome:

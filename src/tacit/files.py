@@ -27,6 +27,7 @@ __all__ = [
     "open_cut",
     "private_folder",
     "read_json",
+    "real_path",
     "refuse_little_room",
     "storage_error",
     "write_atomically",
@@ -66,6 +67,11 @@ def write_json(path: Path, values: Any) -> None:
 def read_json(path: Path) -> Any:
     """The values that `write_json` wrote."""
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def real_path(path: Path) -> Path:
+    """Where a path leads, links followed; of a link to itself, itself, where ``Path.resolve`` raises."""
+    return Path(os.path.realpath(path))
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tacit.config import RunConfig
 from tacit.errors import RefusedError, UsageError
+from tacit.files import real_path
 from tacit.privacy.origin import Origin, origin_of, released_model
 from tacit.privacy.provenance import Given, Provenance, check_composition, merged
 
@@ -54,9 +55,9 @@ def provenance_of(config: RunConfig) -> Provenance:
 
 def _refuse_private_as_public(config: RunConfig) -> None:
     """One file cannot be both; that other files hold none of the private text is for the user to know."""
-    private = config.private.resolved_path.resolve()
+    private = real_path(config.private.resolved_path)
     for thing in _things(config):
-        if thing.path.resolve() == private:
+        if real_path(thing.path) == private:
             raise UsageError(
                 f"{thing.option} is the private corpus: what is public is read without noise; give another file"
             )

@@ -27,7 +27,7 @@ from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.privacy.ledger import Ledger
 from tacit.release import run
 
-from ..small import small_values, write_corpora
+from ..small import small_values, tacit, write_config, write_corpora
 
 DELTA = 1e-4
 STEP = PoissonGaussian(20 / 150, 1.0)
@@ -214,6 +214,19 @@ def test_the_private_file_is_not_a_public_one(chain: Path, tmp_path: Path) -> No
         public = [{"path": str(chain / "public.jsonl")}, {"path": str(path)}]
         with pytest.raises(UsageError, match=r"public\.1\.path is the private corpus"):
             provenance_of(parse_config(values(chain, "x", public=public)))
+
+
+def test_a_link_to_itself_is_one_line(chain: Path, tmp_path: Path) -> None:
+    loop = tmp_path / "loop.jsonl"
+    loop.symlink_to(loop.name)
+    private = {**values(chain, "x")["private"], "path": str(loop)}
+    for sections in ({"private": private}, {"public": [{"path": str(loop)}]}):
+        done = tacit("plan", write_config(tmp_path / "x.yaml", values(chain, "x", **sections)))
+        assert "Traceback" not in done.stderr
+        done = tacit("run", write_config(tmp_path / "x.yaml", values(chain, "x", **sections)))
+        assert (done.returncode, done.stderr.count("\ntacit: ") + done.stderr.startswith("tacit: ")) == (4, 1), (
+            done.stderr
+        )
 
 
 def test_a_certificate_is_of_the_files_beside_it(chain: Path, tmp_path: Path) -> None:

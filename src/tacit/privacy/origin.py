@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import DataError, RefusedError, UsageError
-from tacit.files import write_json
+from tacit.files import real_path, write_json
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.provenance import PUBLIC, UNKNOWN, Ancestor, Given, read_ancestors
 
@@ -88,7 +88,7 @@ def released_model(path: Path) -> Path:
 
 def certificate_of(path: Path) -> Path | None:
     """The certificate of a released model or of a file of a release: in its folder, or beside it where that is ``model``."""
-    resolved = path.resolve()
+    resolved = real_path(path)
     folder = resolved if resolved.is_dir() else resolved.parent
     places = (folder, folder.parent) if folder.name == "model" else (folder,)
     return next((place / "certificate.json" for place in places if (place / "certificate.json").is_file()), None)
@@ -107,7 +107,7 @@ def _read_certificate(path: Path) -> dict[str, Any]:
 
 def _check_files(certificate: Path, values: dict[str, Any], path: Path) -> None:
     """What is used is what was released, file by file."""
-    resolved, root = path.resolve(), certificate.parent
+    resolved, root = real_path(path), certificate.parent
     stated = values["files"]
     copied = root == resolved  # a model folder into which its certificate was copied
     used = sorted(file for file in resolved.rglob("*") if file.is_file()) if resolved.is_dir() else [resolved]
@@ -127,7 +127,7 @@ def _check_files(certificate: Path, values: dict[str, Any], path: Path) -> None:
 
 def _refuse_parts_of_runs(path: Path, option: str) -> None:
     """What lies in a run's private folder was made from its private text; of a release without its certificate nothing is known."""
-    resolved = path.resolve()
+    resolved = real_path(path)
     for place in resolved.parents:
         if (place / "ledger.sqlite").is_file() and resolved.relative_to(place).parts[0] in ("private", "release"):
             raise RefusedError(
