@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tacit.privacy.composition import Account, _solve
+from tacit.privacy.composition import Account
 from tacit.privacy.events import PoissonGaussian, Spend
+from tacit.privacy.falling import smallest_epsilon
 
 
 def bisected(delta_at: Callable[[float], float], delta: float) -> float:
@@ -48,7 +49,7 @@ CURVES: dict[str, Callable[[float], float]] = {
 @pytest.mark.parametrize("name", CURVES)
 @pytest.mark.parametrize("delta", [0.3, 1e-2, 1e-4, 1e-5, 1e-9, 1e-12])
 def test_of_any_falling_curve(name: str, delta: float) -> None:
-    assert _solve(CURVES[name], delta) == bisected(CURVES[name], delta)
+    assert smallest_epsilon(CURVES[name], delta) == bisected(CURVES[name], delta)
 
 
 @pytest.mark.parametrize(("probability", "noise", "steps"), [(0.01, 1.0, 100), (0.1, 1.0, 10), (1.0, 1.0, 3)])
@@ -56,7 +57,7 @@ def test_of_an_account_with_half_the_evaluations(probability: float, noise: floa
     curve = Account((Spend(PoissonGaussian(probability, noise), steps),), "add-or-remove", 1e-3)._curve(0)
     ours, plain = Counted(curve), Counted(curve)
     for delta in (1e-3, 1e-5, 1e-7, 1e-9, 1e-11):
-        found = _solve(ours, delta)
+        found = smallest_epsilon(ours, delta)
         assert found == bisected(plain, delta)
         assert curve(found) <= delta < curve(found - 2e-7 * max(1.0, found))
     assert ours.asked < 0.6 * plain.asked

@@ -35,9 +35,8 @@ def command(
         raise UsageError(f"{run}: a released folder alone; sign the run, whose ledger shows what the release is worth")
     folder = RunFolder(run)
     private_key = read_private_key(key, _ask)  # it may wait for a person: nothing is looked at before
-    alone = (
-        folder.alone() if folder.private.is_dir() else nullcontext()
-    )  # the private part may be deleted when all is done
+    # The private part may be deleted when all is done.
+    alone = folder.alone() if folder.private.is_dir() else nullcontext()
     with alone, Ledger.open(folder.ledger, readonly=True) as ledger:
         failed = [check.name for check in verify_ledger(folder, ledger) if not check.holds]
         if failed:

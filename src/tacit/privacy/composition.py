@@ -14,12 +14,10 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 import numpy as np
 from dp_accounting import NeighboringRelation
 from dp_accounting.pld import privacy_loss_distribution as pld
-from scipy import optimize
 
 from tacit.errors import UsageError
 from tacit.privacy.checks import require_delta
@@ -39,6 +37,7 @@ from tacit.privacy.events import (
     check_relation,
 )
 from tacit.privacy.exchange import exchange_pld
+from tacit.privacy.falling import smallest_epsilon
 from tacit.privacy.histogram import Case, gaussian_delta
 from tacit.privacy.weighted import (
     Choice,
@@ -190,11 +189,11 @@ class Account:
             return max(case.epsilon(delta) for case in self._fixed_cases)
         neighbours = self._neighbours
         if not neighbours:
-            return _solve(self._curve(0), delta)
+            return smallest_epsilon(self._curve(0), delta)
         # Solve for one neighbour, look which is the worst there, and go on until the worst one meets delta.
         worst, found = neighbours[0], 0.0
         for _ in range(len(neighbours) + 1):
-            found = max(found, _solve(functools.partial(self._case_delta, worst), delta))
+            found = max(found, smallest_epsilon(functools.partial(self._case_delta, worst), delta))
             if math.isinf(found):
                 return math.inf
             value, worst = self._worst(neighbours, found)
@@ -343,46 +342,6 @@ class Account:
         shift = min(case.shift for case in run)
         words = max(case.words for case in run)
         return mass + (1 - mass) * self._curve(words)(epsilon + shift)
-
-
-def _solve(delta_at: Callable[[float], float], delta: float) -> float:
-    """The smallest epsilon >= 0 at which a falling curve is at most delta, to 1e-7, rounded up.
-
-    By bisection, whose every answer is an evaluation of the curve. A faster search goes before it, so that most questions of the
-    bisection are answered by then, of a curve that falls: the same result from half of the evaluations.
-    """
-    if delta_at(0.0) <= delta:
-        return 0.0
-    low, high = 0.0, 1.0
-    while delta_at(high) > delta:
-        low, high = high, high * 2
-        if high > 2000:
-            return math.inf
-    above, below = _near(delta_at, delta, low, high)
-    while high - low > 1e-7 * max(1.0, high):
-        middle = (low + high) / 2
-        is_above = middle <= above or (middle < below and delta_at(middle) > delta)
-        low, high = (middle, high) if is_above else (low, middle)
-    return high
-
-
-def _near(delta_at: Callable[[float], float], delta: float, low: float, high: float) -> tuple[float, float]:
-    """(where a falling curve is above delta, where it is not), close to each other; it was evaluated at both."""
-    heights: dict[float, float] = {}
-
-    def height(epsilon: float) -> float:
-        if epsilon not in heights:
-            heights[epsilon] = math.log(max(delta_at(epsilon), 1e-300) / delta)
-        return heights[epsilon]
-
-    if height(high) < 0:
-        step = 1e-8 * max(1.0, high)
-        root = cast(float, optimize.brentq(height, low, high, xtol=step))
-        for beside in (root - 2 * step, root + 2 * step):
-            if low < beside < high:
-                height(beside)
-    above = max((epsilon for epsilon, value in heights.items() if value > 0), default=low)
-    return above, min((epsilon for epsilon, value in heights.items() if value <= 0), default=high)
 
 
 def loss_distribution(spends: Sequence[Spend], relation: Relation = "add-or-remove") -> tuple[np.ndarray, np.ndarray]:
