@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from dp_accounting import NeighboringRelation
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from tacit.errors import UsageError
@@ -39,6 +38,7 @@ from tacit.privacy.events import (
 from tacit.privacy.exchange import exchange_pld
 from tacit.privacy.falling import smallest_epsilon
 from tacit.privacy.histogram import Case, gaussian_delta
+from tacit.privacy.sampled_gaussian import gaussian_pld
 from tacit.privacy.weighted import (
     Choice,
     choice_cases,
@@ -72,43 +72,26 @@ def rounding_reserve(spends: Iterable[Spend]) -> float:
 
 _COARSEST_GRID = 1e-3
 
-_RELATIONS = {
-    "add-or-remove": NeighboringRelation.ADD_OR_REMOVE_ONE,
-    "replace": NeighboringRelation.REPLACE_ONE,
-}
-
 
 @functools.lru_cache(maxsize=64)
 def _poisson_gaussian_pld(
     event: PoissonGaussian, count: int, relation: Relation, grid: float, pessimistic: bool
 ) -> pld.PrivacyLossDistribution:
-    single = pld.from_gaussian_mechanism(
-        standard_deviation=event.noise_multiplier,
-        sampling_prob=event.sampling_probability,
-        value_discretization_interval=grid,
-        pessimistic_estimate=pessimistic,
-        # "connect the dots" exists for upper bounds only
-        use_connect_dots=pessimistic,
-        neighboring_relation=_RELATIONS[relation],
+    single = gaussian_pld(
+        event.noise_multiplier,
+        relation,
+        grid,
+        sampling_probability=event.sampling_probability,
+        pessimistic=pessimistic,
     )
     return single.self_compose(count)
-
-
-def _gaussian_pld(sensitivity: float, stddev: float, grid: float, pessimistic: bool) -> pld.PrivacyLossDistribution:
-    return pld.from_gaussian_mechanism(
-        standard_deviation=stddev,
-        sensitivity=sensitivity,
-        value_discretization_interval=grid,
-        pessimistic_estimate=pessimistic,
-        use_connect_dots=pessimistic,
-    )
 
 
 def _choice_pld(event: Choice, words: float, grid: float, pessimistic: bool) -> pld.PrivacyLossDistribution:
     """The Gaussian part of a histogram when ``words`` counts differ by one, or weighted ones by this squared distance."""
     stddev = _real_noise(event, pessimistic)
     if stddev is not None:
-        return _gaussian_pld(math.sqrt(words), stddev, grid, pessimistic)
+        return gaussian_pld(stddev, "add-or-remove", grid, sensitivity=math.sqrt(words), pessimistic=pessimistic)
     return pld.from_discrete_gaussian_mechanism(
         sigma=event.noise_stddev * math.sqrt(words),
         sensitivity=int(words),
@@ -240,7 +223,11 @@ class Account:
             elif isinstance(spend.event, Chosen):
                 parts.append(_chosen_pld(spend.event, spend.count, self.relation, self.grid))
             elif isinstance(spend.event, Gaussian | WordCounts):
-                parts.append(_gaussian_pld(self._mu(spend), 1.0, self.grid, self.pessimistic))
+                parts.append(
+                    gaussian_pld(
+                        1.0, "add-or-remove", self.grid, sensitivity=self._mu(spend), pessimistic=self.pessimistic
+                    )
+                )
         parts += [self._further(event) for event in self._further_choices]
         return functools.reduce(lambda one, other: one.compose(other), parts) if parts else None
 

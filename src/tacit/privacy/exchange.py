@@ -11,12 +11,12 @@ import functools
 import math
 
 import numpy as np
-from dp_accounting import NeighboringRelation
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import special
 
 from tacit.privacy.events import Exchange
+from tacit.privacy.sampled_gaussian import gaussian_pld
 
 __all__ = ["exchange_pld"]
 
@@ -41,13 +41,12 @@ def exchange_pld(event: Exchange, count: int, grid: float, pessimistic: bool) ->
 
 def _of_library(event: Exchange, grid: float, pessimistic: bool) -> pld.PrivacyLossDistribution:
     same = event.leaves == event.enters
-    found = pld.from_gaussian_mechanism(
-        standard_deviation=event.noise_multiplier / max(event.leaves, event.enters),
-        sampling_prob=event.sampling_probability,
-        value_discretization_interval=grid,
-        pessimistic_estimate=pessimistic,
-        use_connect_dots=pessimistic,  # it exists for upper bounds only
-        neighboring_relation=NeighboringRelation.REPLACE_ONE if same else NeighboringRelation.ADD_OR_REMOVE_ONE,
+    found = gaussian_pld(
+        event.noise_multiplier / max(event.leaves, event.enters),
+        "replace" if same else "add-or-remove",
+        grid,
+        sampling_probability=event.sampling_probability,
+        pessimistic=pessimistic,
     )
     # A unit that comes is a unit that leaves, the worlds exchanged.
     return pld.PrivacyLossDistribution(found._pmf_add, found._pmf_remove) if event.leaves == 0 else found

@@ -21,6 +21,7 @@ from tacit.errors import RefusedError, UsageError
 from tacit.privacy.accountant import epsilon
 from tacit.privacy.composition import SMALLEST_DELTA, rounding_reserve
 from tacit.privacy.events import Gaussian, NonPrivate, PoissonGaussian, Spend
+from tacit.privacy.sampled_gaussian import gaussian_pld
 
 __all__ = [
     "Claim",
@@ -278,10 +279,11 @@ def _replacement_pld(spends: tuple[Spend, ...], records: int) -> pld.PrivacyLoss
         pld.PrivacyLossDistribution.create_from_rounded_probability(*pair.masses(grid), grid).self_compose(count)
         for pair, count in zip(pairs, steps, strict=True)
     ] + [
-        pld.from_gaussian_mechanism(
+        gaussian_pld(
             spend.event.noise_multiplier,
+            "add-or-remove",
+            grid,
             sensitivity=2 * records * math.sqrt(spend.count),
-            value_discretization_interval=grid,
         )
         for spend in spends
         if isinstance(spend.event, Gaussian)
