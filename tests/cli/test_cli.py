@@ -466,6 +466,9 @@ def test_every_option_of_the_configuration_is_in_the_tour(model: str, name: str)
         (MemoryError("std::bad_alloc"), True),
         (RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory"), True),
         (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
+        (RuntimeError("can't start new thread"), True),
+        (RuntimeError("could not create a primitive"), True),  # of oneDNN, under a limit of memory
+        (RuntimeError("could not create a primitive descriptor for a matmul primitive"), False),
         (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
         (ValueError("out of memory"), False),
     ],

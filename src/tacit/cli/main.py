@@ -70,8 +70,11 @@ _INTERRUPTED = "tacit: interrupted; run the same command again to continue"
 _NO_MEMORY = (
     "too little memory; free some, or lower compute.micro_batch and compute.workers, then run the same command again"
 )
-_MEMORY_WORDS = ("allocate memory", "out of memory", "bad_alloc")
-"""Of torch, whose errors are RuntimeErrors."""
+_MEMORY_WORDS = ("allocate memory", "out of memory", "bad_alloc", "start new thread")
+"""Of torch and of threads, whose errors are RuntimeErrors."""
+
+_NO_PRIMITIVE = "could not create a primitive"
+"""All that oneDNN says when it gets no memory for the code that it makes; what it cannot do has more words."""
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
@@ -80,7 +83,9 @@ def _is_out_of_memory(error: BaseException) -> bool:
     while known is not None:
         if isinstance(known, MemoryError):
             return True
-        if isinstance(known, RuntimeError) and any(words in str(known) for words in _MEMORY_WORDS):
+        if isinstance(known, RuntimeError) and (
+            str(known) == _NO_PRIMITIVE or any(words in str(known) for words in _MEMORY_WORDS)
+        ):
             return True
         known = known.__cause__ or known.__context__
     return False
