@@ -460,6 +460,11 @@ def test_every_option_of_the_configuration_is_in_the_tour(model: str, name: str)
     assert re.search(rf"^\| `{name}` \|", TOUR, re.MULTILINE), f"docs/tour.md has no row for {model}.{name}"
 
 
+PANIC = type(
+    "PanicException", (BaseException,), {"__module__": "pyo3_runtime"}
+)  # of libraries in Rust; cannot be imported
+
+
 @pytest.mark.parametrize(
     ("error", "is_memory"),
     [
@@ -468,12 +473,20 @@ def test_every_option_of_the_configuration_is_in_the_tour(model: str, name: str)
         (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
         (RuntimeError("can't start new thread"), True),
         (RuntimeError("could not create a primitive"), True),  # of oneDNN, under a limit of memory
+        (RuntimeError("could not execute a primitive"), True),
+        (
+            PANIC(
+                "The global thread pool has not been initialized.: ThreadPoolBuildError { kind: IOError(Os { code: 11"
+            ),
+            True,
+        ),
+        (PANIC("index out of bounds: the len is 3 but the index is 3"), False),
         (RuntimeError("could not create a primitive descriptor for a matmul primitive"), False),
         (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
         (ValueError("out of memory"), False),
     ],
 )
-def test_memory_that_was_refused_is_told_from_other_errors(error: Exception, is_memory: bool) -> None:
+def test_memory_that_was_refused_is_told_from_other_errors(error: BaseException, is_memory: bool) -> None:
     """`make hostile` meets it for real, under a limit."""
     wrapped = ValueError("while reading")
     wrapped.__cause__ = error

@@ -70,25 +70,31 @@ _INTERRUPTED = "tacit: interrupted; run the same command again to continue"
 _NO_MEMORY = (
     "too little memory; free some, or lower compute.micro_batch and compute.workers, then run the same command again"
 )
-_MEMORY_WORDS = ("allocate memory", "out of memory", "bad_alloc", "start new thread")
-"""Of torch and of threads, whose errors are RuntimeErrors."""
+_MEMORY_WORDS = ("allocate memory", "out of memory", "bad_alloc", "start new thread", "ThreadPoolBuildError")
+"""Of torch and of threads, whose errors are RuntimeErrors, and of Rust's thread pools, which panic."""
 
-_NO_PRIMITIVE = "could not create a primitive"
-"""All that oneDNN says when it gets no memory for the code that it makes; what it cannot do has more words."""
+_NO_PRIMITIVE = ("could not create a primitive", "could not execute a primitive")
+"""All that oneDNN says when it gets no memory for its code or its buffers; what it cannot do has more words."""
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
     """Whether an error, or one that it came from, means that memory was refused."""
     known: BaseException | None = error
     while known is not None:
+        words = str(known)
         if isinstance(known, MemoryError):
             return True
-        if isinstance(known, RuntimeError) and (
-            str(known) == _NO_PRIMITIVE or any(words in str(known) for words in _MEMORY_WORDS)
-        ):
+        if isinstance(known, RuntimeError) and words in _NO_PRIMITIVE:
+            return True
+        if (isinstance(known, RuntimeError) or _is_panic(known)) and any(word in words for word in _MEMORY_WORDS):
             return True
         known = known.__cause__ or known.__context__
     return False
+
+
+def _is_panic(error: BaseException) -> bool:
+    """Whether a library written in Rust gave up; its exception is no `Exception`, and cannot be imported."""
+    return type(error).__module__ == "pyo3_runtime"
 
 
 def main() -> None:
@@ -113,7 +119,7 @@ def main() -> None:
             "a configuration, or a file of a folder that it names, is nested too deep to be read; bring back a sane one"
         )
         sys.exit(DataError.exit_code)
-    except Exception as error:
+    except BaseException as error:  # a panic of a library in Rust is no `Exception`
         refusal = storage_error(error)
         if refusal is not None:
             say_error(refusal)
