@@ -84,6 +84,22 @@ def test_another_law_is_told_apart(stddev: float, probability: float, sensitivit
     assert distance(other._pmf_remove, library._pmf_remove) > 1e-9
 
 
+@pytest.mark.parametrize("relation", ["add-or-remove", "replace"])
+@pytest.mark.parametrize("stddev", [0.05, 0.2, 1.0, 1e3, 1e6])
+@pytest.mark.parametrize("probability", [1e-300, 1e-15, 1e-9, 0.5, 1 - 1e-9, 1 - 2.0**-50, 1 - 2.0**-53, 1.0])
+def test_extremes_have_a_law_between_its_neighbours(relation: Relation, stddev: float, probability: float) -> None:
+    """The library has none of nearly all units with little noise: 1 - q has no digits left."""
+    upper, lower = (
+        gaussian_pld(stddev, relation, 1e-2, sampling_probability=probability, pessimistic=pessimistic)
+        for pessimistic in (True, False)
+    )
+    everybody = gaussian_pld(stddev, relation, 1e-2)
+    for epsilon in (0.0, 0.5, 3.0):
+        low, high, most = (float(one.get_delta_for_epsilon(epsilon)) for one in (lower, upper, everybody))
+        assert 0 <= low <= high + 1e-15
+        assert high <= most + 1e-15
+
+
 def hockey_stick(epsilon: float, stddev: float, probability: float, direction: str) -> float:
     """By integrating the densities, which is another way than the library's."""
     sampled = lambda x: (1 - probability) * stats.norm.pdf(x, 0, stddev) + probability * stats.norm.pdf(x, 1, stddev)  # noqa: E731

@@ -20,6 +20,10 @@ __all__ = ["GaussianLoss", "gaussian_pld"]
 
 _CLOSE = 1e-9  # as math.isclose
 
+_NEARLY_ALL = 1 - 2.0**-49
+"""Sampling probabilities between this and 1 leave too few digits of 1 - q. The pair of laws of a smaller q is a mixture of that of a
+larger one with a pair that is equal, so delta grows with q: rounding q up gives an upper bound, and rounding it down a lower one."""
+
 
 def gaussian_pld(
     stddev: float,
@@ -40,18 +44,19 @@ def gaussian_pld(
 
     Of all records (probability 1) replacement is a release of twice the sensitivity.
     """
+    q = sampling_probability
+    if _NEARLY_ALL < q < 1:
+        q = 1.0 if pessimistic else _NEARLY_ALL
 
     def one(adjacency: AdjacencyType) -> pld_pmf.PLDPmf:
-        loss = GaussianLoss(
-            stddev, sensitivity, pessimistic, sampling_prob=sampling_probability, adjacency_type=adjacency
-        )
+        loss = GaussianLoss(stddev, sensitivity, pessimistic, sampling_prob=q, adjacency_type=adjacency)
         return _upper(loss, grid) if pessimistic else _lower(loss, grid)
 
     if relation == "replace":
         return pld.PrivacyLossDistribution(one(AdjacencyType.REPLACE))
     remove = one(AdjacencyType.REMOVE)
     # The two directions are the same law when everybody is in the sample.
-    return pld.PrivacyLossDistribution(remove, None if sampling_probability == 1 else one(AdjacencyType.ADD))
+    return pld.PrivacyLossDistribution(remove, None if q == 1 else one(AdjacencyType.ADD))
 
 
 class GaussianLoss(privacy_loss_mechanism.GaussianPrivacyLoss):
@@ -103,11 +108,11 @@ class GaussianLoss(privacy_loss_mechanism.GaussianPrivacyLoss):
 
 
 def _log_scaled_exp_plus(scale: float, exponents: np.ndarray, constant: float) -> np.ndarray:
-    """ln(scale e^exponent + constant), for scale > 0 > constant; NaN where there is none."""
+    """ln(scale e^exponent + constant), for scale > 0 > constant = 1 - scale; NaN where there is none."""
     total = exponents + np.log(scale)
     with np.errstate(invalid="ignore", divide="ignore"):
         found = total + np.log1p(-np.exp(np.log(-constant) - total))
-    return np.where(exponents == 0, np.log(scale + constant), found)
+    return np.where(exponents == 0, 0.0, found)
 
 
 def _upper(loss: GaussianLoss, grid: float) -> pld_pmf.PLDPmf:
