@@ -159,6 +159,19 @@ def test_one_exchange_is_the_integral(q: float, s: float, leaves: float, enters:
         assert lower.delta(e) == pytest.approx(exact, abs=2e-4)
 
 
+@pytest.mark.parametrize(("leaves", "enters"), [(1.0, 0.5), (0.001, 1.0), (1.0, 1 - 1e-9)])
+@pytest.mark.parametrize(("q", "s"), [(1e-6, 30.0), (1e-15, 1.0), (0.5, 1e4), (1.0, 1e4), (1e-15, 0.05)])
+def test_an_exchange_whose_losses_are_all_in_one_cell_of_the_grid(
+    q: float, s: float, leaves: float, enters: float
+) -> None:
+    """It was no answer at all: neither of the two losses that enclose all others was on the grid."""
+    upper, lower = (Account((Spend(Exchange(q, s, leaves, enters)),), "replace", 1e-3, kind) for kind in (True, False))
+    exact = hockey_stick(0.0, q, s, leaves, enters)
+    assert lower.delta(0.0) - 1e-9 <= exact <= upper.delta(0.0) + 1e-9
+    assert upper.delta(0.0) == pytest.approx(exact, abs=1e-8, rel=1e-3)
+    assert upper.delta(0.01) <= upper.delta(0.0) + 2.0**-53
+
+
 def test_an_exchange_of_every_step_is_one_gaussian() -> None:
     spends = (Spend(Exchange(1.0, 10.0, 1.0, 0.5), 30),)
     mu = 1.5 * math.sqrt(30) / 10

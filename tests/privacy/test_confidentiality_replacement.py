@@ -85,6 +85,24 @@ def test_several_records_without_sampling_have_the_closed_form(records: int) -> 
         assert float(gaussian_delta(found, 2 * records * 2 / 8)) == pytest.approx(1e-5, rel=2e-3)
 
 
+@pytest.mark.parametrize("probability", [1e-6, 1e-3, 0.5])
+def test_so_much_noise_that_all_losses_are_in_one_cell_of_the_grid(probability: float) -> None:
+    """It was no answer at all; the grid's own width is what is lost."""
+    found = replacement_epsilon(training(probability, 1e6, 4), 1e-5, 2)
+    assert 0 <= found <= replacement_epsilon(training(1.0, 1e6, 4), 1e-5, 2) + 1e-3
+
+
+def test_so_little_noise_that_nothing_holds() -> None:
+    assert replacement_epsilon(training(1.0, 0.05, 4), 1e-5, 2) == math.inf
+    assert replacement_epsilon([*training(0.5, 2.0, 4), Spend(Gaussian(0.06))], 1e-5, 2) == math.inf
+
+
+def test_next_to_everybody_costs_what_everybody_does() -> None:
+    assert replacement_epsilon(training(1 - 2.0**-53, 8.0, 4), 1e-5, 3) == replacement_epsilon(
+        training(1.0, 8.0, 4), 1e-5, 3
+    )
+
+
 @pytest.mark.parametrize(
     ("records", "probability", "noise", "steps"), [(2, 0.3, 1.0, 2), (3, 0.2, 2.0, 2), (4, 0.5, 2.0, 1)]
 )

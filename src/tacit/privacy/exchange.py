@@ -78,9 +78,12 @@ class _Law:
         return above - below, rise - fall
 
     def _edges(self, grid: float) -> tuple[int, np.ndarray]:
-        """(k, x): x at which the loss is k grid, (k + 1) grid, ...: from a table, then Newton's steps."""
+        """(k, x): x at which the loss is k grid, (k + 1) grid, ...: from a table, then Newton's steps.
+
+        The first and the last of these losses enclose those of all x, so that there is a cell where all losses are next to 0.
+        """
         ends = np.clip(self.loss(np.array([self.begin, self.end]))[0], -_LARGEST_LOSS, _LARGEST_LOSS)
-        first, last = math.ceil(ends[0] / grid), math.floor(ends[1] / grid)
+        first, last = math.floor(ends[0] / grid), math.ceil(ends[1] / grid)
         losses = np.arange(first, last + 1) * grid
         table = np.linspace(self.begin, self.end, 2**17)
         x = np.interp(losses, self.loss(table)[0], table)

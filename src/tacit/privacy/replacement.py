@@ -21,7 +21,9 @@ from tacit.errors import RefusedError, UsageError
 from tacit.privacy.accountant import epsilon
 from tacit.privacy.composition import SMALLEST_DELTA, rounding_reserve
 from tacit.privacy.events import Gaussian, NonPrivate, PoissonGaussian, Spend
-from tacit.privacy.sampled_gaussian import gaussian_pld
+from tacit.privacy.falling import smallest_epsilon
+from tacit.privacy.histogram import gaussian_delta
+from tacit.privacy.sampled_gaussian import NEARLY_ALL, gaussian_pld
 
 __all__ = [
     "Claim",
@@ -223,6 +225,7 @@ def screening_assumptions(screening: Screening, changed: Stability) -> tuple[str
 _GRID = 1e-4
 _CELLS = 200_000
 _LARGEST_LOSS = 600.0  # mass beyond it counts as infinite: e^loss must fit a double
+_REACH = 10.5  # a Gaussian has 1e-25 beyond so many standard deviations
 
 
 def replacement_epsilon(spends: Sequence[Spend], delta: float, records: int = 1) -> float:
@@ -243,8 +246,14 @@ def replacement_epsilon(spends: Sequence[Spend], delta: float, records: int = 1)
         return math.inf
     if not all(isinstance(spend.event, PoissonGaussian | Gaussian) for spend in spends):
         return _chained_epsilon(spends, delta, records)
+    sampled = tuple(spend for spend in spends if _is_sampled(spend.event))
+    mu = 2 * records * _inverse_noise([spend for spend in spends if not _is_sampled(spend.event)])
+    if not sampled:
+        return smallest_epsilon(lambda at: float(gaussian_delta(at, mu)), delta)
     left = delta - rounding_reserve(spends)
-    return float(_replacement_pld(tuple(spends), records).get_epsilon_for_delta(left)) if left > 0 else math.inf
+    if left <= 0 or mu * (mu / 2 + _REACH) > _LARGEST_LOSS:
+        return math.inf
+    return float(_replacement_pld(sampled, mu, records).get_epsilon_for_delta(left))
 
 
 def _chained_epsilon(spends: Sequence[Spend], delta: float, records: int) -> float:
@@ -265,29 +274,40 @@ def _chained_epsilon(spends: Sequence[Spend], delta: float, records: int) -> flo
     return records * high
 
 
+def _is_sampled(event: object) -> bool:
+    """Whether a step leaves anybody out; where next to nobody is, it is as if nobody were, which costs more."""
+    return isinstance(event, PoissonGaussian) and event.sampling_probability <= NEARLY_ALL
+
+
+def _inverse_noise(spends: Sequence[Spend]) -> float:
+    """1 / the noise multiplier of the one Gaussian mechanism that all of these are; 0 of none."""
+    events = [(spend.event, spend.count) for spend in spends]
+    known = [
+        (event.noise_multiplier, count) for event, count in events if isinstance(event, PoissonGaussian | Gaussian)
+    ]
+    return math.sqrt(sum(count / noise**2 for noise, count in known))
+
+
 @functools.lru_cache(maxsize=4)
-def _replacement_pld(spends: tuple[Spend, ...], records: int) -> pld.PrivacyLossDistribution:
+def _replacement_pld(spends: tuple[Spend, ...], mu: float, records: int) -> pld.PrivacyLossDistribution:
     """The loss of all spends when all ``records`` records move from one end of the clip ball to the other.
 
     A step with sampling probability q and noise s is then P = sum of Bin(k; r, q) N(k, s^2) against its mirror image, which
     no other records exceed (docs/confidentiality.md, lemma 3).
+
+    Args:
+        spends: of steps that leave somebody out.
+        mu: sensitivity over noise of the releases of everybody; 0 where there are none.
     """
-    pairs = [_Pair(spend.event, records) for spend in spends if isinstance(spend.event, PoissonGaussian)]
-    grid = max([_GRID, *(pair.largest_loss / _CELLS for pair in pairs)])
-    steps = [spend.count for spend in spends if isinstance(spend.event, PoissonGaussian)]
+    pairs = [(_Pair(spend.event, records), spend.count) for spend in spends if isinstance(spend.event, PoissonGaussian)]
+    largest = [mu * (mu / 2 + _REACH), *(pair.largest_loss for pair, _ in pairs)]
+    grid = max(_GRID, max(largest) / _CELLS)
     parts = [
         pld.PrivacyLossDistribution.create_from_rounded_probability(*pair.masses(grid), grid).self_compose(count)
-        for pair, count in zip(pairs, steps, strict=True)
-    ] + [
-        gaussian_pld(
-            spend.event.noise_multiplier,
-            "add-or-remove",
-            grid,
-            sensitivity=2 * records * math.sqrt(spend.count),
-        )
-        for spend in spends
-        if isinstance(spend.event, Gaussian)
+        for pair, count in pairs
     ]
+    if mu > 0:
+        parts.append(gaussian_pld(1.0, "add-or-remove", grid, sensitivity=mu))
     return functools.reduce(lambda one, other: one.compose(other), parts)
 
 
@@ -296,11 +316,11 @@ class _Pair:
 
     def __init__(self, event: PoissonGaussian, records: int) -> None:
         q, self.stddev = event.sampling_probability, event.noise_multiplier
-        drawn = np.arange(records if q == 1 else 0, records + 1.0)
+        drawn = np.arange(records + 1.0)
         ways = special.gammaln(records + 1) - special.gammaln(drawn + 1) - special.gammaln(records - drawn + 1)
         self.shifts = drawn
         self.log_weights = ways + special.xlogy(drawn, q) + special.xlog1py(records - drawn, -q)
-        self.reach = records + 10.5 * self.stddev  # P has 1e-25 beyond it
+        self.reach = records + _REACH * self.stddev
         self.largest_loss = min(_LARGEST_LOSS, float(self._loss(np.array([self.reach]))[0][0]))
 
     def _log_density(self, x: np.ndarray, sign: float) -> tuple[np.ndarray, np.ndarray]:
@@ -318,8 +338,8 @@ class _Pair:
         return upper - lower, rise - fall
 
     def _edges(self, grid: float) -> np.ndarray:
-        """The x >= 0 at which the loss is 0, grid, 2 grid, ...: looked up in a table, then two steps of Newton."""
-        losses = np.arange(math.floor(self.largest_loss / grid) + 1) * grid
+        """The x >= 0 at which the loss is 0, grid, 2 grid, ..., to above the largest: from a table, then two steps of Newton."""
+        losses = np.arange(math.ceil(self.largest_loss / grid) + 1) * grid
         table = np.linspace(0.0, self.reach, 2**16)
         x = np.interp(losses, self._loss(table)[0], table)
         for _ in range(2):

@@ -16,11 +16,11 @@ from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType
 
 from tacit.privacy.events import Relation
 
-__all__ = ["GaussianLoss", "gaussian_pld"]
+__all__ = ["NEARLY_ALL", "GaussianLoss", "gaussian_pld"]
 
 _CLOSE = 1e-9  # as math.isclose
 
-_NEARLY_ALL = 1 - 2.0**-49
+NEARLY_ALL = 1 - 2.0**-49
 """Sampling probabilities between this and 1 leave too few digits of 1 - q. The pair of laws of a smaller q is a mixture of that of a
 larger one with a pair that is equal, so delta grows with q: rounding q up gives an upper bound, and rounding it down a lower one."""
 
@@ -45,8 +45,8 @@ def gaussian_pld(
     Of all records (probability 1) replacement is a release of twice the sensitivity.
     """
     q = sampling_probability
-    if _NEARLY_ALL < q < 1:
-        q = 1.0 if pessimistic else _NEARLY_ALL
+    if NEARLY_ALL < q < 1:
+        q = 1.0 if pessimistic else NEARLY_ALL
 
     def one(adjacency: AdjacencyType) -> pld_pmf.PLDPmf:
         loss = GaussianLoss(stddev, sensitivity, pessimistic, sampling_prob=q, adjacency_type=adjacency)
