@@ -134,8 +134,29 @@ def _things(config: RunConfig) -> Iterator[_Thing]:
     if config.adaptive is not None and config.adaptive.scorer.folder is not None:
         scorer = config.adaptive.scorer
         yield _Thing("the scorer", released_model(scorer.resolved_folder), "adaptive.scorer.folder", scorer.public)
+    yield from _models_of_policies(config)
     for number, corpus in enumerate(config.public):
         yield _Thing(f"public corpus {number + 1}", corpus.resolved_path, f"public.{number}.path", True)
+
+
+def _models_of_policies(config: RunConfig) -> Iterator[_Thing]:
+    """What marks secrets is a function of the record alone only if no private text made it."""
+    stated = {
+        "screening.balanced": config.screening and config.screening.balanced,
+        "screening.conservative": config.screening and config.screening.conservative,
+        "marking.balanced": config.marking and config.marking.balanced,
+    }
+    for option, policy in stated.items():
+        if policy:
+            from tacit.screening.adapters.contents import contents_digest, model_place
+            from tacit.screening.policy import load_policy_options
+
+            for number, detector in enumerate(load_policy_options(Path(policy)).detectors):
+                place = model_place(detector)
+                if place is not None and detector.kind != "precomputed":
+                    role = f"the model of detector {number + 1} of {option}"
+                    named = f"{option}: detectors.{number}.{'folder' if detector.kind == 'huggingface' else 'pipeline'}"
+                    yield _Thing(role, place, named, detector.public, contents_digest(detector))
 
 
 def _digest(path: Path) -> str | None:

@@ -110,12 +110,15 @@ def mean_exposure_p_value(mean_bits: float, candidates: int, canaries: int) -> f
 def candidate_exposure(scores_N: np.ndarray, secrets: Sequence[int]) -> CandidateExposure:
     """Exposure of these secrets, all planted equally often, from the scores of all candidates.
 
+    A score that is no number, of a model that diverged, is below all others.
+
     Raises:
         UsageError: no secret, one that is no candidate, or one twice.
     """
     candidates = len(scores_N)
     if not secrets or len(set(secrets)) != len(secrets) or not all(0 <= secret < candidates for secret in secrets):
         raise UsageError(f"exposure needs distinct secrets from 0 to {candidates - 1}")
+    scores_N = np.where(np.isnan(scores_N), -math.inf, scores_N)
     above_C = np.array([np.count_nonzero(scores_N > scores_N[secret]) for secret in secrets])
     worst_C = np.array([np.count_nonzero(scores_N >= scores_N[secret]) for secret in secrets])
     rank_C = (above_C + 1 + worst_C) / 2

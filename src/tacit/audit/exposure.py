@@ -124,7 +124,8 @@ def secret_ranks(
 ) -> np.ndarray:
     """The rank of every canary's secret among all pieces that are no special token (1 is the likeliest).
 
-    Ties count half, so that a constant model has the middle rank.
+    Ties count half, so that a constant model has the middle rank. A score that is no number is below all others: a model that
+    diverged tells nothing, and whether there is a release must not hang on that (the control is trained without noise).
     """
     model.eval()
     ranks = np.empty(len(canaries))
@@ -142,7 +143,9 @@ def secret_ranks(
             torch.from_numpy(masked.attention_BT.astype(np.int64)),
             torch.from_numpy(masked.slots_BK),
         )
-        scores_V = logits_C1V[:, 0, masking.ordinary].double().log_softmax(dim=-1).mean(dim=0).numpy()
+        scores_V = (
+            logits_C1V[:, 0, masking.ordinary].double().log_softmax(dim=-1).mean(dim=0).nan_to_num(-math.inf).numpy()
+        )
         mine = scores_V[np.searchsorted(masking.ordinary, canary.secret)]
         ranks[number] = 1 + (scores_V > mine).sum() + (np.count_nonzero(scores_V == mine) - 1) / 2
     return ranks

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from contextlib import suppress
 from typing import Any
 
@@ -39,6 +41,7 @@ def evaluate(state: RunState) -> dict[str, Any]:
         return read_json(path)
     state.reporter.say("Evaluation: held-out text ...")
     models = _models_to_evaluate(state)
+    _refuse_diverged(models)
     found: dict[str, Any] = {"vocabulary_size": state.special.size}
     streams = state.streams.child("evaluation")
     if state.config.public:
@@ -64,6 +67,22 @@ def _curators_texts(config: RunConfig, units: list[Unit]) -> dict[str, list[Unit
 
 
 Models = dict[str, PreTrainedModel | np.ndarray]
+
+_DIVERGED = (
+    "the {} gives no numbers: its training diverged. Lower learning_rate or clip_norm of the phases, in a new run folder; what "
+    "this run has spent stays spent"
+)
+
+
+def _refuse_diverged(models: Models) -> None:
+    """Both are what would be released, or public; the control, which is neither, stops no run.
+
+    Raises:
+        DataError: weights that are not numbers.
+    """
+    for name, model in models.items():
+        if isinstance(model, PreTrainedModel) and not all(bool(own.isfinite().all()) for own in model.parameters()):
+            raise DataError(f"evaluation: {_DIVERGED.format(name)}")
 
 
 def _models_to_evaluate(state: RunState) -> Models:
@@ -111,6 +130,8 @@ def _exact_scores(
     found: dict[str, Any] = {}
     for name, losses in causal_lm.score_units(models, stream, streams).items():
         exact = causal_lm.perplexities(losses, *sizes)
+        if not all(map(math.isfinite, dataclasses.astuple(exact))):
+            raise DataError(f"evaluation: {_DIVERGED.format(name)}")
         found[name] = {
             "perplexity": exact.per_token,
             "perplexity_per_word": exact.per_word,

@@ -215,7 +215,8 @@ def screening_assumptions(screening: Screening, changed: Stability) -> tuple[str
     lines.append(
         "The policies label each token from that token alone; runs of masks become one mask."
         if screening.policy == "patterns"
-        else "The policies read one record at a time and may flip its other labels: a caught secret is not exempt."
+        else "The policies read one record at a time, no private text made them, and they may flip a record's other labels: a caught "
+        "secret is not exempt."
     )
     return tuple(lines)
 

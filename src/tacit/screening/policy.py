@@ -27,7 +27,15 @@ from tacit.screening.spans import Detector, Span
 from tacit.screening.user_patterns import PatternDetector, UserPattern
 from tacit.strict_yaml import parse_yaml
 
-__all__ = ["POLICIES", "PatternOptions", "Policy", "PolicyOptions", "load_policy", "package_policy"]
+__all__ = [
+    "POLICIES",
+    "PatternOptions",
+    "Policy",
+    "PolicyOptions",
+    "load_policy",
+    "load_policy_options",
+    "package_policy",
+]
 
 POLICIES = ("balanced", "conservative")
 
@@ -139,15 +147,25 @@ def load_policy(path: Path) -> Policy:
     Raises:
         DataError: the file cannot be read, is no YAML, has a wrong field, or an unsafe pattern; one line that names it.
     """
+    options = load_policy_options(path)
+    try:
+        return Policy(options)
+    except DataError as error:
+        message = str(error)
+    raise DataError(message if message.startswith(str(path)) else f"{path}: {message}")
+
+
+def load_policy_options(path: Path) -> PolicyOptions:
+    """What a user's file says, without making its detectors.
+
+    Raises:
+        DataError: as `load_policy`, but for patterns.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise DataError(f"{path}: the policy cannot be read; check the path, and that it is UTF-8 text") from None
-    try:
-        return Policy(_parsed(text, str(path)))
-    except DataError as error:
-        message = str(error)
-    raise DataError(message if message.startswith(str(path)) else f"{path}: {message}")
+    return _parsed(text, str(path))
 
 
 def _parsed(text: str, place: str) -> PolicyOptions:

@@ -15,7 +15,9 @@ from tacit.screening.adapters.options import (
     SpacyOptions,
 )
 
-__all__ = ["contents_digest"]
+__all__ = ["contents_digest", "model_place"]
+
+_LIBRARIES = {"huggingface": "transformers", "spacy": "spacy", "presidio": "presidio-analyzer"}
 
 
 def contents_digest(options: DetectorOptions) -> str:
@@ -23,20 +25,11 @@ def contents_digest(options: DetectorOptions) -> str:
 
     Those are private text's, whose digest goes nowhere; and no policy with them is measured (`tacit.measured`).
     """
-    match options:
-        case HuggingFaceOptions():
-            return _digest("transformers", options.folder)
-        case SpacyOptions():
-            return _digest("spacy", options.pipeline)
-        case PresidioOptions():
-            return _digest("presidio-analyzer", options.pipeline)
-        case PrecomputedOptions():
-            return ""
-
-
-def _digest(library: str, place: str | None) -> str:
+    if isinstance(options, PrecomputedOptions):
+        return ""
+    library = _LIBRARIES[options.kind]
     found = hashlib.sha256(f"{library} {version(library)}".encode())
-    folder = None if place is None else _folder(place)
+    folder = model_place(options)
     if folder is not None:
         for path in sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
             with path.open("rb") as file:
@@ -45,8 +38,17 @@ def _digest(library: str, place: str | None) -> str:
     return found.hexdigest()
 
 
-def _folder(place: str) -> Path | None:
-    """A folder, or that of an installed package."""
+def model_place(options: DetectorOptions) -> Path | None:
+    """The folder of the model that a detector uses, or of an installed package; None where it uses none, or there is none."""
+    match options:
+        case HuggingFaceOptions():
+            place = options.folder
+        case SpacyOptions() | PresidioOptions():
+            place = options.pipeline
+        case PrecomputedOptions():
+            place = None
+    if place is None:
+        return None
     if Path(place).is_dir():
         return Path(place)
     spec = find_spec(place) if place.isidentifier() else None

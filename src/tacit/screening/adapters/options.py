@@ -30,11 +30,13 @@ class PresidioOptions(_Options):
     Args:
         entities: only these of Presidio's entities, such as ``PHONE_NUMBER``; left out: all.
         pipeline: a spaCy pipeline on this machine (folder, or name of an installed package); left out: no named entities.
+        public: the pipeline was made from public text alone. A run asks for it where no certificate says what it was made from.
     """
 
     kind: Literal["presidio"] = "presidio"
     entities: Annotated[tuple[Word, ...], Field(min_length=1)] | None = None
     pipeline: Word | None = None
+    public: bool = False
 
 
 class SpacyOptions(_Options):
@@ -45,6 +47,7 @@ class SpacyOptions(_Options):
         labels: other names for the pipeline's labels; a label that is not here keeps its own name.
         score: the score of every span; spaCy itself gives none.
         batch_size: texts that the pipeline reads at once.
+        public: as of `PresidioOptions`.
     """
 
     kind: Literal["spacy"] = "spacy"
@@ -52,6 +55,7 @@ class SpacyOptions(_Options):
     labels: dict[Word, Word] = {}
     score: Score = 1.0
     batch_size: Count = 128
+    public: bool = False
 
 
 class HuggingFaceOptions(_Options):
@@ -68,6 +72,7 @@ class HuggingFaceOptions(_Options):
         overlap: tokens that a window shares with the next one; left out: a quarter of it, at most 64.
         batch_size: windows that the model reads at once.
         device: where the model runs, in torch's words.
+        public: the model was made from public text alone. A run asks for it where no certificate says what it was made from.
     """
 
     kind: Literal["huggingface"] = "huggingface"
@@ -80,6 +85,7 @@ class HuggingFaceOptions(_Options):
     overlap: Annotated[int, Field(ge=0)] | None = None
     batch_size: Count = 16
     device: Word = "cpu"
+    public: bool = False
 
 
 class TextsOptions(_Options):
