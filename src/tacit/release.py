@@ -33,6 +33,7 @@ from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.origin import mark_released
 from tacit.privacy.provenance import START, Provenance
+from tacit.privacy.rounded import upper
 from tacit.progress import Reporter
 from tacit.report import data as facts
 from tacit.report.build import build_report
@@ -80,10 +81,11 @@ class RunResult:
             )
         change = "added to or removed from" if self.certificate["relation"] == "add-or-remove" else "replaced in"
         even_odds = math.ceil(500 * (1 + float(self.certificate["total_variation"]))) / 10
+        epsilon = upper(self.epsilon, ".2f")
         return (
             f"Guaranteed for every {unit} of the private text: when all that one {unit} wrote is {change} the corpus, the "
             f"probability of anything that can be seen in {self.folder.release} changes by at most a factor of "
-            f"e^{self.epsilon:.2f}, give or take {self.delta:g} (differential privacy with epsilon {self.epsilon:.2f}). "
+            f"e^{epsilon}, give or take {self.delta:g} (differential privacy with epsilon {epsilon}). "
             f"Someone who gives even odds that a given {unit} is in the corpus guesses right at most {even_odds:.1f} % of "
             f"the time with the release in hand. It does not protect what several {unit}s have in common.{cut} "
             f"The report is {report}; `tacit verify {self.folder.root}` recomputes the certificate."
@@ -106,12 +108,15 @@ def run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks = ALON
             found = audit(state)
             membership(state)
             release_run(state, found)
+        if not (_curators(state.folder) / "report.json").exists():
+            certificate = read_certificate(state.folder.release / "certificate.json")
+            _write_report(state.config, state.folder, state.ledger, certificate, found, _curators(state.folder))
         check_audit_gate(state, found)
         return RunResult(state.folder)
 
 
 def release_run(state: RunState, exposures: dict[str, list[Exposure]]) -> None:
-    """Write run/release as a whole, and the curator's copy of the report in run/private/report."""
+    """Write run/release as a whole. Of what is the curator's alone (the control, membership inference) nothing can stop it."""
     _pay_the_rest(state)
     state.reporter.say("Release: model, certificate and report ...")
     with atomic_folder(state.folder.release) as folder:
@@ -125,7 +130,7 @@ def release_run(state: RunState, exposures: dict[str, list[Exposure]]) -> None:
             None if statement is None else statement.to_dict(),
         )
         write_json(folder / "certificate.json", certificate)
-        _write_reports(state.config, state.folder, state.ledger, certificate, exposures, folder)
+        _write_report(state.config, state.folder, state.ledger, certificate, exposures, folder)
         finish_release(state.ledger, folder)
 
 
@@ -169,8 +174,9 @@ def report_run(folder: RunFolder) -> Path:
     with folder.alone(), Ledger.open(folder.ledger) as ledger:
         for partial in folder.release.glob(".*.partial"):  # of a `tacit report` that was killed
             partial.unlink()
-        _write_reports(config, folder, ledger, certificate, exposures, folder.release)
+        _write_report(config, folder, ledger, certificate, exposures, folder.release)
         finish_release(ledger, folder.release)
+        _write_report(config, folder, ledger, certificate, exposures, _curators(folder))
     return folder.release / "report.html"
 
 
@@ -197,26 +203,31 @@ def _write_model(state: RunState, folder: Path) -> None:
     (folder / "generation_config.json").unlink(missing_ok=True)
 
 
-def _write_reports(
+def _curators(folder: RunFolder) -> Path:
+    return folder.private / "report"
+
+
+def _write_report(
     config: RunConfig,
     folder: RunFolder,
     ledger: Ledger,
     certificate: dict[str, Any],
     exposures: dict[str, list[Exposure]],
-    release: Path,
+    target: Path,
 ) -> None:
+    """The report of a release that is being made, or of a finished one; where it goes says whose copy it is."""
+    curator = target == _curators(folder)
     evaluation = read_json(folder.private / "evaluation.json")
     words = folder.private / "vocabulary"
     chosen = words / "chosen.json"  # of the words in released.json, those that the private text brought
     released_words = len(read_json(chosen if chosen.exists() else words / "released.json"))
-    shape = folder_shape(release / "model", config.model.kind)
-    for curator, target in ((False, release), (True, folder.private / "report")):
-        shown = {name: rows for name, rows in exposures.items() if curator or name == facts.RELEASED}
-        attacked = _stored_membership(config, folder) if curator else None
-        report = report_data(
-            config, folder, ledger, certificate, shown, evaluation, shape, released_words, curator, attacked
-        )
-        if curator:
-            shutil.rmtree(private_folder(target), ignore_errors=True)
-            private_folder(target)
-        build_report(report, target)
+    shape = folder_shape((folder.release if curator else target) / "model", config.model.kind)
+    shown = {name: rows for name, rows in exposures.items() if curator or name == facts.RELEASED}
+    attacked = _stored_membership(config, folder) if curator else None
+    report = report_data(
+        config, folder, ledger, certificate, shown, evaluation, shape, released_words, curator, attacked
+    )
+    if curator:
+        shutil.rmtree(private_folder(target), ignore_errors=True)
+        private_folder(target)
+    build_report(report, target)

@@ -134,6 +134,31 @@ def test_one_unit_decides_whether_the_membership_attack_has_texts_enough(folder:
     assert as_json["membership"] == said[1]
 
 
+@pytest.mark.parametrize("kind", ["lstm", "bert"])
+def test_one_unit_decides_whether_the_control_diverges(folder: Path, kind: str) -> None:
+    """It is trained without noise, and at a rate at which it diverges with a unit and not without it there was no release with it.
+
+    Here both sides have the same text, and one control a rate at which every text makes it diverge.
+    """
+    training, kept = sides(5, 60, 0.4)
+    write_texts(folder / f"control-{kind}.jsonl", [*training, *kept])
+    model = {"kind": kind, "layers": 1, "width": 8, "length": 24, **({} if kind == "lstm" else {"heads": 2})}
+    audit: dict[str, Any] = {"canaries": 2, "control": True, "control_steps": 2, "contexts": 2}
+    if kind == "lstm":
+        audit |= {"copies": 1, "digits": 2, "membership": {"pairs": 30, "group_size": GROUP}}
+    seen = []
+    for name, rate in (("learns", 1e-3), ("diverges", 1e30)):
+        values = dp_values(
+            folder, folder / f"control-{kind}.jsonl", model=model, audit={**audit, "control_learning_rate": rate}
+        )
+        seen.append(observed(folder / f"control-{kind}-{name}", values, 5))
+    assert seen[0].code == 0, seen[0].lines[-1]
+    assert seen[0] == seen[1]
+    assert least_delta(*seen, 8.0) <= DELTA  # it was 1
+    page = (folder / f"control-{kind}-diverges" / "private" / "report" / "report.html").read_text()
+    assert "undecided" in page.lower()  # a control that learned nothing shows nothing
+
+
 def test_one_document_has_the_id_of_a_planted_one(folder: Path) -> None:
     """Two units of one id are refused, and a canary was called "canary 0.3": who wrote that into a file stopped the run."""
     names = [f"d{number}" for number in range(20)]

@@ -9,6 +9,7 @@ import typer
 
 from tacit.cli.options import print_json, table
 from tacit.errors import UsageError
+from tacit.privacy.rounded import upper
 
 if TYPE_CHECKING:
     from tacit.privacy.confidentiality import Confidentiality
@@ -105,7 +106,7 @@ def show_confidentiality(found: Confidentiality, rows: tuple[PaperRow, ...]) -> 
     for statement in (found.worst_case, found.bayesian):
         if statement is not None:
             confidence = "" if statement.confidence is None else f", confidence {statement.confidence:.4g}"
-            typer.echo(f"{statement.kind}: epsilon {statement.epsilon:.4g} ({statement.status}{confidence})")
+            typer.echo(f"{statement.kind}: epsilon {upper(statement.epsilon)} ({statement.status}{confidence})")
             typer.echo(f"  {statement.sentence}")
             for line in statement.steps:
                 typer.echo(f"  - {line}")
@@ -113,6 +114,6 @@ def show_confidentiality(found: Confidentiality, rows: tuple[PaperRow, ...]) -> 
                 typer.echo(f"  * assumed: {line}")
     typer.echo(found.apart)
     if rows:
-        cells = [[row.change, f"{row.epsilon_missed:.4f}", f"{row.epsilon:.4f}"] for row in rows]
+        cells = [[row.change, f"{upper(row.epsilon_missed, '.4f')}", f"{upper(row.epsilon, '.4f')}"] for row in rows]
         typer.echo("\n" + table(["from the paper's number to ours", "epsilon'", "epsilon"], cells))
         typer.echo("\n" + table(["", "the paper", "here"], [list(line) for line in PAPER_FORMULAS]))

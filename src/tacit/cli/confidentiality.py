@@ -10,6 +10,7 @@ import typer
 
 from tacit.cli.options import JsonOption, RunArgument, print_json
 from tacit.errors import UsageError
+from tacit.privacy.rounded import upper
 
 if TYPE_CHECKING:
     from tacit.privacy.statement import ConfidentialityStatement, Line
@@ -62,7 +63,7 @@ def show_lines(statement: ConfidentialityStatement) -> None:
 
 def _line_text(line: Line) -> str:
     """A line of the statement, with what it rests on and the paper's number."""
-    head = f"{line.kind} ({line.definition}, {line.status}): epsilon {line.epsilon:.4g} at delta {line.delta:.3g}"
+    head = f"{line.kind} ({line.definition}, {line.status}): epsilon {upper(line.epsilon)} at delta {line.delta:.3g}"
     paper = f"The paper: {line.paper.epsilon:.4g}. {line.paper.difference}"
     return "\n".join([head, *(_wrapped(text, "  ") for text in (line.sentence, line.assumption, paper))])
 

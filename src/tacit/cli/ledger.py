@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from tacit.cli.options import JsonOption, RunArgument, print_json, table
+from tacit.privacy.rounded import upper
 
 __all__ = ["command"]
 
@@ -52,7 +53,7 @@ def command(run: RunArgument, as_json: JsonOption = False) -> None:
             stage["stage"],
             stage["event"]["kind"],
             f"{stage['spent']}/{stage['planned']}",
-            f"{stage['epsilon_alone']:.3f}",
+            f"{upper(stage['epsilon_alone'], '.3f')}",
             stage["partition"],
         ]
         for stage in stages
@@ -60,7 +61,7 @@ def command(run: RunArgument, as_json: JsonOption = False) -> None:
     typer.echo(table(["stage", "event", "spent", "epsilon alone", "on"], rows))
     typer.echo()
     typer.echo(
-        f"unit {header.unit}, neighbours {header.relation}: joint epsilon {joint:.4f} of {header.epsilon:g} "
+        f"unit {header.unit}, neighbours {header.relation}: joint epsilon {upper(joint, '.4f')} of {header.epsilon:g} "
         f"at delta {header.delta:g}"
     )
     typer.echo(f"chain intact: {len(ledger.rows)} rows, head {ledger.certified_head}")

@@ -9,6 +9,7 @@ import typer
 
 from tacit.cli.confidentiality import show_lines
 from tacit.cli.options import ConfigArgument, JsonOption, print_json, table
+from tacit.privacy.rounded import upper
 
 if TYPE_CHECKING:
     from tacit.config import PrivacyOptions
@@ -60,8 +61,8 @@ def _show_run(plan: RunPlan, privacy: PrivacyOptions) -> None:
             stage.mechanism,
             ", ".join(f"{name} {value:g}" for name, value in stage.parameters.items() if not isinstance(value, str)),
             str(stage.steps),
-            f"{stage.epsilon_alone:.3f}" if stage.event is not None else "-",
-            f"{stage.epsilon_joint:.3f}",
+            f"{upper(stage.epsilon_alone, '.3f')}" if stage.event is not None else "-",
+            f"{upper(stage.epsilon_joint, '.3f')}",
             f"{stage.seconds:.0f} s",
         ]
         for stage in plan.stages
@@ -71,7 +72,7 @@ def _show_run(plan: RunPlan, privacy: PrivacyOptions) -> None:
     unit = plan.unit if isinstance(privacy.unit, str) else f"{plan.unit}, {privacy.unit.description}"
     typer.echo(f"unit: {unit}; neighbours: one unit {plan.relation}; {plan.parameters:,} parameters")
     typer.echo(
-        f"joint epsilon {plan.epsilon:.4f} at delta {plan.delta:g} (like a Gaussian mechanism with mu {plan.mu:.3f})"
+        f"joint epsilon {upper(plan.epsilon, '.4f')} at delta {plan.delta:g} (like a Gaussian mechanism with mu {plan.mu:.3f})"
     )
     seconds = sum(stage.seconds for stage in plan.stages)
     typer.echo(
@@ -105,13 +106,15 @@ def _row(model: TuningPlan) -> list[str]:
             f"DP-SGD of {model.unit}s: sampling_probability {model.sampling_probability:g}, clip_norm {model.clip_norm:g}, "
             f"noise_multiplier {model.noise_multiplier:g}"
         )
-    before = "no certificate" if model.pretraining_epsilon is None else f"epsilon {model.pretraining_epsilon:.3f}"
+    before = (
+        "no certificate" if model.pretraining_epsilon is None else f"epsilon {upper(model.pretraining_epsilon, '.3f')}"
+    )
     return [
         model.model,
         before,
         tuning,
         "by epochs" if model.steps is None else str(model.steps),
-        f"{model.epsilon_alone:.3f}",
-        f"{model.epsilon:.3f}",
+        f"{upper(model.epsilon_alone, '.3f')}",
+        f"{upper(model.epsilon, '.3f')}",
         "-" if model.seconds is None else f"{model.seconds:.0f} s",
     ]

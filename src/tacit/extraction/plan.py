@@ -27,6 +27,7 @@ from tacit.extraction.tuning import DpPrice, dp_price, finetuning_spend
 from tacit.planning.cost import row_flops, seconds_of, training_bytes
 from tacit.privacy.accountant import epsilon
 from tacit.privacy.provenance import Ancestor
+from tacit.privacy.rounded import upper
 
 __all__ = ["ExtractionPlan", "TuningPlan", "model_prices", "plan_comparison", "plan_finetune"]
 
@@ -193,8 +194,12 @@ def _note(plan: TuningPlan, same_people: bool) -> str:
     if plan.unit is None:
         return "without DP, so epsilon is infinite for the documents"
     if plan.counts_pretraining:
-        return f"epsilon {plan.epsilon:.4g} is of fine-tuning and pre-training together, whose people may be the same"
+        return (
+            f"epsilon {upper(plan.epsilon)} is of fine-tuning and pre-training together, whose people may be the same"
+        )
     if plan.pretraining_epsilon is None:
-        return f"epsilon {plan.epsilon:.4g} is of the fine-tuning; the model is public, as the user declares"
+        return f"epsilon {upper(plan.epsilon)} is of the fine-tuning; the model is public, as the user declares"
     assert not same_people  # else its spends would count
-    return f"epsilon {plan.epsilon:.4g} is of the fine-tuning alone, as the user declares that nobody is in both texts"
+    return (
+        f"epsilon {upper(plan.epsilon)} is of the fine-tuning alone, as the user declares that nobody is in both texts"
+    )

@@ -9,6 +9,7 @@ from tacit.config.entities import FinetuneConfig
 from tacit.extraction.people import certified_epsilon
 from tacit.privacy.certificate import write_number
 from tacit.privacy.provenance import Ancestor
+from tacit.privacy.rounded import upper
 
 __all__ = ["finetuning_facts"]
 
@@ -42,8 +43,8 @@ def _statement(config: FinetuneConfig, pretraining: Ancestor | None, epsilon: fl
     whose = "the fine-tuning and the pre-training together" if together else "the fine-tuning"
     return (
         f"Guaranteed for every {unit} of {whose}: when one {unit} is {change}, the probability of anything that can be seen of the "
-        f"model changes by at most a factor of e^{epsilon:.2f}, give or take {delta:g} (differential privacy with epsilon "
-        f"{epsilon:.2f}). {_beside(config, pretraining)}"
+        f"model changes by at most a factor of e^{upper(epsilon, '.2f')}, give or take {delta:g} (differential privacy with epsilon "
+        f"{upper(epsilon, '.2f')}). {_beside(config, pretraining)}"
     )
 
 
@@ -91,7 +92,7 @@ def _own_certificate(pretraining: Ancestor) -> str:
     if math.isinf(certified_epsilon(pretraining)):
         return "its own certificate says that there is no guarantee"
     return (
-        f"its own certificate holds: epsilon {certified_epsilon(pretraining):.2f} at delta {pretraining.delta:g} for every "
+        f"its own certificate holds: epsilon {upper(certified_epsilon(pretraining), '.2f')} at delta {pretraining.delta:g} for every "
         f"{pretraining.unit}"
     )
 

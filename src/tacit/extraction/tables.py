@@ -17,6 +17,7 @@ import numpy as np
 
 from tacit.files import write_atomically, write_json
 from tacit.privacy.certificate import write_number
+from tacit.privacy.rounded import upper
 from tacit.tasks.entities.estimates import Estimate, bootstrap_estimate, fold_estimate
 from tacit.tasks.entities.scores import add_counts, score_of
 
@@ -234,7 +235,7 @@ def _markdown(rows: Sequence[Row]) -> str:
 def _privacy(words: str, epsilon: float | None, delta: float | None) -> str:
     if epsilon is None:
         return words
-    stated = "infinite" if math.isinf(epsilon) else f"{epsilon:.2f} at {delta:g}"
+    stated = "infinite" if math.isinf(epsilon) else f"{upper(epsilon, '.2f')} at {delta:g}"
     return f"{words}, {stated}"
 
 

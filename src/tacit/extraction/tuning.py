@@ -11,6 +11,7 @@ from tacit.errors import BudgetError
 from tacit.privacy import calibrate
 from tacit.privacy.accountant import account_parts, joint_epsilon
 from tacit.privacy.events import EVERY_PART, Spend
+from tacit.privacy.rounded import upper
 from tacit.training.plans import AdamOptions, DpPlan, Phase, PlainPlan
 
 __all__ = ["FINETUNING", "DpPrice", "dp_phase", "dp_price", "finetuning_spend", "plain_phase", "solve_noise"]
@@ -101,7 +102,7 @@ def dp_price(options: TuningOptions, dp: DpTuning, before: Mapping[str, Spend]) 
     total = joint_epsilon([*before.values(), finetuning_spend(phase)], dp.budget.delta, dp.relation)
     if total > dp.budget.epsilon:
         raise BudgetError(
-            f"fine-tuning as configured has epsilon {total:.4g} at delta {dp.budget.delta:g}; the budget is "
+            f"fine-tuning as configured has epsilon {upper(total)} at delta {dp.budget.delta:g}; the budget is "
             f"{dp.budget.epsilon:g}: raise dp.noise_multiplier, lower steps, or leave the noise out to have it solved"
         )
     return DpPrice(phase, before, total)

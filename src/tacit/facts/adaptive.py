@@ -8,6 +8,7 @@ from tacit.config import AdaptiveOptions, RunConfig
 from tacit.privacy.certificate import read_number
 from tacit.privacy.events import NonPrivate
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.rounded import upper
 from tacit.report import data
 
 __all__ = ["adaptive_facts"]
@@ -43,7 +44,7 @@ def _chosen(stated: dict[str, Any]) -> list[str]:
     return [
         "The scorer may have read text in pieces of a vocabulary that was released from private text, so the rho of a text may "
         "depend on that release. A row of the table holds for the outcomes in which a text has such a rho; over all outcomes, "
-        f"whatever the vocabulary came out as, epsilon is {read_number(stated['worst']):.4g}."
+        f"whatever the vocabulary came out as, epsilon is {upper(read_number(stated['worst']))}."
     ]
 
 

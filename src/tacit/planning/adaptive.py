@@ -20,6 +20,7 @@ from tacit.privacy import calibrate
 from tacit.privacy.accountant import epsilon_of_rho, joint_epsilon
 from tacit.privacy.bands import Bands
 from tacit.privacy.events import SMALLEST_NOISE_MULTIPLIER, BandedPoissonGaussian, BandsFrom, Spend
+from tacit.privacy.rounded import upper
 
 __all__ = ["PhaseNoise", "adaptive_noise", "adaptive_notes", "bands_from", "has_given_bands", "sampling_probability"]
 
@@ -241,12 +242,12 @@ def adaptive_notes(config: RunConfig, spends: Sequence[Spend]) -> list[str]:
     rows = epsilon_of_rho(spends, privacy.budget.delta, privacy.relation)
     notes = []
     for name, row in zip(options.names, rows, strict=True):  # all events have the thresholds of the section
-        within = "" if row.worst_partner is None else f" ({row.within:.4g} if replaced by a unit of the same band)"
+        within = "" if row.worst_partner is None else f" ({upper(row.within)} if replaced by a unit of the same band)"
         notes.append(
-            f"adaptive: a unit with rho from {row.begin:g} to {row.end:g} ({name}) has epsilon {row.epsilon:.4g}{within}"
+            f"adaptive: a unit with rho from {row.begin:g} to {row.end:g} ({name}) has epsilon {upper(row.epsilon)}{within}"
         )
     worst = joint_epsilon(spends, privacy.budget.delta, privacy.relation)
     notes.append(
-        f"adaptive: the worst case is {worst:.4g}. Which rho a unit has, and how many have it, is private; so is whether any has"
+        f"adaptive: the worst case is {upper(worst)}. Which rho a unit has, and how many have it, is private; so is whether any has"
     )
     return notes

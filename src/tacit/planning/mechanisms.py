@@ -23,6 +23,7 @@ from tacit.privacy.accountant import joint_epsilon
 from tacit.privacy.events import EVERY_PART, BandedPoissonGaussian, Chosen, Exchange, Gaussian, NonPrivate, Spend
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.provenance import START, Provenance
+from tacit.privacy.rounded import upper
 from tacit.training.plans import Phase
 
 __all__ = ["Mechanisms", "mechanisms_from_ledger", "plan_in_ledger", "solve"]
@@ -76,9 +77,9 @@ def solve(config: RunConfig, before: Sequence[Spend] = ()) -> Mechanisms:
     before = [spend for spend in before if not isinstance(spend.event, NonPrivate)]
     if before and (spent := joint_epsilon(before, privacy.budget.delta, privacy.relation)) > privacy.budget.epsilon:
         raise BudgetError(
-            f"what this run starts from has spent epsilon {spent:.4g} at delta {privacy.budget.delta:g} on the same people already, "
-            f"and the budget is {privacy.budget.epsilon:g}: raise it, start from a public model, or say same_people: false if nobody "
-            "is in both texts"
+            f"what this run starts from has spent epsilon {upper(spent)} at delta {privacy.budget.delta:g} on the same people "
+            f"already, and the budget is {privacy.budget.epsilon:g}: raise it, start from a public model, or say same_people: false "
+            "if nobody is in both texts"
         )
     vocabulary = vocabulary_event(config)
     phases = phases_with(config, solved_noise(config, vocabulary, before))
@@ -88,7 +89,7 @@ def solve(config: RunConfig, before: Sequence[Spend] = ()) -> Mechanisms:
     total = joint_epsilon([*before, *mechanisms.noisy_spends()], privacy.budget.delta, privacy.relation)
     if total > privacy.budget.epsilon and config.vocabulary.method != "hoory":
         raise BudgetError(
-            f"the run as configured has epsilon {total:.4g} at delta {privacy.budget.delta:g}; the budget is "
+            f"the run as configured has epsilon {upper(total)} at delta {privacy.budget.delta:g}; the budget is "
             f"{privacy.budget.epsilon:g}. Nothing was spent: raise noise or threshold, lower steps, or leave the noise out "
             "to have it solved"
         )

@@ -33,6 +33,7 @@ from tacit.privacy.replacement import (
     screening_assumptions,
     stability,
 )
+from tacit.privacy.rounded import upper
 
 __all__ = [
     "APART",
@@ -167,7 +168,7 @@ def worst_case(
         delta_2=0.0,
         confidence=None,
         sentence=indistinguishable(f"For {whom(claim)}, whatever the reader knows,", found, delta),
-        steps=(f"epsilon = {found:.4g} at delta {delta:.3g}, {counted(records, 'record')} replaced", exempt),
+        steps=(f"epsilon = {upper(found)} at delta {delta:.3g}, {counted(records, 'record')} replaced", exempt),
         assumptions=(coverage, *group, *common),
     )
 
@@ -193,7 +194,7 @@ def bayesian(
     if changed.caught:
         last = f"no amplification: a caught secret still changes {counted(changed.caught, 'record')}"
     else:
-        last = f"epsilon = log(1 + {missing:.4g} (e^{epsilon_missed:.4g} - 1)) = {found:.4g}"
+        last = f"epsilon = log(1 + {missing:.4g} (e^{upper(epsilon_missed)} - 1)) = {upper(found)}"
     bounds = sum(isinstance(share, Labels) for share in used)
     status: Status = "proved" if not used else "measured" if bounds == len(used) else "heuristic"
     return Statement(
@@ -209,7 +210,7 @@ def bayesian(
         confidence=max(0.0, 1 - bounds * (1 - confidence)) if bounds else None,
         sentence=indistinguishable(f"For {whom(claim)}, {drawn(changed, delta_2)},", found, delta),
         steps=(
-            f"epsilon' = {epsilon_missed:.4g} at delta' = {delta_missed:.3g}, {counted(records, 'record')} replaced",
+            f"epsilon' = {upper(epsilon_missed)} at delta' = {upper(delta_missed, '.3g')}, {counted(records, 'record')} replaced",
             last,
         ),
         assumptions=(*_share_assumptions(gamma, delta_2, confidence, changed), *common),
@@ -255,7 +256,7 @@ def indistinguishable(who: str, found: float, delta: float) -> str:
         return f"{who} nothing is guaranteed: a release without a finite epsilon is among the spends."
     return (
         f"{who} training on the secret and training on <MASK> in its place differ in the probability of anything that can be "
-        f"seen in the release by at most a factor of e^{found:.4g}, give or take {delta:.3g}."
+        f"seen in the release by at most a factor of e^{upper(found)}, give or take {delta:.3g}."
     )
 
 

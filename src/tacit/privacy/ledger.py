@@ -34,6 +34,7 @@ from tacit.files import storage_error
 from tacit.privacy.events import Chosen, Event, Exchange, Relation, Spend, event_from_dict, event_to_dict
 from tacit.privacy.ledger_rows import LedgerRow, check_rows
 from tacit.privacy.provenance import is_inherited
+from tacit.privacy.rounded import upper
 from tacit.privacy.strict_json import parse_strict
 
 __all__ = ["Ledger", "LedgerHeader", "LedgerRow", "StagePlan"]
@@ -255,7 +256,7 @@ class Ledger:
             total = joint_epsilon(planned, header.delta, header.relation)
             if total > header.epsilon:
                 raise BudgetError(
-                    f"stage {stage!r} would bring epsilon to {total:.4g} at delta {header.delta:g}; "
+                    f"stage {stage!r} would bring epsilon to {upper(total)} at delta {header.delta:g}; "
                     f"the budget is {header.epsilon:g}. Nothing was spent: lower its steps or raise its noise"
                 )
         body = {"stage": stage, "event": event_to_dict(event), "limit": limit, "partition": partition}

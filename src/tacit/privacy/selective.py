@@ -22,6 +22,7 @@ from tacit.errors import UsageError
 from tacit.privacy.accountant import GRIDS, Account, epsilon, rdp_epsilon
 from tacit.privacy.events import Gaussian, PoissonGaussian, Spend
 from tacit.privacy.histogram import gaussian_delta
+from tacit.privacy.rounded import upper
 
 __all__ = ["SelectiveAccount", "participations", "selective_account", "state_spend"]
 
@@ -74,8 +75,9 @@ class SelectiveAccount:
     def sentence(self) -> str:
         """What holds, and beside it what the paper's own way of counting would say."""
         return (
-            f"selective DP: when the private tokens of one record are replaced, epsilon is {self.together:.4g} at delta "
-            f"{self.delta:g} (gradients alone {self.gradients:.4g}, the {self.releases} released states alone {self.states:.4g}); "
+            f"selective DP: when the private tokens of one record are replaced, epsilon is {upper(self.together)} at delta "
+            f"{self.delta:g} (gradients alone {upper(self.gradients)}, the {self.releases} released states alone "
+            f"{upper(self.states)}); "
             "counted as in the paper, by Renyi DP of the gradients alone and for a record that is added or removed, "
             f"{self.claimed:.4g}"
         )

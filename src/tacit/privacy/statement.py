@@ -35,6 +35,7 @@ from tacit.privacy.crt_paper import PaperNumber, paper_bayesian, paper_group
 from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.privacy.misses import Labels, upper_share
 from tacit.privacy.replacement import Claim, Stability, counted, replacement_epsilon
+from tacit.privacy.rounded import upper
 
 __all__ = ["ConfidentialityStatement", "Line", "Share", "statement_of_run"]
 
@@ -289,11 +290,11 @@ def _screened(run: _Run, gamma: float | Labels) -> Line:
     caught = replacement_epsilon(run.spends, run.delta, size * run.changed.caught)
     if size == 1:
         which = f"which the balanced policy {'misses' if missed else 'catches'}"
-        rest = f"A secret that it catches has epsilon {caught:.4g}; it misses at most a share {share:.4g} of mu."
+        rest = f"A secret that it catches has epsilon {upper(caught)}; it misses at most a share {upper(share)} of mu."
         doubt = "gamma says how many secrets are missed, not whether this one is"
     else:
         which = f"of which the balanced policy misses at most {missed}"
-        rest = f"A group that it catches wholly has epsilon {caught:.4g}."
+        rest = f"A group that it catches wholly has epsilon {upper(caught)}."
         doubt = (
             f"at most {missed} of them are missed, which gamma, an average over mu, does not prove of a single group"
         )
@@ -342,7 +343,7 @@ def _bayesian(run: _Run, gamma: float | Labels) -> Line:
     if both < run.delta:
         found = bayesian(*arguments, run.confidence, run.claim, run.changed, run.common())
     secret, it = ("the secret is", "it") if size == 1 else ("the group's secrets are", "some of them")
-    both_miss = f"both policies miss {it} with probability {both:.4g} at most"
+    both_miss = f"both policies miss {it} with probability {upper(both)} at most"
     public = run.coverage() if run.delta_2 is None else both_miss
     if hides_the_record(run.changed, run.delta_2):
         how = "drawn from mu with the record that holds it, neither known to the reader, who may know all other records"
@@ -362,7 +363,7 @@ def _bayesian(run: _Run, gamma: float | Labels) -> Line:
         if found is None
         else found.sentence,
         assumption=f"Assumed: {secret} {how}, the balanced policy "
-        f"misses {it} with probability {missing:.4g} at most, {public}, and {run.place()}.",
+        f"misses {it} with probability {upper(missing)} at most, {public}, and {run.place()}.",
         assumptions=() if found is None else found.assumptions,
         paper=paper_bayesian(*arguments, run.claim, run.changed),
     )
