@@ -447,3 +447,23 @@ def test_a_paid_vocabulary_release_is_not_drawn_again(started: Path, tmp_path: P
     assert done.returncode == 4
     assert "vocabulary's noise" in done.stderr
     assert not (tmp_path / "run" / "private" / "vocabulary" / "released.json").exists()
+
+
+@pytest.mark.parametrize("kind", ["bert", "lstm"])
+def test_a_run_that_diverged_ends_in_one_line(tmp_path: Path, kind: str) -> None:
+    """It is a function of what would be released, and of public text: nothing private decides it."""
+    write_corpora(tmp_path)
+    sections: dict[str, Any] = {"audit": None}
+    if kind == "lstm":
+        sections["model"] = {"kind": "lstm", "layers": 1, "width": 8, "length": 24}
+        sections["vocabulary"] = {"method": "public", "size": 300}
+    values = small_values(tmp_path, **sections)
+    for phase in values["phases"]:
+        phase |= {"learning_rate": 1e30, "steps": 3}
+    done = tacit("run", write_config(tmp_path / "config.yaml", values))
+    assert done.returncode == 4, done.stderr
+    said = [line for line in done.stderr.splitlines() if line.startswith("tacit: ")]
+    assert len(said) == 1
+    assert "diverged" in said[0]
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "run" / "release").exists()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tacit.config.base import Count, Options, Positive, Probability
+from tacit.config.base import Count, Options, Probability, Rate
 
 __all__ = ["AuditOptions", "MembershipOptions"]
 
@@ -64,7 +64,7 @@ class AuditOptions(Options):
     control: bool = False
     control_steps: Count | None = None
     control_batch: Count = 64
-    control_learning_rate: Positive = 6e-3
+    control_learning_rate: Rate = 6e-3
     membership: MembershipOptions | None = None
     max_exposure_p_value: Annotated[float, Field(ge=0, lt=1)] = 0.0
 

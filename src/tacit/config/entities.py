@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tacit.config.base import ClipNorm, Count, Options, Positive, expanded
+from tacit.config.base import ClipNorm, Count, Options, Positive, Rate, expanded
 from tacit.config.compute import ComputeOptions
 from tacit.config.load import read_yaml, validated
 from tacit.config.privacy import Budget
@@ -82,7 +82,7 @@ class TuningOptions(Options):
     steps: Count | None = None
     epochs: Count | None = None
     batch_size: Count = 16
-    learning_rate: Positive = 5e-4
+    learning_rate: Rate = 5e-4
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.1
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1

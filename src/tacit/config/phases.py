@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from tacit.config.base import ClipNorm, Count, Options, Positive, Probability, Share
+from tacit.config.base import ClipNorm, Count, Options, Positive, Probability, Rate, Share
 
 __all__ = ["PHASES", "DpPhase", "Phase", "PhaseOptions", "PlainPhase", "SelectivePhase"]
 
@@ -16,7 +16,7 @@ class PhaseOptions(Options):
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
     steps: Count
-    learning_rate: Positive
+    learning_rate: Rate
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.1
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     adam_betas: tuple[Probability, Probability] = (0.9, 0.98)
