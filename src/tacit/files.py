@@ -29,6 +29,7 @@ __all__ = [
     "read_json",
     "real_path",
     "refuse_little_room",
+    "refuse_pipe",
     "storage_error",
     "write_atomically",
     "write_json",
@@ -72,6 +73,16 @@ def read_json(path: Path) -> Any:
 def real_path(path: Path) -> Path:
     """Where a path leads, links followed; of a link to itself, itself, where ``Path.resolve`` raises."""
     return Path(os.path.realpath(path))
+
+
+def refuse_pipe(path: Path) -> None:
+    """A pipe keeps its reader waiting, perhaps for ever, and gives its bytes once; a device may have no end.
+
+    Raises:
+        DataError: it is there, and neither a file nor a folder.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise DataError(f"{path}: this is a pipe or a device, which cannot be read again; write it into a file first")
 
 
 @contextmanager

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.config import RunConfig
-from tacit.errors import RefusedError, UsageError
+from tacit.config.corpus import CorpusOptions
+from tacit.corpus.readers import Source, files_of
+from tacit.errors import RefusedError, TacitError, UsageError
 from tacit.files import real_path
 from tacit.privacy.origin import Origin, origin_of, released_model
 from tacit.privacy.provenance import Given, Provenance, check_composition, merged
@@ -56,11 +58,34 @@ def provenance_of(config: RunConfig) -> Provenance:
 def _refuse_private_as_public(config: RunConfig) -> None:
     """One file cannot be both; that other files hold none of the private text is for the user to know."""
     private = real_path(config.private.resolved_path)
+    read = _inodes_read(config.private)
     for thing in _things(config):
-        if real_path(thing.path) == private:
-            raise UsageError(
-                f"{thing.option} is the private corpus: what is public is read without noise; give another file"
-            )
+        if real_path(thing.path) == private or read & _inodes(thing.path):
+            raise _public_and_private(thing.option)
+    for number, corpus in enumerate(config.public):
+        if read & _inodes_read(corpus):
+            raise _public_and_private(f"public.{number}.path")
+
+
+def _public_and_private(option: str) -> UsageError:
+    return UsageError(f"{option} is the private corpus: what is public is read without noise; give another file")
+
+
+def _inodes_read(corpus: CorpusOptions) -> set[tuple[int, int]]:
+    """Of the files that a corpus is, whatever folder, pattern or link names them; nothing is read."""
+    try:
+        paths = files_of(Source(corpus.resolved_path, corpus.format))
+    except TacitError:  # there is none; whoever reads it says so
+        return set()
+    return set().union(*map(_inodes, paths))
+
+
+def _inodes(path: Path) -> set[tuple[int, int]]:
+    """What a file is, by whatever name."""
+    if not path.is_file():
+        return set()
+    found = path.stat()
+    return {(found.st_dev, found.st_ino)}
 
 
 def together(origins: Iterable[Origin], same_people: bool) -> Provenance:

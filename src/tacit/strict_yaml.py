@@ -28,4 +28,7 @@ def parse_yaml(text: str) -> Any:
     Raises:
         yaml.YAMLError: it is no YAML, has a tag that stands for an object, or a key twice.
     """
-    return yaml.load(text, _OnceOnly)  # a SafeLoader
+    try:
+        return yaml.load(text, _OnceOnly)  # a SafeLoader
+    except ValueError as error:  # a date that there is not, a number with too many digits
+        raise yaml.YAMLError("a value that is none") from error

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tacit.config.base import Count, Options, Probability, Rate
+from tacit.config.base import Count, Options, Probability, Rate, Steps
 
 __all__ = ["AuditOptions", "MembershipOptions"]
 
@@ -62,7 +62,7 @@ class AuditOptions(Options):
     probability: Probability = 0.1
     contexts: Count = 8
     control: bool = False
-    control_steps: Count | None = None
+    control_steps: Steps | None = None
     control_batch: Count = 64
     control_learning_rate: Rate = 6e-3
     membership: MembershipOptions | None = None

@@ -11,12 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 
 from tacit.errors import UsageError
 
-__all__ = ["ClipNorm", "Count", "Options", "Positive", "Probability", "Rate", "Share", "expanded"]
+__all__ = ["ClipNorm", "Count", "Noise", "Options", "Positive", "Probability", "Rate", "Share", "Steps", "expanded"]
 
 Probability = Annotated[float, Field(gt=0, le=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
+Noise = Annotated[float, Field(gt=0, le=1e9)]  # over a clip norm: with more of it nothing is left to be seen
+Steps = Annotated[int, Field(ge=1, le=10**9)]
 Rate = Annotated[float, Field(gt=0, le=1e30)]  # of learning; ten times as much still is a number of single precision
 ClipNorm = Annotated[float, Field(ge=1e-6, le=1e12)]  # what `tacit.engine.clipping` takes
 

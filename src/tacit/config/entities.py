@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tacit.config.base import ClipNorm, Count, Options, Positive, Rate, expanded
+from tacit.config.base import ClipNorm, Count, Noise, Options, Rate, Steps, expanded
 from tacit.config.compute import ComputeOptions
 from tacit.config.load import read_yaml, validated
 from tacit.config.privacy import Budget
@@ -79,7 +79,7 @@ class TuningOptions(Options):
         context: a row shows ``document`` text beyond its sentence, or one ``sentence``.
     """
 
-    steps: Count | None = None
+    steps: Steps | None = None
     epochs: Count | None = None
     batch_size: Count = 16
     learning_rate: Rate = 5e-4
@@ -115,7 +115,7 @@ class DpTuning(Options):
     clip_norm: ClipNorm
     clipping: Literal["flat", "automatic", "per-layer"] = "flat"
     sequences_per_unit: Count = 1
-    noise_multiplier: Positive | None = None
+    noise_multiplier: Noise | None = None
 
 
 class FinetuneConfig(Options):

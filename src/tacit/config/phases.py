@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from tacit.config.base import ClipNorm, Count, Options, Positive, Probability, Rate, Share
+from tacit.config.base import ClipNorm, Count, Noise, Options, Positive, Rate, Share, Steps
 
 __all__ = ["PHASES", "DpPhase", "Phase", "PhaseOptions", "PlainPhase", "SelectivePhase"]
 
@@ -15,11 +15,11 @@ class PhaseOptions(Options):
     """What every training phase has: its name, steps and AdamW's options (linear warm-up, then linear decay)."""
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
-    steps: Count
+    steps: Steps
     learning_rate: Rate
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.1
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
-    adam_betas: tuple[Probability, Probability] = (0.9, 0.98)
+    adam_betas: tuple[Share, Share] = (0.9, 0.98)
     adam_epsilon: Positive = 1e-6
 
 
@@ -69,7 +69,7 @@ class DpPhase(PhaseOptions):
     maskings: Count = 1
     average: Share | None = None
     keep: Share | None = None
-    noise_multiplier: Positive | None = None
+    noise_multiplier: Noise | None = None
 
 
 class SelectivePhase(PhaseOptions):
@@ -89,7 +89,7 @@ class SelectivePhase(PhaseOptions):
     batch_size: Count
     segments: Count
     state_clip: Positive
-    state_noise_multiplier: Positive
+    state_noise_multiplier: Noise
 
 
 Phase = Annotated[PlainPhase | DpPhase | SelectivePhase, Field(discriminator="plan")]

@@ -12,6 +12,7 @@ from pathlib import Path
 from tacit.corpus.annotated import OUTSIDE, AnnotatedDocument, Sentence, check_sequence, type_of
 from tacit.corpus.lines import numbered_lines, place_of
 from tacit.errors import DataError, UsageError
+from tacit.files import refuse_pipe
 
 __all__ = ["ANNOTATION_FORMATS", "read_annotated"]
 
@@ -35,6 +36,7 @@ def read_annotated(path: Path, layout: str = "bio") -> list[AnnotatedDocument]:
         raise UsageError(f"format {layout!r} is not known; use one of {', '.join(ANNOTATION_FORMATS)}")
     if not path.exists():
         raise DataError(f"{path}: there is no such file or folder; check the path")
+    refuse_pipe(path)
     documents = sorted(ANNOTATION_FORMATS[layout](path), key=lambda document: document.document_id)
     if not any(document.sentences for document in documents):
         raise DataError(f"{path}: there is no token in it; check the path and the format")

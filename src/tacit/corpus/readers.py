@@ -22,8 +22,9 @@ from tacit.corpus.lines import attempt, numbered_lines, place_of, too_long
 from tacit.corpus.records import Record
 from tacit.corpus.turns import Turns, dialogue_text
 from tacit.errors import DataError, UsageError
+from tacit.files import refuse_pipe
 
-__all__ = ["READERS", "Source", "read_objects", "read_records"]
+__all__ = ["READERS", "Source", "files_of", "read_objects", "read_records"]
 
 _ALIASES = {".bio": "conll", ".iob": "conll"}
 _PARQUET_ROWS = 256
@@ -105,8 +106,18 @@ def _stream(files: list[tuple[Path, str]], source: Source) -> Iterator[Record]:
 # Which files
 
 
+def files_of(source: Source) -> list[Path]:
+    """The files that `read_records` reads.
+
+    Raises:
+        DataError: there is none, or one of no known ending.
+    """
+    return [path for path, _ in _files(source)]
+
+
 def _files(source: Source) -> list[tuple[Path, str]]:
     """The files to read with the format of each."""
+    refuse_pipe(source.path)
     if source.path.is_dir():
         listed = source.path.iterdir()
     elif source.path.exists():

@@ -44,7 +44,9 @@ def kept(question: str, solve: Callable[[], T], to_json: Callable[[T], Any], cer
     """
     name = hashlib.sha256("\n".join([VERSION, version("dp-accounting"), question]).encode()).hexdigest()
     path = cache_folder() / f"{name[:32]}.json"
-    with contextlib.suppress(OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError, TacitError):
+    with contextlib.suppress(
+        OSError, ValueError, TypeError, LookupError, ArithmeticError, MemoryError, RecursionError, TacitError
+    ):
         if path.is_file() and path.stat().st_size <= _MOST_BYTES:
             found = certified(json.loads(path.read_text(encoding="utf-8")))
             if found is not None:

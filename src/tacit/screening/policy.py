@@ -18,6 +18,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.errors import DataError
+from tacit.files import refuse_pipe
 from tacit.screening.adapters.contents import contents_digest
 from tacit.screening.adapters.options import DetectorOptions, PrecomputedOptions
 from tacit.screening.adapters.registry import detector_from_options
@@ -161,6 +162,7 @@ def load_policy_options(path: Path) -> PolicyOptions:
     Raises:
         DataError: as `load_policy`, but for patterns.
     """
+    refuse_pipe(path)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

@@ -66,7 +66,7 @@ class HuggingFaceDetector(Detector):
         return self.spans_of([text])[0]
 
     def spans_of(self, texts: Sequence[str]) -> list[list[Span]]:
-        """Spans in each text. Windows of many texts are read together, which can move a score by rounding, about 1e-6.
+        """Spans in each text, each read by itself: in a batch with others its scores would depend on theirs, if by rounding only.
 
         Raises:
             DataError: a text is not Unicode, or the model gives no numbers for one.
@@ -78,13 +78,19 @@ class HuggingFaceDetector(Detector):
         return spans
 
     def _read(self, texts: Sequence[str]) -> list[list[Span]]:
-        tokens: list[list[Token]] = [[] for _ in texts]
-        windows = sorted(self._windows(texts), key=lambda window: len(window.ids))  # little padding
+        windows: list[list[_Window]] = [[] for _ in texts]
+        for window in self._windows(texts):
+            windows[window.text].append(window)
+        return [
+            token_spans(text, list(self._tokens(own)), self._thresholds, self.name)
+            for text, own in zip(texts, windows, strict=True)
+        ]
+
+    def _tokens(self, windows: Sequence[_Window]) -> Iterator[Token]:
+        """Of one text's windows."""
         for first in range(0, len(windows), self._options.batch_size):
-            batch = windows[first : first + self._options.batch_size]
-            for window, scored in zip(batch, self._scored(batch), strict=True):
-                tokens[window.text] += scored
-        return [token_spans(text, own, self._thresholds, self.name) for text, own in zip(texts, tokens, strict=True)]
+            for scored in self._scored(windows[first : first + self._options.batch_size]):
+                yield from scored
 
     def _windows(self, texts: Sequence[str]) -> Iterator[_Window]:
         """Windows over all tokens of each text. A special token's name inside a text is read as plain text."""

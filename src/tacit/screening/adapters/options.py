@@ -70,7 +70,7 @@ class HuggingFaceOptions(_Options):
         labels: other names for the tags' types (without ``B-`` and the like); one that is not here keeps its own name.
         window: tokens of a window, special tokens included; left out: as many as the model takes, at most 512.
         overlap: tokens that a window shares with the next one; left out: a quarter of it, at most 64.
-        batch_size: windows that the model reads at once.
+        batch_size: windows of one text that the model reads at once.
         device: where the model runs, in torch's words.
         public: the model was made from public text alone. A run asks for it where no certificate says what it was made from.
     """
