@@ -488,7 +488,7 @@ def test_scores_that_are_no_numbers_are_an_error(folder: Path, tmp_path: Path) -
 
 
 def test_half_a_surrogate_pair_is_one_line(folder: Path) -> None:
-    with pytest.raises(DataError, match="text 2 of 2 holds half a surrogate pair") as caught:
+    with pytest.raises(DataError, match="a text holds half a surrogate pair") as caught:
         detector(folder).spans_of(["Anna", "zqsecret \ud800"])
     assert "zqsecret" not in str(caught.value)
     assert caught.value.__context__ is None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tacit.errors import DataError, UsageError
 from tacit.screening.adapters.common import check_texts, missing
 from tacit.screening.adapters.options import PresidioOptions
-from tacit.screening.adapters.spacy_ner import local_pipeline
+from tacit.screening.adapters.spacy_ner import local_pipeline, without_limit
 from tacit.screening.spans import Detector, Span
 
 if TYPE_CHECKING:
@@ -62,16 +62,13 @@ class PresidioDetector(Detector):
         """Spans in each text.
 
         Raises:
-            DataError: a text is too long, is not Unicode, or one that Presidio cannot analyse completely.
+            DataError: a text is not Unicode, or one that Presidio cannot analyse completely.
         """
-        check_texts(texts, self.name, self._pipeline.max_length)
+        check_texts(texts, self.name)
         read = self._engine.process_batch(list(texts), _LANGUAGE, batch_size=_BATCH)
-        return [
-            self._analysed(item[0], item[1], f"text {number} of {len(texts)}")
-            for number, item in enumerate(read, start=1)
-        ]
+        return [self._analysed(item[0], item[1]) for item in read]
 
-    def _analysed(self, text: str, artifacts: NlpArtifacts, which: str) -> list[Span]:
+    def _analysed(self, text: str, artifacts: NlpArtifacts) -> list[Span]:
         from presidio_analyzer import pattern_recognizer
 
         limit = pattern_recognizer.REGEX_TIMEOUT_SECONDS
@@ -81,12 +78,10 @@ class PresidioDetector(Detector):
         except Exception:  # some of Presidio's errors quote the text
             found = None
         if found is None:
-            raise DataError(
-                f"detector presidio: Presidio fails on {which}; leave it out, or use another detector for it"
-            )
+            raise DataError("detector presidio: Presidio fails on a text; leave it out, or use another detector for it")
         if time.process_time() - begin >= limit:
             raise DataError(
-                f"detector presidio: {which} took longer than the {limit} seconds after which Presidio skips patterns; "
+                f"detector presidio: a text took longer than the {limit} seconds after which Presidio skips patterns; "
                 "split the text, or set REGEX_TIMEOUT_SECONDS"
             )
         return sorted(Span(item.start, item.end, item.entity_type, item.score, self.name) for item in found)
@@ -103,7 +98,7 @@ def _pipeline(place: str | None) -> Language:
         return local_pipeline(place, PresidioDetector.name)
     import spacy
 
-    return spacy.blank(_LANGUAGE)
+    return without_limit(spacy.blank(_LANGUAGE))
 
 
 def _engine(pipeline: Language) -> SpacyNlpEngine:

@@ -5,6 +5,7 @@ spaCy gives entities without a score, so every span has the score that the optio
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -46,9 +47,9 @@ class SpacyDetector(Detector):
         """Spans in each text; the pipeline reads ``batch_size`` of them at once.
 
         Raises:
-            DataError: a text is longer than the pipeline takes, or is not Unicode.
+            DataError: a text is not Unicode.
         """
-        check_texts(texts, self.name, self._pipeline.max_length)
+        check_texts(texts, self.name)
         names, score = self._options.labels, self._options.score
         documents = self._pipeline.pipe(texts, batch_size=self._options.batch_size)
         return [
@@ -75,13 +76,19 @@ def local_pipeline(place: str, kind: str) -> Language:
     except ModuleNotFoundError:
         raise missing(kind, "spacy", "spacy") from None
     try:
-        return spacy.load(place)
+        return without_limit(spacy.load(place))
     except (OSError, ValueError, KeyError, TypeError, ImportError):  # spaCy's own errors have many lines
         pass
     raise UsageError(
         f"detector {kind}: pipeline: {place} is no spaCy pipeline on this machine; name a folder or an installed package "
         "(nothing is downloaded)"
     )
+
+
+def without_limit(pipeline: Language) -> Language:
+    """spaCy refuses long texts for the memory that they need; here one of them would decide whether there is a release."""
+    pipeline.max_length = sys.maxsize
+    return pipeline
 
 
 def _labels(pipeline: Language, place: str) -> set[str]:
