@@ -33,7 +33,7 @@ class Together(HuggingFaceDetector):
     def spans_of(self, texts: Any) -> Any:
         windows = list(self._windows(texts))
         scored = list(self._scored(windows))
-        return [[token.score for token in own] for own in scored]
+        return [[token.tag_score for token in own] for own in scored]
 
 
 @pytest.fixture(scope="module")

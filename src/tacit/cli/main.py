@@ -73,6 +73,11 @@ _NO_MEMORY = (
 _MEMORY_WORDS = ("allocate memory", "out of memory", "bad_alloc", "start new thread", "ThreadPoolBuildError")
 """Of torch and of threads, whose errors are RuntimeErrors, and of Rust's thread pools, which panic."""
 
+_PANIC = (
+    "a library written in Rust gave up; it is likely to be a tokenizer whose normalizer or pre-tokenizer has an expression that some "
+    "text is too much for: use a tokenizer without it"
+)
+
 _NO_PRIMITIVE = ("could not create a primitive", "could not execute a primitive")
 """All that oneDNN says when it gets no memory for its code or its buffers; what it cannot do has more words."""
 
@@ -127,6 +132,9 @@ def main() -> None:
         if _is_out_of_memory(error):
             say_error(_NO_MEMORY)
             sys.exit(StorageError.exit_code)
+        if _is_panic(error):  # its words may quote the text
+            say_error(_PANIC)
+            sys.exit(DataError.exit_code)
         if not isinstance(error, OSError):
             raise
         say_error(f"{error.filename or 'file system'}: {error.strerror}")
