@@ -64,7 +64,13 @@ MAY_IMPORT["confidential"] = {"errors"} | {"config", "privacy"}
 MAY_IMPORT["selective"] = {"config", "privacy"}  # the account of a run on marked text, for its plan and its report
 MAY_IMPORT["marking"] = BASE | {"config", "corpus", "screening"}
 MAY_IMPORT["beginning"] = BASE | {"config", "folder", "privacy"}
-MAY_IMPORT["origins"] = BASE | {"config", "given", "privacy"}
+MAY_IMPORT["origins"] = BASE | {
+    "config",
+    "given",
+    "privacy",
+    "corpus",
+    "screening",
+}  # which files are read, and by which models
 MAY_IMPORT["planning"] |= {"origins"}
 MAY_IMPORT["manifest"] = {"errors", "files", "privacy"}
 MAY_IMPORT["signing"] = {"errors", "files", "privacy", "manifest"}

@@ -78,6 +78,15 @@ def _planted_or_given(certificate: _Values, config: _Values) -> bool:
     return not config or bool(planted or given or model.get("folder"))
 
 
+def _marked_by_policies(certificate: _Values, config: _Values) -> bool:
+    stated = [config.get(section) or {} for section in ("screening", "marking")]
+    return not config or any(options.get(role) for options in stated for role in ("balanced", "conservative"))
+
+
+def _controlled(certificate: _Values, config: _Values) -> bool:
+    return not config or bool((config.get("audit") or {}).get("control"))
+
+
 def _any(certificate: _Values, config: _Values) -> bool:
     return True
 
@@ -106,6 +115,11 @@ VULNERABILITIES = (
         _planted_or_given,
     ),
     Vulnerability("TACIT-11", "what both policies miss on average was said of every record", 1, _bayesian),
+    Vulnerability("TACIT-12", "the private corpus was taken as public by another name", 1, _any),
+    Vulnerability(
+        "TACIT-13", "what a screening policy's model was made from was not looked at", 1, _marked_by_policies
+    ),
+    Vulnerability("TACIT-14", "a control that diverged decided whether there is a release", 1, _controlled),
 )
 
 
