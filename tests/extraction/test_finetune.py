@@ -23,6 +23,7 @@ from tacit.privacy.accountant import epsilon, joint_epsilon
 from tacit.privacy.certificate import verify_certificate
 from tacit.privacy.events import EVERY_PART, Event, NonPrivate, PoissonGaussian, Spend
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.rounded import upper
 from tacit.progress import Bar, SilentReporter
 from tacit.randomness import Streams
 
@@ -194,7 +195,7 @@ def test_disjoint_people_do_not_add_up_and_the_declaration_is_named(tmp_path: Pa
     assert result.epsilon == pytest.approx(epsilon([own], 1e-4), rel=1e-9)
     assert ledger_spends(result) == {"fine-tuning": (own.event, 4, EVERY_PART)}
     stated = read_json(tmp_path / "pre" / "release" / "certificate.json")["epsilons"][0]["epsilon"]
-    assert f"epsilon {stated:.2f} at delta 0.0001 for every user" in result.statement
+    assert f"epsilon {upper(stated, '.2f')} at delta 0.0001 for every user" in result.statement
     assert "same_people: false), which nothing here can check" in result.statement
 
 
