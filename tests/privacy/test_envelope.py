@@ -39,7 +39,7 @@ def composed(spends: tuple[Spend, ...], relation: Relation = "add-or-remove") ->
 def test_it_lies_on_the_largest_curve_everywhere(relation: Relation) -> None:
     each = [composed(spends, relation) for spends in CROSSING]
     one = envelope_pld(each, relation)
-    epsilons = np.round(np.linspace(-4, 12, 151) / GRID) * GRID  # on the grid the envelope is the maximum itself
+    epsilons = np.round(np.linspace(-4, 12, 601) / GRID) * GRID  # on the grid the envelope is the maximum itself
     for pmfs, whole in (
         ([each_one._pmf_remove for each_one in each], one._pmf_remove),
         ([each_one._pmf_add for each_one in each], one._pmf_add),
@@ -49,7 +49,7 @@ def test_it_lies_on_the_largest_curve_everywhere(relation: Relation) -> None:
         assert np.all(found >= largest * (1 - 1e-12))
         # What the transforms leave below 0, about -1e-20 a place, counts as 0: 1e-15 in all.
         assert np.all(found <= largest * (1 + 1e-7) + 1e-14)
-    between = np.linspace(-4, 12, 145)
+    between = np.linspace(-4, 12, 577)
     largest = np.max([pmf._pmf_remove.get_delta_for_epsilon(between) for pmf in each], axis=0)
     assert np.all(np.asarray(one._pmf_remove.get_delta_for_epsilon(between)) >= largest * (1 - 1e-12))
 

@@ -102,8 +102,13 @@ def test_extremes_have_a_law_between_its_neighbours(relation: Relation, stddev: 
 
 def hockey_stick(epsilon: float, stddev: float, probability: float, direction: str) -> float:
     """By integrating the densities, which is another way than the library's."""
-    sampled = lambda x: (1 - probability) * stats.norm.pdf(x, 0, stddev) + probability * stats.norm.pdf(x, 1, stddev)  # noqa: E731
-    alone = lambda x: stats.norm.pdf(x, 0, stddev)  # noqa: E731
+
+    def sampled(x: float) -> float:
+        return float((1 - probability) * stats.norm.pdf(x, 0, stddev) + probability * stats.norm.pdf(x, 1, stddev))
+
+    def alone(x: float) -> float:
+        return float(stats.norm.pdf(x, 0, stddev))
+
     here, there = (sampled, alone) if direction == "remove" else (alone, sampled)
     value, _ = integrate.quad(
         lambda x: max(0.0, here(x) - math.exp(epsilon) * there(x)), -12 * stddev, 12 * stddev + 1, limit=2000

@@ -114,6 +114,6 @@ def show_confidentiality(found: Confidentiality, rows: tuple[PaperRow, ...]) -> 
                 typer.echo(f"  * assumed: {line}")
     typer.echo(found.apart)
     if rows:
-        cells = [[row.change, f"{upper(row.epsilon_missed, '.4f')}", f"{upper(row.epsilon, '.4f')}"] for row in rows]
+        cells = [[row.change, upper(row.epsilon_missed, ".4f"), upper(row.epsilon, ".4f")] for row in rows]
         typer.echo("\n" + table(["from the paper's number to ours", "epsilon'", "epsilon"], cells))
         typer.echo("\n" + table(["", "the paper", "here"], [list(line) for line in PAPER_FORMULAS]))

@@ -53,7 +53,7 @@ def command(run: RunArgument, as_json: JsonOption = False) -> None:
             stage["stage"],
             stage["event"]["kind"],
             f"{stage['spent']}/{stage['planned']}",
-            f"{upper(stage['epsilon_alone'], '.3f')}",
+            upper(stage["epsilon_alone"], ".3f"),
             stage["partition"],
         ]
         for stage in stages

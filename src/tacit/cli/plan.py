@@ -61,8 +61,8 @@ def _show_run(plan: RunPlan, privacy: PrivacyOptions) -> None:
             stage.mechanism,
             ", ".join(f"{name} {value:g}" for name, value in stage.parameters.items() if not isinstance(value, str)),
             str(stage.steps),
-            f"{upper(stage.epsilon_alone, '.3f')}" if stage.event is not None else "-",
-            f"{upper(stage.epsilon_joint, '.3f')}",
+            upper(stage.epsilon_alone, ".3f") if stage.event is not None else "-",
+            upper(stage.epsilon_joint, ".3f"),
             f"{stage.seconds:.0f} s",
         ]
         for stage in plan.stages
@@ -114,7 +114,7 @@ def _row(model: TuningPlan) -> list[str]:
         before,
         tuning,
         "by epochs" if model.steps is None else str(model.steps),
-        f"{upper(model.epsilon_alone, '.3f')}",
-        f"{upper(model.epsilon, '.3f')}",
+        upper(model.epsilon_alone, ".3f"),
+        upper(model.epsilon, ".3f"),
         "-" if model.seconds is None else f"{model.seconds:.0f} s",
     ]
