@@ -136,6 +136,24 @@ def test_the_demo_gives_away_no_planted_word(tmp_path: Path) -> None:
         assert _holding(needle, outputs) == [], "a private word is in an output"
 
 
+@pytest.mark.parametrize("left", [(), ("report.html",), ("report.html", "report.json")])
+def test_a_curators_report_that_a_kill_cut_short_is_made_again(
+    finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path, left: tuple[str, ...]
+) -> None:
+    """It is made after the release, whose files stay as they are."""
+    shutil.copytree(finished[0], tmp_path / "copy")
+    run = tmp_path / "copy" / "run"
+    for path in (run / "private" / "report").iterdir():
+        if path.name not in left:
+            path.unlink()
+    before = _contents(run / "release")
+    values = {**small_values(finished[0]), "run": str(run)}
+    done = tacit("run", write_config(tmp_path / "again.yaml", values))
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in (run / "private" / "report").iterdir()} == {"README.md", "report.html", "report.json"}
+    assert _contents(run / "release") == before
+
+
 def test_report_of_the_release_has_no_control(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     run = finished[0] / "run"
     released = read_json(run / "release" / "report.json")

@@ -36,7 +36,7 @@ from tacit.privacy.provenance import START, Provenance
 from tacit.privacy.rounded import upper
 from tacit.progress import Reporter
 from tacit.report import data as facts
-from tacit.report.build import build_report
+from tacit.report.build import CARD, build_report
 from tacit.report.card import confidentiality_verdict
 from tacit.run_state import RunState
 from tacit.vocabulary.tokenizer import save_tokenizer
@@ -108,7 +108,7 @@ def run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks = ALON
             found = audit(state)
             membership(state)
             release_run(state, found)
-        if not (_curators(state.folder) / "report.json").exists():
+        if not (_curators(state.folder) / CARD).exists():  # it is written last
             certificate = read_certificate(state.folder.release / "certificate.json")
             _write_report(state.config, state.folder, state.ledger, certificate, found, _curators(state.folder))
         check_audit_gate(state, found)
