@@ -154,6 +154,19 @@ def test_a_curators_report_that_a_kill_cut_short_is_made_again(
     assert _contents(run / "release") == before
 
 
+def test_no_report_of_the_curators_stops_a_release(tmp_path: Path) -> None:
+    """It shows the control, which has no noise: that it can be made must not decide whether there is a release."""
+    write_corpora(tmp_path)
+    values = small_values(tmp_path, audit=None)
+    begin_with_key(values, 7)
+    (tmp_path / "run" / "private" / "report").write_text("a file is in its place")
+    done = tacit("run", write_config(tmp_path / "config.yaml", values))
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "run" / "release" / "manifest.json").is_file()
+    assert tacit("verify", tmp_path / "run").returncode == 0
+
+
 def test_report_of_the_release_has_no_control(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     run = finished[0] / "run"
     released = read_json(run / "release" / "report.json")

@@ -24,6 +24,7 @@ from tacit.privacy.events import NonPrivate, Relation, Spend
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.provenance import MADE_BY, START, Provenance, spend_to_dict
 from tacit.privacy.renyi import rdp_epsilon
+from tacit.privacy.rounded import upper
 
 __all__ = [
     "RHO",
@@ -313,7 +314,11 @@ def check_epsilons(spends: list[Spend], certificate: dict[str, Any]) -> list[Che
         delta, stated = float(pair["delta"]), read_number(pair["epsilon"])
         found = joint_epsilon(spends, delta, relation)
         holds = _close(found, stated)
-        checks.append(Check(f"epsilon at delta {delta:g}", holds, f"stated {stated:.4f}, recomputed {found:.4f}"))
+        checks.append(
+            Check(
+                f"epsilon at delta {delta:g}", holds, f"stated {upper(stated, '.4f')}, recomputed {upper(found, '.4f')}"
+            )
+        )
     found = total_variation(spends, relation)
     stated = float(certificate["total_variation"])
     checks.append(Check("total variation", _close(found, stated), f"{stated:.4f}, {found:.4f}"))

@@ -25,14 +25,13 @@ import math
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import BudgetError, LedgerError, UsageError
 from tacit.files import storage_error
-from tacit.privacy.events import Chosen, Event, Exchange, Relation, Spend, event_from_dict, event_to_dict
-from tacit.privacy.ledger_rows import LedgerRow, check_rows
+from tacit.privacy.events import Chosen, Event, Exchange, Spend, event_from_dict, event_to_dict
+from tacit.privacy.ledger_rows import LedgerHeader, LedgerRow, StagePlan, check_rows
 from tacit.privacy.provenance import is_inherited
 from tacit.privacy.rounded import upper
 from tacit.privacy.strict_json import parse_strict
@@ -48,39 +47,6 @@ CREATE TABLE rows (
     count INTEGER NOT NULL,
     digest TEXT NOT NULL
 )"""
-
-
-@dataclass(frozen=True)
-class LedgerHeader:
-    """What the whole run promises; the first row.
-
-    Args:
-        unit: the privacy unit, such as ``user``.
-        relation: the neighbouring relation of every epsilon of this ledger.
-        units: the publicly stated number of units.
-        epsilon: the budget; no stage may be planned beyond it. Infinite when heuristics were allowed.
-        delta: the delta at which the budget is counted.
-        config_digest: SHA-256 of the run's configuration without its speed options.
-        key_commitment: fingerprint of the run's secret key.
-    """
-
-    unit: str
-    relation: Relation
-    units: int
-    epsilon: float
-    delta: float
-    config_digest: str
-    key_commitment: str
-
-
-@dataclass(frozen=True)
-class StagePlan:
-    """A stage as planned: its event may run ``limit`` times on one partition of the units."""
-
-    stage: str
-    event: Event
-    limit: int
-    partition: str
 
 
 def _canonical(values: Any) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -13,7 +13,7 @@ from tacit.errors import UsageError
 from tacit.privacy.events import EVENTS, Event, Relation, event_from_dict
 from tacit.privacy.strict_json import what_is_wrong
 
-__all__ = ["Digest", "LedgerRow", "Number", "Strict", "check_event", "check_rows"]
+__all__ = ["Digest", "LedgerHeader", "LedgerRow", "Number", "StagePlan", "Strict", "check_event", "check_rows"]
 
 MOST_STEPS = 10**9
 """Of one stage; far beyond any training, and little enough for every accountant."""
@@ -29,6 +29,39 @@ class Strict(BaseModel):
     """Values of exactly these names and types: no boolean is a number, and no text is one."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True)
+
+
+@dataclass(frozen=True)
+class LedgerHeader:
+    """What the whole run promises; the first row.
+
+    Args:
+        unit: the privacy unit, such as ``user``.
+        relation: the neighbouring relation of every epsilon of this ledger.
+        units: the publicly stated number of units.
+        epsilon: the budget; no stage may be planned beyond it. Infinite when heuristics were allowed.
+        delta: the delta at which the budget is counted.
+        config_digest: SHA-256 of the run's configuration without its speed options.
+        key_commitment: fingerprint of the run's secret key.
+    """
+
+    unit: str
+    relation: Relation
+    units: int
+    epsilon: float
+    delta: float
+    config_digest: str
+    key_commitment: str
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """A stage as planned: its event may run ``limit`` times on one partition of the units."""
+
+    stage: str
+    event: Event
+    limit: int
+    partition: str
 
 
 class _Open(Strict):
@@ -70,7 +103,7 @@ _BODIES: dict[str, type[Strict]] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class LedgerRow:
     """A row as stored; ``body`` is parsed JSON."""
 
