@@ -18,7 +18,7 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 Noise = Annotated[float, Field(gt=0, le=1e9)]  # over a clip norm: with more of it nothing is left to be seen
-Steps = Annotated[int, Field(ge=1, le=10**9)]
+Steps = Annotated[int, Field(ge=1, le=10**9)]  # what a row of the ledger may hold
 Rate = Annotated[float, Field(gt=0, le=1e30)]  # of learning; ten times as much still is a number of single precision
 ClipNorm = Annotated[float, Field(ge=1e-6, le=1e12)]  # what `tacit.engine.clipping` takes
 
