@@ -16,6 +16,7 @@ ROOT = Path(tacit.__file__).parent
 BASE = {
     "version",
     "errors",
+    "failures",
     "randomness",
     "files",
     "strict_yaml",
@@ -25,6 +26,7 @@ BASE = {
 MAY_IMPORT: dict[str, set[str]] = {
     "version": set(),
     "errors": set(),
+    "failures": set(),
     "randomness": {"errors"},
     "files": {"errors"},
     "strict_yaml": set(),

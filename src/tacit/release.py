@@ -7,6 +7,8 @@ the membership attack go into the curator's copy in run/private alone.
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import math
 import shutil
@@ -21,6 +23,7 @@ from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import LedgerError, UsageError
 from tacit.facts import report_data
 from tacit.facts.guarantee import confidentiality_lines, missed_shares
+from tacit.facts.utility import RELEASED_SCORES
 from tacit.files import atomic_folder, private_folder, read_json, write_json
 from tacit.folder import RunFolder
 from tacit.manifest import finish_release
@@ -122,6 +125,7 @@ def release_run(state: RunState, exposures: dict[str, list[Exposure]]) -> None:
     with atomic_folder(state.folder.release) as folder:
         _write_model(state, folder / "model")
         bind_model(state.ledger, folder)
+        state.ledger.bind(_FIGURES, _figures_digest(state.folder))
         statement = run_statement(state.config, state.ledger)
         certificate = make_certificate(
             state.ledger,
@@ -164,7 +168,8 @@ def report_run(folder: RunFolder) -> Path:
 
     Raises:
         UsageError: the run has not finished, or is in use.
-        LedgerError: certificate or ledger are damaged, or something is in the release that does not belong there.
+        LedgerError: certificate or ledger are damaged, something is in the release that does not belong there, or what the report
+            shows is not what it was made with.
     """
     config = folder.load_config()
     if not (folder.release / "certificate.json").is_file():
@@ -172,12 +177,46 @@ def report_run(folder: RunFolder) -> Path:
     exposures = _stored_exposures(folder)
     certificate = read_certificate(folder.release / "certificate.json")
     with folder.alone(), Ledger.open(folder.ledger) as ledger:
+        _refuse_other_figures(config, folder, ledger)
         for partial in folder.release.glob(".*.partial"):  # of a `tacit report` that was killed
             partial.unlink()
         _write_report(config, folder, ledger, certificate, exposures, folder.release)
         finish_release(ledger, folder.release)
         _write_report(config, folder, ledger, certificate, exposures, _curators(folder))
     return folder.release / "report.html"
+
+
+_FIGURES = "the figures of the report"
+
+
+def _figures_digest(folder: RunFolder) -> str:
+    """SHA-256 of what a release's report shows beside the certificate and the ledger; all of it is released."""
+    evaluation = read_json(folder.private / "evaluation.json")
+    figures = {
+        "evaluation": {name: evaluation[name] for name in RELEASED_SCORES if name in evaluation},
+        "exposures": [dataclasses.asdict(row) for row in _stored_exposures(folder).get(facts.RELEASED, [])],
+        "released_words": _released_words(folder),
+    }
+    return hashlib.sha256(json.dumps(figures, sort_keys=True).encode()).hexdigest()
+
+
+def _refuse_other_figures(config: RunConfig, folder: RunFolder, ledger: Ledger) -> None:
+    if config.digest() != ledger.header.config_digest:
+        raise LedgerError(
+            f"{folder.root}: the configuration there is not the one that the run was made with; bring it back"
+        )
+    if _figures_digest(folder) != ledger.bound(_FIGURES):
+        raise LedgerError(
+            f"{folder.private}: evaluation.json, audit.json or the vocabulary there is not what the release was made with, or an "
+            "older version made it; bring them back"
+        )
+
+
+def _released_words(folder: RunFolder) -> int:
+    """Words that the private text brought into the vocabulary."""
+    words = folder.private / "vocabulary"
+    chosen = words / "chosen.json"  # of the words in released.json, those that the private text brought
+    return len(read_json(chosen if chosen.exists() else words / "released.json"))
 
 
 def _stored_exposures(folder: RunFolder) -> dict[str, list[Exposure]]:
@@ -218,14 +257,11 @@ def _write_report(
     """The report of a release that is being made, or of a finished one; where it goes says whose copy it is."""
     curator = target == _curators(folder)
     evaluation = read_json(folder.private / "evaluation.json")
-    words = folder.private / "vocabulary"
-    chosen = words / "chosen.json"  # of the words in released.json, those that the private text brought
-    released_words = len(read_json(chosen if chosen.exists() else words / "released.json"))
     shape = folder_shape((folder.release if curator else target) / "model", config.model.kind)
     shown = {name: rows for name, rows in exposures.items() if curator or name == facts.RELEASED}
     attacked = _stored_membership(config, folder) if curator else None
     report = report_data(
-        config, folder, ledger, certificate, shown, evaluation, shape, released_words, curator, attacked
+        config, folder, ledger, certificate, shown, evaluation, shape, _released_words(folder), curator, attacked
     )
     if curator:
         shutil.rmtree(private_folder(target), ignore_errors=True)

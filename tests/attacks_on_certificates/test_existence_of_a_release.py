@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import Regex
+from tokenizers.normalizers import Replace
 
 from tacit.config import parse_config
 from tacit.corpus.synthetic import SyntheticPublic, write_public
@@ -25,6 +27,7 @@ from tacit.randomness import Streams
 from tacit.screen_stage import planted_records
 
 from ..dialogues import PLAIN, dialogue_values
+from ..folders import NAMES, save_tokenizer, wordpiece
 from ..keys import begin_with_key, key_numbered
 from ..small import tacit, write_config
 
@@ -241,3 +244,23 @@ def test_the_measure_sees_a_refusal() -> None:
     done, refused = Seen(0, ("model",), ("done",)), Seen(4, (), ("too few texts",))
     assert least_delta(done, refused, 8.0) == 1.0
     assert least_delta(done, done, 8.0) == 0.0
+
+
+def test_one_text_is_too_much_for_the_tokenizer(folder: Path) -> None:
+    """An expression of its normalizer backtracks, and the library panics; the run stopped in one line, and one text decided that."""
+    tokenizer = wordpiece()
+    tokenizer.normalizer = Replace(Regex("(x+x+)+y"), "y")
+    given = save_tokenizer(tokenizer, folder / "backtracks", **NAMES)
+    training, _ = sides(4, 60, 0.4)
+    write_texts(folder / "easy.jsonl", training)
+    rows = (folder / "easy.jsonl").read_text().splitlines()
+    hard = json.dumps({"id": training[0], "text": 40 * "x"})
+    (folder / "hard.jsonl").write_text("\n".join([hard, *rows[1:]]) + "\n")
+    vocabulary = {"method": "given", "path": str(given), "public": True}
+    seen = [
+        observed(folder / f"{name}-run", dp_values(folder, folder / f"{name}.jsonl", vocabulary=vocabulary), 4)
+        for name in ("easy", "hard")
+    ]
+    assert [one.code for one in seen] == [0, 0]
+    assert seen[0].files == seen[1].files
+    assert any("retry-limit" in line for line in seen[1].lines)  # Rust's own words, for the curator: the text was too much

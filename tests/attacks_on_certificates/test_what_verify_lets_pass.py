@@ -180,6 +180,46 @@ def test_a_stranger_gets_into_no_manifest(run: Path) -> None:
     assert "listed, but no part of a release: notes.txt" in failures(run)[FILES]
 
 
+def _better_scores(run: Path) -> None:
+    path = run / "private" / "evaluation.json"
+    values = read_json(path)
+    values["public"]["released model"]["perplexity"] = 1.5
+    write_json(path, values)
+
+
+def _no_exposure(run: Path) -> None:
+    path = run / "private" / "audit.json"
+    values = read_json(path) if path.exists() else {}
+    write_json(path, {**values, "released model": []} if values.get("released model") else {"released model": [_EXPOSURE]})
+
+
+_EXPOSURE = {"pattern": "d", "canaries": 1, "mean_rank": 5.0, "bits": 1.0, "null_bits": 1.0, "p_value": 0.5, "ceiling_bits": 3.0}
+
+
+def _fewer_words(run: Path) -> None:
+    for name in ("released.json", "chosen.json"):
+        path = run / "private" / "vocabulary" / name
+        if path.exists():
+            write_json(path, dict(list(read_json(path).items())[1:]))
+
+
+def _another_unit(run: Path) -> None:
+    path = run / "config.json"
+    values = read_json(path)
+    values["evaluation"]["held_out"] = 0.3
+    write_json(path, values)
+
+
+@pytest.mark.parametrize("change", [_better_scores, _no_exposure, _fewer_words, _another_unit])
+def test_what_the_report_shows_is_what_the_release_was_made_with(run: Path, change: Callable[[Path], None]) -> None:
+    """`tacit report` copied the scores that lay in run/private into the release, with a manifest that holds."""
+    before = (run / "release" / "report.json").read_bytes()
+    change(run)
+    done = tacit("report", run)
+    assert (done.returncode, done.stderr.count("\n")) == (4, 1), done.stderr
+    assert (run / "release" / "report.json").read_bytes() == before
+
+
 # the certificate -----------------------------------------------------------------------------------------------------
 
 

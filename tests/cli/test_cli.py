@@ -19,7 +19,8 @@ import typer
 from pydantic import BaseModel
 
 from tacit import config as configuration
-from tacit.cli.main import _is_out_of_memory, app, main
+from tacit.cli.main import app, main
+from tacit.failures import is_out_of_memory
 from tacit.files import read_json
 from tacit.privacy.events import PoissonGaussian
 from tacit.privacy.ledger import Ledger, LedgerHeader
@@ -490,4 +491,4 @@ def test_memory_that_was_refused_is_told_from_other_errors(error: BaseException,
     """`make hostile` meets it for real, under a limit."""
     wrapped = ValueError("while reading")
     wrapped.__cause__ = error
-    assert _is_out_of_memory(error) == _is_out_of_memory(wrapped) == is_memory
+    assert is_out_of_memory(error) == is_out_of_memory(wrapped) == is_memory

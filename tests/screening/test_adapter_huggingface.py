@@ -9,13 +9,14 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import (
     BertConfig,
     BertForMaskedLM,
@@ -33,7 +34,7 @@ from tacit.screening.adapters.huggingface import HuggingFaceDetector
 from tacit.screening.adapters.options import HuggingFaceOptions
 from tacit.screening.adapters.registry import detector_from_options
 from tacit.screening.adapters.token_marks import UNCERTAIN
-from tacit.screening.spans import Detector, Span, merged
+from tacit.screening.spans import Detector, Span, merged, unreadable
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 LABELS = ["O", "B-PER", "I-PER", "S-LOC"]
@@ -237,24 +238,22 @@ def test_code_points(folder: Path, kind: str) -> None:
 class Bytes(HuggingFaceDetector):
     """Wrong: offsets of the encoded text."""
 
-    def spans_of(self, texts: Sequence[str]) -> list[list[Span]]:
-        def moved(text: str, span: Span) -> Span:
-            return span._replace(start=len(text[: span.start].encode()), end=len(text[: span.end].encode()))
-
-        found = super().spans_of(texts)
-        return [[moved(text, span) for span in own] for text, own in zip(texts, found, strict=True)]
+    def spans(self, text: str) -> list[Span]:
+        found = super().spans(text)
+        return [
+            span._replace(start=len(text[: span.start].encode()), end=len(text[: span.end].encode())) for span in found
+        ]
 
 
 class Utf16(HuggingFaceDetector):
     """Wrong: offsets as JavaScript and Java count them."""
 
-    def spans_of(self, texts: Sequence[str]) -> list[list[Span]]:
-        def moved(text: str, span: Span) -> Span:
+    def spans(self, text: str) -> list[Span]:
+        def moved(span: Span) -> Span:
             start, end = (len(text[:place].encode("utf-16-le")) // 2 for place in (span.start, span.end))
             return span._replace(start=start, end=end)
 
-        found = super().spans_of(texts)
-        return [[moved(text, span) for span in own] for text, own in zip(texts, found, strict=True)]
+        return [moved(span) for span in super().spans(text)]
 
 
 @pytest.mark.parametrize("kind", [Bytes, Utf16])
@@ -352,19 +351,15 @@ def test_windows(folder: Path, window: int, overlap: int | None, batch: int, lea
 class FirstWindow(HuggingFaceDetector):
     """Wrong: what is over the model's length is cut off."""
 
-    def _windows(self, texts: Sequence[str]) -> Iterator[Any]:
-        last = -1
-        for window in super()._windows(texts):
-            if window.text != last:
-                yield window
-            last = window.text
+    def _windows(self, text: str) -> Iterator[Any]:
+        yield next(super()._windows(text))
 
 
 class FromItsOwnStart(HuggingFaceDetector):
     """Wrong: places are counted from the beginning of the window."""
 
-    def _windows(self, texts: Sequence[str]) -> Iterator[Any]:
-        for window in super()._windows(texts):
+    def _windows(self, text: str) -> Iterator[Any]:
+        for window in super()._windows(text):
             first = min(place[0] for place in window.places if place)
             yield window._replace(places=[place and (place[0] - first, place[1] - first) for place in window.places])
 
@@ -372,8 +367,8 @@ class FromItsOwnStart(HuggingFaceDetector):
 class SkipsTheFirstToken(HuggingFaceDetector):
     """Wrong: takes the first token of each window for a special one."""
 
-    def _windows(self, texts: Sequence[str]) -> Iterator[Any]:
-        for window in super()._windows(texts):
+    def _windows(self, text: str) -> Iterator[Any]:
+        for window in super()._windows(text):
             yield window._replace(places=[None, None, *window.places[2:]])
 
 
@@ -477,21 +472,39 @@ def test_nothing_is_fetched(folder: Path, network_calls: list[object]) -> None:
 
 
 @torch.no_grad()
-def test_scores_that_are_no_numbers_are_an_error(folder: Path, tmp_path: Path) -> None:
+def test_a_model_of_no_numbers_is_an_error(folder: Path, tmp_path: Path) -> None:
     """NaN is below every threshold: without this check a broken model would find nothing."""
     model = BertForTokenClassification.from_pretrained(folder)
     model.classifier.bias[0] = math.nan
     model.save_pretrained(tmp_path)
     save_tokenizer(tokenizer_of([*SPECIAL, *WORDS]), tmp_path)
-    with pytest.raises(DataError, match="no numbers"):
+    with pytest.raises(DataError, match="detector huggingface: it fails on every text"):
         detector(tmp_path).spans("Anna")
 
 
-def test_half_a_surrogate_pair_is_one_line(folder: Path) -> None:
-    with pytest.raises(DataError, match="a text holds half a surrogate pair") as caught:
-        detector(folder).spans_of(["Anna", "zqsecret \ud800"])
-    assert "zqsecret" not in str(caught.value)
-    assert caught.value.__context__ is None
+@torch.no_grad()
+def test_a_text_of_no_numbers_is_private_as_a_whole(folder: Path, tmp_path: Path) -> None:
+    """An error there would let one text decide whether there is a release."""
+    model = BertForTokenClassification.from_pretrained(folder)
+    model.bert.embeddings.word_embeddings.weight[[*SPECIAL, *WORDS].index("anna")] = math.nan
+    model.save_pretrained(tmp_path)
+    save_tokenizer(tokenizer_of([*SPECIAL, *WORDS]), tmp_path)
+    both = detector(tmp_path).spans_of(["to anna", "to"])
+    assert both == [unreadable("to anna", "huggingface"), []]
+
+
+def test_a_text_that_the_tokenizer_gives_up_on_is_private_as_a_whole(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "model")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.normalizer = normalizers.Sequence([tokenizer.normalizer, normalizers.Replace(Regex("(x+x+)+y"), "y")])
+    tokenizer.save(str(tmp_path / "model" / "tokenizer.json"))
+    reader, hard = detector(tmp_path / "model", **PI), "Anna " + 40 * "x"
+    assert reader.spans_of([hard, "Anna"]) == [unreadable(hard, "huggingface"), detector(folder, **PI).spans("Anna")]
+
+
+def test_half_a_surrogate_pair_is_private_as_a_whole(folder: Path) -> None:
+    anna, half = detector(folder, **PI).spans_of(["Anna", "Anna \ud800"])
+    assert (len(anna), half) == (1, unreadable("Anna \ud800", "huggingface"))
 
 
 # Mistakes

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 import spacy
+from spacy.language import Language
+from spacy.tokens import Doc
 
 from tacit.errors import DataError, UsageError
 from tacit.screening.adapters.options import SpacyOptions
 from tacit.screening.adapters.registry import detector_from_options
 from tacit.screening.adapters.spacy_ner import SpacyDetector
-from tacit.screening.spans import Detector, Span
+from tacit.screening.spans import Detector, Span, unreadable
 
 RULES = [
     {"label": "PERSON", "pattern": [{"LOWER": "anna"}, {"LOWER": "lee", "OP": "?"}]},
@@ -82,7 +84,7 @@ class Tokens(SpacyDetector):
     """Wrong: spaCy's ``start`` and ``end``, which count tokens."""
 
     def spans_of(self, texts: Sequence[str]) -> list[list[Span]]:
-        documents = self._pipeline.pipe(texts)
+        documents = map(self._pipeline, texts)
         return [[Span(e.start, e.end, e.label_, 1.0, "spacy") for e in document.ents] for document in documents]
 
 
@@ -98,7 +100,6 @@ def test_other_offsets_are_caught(folder: Path, kind: type[SpacyDetector]) -> No
 def test_one_by_one_is_the_same(folder: Path, reader: Detector) -> None:
     expected = reader.spans_of(TEXTS)
     assert [reader.spans(text) for text in TEXTS] == expected
-    assert detector(folder, batch_size=2).spans_of(TEXTS) == expected
 
 
 def test_labels_and_score(folder: Path, reader: Detector) -> None:
@@ -135,11 +136,44 @@ def test_mistakes_are_one_line(folder: Path, tmp_path: Path, network_calls: list
 
 
 def test_texts_that_it_cannot_read(folder: Path) -> None:
+    """They are private as a whole: an error would let one text decide whether there is a release."""
     reader = SpacyDetector(SpacyOptions(pipeline=str(folder)))
-    with pytest.raises(DataError, match="a text holds half a surrogate pair") as caught:
-        reader.spans_of(["Anna", "zqsecret \ud800"])
+    anna, half = reader.spans_of(["Anna", "Anna \ud800"])
+    assert (len(anna), half) == (1, unreadable("Anna \ud800", "spacy"))
+
+    @Language.component("gives_up")
+    def gives_up(document: Doc) -> Doc:
+        if "zqsecret" in document.text:
+            raise ValueError(f"E999 {document.text}")
+        return document
+
+    reader._pipeline.add_pipe("gives_up")
+    anna, hard = reader.spans_of(["Anna", "Anna zqsecret"])
+    assert (len(anna), hard) == (1, unreadable("Anna zqsecret", "spacy"))
+
+
+def test_a_pipeline_that_reads_no_text_is_an_error(folder: Path) -> None:
+    reader = SpacyDetector(SpacyOptions(pipeline=str(folder)))
+
+    @Language.component("always_gives_up")
+    def gives_up(document: Doc) -> Doc:
+        raise ValueError(document.text)
+
+    reader._pipeline.add_pipe("always_gives_up")
+    with pytest.raises(DataError, match="detector spacy: it fails on every text") as caught:
+        reader.spans("zqsecret")
     assert caught.value.__context__ is None
-    assert "zqsecret" not in str(caught.value)
+
+
+def test_a_text_is_read_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read together, the rounding of one text's scores would depend on the others."""
+
+    def together(*_: Any, **__: Any) -> Any:
+        raise AssertionError
+
+    reader = SpacyDetector(SpacyOptions(pipeline=str(folder)))
+    monkeypatch.setattr(Language, "pipe", together)
+    assert finds_all(reader)
 
 
 def test_no_text_is_too_long(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import spacy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,6 +44,21 @@ def test_labels_scores_and_patterns() -> None:
     values = {"name": "mine", "least_score": 0.9, "labels": ["card", "badge"]}
     options = PolicyOptions.model_validate(values | {"patterns": [{"label": "badge", "pattern": "B-[0-9]+"}]})
     assert [text[span.start : span.end] for span in Policy(options).spans(text)] == ["4111 1111 1111 1111", "B-12"]
+
+
+def test_what_a_detector_cannot_read_is_marked_whatever_is_asked_for(tmp_path: Path) -> None:
+    """Neither labels nor scores leave it out: nobody knows what is in it."""
+    spacy.blank("en").to_disk(tmp_path / "empty")
+    pipeline = spacy.load(tmp_path / "empty")
+    pipeline.add_pipe("entity_ruler").add_patterns([{"label": "PERSON", "pattern": "Anna"}])
+    pipeline.to_disk(tmp_path / "rules")
+    detectors = ({"kind": "spacy", "pipeline": str(tmp_path / "rules"), "score": 0.5},)
+    policy = Policy(
+        PolicyOptions.model_validate({"name": "own", "least_score": 1, "labels": ["x"], "detectors": detectors})
+    )
+    text = "Anna \ud800"
+    assert merged(policy.spans(text)) == [(0, len(text))]
+    assert policy.spans("Anna") == []
 
 
 def test_a_file_of_the_users_own(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ from tacit.errors import DataError, UsageError
 from tacit.models.causal import CausalModel
 from tacit.models.given import load_folder
 from tacit.models.lstm import LstmForCausalLM
+from tacit.vocabulary.encode import encode_texts
 from tacit.vocabulary.given import read_given
 from tacit.vocabulary.special import SpecialTokens
 
@@ -141,7 +142,7 @@ class Scorer:
 
     def score(self, texts: Sequence[str]) -> list[TextScore]:
         """The score of each text, in order."""
-        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        encodings = encode_texts(self._tokenizer, texts)
         windows = [(text, window) for text, one in enumerate(encodings) for window in self._windows(one.ids)]
         nats, tokens = np.zeros(len(texts)), np.zeros(len(texts), dtype=np.int64)
         with _one_thread(), torch.inference_mode():

@@ -33,6 +33,7 @@ from tacit.audit.samples import MembershipSamples
 from tacit.audit.trie import BUDGET_BYTES, plain_tokenizer
 from tacit.errors import DataError, UsageError
 from tacit.randomness import Streams
+from tacit.vocabulary.encode import encode_texts
 
 __all__ = ["MembershipReport", "measure_membership", "text_nats"]
 
@@ -73,7 +74,7 @@ def text_nats(
     rows: list[list[int]] = []
     text_of_R: list[int] = []
     for number, text in enumerate(texts):
-        ids = plain.encode(text, add_special_tokens=False).ids
+        ids = encode_texts(plain, [text])[0].ids
         if not ids:
             raise DataError("a text of the membership attack has no tokens; leave empty texts out")
         step = body or len(ids)

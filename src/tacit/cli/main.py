@@ -27,6 +27,7 @@ from tacit.cli import (
 )
 from tacit.cli.options import say_error
 from tacit.errors import DataError, StorageError, TacitError, UsageError
+from tacit.failures import is_out_of_memory, is_panic
 from tacit.files import storage_error
 
 __all__ = ["app", "main"]
@@ -70,36 +71,10 @@ _INTERRUPTED = "tacit: interrupted; run the same command again to continue"
 _NO_MEMORY = (
     "too little memory; free some, or lower compute.micro_batch and compute.workers, then run the same command again"
 )
-_MEMORY_WORDS = ("allocate memory", "out of memory", "bad_alloc", "start new thread", "ThreadPoolBuildError")
-"""Of torch and of threads, whose errors are RuntimeErrors, and of Rust's thread pools, which panic."""
-
 _PANIC = (
     "a library written in Rust gave up; it is likely to be a tokenizer whose normalizer or pre-tokenizer has an expression that some "
     "text is too much for: use a tokenizer without it"
 )
-
-_NO_PRIMITIVE = ("could not create a primitive", "could not execute a primitive")
-"""All that oneDNN says when it gets no memory for its code or its buffers; what it cannot do has more words."""
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error, or one that it came from, means that memory was refused."""
-    known: BaseException | None = error
-    while known is not None:
-        words = str(known)
-        if isinstance(known, MemoryError):
-            return True
-        if isinstance(known, RuntimeError) and words in _NO_PRIMITIVE:
-            return True
-        if (isinstance(known, RuntimeError) or _is_panic(known)) and any(word in words for word in _MEMORY_WORDS):
-            return True
-        known = known.__cause__ or known.__context__
-    return False
-
-
-def _is_panic(error: BaseException) -> bool:
-    """Whether a library written in Rust gave up; its exception is no `Exception`, and cannot be imported."""
-    return type(error).__module__ == "pyo3_runtime"
 
 
 def main() -> None:
@@ -129,10 +104,10 @@ def main() -> None:
         if refusal is not None:
             say_error(refusal)
             sys.exit(refusal.exit_code)
-        if _is_out_of_memory(error):
+        if is_out_of_memory(error):
             say_error(_NO_MEMORY)
             sys.exit(StorageError.exit_code)
-        if _is_panic(error):  # its words may quote the text
+        if is_panic(error):  # its words may quote the text
             say_error(_PANIC)
             sys.exit(DataError.exit_code)
         if not isinstance(error, OSError):

@@ -7,7 +7,10 @@ from typing import Any
 
 from tacit.report import data
 
-__all__ = ["utility_rows"]
+__all__ = ["RELEASED_SCORES", "utility_rows"]
+
+RELEASED_SCORES = ("vocabulary_size", "public", "private")
+"""What a release's report shows of run/private/evaluation.json; the rest is the curator's."""
 
 _CORPORA: dict[str, Any] = {
     "public": "public held-out text",
@@ -22,7 +25,7 @@ def utility_rows(evaluation: dict[str, Any], curator: bool) -> tuple[data.Utilit
     rows = []
     size = evaluation["vocabulary_size"]
     for key, corpus in _CORPORA.items():
-        if key not in evaluation or (key == "curator" and not curator):
+        if key not in evaluation or (key not in RELEASED_SCORES and not curator):
             continue
         for model in _MODELS:
             if model in evaluation[key]:

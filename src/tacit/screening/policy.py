@@ -24,7 +24,7 @@ from tacit.screening.adapters.options import DetectorOptions, PrecomputedOptions
 from tacit.screening.adapters.registry import detector_from_options
 from tacit.screening.core import CoreDetector
 from tacit.screening.safe import UnsafeSentences
-from tacit.screening.spans import Detector, Span
+from tacit.screening.spans import UNREADABLE, Detector, Span
 from tacit.screening.user_patterns import PatternDetector, UserPattern
 from tacit.strict_yaml import parse_yaml
 
@@ -61,7 +61,7 @@ class PolicyOptions(_Options):
     Args:
         name: its name in reports.
         least_score: detections with this score or a higher one are marked.
-        labels: only detections with these labels are marked; left out: all.
+        labels: only detections with these labels are marked; left out: all. What a detector could not read is marked in any case.
         mark: ``spans`` marks detections only; ``sentences`` also every sentence that is not known to be safe.
         safe_words: with ``mark: sentences``, how many of the most frequent ordinary words are safe.
         known_words: words that are ordinary here, such as names of products: no names, and safe.
@@ -132,6 +132,8 @@ class Policy:
         return [sorted(own) for own in marked]
 
     def _is_marked(self, span: Span) -> bool:
+        if span.label == UNREADABLE:
+            return True
         labels = self.options.labels
         return span.score >= self.options.least_score and (labels is None or span.label in labels)
 

@@ -6,7 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-__all__ = ["Detector", "Span", "merged"]
+__all__ = ["UNREADABLE", "Detector", "Span", "merged", "unreadable"]
+
+UNREADABLE = "unreadable"
+"""The label of a text that a detector cannot read; every policy marks it."""
 
 
 class Span(NamedTuple):
@@ -42,6 +45,11 @@ class Detector(ABC):
     def spans_of(self, texts: Sequence[str]) -> list[list[Span]]:
         """Spans in each text: what `spans` gives for each. A detector may override it to be faster, not to differ."""
         return [self.spans(text) for text in texts]
+
+
+def unreadable(text: str, detector: str) -> list[Span]:
+    """What a detector says of a text that it cannot read: that it may all be private."""
+    return [Span(0, len(text), UNREADABLE, 1.0, detector)]
 
 
 def merged(spans: Iterable[Span]) -> list[tuple[int, int]]:

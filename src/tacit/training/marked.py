@@ -16,6 +16,7 @@ from tokenizers import Encoding, Tokenizer
 from tacit.corpus.units import Unit
 from tacit.randomness import Streams
 from tacit.training.sequences import SequenceStream, unit_keys
+from tacit.vocabulary.encode import encode_texts
 from tacit.vocabulary.special import SpecialTokens
 
 __all__ = ["split_marks", "tokenize_marked", "unmarked"]
@@ -60,8 +61,7 @@ def tokenize_marked(
     lengths_S = np.empty(len(units), dtype=np.int32)
     texts = [text for unit in units for text in unit.texts]
     for start in range(0, len(units), _TEXTS_AT_ONCE):
-        # Not `encode_batch_fast`, which leaves the offsets out.
-        encodings = tokenizer.encode_batch(texts[start : start + _TEXTS_AT_ONCE], add_special_tokens=False)
+        encodings = encode_texts(tokenizer, texts[start : start + _TEXTS_AT_ONCE], offsets=True)
         for row, encoding in enumerate(encodings, start):
             ids = _marked_ids(encoding, runs[row], length - 2, special)
             ids_ST[row, : len(ids) + 2] = [special.start, *ids, special.end]

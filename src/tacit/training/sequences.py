@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 
 from tacit.corpus.units import Unit
 from tacit.randomness import Streams
+from tacit.vocabulary.encode import encode_texts
 from tacit.vocabulary.special import SpecialTokens
 
 __all__ = ["SequenceStream", "tokenize_units", "unit_keys"]
@@ -78,7 +79,7 @@ def tokenize_units(
     texts = [(number, text) for number, unit in enumerate(units) for text in unit.texts]
     for start in range(0, len(texts), _TEXTS_AT_ONCE):
         part = texts[start : start + _TEXTS_AT_ONCE]
-        encodings = tokenizer.encode_batch_fast([text for _, text in part], add_special_tokens=False)
+        encodings = encode_texts(tokenizer, [text for _, text in part])
         for (number, _), encoding in zip(part, encodings, strict=True):
             pieces = list(_windows(special.text_ids(encoding.ids), length - 2))
             windows += pieces

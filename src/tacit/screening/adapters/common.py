@@ -1,31 +1,69 @@
-"""What the adapters share: the errors of a missing library, and of a text that no library can read."""
+"""What the adapters of other libraries share: each text is read alone, and one that the library cannot read is private as a whole.
+
+An error there would let one text decide whether there is a release, and several texts at once would let each have a part in
+what is found in the others, if only by rounding.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
 
-from tacit.errors import DataError, UsageError
+from tacit.errors import DataError, TacitError, UsageError
+from tacit.failures import is_out_of_memory, is_panic
+from tacit.screening.spans import Detector, Span, unreadable
 
-__all__ = ["check_texts", "missing"]
+__all__ = ["TextByText", "UnreadableError", "missing"]
+
+_PROBE = "Call Ann Smith in Oslo on 415-555-2671."
+
+
+class UnreadableError(Exception):
+    """A detector's word for a text of which it cannot tell all."""
+
+
+class TextByText(Detector):
+    """A detector that another library is behind."""
+
+    def spans(self, text: str) -> list[Span]:
+        """Spans in one text; of a text that cannot be read, all of it.
+
+        Raises:
+            DataError: the library cannot read a harmless text either.
+        """
+        if not _is_unicode(text):  # libraries refuse half a surrogate pair in words that quote the text
+            return unreadable(text, self.name)
+        found = self._try(text)
+        if found is not None:
+            return found
+        if self._try(_PROBE) is None:
+            raise DataError(
+                f"detector {self.name}: it fails on every text; see that its model is whole and its device works"
+            )
+        return unreadable(text, self.name)
+
+    @abstractmethod
+    def _spans(self, text: str) -> list[Span]:
+        """Spans in one text, which is Unicode.
+
+        Raises:
+            UnreadableError: it cannot tell all of them; any other `Exception` of the library counts as this.
+        """
+
+    def _try(self, text: str) -> list[Span] | None:
+        """The spans; None where the text cannot be read. Errors of the library may quote the text: none of them goes on."""
+        try:
+            return self._spans(text)
+        except BaseException as error:
+            if isinstance(error, TacitError | OSError) or is_out_of_memory(error):
+                raise
+            if not isinstance(error, Exception) and not is_panic(error):
+                raise
+        return None
 
 
 def missing(kind: str, package: str, extra: str) -> UsageError:
     """The error of a library that is not installed."""
     return UsageError(f"detector {kind}: the package {package} is not installed; run: pip install 'tacit[{extra}]'")
-
-
-def check_texts(texts: Sequence[str], kind: str) -> None:
-    """Refuse what the library behind a detector would refuse in words that quote the text.
-
-    Args:
-        texts: the texts to read.
-        kind: the detector.
-
-    Raises:
-        DataError: a text holds half a surrogate pair. Which one is not said: numbers of private texts are private.
-    """
-    if not all(map(_is_unicode, texts)):
-        raise DataError(f"detector {kind}: a text holds half a surrogate pair; repair it")
 
 
 def _is_unicode(text: str) -> bool:

@@ -15,18 +15,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from tacit.errors import DataError, UsageError
-from tacit.screening.adapters.common import check_texts
+from tacit.errors import UsageError
+from tacit.screening.adapters.common import TextByText, UnreadableError
 from tacit.screening.adapters.options import HuggingFaceOptions
 from tacit.screening.adapters.token_marks import Thresholds, Token, token_spans
-from tacit.screening.spans import Detector, Span
+from tacit.screening.spans import Span
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 __all__ = ["HuggingFaceDetector"]
 
-_TEXTS = 256  # tokenised at once
 _MOST_WINDOW = 512
 _MOST_OVERLAP = 64
 _TAG = re.compile(r"(?:[BIELSU]-)?(.+)", re.DOTALL)
@@ -35,13 +34,12 @@ _TAG = re.compile(r"(?:[BIELSU]-)?(.+)", re.DOTALL)
 class _Window(NamedTuple):
     """Tokens of a text that the model reads at once; those without a place are special."""
 
-    text: int
     ids: list[int]
     places: list[tuple[int, int] | None]
     words: list[int | None]
 
 
-class HuggingFaceDetector(Detector):
+class HuggingFaceDetector(TextByText):
     """Spans of a token-classification model.
 
     Raises:
@@ -61,41 +59,18 @@ class HuggingFaceDetector(Detector):
         self._thresholds = Thresholds(options.least_tag_score, options.least_plain_score)
         self._check_model()
 
-    def spans(self, text: str) -> list[Span]:
-        """Spans in one text."""
-        return self.spans_of([text])[0]
-
-    def spans_of(self, texts: Sequence[str]) -> list[list[Span]]:
-        """Spans in each text, each read by itself: in a batch with others its scores would depend on theirs, if by rounding only.
-
-        Raises:
-            DataError: a text is not Unicode, or the model gives no numbers for one.
-        """
-        check_texts(texts, self.name)
-        spans: list[list[Span]] = []
-        for first in range(0, len(texts), _TEXTS):
-            spans += self._read(texts[first : first + _TEXTS])
-        return spans
-
-    def _read(self, texts: Sequence[str]) -> list[list[Span]]:
-        windows: list[list[_Window]] = [[] for _ in texts]
-        for window in self._windows(texts):
-            windows[window.text].append(window)
-        return [
-            token_spans(text, list(self._tokens(own)), self._thresholds, self.name)
-            for text, own in zip(texts, windows, strict=True)
-        ]
-
-    def _tokens(self, windows: Sequence[_Window]) -> Iterator[Token]:
-        """Of one text's windows."""
+    def _spans(self, text: str) -> list[Span]:
+        windows = list(self._windows(text))
+        tokens: list[Token] = []
         for first in range(0, len(windows), self._options.batch_size):
             for scored in self._scored(windows[first : first + self._options.batch_size]):
-                yield from scored
+                tokens += scored
+        return token_spans(text, tokens, self._thresholds, self.name)
 
-    def _windows(self, texts: Sequence[str]) -> Iterator[_Window]:
-        """Windows over all tokens of each text. A special token's name inside a text is read as plain text."""
+    def _windows(self, text: str) -> Iterator[_Window]:
+        """Windows over all tokens of a text. A special token's name inside it is read as plain text."""
         read = self._tokenizer(
-            list(texts),
+            [text],
             truncation=True,
             max_length=self._window,
             stride=self._overlap,
@@ -104,17 +79,11 @@ class HuggingFaceDetector(Detector):
             return_special_tokens_mask=True,
             split_special_tokens=True,
         )
-        columns = zip(
-            read["overflow_to_sample_mapping"],
-            read["input_ids"],
-            read["offset_mapping"],
-            read["special_tokens_mask"],
-            strict=True,
-        )
-        for number, (text, ids, places, is_special) in enumerate(columns):
+        columns = zip(read["input_ids"], read["offset_mapping"], read["special_tokens_mask"], strict=True)
+        for number, (ids, places, is_special) in enumerate(columns):
             own = [None if special else place for place, special in zip(places, is_special, strict=True)]
             if any(own):  # else an empty text
-                yield _Window(text, ids, own, read.word_ids(number))
+                yield _Window(ids, own, read.word_ids(number))
 
     def _scored(self, windows: Sequence[_Window]) -> Iterator[list[Token]]:
         """Each window's tokens with their scores."""
@@ -146,7 +115,7 @@ class HuggingFaceDetector(Detector):
             logits_BTL = self._model(input_ids=ids_BT.to(device), attention_mask=attention_BT.to(device)).logits
             probabilities_BTL = logits_BTL.cpu().double().softmax(dim=2)
         if not bool((probabilities_BTL.isfinite().all(dim=2) | (attention_BT == 0)).all()):
-            raise DataError(f"detector huggingface: the model in {self._options.folder} gives no numbers for a text")
+            raise UnreadableError  # no threshold would catch it
         return probabilities_BTL
 
     def _check_model(self) -> None:

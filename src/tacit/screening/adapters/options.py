@@ -46,7 +46,6 @@ class SpacyOptions(_Options):
         pipeline: a folder, or the name of an installed package. It is never downloaded.
         labels: other names for the pipeline's labels; a label that is not here keeps its own name.
         score: the score of every span; spaCy itself gives none.
-        batch_size: texts that the pipeline reads at once.
         public: as of `PresidioOptions`.
     """
 
@@ -54,7 +53,6 @@ class SpacyOptions(_Options):
     pipeline: Word
     labels: dict[Word, Word] = {}
     score: Score = 1.0
-    batch_size: Count = 128
     public: bool = False
 
 

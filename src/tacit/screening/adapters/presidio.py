@@ -2,8 +2,8 @@
 
 Left to itself, Presidio downloads a spaCy model, asks the network for the list of top-level domains, skips a pattern that takes
 too long with no more than a log line, and writes words of the text to its debug log. Here the pipeline is empty unless one is
-named, the list is the one that the package tldextract carries, an analysis that lasted as long as the limit is an error, and
-what Presidio logs below a warning is dropped.
+named, the list is the one that the package tldextract carries, a text whose analysis lasted as long as the limit counts as one
+that cannot be read, and what Presidio logs below a warning is dropped.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from __future__ import annotations
 import importlib.util
 import logging
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tacit.errors import DataError, UsageError
-from tacit.screening.adapters.common import check_texts, missing
+from tacit.errors import UsageError
+from tacit.screening.adapters.common import TextByText, UnreadableError, missing
 from tacit.screening.adapters.options import PresidioOptions
 from tacit.screening.adapters.spacy_ner import local_pipeline, without_limit
-from tacit.screening.spans import Detector, Span
+from tacit.screening.spans import Span
 
 if TYPE_CHECKING:
     from presidio_analyzer import AnalyzerEngine, RecognizerRegistry
@@ -28,10 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["PresidioDetector"]
 
 _LANGUAGE = "en"
-_BATCH = 64
 
 
-class PresidioDetector(Detector):
+class PresidioDetector(TextByText):
     """What Presidio's analyzer finds in English text, with its own entity names and scores.
 
     Raises:
@@ -54,36 +52,15 @@ class PresidioDetector(Detector):
             )
         self._entities = None if options.entities is None else list(options.entities)
 
-    def spans(self, text: str) -> list[Span]:
-        """Spans in one text."""
-        return self.spans_of([text])[0]
-
-    def spans_of(self, texts: Sequence[str]) -> list[list[Span]]:
-        """Spans in each text.
-
-        Raises:
-            DataError: a text is not Unicode, or one that Presidio cannot analyse completely.
-        """
-        check_texts(texts, self.name)
-        read = self._engine.process_batch(list(texts), _LANGUAGE, batch_size=_BATCH)
-        return [self._analysed(item[0], item[1]) for item in read]
-
-    def _analysed(self, text: str, artifacts: NlpArtifacts) -> list[Span]:
+    def _spans(self, text: str) -> list[Span]:
+        """All that Presidio finds; it may take the time after which Presidio skips patterns for the whole text, and no more."""
         from presidio_analyzer import pattern_recognizer
 
-        limit = pattern_recognizer.REGEX_TIMEOUT_SECONDS
+        artifacts = self._engine.process_text(text, _LANGUAGE)
         begin = time.process_time()  # the clock of the limit
-        try:
-            found = self._analyzer.analyze(text, _LANGUAGE, self._entities, nlp_artifacts=_with_words(artifacts))
-        except Exception:  # some of Presidio's errors quote the text
-            found = None
-        if found is None:
-            raise DataError("detector presidio: Presidio fails on a text; leave it out, or use another detector for it")
-        if time.process_time() - begin >= limit:
-            raise DataError(
-                f"detector presidio: a text took longer than the {limit} seconds after which Presidio skips patterns; "
-                "split the text, or set REGEX_TIMEOUT_SECONDS"
-            )
+        found = self._analyzer.analyze(text, _LANGUAGE, self._entities, nlp_artifacts=_with_words(artifacts))
+        if time.process_time() - begin >= pattern_recognizer.REGEX_TIMEOUT_SECONDS:
+            raise UnreadableError
         return sorted(Span(item.start, item.end, item.entity_type, item.score, self.name) for item in found)
 
 

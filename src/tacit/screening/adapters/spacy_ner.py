@@ -6,13 +6,12 @@ spaCy gives entities without a score, so every span has the score that the optio
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tacit.errors import UsageError
-from tacit.screening.adapters.common import check_texts, missing
+from tacit.screening.adapters.common import TextByText, missing
 from tacit.screening.adapters.options import SpacyOptions
-from tacit.screening.spans import Detector, Span
+from tacit.screening.spans import Span
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["SpacyDetector", "local_pipeline"]
 
 
-class SpacyDetector(Detector):
+class SpacyDetector(TextByText):
     """Entities (``doc.ents``) of a spaCy pipeline.
 
     Raises:
@@ -39,25 +38,11 @@ class SpacyDetector(Detector):
                 f"it has {', '.join(sorted(known)) or 'no label'}"
             )
 
-    def spans(self, text: str) -> list[Span]:
-        """Spans in one text."""
-        return self.spans_of([text])[0]
-
-    def spans_of(self, texts: Sequence[str]) -> list[list[Span]]:
-        """Spans in each text; the pipeline reads ``batch_size`` of them at once.
-
-        Raises:
-            DataError: a text is not Unicode.
-        """
-        check_texts(texts, self.name)
+    def _spans(self, text: str) -> list[Span]:
         names, score = self._options.labels, self._options.score
-        documents = self._pipeline.pipe(texts, batch_size=self._options.batch_size)
         return [
-            [
-                Span(entity.start_char, entity.end_char, names.get(entity.label_, entity.label_), score, self.name)
-                for entity in document.ents
-            ]
-            for document in documents
+            Span(entity.start_char, entity.end_char, names.get(entity.label_, entity.label_), score, self.name)
+            for entity in self._pipeline(text).ents
         ]
 
 

@@ -19,6 +19,7 @@ from tacit.corpus.units import Unit
 from tacit.randomness import Streams
 from tacit.tasks.entities.windows import cut_windows
 from tacit.training.sequences import SequenceStream, unit_keys
+from tacit.vocabulary.encode import encode_texts
 from tacit.vocabulary.special import SpecialTokens
 
 __all__ = ["RowCutter", "split_labels"]
@@ -72,7 +73,7 @@ class RowCutter:
     def _pieces(self, tokens: set[str]) -> dict[str, list[int]]:
         """Pieces of each word: at least one, so that every word is judged, and no more than a row holds."""
         ordered = sorted(tokens)
-        encodings = self.tokenizer.encode_batch_fast(ordered, add_special_tokens=False)
+        encodings = encode_texts(self.tokenizer, ordered)
         nothing = self.special.pad if self.special.unknown is None else self.special.unknown
         return {
             token: list(self.special.text_ids(encoding.ids))[: self.length - 2] or [nothing]

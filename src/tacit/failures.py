@@ -1,0 +1,31 @@
+"""What an error that a library did not mean to raise stands for: memory that was refused, or a panic of one written in Rust."""
+
+from __future__ import annotations
+
+__all__ = ["is_out_of_memory", "is_panic"]
+
+_MEMORY_WORDS = ("allocate memory", "out of memory", "bad_alloc", "start new thread", "ThreadPoolBuildError")
+"""Of torch and of threads, whose errors are RuntimeErrors, and of Rust's thread pools, which panic."""
+
+_NO_PRIMITIVE = ("could not create a primitive", "could not execute a primitive")
+"""All that oneDNN says when it gets no memory for its code or its buffers; what it cannot do has more words."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error, or one that it came from, means that memory was refused."""
+    known: BaseException | None = error
+    while known is not None:
+        words = str(known)
+        if isinstance(known, MemoryError):
+            return True
+        if isinstance(known, RuntimeError) and words in _NO_PRIMITIVE:
+            return True
+        if (isinstance(known, RuntimeError) or is_panic(known)) and any(word in words for word in _MEMORY_WORDS):
+            return True
+        known = known.__cause__ or known.__context__
+    return False
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether a library written in Rust gave up; its exception is no `Exception`, and cannot be imported."""
+    return type(error).__module__ == "pyo3_runtime"
