@@ -50,6 +50,9 @@ _CORPUS = "the private corpus"
 _MARKS = "the marks of private tokens"
 """The names of their fingerprints in the ledger."""
 
+_NO_LIMIT = 2**60
+"""Bytes of a record in a file that screening wrote: escapes and masks lengthen a text that was within the limit."""
+
 
 class RunState:
     """Everything that the stages of one open run share; data is read when it is first needed.
@@ -109,9 +112,12 @@ class RunState:
 
     def _screened_records(self, name: str) -> Iterable[Record]:
         """Of one of the files that screening writes; what one data point is was decided there. A file may be empty."""
-        most = 4 * self.config.private.max_record_bytes  # masks and escapes may lengthen a text
         path = self._screened_folder / f"{name}.jsonl"
-        return read_records(Source(path, "jsonl", id_field="id", max_record_bytes=most)) if path.stat().st_size else ()
+        return (
+            read_records(Source(path, "jsonl", id_field="id", max_record_bytes=_NO_LIMIT))
+            if path.stat().st_size
+            else ()
+        )
 
     @functools.cached_property
     def _screened_folder(self) -> Path:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tokenizers import Regex
 from tokenizers.normalizers import Replace
@@ -263,4 +265,41 @@ def test_one_text_is_too_much_for_the_tokenizer(folder: Path) -> None:
     ]
     assert [one.code for one in seen] == [0, 0]
     assert seen[0].files == seen[1].files
-    assert any("retry-limit" in line for line in seen[1].lines)  # Rust's own words, for the curator: the text was too much
+    assert any(
+        "retry-limit" in line for line in seen[1].lines
+    )  # Rust's own words, for the curator: the text was too much
+
+
+@pytest.mark.parametrize("odd", ["text", "id"])
+def test_one_record_grows_when_it_is_written_down(folder: Path, odd: str) -> None:
+    """What screening writes is read again; a record of control characters is six times as long there, and was over the limit."""
+    seen = []
+    for name in ("usual", "odd"):
+        place = folder / f"grows-{odd}-{name}"
+        place.mkdir()
+        rows = [{"id": f"d{number}", "text": f"{text}\nMail zq{number}@example.org"} for number, text in enumerate(PLAIN * 3)]
+        if name == "odd":
+            rows[-1][odd] = "Mail zq@example.org " + 900 * "\x01" if odd == "text" else 5000 * "i"
+        pq.write_table(pa.table({key: [row[key] for row in rows] for key in rows[0]}), place / "dialogues.parquet")
+        private = {"path": str(place / "dialogues.parquet"), "id_field": "id", "max_record_bytes": 1000}
+        phase = {
+            "name": "private",
+            "plan": "dp",
+            "stream": "private",
+            "steps": 2,
+            "expected_batch": 2,
+            "clip_norm": 0.5,
+        }
+        values = dialogue_values(
+            place,
+            20,
+            title="a predicate",
+            rounds=1,
+            private=private,
+            screening={"data_point": "line", "gamma": 0.01, "delta2": 0.00005},
+            evaluation={"held_out": 0.0},
+            phases=[{**phase, "learning_rate": 1e-3}],
+        )
+        seen.append(observed(place / "run", values, 3))
+    assert seen[0].code == 0, seen[0].lines[-1]
+    assert seen[0] == seen[1]

@@ -190,10 +190,20 @@ def _better_scores(run: Path) -> None:
 def _no_exposure(run: Path) -> None:
     path = run / "private" / "audit.json"
     values = read_json(path) if path.exists() else {}
-    write_json(path, {**values, "released model": []} if values.get("released model") else {"released model": [_EXPOSURE]})
+    write_json(
+        path, {**values, "released model": []} if values.get("released model") else {"released model": [_EXPOSURE]}
+    )
 
 
-_EXPOSURE = {"pattern": "d", "canaries": 1, "mean_rank": 5.0, "bits": 1.0, "null_bits": 1.0, "p_value": 0.5, "ceiling_bits": 3.0}
+_EXPOSURE = {
+    "pattern": "d",
+    "canaries": 1,
+    "mean_rank": 5.0,
+    "bits": 1.0,
+    "null_bits": 1.0,
+    "p_value": 0.5,
+    "ceiling_bits": 3.0,
+}
 
 
 def _fewer_words(run: Path) -> None:

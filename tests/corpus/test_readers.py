@@ -351,6 +351,46 @@ def test_parquet_reads_large_and_dictionary_strings_over_row_groups(tmp_path: Pa
         assert [(r.document_id, r.text) for r in records] == [(str(i), text) for i, text in enumerate(texts)]
 
 
+ODD_COLUMNS: dict[str, pa.Array] = {
+    "odd nanoseconds": pa.array([1_000_001], type=pa.timestamp("ns")),
+    "a time zone that is not there": pa.array([1], type=pa.timestamp("s", tz="Mars/Phobos")),
+    "a time after the last year": pa.array([2**60], type=pa.timestamp("ms")),
+    "a long duration": pa.array([2**62], type=pa.duration("s")),
+    "a time of day in nanoseconds": pa.array([1], type=pa.time64("ns")),
+    "a struct with one name twice": pa.StructArray.from_arrays(
+        [pa.array([SENTINEL]), pa.array(["b"])], names=["t", "t"]
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ODD_COLUMNS)
+def test_odd_parquet_is_one_line(tmp_path: Path, kind: str) -> None:
+    """Of values that Python has no type for pyarrow raises almost anything, with the value in its words."""
+    column = ODD_COLUMNS[kind]
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["fine"], "user": column}), path)
+    with pytest.raises(DataError) as caught:
+        list(read_records(Source(path, user_field="user")))
+    assert str(caught.value).startswith(f"{path}, row 1: ")
+    assert caught.value.__context__ is None
+    assert [record.text for record in read_records(Source(path))] == ["fine"]
+
+
+@pytest.mark.parametrize("kind", ODD_COLUMNS)
+@pytest.mark.parametrize("as_list", [pa.list_, pa.large_list, lambda type_: pa.list_(type_, 2)])
+def test_a_field_of_a_turn_that_nobody_asked_for_stops_nothing(
+    tmp_path: Path, kind: str, as_list: Callable[[pa.DataType], pa.DataType]
+) -> None:
+    """The time of one turn decided whether there was a release, in a traceback that shows it."""
+    column = pa.concat_arrays([ODD_COLUMNS[kind]] * 2)
+    turns = pa.StructArray.from_arrays([pa.array(["Hello.", "Bye."]), column], names=["said", "when"])
+    lists = pa.ListArray.from_arrays(pa.array([0, 2], pa.int32()), turns).cast(as_list(turns.type))
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": lists}), path)
+    source = Source(path, turns=Turns(text="said", speaker=None))
+    assert [record.text for record in read_records(source)] == ["Hello.\nBye."]
+
+
 @pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
 def test_of_two_columns_with_one_name_nobody_knows_who_the_person_is(tmp_path: Path, name: str) -> None:
     path = tmp_path / name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import re
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
@@ -20,7 +21,9 @@ from tacit.screening.adapters.options import PrecomputedOptions, TextsOptions
 from tacit.screening.adapters.precomputed import PrecomputedDetector
 from tacit.screening.adapters.registry import detector_from_options
 from tacit.screening.adapters.span_files import aligned_conll, read_conll
+from tacit.screening.redact import MASK
 from tacit.screening.spans import Detector, Span, merged
+from tacit.screening.split import reserve_mask
 
 from .gold import GOLD, Part
 
@@ -65,17 +68,49 @@ def test_a_text_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     """The known-wrong version, ``spans.get(text, [])``, would let every new text through as it is."""
     reader = detector(write(tmp_path / "a.jsonl", {"text": "known", "spans": []}))
     for unknown in (f"{SECRET}", "known ", "Known", "\u200b"):
-        with pytest.raises(DataError, match="nothing on text 2 of 2 asked for") as caught:
+        with pytest.raises(DataError, match="nothing on a text of the corpus") as caught:
             reader.spans_of(["known", unknown])
         assert SECRET not in str(caught.value)
 
 
-def test_one_text_in_two_places_has_the_spans_of_both(tmp_path: Path) -> None:
-    lines = [
-        {"text": "May is here", "spans": spans} for spans in ([], [[0, 3, "name"]], [[0, 3, "name"], [7, 11, "x"]])
-    ]
-    reader = detector(write(tmp_path / "a.jsonl", *lines))
-    assert [span.label for span in reader.spans("May is here")] == ["name", "x"]
+def test_a_text_that_is_marked_in_two_ways_is_an_error(tmp_path: Path) -> None:
+    """The spans of all its places, as it was, make the secret of one record decide what is masked in its copies.
+
+    Twenty copies of a text, one of them with a mark: with the one record's secret masked beforehand the twenty others lost their
+    mask, where the certificate said that one record changes.
+    """
+    marked, plain = ({"text": "May is here", "spans": spans} for spans in ([[0, 3, "name"]], []))
+    with pytest.raises(
+        DataError, match=r"a\.jsonl, line 3: it marks other places of the text that is at .*a\.jsonl, line 1 too"
+    ):
+        detector(write(tmp_path / "a.jsonl", plain, plain, marked))
+    other_label = {"text": "May is here", "spans": [[0, 3, "month"]]}
+    with pytest.raises(DataError, match="mark equal texts alike"):
+        detector(write(tmp_path / "b.jsonl", marked, other_label))
+    reader = detector(write(tmp_path / "c.jsonl", marked, {"text": "May is here", "spans": [[0, 3, "name"]] * 2}))
+    assert [span.label for span in reader.spans("May is here")] == ["name"]
+
+
+@pytest.mark.parametrize("text", [MASK, f"I am {MASK}, Ann", r"<\MASK> Ann <\\MASK>", f"{MASK}{MASK}Ann{MASK}"])
+def test_a_text_with_a_mask_of_its_own(tmp_path: Path, text: str) -> None:
+    """Screening escapes it before it asks; the file has the text as it is in the corpus. One record decided whether that failed."""
+    places = [(start, end) for start in range(len(text)) for end in range(start + 1, len(text) + 1)]
+    file = write(tmp_path / "a.jsonl", {"text": text, "spans": [[start, end, "x"] for start, end in places]})
+    reader = detector(file)
+    assert [(span.start, span.end) for span in reader.spans(text)] == places
+    origin: list[int | None] = []  # of each character of the escaped text
+    for place in range(len(text)):
+        if place - 1 in {match.start() for match in re.finditer(r"<\\*MASK>", text)}:
+            origin.append(None)
+        origin.append(place)
+    escaped = reserve_mask(text)
+    assert len(escaped) == len(origin) > len(text)
+    found = [[origin[place] for place in range(span.start, span.end)] for span in reader.spans(escaped)]
+    assert [(one[0], (one[-1] or 0) + 1) for one in found] == places
+    assert all(
+        [place for place in one if place is not None] == list(range(*own))
+        for one, own in zip(found, places, strict=True)
+    )
 
 
 def test_no_text_is_kept(tmp_path: Path) -> None:

@@ -313,13 +313,32 @@ def _read_parquet(path: Path, source: Source) -> Iterator[Record]:
             for row in range(batch.num_rows):
                 number += 1
                 place = place_of(path, number, "row")
-                yield _record(_parquet_row(batch, row, place), f"{path.name}:{number}", place, source)
+                yield _record(_parquet_row(batch, row, source, place), f"{path.name}:{number}", place, source)
 
 
-def _parquet_row(batch: pa.RecordBatch, row: int, place: str) -> dict[str, Any]:
-    problem = f"{place}: this is not valid UTF-8; convert the file to UTF-8"
-    values = zip(batch.schema.names, batch.columns, strict=True)
-    return attempt(lambda: {name: column[row].as_py() for name, column in values}, (UnicodeDecodeError,), problem)
+def _parquet_row(batch: pa.RecordBatch, row: int, source: Source, place: str) -> dict[str, Any]:
+    problem = f"{place}: a value is not valid UTF-8, or one that cannot be read; convert the file"
+    columns = zip(batch.schema.names, batch.columns, strict=True)
+    # Of an odd time, time zone or struct pyarrow raises almost anything.
+    return attempt(
+        lambda: {name: _parquet_value(column[row], name, source) for name, column in columns},
+        (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, ImportError, pa.ArrowException),
+        problem,
+    )
+
+
+def _parquet_value(value: Any, name: str, source: Source) -> Any:
+    """The value; of turns the fields that the source asks for, since one that nobody asked for must stop nothing."""
+    turns = source.turns
+    if turns is None or name != source.text_field or not isinstance(value, pa.ListScalar) or not value.is_valid:
+        return value.as_py()
+    wanted = [where for where in (turns.text, turns.speaker) if isinstance(where, str)]
+    return [
+        {field: turn[field].as_py() for field in wanted if field in turn}
+        if isinstance(turn, pa.StructScalar) and turn.is_valid
+        else turn.as_py()
+        for turn in value
+    ]
 
 
 def _read_conll(path: Path, source: Source) -> Iterator[Record]:

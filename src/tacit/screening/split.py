@@ -28,6 +28,7 @@ from tacit.screening.redact import MASK, redact
 from tacit.screening.spans import Span, merged
 
 __all__ = [
+    "LITERAL_MASK",
     "STREAMS",
     "Copies",
     "DataPoint",
@@ -53,7 +54,8 @@ Stream = Literal["public", "private"]
 STREAMS: tuple[Stream, ...] = ("public", "private")
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
-_LITERAL = re.compile(r"<(\\*)MASK>")
+LITERAL_MASK = re.compile(r"<(\\*)MASK>")
+"""A mask, or an escaped one, that the text itself has."""
 _ESCAPED = re.compile(r"<\\(\\*)MASK>")
 
 
@@ -78,7 +80,7 @@ def reserve_mask(text: str) -> str:
     >>> reserve_mask(r"put <MASK> there, <\\MASK> here")
     'put <\\\\MASK> there, <\\\\\\\\MASK> here'
     """
-    return _LITERAL.sub(r"<\\\1MASK>", text)
+    return LITERAL_MASK.sub(r"<\\\1MASK>", text)
 
 
 def restore_mask(text: str) -> str:

@@ -2,14 +2,17 @@
 
 The file is read once. What is kept of a text is a digest under a key of this process, and its spans; the text itself is not. A
 text that the file does not hold is an error, never a text without spans: a file that lags behind its corpus must not let the
-difference through.
+difference through. So is a text that the file marks in two ways: a policy says the same of equal texts, and if one record's marks
+reached its copies, the secrets of one record would decide the masks of others.
 """
 
 from __future__ import annotations
 
+import bisect
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from tacit.corpus import Source, read_records
 from tacit.errors import DataError, UsageError
@@ -17,23 +20,37 @@ from tacit.randomness import KEY_BYTES, Streams
 from tacit.screening.adapters.options import PrecomputedOptions, TextsOptions
 from tacit.screening.adapters.span_files import Entry, aligned_conll, read_conll, read_jsonl
 from tacit.screening.spans import Detector, Span
+from tacit.screening.split import LITERAL_MASK, reserve_mask
 
 __all__ = ["PrecomputedDetector"]
 
 _FORMATS = {".jsonl": "jsonl", ".conll": "conll", ".bio": "conll", ".iob": "conll"}
 
-_Text = tuple[bytes, int]  # a text's digest and its code points
+
+class _Text(NamedTuple):
+    """What is kept of a text.
+
+    Fields:
+        digest: of the text; ``reserved``: of what `reserve_mask` makes of it, None where that is the same.
+        length: code points.
+        masks: where it has a literal mask.
+    """
+
+    digest: bytes
+    reserved: bytes | None
+    length: int
+    masks: tuple[int, ...]
 
 
 class PrecomputedDetector(Detector):
     """Spans from a file; docs/adapters.md has its formats.
 
-    A text that the file has several times gets the spans of all its places: a detector sees the text only and cannot tell
-    them apart, and marking more is the safe side.
+    A text is known as it is, and as screening reads it (`tacit.screening.split.reserve_mask`).
 
     Raises:
         UsageError: the format is not known, or there are ids and no corpus that they belong to.
-        DataError: the file or the corpus is malformed, or they disagree; with file and line number, and no text.
+        DataError: the file or the corpus is malformed, or they disagree, or the file marks a text in two ways; with file and line
+            number, and no text.
     """
 
     name = "precomputed"
@@ -42,7 +59,8 @@ class PrecomputedDetector(Detector):
         self._path = Path(options.path)
         self._score = options.score
         self._key = Streams(secrets.token_bytes(KEY_BYTES))
-        self._spans: dict[bytes, set[Span]] = {}
+        self._spans: dict[bytes, frozenset[Span]] = {}
+        self._places: dict[bytes, str] = {}
         if _format(self._path, options.format) == "jsonl":
             self._read_jsonl(options.texts)
         else:
@@ -59,17 +77,21 @@ class PrecomputedDetector(Detector):
             DataError: the file does not have a text; blank ones need not be there.
         """
         found: list[list[Span]] = []
-        for number, text in enumerate(texts, start=1):
-            spans = self._spans.get(self._seen(text)[0], None if text.strip() else ())
+        for text in texts:
+            spans = self._spans.get(self._digest(text), None if text.strip() else ())
             if spans is None:
                 raise DataError(
-                    f"{self._path}: it has nothing on text {number} of {len(texts)} asked for; compute it for the whole corpus"
+                    f"{self._path}: it has nothing on a text of the corpus; compute it for the whole corpus"
                 )
             found.append(sorted(spans))
         return found
 
+    def _digest(self, text: str) -> bytes:
+        return self._key.derive("text", text)
+
     def _seen(self, text: str) -> _Text:
-        return self._key.derive("text", text), len(text)
+        masks = tuple(match.start() for match in LITERAL_MASK.finditer(text))
+        return _Text(self._digest(text), self._digest(reserve_mask(text)) if masks else None, len(text), masks)
 
     def _read_conll(self, options: TextsOptions | None) -> None:
         if options is None:
@@ -109,14 +131,29 @@ class PrecomputedDetector(Detector):
         return texts
 
     def _keep(self, entry: Entry, text: _Text) -> None:
-        digest, length = text
-        kept = self._spans.setdefault(digest, set())
+        spans: set[Span] = set()
         for number, (start, end, label, score) in enumerate(entry.spans, start=1):
-            if end > length:
+            if end > text.length:
                 raise DataError(
                     f"{entry.place}, span {number}: it ends outside its text; offsets are code points, not bytes or UTF-16 units"
                 )
-            kept.add(Span(start, end, label, self._score if score is None else score, self.name))
+            spans.add(Span(start, end, label, self._score if score is None else score, self.name))
+        self._know(text.digest, frozenset(spans), entry.place)
+        if text.reserved is not None:
+            self._know(text.reserved, frozenset(_behind(text.masks, span) for span in spans), entry.place)
+
+    def _know(self, digest: bytes, spans: frozenset[Span], place: str) -> None:
+        if self._spans.setdefault(digest, spans) != spans:
+            raise DataError(
+                f"{place}: it marks other places of the text that is at {self._places[digest]} too; mark equal texts alike"
+            )
+        self._places.setdefault(digest, place)
+
+
+def _behind(masks: tuple[int, ...], span: Span) -> Span:
+    """The span in the text with one more backslash behind the first character of each mask."""
+    start, last = (place + bisect.bisect_left(masks, place) for place in (span.start, span.end - 1))
+    return span._replace(start=start, end=last + 1)
 
 
 def _format(path: Path, given: str) -> str:
