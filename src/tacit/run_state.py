@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from tacit.audit.samples import MembershipSamples
 from tacit.config import RunConfig, TupleUnit, stratum_number
 from tacit.corpus.canaries import Canary, draw_canaries, plant
-from tacit.corpus.readers import Source, read_records
+from tacit.corpus.readers import MOST_RECORD_BYTES, Source, read_records
 from tacit.corpus.records import Record
 from tacit.corpus.units import Unit, UnitKind, group_units, split_held_out, unit_fingerprint
 from tacit.engine.distributed import ALONE, Ranks
@@ -49,9 +49,6 @@ _PUBLIC_HELD_OUT = 0.02
 _CORPUS = "the private corpus"
 _MARKS = "the marks of private tokens"
 """The names of their fingerprints in the ledger."""
-
-_NO_LIMIT = 2**60
-"""Bytes of a record in a file that screening wrote: escapes and masks lengthen a text that was within the limit."""
 
 
 class RunState:
@@ -113,11 +110,8 @@ class RunState:
     def _screened_records(self, name: str) -> Iterable[Record]:
         """Of one of the files that screening writes; what one data point is was decided there. A file may be empty."""
         path = self._screened_folder / f"{name}.jsonl"
-        return (
-            read_records(Source(path, "jsonl", id_field="id", max_record_bytes=_NO_LIMIT))
-            if path.stat().st_size
-            else ()
-        )
+        most = MOST_RECORD_BYTES  # escapes and masks lengthen a text that was within the limit
+        return read_records(Source(path, "jsonl", id_field="id", max_record_bytes=most)) if path.stat().st_size else ()
 
     @functools.cached_property
     def _screened_folder(self) -> Path:

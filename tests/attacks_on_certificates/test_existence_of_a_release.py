@@ -277,7 +277,10 @@ def test_one_record_grows_when_it_is_written_down(folder: Path, odd: str) -> Non
     for name in ("usual", "odd"):
         place = folder / f"grows-{odd}-{name}"
         place.mkdir()
-        rows = [{"id": f"d{number}", "text": f"{text}\nMail zq{number}@example.org"} for number, text in enumerate(PLAIN * 3)]
+        rows = [
+            {"id": f"d{number}", "text": f"{text}\nMail zq{number}@example.org"}
+            for number, text in enumerate(PLAIN * 3)
+        ]
         if name == "odd":
             rows[-1][odd] = "Mail zq@example.org " + 900 * "\x01" if odd == "text" else 5000 * "i"
         pq.write_table(pa.table({key: [row[key] for row in rows] for key in rows[0]}), place / "dialogues.parquet")

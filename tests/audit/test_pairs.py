@@ -106,6 +106,13 @@ def test_brute_force_sees_a_search_for_marks_alone() -> None:
     assert {unit.texts[0] for unit in by_marks} >= {"I am #ann", "#bob"}
 
 
+def test_a_text_with_a_secret_of_a_page_does_not_qualify() -> None:
+    """All runs of words of all texts were put together to its length: one text of 24,000 letters took a minute, longer ones hours."""
+    page, fits = ("#" + number * "w" for number in (pairs._LONGEST + 1, pairs._LONGEST))
+    units = as_units([f"{page} and #ann", fits, "#eve", 20_000 * "v "])
+    assert sorted(pairs._own_texts(units, units, marked, 100, STREAMS)) == ["#eve", fits]
+
+
 def test_a_line_break_inside_a_secret_hides_nothing() -> None:
     home, other = Unit("a", ("it is #ann-smith",)), Unit("b", ("so says ann", "smith of old"))
     assert pairs._own_texts([home], [home, other], marked, 9, STREAMS) == []

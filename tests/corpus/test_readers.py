@@ -280,7 +280,9 @@ def test_directory_without_a_known_file(tmp_path: Path) -> None:
         read_records(Source(tmp_path))
 
 
-@pytest.mark.parametrize("options", [{"limit": 0}, {"max_record_bytes": 0}, {"format": "pdf"}])
+@pytest.mark.parametrize(
+    "options", [{"limit": 0}, {"max_record_bytes": 0}, {"max_record_bytes": 10**30}, {"format": "pdf"}]
+)
 def test_sources_refuse_nonsense(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError) as caught:
         Source(Path("a.txt"), **options)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.screening.normalise import Normalised, is_plain, normalise
+from tacit.screening import normalise as normalise_module
+from tacit.screening.normalise import Normalised, is_plain, normal_form, normalise
 
 
 @pytest.mark.parametrize(
@@ -58,3 +60,44 @@ def test_a_map_that_forgets_the_change_of_length_is_caught() -> None:
     right = normalise(text)
     assert text[right.original(right.text.index("4111"), right.text.index("4111") + 4)[0] :] == "4111"
     assert text[wrong:] != "4111"
+
+
+MARKS = "\u0301\u0327\u0323"  # three classes, so that they must be put in order
+FORMS = ("NFC", "NFD", "NFKC", "NFKD")
+
+
+@given(st.text(alphabet=st.sampled_from("aé１ﬁ한" + MARKS), max_size=60))
+def test_normal_forms_are_unicodes_own(text: str) -> None:
+    """For every text without more than thirty marks in a row."""
+    if re.search(f"[{MARKS}]{{30}}", unicodedata.normalize("NFKD", text)) is None:
+        assert [normal_form(form, text) for form in FORMS] == [unicodedata.normalize(form, text) for form in FORMS]
+
+
+@pytest.mark.parametrize("marks", ["\u0301\u0327" * 5000, "\u0301" * 5000 + "\u0327" * 5000])
+def test_very_many_marks_are_put_in_order_piece_by_piece(marks: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Putting n marks in order takes n * n steps: a text of a million stopped the screening for half an hour."""
+    asked: list[int] = []
+    unicodes = unicodedata.normalize
+
+    def counted(form: str, text: str) -> str:
+        asked.append(len(text))
+        return unicodes(form, text)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(normalise_module.unicodedata, "normalize", counted)
+    text = f"x{marks}4111{marks}"
+    found = normalise(text)
+    assert [character for character in found.text if character.isalnum()] == ["x", "4", "1", "1", "1"]
+    start, end = found.original(found.text.index("4"), len(found.text.rstrip("\u0301")))
+    assert text[start:].startswith("4111")
+    assert end <= len(text)
+    for form in FORMS:
+        assert sorted(unicodes("NFD", normal_form(form, text))) == sorted(text)
+    assert max(asked) <= 2 * 31 + 4  # a piece may hold what stands between two rows of marks
+
+
+@given(st.text(alphabet=st.sampled_from("a1" + MARKS), max_size=200))
+def test_every_character_of_many_marks_has_its_place(text: str) -> None:
+    found = normalise(text)
+    assert found.starts == sorted(found.starts)
+    assert len(found.text) == len(found.starts) == len(found.ends)
+    assert all(0 <= start < end <= len(text) for start, end in zip(found.starts, found.ends, strict=True))

@@ -1,7 +1,8 @@
 """Members and true non-members from any corpus with a random held-out part, for membership inference.
 
-A text *qualifies* when it holds a secret and none of its secrets occurs in another unit, of either part. Whether it does depends on
-the corpus and not on the split; on which side a unit falls is its own coin (`tacit.corpus.units.split_held_out`). So what
+A text *qualifies* when it holds a secret, none is longer than a page, and none occurs in another unit, of either part. Whether it
+does depends on the corpus and not on the split; on which side a unit falls is its own coin
+(`tacit.corpus.units.split_held_out`). So what
 qualifies in the training part and what qualifies in the held-out part have one law, and the names "member" and "non-member" could
 be exchanged: a model that saw nothing gives an accuracy of 1/2 exactly, and any other accuracy comes from the training.
 
@@ -14,6 +15,7 @@ One text a unit: texts of one unit are alike, and an interval that takes them fo
 
 from __future__ import annotations
 
+import bisect
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +32,7 @@ Spans = Callable[[Sequence[str]], list[list[tuple[int, int]]]]
 _WORD = re.compile(r"[^\W_]+")
 _HEAD = 4  # characters by which a run of words is known not to begin like any secret
 _JUDGED_AT_ONCE = 2000
+_LONGEST = 500  # characters of a secret; one of a whole page would be compared with every run of words of its length
 
 
 def spelling(text: str, start: int, end: int) -> str:
@@ -40,8 +43,14 @@ def spelling(text: str, start: int, end: int) -> str:
     >>> spelling("call (415) 555-0100 now", 5, 19) == spelling("4155550100", 0, 10) == "4155550100"
     True
     """
-    touched = (match.group() for match in _WORD.finditer(text) if match.start() < end and match.end() > start)
-    return "".join(map(_folded, touched))
+    return _spellings(text, [(start, end)])[0]
+
+
+def _spellings(text: str, spans: Sequence[tuple[int, int]]) -> list[str]:
+    words = list(_WORD.finditer(text))
+    begins, ends = [word.start() for word in words], [word.end() for word in words]
+    touched = (words[bisect.bisect_right(ends, start) : bisect.bisect_left(begins, end)] for start, end in spans)
+    return ["".join(_folded(word.group()) for word in own) for own in touched]
 
 
 def draw_pairs(
@@ -100,12 +109,13 @@ def _chosen(batch: Sequence[Unit], corpus: Sequence[Unit], spans_of: Spans, stre
 
 
 def _secrets(texts: Sequence[str], spans_of: Spans) -> list[set[str]]:
-    """The spellings of the secrets in each text."""
+    """The spellings of the secrets in each text; none where one of them is too long to be looked for in all others."""
     found: list[set[str]] = []
     for start in range(0, len(texts), _JUDGED_AT_ONCE):
         part = texts[start : start + _JUDGED_AT_ONCE]
         for text, spans in zip(part, spans_of(part), strict=True):
-            found.append({spelling(text, *span) for span in spans} - {""})
+            own = set(_spellings(text, spans)) - {""}
+            found.append(own if all(len(secret) <= _LONGEST for secret in own) else set())
     return found
 
 

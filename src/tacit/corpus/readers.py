@@ -24,10 +24,13 @@ from tacit.corpus.turns import Turns, dialogue_text
 from tacit.errors import DataError, UsageError
 from tacit.files import refuse_pipe
 
-__all__ = ["READERS", "Source", "files_of", "read_objects", "read_records"]
+__all__ = ["MOST_RECORD_BYTES", "READERS", "Source", "files_of", "read_objects", "read_records"]
 
 _ALIASES = {".bio": "conll", ".iob": "conll"}
 _PARQUET_ROWS = 256
+
+MOST_RECORD_BYTES = 2**40
+"""The largest ``max_record_bytes``; no record comes near it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class Source:
         turns: how a list of turns becomes text, one turn a line (JSON, Parquet); None: the field holds the text.
 
     Raises:
-        UsageError: an unknown format, or a number below 1.
+        UsageError: an unknown format, or a number out of range.
     """
 
     path: Path
@@ -62,8 +65,8 @@ class Source:
     def __post_init__(self) -> None:
         if self.format != "auto" and self.format not in READERS:
             raise UsageError(f"format {self.format!r} is not known; use auto or one of {', '.join(READERS)}")
-        if self.max_record_bytes < 1:
-            raise UsageError(f"max_record_bytes must be at least 1, not {self.max_record_bytes}")
+        if not 1 <= self.max_record_bytes <= MOST_RECORD_BYTES:
+            raise UsageError(f"max_record_bytes must be from 1 to 2**40, not {self.max_record_bytes}")
         if self.limit is not None and self.limit < 1:
             raise UsageError(f"limit must be at least 1, not {self.limit}; leave it out to read everything")
 

@@ -15,7 +15,6 @@ import hashlib
 import hmac
 import json
 import os
-import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from tacit.errors import DataError, UsageError
 from tacit.files import write_atomically
 from tacit.randomness import Streams
 from tacit.screening.memories import DIGEST_BYTES, Bloom, BloomMemory, ExactMemory, Memory, keyed_digest
+from tacit.screening.normalise import normal_form
 from tacit.screening.redact import MASK
 
 __all__ = [
@@ -94,8 +94,8 @@ def normalised(text: str, normalisation: Normalisation) -> str:
 
 
 def _caseless(text: str) -> str:
-    once = unicodedata.normalize("NFKD", unicodedata.normalize("NFD", text).casefold())
-    return unicodedata.normalize("NFKC", once.casefold())
+    once = normal_form("NFKD", normal_form("NFD", text).casefold())
+    return normal_form("NFKC", once.casefold())
 
 
 # Stability ------------------------------------------------------------------------------------------------------------
