@@ -15,7 +15,7 @@ import pytest
 from tacit.config.entities import ComparisonConfig, load_comparison, names_tasks
 from tacit.errors import BudgetError, DataError, RefusedError, UsageError
 from tacit.extraction import cells
-from tacit.extraction.compare import compare
+from tacit.extraction.compare import _pretraining_facts, compare
 from tacit.extraction.tables import ModelFacts, table_rows, type_rows
 from tacit.files import read_json
 from tacit.privacy.accountant import epsilon
@@ -144,6 +144,16 @@ def test_a_model_with_dp_pays_for_what_the_table_says(prepared: Path, monkeypatc
         read_json(prepared / "compared" / "cells" / f"notes--{name}--fold0--seed0.json") for name in ("dp", "dp-both")
     ]
     assert [result["steps"] for result in results] == [3, 3]  # the comparison's own option is epochs
+
+
+def test_a_model_from_scratch_has_the_tokenizer_of_a_release(prepared: Path) -> None:
+    """Its weights are new and its vocabulary was made from private text: the table said "no pre-training"."""
+    places = {"new": "bert", "again": "pre/release/model"}
+    models = {name: {"folder": str(prepared / place), "from_scratch": True} for name, place in places.items()}
+    facts = [_pretraining_facts(model) for model in config(prepared, models=models).models.values()]
+    stated = read_json(prepared / "pre" / "release" / "certificate.json")
+    assert (facts[0].pretraining, facts[0].epsilon) == ("no pre-training", None)
+    assert (facts[1].pretraining, facts[1].epsilon) == (stated["unit"], stated["epsilons"][0]["epsilon"])
 
 
 def test_two_workers_give_what_one_gives(prepared: Path) -> None:

@@ -95,11 +95,11 @@ def _facts(options: ComparedModel, price: DpPrice | None) -> ModelFacts:
 
 
 def _pretraining_facts(options: ComparedModel) -> ModelFacts:
+    found = pretraining_of(options)
+    if found is not None:  # a model from scratch has its tokenizer, which was released with the rest
+        return ModelFacts(found.unit, certified_epsilon(found), found.delta)
     if options.from_scratch:
         return ModelFacts("no pre-training", None, None)
-    found = pretraining_of(options)
-    if found is not None:
-        return ModelFacts(found.unit, certified_epsilon(found), found.delta)
     return ModelFacts("public text" if options.public else "not stated", None, None)
 
 

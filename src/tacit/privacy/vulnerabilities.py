@@ -120,6 +120,10 @@ VULNERABILITIES = (
         "TACIT-13", "what a screening policy's model was made from was not looked at", 1, _marked_by_policies
     ),
     Vulnerability("TACIT-14", "a control that diverged decided whether there is a release", 1, _controlled),
+    Vulnerability(
+        "TACIT-15", "spans that were computed elsewhere went from one record to its copies", 1, _marked_by_policies
+    ),
+    Vulnerability("TACIT-16", "one text that a library cannot read decided whether there is a release", 1, _any),
 )
 
 
