@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "progress": set(),
     "processes": {"errors"},
     "grid": {"errors", "files", "processes", "progress"},
-    "config": {"errors", "strict_yaml"},
+    "config": {"errors", "files", "strict_yaml"},
     "folder": {"errors", "files", "config"},
     "privacy": BASE,
     "corpus": BASE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,6 +18,8 @@ from tacit.corpus.turns import Turns
 from tacit.engine.clipping import LARGEST, LEAST
 from tacit.errors import RefusedError, UsageError
 from tacit.screen_stage import source_of
+
+from .small import small_values
 
 
 def values() -> dict[str, Any]:
@@ -94,6 +97,26 @@ def test_what_cannot_be_proved_is_refused_with_its_reason(place: str, value: Any
     assert caught.value.reason == reason
     assert caught.value.exit_code == 2
     assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("model.width", 10**400),
+        ("model.length", 10**400),
+        ("compute.threads", 10**12),
+        ("private.max_record_bytes", 10**30),
+    ],
+    ids=["width", "length", "threads", "bytes"],
+)
+def test_numbers_that_no_machine_holds_are_refused(tmp_path: Path, place: str, value: int) -> None:
+    """Each was a traceback, where a library or a product of numbers overflowed."""
+    values = small_values(tmp_path)
+    section, name = place.split(".")
+    values[section] = {**values.get(section, {}), name: value}
+    with pytest.raises(UsageError, match=re.escape(place)) as caught:
+        parse_config(values)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("norm", [1e-45, 9e-7, 1.1e12, float("inf"), float("nan")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import subprocess
 import sys
@@ -230,6 +231,21 @@ def _no_mask(values: dict[str, Any], given: Path) -> None:
     values["model"] = {"kind": "bert", "layers": 1, "width": 16, "heads": 2, "length": LENGTH}
 
 
+def _pipe(name: str) -> Callable[[dict[str, Any], Path], None]:
+    """It kept the plan waiting for ever."""
+
+    def spoil(values: dict[str, Any], given: Path) -> None:
+        (given / name).unlink(missing_ok=True)
+        os.mkfifo(given / name)
+
+    spoil.__name__ = f"_pipe_{name}"
+    return spoil
+
+
+def _very_wide(values: dict[str, Any], given: Path) -> None:
+    edit_json(given / "config.json", n_inner=10**400)
+
+
 UNSUITABLE: list[tuple[Callable[[dict[str, Any], Path], None], int, str]] = [
     (_llama, 4, "model of type 'llama'"),
     (_pickle, 4, "there is no model.safetensors"),
@@ -239,6 +255,11 @@ UNSUITABLE: list[tuple[Callable[[dict[str, Any], Path], None], int, str]] = [
     (_another_kind, 4, "give the folder of a lstm"),
     (_no_folder, 4, "gpt2 has no config.json"),
     (_no_tokenizer, 4, "has no tokenizer.json"),
+    *(
+        (_pipe(name), 4, f"{name}: this is a pipe")
+        for name in ("config.json", "tokenizer.json", "model.safetensors", "certificate.json")
+    ),
+    (_very_wide, 4, "no whole number n_inner from 1 to"),
     (_no_mask, 2, "has no mask_token, which model.kind bert needs"),
 ]
 

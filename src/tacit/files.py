@@ -30,6 +30,7 @@ __all__ = [
     "real_path",
     "refuse_little_room",
     "refuse_pipe",
+    "refuse_pipes",
     "storage_error",
     "write_atomically",
     "write_json",
@@ -83,6 +84,12 @@ def refuse_pipe(path: Path) -> None:
     """
     if path.exists() and not path.is_file() and not path.is_dir():
         raise DataError(f"{path}: this is a pipe or a device, which cannot be read again; write it into a file first")
+
+
+def refuse_pipes(folder: Path) -> None:
+    """`refuse_pipe` of what lies in a folder of a model, and in those within it; where there is no folder nothing is refused."""
+    for path in (*folder.glob("*"), *folder.glob("*/*")):
+        refuse_pipe(path)
 
 
 @contextmanager

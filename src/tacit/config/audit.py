@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tacit.config.base import Count, Options, Probability, Rate, Steps
+from tacit.config.base import MOST, Count, Options, Probability, Rate, Steps
 
 __all__ = ["AuditOptions", "MembershipOptions"]
 
@@ -27,7 +27,7 @@ class MembershipOptions(Options):
     """
 
     pairs: Count = 500
-    group_size: Annotated[int, Field(ge=2)] = 20
+    group_size: Annotated[int, Field(ge=2, le=MOST)] = 20
 
     @property
     def least_pairs(self) -> int:

@@ -11,12 +11,27 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 
 from tacit.errors import UsageError
 
-__all__ = ["ClipNorm", "Count", "Noise", "Options", "Positive", "Probability", "Rate", "Share", "Steps", "expanded"]
+__all__ = [
+    "MOST",
+    "ClipNorm",
+    "Count",
+    "Noise",
+    "Options",
+    "Positive",
+    "Probability",
+    "Rate",
+    "Share",
+    "Steps",
+    "expanded",
+]
 
 Probability = Annotated[float, Field(gt=0, le=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(ge=1)]
+MOST = 2**40
+"""The largest count: with it no product of some of them is beyond floating point."""
+
+Count = Annotated[int, Field(ge=1, le=MOST)]
 Noise = Annotated[float, Field(gt=0, le=1e9)]  # over a clip norm: with more of it nothing is left to be seen
 Steps = Annotated[int, Field(ge=1, le=10**9)]  # what a row of the ledger may hold
 Rate = Annotated[float, Field(gt=0, le=1e30)]  # of learning; ten times as much still is a number of single precision

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tacit.config.base import Count, Options
+from tacit.config.base import MOST, Count, Options
 
 __all__ = ["ComputeOptions"]
 
@@ -27,7 +27,7 @@ class ComputeOptions(Options):
 
     micro_batch: Count = 64
     device: Literal["cpu", "cuda"] = "cpu"
-    threads: Count | None = None
-    workers: Count = 2
-    counting_memory_mb: Annotated[int, Field(ge=64)] = 512
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    workers: Annotated[int, Field(ge=1, le=1024)] = 2
+    counting_memory_mb: Annotated[int, Field(ge=64, le=MOST)] = 512
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 30.0

@@ -7,11 +7,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from tacit.config.base import Count, Options, expanded
+from tacit.config.base import MOST, Count, Options, expanded
 
 __all__ = ["CorpusOptions", "PublicCorpusOptions", "TurnsOptions"]
 
-Place = Annotated[int, Field(ge=0, strict=True)] | str
+Place = Annotated[int, Field(ge=0, le=MOST, strict=True)] | str
 """Where something is in a turn: a place in a list, from 0, or a field of an object."""
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tacit.config.base import ClipNorm, Count, Noise, Options, Rate, Steps, expanded
+from tacit.config.base import MOST, ClipNorm, Count, Noise, Options, Rate, Steps, expanded
 from tacit.config.compute import ComputeOptions
 from tacit.config.load import read_yaml, validated
 from tacit.config.privacy import Budget
@@ -86,8 +86,8 @@ class TuningOptions(Options):
     warmup: Annotated[float, Field(ge=0, lt=1)] = 0.1
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    length: Annotated[int, Field(ge=8)] | None = None
-    overlap: Annotated[int, Field(ge=0)] = 16
+    length: Annotated[int, Field(ge=8, le=MOST)] | None = None
+    overlap: Annotated[int, Field(ge=0, le=MOST)] = 16
     context: Literal["document", "sentence"] = "document"
 
 
@@ -139,7 +139,7 @@ class FinetuneConfig(Options):
     test: AnnotatedSource | None = None
     training: TuningOptions
     dp: DpTuning | None = None
-    seed: Annotated[int, Field(ge=0)] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     compute: ComputeOptions = ComputeOptions()
 
     @property
@@ -168,7 +168,7 @@ class TaskOptions(Options):
     train: str | None = None
     test: str | None = None
     format: Literal["bio", "i2b2-2010"] = "bio"
-    folds: Annotated[int, Field(ge=2)] = 5
+    folds: Annotated[int, Field(ge=2, le=MOST)] = 5
     labels: tuple[str, ...] | None = None
 
     def source(self, which: Literal["path", "train", "test"]) -> AnnotatedSource:

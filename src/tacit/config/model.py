@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from tacit.config.base import Count, Options, expanded
+from tacit.config.base import MOST, Count, Options, expanded
 
 __all__ = ["ModelOptions"]
 
@@ -43,7 +43,7 @@ class ModelOptions(Options):
     width: Count = 128
     heads: Count = 2
     intermediate: Count | None = None
-    length: Annotated[int, Field(ge=8)] = 64
+    length: Annotated[int, Field(ge=8, le=MOST)] = 64
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     initializer: Literal["standard", "scaled"] = "standard"
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tacit.config.base import MOST
 from tacit.config.model import ModelOptions
 from tacit.errors import DataError
+from tacit.files import refuse_pipes
 
 __all__ = ["ModelShape", "folder_shape", "read_config", "shape_of", "weight_files"]
 
@@ -116,6 +118,7 @@ def read_config(folder: Path) -> tuple[str, dict[str, Any]]:
     Raises:
         DataError: there is none that can be read, or the model is of no kind that is trained here.
     """
+    refuse_pipes(folder)
     try:
         values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -147,8 +150,10 @@ def folder_shape(folder: Path, kind: str) -> ModelShape:
 
 def _number(folder: Path, values: dict[str, Any], key: str) -> int:
     value = values.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise DataError(f"{folder}: config.json has no whole number {key} above 0; save the model with transformers")
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST:
+        raise DataError(
+            f"{folder}: config.json has no whole number {key} from 1 to 2**40; save the model with transformers"
+        )
     return value
 
 

@@ -73,7 +73,7 @@ class PolicyOptions(_Options):
     least_score: Score
     labels: tuple[str, ...] | None = None
     mark: Literal["spans", "sentences"] = "spans"
-    safe_words: Annotated[int, Field(ge=0)] = 0
+    safe_words: Annotated[int, Field(ge=0, le=2**40)] = 0
     known_words: tuple[str, ...] = ()
     patterns: tuple[PatternOptions, ...] = ()
     detectors: tuple[DetectorOptions, ...] = ()

@@ -17,6 +17,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer
 
 from tacit.errors import DataError
+from tacit.files import refuse_pipe
 from tacit.vocabulary.special import ROLES, SpecialTokens, special_tokens
 
 __all__ = ["GivenTokenizer", "read_given", "tokenizer_digest"]
@@ -92,6 +93,7 @@ def tokenizer_digest(path: Path) -> str:
 def _files(path: Path) -> list[Path]:
     """``tokenizer.json`` first."""
     files = [path / name for name in _FILES if (path / name).is_file()] if path.is_dir() else [path]
+    refuse_pipe(path)
     if not files or not files[0].is_file():
         raise DataError(f"{path}: no such tokenizer; give a folder with tokenizer.json, or that file")
     if path.is_dir() and files[0].name != _FILES[0]:

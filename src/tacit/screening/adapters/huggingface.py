@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from tacit.errors import UsageError
+from tacit.files import refuse_pipes
 from tacit.screening.adapters.common import TextByText, UnreadableError
 from tacit.screening.adapters.options import HuggingFaceOptions
 from tacit.screening.adapters.token_marks import Thresholds, Token, token_spans
@@ -157,6 +158,7 @@ def _loaded(folder: str) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
     place = f"detector huggingface: folder: {folder}"
     if not Path(folder).is_dir():
         raise UsageError(f"{place} is no folder; name the folder of a model on this machine (nothing is downloaded)")
+    refuse_pipes(Path(folder))
     logging.disable_progress_bar()
     local = {"local_files_only": True, "trust_remote_code": False}
     try:

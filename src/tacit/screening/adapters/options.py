@@ -16,7 +16,7 @@ __all__ = [
 ]
 
 Score = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=2**40)]
 Word = Annotated[str, Field(min_length=1)]
 
 
@@ -80,7 +80,7 @@ class HuggingFaceOptions(_Options):
     plain_label: Word = "O"
     labels: dict[Word, Word] = {}
     window: Count | None = None
-    overlap: Annotated[int, Field(ge=0)] | None = None
+    overlap: Annotated[int, Field(ge=0, le=2**40)] | None = None
     batch_size: Count = 16
     device: Word = "cpu"
     public: bool = False

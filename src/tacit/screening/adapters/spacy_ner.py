@@ -6,9 +6,11 @@ spaCy gives entities without a score, so every span has the score that the optio
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tacit.errors import UsageError
+from tacit.files import refuse_pipes
 from tacit.screening.adapters.common import TextByText, missing
 from tacit.screening.adapters.options import SpacyOptions
 from tacit.screening.spans import Span
@@ -60,6 +62,7 @@ def local_pipeline(place: str, kind: str) -> Language:
         import spacy
     except ModuleNotFoundError:
         raise missing(kind, "spacy", "spacy") from None
+    refuse_pipes(Path(place))
     try:
         return without_limit(spacy.load(place))
     except (OSError, ValueError, KeyError, TypeError, ImportError):  # spaCy's own errors have many lines
