@@ -478,8 +478,20 @@ def test_a_model_of_no_numbers_is_an_error(folder: Path, tmp_path: Path) -> None
     model.classifier.bias[0] = math.nan
     model.save_pretrained(tmp_path)
     save_tokenizer(tokenizer_of([*SPECIAL, *WORDS]), tmp_path)
-    with pytest.raises(DataError, match="detector huggingface: it fails on every text"):
-        detector(tmp_path).spans("Anna")
+    with pytest.raises(DataError, match="detector huggingface: it cannot read a harmless text"):
+        detector_from_options(HuggingFaceOptions(folder=str(tmp_path)))
+
+
+def test_a_tokenizer_without_a_token_for_the_unknown_is_refused_before_any_text(folder: Path, tmp_path: Path) -> None:
+    """It reads texts of its own words, so that the first other word of one record would stop the run."""
+    shutil.copytree(folder, tmp_path / "model")
+    tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate([*SPECIAL, *WORDS])}))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="[PAD]").save_pretrained(tmp_path / "model")
+    made = HuggingFaceDetector(HuggingFaceOptions(folder=str(tmp_path / "model")))
+    assert made.spans("anna") is not None  # the known-wrong version: it seems to work
+    with pytest.raises(DataError, match="a token for what it does not know"):
+        detector_from_options(HuggingFaceOptions(folder=str(tmp_path / "model")))
 
 
 @torch.no_grad()

@@ -160,7 +160,7 @@ def test_a_pipeline_that_reads_no_text_is_an_error(folder: Path) -> None:
         raise ValueError(document.text)
 
     reader._pipeline.add_pipe("always_gives_up")
-    with pytest.raises(DataError, match="detector spacy: it fails on every text") as caught:
+    with pytest.raises(DataError, match="detector spacy: it cannot read a harmless text") as caught:
         reader.spans("zqsecret")
     assert caught.value.__context__ is None
 

@@ -24,21 +24,30 @@ class UnreadableError(Exception):
 class TextByText(Detector):
     """A detector that another library is behind."""
 
+    def check(self) -> None:
+        """Read a harmless text: a detector that cannot is refused before it sees any other.
+
+        Raises:
+            DataError: it cannot.
+        """
+        if self._try(_PROBE) is None:
+            raise DataError(
+                f"detector {self.name}: it cannot read a harmless text; see that its model is whole, that its tokenizer has a token "
+                "for what it does not know, and that its device works"
+            )
+
     def spans(self, text: str) -> list[Span]:
         """Spans in one text; of a text that cannot be read, all of it.
 
         Raises:
-            DataError: the library cannot read a harmless text either.
+            DataError: as `check`, if it has come to that since.
         """
         if not _is_unicode(text):  # libraries refuse half a surrogate pair in words that quote the text
             return unreadable(text, self.name)
         found = self._try(text)
         if found is not None:
             return found
-        if self._try(_PROBE) is None:
-            raise DataError(
-                f"detector {self.name}: it fails on every text; see that its model is whole and its device works"
-            )
+        self.check()
         return unreadable(text, self.name)
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tacit.screening.adapters.common import TextByText
 from tacit.screening.adapters.options import (
     DetectorOptions,
     HuggingFaceOptions,
@@ -21,6 +22,13 @@ def detector_from_options(options: DetectorOptions) -> Detector:
         UsageError: a library is not installed, or the options do not fit the model; one line.
         DataError: a file or a model cannot be read, or is malformed; one line without any text of it.
     """
+    detector = _detector(options)
+    if isinstance(detector, TextByText):
+        detector.check()
+    return detector
+
+
+def _detector(options: DetectorOptions) -> Detector:
     match options:
         case PresidioOptions():
             from tacit.screening.adapters.presidio import PresidioDetector
