@@ -16,7 +16,7 @@ PAGE = (ROOT / "docs" / "known-vulnerabilities.md").read_text(encoding="utf-8")
 GAUSSIAN = {"kind": "poisson-gaussian", "sampling_probability": 0.1, "noise_multiplier": 1.0}
 BANDED = {**GAUSSIAN, "kind": "banded-poisson-gaussian", "thresholds": [0.5], "weights": [1.0, 0.5]}
 WORDS = {"kind": "thresholded-histogram", "noise_stddev": 30.0, "threshold": 185, "max_words": 64}
-EVERY_RUN = {"TACIT-2", "TACIT-5", "TACIT-7", "TACIT-12"}
+EVERY_RUN = {"TACIT-2", "TACIT-5", "TACIT-7", "TACIT-12", "TACIT-16"}
 
 
 def certificate(*events: dict[str, Any], version: int = 1, **beside: Any) -> dict[str, Any]:
@@ -53,13 +53,13 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
         (certificate(GAUSSIAN), {**PLAIN, "model": {"kind": "lstm"}}, set()),
         (certificate(GAUSSIAN), {**PLAIN, "audit": {"canaries": 1}}, set()),
         (certificate(GAUSSIAN), {**PLAIN, "vocabulary": {"method": "given"}}, {"TACIT-10"}),
-        (certificate(GAUSSIAN), {**PLAIN, "marking": {"balanced": "mine.yaml"}}, {"TACIT-13"}),
+        (certificate(GAUSSIAN), {**PLAIN, "marking": {"balanced": "mine.yaml"}}, {"TACIT-13", "TACIT-15"}),
         (certificate(GAUSSIAN), {**PLAIN, "audit": {"control": True}}, {"TACIT-14"}),
         (certificate(GAUSSIAN), {**PLAIN, "audit": {"control": False}}, set()),
         (
             certificate(GAUSSIAN),
             {},
-            {"TACIT-1", "TACIT-4", "TACIT-10", "TACIT-13", "TACIT-14"},
+            {"TACIT-1", "TACIT-4", "TACIT-10", "TACIT-13", "TACIT-14", "TACIT-15"},
         ),  # without the configuration nobody can rule them out
     ],
 )
