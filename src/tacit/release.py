@@ -29,7 +29,7 @@ from tacit.folder import RunFolder
 from tacit.manifest import finish_release
 from tacit.models.kinds import save_model
 from tacit.opening import open_run, training_noise
-from tacit.pipeline import audit, check_audit_gate, evaluate, membership
+from tacit.pipeline import audit, check_audit_gate, evaluate, membership, stored_exposures
 from tacit.planning import PUBLIC_KEY
 from tacit.privacy.certificate import bind_model, file_digests, make_certificate, read_number, run_randomness
 from tacit.privacy.certificate_file import read_certificate
@@ -105,7 +105,7 @@ def run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks = ALON
     """
     with open_run(config, reporter, ranks) as state:
         if (state.folder.release / "certificate.json").exists():
-            found = _stored_exposures(state.folder)
+            found = stored_exposures(state.folder)
         else:
             evaluate(state)
             found = audit(state)
@@ -174,7 +174,7 @@ def report_run(folder: RunFolder) -> Path:
     config = folder.load_config()
     if not (folder.release / "certificate.json").is_file():
         raise UsageError(f"{folder.root}: the run has not finished; `tacit run CONFIG` continues it")
-    exposures = _stored_exposures(folder)
+    exposures = stored_exposures(folder)
     certificate = read_certificate(folder.release / "certificate.json")
     with folder.alone(), Ledger.open(folder.ledger) as ledger:
         _refuse_other_figures(config, folder, ledger)
@@ -194,7 +194,7 @@ def _figures_digest(folder: RunFolder) -> str:
     evaluation = read_json(folder.private / "evaluation.json")
     figures = {
         "evaluation": {name: evaluation[name] for name in RELEASED_SCORES if name in evaluation},
-        "exposures": [dataclasses.asdict(row) for row in _stored_exposures(folder).get(facts.RELEASED, [])],
+        "exposures": [dataclasses.asdict(row) for row in stored_exposures(folder).get(facts.RELEASED, [])],
         "released_words": _released_words(folder),
     }
     return hashlib.sha256(json.dumps(figures, sort_keys=True).encode()).hexdigest()
@@ -217,12 +217,6 @@ def _released_words(folder: RunFolder) -> int:
     words = folder.private / "vocabulary"
     chosen = words / "chosen.json"  # of the words in released.json, those that the private text brought
     return len(read_json(chosen if chosen.exists() else words / "released.json"))
-
-
-def _stored_exposures(folder: RunFolder) -> dict[str, list[Exposure]]:
-    path = folder.private / "audit.json"
-    stored = read_json(path) if path.exists() else {}
-    return {name: [Exposure(**row) for row in rows] for name, rows in stored.items()}
 
 
 def _stored_membership(config: RunConfig, folder: RunFolder) -> dict[str, Any] | None:

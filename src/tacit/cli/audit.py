@@ -50,7 +50,7 @@ def command(run: RunArgument, as_json: JsonOption = False, vocabulary: Vocabular
         raise UsageError(f"{run}: no canaries were planted; add `audit:` to the configuration of a new run")
     config = config.model_copy(update={"run": str(run)})
     with open_run(config) as state:
-        found = pipeline.audit(state)
+        found = pipeline.measure_exposures(state)  # the report of the release stays with what its stage found
         attacked = pipeline.membership(state)
         if as_json:
             exposures = {name: [asdict(row) for row in rows] for name, rows in found.items()}

@@ -13,9 +13,19 @@ Every stage looks first for its own finished output, so running the same command
 Under torchrun the first process does all of this, and the others `assist` it in the training phases (docs/distributed.md).
 """
 
-from tacit.pipeline.attacks import audit, check_audit_gate, membership
+from tacit.pipeline.attacks import audit, check_audit_gate, measure_exposures, membership, stored_exposures
 from tacit.pipeline.evaluation import evaluate
 from tacit.pipeline.tokenizer import vocabulary
 from tacit.pipeline.training import assist, train
 
-__all__ = ["assist", "audit", "check_audit_gate", "evaluate", "membership", "train", "vocabulary"]
+__all__ = [
+    "assist",
+    "audit",
+    "check_audit_gate",
+    "evaluate",
+    "measure_exposures",
+    "membership",
+    "stored_exposures",
+    "train",
+    "vocabulary",
+]

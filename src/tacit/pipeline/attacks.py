@@ -17,27 +17,48 @@ from tacit.audit.samples import MembershipSamples
 from tacit.audit.scorers import scorer_of
 from tacit.audit.trie import Trie, build_trie, score_candidates
 from tacit.errors import AuditError, DataError, UsageError
-from tacit.files import write_json
+from tacit.files import read_json, write_json
+from tacit.folder import RunFolder
 from tacit.membership_stage import TOO_FEW
 from tacit.pipeline.training import train
 from tacit.run_state import RunState
 from tacit.screen_stage import secret_form, secrets_of
 from tacit.training.checkpoint import load_weights
 
-__all__ = ["Membership", "audit", "check_audit_gate", "membership"]
+__all__ = ["Membership", "audit", "check_audit_gate", "measure_exposures", "membership", "stored_exposures"]
+
+_STORED = "audit.json"
 
 
 def audit(state: RunState) -> dict[str, list[Exposure]]:
+    """The stage: what `measure_exposures` finds, written to run/private/audit.json, once. See `check_audit_gate`."""
+    if state.config.audit is None:
+        return {}
+    path = state.folder.private / _STORED
+    if not path.exists():
+        found = measure_exposures(state)
+        write_json(path, {name: [dataclasses.asdict(row) for row in rows] for name, rows in found.items()})
+    return stored_exposures(state.folder)
+
+
+def stored_exposures(folder: RunFolder) -> dict[str, list[Exposure]]:
+    """What the stage found, by model; nothing where it has not run."""
+    path = folder.private / _STORED
+    stored = read_json(path) if path.exists() else {}
+    return {name: [Exposure(**row) for row in rows] for name, rows in stored.items()}
+
+
+def measure_exposures(state: RunState) -> dict[str, list[Exposure]]:
     """Exposure of the canaries under the released model and, as a positive control, under the model without DP.
 
-    Written to run/private/audit.json; the canaries themselves to run/private/canaries.json. See `check_audit_gate`.
+    The canaries are written to run/private/canaries.json.
     """
     options = state.config.audit
     if options is None:
         return {}
     train(state)
     if state.config.model.is_causal:
-        return _audit_secrets(state)
+        return _secrets_exposures(state)
     write_json(state.folder.private / "canaries.json", [dataclasses.asdict(canary) for canary in state.canaries])
     models = _audited_models(state)
     contexts = state.public_held_out
@@ -51,7 +72,6 @@ def audit(state: RunState) -> dict[str, list[Exposure]]:
         found[name] = measure_exposure(
             model, state.canaries, contexts.ids_ST[rows], contexts.lengths_S[rows], state.masking, streams
         )
-    _write_exposures(state, found)
     return found
 
 
@@ -64,7 +84,7 @@ def _audited_models(state: RunState) -> dict[str, Path]:
     return models
 
 
-def _audit_secrets(state: RunState) -> dict[str, list[Exposure]]:
+def _secrets_exposures(state: RunState) -> dict[str, list[Exposure]]:
     """Exposure of a causal model's canaries by their exact rank among all candidates: mean and highest over the canaries."""
     form, secrets = secret_form(state.config), secrets_of(state.config, state.streams)
     assert form is not None
@@ -91,7 +111,6 @@ def _audit_secrets(state: RunState) -> dict[str, list[Exposure]]:
                 max_p_value=measured.max_p_value,
             )
         ]
-    _write_exposures(state, found)
     return found
 
 
@@ -101,11 +120,6 @@ def _candidate_scores(model: PreTrainedModel, trie: Trie, start: int) -> np.ndar
         return score_candidates(scorer_of(model), trie, [start])
     except DataError:
         return np.full(len(trie.node_N), -np.inf)
-
-
-def _write_exposures(state: RunState, found: dict[str, list[Exposure]]) -> None:
-    values = {name: [dataclasses.asdict(row) for row in exposures] for name, exposures in found.items()}
-    write_json(state.folder.private / "audit.json", values)
 
 
 @dataclass(frozen=True)
