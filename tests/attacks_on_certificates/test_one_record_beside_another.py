@@ -31,7 +31,7 @@ class Together(HuggingFaceDetector):
     """Known wrong: windows of all texts in one batch, as it was."""
 
     def spans_of(self, texts: Any) -> Any:
-        windows = list(self._windows(texts))
+        windows = [window for text in texts for window in self._windows(text)]
         scored = list(self._scored(windows))
         return [[token.tag_score for token in own] for own in scored]
 
