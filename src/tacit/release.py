@@ -42,6 +42,7 @@ from tacit.report import data as facts
 from tacit.report.build import CARD, build_report
 from tacit.report.card import confidentiality_verdict
 from tacit.run_state import RunState
+from tacit.verification import verify_statements
 from tacit.vocabulary.tokenizer import save_tokenizer
 
 __all__ = ["RunResult", "leave_model", "release_run", "report_run", "run"]
@@ -168,8 +169,8 @@ def report_run(folder: RunFolder) -> Path:
 
     Raises:
         UsageError: the run has not finished, or is in use.
-        LedgerError: certificate or ledger are damaged, something is in the release that does not belong there, or what the report
-            shows is not what it was made with.
+        LedgerError: certificate, model or ledger are not as they were released, something is in the release that does not belong
+            there, or what the report shows is not what it was made with.
     """
     config = folder.load_config()
     if not (folder.release / "certificate.json").is_file():
@@ -178,6 +179,9 @@ def report_run(folder: RunFolder) -> Path:
     certificate = read_certificate(folder.release / "certificate.json")
     with folder.alone(), Ledger.open(folder.ledger) as ledger:
         _refuse_other_figures(config, folder, ledger)
+        wrong = [check.name for check in verify_statements(folder, ledger, certificate) if not check.holds]
+        if wrong:  # a new manifest would vouch for it
+            raise LedgerError(f"{folder.release}: not as it was released ({', '.join(wrong)}); bring it back")
         for partial in folder.release.glob(".*.partial"):  # of a `tacit report` that was killed
             partial.unlink()
         _write_report(config, folder, ledger, certificate, exposures, folder.release)

@@ -51,7 +51,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.provenance import Ancestor, is_inherited, stated_start
 from tacit.privacy.strict_json import read_strict
 
-__all__ = ["UNSEEN_ALONE", "is_release", "verify_ledger", "verify_release", "verify_run"]
+__all__ = ["UNSEEN_ALONE", "is_release", "verify_ledger", "verify_release", "verify_run", "verify_statements"]
 
 UNSEEN_ALONE = (
     "A released folder alone shows that its numbers and files agree with each other. It does not show that the run was as the "
@@ -96,15 +96,23 @@ def verify_ledger(folder: RunFolder, ledger: Ledger, certificate: Path | None = 
     if not path.is_file():
         raise LedgerError(f"{path}: no certificate there; `tacit run CONFIG` finishes a run")
     stated = read_certificate(path)
+    return [
+        *verify_statements(folder, ledger, stated),
+        *check_manifest(folder.release),
+        check_bound(ledger, folder.release),
+    ]
+
+
+def verify_statements(folder: RunFolder, ledger: Ledger, stated: dict[str, Any]) -> list[Check]:
+    """The checks of a certificate and the model that it covers, without the manifest and the pages beside them.
+
+    Raises:
+        LedgerError: the certificate is not one of ours, or the configuration cannot be read.
+    """
+    own = _check_finetuning if folder.is_finetuning else _check_run
     checks = verify_certificate(ledger, stated, folder.release)
     checks += [_check_payments(ledger), _check_model(stated), _check_start(stated)]
-    if folder.is_finetuning:
-        checks += _check_finetuning(folder, ledger, stated)
-    else:
-        checks += _check_run(folder, ledger, stated)
-    checks += check_manifest(folder.release)
-    checks.append(check_bound(ledger, folder.release))
-    return checks
+    return checks + own(folder, ledger, stated)
 
 
 def verify_release(folder: Path) -> list[Check]:

@@ -5,9 +5,17 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+)
 
 from tacit.errors import UsageError
 
@@ -49,6 +57,15 @@ class Options(BaseModel):
 
     added_later: ClassVar[frozenset[str]] = frozenset()
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_as_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Python's true is the number 1: an epsilon that somebody switched on would be one of 1."""
+        values = value if isinstance(value, list) else value.values() if isinstance(value, dict) else [value]
+        if any(isinstance(one, bool) for one in values) and not _takes_truth(cls, str(info.field_name), value):
+            raise ValueError("true and false are no value of this option")
+        return value
+
     @property
     def without_effect(self) -> frozenset[str]:
         """Options that change nothing, for what another one says: they are no part of the plain values either."""
@@ -60,6 +77,17 @@ class Options(BaseModel):
         at_default = {name for name in self.added_later if getattr(self, name) == fields[name].default}
         left_out = at_default | self.without_effect
         return {name: value for name, value in handler(self).items() if name not in left_out}
+
+
+def _takes_truth(options: type[Options], name: str, value: Any) -> bool:
+    """Whether an option may be true or false; a section within it sees to its own."""
+    waiting, kinds = [options.model_fields[name].annotation], set[Any]()
+    while waiting:
+        kind = waiting.pop()
+        kinds.add(kind)
+        waiting.extend(get_args(kind))
+    has_section = any(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in kinds)
+    return bool in kinds or Any in kinds or (has_section and not isinstance(value, bool))
 
 
 def expanded(path: str) -> Path:
