@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,6 +19,7 @@ from tacit.corpus.turns import Turns
 from tacit.engine.clipping import LARGEST, LEAST
 from tacit.errors import RefusedError, UsageError
 from tacit.screen_stage import source_of
+from tacit.strict_yaml import parse_yaml
 
 from .small import small_values
 
@@ -321,6 +323,45 @@ def test_an_error_in_yaml_names_its_line(tmp_path: Path, text: str, line: int) -
     path.write_text(text)
     with pytest.raises(UsageError, match=rf"run\.yaml:{line}: not valid YAML"):
         load_config(path)
+
+
+@pytest.mark.parametrize(
+    ("word", "value", "by_pyyaml"),
+    [
+        ("0150", 150, 104),  # YAML 1.1's octal
+        ("1:30", "1:30", 90),  # its base 60
+        ("1e-6", 1e-6, "1e-6"),
+        ("0o17", 15, "0o17"),
+        ("no", "no", False),  # in a policy's list of words
+        ("2026-11-24", "2026-11-24", datetime.date(2026, 11, 24)),
+        ("true", True, True),
+        ("-.5", -0.5, "-.5"),
+        ("0x1F", 31, 31),
+        ("'12'", "12", "12"),
+        ("~", None, None),
+    ],
+)
+def test_a_word_in_yaml_is_what_a_reader_sees(word: str, value: Any, by_pyyaml: Any) -> None:
+    """Against PyYAML, which follows YAML 1.1: a budget of 1:30 was one of 90."""
+    read, other = parse_yaml(f"epsilon: {word}")["epsilon"], yaml.safe_load(f"epsilon: {word}")["epsilon"]
+    assert (read, type(read)) == (value, type(value))
+    assert (other, type(other)) == (by_pyyaml, type(by_pyyaml))
+
+
+def test_merge_keys_are_kept() -> None:
+    assert parse_yaml("a: &a {b: 1, c: 2}\nd: {<<: *a, c: 3}")["d"] == {"b": 1, "c": 3}
+
+
+@pytest.mark.parametrize(
+    "option", ["privacy.budget.epsilon", "privacy.units", "vocabulary.size", "model.length", "privacy.unit"]
+)
+def test_truth_is_no_number(option: str) -> None:
+    """``epsilon: true`` was an epsilon of 1."""
+    with pytest.raises(UsageError, match=f"option '{option.rsplit('.', 1)[1]}' is a number or a word"):
+        parse_config(with_value(option, True))
+    with pytest.raises(UsageError, match=r"privacy\.unit"):
+        parse_config(with_value("privacy.unit", {"tuple": True}))
+    assert parse_config(with_value("vocabulary.lowercase", False)).vocabulary.lowercase is False
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

@@ -28,7 +28,6 @@ class _Strict(yaml.SafeLoader):
             seen.add(name.value)
         return super().construct_mapping(node, deep)
 
-
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
         word = self.construct_scalar(node)
         return int(word, 0) if word.startswith(("0o", "0x")) else int(word)
@@ -39,7 +38,11 @@ for _tag, _words, _first in (
     ("null", r"null|Null|NULL|~|", ["n", "N", "~", ""]),
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
     ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
-    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", list("-+.0123456789")),
+    (
+        "float",
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        list("-+.0123456789"),
+    ),
     ("merge", r"<<", ["<"]),
 ):
     _Strict.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_words})\\Z"), _first)

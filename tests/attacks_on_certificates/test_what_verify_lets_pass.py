@@ -244,6 +244,42 @@ def test_what_the_report_shows_is_what_the_release_was_made_with(run: Path, chan
     assert (run / "release" / "report.json").read_bytes() == before
 
 
+def _another_model(run: Path) -> None:
+    path = run / "release" / "model" / "model.safetensors"
+    weights = bytearray(path.read_bytes())
+    weights[-1] ^= 1
+    path.write_bytes(weights)
+
+
+def _better_certificate(run: Path) -> None:
+    path = run / "release" / "certificate.json"
+    values = read_json(path)
+    values["epsilons"] = [{**pair, "epsilon": pair["epsilon"] / 10} for pair in values["epsilons"]]
+    write_json(path, values | {"mu": 0.2})
+
+
+def _less_variation(run: Path) -> None:
+    path = run / "release" / "certificate.json"
+    write_json(path, read_json(path) | {"total_variation": 0.05})
+
+
+@pytest.mark.parametrize("change", [_another_model, _better_certificate, _less_variation])
+def test_no_report_is_built_over_what_does_not_verify(run: Path, change: Callable[[Path], None]) -> None:
+    """`tacit report` wrote a manifest, and its row in the ledger, over an altered model; an altered epsilon was a traceback."""
+    change(run)
+    rows = len(_rows(run))
+    before = [(run / "release" / name).read_bytes() for name in ("report.json", "manifest.json")]
+    done = tacit("report", run)
+    assert (done.returncode, done.stderr.count("\n")) == (4, 1), done.stderr
+    assert [(run / "release" / name).read_bytes() for name in ("report.json", "manifest.json")] == before
+    assert len(_rows(run)) == rows
+
+
+def _rows(run: Path) -> list[Any]:
+    with Ledger.open(run / "ledger.sqlite", readonly=True) as ledger:
+        return list(ledger.rows)
+
+
 # the certificate -----------------------------------------------------------------------------------------------------
 
 

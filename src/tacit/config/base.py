@@ -12,9 +12,8 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
-    ValidationInfo,
-    field_validator,
     model_serializer,
+    model_validator,
 )
 
 from tacit.errors import UsageError
@@ -57,14 +56,15 @@ class Options(BaseModel):
 
     added_later: ClassVar[frozenset[str]] = frozenset()
 
-    @field_validator("*", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _no_truth_as_number(cls, value: Any, info: ValidationInfo) -> Any:
+    def _no_truth_as_number(cls, given: Any) -> Any:
         """Python's true is the number 1: an epsilon that somebody switched on would be one of 1."""
-        values = value if isinstance(value, list) else value.values() if isinstance(value, dict) else [value]
-        if any(isinstance(one, bool) for one in values) and not _takes_truth(cls, str(info.field_name), value):
-            raise ValueError("true and false are no value of this option")
-        return value
+        for name, value in given.items() if isinstance(given, dict) else ():
+            values = value if isinstance(value, list) else value.values() if isinstance(value, dict) else [value]
+            if any(isinstance(one, bool) for one in values) and not _takes_truth(cls, name, value):
+                raise ValueError(f"option {name!r} is a number or a word, not true or false")
+        return given
 
     @property
     def without_effect(self) -> frozenset[str]:
@@ -80,7 +80,9 @@ class Options(BaseModel):
 
 
 def _takes_truth(options: type[Options], name: str, value: Any) -> bool:
-    """Whether an option may be true or false; a section within it sees to its own."""
+    """Whether an option may be true or false; a section within it sees to its own, and nobody knows an unknown one."""
+    if name not in options.model_fields:
+        return True
     waiting, kinds = [options.model_fields[name].annotation], set[Any]()
     while waiting:
         kind = waiting.pop()
