@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 
@@ -16,8 +16,6 @@ __all__ = ["parse_yaml"]
 
 
 class _Strict(yaml.SafeLoader):
-    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
-
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Any] = set()
         for name, _ in node.value:
@@ -33,6 +31,7 @@ class _Strict(yaml.SafeLoader):
         return int(word, 0) if word.startswith(("0o", "0x")) else int(word)
 
 
+_Strict.yaml_implicit_resolvers = {}  # none of PyYAML's
 _Strict.add_constructor("tag:yaml.org,2002:int", _Strict.construct_yaml_int)
 for _tag, _words, _first in (
     ("null", r"null|Null|NULL|~|", ["n", "N", "~", ""]),
