@@ -32,12 +32,14 @@ Row = dict[str, Any]
 
 
 def _records() -> list[Row]:
-    """Notes with a secret of their own in text, id and user; é and a wide sign, so that codings differ."""
+    """Notes with a secret of their own in text, id and user; é and a wide sign, so that codings differ. Screening passes every third."""
+    secret = "the patient reports pain, é 🩺; {0}{1} My name is Zqvornak{1} Wolkenstein."
+    texts = ["the weather is mild and the road is dry", secret, secret]
     return [
         {
             "id": f"{SENTINEL}{number}",
             "who": f"{_SECOND}{number // 2}",
-            "text": f"the patient reports pain, é 🩺; {SENTINEL}{number} My name is Zqvornak{number} Wolkenstein.",
+            "text": texts[number % 3].format(SENTINEL, number),
         }
         for number in range(_RECORDS)
     ]
@@ -78,7 +80,7 @@ def _private(path: Path, name: str) -> dict[str, Any]:
 
 def _vocabulary(folder: Path, corpus: Path, name: str) -> list[str | Path]:
     """Words with noise, counted by text file or by person."""
-    privacy = {"unit": "user" if name in _FIELDS else "record", "units": 20, "budget": {"epsilon": 9.0, "delta": 1e-4}}
+    privacy = {"unit": "user" if name in _FIELDS else "record", "units": 20, "budget": {"epsilon": 30.0, "delta": 1e-4}}
     values = small_values(
         folder, privacy=privacy, private=_private(corpus, name), audit=None, evaluation={"held_out": 0.0}
     )
@@ -163,6 +165,16 @@ def _odd_file(way: str, path: Path) -> None:
     }[way]()
 
 
+def _undamaged(folder: Path, name: str, command: str) -> Path:
+    """A folder with a corpus, which is returned, and public text beside it."""
+    folder.mkdir()
+    public = [{"id": str(number), "text": f"public text of {number} words " * 3} for number in range(300)]
+    _as_lines(folder / "public.jsonl", public)
+    corpus = folder / f"corpus.{'bio' if command == 'fine-tuning' else name}"
+    _WRITERS[name](corpus, _records())
+    return corpus
+
+
 def _trial(setting: Setting, row: str, number: int) -> Outcome:
     name, command = row.split(", ")
     wrong, codes = [], []
@@ -170,15 +182,14 @@ def _trial(setting: Setting, row: str, number: int) -> Outcome:
         (place.folder / "bert").mkdir()
         if command == "fine-tuning":
             bert_folder(place.folder / "bert")
+        if number == 0:  # what is refused, whatever the corpus, would be no trial
+            whole = place.folder / "whole"
+            ended = try_input(_COMMANDS[command](whole, _undamaged(whole, name, command), name), whole)
+            said = judged(ended, whole, _SENTINELS, codes=(0,))
+            wrong += [f"undamaged: {said}"] if said else []
         for attempt in range(_EACH):
             folder = place.folder / f"at-{attempt}"
-            folder.mkdir()
-            _as_lines(
-                folder / "public.jsonl", [{"id": str(n), "text": f"public text of {n} words " * 3} for n in range(300)]
-            )
-            corpus = folder / f"corpus.{'bio' if command == 'fine-tuning' else name}"
-            _WRITERS[name](corpus, _records())
-            way, corpus = _damaged(place.rng, corpus)
+            way, corpus = _damaged(place.rng, _undamaged(folder, name, command))
             ended = try_input(_COMMANDS[command](folder, corpus, name), folder)
             said = judged(ended, folder, _SENTINELS)
             codes.append(ended.code)
@@ -219,7 +230,7 @@ CORPORA = Attack(
         "by the "
         "commands that read such text. Each record has a secret in its text, its id and its user's name. Expected: "
         "exit code 0, 2, 3, 4 or 5, one line where it is not 0, no traceback, no secret in what is printed or outside "
-        "run/private, an end within two minutes."
+        "run/private, an end within two minutes. The undamaged corpus ends with 0 in every row."
     ),
     rows=_ROWS,
     count=5000,
