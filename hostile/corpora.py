@@ -32,7 +32,7 @@ Row = dict[str, Any]
 
 
 def _records() -> list[Row]:
-    """Notes with a secret of their own in text, id and user; é and a wide sign, so that codings differ. Screening passes every third."""
+    """Notes with a secret of their own in text, id and user; é and a wide sign, so that codings differ; every third has none."""
     secret = "the patient reports pain, é 🩺; {0}{1} My name is Zqvornak{1} Wolkenstein."
     texts = ["the weather is mild and the road is dry", secret, secret]
     return [

@@ -17,9 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from hostile.attack import Attack, Outcome, Setting
 from hostile.children import Ended, complaint
-from hostile.endings import differences, twice_spent
+from hostile.endings import differences, differs_by_rounding, twice_spent
 from hostile.inputs import EXECUTED, judged, pickled
 from hostile.mutations import BYTES
 from hostile.page import failures, page, repeat, write_page
@@ -190,6 +191,37 @@ def test_a_bit_that_differs_is_found(change: Callable[[Path], None], tmp_path: P
     assert differences(one, other) == []
     change(other)
     assert len(differences(one, other)) == 1
+
+
+def trained(folder: Path, first: float, second: float, epsilon: float = 1.0) -> Path:
+    """A run of two phases, of which each adds a number to a weight, and its certificate."""
+    run = finished(folder)
+    (run / "private" / "checkpoints").mkdir()
+    for age, (name, added) in enumerate((("public", first), ("private", second))):
+        path = run / "private" / "checkpoints" / f"{name}.pt"
+        torch.save({"model": {"w": torch.tensor([1.0, 0.5 + added])}}, path)
+        os.utime(path, (1000 + age, 1000 + age))
+    stated = {"spends": [], "epsilons": [epsilon], "total_variation": 0.5, "status": "proved"}
+    (run / "release" / "certificate.json").write_text(json.dumps(stated))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "epsilon", "rounded"),
+    [
+        (1e-7, 0.3, 1.0, True),  # whose sums had other noise in the second phase
+        (1e-7, 0.0, 1.0, True),
+        (0.0, 0.3, 1.0, False),  # other noise, and nothing that explains it
+        (1e-3, 0.0, 1.0, False),
+        (1e-7, 0.0, 2.0, False),
+        (0.0, 0.0, 1.0, False),  # whatever differs, it is no weight
+    ],
+)
+def test_last_digits_are_told_from_other_noise(
+    first: float, second: float, epsilon: float, rounded: bool, tmp_path: Path
+) -> None:
+    one = trained(tmp_path / "one", 0.0, 0.0)
+    assert differs_by_rounding(trained(tmp_path / "other", first, second, epsilon), one) == rounded
 
 
 def test_a_stage_that_is_not_paid_for_as_planned_is_found(tmp_path: Path) -> None:
