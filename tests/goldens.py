@@ -6,9 +6,10 @@ records it again:
     python -m tests.goldens            every kind
     python -m tests.goldens LSTM       these
 
-Two sorts of values are kept. Those of the account, the tokenizer and the list of files are compared on every machine. Digests of weights
-and of the ledger's rows hang on the last digit of every sum, and so on processor and library; they are kept by `fingerprint`, and compared
-where it is known.
+Three sorts of values are kept. Those of the account, the tokenizer and the list of files are the same on every machine. The
+weights are the same but for their last digits: each tensor's projection on a fixed direction is compared with the tolerance
+`CLOSE`. Digests of weights and of the ledger's rows hang on the last digit of every sum, and so on processor and library; they
+are kept by `fingerprint`, and compared where it is known. Before a change that only moves code, record this machine's.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ import sys
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
 from hostile.cases import CASES, config_in
+from safetensors.torch import load_file
 
 from tacit.beginning import begin
 from tacit.config import load_config
@@ -35,12 +37,46 @@ from tacit.privacy.provenance import MADE_BY
 from .draws import install
 from .started import called, command
 
-__all__ = ["FILE", "fingerprint", "noise_of", "outcome", "recorded"]
+__all__ = ["CLOSE", "FILE", "Golden", "Outcome", "differences", "fingerprint", "noise_of", "outcome", "recorded"]
 
 FILE = Path(__file__).with_suffix(".json")
 _LIBRARIES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "dp-accounting")
 _DIGITS = 9
 """Significant ones of the numbers that every machine compares."""
+CLOSE = 1e-3
+"""How far a projection may lie from the one recorded. Two trainings under other noise are some tenths apart or more."""
+
+
+class Outcome(TypedDict):
+    """Of one run: what is the same on every machine, projections of its tensors, and digests."""
+
+    portable: dict[str, Any]
+    projections: dict[str, float]
+    digests: dict[str, str]
+
+
+class Golden(TypedDict):
+    """What was recorded of a kind: the vocabulary's noise (`outcome`), values as in `Outcome`, and digests by fingerprint."""
+
+    noise: dict[str, int]
+    portable: dict[str, Any]
+    projections: dict[str, float]
+    digests: dict[str, dict[str, str]]
+
+
+def differences(golden: Golden, found: Outcome, mark: str) -> list[str]:
+    """Names of what is not as recorded. Digests are looked at where there are some for this fingerprint."""
+    kept, now = golden["projections"], found["projections"]
+    digests = golden["digests"].get(mark, found["digests"])
+    return [
+        *_unequal(golden["portable"], found["portable"]),
+        *(name for name in sorted({*kept, *now}) if not abs(kept.get(name, np.nan) - now.get(name, np.nan)) <= CLOSE),
+        *(f"digest of {name}" for name in _unequal(digests, found["digests"])),
+    ]
+
+
+def _unequal(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    return [name for name in sorted({*one, *other}) if name not in one or name not in other or one[name] != other[name]]
 
 
 def fingerprint() -> str:
@@ -68,19 +104,22 @@ def fingerprint() -> str:
     return digest.hexdigest()[:16]
 
 
-def outcome(name: str, folder: Path, noise: dict[str, int]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Make the run of a kind: (what every machine compares, digests of this one).
+def outcome(name: str, folder: Path, noise: dict[str, int], who: str | None = None) -> Outcome:
+    """Make the run of a kind.
 
     Args:
         folder: empty.
         noise: the vocabulary's noise, which else comes from the operating system: names of files, and how many values each has. It
             is placed before the run, like that of a run that was stopped after drawing it.
+        who: what its key is a function of; None: the kind.
     """
-    _write(name, folder, noise)
-    _run(name, CASES[name].command, folder)
+    who = who or f"the golden run {name}"
+    _write(name, folder, noise, who)
+    _run(CASES[name].command, folder, who)
     if (found := _noises(folder)) != noise:
         raise AssertionError(f"{name}: noise was drawn for other counts: {sorted(found)}")
-    return _portable(folder / "run"), _digests(folder / "run")
+    run = folder / "run"
+    return {"portable": _portable(run), "projections": _projections(run), "digests": _digests(run)}
 
 
 def noise_of(name: str) -> dict[str, int]:
@@ -88,8 +127,9 @@ def noise_of(name: str) -> dict[str, int]:
     known: dict[str, int] = {}
     for _ in range(CASES[name].os_noise):
         with tempfile.TemporaryDirectory() as folder:
-            _write(name, Path(folder), known)
-            _run(name, "vocabulary", Path(folder))
+            who = f"the golden run {name}"
+            _write(name, Path(folder), known, who)
+            _run("vocabulary", Path(folder), who)
             place = Path(folder) / "run" / "private" / "vocabulary"
             drawn = sorted(place.glob("noise*.npy"), key=lambda path: path.stat().st_mtime_ns)
             first = next(path for path in drawn if path.name not in known)
@@ -97,11 +137,11 @@ def noise_of(name: str) -> dict[str, int]:
     return known
 
 
-def _write(name: str, folder: Path, noise: dict[str, int]) -> None:
+def _write(name: str, folder: Path, noise: dict[str, int], who: str) -> None:
     CASES[name].write(folder)
     config_in(folder, CASES[name].values(Path()), Path("run"))  # relative: the ledger holds a digest of all paths
     if CASES[name].os_noise:  # of an ordinary run that was stopped when it had begun
-        done = called(_begin, f"the golden run {name}", cwd=folder)
+        done = called(_begin, who, cwd=folder)
         assert done.returncode == 0, done.stderr
         place = folder / "run" / "private" / "vocabulary"
         place.mkdir(mode=0o700)
@@ -116,11 +156,11 @@ def _begin(who: str) -> None:
         pass
 
 
-def _run(name: str, work: str, folder: Path) -> None:
-    """Under a key that is a function of the name alone (`tests.draws`)."""
-    done = called(command, [work, "config.yaml"], f"the golden run {name}", cwd=folder)
+def _run(work: str, folder: Path, who: str) -> None:
+    """Under a key that is a function of who asks alone (`tests.draws`)."""
+    done = called(command, [work, "config.yaml"], who, cwd=folder)
     if done.returncode:
-        raise RuntimeError(f"{name}: exit code {done.returncode}: {done.stderr[-1000:]}")
+        raise RuntimeError(f"{who}: exit code {done.returncode}: {done.stderr[-1000:]}")
 
 
 def _noises(folder: Path) -> dict[str, int]:
@@ -132,7 +172,10 @@ def _portable(run: Path) -> dict[str, Any]:
     stated = json.loads((release / "certificate.json").read_bytes())
     with Ledger.open(run / "ledger.sqlite", readonly=True) as ledger:
         kinds = [row.kind for row in ledger.rows]
-        paid = {stage: [event_to_dict(spend.event)["kind"], spend.count] for stage, spend in ledger.spends_by_stage().items()}
+        paid = {
+            stage: [event_to_dict(spend.event)["kind"], spend.count]
+            for stage, spend in ledger.spends_by_stage().items()
+        }
     return {
         "files": sorted(path.relative_to(release).as_posix() for path in release.rglob("*") if path.is_file()),
         "tokenizer": _sha256((release / "model" / "tokenizer.json").read_bytes()),
@@ -144,8 +187,18 @@ def _portable(run: Path) -> dict[str, Any]:
     }
 
 
+def _projections(run: Path) -> dict[str, float]:
+    """Of each tensor, at length 1, on a direction of its own with entries of variance 1."""
+    found: dict[str, float] = {}
+    for name, tensor in sorted(load_file(run / "release" / "model" / "model.safetensors").items()):
+        values = tensor.double().flatten().numpy()
+        direction = np.random.default_rng([*name.encode()]).standard_normal(len(values))
+        found[name] = round(float(values @ direction) / max(float(np.linalg.norm(values)), 1e-12), 5)
+    return found
+
+
 def _digests(run: Path) -> dict[str, str]:
-    """But for the pages and the manifest, which have the date on them, and the rows that hold the manifest's digest or the version."""
+    """But for pages and manifest, which have the date on them, and rows that hold the digest of the manifest or the version."""
     with Ledger.open(run / "ledger.sqlite", readonly=True) as ledger:
         rows = [[row.kind, row.body, row.first, row.count] for row in ledger.rows if not _changes(row.kind, row.body)]
     certificate = json.loads((run / "release" / "certificate.json").read_bytes())
@@ -176,8 +229,8 @@ def _rounded(number: float | str) -> float | str:
     return number if isinstance(number, str) else float(f"{number:.{_DIGITS}g}")
 
 
-def recorded() -> dict[str, Any]:
-    """What was recorded: by kind, its noise, what every machine compares, and digests by fingerprint."""
+def recorded() -> dict[str, Golden]:
+    """What was recorded of each kind."""
     return json.loads(FILE.read_bytes()) if FILE.exists() else {}
 
 
@@ -186,12 +239,19 @@ def _record(names: list[str]) -> None:
     for name in names:
         noise = noise_of(name)
         with tempfile.TemporaryDirectory() as folder:
-            portable, digests = outcome(name, Path(folder), noise)
-        before = kept.get(name, {})
-        others = before.get("digests", {}) if before.get("portable") == portable and before.get("noise") == noise else {}
-        kept[name] = {"noise": noise, "portable": portable, "digests": {**others, mark: digests}}
+            found = outcome(name, Path(folder), noise)
+        before = kept.get(name)
+        same = (
+            before is not None
+            and before["noise"] == noise
+            and differences({**before, "digests": {}}, found, mark) == []
+        )
+        if before is not None and same:  # other machines' digests still hold
+            kept[name] = {**before, "digests": {**before["digests"], mark: found["digests"]}}
+        else:
+            kept[name] = {**found, "noise": noise, "digests": {mark: found["digests"]}}
         FILE.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
-        print(name)
+        print(name, "as before" if same else "new")
 
 
 if __name__ == "__main__":
