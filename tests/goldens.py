@@ -73,7 +73,7 @@ def _unequal(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
 
 
 def fingerprint() -> str:
-    """Names what decides the last digits: versions of libraries, the processor, and the outcome of a little training of torch's own."""
+    """Names what decides the last digits: libraries, the processor, and the outcome of a little training of torch's own."""
     torch.manual_seed(0)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
