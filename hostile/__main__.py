@@ -49,7 +49,9 @@ def _arguments() -> argparse.Namespace:
         "--out", type=Path, default=_ROOT / "build" / "hostile", help="results and scratch (build/hostile)"
     )
     parser.add_argument(
-        "--page", type=Path, help="write the figures into this file, between its markers or as a new page"
+        "--page",
+        type=Path,
+        help="write the figures of these attacks into this file, between its markers or as a new page",
     )
     parser.add_argument("--fresh", action="store_true", help="forget what is stored in --out")
     return parser.parse_args()
@@ -194,7 +196,7 @@ def main() -> None:
         _all(attacks, options, setting)
     results = Results(options.out / "results")
     if options.page is not None:
-        write_page(options.page, ATTACKS, results, options.seed)
+        write_page(options.page, ATTACKS, results, options.seed, names)
     wrong = failures(results, names, options.seed)
     print("\n".join(wrong))
     sys.exit(1 if wrong else 0)

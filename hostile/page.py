@@ -1,4 +1,4 @@
-"""docs/reliability.md from stored trials: a table an attack, and what failed with the command that repeats it."""
+"""docs/reliability.md from stored trials: a section a family of attacks, and what failed with the command that repeats it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from hostile.attack import Attack
 from hostile.results import CONTROL, Results, Sum, Trial, about
 
-__all__ = ["failures", "page", "repeat", "write_page"]
+__all__ = ["failures", "repeat", "section", "write_page"]
 
 _BEGIN, _END = "<!-- begin: written by `make hostile` -->", "<!-- end -->"
 
@@ -51,7 +51,7 @@ def _notes(found: Sum) -> str:
     return ", ".join(f"{note}, {number:,} times" for note, number in counted)
 
 
-def _section(name: str, attack: Attack, results: Results) -> str:
+def _parts(name: str, attack: Attack, results: Results) -> list[str]:
     parts = [f"## {attack.title}", attack.says]
     reason = results.unavailable(name)
     sums = results.sums(name, attack.rows)
@@ -77,23 +77,32 @@ def _section(name: str, attack: Attack, results: Results) -> str:
         lines = [f"- {trial.row}: {trial.failures[0]}\n  `{repeat(trial)}`" for trial in failed[:20]]
         more = f"\n\nand {len(failed) - 20} more trials" if len(failed) > 20 else ""
         parts.append("What was otherwise:\n\n" + "\n".join(lines) + more)
-    return "\n\n".join(parts)
+    return parts
 
 
-def page(attacks: Mapping[str, Attack], results: Results, seed: int) -> str:
-    """What stands between the markers."""
+def section(name: str, attack: Attack, results: Results, seed: int) -> str:
+    """A family of attacks: what was attacked, its table, its control, and what failed."""
+    title, *rest = _parts(name, attack, results)
     where = about()
     day = datetime.datetime.now(datetime.UTC).date().isoformat()
-    head = (
-        f"Made on {day} by `make hostile` (`python -m hostile --seed {seed}`): tacit {where['tacit']}; {where['versions']}; "
+    made = (
+        f"Made on {day} by `python -m hostile --only {name} --seed {seed}`: tacit {where['tacit']}; {where['versions']}; "
         f"Python {where['python']}, {where['system']}, {where['cores']} cores."
     )
-    tried = [name for name in attacks if results.sums(name) or results.unavailable(name)]
-    return "\n\n".join([head, *(_section(name, attacks[name], results) for name in tried)])
+    return "\n\n".join([title, made, *rest])
 
 
-def write_page(path: Path, attacks: Mapping[str, Attack], results: Results, seed: int) -> None:
-    """Replace what stands between the markers; the words around them are written by hand.
+def write_page(
+    path: Path, attacks: Mapping[str, Attack], results: Results, seed: int, names: Sequence[str] = ()
+) -> None:
+    """Replace sections between the markers; the others there, and the words around them, stay.
+
+    Args:
+        path: the page.
+        attacks: all families, in the page's order. A section of another title goes.
+        results: what is stored.
+        seed: of the harness's choices.
+        names: the families whose sections are replaced; empty: all that have results.
 
     Raises:
         SystemExit: the file has no markers.
@@ -102,5 +111,16 @@ def write_page(path: Path, attacks: Mapping[str, Attack], results: Results, seed
     if _BEGIN not in text or _END not in text:
         raise SystemExit(f"hostile: {path} has no markers {_BEGIN} and {_END}")
     before, _, rest = text.partition(_BEGIN)
-    after = rest.partition(_END)[2]
-    path.write_text(f"{before}{_BEGIN}\n\n{page(attacks, results, seed)}\n\n{_END}{after}")
+    inside, _, after = rest.partition(_END)
+    sections = _sections(inside)
+    for name in names or attacks:
+        if results.sums(name) or results.unavailable(name):
+            sections[attacks[name].title] = section(name, attacks[name], results, seed)
+    kept = [sections[attack.title] for attack in attacks.values() if attack.title in sections]
+    path.write_text("\n\n".join([f"{before}{_BEGIN}", *kept, f"{_END}{after}"]))
+
+
+def _sections(text: str) -> dict[str, str]:
+    """By title."""
+    parts = text.split("\n## ")[1:]
+    return {part.partition("\n")[0]: f"## {part.strip()}" for part in parts}

@@ -14,6 +14,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from hostile.children import Ended, complaint
 from hostile.endings import differences, differs_by_rounding, twice_spent
 from hostile.inputs import EXECUTED, judged, pickled
 from hostile.mutations import BYTES
-from hostile.page import failures, page, repeat, write_page
+from hostile.page import failures, repeat, section, write_page
 from hostile.results import CONTROL, Results
 from hostile.search import found_in, needles_of
 
@@ -253,7 +254,7 @@ def test_results_go_on_where_they_stopped_and_name_what_failed(tmp_path: Path) -
     assert (row.tried, row.expected, len(row.failed)) == (14, 13, 1)
     assert control.notes == ("differs",)
     assert failures(again, ["kills"], 1) == [f"kills, a row: it broke\n    {repeat(row.failed[0])}"]
-    text = page({"kills": attack_of(Outcome(1))}, again, 1)
+    text = section("kills", attack_of(Outcome(1)), again, 1)
     assert "| a row | " in text
     assert "python -m hostile --only kills --row 'a row' --number 1 --seed 1" in text
     assert "was caught: differs" in text
@@ -274,6 +275,26 @@ def test_the_page_is_written_between_its_markers(tmp_path: Path) -> None:
     (tmp_path / "other.md").write_text("no markers")
     with pytest.raises(SystemExit, match="no markers"):
         write_page(tmp_path / "other.md", {}, results, 1)
+
+
+def test_a_family_that_was_not_attacked_keeps_its_section(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    kills, disks = attack_of(Outcome(1)), replace(attack_of(Outcome(1)), title="Disks")
+    both = {"kills": kills, "disks": disks}
+    results = Results(tmp_path / "results")
+    results.add("disks", "a row", 0, 1, Outcome(5))
+    write_page(path, both, results, 1)
+    first = path.read_text()
+    results.add("kills", "a row", 0, 1, Outcome(7))
+    results.add("disks", "a row", 1, 1, Outcome(100))  # not asked for: its family may not be complete
+    write_page(path, both, results, 1, ["kills"])
+    text = path.read_text()
+    assert text.index("## A title") < text.index("## Disks")  # in the order of the families
+    assert text[text.index("## Disks") :] == first[first.index("## Disks") :]
+    write_page(path, both, results, 1)
+    assert "105" in path.read_text()
+    write_page(path, {"kills": kills}, results, 1)
+    assert "Disks" not in path.read_text()
 
 
 def test_choices_are_functions_of_the_seed(tmp_path: Path) -> None:
