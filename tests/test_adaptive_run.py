@@ -19,13 +19,15 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
-import tacit.rho_stage
+import tacit.pipeline.rho
 import tacit.training.loop
 from tacit.config import RunConfig, parse_config
 from tacit.errors import BudgetError, LedgerError, RefusedError, UsageError
 from tacit.files import read_json
-from tacit.opening import open_run
-from tacit.pipeline import train
+from tacit.pipeline.opening import open_run
+from tacit.pipeline.release import RunResult, run
+from tacit.pipeline.rho import unit_rho
+from tacit.pipeline.training import train
 from tacit.planning import Mechanisms, make_plan, mechanisms_from_ledger, plan_in_ledger, solve
 from tacit.planning.adaptive import PhaseNoise, adaptive_noise, bands_from
 from tacit.planning.phases import phases_with
@@ -44,8 +46,6 @@ from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.provenance import Provenance
 from tacit.progress import SilentReporter
 from tacit.randomness import Streams
-from tacit.release import RunResult, run
-from tacit.rho_stage import unit_rho
 from tacit.training.plans import DpPlan, LiteralPlan
 
 from .adaptive_runs import BUDGET, DP, PUBLIC, STEPS, STRATA, WHOLE
@@ -479,7 +479,7 @@ def test_strata_that_are_killed_and_begun_again_end_like_those_that_were_left_al
         shutil.copytree(corpora / "begun", corpora / name)
     train_at(corpora / "whole", corpora)
     work = functools.partial(train_at, corpora / "killed", corpora)
-    assert killed_at(1, tacit.rho_stage, "rho_by_id", work)
+    assert killed_at(1, tacit.pipeline.rho, "rho_by_id", work)
     assert killed_at(3, tacit.training.loop, "add_noise_", work)
     assert killed_at(STEPS, tacit.training.loop, "add_noise_", work)
     assert killed_at(2, tacit.training.loop, "add_noise_", work)

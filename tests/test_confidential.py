@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tacit.confidential import check_statement, run_statement
 from tacit.config import RunConfig, parse_config
 from tacit.errors import UsageError
 from tacit.facts.assumptions import _screening_assumptions
+from tacit.planning.confidentiality import check_statement, run_statement
 from tacit.privacy.events import PoissonGaussian
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.replacement import replacement_epsilon

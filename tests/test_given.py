@@ -22,13 +22,13 @@ from tacit.config.shape import shape_of
 from tacit.errors import LedgerError, TacitError, UsageError
 from tacit.files import read_json
 from tacit.folder import RunFolder
-from tacit.given import fingerprints, given_tokenizer
 from tacit.models.transfer import rows_of_pieces
-from tacit.opening import open_run
+from tacit.pipeline.opening import open_run
+from tacit.pipeline.release import report_run, run
 from tacit.planning import make_plan, mechanisms_from_ledger, vocabulary_size
+from tacit.planning.given import fingerprints, given_tokenizer
 from tacit.privacy.certificate import read_number
 from tacit.privacy.ledger import Ledger
-from tacit.release import report_run, run
 from tacit.vocabulary.given import read_given
 
 from .dialogues import write_dialogues

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tacit.errors import UsageError
-from tacit.grid import Task, run_grid
+from tacit.jobs import Task, run_grid
 from tacit.progress import SilentReporter
 
 

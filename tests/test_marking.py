@@ -11,7 +11,7 @@ import pytest
 from tacit.config import MarkingOptions
 from tacit.corpus.units import Unit
 from tacit.errors import DataError
-from tacit.marking import cut, mark, marker_of, marks_digest
+from tacit.pipeline.marking import cut, mark, marker_of, marks_digest
 from tacit.randomness import Streams
 from tacit.screening.policy import package_policy
 from tacit.screening.spans import Span, merged

@@ -24,11 +24,11 @@ from tacit.config import load_config, parse_config
 from tacit.corpus.synthetic import SyntheticPrivate, SyntheticPublic, write_private, write_public
 from tacit.facts.training import phase_rows
 from tacit.files import read_json
-from tacit.opening import open_run
-from tacit.pipeline import tokenizer as tokenizer_stage
-from tacit.pipeline import train
+from tacit.pipeline import vocabulary as vocabulary_stage
+from tacit.pipeline.opening import open_run
+from tacit.pipeline.release import run as run_config
+from tacit.pipeline.training import train
 from tacit.privacy.ledger import Ledger
-from tacit.release import run as run_config
 from tacit.training import loop
 
 from .draws import install
@@ -273,8 +273,8 @@ def run_and_kill_itself(target: str, number: int, config: str) -> None:
         "charge": (Ledger, "charge"),
         "noise": (loop, "add_noise_"),
         "replace": (os, "replace"),
-        "draw": (tokenizer_stage, "draw_noise"),
-        "release": (tokenizer_stage, "release"),
+        "draw": (vocabulary_stage, "draw_noise"),
+        "release": (vocabulary_stage, "release"),
     }[target]
     original, calls = getattr(owner, name), itertools.count(1)
 
@@ -424,7 +424,7 @@ def test_a_release_needs_every_planned_step_in_the_ledger(
 ) -> None:
     """A ledger of a start that spent nothing, put beside the results of a finished run."""
     from tacit.config import parse_config
-    from tacit.opening import open_run
+    from tacit.pipeline.opening import open_run
 
     run, empty = tmp_path / "run", tmp_path / "empty"
     shutil.copytree(finished[0] / "run", run)

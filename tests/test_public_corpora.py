@@ -14,11 +14,11 @@ from tacit.corpus.overlap import word_runs
 from tacit.corpus.readers import Source, read_records
 from tacit.errors import UsageError
 from tacit.files import read_json
-from tacit.opening import open_run
-from tacit.pipeline import vocabulary
+from tacit.pipeline.corpus import source_of
+from tacit.pipeline.opening import open_run
+from tacit.pipeline.vocabulary import vocabulary
 from tacit.reproduce.hoory import stored
 from tacit.reproduce.hoory.corpora import left_out
-from tacit.screen_stage import source_of
 
 from .keys import begin_with_key
 from .small import small_values, write_corpora

@@ -14,7 +14,7 @@ import torch
 from tacit.audit.customersim import MembershipSamples
 from tacit.files import read_json, write_json
 from tacit.folder import RunFolder
-from tacit.membership_stage import raw_documents, run_samples
+from tacit.pipeline.membership import raw_documents, run_samples
 from tacit.privacy.ledger import Ledger
 from tacit.randomness import Streams
 

@@ -13,12 +13,12 @@ from tacit.config import RunConfig, parse_config
 from tacit.errors import RefusedError, UsageError
 from tacit.files import read_json
 from tacit.planning import make_plan, mechanisms_from_ledger, plan_in_ledger, solve
+from tacit.planning.selective import run_account
 from tacit.privacy.accountant import epsilon
 from tacit.privacy.events import Gaussian, NonPrivate, PoissonGaussian, Spend
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.provenance import Provenance
 from tacit.privacy.selective import participations
-from tacit.selective import run_account
 from tacit.training.plans import SelectivePlan
 
 from .dialogues import (

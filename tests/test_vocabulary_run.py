@@ -16,8 +16,8 @@ from tacit.corpus.units import Unit
 from tacit.errors import AuditError, DataError, LedgerError, TacitError, UsageError
 from tacit.facts.training import vocabulary_facts
 from tacit.files import read_json
-from tacit.opening import open_run
-from tacit.pipeline import vocabulary
+from tacit.pipeline.opening import open_run
+from tacit.pipeline.vocabulary import vocabulary
 from tacit.planning import VOCABULARY, VOCABULARY_COUNTS, make_plan, mechanisms_from_ledger, plan_in_ledger
 from tacit.privacy.accountant import epsilon, joint_epsilon
 from tacit.privacy.calibrate_words import WordEvents

@@ -19,13 +19,13 @@ from tacit.config import parse_config
 from tacit.errors import BudgetError, DataError, RefusedError, UsageError
 from tacit.files import read_json, write_json
 from tacit.folder import RunFolder
-from tacit.origins import provenance_of
+from tacit.pipeline.release import run
 from tacit.planning import make_plan
+from tacit.planning.origins import provenance_of
 from tacit.privacy.accountant import epsilon, joint_epsilon
 from tacit.privacy.certificate import read_number, verify_certificate
 from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.privacy.ledger import Ledger
-from tacit.release import run
 
 from ..small import small_values, tacit, write_config, write_corpora
 

@@ -25,11 +25,12 @@ from transformers import BertConfig, BertForMaskedLM
 from tacit.config import ComputeOptions, parse_config
 from tacit.errors import LedgerError, RefusedError
 from tacit.files import read_json
-from tacit.opening import open_run
-from tacit.pipeline import train, vocabulary
+from tacit.pipeline.opening import open_run
+from tacit.pipeline.release import release_run, run
+from tacit.pipeline.training import train
+from tacit.pipeline.vocabulary import vocabulary
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.randomness import Streams
-from tacit.release import release_run, run
 from tacit.training.loop import run_phase
 from tacit.training.plans import AdamOptions, DpPlan, Phase
 from tacit.training.sequences import SequenceStream

@@ -20,7 +20,7 @@ from tacit.config import parse_config
 from tacit.config.entities import load_finetune
 from tacit.errors import RefusedError
 from tacit.extraction.finetune import finetune
-from tacit.origins import provenance_of
+from tacit.planning.origins import provenance_of
 from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.privacy.provenance import PUBLIC
 from tacit.privacy.replacement import Screening, replacement_epsilon, stability

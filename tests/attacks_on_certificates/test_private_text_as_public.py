@@ -16,7 +16,7 @@ import pytest
 
 from tacit.config import parse_config
 from tacit.errors import UsageError
-from tacit.origins import provenance_of
+from tacit.planning.origins import provenance_of
 
 from ..small import small_values, write_corpora
 

@@ -22,14 +22,14 @@ from typing import Any
 
 import pytest
 
-from tacit.confidential import check_confidentiality, planned_statement, run_statement
 from tacit.config import RunConfig, parse_config
 from tacit.errors import BudgetError, DataError, LedgerError, RefusedError, UsageError
 from tacit.facts.assumptions import assumptions
 from tacit.facts.guarantee import confidentiality_lines, missed_shares
-from tacit.measured import measurement_of, measurement_of_run
-from tacit.opening import open_run
+from tacit.pipeline.opening import open_run
 from tacit.planning import solve
+from tacit.planning.confidentiality import check_confidentiality, planned_statement, run_statement
+from tacit.planning.measured import measurement_of, measurement_of_run
 from tacit.privacy.measurement import MEASUREMENT, Measurement
 from tacit.privacy.misses import Labels
 from tacit.privacy.provenance import Provenance

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.confidential import planned_statement
 from tacit.config import RunConfig, parse_config
 from tacit.errors import DataError, UsageError
-from tacit.measured import measurement_of, measurement_of_run
+from tacit.planning.confidentiality import planned_statement
+from tacit.planning.measured import measurement_of, measurement_of_run
 from tacit.planning.mechanisms import solve
 from tacit.privacy.confidentiality import confidentiality
 from tacit.privacy.events import PoissonGaussian, Spend

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 from transformers import BertForMaskedLM
 
-from tacit import pipeline
 from tacit.audit.candidates import candidate_exposure
 from tacit.audit.exposure import (
     Exposure,
@@ -30,8 +29,9 @@ from tacit.config import AuditOptions, ComputeOptions, ModelOptions
 from tacit.corpus.canaries import draw_canaries, insert_pieces, plant
 from tacit.errors import AuditError
 from tacit.models.bert import build_bert
+from tacit.pipeline.attacks import check_audit_gate
+from tacit.pipeline.state import RunState
 from tacit.randomness import Streams
-from tacit.run_state import RunState
 from tacit.training.loop import run_phase
 from tacit.training.masking import Masking
 from tacit.training.objectives import MaskedObjective
@@ -237,7 +237,7 @@ def test_the_audit_sees_a_model_that_was_trained_without_dp(exposures: dict[str,
 
 def gate(options: AuditOptions | None, found: dict[str, list[Exposure]]) -> None:
     config = SimpleNamespace(audit=options)  # the gate reads this one section of the configuration
-    pipeline.check_audit_gate(cast(RunState, SimpleNamespace(config=config)), found)
+    check_audit_gate(cast(RunState, SimpleNamespace(config=config)), found)
 
 
 def test_the_gate_stops_an_exposed_release(exposures: dict[str, list[Exposure]]) -> None:

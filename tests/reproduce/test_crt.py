@@ -15,6 +15,7 @@ from tacit.config import PlainPhase
 from tacit.config.check import check_meaning
 from tacit.corpus.secrets import SecretFormat
 from tacit.errors import UsageError
+from tacit.pipeline.corpus import secret_form, secrets_of
 from tacit.privacy.accountant import epsilon
 from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.privacy.renyi import rdp_epsilon
@@ -28,7 +29,6 @@ from tacit.reproduce.crt.keys import experiment_seed
 from tacit.reproduce.crt.runs import DELTA, config_of, private_steps
 from tacit.reproduce.crt.scale import GAMMAS, SCALES, Cell, CorpusSize, Scale, cells_of
 from tacit.reproduce.place import scale_named
-from tacit.screen_stage import secret_form, secrets_of
 from tacit.screening.missed import ForgetfulPolicy, Missed
 from tacit.screening.policy import package_policy
 

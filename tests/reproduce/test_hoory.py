@@ -21,8 +21,8 @@ from tacit.config.check import check_meaning
 from tacit.corpus.annotations import read_annotated
 from tacit.errors import UsageError
 from tacit.models.bert import load_bert
-from tacit.opening import open_run
-from tacit.pipeline import vocabulary
+from tacit.pipeline.opening import open_run
+from tacit.pipeline.vocabulary import vocabulary
 from tacit.privacy.accountant import epsilon
 from tacit.privacy.events import NonPrivate, PoissonGaussian, Spend
 from tacit.progress import SilentReporter

@@ -15,8 +15,8 @@ import torch
 from tacit.config import parse_config
 from tacit.engine.distributed import Ranks
 from tacit.folder import RunFolder
-from tacit.opening import open_run
-from tacit.pipeline import assist, train
+from tacit.pipeline.opening import open_run
+from tacit.pipeline.training import assist, train
 from tacit.privacy.ledger import Ledger
 
 from ..adaptive_runs import adaptive_values

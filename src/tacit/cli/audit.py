@@ -41,17 +41,17 @@ def command(run: RunArgument, as_json: JsonOption = False, vocabulary: Vocabular
         return
     from dataclasses import asdict
 
-    from tacit import pipeline
     from tacit.folder import RunFolder
-    from tacit.opening import open_run
+    from tacit.pipeline.attacks import check_audit_gate, measure_exposures, membership
+    from tacit.pipeline.opening import open_run
 
     config = RunFolder(run).load_config()
     if config.audit is None:
         raise UsageError(f"{run}: no canaries were planted; add `audit:` to the configuration of a new run")
     config = config.model_copy(update={"run": str(run)})
     with open_run(config) as state:
-        found = pipeline.measure_exposures(state)  # the report of the release stays with what its stage found
-        attacked = pipeline.membership(state)
+        found = measure_exposures(state)  # the report of the release stays with what its stage found
+        attacked = membership(state)
         if as_json:
             exposures = {name: [asdict(row) for row in rows] for name, rows in found.items()}
             reports = {"membership": attacked.to_dict()} if attacked.to_dict() else {}
@@ -64,7 +64,7 @@ def command(run: RunArgument, as_json: JsonOption = False, vocabulary: Vocabular
                 typer.echo()
                 typer.echo(_membership_table(attacked.reports))
                 typer.echo("membership is measured on private texts and covered by no certificate: do not publish it")
-        pipeline.check_audit_gate(state, found)
+        check_audit_gate(state, found)
 
 
 def _audit_vocabulary(run: Path, as_json: bool) -> None:

@@ -25,8 +25,8 @@ def command(run: RunArgument, as_json: JsonOption = False) -> None:
 
     Kept apart from the DP epsilon. It is computed from the run's configuration and ledger; nothing private is read.
     """
-    from tacit.confidential import run_statement
     from tacit.folder import RunFolder
+    from tacit.planning.confidentiality import run_statement
     from tacit.privacy.ledger import Ledger
 
     folder = RunFolder(run)

@@ -30,8 +30,8 @@ def command(
     from tacit.config import parse_config
     from tacit.corpus.synthetic import SyntheticPrivate, SyntheticPublic, write_private, write_public
     from tacit.files import private_folder, write_json
+    from tacit.pipeline.release import run
     from tacit.progress import TerminalReporter
-    from tacit.release import run
 
     reporter = TerminalReporter()
     config = parse_config(demo_config(folder), "demo.yaml")

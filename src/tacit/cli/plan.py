@@ -41,9 +41,9 @@ def command(config: ConfigArgument, as_json: JsonOption = False) -> None:
 
 
 def _plan_run(config: Path, as_json: bool) -> None:
-    from tacit.confidential import check_confidentiality
     from tacit.config import load_config
     from tacit.planning import make_plan
+    from tacit.planning.confidentiality import check_confidentiality
 
     options = load_config(config)
     plan = make_plan(options)

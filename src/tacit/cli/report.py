@@ -12,6 +12,6 @@ __all__ = ["command"]
 def command(run: RunArgument) -> None:
     """Write report.html, report.json and the model card in RUN/release, and the curator's copy in RUN/private/report."""
     from tacit.folder import RunFolder
-    from tacit.release import report_run
+    from tacit.pipeline.release import report_run
 
     typer.echo(report_run(RunFolder(run)))

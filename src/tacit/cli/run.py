@@ -23,9 +23,9 @@ __all__ = ["evaluate_command", "run_command", "train_command", "vocabulary_comma
 
 def _together(path: Path, work: Callable[[RunConfig, Ranks], None]) -> None:
     """``work`` in the first process; any others assist it until it has closed the run."""
-    from tacit import pipeline
     from tacit.config import load_config
     from tacit.engine.distributed import join
+    from tacit.pipeline.training import assist
 
     config = load_config(path)
     with join(config.compute.device) as ranks:
@@ -33,7 +33,7 @@ def _together(path: Path, work: Callable[[RunConfig, Ranks], None]) -> None:
             if ranks.first:
                 work(config, ranks)
             else:
-                pipeline.assist(config, ranks)
+                assist(config, ranks)
         except TacitError as error:  # said before the others notice that this process has left, and say so
             say_error(error)
             raise typer.Exit(error.exit_code) from None
@@ -47,8 +47,8 @@ def run_command(config: ConfigArgument) -> None:
     """
 
     def work(options: RunConfig, ranks: Ranks) -> None:
+        from tacit.pipeline.release import run
         from tacit.progress import TerminalReporter, one_line
-        from tacit.release import run
 
         typer.echo(one_line(run(options, TerminalReporter(), ranks).statement))
 
@@ -59,12 +59,12 @@ def vocabulary_command(config: ConfigArgument) -> None:
     """Only the DP vocabulary: tokenizer.json in RUN/private/vocabulary."""
 
     def work(options: RunConfig, ranks: Ranks) -> None:
-        from tacit import pipeline
-        from tacit.opening import open_run
+        from tacit.pipeline.opening import open_run
+        from tacit.pipeline.vocabulary import vocabulary
         from tacit.progress import TerminalReporter
 
         with open_run(options, TerminalReporter(), ranks) as state:
-            pipeline.vocabulary(state)
+            vocabulary(state)
 
     _together(config, work)
 
@@ -73,12 +73,12 @@ def train_command(config: ConfigArgument) -> None:
     """Vocabulary and all training phases (and the audit's control, when asked for)."""
 
     def work(options: RunConfig, ranks: Ranks) -> None:
-        from tacit import pipeline
-        from tacit.opening import open_run
+        from tacit.pipeline.opening import open_run
+        from tacit.pipeline.training import train
         from tacit.progress import TerminalReporter
 
         with open_run(options, TerminalReporter(), ranks) as state:
-            pipeline.train(state)
+            train(state)
 
     _together(config, work)
 
@@ -115,13 +115,13 @@ def _evaluate_run(config: Path) -> None:
     """Vocabulary, training, and held-out evaluation; prints the released scores as a table."""
 
     def work(options: RunConfig, ranks: Ranks) -> None:
-        from tacit import pipeline
         from tacit.cli.options import table
-        from tacit.opening import open_run
+        from tacit.pipeline.evaluation import evaluate
+        from tacit.pipeline.opening import open_run
         from tacit.progress import TerminalReporter
 
         with open_run(options, TerminalReporter(), ranks) as state:
-            found = pipeline.evaluate(state)
+            found = evaluate(state)
         rows = [
             [corpus, model, f"{scores['accuracy']:.3f}" if "accuracy" in scores else "-", f"{scores['perplexity']:.1f}"]
             for corpus in ("public", "private")

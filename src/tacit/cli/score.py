@@ -190,7 +190,7 @@ def _corpus(path: Path | None, text_field: str, id_field: str | None) -> _Record
 
 def _public_corpus(run: RunConfig) -> _Records:
     from tacit.corpus.readers import read_records
-    from tacit.screen_stage import source_of
+    from tacit.pipeline.corpus import source_of
 
     if not run.public:
         raise UsageError("the configuration names no public corpus; give public text with --data FILE")
@@ -201,8 +201,8 @@ def _public_corpus(run: RunConfig) -> _Records:
 @contextmanager
 def _bar(name: str) -> Iterator[Callable[[int, int], None]]:
     """A bar that shows the share of the text: how much there is, is private."""
+    from tacit.pipeline.scoring import SCORING_STEPS
     from tacit.progress import TerminalReporter
-    from tacit.score_stage import SCORING_STEPS
 
     with TerminalReporter().stage(name, SCORING_STEPS) as bar:
         yield lambda done, total: bar.advance_to(SCORING_STEPS * done // max(total, 1))
@@ -216,9 +216,9 @@ def _score_run(
     run: RunConfig, options: ScorerOptions, rho: PrivacyProbability, out: Path | None, workers: int | None
 ) -> Path:
     from tacit.beginning import begin
+    from tacit.pipeline.scoring import scored
     from tacit.progress import TerminalReporter
     from tacit.randomness import Streams
-    from tacit.score_stage import scored
 
     if workers is not None:
         run = run.model_copy(update={"compute": run.compute.model_copy(update={"workers": workers})})

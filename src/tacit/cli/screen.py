@@ -103,9 +103,10 @@ def command(
 
 def _screen(config: RunConfig, as_json: bool) -> None:
     from tacit.beginning import begin
+    from tacit.pipeline.screening import screened, screened_folder
+    from tacit.planning.screening import plan_of
     from tacit.progress import TerminalReporter
     from tacit.randomness import Streams
-    from tacit.screen_stage import plan_of, screened, screened_folder
 
     _ = plan_of(config)  # before a folder is made
     with begin(config, start_over=False) as begun:
@@ -163,8 +164,9 @@ def _previewed(config: RunConfig, count: int) -> Iterator[Text]:
 
 def _judged(config: RunConfig, count: int) -> Iterator[tuple[Judged, Placed]]:
     """The first data points with what becomes of them, as far as that depends on these alone."""
+    from tacit.pipeline.corpus import Corpus, source_of
+    from tacit.planning.screening import plan_of
     from tacit.randomness import KEY_BYTES, Streams
-    from tacit.screen_stage import Corpus, plan_of, source_of
     from tacit.screening.corpus import policies_of
     from tacit.screening.deduplicate import KeepFirst
     from tacit.screening.split import Screener, Splitter, Stream, deduplicated_streams
@@ -214,7 +216,7 @@ def _measure(
 ) -> None:
     """What both policies find, and catch alike (`tacit.screening.measure`)."""
     from tacit.files import write_json
-    from tacit.measured import measurement_of
+    from tacit.planning.measured import measurement_of
     from tacit.screening.measure import measure, read_gold
     from tacit.screening.policy import POLICIES, load_policy, package_policy
 

@@ -23,7 +23,7 @@ from tacit.extraction.start import open_start
 from tacit.extraction.tables import ModelFacts, table_rows, type_rows, write_tables
 from tacit.extraction.tuning import DpPrice
 from tacit.files import private_folder, read_json
-from tacit.grid import Task, run_grid
+from tacit.jobs import Task, run_grid
 from tacit.progress import Reporter
 from tacit.tasks.entities.baselines import BASELINES
 from tacit.tasks.entities.folds import Split

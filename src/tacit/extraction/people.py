@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tacit.config.entities import DpTuning, StartModel
-from tacit.origins import together
+from tacit.planning.origins import together
 from tacit.privacy.certificate import read_number
 from tacit.privacy.events import Spend
 from tacit.privacy.origin import certificate_of, origin_of

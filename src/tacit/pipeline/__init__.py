@@ -1,31 +1,14 @@
-"""A run from text to report: each stage is a function of the run's state, and `tacit.release.run` is all of them in order.
+"""A run from text to report: each stage is a function of the run's state, and `tacit.pipeline.release.run` is all of them in order.
 
-    open_run   folder, lock, key, configuration check, ledger with every private stage planned (tacit.opening)
+    open_run   folder, lock, key, configuration check, ledger with every private stage planned (tacit.pipeline.opening)
     vocabulary DP histogram -> WordPiece -> tokenizer (tokenizer.py)
     train      the phases, then (when asked) the control without DP (training.py)
     evaluate   held-out text: public exactly, private through a mechanism (evaluation.py)
     audit      exposure of the planted canaries; membership: the attack on the corpus itself (attacks.py)
-    report     run/release as a whole (tacit.release)
+    report     run/release as a whole (tacit.pipeline.release)
 
 Every stage looks first for its own finished output, so running the same command again continues where it stopped. Only
-`tacit.release` writes to run/release; everything else stays in run/private (mode 0700).
+`tacit.pipeline.release` writes to run/release; everything else stays in run/private (mode 0700).
 
 Under torchrun the first process does all of this, and the others `assist` it in the training phases (docs/distributed.md).
 """
-
-from tacit.pipeline.attacks import audit, check_audit_gate, measure_exposures, membership, stored_exposures
-from tacit.pipeline.evaluation import evaluate
-from tacit.pipeline.tokenizer import vocabulary
-from tacit.pipeline.training import assist, train
-
-__all__ = [
-    "assist",
-    "audit",
-    "check_audit_gate",
-    "evaluate",
-    "measure_exposures",
-    "membership",
-    "stored_exposures",
-    "train",
-    "vocabulary",
-]

@@ -19,10 +19,10 @@ from tacit.audit.trie import Trie, build_trie, score_candidates
 from tacit.errors import AuditError, DataError, UsageError
 from tacit.files import read_json, write_json
 from tacit.folder import RunFolder
-from tacit.membership_stage import TOO_FEW
+from tacit.pipeline.corpus import secret_form, secrets_of
+from tacit.pipeline.membership import TOO_FEW
+from tacit.pipeline.state import RunState
 from tacit.pipeline.training import train
-from tacit.run_state import RunState
-from tacit.screen_stage import secret_form, secrets_of
 from tacit.training.checkpoint import load_weights
 
 __all__ = ["Membership", "audit", "check_audit_gate", "measure_exposures", "membership", "stored_exposures"]

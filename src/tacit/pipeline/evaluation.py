@@ -14,13 +14,13 @@ from tacit.config import RunConfig
 from tacit.corpus.units import Unit
 from tacit.errors import DataError
 from tacit.files import read_json, write_json
-from tacit.marking import cut
+from tacit.pipeline.marking import cut
+from tacit.pipeline.screening import redacted_units
+from tacit.pipeline.state import RunState
 from tacit.pipeline.training import train
 from tacit.planning import EVALUATION
 from tacit.privacy.events import Gaussian
 from tacit.randomness import Streams
-from tacit.run_state import RunState
-from tacit.screen_stage import redacted_units
 from tacit.tasks import causal_lm, masked_lm
 from tacit.training.plans import last_before_private
 from tacit.training.sequences import SequenceStream

@@ -10,9 +10,9 @@ import torch
 from tacit.config import RunConfig
 from tacit.engine.distributed import Ranks
 from tacit.errors import DataError
-from tacit.opening import join_run
-from tacit.pipeline.tokenizer import vocabulary
-from tacit.run_state import RunState
+from tacit.pipeline.opening import join_run
+from tacit.pipeline.state import RunState
+from tacit.pipeline.vocabulary import vocabulary
 from tacit.training.checkpoint import finished_steps, load_weights
 from tacit.training.loop import run_phase
 from tacit.training.plans import DpPlan, Phase, PlainPlan

@@ -68,7 +68,7 @@ def solve(config: RunConfig, before: Sequence[Spend] = ()) -> Mechanisms:
     """Choose the noise that the configuration leaves open so that the joint epsilon meets the budget.
 
     Args:
-        before: what was spent on the same people already, by the releases that the run starts from (`tacit.origins`).
+        before: what was spent on the same people already, by the releases that the run starts from (`tacit.planning.origins`).
 
     Raises:
         BudgetError: the given noise exceeds the budget, or no noise meets it.

@@ -7,23 +7,23 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.confidential import planned_statement
 from tacit.config import RunConfig
 from tacit.config.shape import shape_of
-from tacit.measured import measurement_of_run
-from tacit.origins import provenance_of
 from tacit.planning.adaptive import adaptive_notes
+from tacit.planning.confidentiality import planned_statement
 from tacit.planning.cost import memory_bytes, sequence_flops
 from tacit.planning.evaluation import evaluation_stages
+from tacit.planning.measured import measurement_of_run
 from tacit.planning.mechanisms import Mechanisms, solve
+from tacit.planning.origins import provenance_of
 from tacit.planning.phases import phase_stage
+from tacit.planning.selective import run_account
 from tacit.planning.stages import PUBLIC_KEY, Stage, priced
 from tacit.planning.vocabulary import vocabulary_notes, vocabulary_size, vocabulary_stages
 from tacit.privacy.accountant import mu_at
 from tacit.privacy.events import EVERY_PART, Chosen, Exchange, NonPrivate
 from tacit.privacy.provenance import Provenance
 from tacit.privacy.statement import ConfidentialityStatement
-from tacit.selective import run_account
 
 __all__ = ["RunPlan", "make_plan"]
 

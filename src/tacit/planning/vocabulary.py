@@ -36,7 +36,10 @@ def vocabulary_size(config: RunConfig) -> int:
     """
     if config.vocabulary.method != "given" and config.model.folder is None:
         return config.vocabulary.size
-    from tacit.given import check_folder, given_tokenizer  # `tokenizers` comes with it, which other plans do not need
+    from tacit.planning.given import (  # `tokenizers` comes with it, which other plans do not need
+        check_folder,
+        given_tokenizer,
+    )
 
     if config.vocabulary.method != "given":
         check_folder(config)

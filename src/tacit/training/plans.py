@@ -228,7 +228,7 @@ class Phase:
         """What one step costs; None on public text. Ordinary training on private text has no finite epsilon.
 
         Neither has a step on marked text: the public tokens of the same records are trained on without noise. The reason says
-        what was run; what it means for the private tokens alone is `tacit.selective`.
+        what was run; what it means for the private tokens alone is `tacit.planning.selective`.
         """
         if self.stream == "marked":
             return NonPrivate(_selective_reason(self.plan))

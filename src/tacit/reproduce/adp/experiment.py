@@ -9,7 +9,7 @@ from typing import Any
 
 from tacit.audit.trie import build_trie
 from tacit.files import read_json, write_atomically, write_json
-from tacit.grid import Task, run_grid
+from tacit.jobs import Task, run_grid
 from tacit.progress import Reporter
 from tacit.reproduce.adp.claims import judge
 from tacit.reproduce.adp.corpora import CorpusFiles, prepare

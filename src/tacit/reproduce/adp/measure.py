@@ -21,8 +21,10 @@ from tacit.corpus.units import Unit
 from tacit.files import atomic_folder, private_folder
 from tacit.folder import RunFolder
 from tacit.models.given import load_folder
-from tacit.opening import open_run
-from tacit.pipeline import train
+from tacit.pipeline.opening import open_run
+from tacit.pipeline.scoring import scored, scored_folder
+from tacit.pipeline.state import RunState
+from tacit.pipeline.training import train
 from tacit.privacy.accountant import epsilon_of_rho, joint_epsilon
 from tacit.progress import SilentReporter
 from tacit.randomness import Streams, key_of
@@ -32,8 +34,6 @@ from tacit.reproduce.adp.runs import config_of
 from tacit.reproduce.adp.scale import DELTA, Cell, Scale
 from tacit.reproduce.place import with_public_key
 from tacit.reproduce.writing import finite
-from tacit.run_state import RunState
-from tacit.score_stage import scored, scored_folder
 from tacit.tasks import causal_lm
 from tacit.training.sequences import tokenize_units
 from tacit.vocabulary.given import read_given

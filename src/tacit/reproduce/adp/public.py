@@ -13,8 +13,8 @@ from tacit.adaptive.scoring import fit_public
 from tacit.config import RunConfig
 from tacit.corpus.readers import Source, read_records
 from tacit.files import read_json, write_json
+from tacit.pipeline.release import run
 from tacit.progress import Reporter
-from tacit.release import run
 from tacit.reproduce.adp.corpora import CorpusFiles
 from tacit.reproduce.adp.scale import DELTA, Scale
 from tacit.reproduce.place import with_public_key

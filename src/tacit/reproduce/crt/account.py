@@ -9,7 +9,7 @@ import functools
 import math
 from typing import Any
 
-from tacit.confidential import deduplication_of
+from tacit.planning.confidentiality import deduplication_of
 from tacit.privacy.crt_paper import paper_bayesian
 from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.privacy.misses import amplified_epsilon

@@ -9,7 +9,7 @@ from typing import Any
 
 from tacit.corpus.secrets import SecretFormat
 from tacit.corpus.units import Unit
-from tacit.grid import Task, run_grid
+from tacit.jobs import Task, run_grid
 from tacit.progress import Reporter
 from tacit.randomness import Streams
 from tacit.reproduce.crt.account import amplification_rows

@@ -7,9 +7,9 @@ with a secret key. With one key a seed, all arms share canaries, misses and init
 from __future__ import annotations
 
 from tacit.config import RunConfig
+from tacit.pipeline.corpus import secret_form, secrets_of
 from tacit.randomness import Streams, key_of
 from tacit.reproduce.crt.scale import GAMMAS
-from tacit.screen_stage import secret_form, secrets_of
 from tacit.screening.missed import Missed
 from tacit.screening.policy import Policy, package_policy
 from tacit.screening.spans import merged

@@ -13,8 +13,10 @@ from tacit.audit.membership import measure_membership
 from tacit.audit.scorers import scorer_of
 from tacit.audit.trie import Trie, score_candidates
 from tacit.folder import RunFolder
-from tacit.opening import open_run
-from tacit.pipeline import train
+from tacit.pipeline.corpus import secrets_of
+from tacit.pipeline.opening import open_run
+from tacit.pipeline.state import RunState
+from tacit.pipeline.training import train
 from tacit.randomness import Streams
 from tacit.reproduce.crt.account import epsilons_after
 from tacit.reproduce.crt.corpora import CorpusFiles
@@ -24,8 +26,6 @@ from tacit.reproduce.crt.runs import config_of
 from tacit.reproduce.crt.scale import Cell, Scale
 from tacit.reproduce.place import with_public_key
 from tacit.reproduce.writing import finite
-from tacit.run_state import RunState
-from tacit.screen_stage import secrets_of
 from tacit.tasks import causal_lm
 from tacit.training.plans import Phase
 

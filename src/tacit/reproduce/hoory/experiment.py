@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.files import read_json
-from tacit.grid import Task, run_grid
+from tacit.jobs import Task, run_grid
 from tacit.progress import Reporter
 from tacit.reproduce.hoory.account import accounts_of
 from tacit.reproduce.hoory.claims import judge

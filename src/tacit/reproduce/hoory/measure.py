@@ -20,17 +20,19 @@ from tacit.files import private_folder, read_json, write_json
 from tacit.folder import RunFolder
 from tacit.models.bert import load_bert
 from tacit.models.kinds import save_model
-from tacit.opening import open_run
-from tacit.pipeline import audit, train, vocabulary
+from tacit.pipeline.attacks import audit
+from tacit.pipeline.opening import open_run
+from tacit.pipeline.release import leave_model
+from tacit.pipeline.state import RunState
+from tacit.pipeline.training import train
+from tacit.pipeline.vocabulary import vocabulary
 from tacit.randomness import Streams
-from tacit.release import leave_model
 from tacit.reproduce.hoory.account import Account
 from tacit.reproduce.hoory.corpora import CorpusFiles
 from tacit.reproduce.hoory.runs import base_run, model_run, task_of, trunk_run
 from tacit.reproduce.hoory.scale import Base, DpTraining, Model, Scale, Trunk
 from tacit.reproduce.place import with_public_key
 from tacit.reproduce.writing import finite
-from tacit.run_state import RunState
 from tacit.tasks.entities.baselines import BASELINES
 from tacit.tasks.masked_lm import score_units
 from tacit.training.masking import Masking

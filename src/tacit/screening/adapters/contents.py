@@ -23,7 +23,7 @@ _LIBRARIES = {"huggingface": "transformers", "spacy": "spacy", "presidio": "pres
 def contents_digest(options: DetectorOptions) -> str:
     """SHA-256 of the library's version and of every file of the model; of spans that were computed elsewhere, nothing.
 
-    Those are private text's, whose digest goes nowhere; and no policy with them is measured (`tacit.measured`).
+    Those are private text's, whose digest goes nowhere; and no policy with them is measured (`tacit.planning.measured`).
     """
     if isinstance(options, PrecomputedOptions):
         return ""

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from tacit.audit.exposure import Exposure
-from tacit.confidential import run_statement
 from tacit.config import RunConfig, TupleUnit
 from tacit.config.shape import folder_shape
 from tacit.engine.distributed import ALONE, Ranks
@@ -28,9 +27,12 @@ from tacit.files import atomic_folder, private_folder, read_json, write_json
 from tacit.folder import RunFolder
 from tacit.manifest import finish_release
 from tacit.models.kinds import save_model
-from tacit.opening import open_run, training_noise
-from tacit.pipeline import audit, check_audit_gate, evaluate, membership, stored_exposures
+from tacit.pipeline.attacks import audit, check_audit_gate, membership, stored_exposures
+from tacit.pipeline.evaluation import evaluate
+from tacit.pipeline.opening import open_run, training_noise
+from tacit.pipeline.state import RunState
 from tacit.planning import PUBLIC_KEY
+from tacit.planning.confidentiality import run_statement
 from tacit.privacy.certificate import bind_model, file_digests, make_certificate, read_number, run_randomness
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.ledger import Ledger
@@ -41,7 +43,6 @@ from tacit.progress import Reporter
 from tacit.report import data as facts
 from tacit.report.build import CARD, build_report
 from tacit.report.card import confidentiality_verdict
-from tacit.run_state import RunState
 from tacit.verification import verify_statements
 from tacit.vocabulary.tokenizer import save_tokenizer
 

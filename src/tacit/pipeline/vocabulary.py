@@ -13,11 +13,11 @@ import numpy as np
 
 from tacit.corpus.units import Unit
 from tacit.files import private_folder, write_atomically, write_json
-from tacit.given import given_tokenizer, reserved_tokens
+from tacit.pipeline.state import RunState
 from tacit.planning import VOCABULARY, VOCABULARY_COUNTS, vocabulary_round
+from tacit.planning.given import given_tokenizer, reserved_tokens
 from tacit.privacy.calibrate_words import RESOLUTION, WordEvents
 from tacit.privacy.events import ThresholdedHistogram, WeightedHistogram, WordCounts
-from tacit.run_state import RunState
 from tacit.vocabulary.count import count_words, sorted_word_counts
 from tacit.vocabulary.estimate import ChosenWords, estimate_counts, weights_as_counts
 from tacit.vocabulary.public_words import OFTEN, count_public_words, read_public_words

@@ -25,12 +25,12 @@ from tacit.corpus.units import Unit
 from tacit.errors import DataError
 from tacit.files import read_json, write_json
 from tacit.folder import RunFolder
+from tacit.pipeline.scoring import scored
 from tacit.privacy.bands import Bands
 from tacit.privacy.certificate import RHO
 from tacit.privacy.ledger import Ledger
 from tacit.progress import Reporter
 from tacit.randomness import Streams
-from tacit.score_stage import scored
 
 __all__ = ["check_scorer", "given_scorer", "unit_rho"]
 

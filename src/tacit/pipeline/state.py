@@ -23,15 +23,16 @@ from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import DataError, UsageError
 from tacit.files import atomic_folder, read_json
 from tacit.folder import RunFolder
-from tacit.marking import MarkedText, mark, marker_of, marks_digest
-from tacit.membership_stage import raw_documents, run_samples
 from tacit.models.kinds import build_model, save_model
+from tacit.pipeline.corpus import planted_records, source_of
+from tacit.pipeline.marking import MarkedText, mark, marker_of, marks_digest
+from tacit.pipeline.membership import raw_documents, run_samples
+from tacit.pipeline.rho import unit_rho
+from tacit.pipeline.screening import screened, screened_folder
 from tacit.planning import Mechanisms
 from tacit.privacy.ledger import Ledger
 from tacit.progress import Reporter
 from tacit.randomness import Streams
-from tacit.rho_stage import unit_rho
-from tacit.screen_stage import planted_records, screened, screened_folder, source_of
 from tacit.training.checkpoint import load_weights
 from tacit.training.marked import tokenize_marked, unmarked
 from tacit.training.masking import Masking

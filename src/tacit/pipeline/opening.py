@@ -13,24 +13,24 @@ import torch
 
 from tacit import planning
 from tacit.beginning import begin
-from tacit.confidential import check_confidentiality, planned_statement
 from tacit.config import RunConfig
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.engine.noise import noise_source
 from tacit.errors import DataError, UsageError
 from tacit.files import one_line_of_storage, private_folder
 from tacit.folder import RunFolder
-from tacit.given import check_folder, fingerprints, given_tokenizer
-from tacit.measured import measurement_of_run
 from tacit.models.kinds import build_model
-from tacit.origins import provenance_of
+from tacit.pipeline.rho import check_scorer
+from tacit.pipeline.state import RunState
 from tacit.planning import Mechanisms
+from tacit.planning.confidentiality import check_confidentiality, planned_statement
+from tacit.planning.given import check_folder, fingerprints, given_tokenizer
+from tacit.planning.measured import measurement_of_run
+from tacit.planning.origins import provenance_of
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.measurement import MEASUREMENT
 from tacit.progress import Reporter, SilentReporter
 from tacit.randomness import KEY_BYTES, Streams, read_key
-from tacit.rho_stage import check_scorer
-from tacit.run_state import RunState
 from tacit.vocabulary.given import read_given
 
 __all__ = ["join_run", "open_run", "training_noise"]

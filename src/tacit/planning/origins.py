@@ -144,7 +144,7 @@ def _things(config: RunConfig) -> Iterator[_Thing]:
     model, vocabulary = config.model, config.vocabulary
     digests: dict[str, str] = {}
     if model.folder is not None or vocabulary.method == "given":
-        from tacit.given import fingerprints  # `tokenizers` comes with it, which other plans do not need
+        from tacit.planning.given import fingerprints  # `tokenizers` comes with it, which other plans do not need
 
         digests = fingerprints(config)
     if model.folder is not None:

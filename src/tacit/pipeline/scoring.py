@@ -13,9 +13,9 @@ from tacit.corpus.records import Record
 from tacit.corpus.units import UnitKind, group_units
 from tacit.errors import UsageError
 from tacit.folder import RunFolder
+from tacit.pipeline.corpus import planted_records, source_of
 from tacit.progress import Reporter
 from tacit.randomness import Streams
-from tacit.screen_stage import planted_records, source_of
 
 __all__ = ["SCORING_STEPS", "scored", "scored_folder", "texts_to_score"]
 
