@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "strict_yaml": set(),
     "progress": set(),
     "processes": {"errors"},
-    "grid": {"errors", "files", "processes", "progress"},
+    "jobs": {"errors", "files", "processes", "progress"},
     "config": {"errors", "files", "strict_yaml"},
     "folder": {"errors", "files", "config"},
     "privacy": BASE,
@@ -47,38 +47,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "audit": BASE | {"engine", "models", "training", "corpus", "privacy", "vocabulary"},
     "adaptive": BASE | {"config", "privacy", "corpus", "vocabulary", "models"},  # a scorer is a model from a folder
     "report": BASE | {"privacy"},
-    "given": BASE | {"config", "screening", "vocabulary"},
-    "planning": BASE | {"config", "privacy", "training", "selective", "given", "confidential", "measured"},
+    # what a run is given (files of words, tokenizers, models, policies) is looked at before it begins
+    "planning": BASE | {"config", "privacy", "corpus", "screening", "vocabulary", "training"},
 }
-MAY_IMPORT["screen_stage"] = BASE | {"config", "folder", "corpus", "screening"}
-MAY_IMPORT["score_stage"] = BASE | {"config", "folder", "corpus", "screen_stage", "adaptive"}
-MAY_IMPORT["rho_stage"] = BASE | {"config", "folder", "corpus", "privacy", "adaptive", "score_stage"}
-MAY_IMPORT["membership_stage"] = BASE | {
-    "config",
-    "corpus",
-    "screening",
-    "screen_stage",
-    "audit",
-}  # which texts the attack takes
-# how much the policies of a run were measured to miss
-MAY_IMPORT["measured"] = BASE | {"config", "privacy", "screening", "screen_stage"}
-MAY_IMPORT["confidential"] = {"errors"} | {"config", "privacy"}
-MAY_IMPORT["selective"] = {"config", "privacy"}  # the account of a run on marked text, for its plan and its report
-MAY_IMPORT["marking"] = BASE | {"config", "corpus", "screening"}
 MAY_IMPORT["beginning"] = BASE | {"config", "folder", "privacy"}
-MAY_IMPORT["origins"] = BASE | {
-    "config",
-    "given",
-    "privacy",
-    "corpus",
-    "screening",
-}  # which files are read, and by which models
-MAY_IMPORT["planning"] |= {"origins"}
 MAY_IMPORT["manifest"] = {"errors", "files", "privacy"}
 MAY_IMPORT["signing"] = {"errors", "files", "privacy", "manifest"}
-MAY_IMPORT["run_state"] = {*MAY_IMPORT} - {"report"}
-MAY_IMPORT["opening"] = {*MAY_IMPORT} - {"report"}
-MAY_IMPORT["pipeline"] = {*MAY_IMPORT} - {"report"}
 MAY_IMPORT["extraction"] = BASE | {
     "config",
     "folder",
@@ -89,10 +63,9 @@ MAY_IMPORT["extraction"] = BASE | {
     "vocabulary",
     "training",
     "tasks",
-    "grid",
+    "jobs",
     "beginning",
-    "origins",
-    "planning",  # time and memory
+    "planning",  # time and memory, and where a tuning begins
 }
 MAY_IMPORT["verification"] = {
     "errors",
@@ -100,14 +73,13 @@ MAY_IMPORT["verification"] = {
     "config",
     "privacy",
     "planning",
-    "confidential",
     "extraction",
     "manifest",
 }
 MAY_IMPORT["facts"] = {*MAY_IMPORT}
-MAY_IMPORT["release"] = {*MAY_IMPORT, "pipeline"}
+MAY_IMPORT["pipeline"] = {*MAY_IMPORT}
 MAY_IMPORT["reproduce"] = {*MAY_IMPORT} - {"report"}  # experiments are ordinary runs, some of them released
-MAY_IMPORT["cli"] = {*MAY_IMPORT, "release"}
+MAY_IMPORT["cli"] = {*MAY_IMPORT}
 MAY_IMPORT["__main__"] = {"cli"}
 TORCH = {
     "engine",
@@ -116,8 +88,6 @@ TORCH = {
     "tasks",
     "audit",
     "adaptive",
-    "run_state",
-    "opening",
     "pipeline",
     "reproduce",
     "cli",
