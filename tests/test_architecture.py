@@ -47,8 +47,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "audit": BASE | {"engine", "models", "training", "corpus", "privacy", "vocabulary"},
     "adaptive": BASE | {"config", "privacy", "corpus", "vocabulary", "models"},  # a scorer is a model from a folder
     "report": BASE | {"privacy"},
+    "screen_plan": {"config", "errors", "screening"},  # light: `tacit screen` needs no account
     # what a run is given (files of words, tokenizers, models, policies) is looked at before it begins
-    "planning": BASE | {"config", "privacy", "corpus", "screening", "vocabulary", "training"},
+    "planning": BASE | {"config", "privacy", "corpus", "screening", "screen_plan", "vocabulary", "training"},
 }
 MAY_IMPORT["beginning"] = BASE | {"config", "folder", "privacy"}
 MAY_IMPORT["manifest"] = {"errors", "files", "privacy"}

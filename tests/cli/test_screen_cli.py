@@ -17,9 +17,9 @@ import pytest
 from tacit.config import load_config
 from tacit.folder import RunFolder
 from tacit.pipeline.screening import screened
-from tacit.planning.screening import streams_needed
 from tacit.progress import SilentReporter
 from tacit.randomness import Streams, load_or_create_key
+from tacit.screen_plan import streams_needed
 from tacit.screening.receipt import Receipt
 
 from ..small import write_config

@@ -104,9 +104,9 @@ def command(
 def _screen(config: RunConfig, as_json: bool) -> None:
     from tacit.beginning import begin
     from tacit.pipeline.screening import screened, screened_folder
-    from tacit.planning.screening import plan_of
     from tacit.progress import TerminalReporter
     from tacit.randomness import Streams
+    from tacit.screen_plan import plan_of
 
     _ = plan_of(config)  # before a folder is made
     with begin(config, start_over=False) as begun:
@@ -165,8 +165,8 @@ def _previewed(config: RunConfig, count: int) -> Iterator[Text]:
 def _judged(config: RunConfig, count: int) -> Iterator[tuple[Judged, Placed]]:
     """The first data points with what becomes of them, as far as that depends on these alone."""
     from tacit.pipeline.corpus import Corpus, source_of
-    from tacit.planning.screening import plan_of
     from tacit.randomness import KEY_BYTES, Streams
+    from tacit.screen_plan import plan_of
     from tacit.screening.corpus import policies_of
     from tacit.screening.deduplicate import KeepFirst
     from tacit.screening.split import Screener, Splitter, Stream, deduplicated_streams

@@ -6,10 +6,10 @@ from typing import Any
 
 from tacit.config import RunConfig
 from tacit.planning.adaptive import bands_from
-from tacit.planning.screening import streams_needed
 from tacit.planning.selective import run_account
 from tacit.privacy.provenance import UNKNOWN
 from tacit.report import card, data
+from tacit.screen_plan import streams_needed
 
 __all__ = ["assumptions"]
 

@@ -11,8 +11,8 @@ from tacit.corpus.readers import read_records
 from tacit.corpus.units import Unit, UnitKind, group_units, split_held_out
 from tacit.errors import UsageError
 from tacit.pipeline.corpus import planted_records, source_of
-from tacit.planning.screening import plan_of
 from tacit.randomness import Streams
+from tacit.screen_plan import plan_of
 from tacit.screening.corpus import policies_of
 from tacit.screening.policy import Policy, package_policy
 from tacit.screening.spans import merged

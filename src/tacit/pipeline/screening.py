@@ -9,9 +9,9 @@ from tacit.config import RunConfig
 from tacit.corpus.units import Unit
 from tacit.folder import RunFolder
 from tacit.pipeline.corpus import Corpus, planted_records, source_of
-from tacit.planning.screening import plan_of, streams_needed
 from tacit.progress import Reporter
 from tacit.randomness import Streams
+from tacit.screen_plan import plan_of, streams_needed
 from tacit.screening.corpus import policies_of, screen_corpus
 from tacit.screening.receipt import Receipt
 from tacit.screening.split import Screener

@@ -10,8 +10,8 @@ from pathlib import Path
 import tacit
 from tacit.config import RunConfig
 from tacit.errors import DataError, UsageError
-from tacit.planning.screening import plan_of
 from tacit.privacy.measurement import Measurement
+from tacit.screen_plan import plan_of
 from tacit.screening.corpus import policies_of
 from tacit.screening.measure import CONFIDENCE, Measured
 from tacit.screening.policy import Policy
