@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def adaptive_values(
         vocabulary={"method": "public", "size": 500},
         model={"kind": "gpt2", "layers": 1, "width": 32, "heads": 2, "length": 24},
         adaptive={**own, **adaptive},
-        phases=[PUBLIC, *phases],
+        phases=copy.deepcopy([PUBLIC, *phases]),  # a test may change its own
         audit={"canaries": 2, "copies": 3, "digits": 3},
         allow=["heuristic:adp"] if form == "literal" else [],
     )
