@@ -6,7 +6,9 @@ mechanism: two records, 20,000 steps, delta 1e-11 have epsilon 10.116, and 10.10
 
 Steps that read every record are no longer composed but taken as that one mechanism. What is composed here leaves a record out once
 in 10^12 steps, which moves the truth by less than 1e-6 of delta; the transforms' rounding has either sign, and these are settings
-where it falls below.
+where it falls below on the processors that were tried. How far is the processor's: 9.7765 and 7.2505 were stated on one, 9.7853 and
+7.2661 on another, where 9.7882 and 7.2694 are true. So the known-wrong account is also made without a processor: at a delta that is
+larger by the rounding that was measured, 3e-17 a step.
 """
 
 from __future__ import annotations
@@ -24,19 +26,19 @@ NEARLY = 1 - 1e-12
 
 
 @pytest.mark.parametrize(
-    ("noise", "steps", "delta", "was", "true"),
-    [(300.0, 10_000, 2e-12, 9.7765, 9.7882), (1200.0, 100_000, 1.3e-11, 7.2505, 7.2694)],
+    ("noise", "steps", "delta", "true"),
+    [(300.0, 10_000, 2e-12, 9.7882), (1200.0, 100_000, 1.3e-11, 7.2694)],
 )
-def test_a_group_is_not_certified_below_the_truth(
-    noise: float, steps: int, delta: float, was: float, true: float
-) -> None:
+def test_a_group_is_not_certified_below_the_truth(noise: float, steps: int, delta: float, true: float) -> None:
     records = 2
     spends = (Spend(PoissonGaussian(NEARLY, noise), steps),)
     mu = 2 * records * math.sqrt(steps) / noise
     exact = float(optimize.brentq(lambda e: float(gaussian_delta(e, mu)) / delta - 1, 0.0, 100.0, xtol=1e-12))
-    without = float(_replacement_pld(spends, 0.0, records).get_epsilon_for_delta(delta))  # known wrong: no reserve
-    assert (without, exact) == (pytest.approx(was, abs=1e-3), pytest.approx(true, abs=1e-3))
-    assert without < exact <= replacement_epsilon(spends, delta, records)
+    assert exact == pytest.approx(true, abs=1e-3)
+    assert exact <= replacement_epsilon(spends, delta, records)
+    composed = _replacement_pld(spends, 0.0, records)  # known wrong: no reserve
+    assert float(composed.get_epsilon_for_delta(delta)) == pytest.approx(exact, abs=0.03)
+    assert float(composed.get_epsilon_for_delta(delta + 3e-17 * steps)) < exact - 1e-3
     everybody = replacement_epsilon([Spend(PoissonGaussian(1.0, noise), steps)], delta, records)
     assert exact <= everybody <= exact * (1 + 1e-6)
 
