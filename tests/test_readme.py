@@ -31,7 +31,7 @@ def test_every_place_in_the_file_tree_exists() -> None:
     for name in names:
         assert (ROOT / "src" / "tacit" / name).exists(), name
     real = {path.name for path in (ROOT / "src" / "tacit").iterdir() if path.name != "__pycache__"}
-    named = {name.rstrip("/") for name in names} | {"run_state.py", "confidential.py"}
+    named = {name.rstrip("/") for name in names}
     assert real - named == {"__init__.py", "py.typed"}
 
 

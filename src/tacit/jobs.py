@@ -16,7 +16,7 @@ from tacit.files import write_json
 from tacit.processes import follow_parent
 from tacit.progress import Reporter
 
-__all__ = ["Task", "run_grid"]
+__all__ = ["Task", "run_jobs"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Task:
     after: tuple[str, ...] = ()
 
 
-def run_grid(tasks: Sequence[Task], folder: Path, workers: int, reporter: Reporter, title: str) -> None:
+def run_jobs(tasks: Sequence[Task], folder: Path, workers: int, reporter: Reporter, title: str) -> None:
     """Do the tasks that have no result in ``folder`` yet, ``workers`` at a time: always the first that awaits nothing.
 
     Raises:

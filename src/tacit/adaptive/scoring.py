@@ -21,7 +21,6 @@ import tokenizers
 import torch
 import transformers
 
-import tacit
 from tacit.adaptive.rho import PrivacyProbability
 from tacit.adaptive.scorer import Scorer, ScorerOptions
 from tacit.adaptive.scores import ScoreWork
@@ -158,7 +157,8 @@ def fit_public(
 
 def _identity(options: ScorerOptions, scorer: Scorer, rho: PrivacyProbability) -> dict[str, Any]:
     """Everything but the records that the bytes of the scores depend on; another machine may sum in another order."""
-    libraries = {module.__name__: module.__version__ for module in (tacit, torch, transformers, tokenizers)}
+    own = {"tacit": VERSION}
+    libraries = own | {module.__name__: module.__version__ for module in (torch, transformers, tokenizers)}
     return {
         "scorer": scorer_digest(options.folder),
         "length": scorer.length,

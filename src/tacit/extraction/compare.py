@@ -23,7 +23,7 @@ from tacit.extraction.start import open_start
 from tacit.extraction.tables import ModelFacts, table_rows, type_rows, write_tables
 from tacit.extraction.tuning import DpPrice
 from tacit.files import private_folder, read_json
-from tacit.jobs import Task, run_grid
+from tacit.jobs import Task, run_jobs
 from tacit.progress import Reporter
 from tacit.tasks.entities.baselines import BASELINES
 from tacit.tasks.entities.folds import Split
@@ -64,7 +64,7 @@ def compare(config: ComparisonConfig, reporter: Reporter) -> str:
         )
         for cell in cells
     ]
-    run_grid(work, folder, config.workers, reporter, "Fine-tuning and scoring")
+    run_jobs(work, folder, config.workers, reporter, "Fine-tuning and scoring")
     results = [read_json(folder / f"{cell.name}.json") for cell in cells]
     order = [*(BASELINES if config.baselines else ()), *config.models]
     rows = table_rows(results, order, next(iter(config.models)), facts)

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from tacit import planning
 from tacit.beginning import begin
 from tacit.config import RunConfig
 from tacit.engine.distributed import ALONE, Ranks
@@ -22,7 +21,7 @@ from tacit.folder import RunFolder
 from tacit.models.kinds import build_model
 from tacit.pipeline.rho import check_scorer
 from tacit.pipeline.state import RunState
-from tacit.planning import Mechanisms
+from tacit.planning import Mechanisms, disk_bytes, mechanisms_from_ledger, plan_in_ledger, solve
 from tacit.planning.confidentiality import check_confidentiality, planned_statement
 from tacit.planning.given import check_folder, fingerprints, given_tokenizer
 from tacit.planning.measured import measurement_of_run
@@ -65,17 +64,17 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
     if not _is_planned(folder):
         _load_given(config)
         reporter.say("Planning: solving the noise for the budget (no data is read yet) ...")
-        mechanisms = planning.solve(config, list(provenance_of(config).inherited.values()))
+        mechanisms = solve(config, list(provenance_of(config).inherited.values()))
         check_confidentiality(config, planned_statement(config, mechanisms.spends(), measurement))
-    with one_line_of_storage(folder.root, lambda: planning.disk_bytes(config)), begin(config) as begun:
+    with one_line_of_storage(folder.root, lambda: disk_bytes(config)), begin(config) as begun:
         ledger, key = begun.ledger, begun.key
         _set_up_torch(config, ranks)
         for name, digest in fingerprints(config).items():
             ledger.bind(name, digest)
         start = provenance_of(config)
-        mechanisms = mechanisms or planning.mechanisms_from_ledger(config, ledger)
-        mechanisms = mechanisms or planning.solve(config, list(start.inherited.values()))
-        planning.plan_in_ledger(mechanisms, ledger, start)
+        mechanisms = mechanisms or mechanisms_from_ledger(config, ledger)
+        mechanisms = mechanisms or solve(config, list(start.inherited.values()))
+        plan_in_ledger(mechanisms, ledger, start)
         ledger.bind("the training noise's source", training_noise(config))
         if measurement is not None:
             ledger.bind(MEASUREMENT, measurement.to_json())

@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-import tacit
 from tacit.config import RunConfig
 from tacit.errors import DataError, UsageError
 from tacit.privacy.measurement import Measurement
@@ -16,6 +15,7 @@ from tacit.screening.corpus import policies_of
 from tacit.screening.measure import CONFIDENCE, Measured
 from tacit.screening.policy import Policy
 from tacit.screening.split import DataPoint
+from tacit.version import VERSION
 
 __all__ = ["measurement_of", "measurement_of_run"]
 
@@ -39,7 +39,7 @@ def measurement_of(
         while block := file.read(_BLOCK):
             sample.update(block)
     return Measurement(
-        tacit_version=tacit.__version__,
+        tacit_version=VERSION,
         balanced_policy=policies["balanced"].digest,
         conservative_policy=policies["conservative"].digest,
         data_point=data_point,
@@ -69,10 +69,10 @@ def measurement_of_run(config: RunConfig) -> Measurement | None:
     except (OSError, UnicodeDecodeError):
         raise DataError(f"{path}: the measurement cannot be read; check screening.measurement") from None
     found = Measurement.from_json(text, str(path))
-    if found.tacit_version != tacit.__version__:
+    if found.tacit_version != VERSION:
         raise DataError(
             f"{path}: it was measured with tacit {found.tacit_version}, whose detectors are others; measure again with "
-            f"{tacit.__version__}"
+            f"{VERSION}"
         )
     if found.data_point != options.data_point:
         raise DataError(

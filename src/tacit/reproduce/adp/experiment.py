@@ -9,7 +9,7 @@ from typing import Any
 
 from tacit.audit.trie import build_trie
 from tacit.files import read_json, write_atomically, write_json
-from tacit.jobs import Task, run_grid
+from tacit.jobs import Task, run_jobs
 from tacit.progress import Reporter
 from tacit.reproduce.adp.claims import judge
 from tacit.reproduce.adp.corpora import CorpusFiles, prepare
@@ -64,12 +64,12 @@ def reproduce_adp(
         Task(f"scores-{name}", functools.partial(score_cells, cell, scale, files, public, scores))
         for name, cell in to_score.items()
     ]
-    run_grid(scoring, out / "results", workers, reporter, "Scoring the private text")
+    run_jobs(scoring, out / "results", workers, reporter, "Scoring the private text")
     tasks = [
         Task(cell.name, functools.partial(measure_cell, cell, scale, files, public, trie, scores, out / "runs"))
         for cell in wanted
     ]
-    run_grid(tasks, out / "results", workers, reporter, "Models: train, attack")
+    run_jobs(tasks, out / "results", workers, reporter, "Models: train, attack")
     return _write_up(cells, scale, out, page)
 
 

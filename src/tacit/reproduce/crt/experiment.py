@@ -9,7 +9,7 @@ from typing import Any
 
 from tacit.corpus.secrets import SecretFormat
 from tacit.corpus.units import Unit
-from tacit.jobs import Task, run_grid
+from tacit.jobs import Task, run_jobs
 from tacit.progress import Reporter
 from tacit.randomness import Streams
 from tacit.reproduce.crt.account import amplification_rows
@@ -64,7 +64,7 @@ def reproduce_crt(
         Task(cell.name, functools.partial(measure_cell, cell, scale, data, files[cell.corpus], out / "runs"))
         for cell in wanted
     ]
-    run_grid(tasks, out / "results", workers, reporter, "Models: train, attack")
+    run_jobs(tasks, out / "results", workers, reporter, "Models: train, attack")
     return _write_up(cells, scale, files, out, page)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.files import read_json
-from tacit.jobs import Task, run_grid
+from tacit.jobs import Task, run_jobs
 from tacit.progress import Reporter
 from tacit.reproduce.hoory.account import accounts_of
 from tacit.reproduce.hoory.claims import judge
@@ -80,7 +80,7 @@ def reproduce_hoory(
             for task in scale.tasks
         ),
     ]
-    run_grid(tasks, out / "results", workers, reporter, "Train, fine-tune, attack")
+    run_jobs(tasks, out / "results", workers, reporter, "Train, fine-tune, attack")
     return _write_up(models, scale, files, out, page)
 
 

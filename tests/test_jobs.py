@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tacit.errors import UsageError
-from tacit.jobs import Task, run_grid
+from tacit.jobs import Task, run_jobs
 from tacit.progress import SilentReporter
 
 
@@ -45,7 +45,7 @@ def made(folder: Path) -> list[str]:
 def test_each_is_done_once(tmp_path: Path, workers: int) -> None:
     results = tmp_path / "results"
     for _ in range(2):
-        run_grid(tasks(tmp_path), results, workers, SilentReporter(), "all")
+        run_jobs(tasks(tmp_path), results, workers, SilentReporter(), "all")
     assert sorted(made(tmp_path)) == ["a", "b", "c"]
     found = [json.loads((results / f"{name}.json").read_text()) for name in "abc"]
     assert [one["name"] for one in found] == ["a", "b", "c"]
@@ -74,27 +74,27 @@ def test_a_task_waits_for_what_it_needs_and_others_go_before(tmp_path: Path, wor
     own = [
         Task(name, functools.partial(work[name], tmp_path, name), after=("a",) if name == "b" else ()) for name in work
     ]
-    run_grid(own, tmp_path / "results", workers, SilentReporter(), "all")
+    run_jobs(own, tmp_path / "results", workers, SilentReporter(), "all")
     assert made(tmp_path) == (["a", "b", "c"] if workers == 1 else ["c", "a", "b"])
     (tmp_path / "results" / "b.json").unlink()
-    run_grid(own, tmp_path / "results", workers, SilentReporter(), "all")
+    run_jobs(own, tmp_path / "results", workers, SilentReporter(), "all")
     assert made(tmp_path)[3:] == ["b"]
     with pytest.raises(AssertionError, match="b comes before what it needs"):
-        run_grid(own[1:], tmp_path / "results", workers, SilentReporter(), "all")
+        run_jobs(own[1:], tmp_path / "results", workers, SilentReporter(), "all")
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_what_was_done_before_an_error_stays_done(tmp_path: Path, workers: int) -> None:
     results = tmp_path / "results"
     with pytest.raises(ValueError, match="c"):
-        run_grid(tasks(tmp_path, c=fail), results, workers, SilentReporter(), "all")
+        run_jobs(tasks(tmp_path, c=fail), results, workers, SilentReporter(), "all")
     assert not (results / "c.json").exists()
-    run_grid(tasks(tmp_path), results, workers, SilentReporter(), "all")
+    run_jobs(tasks(tmp_path), results, workers, SilentReporter(), "all")
     assert sorted(made(tmp_path)) == ["a", "b", "c"]
 
 
 def test_a_killed_experiment_is_told_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="ended early"):
-        run_grid(tasks(tmp_path, c=die), tmp_path / "results", 2, SilentReporter(), "all")
-    run_grid(tasks(tmp_path), tmp_path / "results", 2, SilentReporter(), "all")
+        run_jobs(tasks(tmp_path, c=die), tmp_path / "results", 2, SilentReporter(), "all")
+    run_jobs(tasks(tmp_path), tmp_path / "results", 2, SilentReporter(), "all")
     assert sorted(set(made(tmp_path))) == ["a", "b", "c"]
