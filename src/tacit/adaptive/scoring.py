@@ -28,6 +28,7 @@ from tacit.config.shape import weight_files
 from tacit.corpus.records import Record
 from tacit.errors import DataError, UsageError
 from tacit.processes import map_in_order
+from tacit.version import VERSION
 from tacit.vocabulary.given import tokenizer_digest
 
 __all__ = ["fit_public", "score_corpus", "scorer_digest"]
