@@ -16,7 +16,7 @@ from pathlib import Path
 from tacit.config import RunConfig, load_config
 from tacit.files import read_json
 from tacit.folder import RunFolder
-from tacit.pipeline.release import run
+from tacit.pipeline.stages import run
 from tacit.progress import TerminalReporter
 from tacit.reproduce.place import with_public_key
 

@@ -151,8 +151,9 @@ def _written(rng: random.Random, row: str, corpora: Path, folder: Path) -> tuple
     changed = _CHANGES[way](rng, values, folder)
     text = yaml.safe_dump({**changed, "run": "run"}, allow_unicode=rng.random() < 0.5)
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    begin = "finetune" if command == "finetune" else "vocabulary"
-    return way, ["plan" if row == _SHAPES else begin, path]
+    if row == _SHAPES:
+        return way, ["plan", path]
+    return way, ["finetune", path] if command == "finetune" else ["run", path, "--until", "vocabulary"]
 
 
 def _trial(setting: Setting, row: str, number: int) -> Outcome:

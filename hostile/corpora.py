@@ -84,7 +84,7 @@ def _vocabulary(folder: Path, corpus: Path, name: str) -> list[str | Path]:
     values = small_values(
         folder, privacy=privacy, private=_private(corpus, name), audit=None, evaluation={"held_out": 0.0}
     )
-    return ["vocabulary", config_in(folder, values, folder / "run")]
+    return ["run", config_in(folder, values, folder / "run"), "--until", "vocabulary"]
 
 
 def _screen(folder: Path, corpus: Path, name: str) -> list[str | Path]:

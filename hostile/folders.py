@@ -264,7 +264,7 @@ _CHANGES: dict[str, Change] = {
     "nested 100,000 deep": _deep_json,
 }
 
-_COMMANDS = ("plan", "vocabulary", "train", "fine-tuning")
+_COMMANDS = ("plan", "vocabulary", "training", "fine-tuning")
 _ROWS = tuple(
     f"{kind}, {command}" for command in _COMMANDS for kind in FOLDERS if command != "fine-tuning" or kind == "bert"
 )
@@ -279,7 +279,8 @@ def _configured(folder: Path, shared: Path, command: str) -> list[str | Path]:
     values = small_values(shared, model=given_model(given, length=24), audit=None)
     del values["vocabulary"]
     values["phases"] = [{**phase, "steps": 1} for phase in values["phases"]]
-    return [command, config_in(folder, values, folder / "run")]
+    config = config_in(folder, values, folder / "run")
+    return ["plan", config] if command == "plan" else ["run", config, "--until", command]
 
 
 def _shared(setting: Setting) -> Path:

@@ -93,7 +93,8 @@ def _commands(name: str, config: Path, run: Path, planted: _Planted) -> list[Com
     if "adaptive" in planted.values:
         out = ["--model", planted.public / "scorer", "--workers", "1", "--lower", "5", "--upper", "7"]
         own.append(("score", ["score", "--data", planted.private, *out, "--out", run.parent / "private-scores"]))
-    stages: list[Command] = [(stage, [stage, config]) for stage in ("vocabulary", "train", "evaluate", "run", "run")]
+    until = ("vocabulary", "control", "evaluation", "audit", "report", "report")
+    stages: list[Command] = [("run", ["run", config, "--until", stage]) for stage in until]
     confidential: list[Command] = (
         [("confidentiality", ["confidentiality", run])] if "screening" in planted.values else []
     )
@@ -178,7 +179,7 @@ def _control(setting: Setting) -> Outcome:
     with setting.trial("sentinel", "control", 0) as place:
         planted = _plant("LSTM", place.folder)
         config = config_in(place.folder, planted.values, place.folder / "run")
-        ended = Child(["vocabulary", config], place.folder / "said", prepare=_telling).end()
+        ended = Child(["run", config, "--until", "vocabulary"], place.folder / "said", prepare=_telling).end()
         return Outcome(1, ("vocabulary: printed a sentinel",) if _said(ended, planted.words) else ())
 
 

@@ -108,7 +108,7 @@ def _place_noise(values: dict[str, object], run: Path, folder: Path, releases: i
     """Draw the vocabulary's noise in a copy that goes on to its vocabulary, and keep only the noise."""
     folder.mkdir()
     shutil.copytree(run, folder / "run")
-    ended = start(["vocabulary", config_in(folder, dict(values), folder / "run")], folder / "said")
+    ended = start(["run", config_in(folder, dict(values), folder / "run"), "--until", "vocabulary"], folder / "said")
     noises = list((folder / "run" / "private" / "vocabulary").glob("noise*.npy"))
     if ended.code or len(noises) != releases:
         raise RuntimeError(f"{folder}: {len(noises)} files of noise, {releases} expected: {ended.err[-500:]}")

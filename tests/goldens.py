@@ -114,7 +114,7 @@ def outcome(name: str, folder: Path, noise: dict[str, int], who: str | None = No
     """
     who = who or f"the golden run {name}"
     _write(name, folder, noise, who)
-    _run(CASES[name].command, folder, who)
+    _run([CASES[name].command, "config.yaml"], folder, who)
     if (found := _noises(folder)) != noise:
         raise AssertionError(f"{name}: noise was drawn for other counts: {sorted(found)}")
     run = folder / "run"
@@ -128,7 +128,7 @@ def noise_of(name: str) -> dict[str, int]:
         with tempfile.TemporaryDirectory() as folder:
             who = f"the golden run {name}"
             _write(name, Path(folder), known, who)
-            _run("vocabulary", Path(folder), who)
+            _run(["run", "config.yaml", "--until", "vocabulary"], Path(folder), who)
             place = Path(folder) / "run" / "private" / "vocabulary"
             drawn = sorted(place.glob("noise*.npy"), key=lambda path: path.stat().st_mtime_ns)
             first = next(path for path in drawn if path.name not in known)
@@ -155,9 +155,9 @@ def _begin(who: str) -> None:
         pass
 
 
-def _run(work: str, folder: Path, who: str) -> None:
+def _run(arguments: list[str], folder: Path, who: str) -> None:
     """Under a key that is a function of who asks alone (`tests.draws`)."""
-    done = called(command, [work, "config.yaml"], who, cwd=folder)
+    done = called(command, arguments, who, cwd=folder)
     if done.returncode:
         raise RuntimeError(f"{who}: exit code {done.returncode}: {done.stderr[-1000:]}")
 

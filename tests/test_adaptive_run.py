@@ -25,9 +25,9 @@ from tacit.config import RunConfig, parse_config
 from tacit.errors import BudgetError, LedgerError, RefusedError, UsageError
 from tacit.files import read_json
 from tacit.pipeline.opening import open_run
-from tacit.pipeline.release import RunResult, run
+from tacit.pipeline.result import RunResult
 from tacit.pipeline.rho import unit_rho
-from tacit.pipeline.training import train
+from tacit.pipeline.stages import run, walk
 from tacit.planning import Mechanisms, make_plan, mechanisms_from_ledger, plan_in_ledger, solve
 from tacit.planning.adaptive import PhaseNoise, adaptive_noise, bands_from
 from tacit.planning.phases import phases_with
@@ -435,7 +435,7 @@ def test_a_run_does_not_go_on_with_other_probabilities(corpora: Path, released: 
 
 def train_at(folder: Path, corpora: Path) -> None:
     with open_run(parse_config({**values(corpora), "run": str(folder)})) as state:
-        train(state)
+        walk(state, "control")
 
 
 def killed_at(call: int, owner: ModuleType, name: str, work: Callable[[], None]) -> bool:

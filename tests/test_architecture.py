@@ -79,7 +79,7 @@ MAY_IMPORT["verification"] = {
 }
 MAY_IMPORT["facts"] = {*MAY_IMPORT}
 MAY_IMPORT["pipeline"] = {*MAY_IMPORT}
-"""Only its `release.py` asks for the report: `NARROWER`."""
+"""Only its `release.py` and `result.py` ask for the report: `NARROWER`."""
 MAY_IMPORT["reproduce"] = {*MAY_IMPORT} - {"report"}  # experiments are ordinary runs, some of them released
 MAY_IMPORT["cli"] = {*MAY_IMPORT}
 MAY_IMPORT["__main__"] = {"cli"}
@@ -105,6 +105,7 @@ NARROWER: dict[str, set[str]] = {
     "pipeline/marking.py": BASE | {"config", "corpus", "screening"},
     "pipeline/scoring.py": BASE | {"config", "folder", "corpus", "adaptive"},
     "pipeline/rho.py": BASE | {"config", "folder", "corpus", "privacy", "adaptive"},
+    "pipeline/result.py": {"config", "facts", "folder", "privacy", "report"},  # the verdict in the report's words
     "pipeline/membership.py": BASE | {"config", "corpus", "screening", "screen_plan", "audit"},
     "planning/confidentiality.py": {"errors", "config", "privacy"},
     "planning/selective.py": {"config", "privacy"},  # the account of a run on marked text, for its plan and its report

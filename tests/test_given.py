@@ -24,7 +24,8 @@ from tacit.files import read_json
 from tacit.folder import RunFolder
 from tacit.models.transfer import rows_of_pieces
 from tacit.pipeline.opening import open_run
-from tacit.pipeline.release import report_run, run
+from tacit.pipeline.release import report_run
+from tacit.pipeline.stages import run
 from tacit.planning import make_plan, mechanisms_from_ledger, vocabulary_size
 from tacit.planning.given import fingerprints, given_tokenizer
 from tacit.privacy.certificate import read_number

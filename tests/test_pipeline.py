@@ -26,8 +26,8 @@ from tacit.facts.training import phase_rows
 from tacit.files import read_json
 from tacit.pipeline import vocabulary as vocabulary_stage
 from tacit.pipeline.opening import open_run
-from tacit.pipeline.release import run as run_config
-from tacit.pipeline.training import train
+from tacit.pipeline.stages import run as run_config
+from tacit.pipeline.stages import walk
 from tacit.privacy.ledger import Ledger
 from tacit.training import loop
 
@@ -182,7 +182,7 @@ def trained(folder: Path, **private: Any) -> tuple[dict[str, dict[str, Any]], st
     config = parse_config(values)
     begin_with_key(values, bytes(32))
     with open_run(config) as state:
-        train(state)
+        walk(state, "control")
         names = ("public", "private", "control-private")
         found = {name: dict(state.trained_model(name).named_parameters()) for name in names}
         return found, phase_rows(config, state.ledger)[1].plan
@@ -298,7 +298,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run whose vocabulary is made: key and vocabulary noise exist, so every copy must end alike."""
     folder = tmp_path_factory.mktemp("started")
     write_corpora(folder)
-    done = tacit("vocabulary", write_config(folder / "config.yaml", small_values(folder)))
+    done = tacit("run", write_config(folder / "config.yaml", small_values(folder)), "--until", "vocabulary")
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -377,7 +377,7 @@ def test_the_vocabulary_is_drawn_once_however_often_it_is_killed(tmp_path: Path)
     assert _run_and_kill("release", 1, config) == -signal.SIGKILL  # on disk and used
     (noise,) = made.glob("noise*.npy")
     first = noise.read_bytes()
-    assert tacit("vocabulary", config).returncode == 0
+    assert tacit("run", config, "--until", "vocabulary").returncode == 0
     assert noise.read_bytes() == first
     with Ledger.open(tmp_path / "run" / "ledger.sqlite", readonly=True) as ledger:
         assert ledger.spent("vocabulary") == 1
@@ -446,13 +446,13 @@ def test_a_mistake_in_the_public_corpus_shows_before_anything_is_spent(tmp_path:
     (tmp_path / "public.jsonl").rename(tmp_path / "elsewhere.jsonl")
     config = write_config(tmp_path / "config.yaml", small_values(tmp_path))
     for is_there in (False, True):
-        assert tacit("vocabulary", config).returncode == 4
+        assert tacit("run", config, "--until", "vocabulary").returncode == 4
         assert (tmp_path / "run").exists() == is_there  # a folder that this start made is gone
         (tmp_path / "run").mkdir(exist_ok=True)
     with Ledger.open(tmp_path / "run" / "ledger.sqlite", readonly=True) as ledger:
         assert ledger.spends() == []
     values = small_values(tmp_path, public=[{"path": str(tmp_path / "elsewhere.jsonl"), "id_field": "id"}])
-    done = tacit("vocabulary", write_config(config, values))
+    done = tacit("run", write_config(config, values), "--until", "vocabulary")
     assert done.returncode == 0, done.stderr
 
 
@@ -474,7 +474,7 @@ def test_a_paid_vocabulary_release_is_not_drawn_again(started: Path, tmp_path: P
     """Deleting the noise and the tokenizer would otherwise give a second release for the price of one."""
     config = _copy_of(started, tmp_path)
     shutil.rmtree(tmp_path / "run" / "private" / "vocabulary")
-    done = tacit("vocabulary", config)
+    done = tacit("run", config, "--until", "vocabulary")
     assert done.returncode == 4
     assert "vocabulary's noise" in done.stderr
     assert not (tmp_path / "run" / "private" / "vocabulary" / "released.json").exists()

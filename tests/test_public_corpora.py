@@ -16,7 +16,7 @@ from tacit.errors import UsageError
 from tacit.files import read_json
 from tacit.pipeline.corpus import source_of
 from tacit.pipeline.opening import open_run
-from tacit.pipeline.vocabulary import vocabulary
+from tacit.pipeline.stages import walk
 from tacit.reproduce.hoory import stored
 from tacit.reproduce.hoory.corpora import left_out
 
@@ -40,7 +40,7 @@ def read(folder: Path, times: int) -> dict[str, Any]:
     )
     begin_with_key(config, bytes(32))  # the same records are held out
     with open_run(parse_config(config)) as state:
-        vocabulary(state)
+        walk(state, "vocabulary")
         stream = state.public_stream
         rows = [stream.ids_ST[stream.rows_of(unit)].tobytes() for unit in range(stream.units)]
         return {

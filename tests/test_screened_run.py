@@ -178,7 +178,7 @@ def test_a_policy_that_misses_secrets_shows_them_to_the_private_stream_alone(tmp
     config = values(tmp_path, rounds=1, allow=["heuristic:non-private"])
     config["screening"] |= {"missed": 0.5, "gamma": 0.5}
     config["phases"] = [{**config["phases"][0], "stream": "redacted"}]
-    done = tacit("train", write_config(tmp_path / "config.yaml", config))
+    done = tacit("run", write_config(tmp_path / "config.yaml", config), "--until", "control")
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "run" / "private" / "screened"
     streams = {name: (folder / f"{name}.jsonl").read_text() for name in ("public", "private")}

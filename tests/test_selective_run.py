@@ -251,9 +251,9 @@ def test_a_policy_that_changed_is_refused(tmp_path: Path) -> None:
     policy.write_text("name: own\nleast_score: 0.5\n")
     own = values(tmp_path, marking={"data_point": "line", "balanced": str(policy)}, audit=None)
     config = write_config(tmp_path / "config.yaml", own)
-    assert tacit("vocabulary", config).returncode == 0
+    assert tacit("run", config, "--until", "vocabulary").returncode == 0
     policy.write_text("name: own\nleast_score: 0.5\nlabels: [email]\n")
-    done = tacit("train", config)
+    done = tacit("run", config, "--until", "control")
     assert done.returncode == 4
     assert "the marks of private tokens" in done.stderr
     assert len(done.stderr.strip().splitlines()[-1:]) == 1

@@ -17,7 +17,7 @@ from tacit.errors import AuditError, DataError, LedgerError, TacitError, UsageEr
 from tacit.facts.training import vocabulary_facts
 from tacit.files import read_json
 from tacit.pipeline.opening import open_run
-from tacit.pipeline.vocabulary import vocabulary
+from tacit.pipeline.stages import walk
 from tacit.planning import VOCABULARY, VOCABULARY_COUNTS, make_plan, mechanisms_from_ledger, plan_in_ledger
 from tacit.privacy.accountant import epsilon, joint_epsilon
 from tacit.privacy.calibrate_words import WordEvents
@@ -82,7 +82,7 @@ def test_without_counts_the_weights_stand_for_them_and_the_choice_has_their_budg
         assert isinstance(events, WordEvents)
         assert events.counts is None
         assert 0.95 * 0.6 * EPSILON < epsilon(events.spends(), DELTA * 0.1) <= 0.6 * EPSILON
-        vocabulary(state)
+        walk(state, "vocabulary")
         assert [stage for stage in state.ledger.plans if stage.startswith(VOCABULARY)] == [VOCABULARY]
         assert mechanisms_from_ledger(config, state.ledger) == state.mechanisms
         made = state.vocabulary_folder
@@ -126,7 +126,7 @@ def test_the_plan_has_every_release_and_meets_the_budget(folder: Path, method: s
 def test_rounds_release_common_words_and_no_name_and_pay_for_each(folder: Path) -> None:
     config = configured(folder, **SIPS, public_words=[str(folder / "words.txt")])
     with open_run(config) as state:
-        vocabulary(state)
+        walk(state, "vocabulary")
         spent = {stage: state.ledger.spent(stage) for stage in state.ledger.plans if stage.startswith(VOCABULARY)}
         assert spent == {VOCABULARY: 1, f"{VOCABULARY} round 2": 1, VOCABULARY_COUNTS: 1}
         names = {row.body["name"] for row in state.ledger.rows if row.kind == "bind"}
@@ -143,7 +143,7 @@ def test_a_run_that_counts_on_disk_makes_the_same_vocabulary(folder: Path, monke
     """Killed after its first release, and gone on with a cap under which words spill."""
     config = configured(folder, **SIPS)
     with open_run(config) as state:
-        vocabulary(state)
+        walk(state, "vocabulary")
         made, head, private = state.vocabulary_folder, state.ledger.head, state.folder.private
     first = {path.name: path.read_bytes() for path in made.iterdir()}
     for name in ("tokenizer.json", "released.json", "chosen.json"):
@@ -151,7 +151,7 @@ def test_a_run_that_counts_on_disk_makes_the_same_vocabulary(folder: Path, monke
     monkeypatch.setattr(tally, "_BYTES_A_WORD", 1 << 20)
     assert tally.Spill(private, 64).most_words < 400  # so that the names do not fit
     with open_run(parse_config({**values(folder, **SIPS), "compute": {"counting_memory_mb": 64}})) as state:
-        vocabulary(state)
+        walk(state, "vocabulary")
         assert state.ledger.head == head
     assert {path.name: path.read_bytes() for path in made.iterdir()} == first
     assert not (private / "counting").exists()
@@ -160,13 +160,13 @@ def test_a_run_that_counts_on_disk_makes_the_same_vocabulary(folder: Path, monke
 def test_a_run_that_is_killed_between_rounds_repeats_them(folder: Path) -> None:
     config = configured(folder, **SIPS)
     with open_run(config) as state:
-        vocabulary(state)
+        walk(state, "vocabulary")
         made, head = state.vocabulary_folder, state.ledger.head
     first = {path.name: path.read_bytes() for path in made.iterdir()}
     for name in ("tokenizer.json", "released.json", "chosen.json"):
         (made / name).unlink()
     with open_run(config) as state:
-        vocabulary(state)
+        walk(state, "vocabulary")
         assert state.ledger.head == head
     assert {path.name: path.read_bytes() for path in made.iterdir()} == first
 
@@ -199,19 +199,19 @@ def test_the_audit_of_a_run_plants_words_in_its_own_mechanism(
 def test_other_noise_for_a_round_that_was_paid_for_is_refused(folder: Path) -> None:
     config = configured(folder, **SIPS)
     with open_run(config) as state:
-        vocabulary(state)
+        walk(state, "vocabulary")
         made = state.vocabulary_folder
     for name in ("tokenizer.json", "noise-round-2-*.npy"):
         (path,) = made.glob(name)
         path.unlink()
     with pytest.raises(LedgerError, match="noise of vocabulary round 2 changed"), open_run(config) as state:
-        vocabulary(state)
+        walk(state, "vocabulary")
 
 
 def test_another_word_list_is_refused_once_the_run_has_begun(folder: Path) -> None:
     config = configured(folder, **SIPS, public_words=[str(folder / "words.txt")])
     with open_run(config) as state:
-        vocabulary(state)
+        walk(state, "vocabulary")
     (folder / "words.txt").write_text("commona\t500\ncommonb\t1\n")
     with pytest.raises(TacitError, match="public word lists"), open_run(config) as state:
         pass
@@ -223,7 +223,7 @@ def test_words_of_the_public_corpora_cost_nothing_and_are_the_same_when_the_run_
     assert config.vocabulary.share_of_counts > 0
     with open_run(config) as state:
         assert state.mechanisms == make_plan(configured(folder, **SIPS, public_words=["unread"])).mechanisms
-        vocabulary(state)
+        walk(state, "vocabulary")
         made = state.vocabulary_folder
     assert set(read_json(made / "chosen.json")) == set(COMMON[1:])
     assert {"public", "text", "neverseen", *COMMON} == set(
@@ -234,13 +234,13 @@ def test_words_of_the_public_corpora_cost_nothing_and_are_the_same_when_the_run_
     with (folder / "public.jsonl").open("a") as file:
         file.write((json.dumps({"text": "another " * 20}) + "\n") * 10)  # one alone may be held out
     with pytest.raises(LedgerError, match="the words of the public corpora changed"), open_run(config) as state:
-        vocabulary(state)
+        walk(state, "vocabulary")
 
 
 def test_a_histogram_beside_words_of_the_public_corpora_and_what_the_report_calls_it(folder: Path) -> None:
     config = configured(folder, method="histogram", public_corpora=True)
     with open_run(config) as state:
-        vocabulary(state)
+        walk(state, "vocabulary")
         released = read_json(state.vocabulary_folder / "released.json")
         assert vocabulary_facts(config, state.ledger, 500, 10).method == "histogram beside words of the public corpora"
     assert {"public", "text", *COMMON} == set(released)

@@ -15,7 +15,7 @@ from tacit.errors import TacitError
 from tacit.version import VERSION
 
 if TYPE_CHECKING:
-    from tacit.pipeline.release import RunResult
+    from tacit.pipeline.result import RunResult
     from tacit.planning import RunPlan
 
 __all__ = ["TacitError", "__version__", "plan", "run"]
@@ -42,7 +42,7 @@ def run(config: str | Path) -> RunResult:
         TacitError: see tacit.errors.
     """
     from tacit.config import load_config
-    from tacit.pipeline.release import run as run_config
+    from tacit.pipeline.stages import run as run_config
     from tacit.progress import TerminalReporter
 
     return run_config(load_config(Path(config)), TerminalReporter())

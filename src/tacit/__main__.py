@@ -1,4 +1,4 @@
-"""`python -m tacit` is `tacit`; for several processes: `torchrun --nproc-per-node 2 -m tacit train CONFIG`."""
+"""`python -m tacit` is `tacit`; for several processes: `torchrun --nproc-per-node 2 -m tacit run CONFIG`."""
 
 from tacit.cli.main import main
 

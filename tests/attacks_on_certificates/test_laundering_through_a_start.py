@@ -19,7 +19,7 @@ from tacit.config import parse_config
 from tacit.errors import BudgetError, DataError, RefusedError, UsageError
 from tacit.files import read_json, write_json
 from tacit.folder import RunFolder
-from tacit.pipeline.release import run
+from tacit.pipeline.stages import run
 from tacit.planning import make_plan
 from tacit.planning.origins import provenance_of
 from tacit.privacy.accountant import epsilon, joint_epsilon

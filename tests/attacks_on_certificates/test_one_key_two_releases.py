@@ -26,9 +26,8 @@ from tacit.config import ComputeOptions, parse_config
 from tacit.errors import LedgerError, RefusedError
 from tacit.files import read_json
 from tacit.pipeline.opening import open_run
-from tacit.pipeline.release import release_run, run
-from tacit.pipeline.training import train
-from tacit.pipeline.vocabulary import vocabulary
+from tacit.pipeline.release import release_run
+from tacit.pipeline.stages import run, walk
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.randomness import Streams
 from tacit.training.loop import run_phase
@@ -210,8 +209,8 @@ def test_a_restored_backup_with_another_vocabulary_has_other_noise(begun: Path) 
     for name in ("one", "other"):
         shutil.copytree(begun / "run", begun / name)
         with open_run(parse_config(values(begun, name))) as state, handed_to_the_optimizer() as seen:
-            vocabulary(state)
-            train(state)
+            walk(state, "vocabulary")
+            walk(state, "control")
             sums = state.ledger.bound("what the sums of private are made from")
             made.append((state.tokenizer.to_str(), sums, seen))
     (one, one_sums, _), (other, other_sums, _) = made
@@ -243,7 +242,7 @@ def test_noise_of_words_that_is_put_back_meets_no_other_counts(tmp_path: Path) -
 
     def released(name: str) -> dict[str, int]:
         with open_run(parse_config(values(tmp_path, name, **sections))) as state:
-            vocabulary(state)
+            walk(state, "vocabulary")
         return read_json(tmp_path / name / place / "released.json")
 
     first = released("run")
@@ -266,7 +265,7 @@ def test_a_paid_phase_is_not_run_again_with_other_sums(begun: Path) -> None:
     """In one folder: the tokenizer is replaced after the steps are paid and the checkpoint is removed."""
     config = parse_config(values(begun, "run"))
     with open_run(config) as state:
-        train(state)
+        walk(state, "control")
     checkpoints = begun / "run" / "private" / "checkpoints"
     (checkpoints / "private.pt").unlink()
     public = torch.load(checkpoints / "public.pt", weights_only=True)
@@ -276,7 +275,7 @@ def test_a_paid_phase_is_not_run_again_with_other_sums(begun: Path) -> None:
         pytest.raises(LedgerError, match="what the sums of private are made from changed"),
         open_run(config) as state,
     ):
-        train(state)
+        walk(state, "control")
 
 
 def test_a_second_release_under_one_ledger_is_refused(begun: Path) -> None:
@@ -290,7 +289,7 @@ def test_a_second_release_under_one_ledger_is_refused(begun: Path) -> None:
     next(iter(stored["model"].values())).add_(1e-3)
     torch.save(stored, path)
     with pytest.raises(LedgerError, match="the released model changed"), open_run(config) as state:
-        release_run(state, {})
+        release_run(state)
     assert not (begun / "run" / "release").exists()
 
 

@@ -10,7 +10,7 @@ import pytest
 from tacit.config import parse_config
 from tacit.errors import RefusedError
 from tacit.files import read_json
-from tacit.pipeline.release import run
+from tacit.pipeline.stages import run
 from tacit.planning import PUBLIC_KEY, make_plan
 from tacit.randomness import Streams, key_of
 

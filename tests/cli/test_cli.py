@@ -230,8 +230,29 @@ def test_a_file_that_is_no_configuration(tacit: Tacit, tmp_path: Path, content: 
 
 
 def test_a_missing_configuration(tacit: Tacit, tmp_path: Path) -> None:
-    for command in ("plan", "run", "vocabulary", "train", "evaluate"):
+    for command in ("plan", "run", "compare"):
         assert_one_line(tacit(command, tmp_path / "no.yaml"), 2, "no.yaml: no such configuration file")
+
+
+def test_a_command_that_was_renamed_says_its_new_name(tacit: Tacit, tmp_path: Path) -> None:
+    """Whatever is given to it, and without a look at it."""
+    for command, new in (
+        ("vocabulary", "--until vocabulary`"),
+        ("train", "--until control`"),
+        ("evaluate", "compare CONFIG`"),
+    ):
+        assert_one_line(
+            tacit(command, tmp_path / "no.yaml"), 2, f"`tacit {command}` is now `tacit run CONFIG --until", new
+        )
+        assert command not in tacit("--help").out.split()
+
+
+def test_a_stage_that_there_is_not_is_refused_before_a_folder_is_made(tacit: Tacit, tmp_path: Path) -> None:
+    config = write_config(tmp_path / "config.yaml", small_values(tmp_path))
+    assert_one_line(
+        tacit("run", config, "--until", "realease"), 2, "--until realease: there is no such stage; the stages are"
+    )
+    assert list(tmp_path.iterdir()) == [config]
 
 
 # data that is refused ------------------------------------------------------------------------------------------------
@@ -275,7 +296,7 @@ def test_bad_data_is_one_line_without_its_text(tacit: Tacit, tmp_path: Path, cor
     values = values_with(tmp_path, "private", max_record_bytes=3000)
     run = tmp_path / "run"
     for is_there in (False, True):
-        done = tacit("vocabulary", write_config(tmp_path / "config.yaml", values))
+        done = tacit("run", write_config(tmp_path / "config.yaml", values), "--until", "vocabulary")
         assert_one_line(done, 4, "notes.jsonl", part)
         assert PRIVATE_WORD not in done.out + done.err
         assert run.exists() == is_there  # what this start made goes
@@ -409,11 +430,11 @@ def commands(group: Any, prefix: str = "tacit") -> dict[str, Any]:
     return found
 
 
-COMMANDS = commands(typer.main.get_command(app))
+COMMANDS = {name: command for name, command in commands(typer.main.get_command(app)).items() if not command.hidden}
 
 
 def test_every_command_is_known() -> None:
-    assert len(COMMANDS) == 26
+    assert len(COMMANDS) == 24
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -1,4 +1,4 @@
-"""`tacit finetune`, and `tacit evaluate` with models and tasks: exit codes, one line, and what they print."""
+"""`tacit finetune`, and `tacit compare`: exit codes, one line, and what they print."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_bad_documents_are_one_line_and_exit_4(tacit: Tacit, folder: Path, text:
     path.write_text(text)
     config = write_config(folder / "tuned.yaml", finetune_values(folder, folder / "bert"))
     one_line(tacit("finetune", config), 4, f"{path}, {problem}")
-    one_line(tacit("evaluate", comparison_of(folder, {"path": str(folder / "notes")})), 4, f"{path}, {problem}")
+    one_line(tacit("compare", comparison_of(folder, {"path": str(folder / "notes")})), 4, f"{path}, {problem}")
     assert not (folder / "tuned").exists()
     assert not (folder / "compared").exists()
 
@@ -71,7 +71,7 @@ def test_labels_and_documents_of_two_parts_are_one_line_and_exit_4(tacit: Tacit,
     held_out = write_notes(folder / "held-out", 1, start=30)
     split = {"train": str(folder / "notes"), "test": str(held_out)}
     tuned = finetune_values(folder, folder / "bert", test={"path": str(held_out)})
-    configs = {"finetune": write_config(folder / "tuned.yaml", tuned), "evaluate": comparison_of(folder, split)}
+    configs = {"finetune": write_config(folder / "tuned.yaml", tuned), "compare": comparison_of(folder, split)}
     (held_out / "note30.bio").write_text(f"{SENTINEL}\tB-{SENTINEL}\n")
     for command, config in configs.items():
         one_line(tacit(command, config), 4, f"{held_out / 'note30.bio'}, line 1: an entity of a type that is not in")
@@ -87,6 +87,6 @@ def test_wrong_configurations_are_one_line_and_exit_2(tacit: Tacit, folder: Path
     one_line(tacit("finetune", write_config(folder / "a.yaml", values)), 2, "refused (start-unknown)")
     misspelt = {**finetune_values(folder, folder / "bert"), "lables": LABELS}
     one_line(tacit("finetune", write_config(folder / "b.yaml", misspelt)), 2, "did you mean 'labels'")
-    one_line(tacit("evaluate", write_config(folder / "c.yaml", {"run": "x", "tasks": {}})), 2, "'models' is missing")
+    one_line(tacit("compare", write_config(folder / "c.yaml", {"run": "x", "tasks": {}})), 2, "'models' is missing")
     one_line(tacit("finetune", folder / "missing.yaml"), 2, "no such configuration file")
     assert not (folder / "tuned").exists()

@@ -1,4 +1,4 @@
-"""`tacit evaluate` with models and tasks: every cell once, tables by hand, and nothing of the text in any of it."""
+"""`tacit compare`: every cell once, tables by hand, and nothing of the text in any of it."""
 
 from __future__ import annotations
 

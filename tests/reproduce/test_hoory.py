@@ -22,7 +22,7 @@ from tacit.corpus.annotations import read_annotated
 from tacit.errors import UsageError
 from tacit.models.bert import load_bert
 from tacit.pipeline.opening import open_run
-from tacit.pipeline.vocabulary import vocabulary
+from tacit.pipeline.stages import walk
 from tacit.privacy.accountant import epsilon
 from tacit.privacy.events import NonPrivate, PoissonGaussian, Spend
 from tacit.progress import SilentReporter
@@ -216,7 +216,7 @@ def test_all_bases_of_a_replicate_go_on_from_one_trunk(files: CorpusFiles, trunk
     )  # else the same rows and masks again
     begun = load_bert(trunk)
     with open_run(base_run(GENERAL, trunk, TINY, files, tmp_path / "run")) as state:
-        vocabulary(state)
+        walk(state, "vocabulary")
         model = state.new_model()
     for (name, before), (_, after) in zip(begun.named_parameters(), model.named_parameters(), strict=True):
         assert torch.equal(before, after), name  # the same pieces, so nothing is averaged

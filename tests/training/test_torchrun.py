@@ -16,7 +16,8 @@ from tacit.config import parse_config
 from tacit.engine.distributed import Ranks
 from tacit.folder import RunFolder
 from tacit.pipeline.opening import open_run
-from tacit.pipeline.training import assist, train
+from tacit.pipeline.stages import walk
+from tacit.pipeline.training import assist
 from tacit.privacy.ledger import Ledger
 
 from ..adaptive_runs import adaptive_values
@@ -46,7 +47,7 @@ def configs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("torchrun")
     write_corpora(folder)
     first = write_config(folder / "one.yaml", small_values(folder))
-    assert tacit("vocabulary", first).returncode == 0
+    assert tacit("run", first, "--until", "vocabulary").returncode == 0
     shutil.copytree(folder / "run", folder / "other")
     return first, write_config(folder / "other.yaml", small_values(folder, run=str(folder / "other")))
 
@@ -64,7 +65,7 @@ def test_a_run_on_two_processes_is_that_of_one(configs: tuple[Path, Path]) -> No
     """The public phase is done once: its sums are rounded in another order on two processes, and the noise of what follows is
     derived from the very bits that it begins with."""
     one, other = configs[0].parent / "run", configs[0].parent / "other"
-    alone = tacit("train", configs[0])
+    alone = tacit("run", configs[0], "--until", "control")
     assert alone.returncode == 0, alone.stderr
     shutil.copytree(one / "private" / "checkpoints", other / "private" / "checkpoints", dirs_exist_ok=True)
     for path in (other / "private" / "checkpoints").glob("*private.pt"):
@@ -85,7 +86,7 @@ def test_a_run_on_two_processes_is_that_of_one(configs: tuple[Path, Path]) -> No
 
 def test_when_the_first_process_cannot_begin_all_end_with_its_line(configs: tuple[Path, Path]) -> None:
     with RunFolder(configs[0].parent / "run").alone():
-        done = torchrun(2, "train", configs[0])
+        done = torchrun(2, "run", configs[0], "--until", "control")
     assert done.returncode != 0
     lines = [line for line in done.stderr.splitlines() if line.startswith("tacit: ")]
     assert "another process is using this run folder" in lines[0]
@@ -96,7 +97,7 @@ def opened_by(ranks: Ranks, mine: dict[str, Any], others: dict[str, Any]) -> Non
     """The first process opens its run and trains; the other one assists with what it was given."""
     if ranks.first:
         with open_run(parse_config(mine), None, ranks) as state:
-            train(state)
+            walk(state, "control")
     else:
         assist(parse_config(others), ranks)
 

@@ -44,12 +44,14 @@ def command(run: RunArgument, as_json: JsonOption = False, vocabulary: Vocabular
     from tacit.folder import RunFolder
     from tacit.pipeline.attacks import check_audit_gate, measure_exposures, membership
     from tacit.pipeline.opening import open_run
+    from tacit.pipeline.stages import walk
 
     config = RunFolder(run).load_config()
     if config.audit is None:
         raise UsageError(f"{run}: no canaries were planted; add `audit:` to the configuration of a new run")
     config = config.model_copy(update={"run": str(run)})
     with open_run(config) as state:
+        walk(state, until="control")
         found = measure_exposures(state)  # the report of the release stays with what its stage found
         attacked = membership(state)
         if as_json:

@@ -30,7 +30,7 @@ def command(
     from tacit.config import parse_config
     from tacit.corpus.synthetic import SyntheticPrivate, SyntheticPublic, write_private, write_public
     from tacit.files import private_folder, write_json
-    from tacit.pipeline.release import run
+    from tacit.pipeline.stages import run
     from tacit.progress import TerminalReporter
 
     reporter = TerminalReporter()

@@ -10,6 +10,7 @@ import typer
 from tacit.cli import (
     accountant,
     audit,
+    compare,
     confidentiality,
     demo,
     env,
@@ -47,10 +48,8 @@ app = typer.Typer(
 app.command("demo")(demo.command)
 app.command("run")(run.run_command)
 app.command("plan")(plan.command)
-app.command("vocabulary")(run.vocabulary_command)
-app.command("train")(run.train_command)
-app.command("evaluate")(run.evaluate_command)
 app.command("finetune")(finetune.command)
+app.command("compare")(compare.command)
 app.command("audit")(audit.command)
 app.command("report")(report.command)
 app.command("ledger")(ledger.command)
@@ -61,6 +60,8 @@ app.command("screen")(screen.command)
 app.command("score")(score.command)
 app.command("confidentiality")(confidentiality.command)
 app.command("env")(env.command)
+for _name in run.RENAMED:
+    app.command(_name, hidden=True)(run.renamed(_name))
 app.add_typer(accountant.app, name="accountant")
 app.add_typer(reproduce.app, name="reproduce")
 

@@ -23,7 +23,7 @@ def command(config: ConfigArgument, as_json: JsonOption = False) -> None:
     """Print mechanism, noise, steps and epsilon of every stage, from the configuration alone.
 
     Noise that the configuration leaves out is solved so that the joint epsilon meets the budget. No data is read. A configuration of
-    `tacit finetune`, or of `tacit evaluate` with models and tasks, is priced too, from the certificates beside its models.
+    `tacit finetune`, or of `tacit compare`, is priced too, from the certificates beside its models.
     """
     from tacit.config.entities import check_finetune, load_comparison, names_documents, names_tasks
     from tacit.config.load import read_yaml

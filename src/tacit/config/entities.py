@@ -1,4 +1,4 @@
-"""The options of entity extraction: `tacit finetune` on one set of documents, `tacit evaluate` on models by tasks."""
+"""The options of entity extraction: `tacit finetune` on one set of documents, `tacit compare` on models by tasks."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length
 
 
 class ComparisonConfig(Options):
-    """`tacit evaluate` with models and tasks: every model is fine-tuned and scored on every fold of every task.
+    """`tacit compare`: every model is fine-tuned and scored on every fold of every task.
 
     Args:
         run: folder of the results.
@@ -257,7 +257,7 @@ def check_finetune(values: Any, source: str) -> FinetuneConfig:
 
 
 def load_comparison(values: Any, source: str) -> ComparisonConfig:
-    """Check the values of a configuration of `tacit evaluate` with models and tasks. Raises as `load_finetune`."""
+    """Check the values of a configuration of `tacit compare`. Raises as `load_finetune`."""
     config = validated(ComparisonConfig, values, source)
     _check_tuning(config.training, "training")
     for name, task in config.tasks.items():

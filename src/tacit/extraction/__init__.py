@@ -7,7 +7,7 @@ plan.py         what `tacit plan` says of a fine-tuning or a comparison
 finetune.py     `tacit finetune`: a folder with ledger, certificate and model
 statement.py    what that model guarantees, in words
 cells.py        one model on one fold of one task
-compare.py      `tacit evaluate` with models and tasks: all cells, resumable
+compare.py      `tacit compare`: all cells, resumable
 tables.py       their tables
 figure.py       their plot
 """

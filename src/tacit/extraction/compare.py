@@ -1,4 +1,4 @@
-"""`tacit evaluate` with models and tasks: every model on every fold of every task with every seed, then tables and a plot.
+"""`tacit compare`: every model on every fold of every task with every seed, then tables and a plot.
 
 The folder is the curator's (mode 0700): F1 on private documents is a function of them that no ledger holds.
 """

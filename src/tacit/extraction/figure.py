@@ -18,7 +18,7 @@ _STYLE = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": "#5b6270",
-    "svg.hashsalt": "tacit evaluate",
+    "svg.hashsalt": "tacit compare",
 }
 
 

@@ -112,7 +112,7 @@ def plan_finetune(config: FinetuneConfig) -> ExtractionPlan:
 
 
 def plan_comparison(config: ComparisonConfig) -> ExtractionPlan:
-    """What `tacit evaluate` will do with models and tasks. Raises as `plan_finetune`."""
+    """What `tacit compare` will do. Raises as `plan_finetune`."""
     found, notes = [], []
     for name, model in config.models.items():
         training = config.training_of(name)

@@ -1,16 +1,21 @@
-"""A run from text to report: each stage is a function of the run's state, and `tacit.pipeline.release.run` is all of them in order.
+"""A run from text to report. Its order is a list: `tacit.pipeline.stages.STAGES`, which `tacit run` walks.
 
-    open_run   folder, lock, key, configuration check, ledger with every private stage planned (opening.py)
-    vocabulary DP histogram -> WordPiece -> tokenizer (vocabulary.py)
-    train      the phases, then (when asked) the control without DP (training.py)
-    evaluate   held-out text: public exactly, private through a mechanism (evaluation.py)
-    audit      exposure of the planted canaries; membership: the attack on the corpus itself (attacks.py)
-    report     run/release as a whole (release.py)
+    opening     folder, lock, key, configuration check, ledger with every private stage planned
+    state       what the stages share
+    stages      their order, and how they are walked; result: what a finished run guarantees
 
-What they share is in state.py, which asks for the private corpus (corpus.py), screened (screening.py), marked (marking.py) or scored
-(scoring.py: the texts, rho.py: the units), and for the texts of the membership attack (membership.py).
+    screening   the private corpus, redacted and split (confidentially redacted training)
+    vocabulary  DP histogram -> WordPiece -> tokenizer
+    training    `pretraining` (public phases), `training` (the rest), `control` (the same without DP, for the audit)
+    scoring     how surprising a public model finds the texts; rho: of the units (adaptive DP)
+    evaluation  held-out text: public exactly, private through a mechanism
+    attacks     `audit` (exposure of the planted canaries) and `membership` (the attack on the corpus itself, whose texts are in
+                membership.py)
+    release     run/release as a whole, and `report`, the curator's copy
 
-Every stage looks first for its own finished output, so running the same command again continues where it stopped. Only
+The private corpus is in corpus.py, and what of it is private in marking.py.
+
+Every stage leaves its result in the run folder, so running the same command again goes on where it stopped. Only
 `tacit.pipeline.release` writes to run/release; everything else stays in run/private (mode 0700).
 
 Under torchrun the first process does all of this, and the others `assist` it in the training phases (docs/distributed.md).

@@ -22,7 +22,6 @@ from tacit.folder import RunFolder
 from tacit.pipeline.corpus import secret_form, secrets_of
 from tacit.pipeline.membership import TOO_FEW
 from tacit.pipeline.state import RunState
-from tacit.pipeline.training import train
 from tacit.training.checkpoint import load_weights
 
 __all__ = ["Membership", "audit", "check_audit_gate", "measure_exposures", "membership", "stored_exposures"]
@@ -30,15 +29,11 @@ __all__ = ["Membership", "audit", "check_audit_gate", "measure_exposures", "memb
 _STORED = "audit.json"
 
 
-def audit(state: RunState) -> dict[str, list[Exposure]]:
-    """The stage: what `measure_exposures` finds, written to run/private/audit.json, once. See `check_audit_gate`."""
-    if state.config.audit is None:
-        return {}
-    path = state.folder.private / _STORED
-    if not path.exists():
-        found = measure_exposures(state)
-        write_json(path, {name: [dataclasses.asdict(row) for row in rows] for name, rows in found.items()})
-    return stored_exposures(state.folder)
+def audit(state: RunState) -> None:
+    """The stage: what `measure_exposures` finds, written to run/private/audit.json. See `check_audit_gate`."""
+    found = measure_exposures(state)
+    stored = {name: [dataclasses.asdict(row) for row in rows] for name, rows in found.items()}
+    write_json(state.folder.private / _STORED, stored)
 
 
 def stored_exposures(folder: RunFolder) -> dict[str, list[Exposure]]:
@@ -56,7 +51,6 @@ def measure_exposures(state: RunState) -> dict[str, list[Exposure]]:
     options = state.config.audit
     if options is None:
         return {}
-    train(state)
     if state.config.model.is_causal:
         return _secrets_exposures(state)
     write_json(state.folder.private / "canaries.json", [dataclasses.asdict(canary) for canary in state.canaries])
@@ -150,7 +144,6 @@ def membership(state: RunState) -> Membership:
     options = state.config.audit.membership if state.config.audit else None
     if options is None:
         return Membership({})
-    train(state)
     samples = state.membership_samples  # how many these are is private, and no line says it
     undecided = None if len(samples.members) >= options.least_pairs else TOO_FEW
     reports: dict[str, MembershipReport] = {}

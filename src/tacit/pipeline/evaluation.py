@@ -13,11 +13,10 @@ from transformers import PreTrainedModel
 from tacit.config import RunConfig
 from tacit.corpus.units import Unit
 from tacit.errors import DataError
-from tacit.files import read_json, write_json
+from tacit.files import write_json
 from tacit.pipeline.marking import cut
 from tacit.pipeline.screening import redacted_units
 from tacit.pipeline.state import RunState
-from tacit.pipeline.training import train
 from tacit.planning import EVALUATION
 from tacit.privacy.events import Gaussian
 from tacit.randomness import Streams
@@ -29,16 +28,12 @@ from tacit.training.sums import scores_digest
 __all__ = ["evaluate"]
 
 
-def evaluate(state: RunState) -> dict[str, Any]:
+def evaluate(state: RunState) -> None:
     """How well the model predicts held-out text, beside baselines; written to run/private/evaluation.json.
 
     Public text is scored exactly. The private part is one Gaussian release in the ledger, on units kept from training. With
     screening or marking there is no such release: the part ``curator`` is exact, and for the curator alone.
     """
-    train(state)
-    path = state.folder.private / "evaluation.json"
-    if path.exists():
-        return read_json(path)
     state.reporter.say("Evaluation: held-out text ...")
     models = _models_to_evaluate(state)
     _refuse_diverged(models)
@@ -55,8 +50,7 @@ def evaluate(state: RunState) -> dict[str, Any]:
                 DataError
             ):  # texts without a token: for the curator there is no score then, and the run goes on
                 found[name] = _exact_scores(state, models, state.sequences(texts), texts, None)
-    write_json(path, found)
-    return found
+    write_json(state.folder.private / "evaluation.json", found)
 
 
 def _curators_texts(config: RunConfig, units: list[Unit]) -> dict[str, list[Unit]]:

@@ -10,119 +10,47 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 import shutil
 from pathlib import Path
 from typing import Any
 
 from tacit.audit.exposure import Exposure
-from tacit.config import RunConfig, TupleUnit
+from tacit.config import RunConfig
 from tacit.config.shape import folder_shape
-from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import LedgerError, UsageError
 from tacit.facts import report_data
-from tacit.facts.guarantee import confidentiality_lines, missed_shares
 from tacit.facts.utility import RELEASED_SCORES
 from tacit.files import atomic_folder, private_folder, read_json, write_json
 from tacit.folder import RunFolder
 from tacit.manifest import finish_release
 from tacit.models.kinds import save_model
-from tacit.pipeline.attacks import audit, check_audit_gate, membership, stored_exposures
-from tacit.pipeline.evaluation import evaluate
-from tacit.pipeline.opening import open_run, training_noise
+from tacit.pipeline.attacks import stored_exposures
+from tacit.pipeline.opening import training_noise
 from tacit.pipeline.state import RunState
 from tacit.planning import PUBLIC_KEY
 from tacit.planning.confidentiality import run_statement
-from tacit.privacy.certificate import bind_model, file_digests, make_certificate, read_number, run_randomness
+from tacit.privacy.certificate import bind_model, file_digests, make_certificate, run_randomness
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.origin import mark_released
 from tacit.privacy.provenance import START, Provenance
-from tacit.privacy.rounded import upper
-from tacit.progress import Reporter
 from tacit.report import data as facts
 from tacit.report.build import CARD, build_report
-from tacit.report.card import confidentiality_verdict
 from tacit.verification import verify_statements
 from tacit.vocabulary.tokenizer import save_tokenizer
 
-__all__ = ["RunResult", "leave_model", "release_run", "report_run", "run"]
+__all__ = ["is_released", "is_reported", "leave_model", "release_run", "report_run", "report_to_curator"]
 
 
-class RunResult:
-    """A finished run: where it is, and what it guarantees."""
-
-    def __init__(self, folder: RunFolder) -> None:
-        self.folder = folder
-        self.certificate: dict[str, Any] = read_certificate(folder.release / "certificate.json")
-
-    @property
-    def epsilon(self) -> float:
-        """The certified epsilon at ``delta``."""
-        return read_number(self.certificate["epsilons"][0]["epsilon"])
-
-    @property
-    def delta(self) -> float:
-        """The certified delta."""
-        return float(self.certificate["epsilons"][0]["delta"])
-
-    @property
-    def statement(self) -> str:
-        """One paragraph: what is guaranteed, for whom, and where the report is."""
-        unit, pieces = self.certificate["unit"], self.folder.load_config().privacy.unit
-        cut = f" A {unit} is {pieces.description}." if isinstance(pieces, TupleUnit) else ""
-        report = self.folder.release / "report.html"
-        if "confidentiality" in self.certificate:
-            lines, shares = confidentiality_lines(self.certificate), missed_shares(self.certificate)
-            said = confidentiality_verdict(lines, shares)
-            return (
-                f"{said.headline}. {said.paragraph} `tacit confidentiality {self.folder.root}` says all of it. The report is "
-                f"{report}."
-            )
-        if self.certificate["status"] != "proved":
-            return (
-                "No guarantee: a heuristic was allowed, so epsilon is infinite. Treat the released files as you would treat the "
-                f"private text itself. The report is {report}."
-            )
-        change = "added to or removed from" if self.certificate["relation"] == "add-or-remove" else "replaced in"
-        even_odds = math.ceil(500 * (1 + float(self.certificate["total_variation"]))) / 10
-        epsilon = upper(self.epsilon, ".2f")
-        return (
-            f"Guaranteed for every {unit} of the private text: when all that one {unit} wrote is {change} the corpus, the "
-            f"probability of anything that can be seen in {self.folder.release} changes by at most a factor of "
-            f"e^{epsilon}, give or take {self.delta:g} (differential privacy with epsilon {epsilon}). "
-            f"Someone who gives even odds that a given {unit} is in the corpus guesses right at most {even_odds:.1f} % of "
-            f"the time with the release in hand. It does not protect what several {unit}s have in common.{cut} "
-            f"The report is {report}; `tacit verify {self.folder.root}` recomputes the certificate."
-        )
+def is_released(state: RunState) -> bool:
+    """Whether run/release is there, which is written as a whole."""
+    return (state.folder.release / "certificate.json").exists()
 
 
-def run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks = ALONE) -> RunResult:
-    """All stages from text to report; calling it again continues a run that was stopped, and a finished run is left as it is.
-
-    With several ranks the first one calls this, and the others `assist` it (`tacit.pipeline`).
-
-    Raises:
-        TacitError: see the members in tacit.errors; what is already spent stays in the ledger.
-    """
-    with open_run(config, reporter, ranks) as state:
-        if (state.folder.release / "certificate.json").exists():
-            found = stored_exposures(state.folder)
-        else:
-            evaluate(state)
-            found = audit(state)
-            membership(state)
-            release_run(state, found)
-        if not (_curators(state.folder) / CARD).exists():  # it is written last
-            certificate = read_certificate(state.folder.release / "certificate.json")
-            _write_report(state.config, state.folder, state.ledger, certificate, found, _curators(state.folder))
-        check_audit_gate(state, found)
-        return RunResult(state.folder)
-
-
-def release_run(state: RunState, exposures: dict[str, list[Exposure]]) -> None:
+def release_run(state: RunState) -> None:
     """Write run/release as a whole. Of what is the curator's alone (the control, membership inference) nothing can stop it."""
     _pay_the_rest(state)
+    exposures = stored_exposures(state.folder)
     state.reporter.say("Release: model, certificate and report ...")
     with atomic_folder(state.folder.release) as folder:
         _write_model(state, folder / "model")
@@ -138,6 +66,18 @@ def release_run(state: RunState, exposures: dict[str, list[Exposure]]) -> None:
         write_json(folder / "certificate.json", certificate)
         _write_report(state.config, state.folder, state.ledger, certificate, exposures, folder)
         finish_release(state.ledger, folder)
+
+
+def is_reported(state: RunState) -> bool:
+    """Whether the curator's copy of the report is there."""
+    return (_curators(state.folder) / CARD).exists()  # it is written last
+
+
+def report_to_curator(state: RunState) -> None:
+    """Write the curator's copy of the report to run/private/report: with the control and the membership attack."""
+    certificate = read_certificate(state.folder.release / "certificate.json")
+    found = stored_exposures(state.folder)
+    _write_report(state.config, state.folder, state.ledger, certificate, found, _curators(state.folder))
 
 
 def leave_model(state: RunState, folder: Path) -> None:

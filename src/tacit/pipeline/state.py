@@ -110,12 +110,12 @@ class RunState:
 
     def _screened_records(self, name: str) -> Iterable[Record]:
         """Of one of the files that screening writes; what one data point is was decided there. A file may be empty."""
-        path = self._screened_folder / f"{name}.jsonl"
+        path = self.screened_folder / f"{name}.jsonl"
         most = MOST_RECORD_BYTES  # escapes and masks lengthen a text that was within the limit
         return read_records(Source(path, "jsonl", id_field="id", max_record_bytes=most)) if path.stat().st_size else ()
 
     @functools.cached_property
-    def _screened_folder(self) -> Path:
+    def screened_folder(self) -> Path:
         """Where the screened corpus lies; it is screened here, once."""
         screened(self.config, self.folder, self.streams, self.reporter)
         return screened_folder(self.folder)

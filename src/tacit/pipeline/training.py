@@ -1,9 +1,10 @@
-"""The stage `train`: the phases in order, then (when asked) the control without DP; and how other processes `assist` it."""
+"""The stages `pretraining`, `training` and `control`: the phases, in three parts; and how other processes `assist` them."""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
@@ -12,50 +13,88 @@ from tacit.engine.distributed import Ranks
 from tacit.errors import DataError
 from tacit.pipeline.opening import join_run
 from tacit.pipeline.state import RunState
-from tacit.pipeline.vocabulary import vocabulary
 from tacit.training.checkpoint import finished_steps, load_weights
 from tacit.training.loop import run_phase
-from tacit.training.plans import DpPlan, Phase, PlainPlan
+from tacit.training.plans import DpPlan, Phase, PlainPlan, last_before_private
 
-__all__ = ["assist", "train"]
+__all__ = ["Part", "assist", "is_trained", "pretrain", "train", "train_control"]
+
+Part = Literal["pretraining", "training", "control"]
+
+_TITLES: dict[Part, str] = {"pretraining": "Pre-training", "training": "Training", "control": "Control without DP"}
 
 _WITHOUT_SECRETS = ("public", "screened", "redacted")
 """Streams that hold no secret but a missed one; the control is trained anew from the first phase on that reads another."""
 
 
+def pretrain(state: RunState) -> None:
+    """The public phases before the first private one."""
+    _run_part(state, "pretraining")
+
+
 def train(state: RunState) -> None:
-    """Run the phases in order, then the control without DP when the audit asks for it."""
-    vocabulary(state)
-    _run_phases(state, "")
-    if state.config.audit is not None and state.config.audit.control:
-        _run_phases(state, "control-")
+    """The phases from the first private one on; of a run without private phases, all."""
+    _run_part(state, "training")
 
 
-def _run_phases(state: RunState, prefix: str) -> None:
-    """All phases, or those of the control; at every rank, of which the first one alone looks whether they are done."""
-    phases = _control_phases(state) if prefix else state.mechanisms.phases
-    last = state.checkpoint(prefix + phases[-1].name)
-    if state.ranks.first and finished_steps(last) == phases[-1].steps:
-        return
-    _call_others(state, prefix)
+def train_control(state: RunState) -> None:
+    """The control without DP (the audit's positive control), from where the public phases ended."""
+    _run_part(state, "control")
+
+
+def is_trained(state: RunState, part: Part) -> bool:
+    """Whether the last checkpoint of a part is there, whole; a part without phases is done."""
+    prefix, phases = _phases_of(state, part)[0], _own_phases(state, part)
+    return not phases or finished_steps(state.checkpoint(prefix + phases[-1].name)) == phases[-1].steps
+
+
+def _phases_of(state: RunState, part: Part) -> tuple[str, tuple[Phase, ...]]:
+    """How the checkpoints of a part's phases begin, and all phases that lead to its end."""
+    if part == "control":
+        return "control-", _control_phases(state)
+    phases = state.mechanisms.phases
+    return "", phases[: _first_private(phases)] if part == "pretraining" else phases
+
+
+def _own_phases(state: RunState, part: Part) -> tuple[Phase, ...]:
+    """Those that the part itself trains; the weights before them are in the run's own checkpoints."""
+    _, phases = _phases_of(state, part)
+    if part == "pretraining":
+        return phases
+    if part == "training":
+        return phases[_first_private(phases) :]
+    return phases[_first_with_secrets(phases) :]
+
+
+def _first_private(phases: tuple[Phase, ...]) -> int:
+    """The number of the first phase that reads private text; 0 where none does, for then all is one part."""
+    before = last_before_private(phases)
+    return 0 if before is None else phases.index(before) + 1
+
+
+def _first_with_secrets(phases: tuple[Phase, ...]) -> int:
+    return next((number for number, phase in enumerate(phases) if phase.stream not in _WITHOUT_SECRETS), len(phases))
+
+
+def _run_part(state: RunState, part: Part) -> None:
+    """At every rank: begin with the checkpoint before the part, and go through its own phases."""
+    _call_others(state, part)
+    prefix, phases = _phases_of(state, part)
+    own = _own_phases(state, part)
     model = state.new_model()
     torch.nn.Module.to(model, state.device)  # transformers' own `to` has no types
-    title = "Control without DP" if prefix else "Training"
-    begun = not prefix
-    for phase in phases:
-        begun = begun or phase.stream not in _WITHOUT_SECRETS
-        if not begun:  # the control begins where the public phases ended
-            load_weights(state.checkpoint(phase.name), model)
-            continue
+    if len(own) < len(phases):
+        load_weights(state.checkpoint(phases[len(phases) - len(own) - 1].name), model)
+    for phase in own:
         stream = state.stream(phase.stream)
         state.ranks.meet()
-        with state.reporter.stage(f"{title}: {phase.name}", phase.steps) as bar:
+        with state.reporter.stage(f"{_TITLES[part]}: {phase.name}", phase.steps) as bar:
             run_phase(
                 model,
                 phase,
                 stream,
                 state.objective_of(phase),
-                state.ledger if state.ranks.first and not prefix else None,
+                state.ledger if state.ranks.first and part != "control" else None,
                 state.streams.child("phase", prefix + phase.name),
                 state.config.compute,
                 state.checkpoint(prefix + phase.name),
@@ -69,8 +108,7 @@ def _control_phases(state: RunState) -> tuple[Phase, ...]:
     options = state.config.audit
     assert options is not None
     planned = state.mechanisms.phases
-    first = next((number for number, phase in enumerate(planned) if phase.stream not in _WITHOUT_SECRETS), len(planned))
-    own = {phase.name for phase in planned[first:]}  # those before are the run's own
+    own = {phase.name for phase in planned[_first_with_secrets(planned) :]}  # those before are the run's own
     noisy = sum(isinstance(phase.plan, DpPlan) for phase in planned)
     enough = options.enough_control_steps(state.config.privacy.units, max(1, noisy))
     phases: list[Phase] = []
@@ -92,10 +130,10 @@ def _control_phases(state: RunState) -> tuple[Phase, ...]:
 
 
 @dataclass(frozen=True)
-class _Phases:
-    """What it tells them before it trains: which phases, and what the ledger knows of the private corpus."""
+class _Order:
+    """What it tells them before it trains: which part, and what the ledger knows of the private corpus."""
 
-    prefix: str
+    part: Part
     fingerprint: str
 
 
@@ -111,9 +149,9 @@ def assist(config: RunConfig, ranks: Ranks) -> None:
     while (order := ranks.hear()) is not None:
         if state.private_corpus[1] != order.fingerprint:
             raise DataError(f"process {ranks.rank} reads another private corpus than process 0; share the data")
-        _run_phases(state, order.prefix)
+        _run_part(state, order.part)
 
 
-def _call_others(state: RunState, prefix: str) -> None:
+def _call_others(state: RunState, part: Part) -> None:
     if state.ranks.first and state.ranks.world > 1:
-        state.ranks.tell(_Phases(prefix, state.private_corpus[1]))
+        state.ranks.tell(_Order(part, state.private_corpus[1]))

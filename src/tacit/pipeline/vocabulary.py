@@ -32,8 +32,6 @@ __all__ = ["vocabulary"]
 def vocabulary(state: RunState) -> None:
     """Write the tokenizer: WordPiece from a histogram of words, released under its event (Hoory 3.2), or a given one."""
     folder = private_folder(state.vocabulary_folder)
-    if (folder / "tokenizer.json").exists():
-        return
     state.check_data()
     options = state.config.vocabulary
     if options.method == "given":

@@ -23,8 +23,8 @@ from tacit.folder import RunFolder
 from tacit.models.given import load_folder
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.scoring import scored, scored_folder
+from tacit.pipeline.stages import walk
 from tacit.pipeline.state import RunState
-from tacit.pipeline.training import train
 from tacit.privacy.accountant import epsilon_of_rho, joint_epsilon
 from tacit.progress import SilentReporter
 from tacit.randomness import Streams, key_of
@@ -99,7 +99,7 @@ def measure_cell(
                 with atomic_folder(scored_folder(folder)) as partial:  # the run takes what is there for its own
                     shutil.copytree(scores / cell.scores, partial, dirs_exist_ok=True)
     with open_run(config) as state:
-        train(state)
+        walk(state, until="training")
         found = {
             "cell": dataclasses.asdict(cell),
             "epsilon": _epsilon(state),

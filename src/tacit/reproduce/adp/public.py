@@ -13,7 +13,7 @@ from tacit.adaptive.scoring import fit_public
 from tacit.config import RunConfig
 from tacit.corpus.readers import Source, read_records
 from tacit.files import read_json, write_json
-from tacit.pipeline.release import run
+from tacit.pipeline.stages import run
 from tacit.progress import Reporter
 from tacit.reproduce.adp.corpora import CorpusFiles
 from tacit.reproduce.adp.scale import DELTA, Scale

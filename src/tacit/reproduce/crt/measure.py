@@ -15,8 +15,8 @@ from tacit.audit.trie import Trie, score_candidates
 from tacit.folder import RunFolder
 from tacit.pipeline.corpus import secrets_of
 from tacit.pipeline.opening import open_run
+from tacit.pipeline.stages import walk
 from tacit.pipeline.state import RunState
-from tacit.pipeline.training import train
 from tacit.randomness import Streams
 from tacit.reproduce.crt.account import epsilons_after
 from tacit.reproduce.crt.corpora import CorpusFiles
@@ -39,7 +39,7 @@ def measure_cell(cell: Cell, scale: Scale, data: Path, files: CorpusFiles, runs:
     config = config_of(cell, scale, files, folder.root)
     config = with_public_key(config, experiment_seed(cell.seed, config))
     with open_run(config) as state:
-        train(state)
+        walk(state, until="training")
         found = {
             "cell": dataclasses.asdict(cell),
             "rounds": [_round(state, cell, scale, files, number) for number in points(scale)],

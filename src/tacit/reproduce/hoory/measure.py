@@ -20,12 +20,11 @@ from tacit.files import private_folder, read_json, write_json
 from tacit.folder import RunFolder
 from tacit.models.bert import load_bert
 from tacit.models.kinds import save_model
-from tacit.pipeline.attacks import audit
+from tacit.pipeline.attacks import measure_exposures
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.release import leave_model
+from tacit.pipeline.stages import walk
 from tacit.pipeline.state import RunState
-from tacit.pipeline.training import train
-from tacit.pipeline.vocabulary import vocabulary
 from tacit.randomness import Streams
 from tacit.reproduce.hoory.account import Account
 from tacit.reproduce.hoory.corpora import CorpusFiles
@@ -63,8 +62,7 @@ def train_trunk(trunk: Trunk, scale: Scale, files: CorpusFiles, folder: Path, ru
     begun = time.monotonic()
     run = RunFolder(runs / trunk.name)
     with open_run(with_public_key(trunk_run(trunk, scale, files, run.root), seed_of(trunk.replicate))) as state:
-        vocabulary(state)
-        train(state)
+        walk(state, until="training")
         leave_model(state, model_folder(folder, trunk))
     shutil.rmtree(run.root)
     return {"trunk": dataclasses.asdict(trunk), "seconds": time.monotonic() - begun}
@@ -76,8 +74,7 @@ def train_base(base: Base, scale: Scale, files: CorpusFiles, folder: Path, runs:
     run = RunFolder(runs / f"base-{base.name}")
     config = base_run(base, model_folder(folder, base.trunk), scale, files, run.root)
     with open_run(with_public_key(config, seed_of(base.replicate))) as state:
-        vocabulary(state)
-        train(state)
+        walk(state, until="training")
         leave_model(state, model_folder(folder, base))
         chosen = state.vocabulary_folder / "chosen.json"
         own_words = len(read_json(chosen)) if chosen.exists() else None
@@ -117,9 +114,9 @@ def measure_model(
     if model.training is not None:
         config = model_run(model, account.noise_multipliers, folder, scale, files, run.root)
         with open_run(with_public_key(config, seed_of(model.base.replicate))) as state:
-            train(state)
+            walk(state, until="training")
             if model.canaries is not None:
-                found["exposure"] = [dataclasses.asdict(row) for row in audit(state)["released model"]]
+                found["exposure"] = [dataclasses.asdict(row) for row in measure_exposures(state)["released model"]]
                 found["sequences"] = state.private_stream.sequences
             folder = run.private / "model"
             _save(state, folder)

@@ -1,0 +1,143 @@
+"""The order of a run: `STAGES`, and how they are walked. A run that was stopped goes on at the first stage that is not done.
+
+Every stage leaves its result in the run folder, which is how it is seen to be done. Under torchrun the first process walks, and the
+others `assist` it in the stages that train (`tacit.pipeline.training`, docs/distributed.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tacit.config import RunConfig
+from tacit.engine.distributed import ALONE, Ranks
+from tacit.errors import UsageError
+from tacit.folder import RunFolder
+from tacit.pipeline.attacks import audit, check_audit_gate, membership, stored_exposures
+from tacit.pipeline.evaluation import evaluate
+from tacit.pipeline.opening import open_run
+from tacit.pipeline.release import is_released, is_reported, release_run, report_to_curator
+from tacit.pipeline.result import RunResult
+from tacit.pipeline.screening import screened_folder
+from tacit.pipeline.state import RunState
+from tacit.pipeline.training import Part, is_trained, pretrain, train, train_control
+from tacit.pipeline.vocabulary import vocabulary
+from tacit.progress import Reporter
+
+__all__ = ["STAGES", "Stage", "names_of_stages", "run", "run_until", "walk"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of a run.
+
+    Args:
+        name: as in ``tacit run --until NAME``.
+        asked: whether a configuration has this stage.
+        done: whether its result is in the run folder, whole.
+        do: makes it; what it releases is in the ledger before it is there.
+    """
+
+    name: str
+    asked: Callable[[RunConfig], bool]
+    done: Callable[[RunState], bool]
+    do: Callable[[RunState], object]
+
+
+def _always(config: RunConfig) -> bool:
+    return True
+
+
+def _begins_public(config: RunConfig) -> bool:
+    streams = [phase.stream for phase in config.phases]
+    return streams[0] == "public" and set(streams) != {"public"}
+
+
+def _left(*names: str) -> Callable[[RunState], bool]:
+    """Whether a file is there, by its parts below run/private."""
+    return lambda state: state.folder.private.joinpath(*names).exists()
+
+
+def _trained(part: Part) -> Callable[[RunState], bool]:
+    return lambda state: is_trained(state, part)
+
+
+STAGES = (
+    Stage(
+        "screening",
+        lambda config: config.screening is not None,
+        lambda state: (screened_folder(state.folder) / "receipt.json").exists(),
+        lambda state: state.screened_folder,
+    ),
+    Stage("vocabulary", _always, _left("vocabulary", "tokenizer.json"), vocabulary),
+    Stage("pretraining", _begins_public, _trained("pretraining"), pretrain),
+    Stage("scoring", lambda config: config.adaptive is not None, _trained("training"), lambda state: state.rho_U),
+    Stage("training", _always, _trained("training"), train),
+    Stage("control", lambda config: bool(config.audit and config.audit.control), _trained("control"), train_control),
+    Stage("evaluation", _always, _left("evaluation.json"), evaluate),
+    Stage("audit", lambda config: config.audit is not None, _left("audit.json"), audit),
+    Stage(
+        "membership",
+        lambda config: bool(config.audit and config.audit.membership),
+        _left("membership.json"),
+        membership,
+    ),
+    Stage("release", _always, is_released, release_run),
+    Stage("report", _always, is_reported, report_to_curator),
+)
+"""All stages, in order. What one leaves is what those after it read."""
+
+
+def names_of_stages() -> list[str]:
+    """As in ``tacit run --until NAME``."""
+    return [stage.name for stage in STAGES]
+
+
+def walk(state: RunState, until: str = STAGES[-1].name) -> None:
+    """Do what is left of an open run, up to and with the stage ``until`` (or, where the run has no such stage, the one before it).
+
+    What is released is not made again, whatever of its making has been deleted since.
+
+    Raises:
+        UsageError: there is no such stage.
+        TacitError: see the members in tacit.errors; what is already spent stays in the ledger.
+    """
+    names = names_of_stages()
+    last = _number_of(until)
+    asked = [stage for stage in STAGES if stage.asked(state.config)]
+    made = names.index("release") if is_released(state) else -1
+    for number, stage in enumerate(asked, start=1):
+        place = names.index(stage.name)
+        if place > last:
+            return
+        if place > made and not stage.done(state):
+            state.reporter.say(f"Stage {number} of {len(asked)}: {stage.name}")
+            stage.do(state)
+
+
+def _number_of(name: str) -> int:
+    names = names_of_stages()
+    if name not in names:
+        raise UsageError(f"there is no stage {name!r}; the stages are {', '.join(names)}")
+    return names.index(name)
+
+
+def run_until(config: RunConfig, until: str, reporter: Reporter | None = None, ranks: Ranks = ALONE) -> None:
+    """The stages of a run up to and with one of them; calling it again, or `run`, goes on. Raises as `run`."""
+    _number_of(until)  # before a folder is made
+    with open_run(config, reporter, ranks) as state:
+        walk(state, until)
+        check_audit_gate(state, stored_exposures(state.folder))
+
+
+def run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks = ALONE) -> RunResult:
+    """All stages from text to report; calling it again continues a run that was stopped, and a finished run is left as it is.
+
+    With several ranks the first one calls this, and the others `assist` it (`tacit.pipeline.training`).
+
+    Raises:
+        TacitError: see the members in tacit.errors; what is already spent stays in the ledger.
+    """
+    run_until(config, STAGES[-1].name, reporter, ranks)
+    return RunResult(RunFolder(Path(config.run)))
