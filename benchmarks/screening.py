@@ -30,7 +30,7 @@ from typing import get_args
 
 from tacit.corpus.readers import Source
 from tacit.corpus.turns import Turns
-from tacit.pipeline.corpus import Corpus
+from tacit.pipeline.records import Corpus
 from tacit.randomness import Streams
 from tacit.screening import CoreDetector, Detector, Policy, package_policy
 from tacit.screening.corpus import ScreenPlan, screen_corpus

@@ -100,7 +100,7 @@ TORCH_IN_FUNCTIONS = {"screening/adapters/huggingface.py"}  # loaded when the ad
 
 
 NARROWER: dict[str, set[str]] = {
-    "pipeline/corpus.py": {"config", "corpus", "randomness"},
+    "pipeline/records.py": {"config", "corpus", "randomness"},
     "pipeline/screening.py": BASE | {"config", "folder", "corpus", "screening", "screen_plan"},
     "pipeline/marking.py": BASE | {"config", "corpus", "screening"},
     "pipeline/scoring.py": BASE | {"config", "folder", "corpus", "adaptive"},

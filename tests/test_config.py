@@ -18,7 +18,7 @@ from tacit.config.load import read_yaml
 from tacit.corpus.turns import Turns
 from tacit.engine.clipping import LARGEST, LEAST
 from tacit.errors import RefusedError, UsageError
-from tacit.pipeline.corpus import source_of
+from tacit.pipeline.records import source_of
 from tacit.strict_yaml import parse_yaml
 
 from .small import small_values

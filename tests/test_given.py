@@ -23,8 +23,10 @@ from tacit.errors import LedgerError, TacitError, UsageError
 from tacit.files import read_json
 from tacit.folder import RunFolder
 from tacit.models.transfer import rows_of_pieces
+from tacit.pipeline.corpus import private_units, public_units
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.release import report_run
+from tacit.pipeline.rows import tokenized
 from tacit.pipeline.stages import run
 from tacit.planning import make_plan, mechanisms_from_ledger, vocabulary_size
 from tacit.planning.given import fingerprints, given_tokenizer
@@ -335,9 +337,9 @@ def check_release(config: RunConfig, texts: list[str]) -> None:
     tokenizer, model = release_of(Path(config.run))
     with open_run(config) as state:
         trained = state.trained_model(state.mechanisms.phases[-1].name).eval()
-        units = state.public_units[0][:20] if config.public else []
+        units = public_units(state)[0][:20] if config.public else []
         units = [*units, *(type(unit)(f"x{n}", (text,)) for n, text in enumerate(texts) for unit in units[:1])]
-        stream, special = state.sequences(units), state.special
+        stream, special = tokenized(state, units), state.special
         for number, unit in enumerate(units):
             rows = stream.rows_of(number)
             body = [i for row in rows for i in stream.ids_ST[row, 1 : stream.lengths_S[row] - 1].tolist()]
@@ -561,7 +563,7 @@ def test_redacted_text_with_a_tokenizer_that_has_no_mask_token(tmp_path: Path) -
     with open_run(parse_config(values)) as state:
         stream = state.stream("private")
         assert (stream.ids_ST == mask).any(), "it is read whole"
-        texts = [text for unit in state.private_units[0][:30] for text in unit.texts]
+        texts = [text for unit in private_units(state)[0][:30] for text in unit.texts]
         bodies = [i for row in range(stream.sequences) for i in stream.ids_ST[row, 1 : stream.lengths_S[row] - 1]]
         start = [i for text in texts for i in tokenizer(text, add_special_tokens=False)["input_ids"]]
         assert [int(i) for i in bodies[: len(start)]] == start

@@ -14,8 +14,10 @@ from tacit.corpus.overlap import word_runs
 from tacit.corpus.readers import Source, read_records
 from tacit.errors import UsageError
 from tacit.files import read_json
-from tacit.pipeline.corpus import source_of
+from tacit.pipeline.corpus import public_units
 from tacit.pipeline.opening import open_run
+from tacit.pipeline.records import source_of
+from tacit.pipeline.rows import public_held_out_units, public_rows
 from tacit.pipeline.stages import walk
 from tacit.reproduce.hoory import stored
 from tacit.reproduce.hoory.corpora import left_out
@@ -41,13 +43,13 @@ def read(folder: Path, times: int) -> dict[str, Any]:
     begin_with_key(config, bytes(32))  # the same records are held out
     with open_run(parse_config(config)) as state:
         walk(state, "vocabulary")
-        stream = state.public_stream
+        stream = public_rows(state)
         rows = [stream.ids_ST[stream.rows_of(unit)].tobytes() for unit in range(stream.units)]
         return {
             "words": read_json(state.vocabulary_folder / "released.json"),
-            "held out": [unit.texts for unit in state.public_held_out_units],
-            "training": Counter(unit.texts for unit in state.public_units[0]),
-            "played": {unit.texts for unit in state.public_units[0] if "played" in unit.texts[0]},
+            "held out": [unit.texts for unit in public_held_out_units(state)],
+            "training": Counter(unit.texts for unit in public_units(state)[0]),
+            "played": {unit.texts for unit in public_units(state)[0] if "played" in unit.texts[0]},
             "rows": Counter(rows),
             "keys": stream.keys_U,
         }

@@ -12,9 +12,11 @@ import pytest
 import torch
 
 from tacit.audit.customersim import MembershipSamples
+from tacit.corpus.units import UnitKind
 from tacit.files import read_json, write_json
 from tacit.folder import RunFolder
-from tacit.pipeline.membership import raw_documents, run_samples
+from tacit.pipeline.membership import run_samples
+from tacit.pipeline.records import held_out_apart, units_of
 from tacit.privacy.ledger import Ledger
 from tacit.randomness import Streams
 
@@ -206,7 +208,7 @@ def test_a_run_without_screening_has_no_statement(tmp_path: Path) -> None:
 def lines_of(run: Path, streams: Streams) -> tuple[MembershipSamples, set[str], set[str]]:
     """What the attack takes under a key, and all lines of the training and of the held-out dialogues."""
     config = RunFolder(run).load_config()
-    samples = run_samples(config, raw_documents(config), streams)
+    samples = run_samples(config, held_out_apart(config, units_of(config, UnitKind("document")), streams), streams)
     held_out = {json.loads(line)["text"] for line in (run / "private" / "screened" / "held_out.jsonl").open()}
     training = {dialogue(number) for number in range(150)} - held_out
     sides = [{line for text in side for line in text.split("\n")} for side in (training, held_out)]

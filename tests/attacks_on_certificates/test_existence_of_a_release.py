@@ -25,7 +25,7 @@ from tacit.config import parse_config
 from tacit.corpus.synthetic import SyntheticPublic, write_public
 from tacit.corpus.units import Unit, split_held_out
 from tacit.files import read_json
-from tacit.pipeline.corpus import planted_records
+from tacit.pipeline.records import planted_records
 from tacit.randomness import Streams
 
 from ..dialogues import PLAIN, dialogue_values

@@ -18,7 +18,7 @@ from tacit.adaptive.scores import read_scores, rho_by_id
 from tacit.config import load_config
 from tacit.corpus.readers import Source, read_records
 from tacit.files import write_json
-from tacit.pipeline.corpus import planted_records
+from tacit.pipeline.records import planted_records
 from tacit.pipeline.scoring import texts_to_score
 from tacit.randomness import Streams, load_or_create_key
 

@@ -15,7 +15,7 @@ from tacit.config import PlainPhase
 from tacit.config.check import check_meaning
 from tacit.corpus.secrets import SecretFormat
 from tacit.errors import UsageError
-from tacit.pipeline.corpus import secret_form, secrets_of
+from tacit.pipeline.records import secret_form, secrets_of
 from tacit.privacy.accountant import epsilon
 from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.privacy.renyi import rdp_epsilon

@@ -43,7 +43,7 @@ def command(
     from tacit.config import load_config
     from tacit.corpus.overlap import RunIndex
     from tacit.corpus.readers import read_records
-    from tacit.pipeline.corpus import source_of
+    from tacit.pipeline.records import source_of
     from tacit.progress import TerminalReporter
 
     run = load_config(config)
@@ -82,7 +82,7 @@ class _Found(NamedTuple):
 
 def _found_in(options: CorpusOptions, index: RunIndex, share: float, runs: int) -> list[_Found]:
     from tacit.corpus.readers import read_records
-    from tacit.pipeline.corpus import source_of
+    from tacit.pipeline.records import source_of
 
     records = read_records(source_of(options))
     pairs = ((record.document_id, index.likest(record.text, runs)) for record in records)

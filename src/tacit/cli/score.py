@@ -190,7 +190,7 @@ def _corpus(path: Path | None, text_field: str, id_field: str | None) -> _Record
 
 def _public_corpus(run: RunConfig) -> _Records:
     from tacit.corpus.readers import read_records
-    from tacit.pipeline.corpus import source_of
+    from tacit.pipeline.records import source_of
 
     if not run.public:
         raise UsageError("the configuration names no public corpus; give public text with --data FILE")

@@ -164,7 +164,7 @@ def _previewed(config: RunConfig, count: int) -> Iterator[Text]:
 
 def _judged(config: RunConfig, count: int) -> Iterator[tuple[Judged, Placed]]:
     """The first data points with what becomes of them, as far as that depends on these alone."""
-    from tacit.pipeline.corpus import Corpus, source_of
+    from tacit.pipeline.records import Corpus, source_of
     from tacit.randomness import KEY_BYTES, Streams
     from tacit.screen_plan import plan_of
     from tacit.screening.corpus import policies_of

@@ -1,7 +1,7 @@
 """A run from text to report. Its order is a list: `tacit.pipeline.stages.STAGES`, which `tacit run` walks.
 
     opening     folder, lock, key, configuration check, ledger with every private stage planned
-    state       what the stages share
+    state       what the stages share; corpus: the one owner of the texts, rows: of the rows of token ids
     stages      their order, and how they are walked; result: what a finished run guarantees
 
     screening   the private corpus, redacted and split (confidentially redacted training)
@@ -13,7 +13,7 @@
                 membership.py)
     release     run/release as a whole, and `report`, the curator's copy
 
-The private corpus is in corpus.py, and what of it is private in marking.py.
+records.py reads the private corpus's files, and marking.py says what of a text is private.
 
 Every stage leaves its result in the run folder, so running the same command again goes on where it stopped. Only
 `tacit.pipeline.release` writes to run/release; everything else stays in run/private (mode 0700).

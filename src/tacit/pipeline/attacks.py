@@ -19,8 +19,10 @@ from tacit.audit.trie import Trie, build_trie, score_candidates
 from tacit.errors import AuditError, DataError, UsageError
 from tacit.files import read_json, write_json
 from tacit.folder import RunFolder
-from tacit.pipeline.corpus import secret_form, secrets_of
+from tacit.pipeline.corpus import membership_samples
 from tacit.pipeline.membership import TOO_FEW
+from tacit.pipeline.records import secret_form, secrets_of
+from tacit.pipeline.rows import drawn_canaries, public_held_out_rows
 from tacit.pipeline.state import RunState
 from tacit.training.checkpoint import load_weights
 
@@ -53,18 +55,19 @@ def measure_exposures(state: RunState) -> dict[str, list[Exposure]]:
         return {}
     if state.config.model.is_causal:
         return _secrets_exposures(state)
-    write_json(state.folder.private / "canaries.json", [dataclasses.asdict(canary) for canary in state.canaries])
+    canaries = drawn_canaries(state)
+    write_json(state.folder.private / "canaries.json", [dataclasses.asdict(canary) for canary in canaries])
     models = _audited_models(state)
-    contexts = state.public_held_out
+    contexts = public_held_out_rows(state)
     rows = slice(0, min(options.contexts, contexts.sequences))
     found: dict[str, list[Exposure]] = {}
     for name, path in models.items():
-        state.reporter.say(f"Audit: exposure of {len(state.canaries)} canaries under the {name} ...")
+        state.reporter.say(f"Audit: exposure of {len(canaries)} canaries under the {name} ...")
         model = state.new_model()
         load_weights(path, model)
         streams = state.streams.child("audit")
         found[name] = measure_exposure(
-            model, state.canaries, contexts.ids_ST[rows], contexts.lengths_S[rows], state.masking, streams
+            model, canaries, contexts.ids_ST[rows], contexts.lengths_S[rows], state.masking, streams
         )
     return found
 
@@ -144,7 +147,7 @@ def membership(state: RunState) -> Membership:
     options = state.config.audit.membership if state.config.audit else None
     if options is None:
         return Membership({})
-    samples = state.membership_samples  # how many these are is private, and no line says it
+    samples = membership_samples(state)  # how many these are is private, and no line says it
     undecided = None if len(samples.members) >= options.least_pairs else TOO_FEW
     reports: dict[str, MembershipReport] = {}
     for name, path in _audited_models(state).items():

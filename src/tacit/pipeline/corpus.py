@@ -1,63 +1,172 @@
-"""Which records a run's private corpus has: those of its source, and the canaries of a causal model after them. Needs no torch."""
+"""The one owner of the texts that a run reads: each function loads or makes a part of them, once in a process.
+
+Of the private corpus, in this order: read, group into units, fingerprint and bind in the ledger, hold out, plant; then screened,
+marked or scored, as the configuration says. All that trains on it or attacks what was trained asks here, so all see one division.
+"""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable
+from pathlib import Path
 
-from tacit.config import CorpusOptions, RunConfig
-from tacit.corpus.readers import Source, read_records
+import numpy as np
+
+from tacit.audit.samples import MembershipSamples
+from tacit.corpus.readers import MOST_RECORD_BYTES, Source, read_records
 from tacit.corpus.records import Record
-from tacit.corpus.secrets import SecretFormat, canary_records, draw_secret_canaries
-from tacit.corpus.turns import Turns
-from tacit.randomness import Streams
+from tacit.corpus.units import Unit, UnitKind, group_units, split_held_out, unit_fingerprint
+from tacit.errors import DataError, UsageError
+from tacit.files import atomic_folder
+from tacit.models.kinds import save_model
+from tacit.pipeline.marking import MarkedText, mark, marker_of, marks_digest
+from tacit.pipeline.membership import run_samples
+from tacit.pipeline.records import held_out_apart, planted_units, source_of, units_of
+from tacit.pipeline.rho import unit_rho
+from tacit.pipeline.screening import screened, screened_folder
+from tacit.pipeline.state import RunState, once
+from tacit.screening.receipt import Receipt
+from tacit.vocabulary.tokenizer import save_tokenizer
 
-__all__ = ["Corpus", "planted_records", "secret_form", "secrets_of", "source_of"]
+__all__ = [
+    "check_corpora",
+    "fingerprint",
+    "marked_texts",
+    "membership_samples",
+    "private_units",
+    "public_units",
+    "rho_of_units",
+    "screen",
+    "screened_units",
+]
 
-
-class Corpus:
-    """The records of a source, read anew each time, and planted ones after them."""
-
-    def __init__(self, source: Source, planted: Sequence[Record] = ()) -> None:
-        self._source = source
-        self._planted = planted
-
-    def __iter__(self) -> Iterator[Record]:
-        return itertools.chain(read_records(self._source), self._planted)
-
-
-def secret_form(config: RunConfig) -> SecretFormat | None:
-    """The template of the canaries of a causal model; None where none are planted."""
-    return SecretFormat(digits=config.audit.digits) if config.audit and config.model.is_causal else None
-
-
-def secrets_of(config: RunConfig, streams: Streams) -> tuple[int, ...]:
-    """The secrets of a causal model's canaries."""
-    form = secret_form(config)
-    if form is None or config.audit is None:
-        return ()
-    return draw_secret_canaries(config.audit.canaries, streams.child("canaries"), form)
-
-
-def planted_records(config: RunConfig, streams: Streams) -> list[Record]:
-    """The canaries of a causal model, as records that are trained on."""
-    form = secret_form(config)
-    if form is None or config.audit is None:
-        return []
-    texts = [form.text(secret) for secret in secrets_of(config, streams)]
-    return canary_records(texts, config.audit.copies, config.evaluation.held_out, streams.child("corpus"))
+_PUBLIC_HELD_OUT = 0.02
+_CORPUS, _MARKS = "the private corpus", "the marks of private tokens"
+"""The names of their fingerprints in the ledger."""
 
 
-def source_of(options: CorpusOptions) -> Source:
-    """Where a corpus is and how it is read."""
-    turns = options.turns
-    return Source(
-        path=options.resolved_path,
-        format=options.format,
-        text_field=options.text_field,
-        id_field=options.id_field,
-        user_field=options.user_field,
-        max_record_bytes=options.max_record_bytes,
-        limit=options.limit,
-        turns=None if turns is None else Turns(turns.text, turns.speaker, turns.names),
+@once
+def screen(state: RunState) -> Receipt:
+    """Screen the private corpus, or compare what was screened with the corpus and the policies as they are now."""
+    return screened(state.config, state.folder, state.streams, state.reporter)
+
+
+def fingerprint(state: RunState) -> str:
+    """Of the private corpus, keyed: the same at every rank."""
+    return _corpus(state)[1]
+
+
+@once
+def private_units(state: RunState) -> tuple[list[Unit], list[Unit]]:
+    """(training, held out); bound in the ledger, so that a resumed run cannot go on with other data.
+
+    Raises:
+        DataError: the corpus is missing or malformed, or (a LedgerError) has changed.
+    """
+    units, digest = _corpus(state)
+    if state.ledger_if_first is not None:
+        state.ledger_if_first.bind(_CORPUS, digest)
+    if state.config.screening is not None:
+        return units, group_units(_screened_records(state, "held_out"), UnitKind("record"))
+    training, held_out = held_out_apart(state.config, units, state.streams)
+    return [*training, *planted_units(state.config, state.streams)], held_out
+
+
+@once
+def screened_units(state: RunState) -> list[Unit]:
+    """The data points that screening lets through: they are trained on without noise."""
+    return group_units(_screened_records(state, "public"), UnitKind("record"))
+
+
+@once
+def marked_texts(state: RunState) -> list[MarkedText]:
+    """The data points of the training units, raw, with what the policy marks in them (selective DP); bound in the ledger."""
+    options = state.config.marking
+    if options is None:
+        raise UsageError("the configuration has no section `marking`, so no private token is marked")
+    state.reporter.say("Marking: private tokens of the private text ...")
+    marked = mark(private_units(state)[0], marker_of(options, state.streams), options.data_point)
+    if state.ledger_if_first is not None:
+        state.ledger_if_first.bind(_MARKS, marks_digest(marked, state.streams.child("corpus")))
+    return marked
+
+
+@once
+def rho_of_units(state: RunState) -> np.ndarray:
+    """Each training unit's privacy probability (adaptive DP): scored by a public model, and bound in the ledger."""
+    return unit_rho(
+        state.config,
+        state.folder,
+        state.streams,
+        state.reporter,
+        state.ledger,
+        private_units(state)[0],
+        public_units(state)[1],
+        _scorer_folder(state),
     )
+
+
+def membership_samples(state: RunState) -> MembershipSamples:
+    """The texts of the membership attack, from the corpus that the run trains on: raw, as they were before any redaction.
+
+    Raises:
+        UsageError: the configuration asks for no such attack.
+        DataError: the corpus has changed.
+    """
+    private_units(state)  # compares the corpus with the one that was trained on
+    raw = state.config.screening is None  # screening holds out whole documents
+    units = _corpus(state)[0] if raw else units_of(state.config, UnitKind("document"))
+    return run_samples(state.config, held_out_apart(state.config, units, state.streams), state.streams)
+
+
+@once
+def public_units(state: RunState) -> tuple[list[Unit], list[Unit]]:
+    """(training, held out) of the public corpora; every record is its own unit."""
+    units: list[Unit] = []
+    for number, options in enumerate(state.config.public):
+        found = group_units(read_records(source_of(options)), UnitKind("record"))
+        units += [Unit(f"{number}:{unit.unit_id}", unit.texts) for unit in found]
+    training, held_out = split_held_out(units, _PUBLIC_HELD_OUT, state.streams.child("public corpus"))
+    if not training or not held_out:
+        raise DataError("the public corpus is too small to hold some records out: give at least a few hundred records")
+    return training, held_out
+
+
+def check_corpora(state: RunState) -> None:
+    """Read every corpus, so that a mistake in any of them shows before something is spent.
+
+    Raises:
+        DataError: a corpus is missing, malformed or without a record. That no unit is left for training, or none to hold out,
+            is no error: one unit more or fewer may decide it (docs/guarantees.md#the-domain-of-corpora).
+    """
+    private_units(state)
+    if state.config.public:
+        public_units(state)
+
+
+@once
+def _corpus(state: RunState) -> tuple[list[Unit], str]:
+    """All private units, and their keyed fingerprint; with screening, those that it does not let through."""
+    if state.config.screening is None:
+        units = units_of(state.config)
+    else:
+        units = group_units(_screened_records(state, "private"), UnitKind("record"))
+    return units, unit_fingerprint(units, state.streams.child("corpus"))
+
+
+def _screened_records(state: RunState, name: str) -> Iterable[Record]:
+    """Of one of the files that screening writes; what one data point is was decided there. A file may be empty."""
+    screen(state)
+    path = screened_folder(state.folder) / f"{name}.jsonl"
+    most = MOST_RECORD_BYTES  # escapes and masks lengthen a text that was within the limit
+    return read_records(Source(path, "jsonl", id_field="id", max_record_bytes=most)) if path.stat().st_size else ()
+
+
+def _scorer_folder(state: RunState) -> Path:
+    """The model that the scoring phase left, with its tokenizer, as a folder; written once."""
+    options, folder = state.config.adaptive, state.folder.private / "scorer"
+    if options is not None and options.scorer.phase is not None and not folder.exists():
+        phase = next(phase for phase in state.config.phases if phase.name == options.scorer.phase)
+        with atomic_folder(folder) as partial:
+            save_model(state.trained_model(state.config.phase_name(phase, 0)), partial)
+            save_tokenizer(state.tokenizer, partial, state.config.model.length, state.special_names)
+    return folder

@@ -14,7 +14,9 @@ from tacit.config import RunConfig
 from tacit.corpus.units import Unit
 from tacit.errors import DataError
 from tacit.files import write_json
+from tacit.pipeline.corpus import private_units
 from tacit.pipeline.marking import cut
+from tacit.pipeline.rows import public_held_out_rows, public_held_out_units, tokenized, unigram_rows
 from tacit.pipeline.screening import redacted_units
 from tacit.pipeline.state import RunState
 from tacit.planning import EVALUATION
@@ -40,16 +42,15 @@ def evaluate(state: RunState) -> None:
     found: dict[str, Any] = {"vocabulary_size": state.special.size}
     streams = state.streams.child("evaluation")
     if state.config.public:
-        found["public"] = _exact_scores(state, models, state.public_held_out, state.public_held_out_units, 1)
+        found["public"] = _exact_scores(state, models, public_held_out_rows(state), public_held_out_units(state), 1)
     if state.mechanisms.evaluation is not None:
         found["private"] = _evaluate_private(state, state.mechanisms.evaluation, models, streams)
-    elif state.private_units[1]:
-        units = state.private_units[1]
+    elif units := private_units(state)[1]:
         for name, texts in _curators_texts(state.config, units).items():
             with suppress(
                 DataError
             ):  # texts without a token: for the curator there is no score then, and the run goes on
-                found[name] = _exact_scores(state, models, state.sequences(texts), texts, None)
+                found[name] = _exact_scores(state, models, tokenized(state, texts), texts, None)
     write_json(state.folder.private / "evaluation.json", found)
 
 
@@ -85,7 +86,7 @@ def _models_to_evaluate(state: RunState) -> Models:
     before = last_before_private(state.mechanisms.phases)
     if before is not None:
         models["after public phase"] = state.trained_model(before.name)
-    stream = state.plain_stream
+    stream = unigram_rows(state)
     size, no_text = state.special.size, state.special.ids
     causal = state.config.model.is_causal
     models["unigram"] = causal_lm.unigram(stream, size) if causal else masked_lm.unigram(stream, no_text, size)
@@ -135,7 +136,7 @@ def _exact_scores(
 
 
 def _evaluate_private(state: RunState, event: Gaussian, models: Models, streams: Streams) -> dict[str, Any]:
-    stream = state.sequences(state.private_units[1])
+    stream = tokenized(state, private_units(state)[1])
     per_unit = state.config.evaluation.sequences_per_unit
     made_from = scores_digest(models, stream, repr((event, per_unit, state.objective)), streams)
     state.ledger.bind("what the evaluation is made from", made_from)

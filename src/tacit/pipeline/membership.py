@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from tacit.audit.pairs import Spans, draw_pairs
 from tacit.audit.samples import MembershipSamples
 from tacit.config import RunConfig
-from tacit.corpus.readers import read_records
-from tacit.corpus.units import Unit, UnitKind, group_units, split_held_out
+from tacit.corpus.units import Unit
 from tacit.errors import UsageError
-from tacit.pipeline.corpus import planted_records, source_of
+from tacit.pipeline.records import planted_units
 from tacit.randomness import Streams
 from tacit.screen_plan import plan_of
 from tacit.screening.corpus import policies_of
@@ -18,25 +17,21 @@ from tacit.screening.policy import Policy, package_policy
 from tacit.screening.spans import merged
 from tacit.screening.split import data_points, reserve_mask
 
-__all__ = ["TOO_FEW", "raw_documents", "run_samples"]
+__all__ = ["TOO_FEW", "run_samples"]
 
 TOO_FEW = "undecided: too few texts qualify"
 """What the curator is told of the attack where it is so. Nobody else is: one text more or fewer may decide it."""
 
 
-def raw_documents(config: RunConfig) -> list[Unit]:
-    """The documents of a corpus that is screened, read again from the source; screening holds out whole documents."""
-    return group_units(read_records(source_of(config.private)), UnitKind("document"))
-
-
-def run_samples(config: RunConfig, units: Sequence[Unit], streams: Streams) -> MembershipSamples:
+def run_samples(config: RunConfig, parts: tuple[list[Unit], list[Unit]], streams: Streams) -> MembershipSamples:
     """Members and true non-members of a run, at most ``audit.membership.pairs`` each (`tacit.audit.pairs.draw_pairs`).
 
     They may be fewer than ``least_pairs``, or none: that is a function of private text, so it stops nothing.
 
     Args:
         config: with a section ``audit.membership``.
-        units: what the run holds out whole: its privacy units, or with screening its `raw_documents`; without planted texts.
+        parts: (training, held out) of what the run holds out whole: its privacy units, or with screening its documents; raw, and
+            without planted texts.
         streams: of the run's key.
 
     Raises:
@@ -45,15 +40,14 @@ def run_samples(config: RunConfig, units: Sequence[Unit], streams: Streams) -> M
     options = config.audit.membership if config.audit else None
     if options is None:
         raise UsageError("the configuration has no section `audit.membership`; add one")
-    training, held_out = split_held_out(list(units), config.evaluation.held_out, streams.child("corpus"))
-    planted = [Unit(record.document_id, (record.text,)) for record in planted_records(config, streams)]
+    training, held_out = parts
     return draw_pairs(
         [_as_data_points(unit, config) for unit in training],
         [_as_data_points(unit, config) for unit in held_out],
         _spans_of(_balanced(config)),
         options.pairs,
         streams.child("membership"),
-        planted,
+        planted_units(config, streams),
     )
 
 

@@ -80,7 +80,7 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
             ledger.bind(MEASUREMENT, measurement.to_json())
         private_folder(folder.private / "checkpoints")
         ranks.tell(_Opened(config.model_dump(mode="json"), Streams(key).commitment(), mechanisms))
-        yield RunState(config, folder, ledger, key, mechanisms, reporter, ranks)
+        yield RunState(config, folder, ledger, Streams(key), mechanisms, reporter, ranks)
         ranks.tell(None)
 
 
@@ -137,7 +137,7 @@ def join_run(config: RunConfig, ranks: Ranks) -> RunState:
     if Streams(key).commitment() != opened.key_commitment:
         raise DataError(f"{path}: process {ranks.rank} does not see the key of process 0; share the run folder")
     _set_up_torch(config, ranks)
-    return RunState(config, folder, None, key, opened.mechanisms, SilentReporter(), ranks)
+    return RunState(config, folder, None, Streams(key), opened.mechanisms, SilentReporter(), ranks)
 
 
 def training_noise(config: RunConfig) -> str:

@@ -7,13 +7,11 @@ from pathlib import Path
 from tacit.adaptive.rho import PrivacyProbability
 from tacit.adaptive.scorer import ScorerOptions
 from tacit.adaptive.scoring import score_corpus
-from tacit.config import RunConfig, TupleUnit
-from tacit.corpus.readers import read_records
+from tacit.config import RunConfig
 from tacit.corpus.records import Record
-from tacit.corpus.units import UnitKind, group_units
 from tacit.errors import UsageError
 from tacit.folder import RunFolder
-from tacit.pipeline.corpus import planted_records, source_of
+from tacit.pipeline.records import planted_records, units_of
 from tacit.progress import Reporter
 from tacit.randomness import Streams
 
@@ -43,10 +41,7 @@ def texts_to_score(config: RunConfig, streams: Streams) -> list[Record]:
     """
     if config.screening is not None or config.marking is not None:
         raise UsageError("a corpus that is screened or marked is not scored: leave out `screening` and `marking`")
-    unit = config.privacy.unit
-    kind = UnitKind.parse({"tuple": unit.tuple} if isinstance(unit, TupleUnit) else unit)
-    units = group_units(read_records(source_of(config.private)), kind)
-    own = [Record(unit.unit_id, None, text) for unit in units for text in unit.texts]
+    own = [Record(unit.unit_id, None, text) for unit in units_of(config) for text in unit.texts]
     return [*own, *planted_records(config, streams)]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tacit.config import RunConfig
 from tacit.corpus.units import Unit
 from tacit.folder import RunFolder
-from tacit.pipeline.corpus import Corpus, planted_records, source_of
+from tacit.pipeline.records import Corpus, planted_records, source_of
 from tacit.progress import Reporter
 from tacit.randomness import Streams
 from tacit.screen_plan import plan_of, streams_needed

@@ -15,6 +15,7 @@ from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import UsageError
 from tacit.folder import RunFolder
 from tacit.pipeline.attacks import audit, check_audit_gate, membership, stored_exposures
+from tacit.pipeline.corpus import rho_of_units, screen
 from tacit.pipeline.evaluation import evaluate
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.release import is_released, is_reported, release_run, report_to_curator
@@ -68,11 +69,11 @@ STAGES = (
         "screening",
         lambda config: config.screening is not None,
         lambda state: (screened_folder(state.folder) / "receipt.json").exists(),
-        lambda state: state.screened_folder,
+        screen,
     ),
     Stage("vocabulary", _always, _left("vocabulary", "tokenizer.json"), vocabulary),
     Stage("pretraining", _begins_public, _trained("pretraining"), pretrain),
-    Stage("scoring", lambda config: config.adaptive is not None, _trained("training"), lambda state: state.rho_U),
+    Stage("scoring", lambda config: config.adaptive is not None, _trained("training"), rho_of_units),
     Stage("training", _always, _trained("training"), train),
     Stage("control", lambda config: bool(config.audit and config.audit.control), _trained("control"), train_control),
     Stage("evaluation", _always, _left("evaluation.json"), evaluate),

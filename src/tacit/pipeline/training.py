@@ -11,7 +11,9 @@ import torch
 from tacit.config import RunConfig
 from tacit.engine.distributed import Ranks
 from tacit.errors import DataError
+from tacit.pipeline.corpus import fingerprint
 from tacit.pipeline.opening import join_run
+from tacit.pipeline.rows import rows_of
 from tacit.pipeline.state import RunState
 from tacit.training.checkpoint import finished_steps, load_weights
 from tacit.training.loop import run_phase
@@ -86,7 +88,7 @@ def _run_part(state: RunState, part: Part) -> None:
     if len(own) < len(phases):
         load_weights(state.checkpoint(phases[len(phases) - len(own) - 1].name), model)
     for phase in own:
-        stream = state.stream(phase.stream)
+        stream = rows_of(state, phase.stream)
         state.ranks.meet()
         with state.reporter.stage(f"{_TITLES[part]}: {phase.name}", phase.steps) as bar:
             run_phase(
@@ -147,11 +149,11 @@ def assist(config: RunConfig, ranks: Ranks) -> None:
     """
     state = join_run(config, ranks)
     while (order := ranks.hear()) is not None:
-        if state.private_corpus[1] != order.fingerprint:
+        if fingerprint(state) != order.fingerprint:
             raise DataError(f"process {ranks.rank} reads another private corpus than process 0; share the data")
         _run_part(state, order.part)
 
 
 def _call_others(state: RunState, part: Part) -> None:
     if state.ranks.first and state.ranks.world > 1:
-        state.ranks.tell(_Order(part, state.private_corpus[1]))
+        state.ranks.tell(_Order(part, fingerprint(state)))

@@ -13,6 +13,7 @@ import numpy as np
 
 from tacit.corpus.units import Unit
 from tacit.files import private_folder, write_atomically, write_json
+from tacit.pipeline.corpus import check_corpora, marked_texts, private_units, public_units, screened_units
 from tacit.pipeline.state import RunState
 from tacit.planning import VOCABULARY, VOCABULARY_COUNTS, vocabulary_round
 from tacit.planning.given import given_tokenizer, reserved_tokens
@@ -32,7 +33,7 @@ __all__ = ["vocabulary"]
 def vocabulary(state: RunState) -> None:
     """Write the tokenizer: WordPiece from a histogram of words, released under its event (Hoory 3.2), or a given one."""
     folder = private_folder(state.vocabulary_folder)
-    state.check_data()
+    check_corpora(state)
     options = state.config.vocabulary
     if options.method == "given":
         _write_given(state, folder)
@@ -83,7 +84,7 @@ def _thresholded(
 ) -> dict[str, int]:
     """One release of words that are not known yet: counted, charged, and above the threshold with their noise."""
     resolution = event.resolution if isinstance(event, WeightedHistogram) else None
-    units = ((unit.unit_id, unit.texts) for unit in state.private_units[0])
+    units = ((unit.unit_id, unit.texts) for unit in private_units(state)[0])
     streams = state.streams.child("vocabulary")
     with spill_folder(state.folder.private / "counting") as place:
         spill = Spill(place, state.config.compute.counting_memory_mb)
@@ -114,7 +115,7 @@ def _public_words(state: RunState, text: TokenizerOptions) -> dict[str, int]:
     options = state.config.vocabulary
     found = Counter(read_public_words(options.public_word_paths, text))
     if options.public_corpora:
-        units = state.public_units[0]
+        units = public_units(state)[0]
         own = count_public_words((one for unit in units for one in unit.texts), text, least=OFTEN)
         digest = hashlib.sha256(json.dumps(own, sort_keys=True).encode())
         state.ledger.bind("the words of the public corpora", digest.hexdigest())
@@ -127,7 +128,7 @@ def _counts_of_known(
 ) -> dict[str, int]:
     """Noisy counts of words that are public by now."""
     state.reporter.say(f"Vocabulary: counting {len(known)} words ...")
-    units = ((unit.unit_id, unit.texts) for unit in state.private_units[0])
+    units = ((unit.unit_id, unit.texts) for unit in private_units(state)[0])
     counts = count_words(units, event.max_words, state.streams.child("vocabulary"), text, only=known)
     all_counts = SortedCounts.of({word: counts.get(word, 0) for word in known})
     noise = _vocabulary_noise(state, VOCABULARY_COUNTS, event.noise_stddev, folder, all_counts)
@@ -139,15 +140,15 @@ def _words_without_noise(state: RunState, text: TokenizerOptions) -> dict[str, i
     """All words of the public corpora; where there are none, of the screened or unmarked text, whose release the ledger holds."""
     state.reporter.say("Vocabulary: counting words ...")
     if state.config.public:
-        return _word_counts(state, state.public_units[0], sys.maxsize, text)
+        return _word_counts(state, public_units(state)[0], sys.maxsize, text)
     state.ledger.charge(VOCABULARY)
-    units = state.screened_units if state.config.marking is None else _unmarked_units(state)
+    units = screened_units(state) if state.config.marking is None else _unmarked_units(state)
     return _word_counts(state, units, sys.maxsize, text)
 
 
 def _unmarked_units(state: RunState) -> list[Unit]:
     """What is public of the marked text: no word of it is, or is beside, a private one."""
-    return [Unit(marked.unit.unit_id, (marked.public_text,)) for marked in state.marked_texts]
+    return [Unit(marked.unit.unit_id, (marked.public_text,)) for marked in marked_texts(state)]
 
 
 def _word_counts(state: RunState, units: list[Unit], most: int, text: TokenizerOptions) -> dict[str, int]:

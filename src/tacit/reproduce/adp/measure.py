@@ -22,6 +22,7 @@ from tacit.files import atomic_folder, private_folder
 from tacit.folder import RunFolder
 from tacit.models.given import load_folder
 from tacit.pipeline.opening import open_run
+from tacit.pipeline.rows import tokenized
 from tacit.pipeline.scoring import scored, scored_folder
 from tacit.pipeline.stages import walk
 from tacit.pipeline.state import RunState
@@ -125,7 +126,7 @@ def _bands(state: RunState) -> list[dict[str, Any]]:
 def _test(state: RunState, units: list[Unit]) -> dict[str, Any]:
     """Loss (mean nats a token) and perplexity of the test text."""
     model = state.trained_model(state.mechanisms.phases[-1].name)
-    losses = causal_lm.score_units({"model": model}, state.sequences(units), state.streams)["model"]
+    losses = causal_lm.score_units({"model": model}, tokenized(state, units), state.streams)["model"]
     return _measured(losses, units)
 
 

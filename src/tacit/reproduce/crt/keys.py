@@ -7,7 +7,7 @@ with a secret key. With one key a seed, all arms share canaries, misses and init
 from __future__ import annotations
 
 from tacit.config import RunConfig
-from tacit.pipeline.corpus import secret_form, secrets_of
+from tacit.pipeline.records import secret_form, secrets_of
 from tacit.randomness import Streams, key_of
 from tacit.reproduce.crt.scale import GAMMAS
 from tacit.screening.missed import Missed

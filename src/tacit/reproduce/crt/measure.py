@@ -13,8 +13,9 @@ from tacit.audit.membership import measure_membership
 from tacit.audit.scorers import scorer_of
 from tacit.audit.trie import Trie, score_candidates
 from tacit.folder import RunFolder
-from tacit.pipeline.corpus import secrets_of
 from tacit.pipeline.opening import open_run
+from tacit.pipeline.records import secrets_of
+from tacit.pipeline.rows import tokenized
 from tacit.pipeline.stages import walk
 from tacit.pipeline.state import RunState
 from tacit.randomness import Streams
@@ -67,7 +68,7 @@ def _round(state: RunState, cell: Cell, scale: Scale, files: CorpusFiles, number
     found: dict[str, Any] = {"round": number + 1, "epsilons": epsilons_after(cell, scale, number + 1)}
     for name in ("redacted", "raw", "without_secrets"):
         units = getattr(texts, name)
-        losses = causal_lm.score_units({"model": model}, state.sequences(units), state.streams)["model"]
+        losses = causal_lm.score_units({"model": model}, tokenized(state, units), state.streams)["model"]
         exact = causal_lm.perplexities(losses, *causal_lm.text_sizes(units))
         found[name] = {
             "perplexity": exact.per_token,

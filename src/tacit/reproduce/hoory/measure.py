@@ -23,6 +23,7 @@ from tacit.models.kinds import save_model
 from tacit.pipeline.attacks import measure_exposures
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.release import leave_model
+from tacit.pipeline.rows import private_rows, public_rows
 from tacit.pipeline.stages import walk
 from tacit.pipeline.state import RunState
 from tacit.randomness import Streams
@@ -78,7 +79,7 @@ def train_base(base: Base, scale: Scale, files: CorpusFiles, folder: Path, runs:
         leave_model(state, model_folder(folder, base))
         chosen = state.vocabulary_folder / "chosen.json"
         own_words = len(read_json(chosen)) if chosen.exists() else None
-        facts = {"pieces": state.special.size, "own_words": own_words, "public_rows": state.public_stream.sequences}
+        facts = {"pieces": state.special.size, "own_words": own_words, "public_rows": public_rows(state).sequences}
     shutil.rmtree(run.root)
     seen = _coverage(read_given(model_folder(folder, base)).tokenizer, files)
     return finite({"base": dataclasses.asdict(base), **facts, **seen, "seconds": time.monotonic() - begun})
@@ -117,7 +118,7 @@ def measure_model(
             walk(state, until="training")
             if model.canaries is not None:
                 found["exposure"] = [dataclasses.asdict(row) for row in measure_exposures(state)["released model"]]
-                found["sequences"] = state.private_stream.sequences
+                found["sequences"] = private_rows(state).sequences
             folder = run.private / "model"
             _save(state, folder)
     found["training_seconds"] = time.monotonic() - begun

@@ -1,0 +1,90 @@
+"""Which records and units a run's private corpus has: those of its source, and the canaries of a causal model. Needs no torch."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from tacit.config import CorpusOptions, RunConfig, TupleUnit
+from tacit.corpus.readers import Source, read_records
+from tacit.corpus.records import Record
+from tacit.corpus.secrets import SecretFormat, canary_records, draw_secret_canaries
+from tacit.corpus.turns import Turns
+from tacit.corpus.units import Unit, UnitKind, group_units, split_held_out
+from tacit.randomness import Streams
+
+__all__ = [
+    "Corpus",
+    "held_out_apart",
+    "planted_records",
+    "planted_units",
+    "secret_form",
+    "secrets_of",
+    "source_of",
+    "units_of",
+]
+
+
+class Corpus:
+    """The records of a source, read anew each time, and planted ones after them."""
+
+    def __init__(self, source: Source, planted: Sequence[Record] = ()) -> None:
+        self._source = source
+        self._planted = planted
+
+    def __iter__(self) -> Iterator[Record]:
+        return itertools.chain(read_records(self._source), self._planted)
+
+
+def units_of(config: RunConfig, kind: UnitKind | None = None) -> list[Unit]:
+    """All units of the private corpus as its files have them, in order; of another kind than the run's privacy unit, if given."""
+    unit = config.privacy.unit
+    own = UnitKind.parse({"tuple": unit.tuple} if isinstance(unit, TupleUnit) else unit)
+    return group_units(read_records(source_of(config.private)), own if kind is None else kind)
+
+
+def held_out_apart(config: RunConfig, units: Sequence[Unit], streams: Streams) -> tuple[list[Unit], list[Unit]]:
+    """(training, held out): which units are kept from training is a function of the key and the unit's id."""
+    return split_held_out(list(units), config.evaluation.held_out, streams.child("corpus"))
+
+
+def secret_form(config: RunConfig) -> SecretFormat | None:
+    """The template of the canaries of a causal model; None where none are planted."""
+    return SecretFormat(digits=config.audit.digits) if config.audit and config.model.is_causal else None
+
+
+def secrets_of(config: RunConfig, streams: Streams) -> tuple[int, ...]:
+    """The secrets of a causal model's canaries."""
+    form = secret_form(config)
+    if form is None or config.audit is None:
+        return ()
+    return draw_secret_canaries(config.audit.canaries, streams.child("canaries"), form)
+
+
+def planted_records(config: RunConfig, streams: Streams) -> list[Record]:
+    """The canaries of a causal model, as records that are trained on."""
+    form = secret_form(config)
+    if form is None or config.audit is None:
+        return []
+    texts = [form.text(secret) for secret in secrets_of(config, streams)]
+    return canary_records(texts, config.audit.copies, config.evaluation.held_out, streams.child("corpus"))
+
+
+def planted_units(config: RunConfig, streams: Streams) -> list[Unit]:
+    """The same, as units of one text."""
+    return [Unit(record.document_id, (record.text,)) for record in planted_records(config, streams)]
+
+
+def source_of(options: CorpusOptions) -> Source:
+    """Where a corpus is and how it is read."""
+    turns = options.turns
+    return Source(
+        path=options.resolved_path,
+        format=options.format,
+        text_field=options.text_field,
+        id_field=options.id_field,
+        user_field=options.user_field,
+        max_record_bytes=options.max_record_bytes,
+        limit=options.limit,
+        turns=None if turns is None else Turns(turns.text, turns.speaker, turns.names),
+    )

@@ -1,0 +1,139 @@
+"""The rows of token ids that phases train on and models are scored on, tokenised once in a process."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from tacit.config import stratum_number
+from tacit.corpus.canaries import Canary, draw_canaries, plant
+from tacit.corpus.units import Unit
+from tacit.pipeline.corpus import marked_texts, private_units, public_units, rho_of_units, screened_units
+from tacit.pipeline.state import RunState, once
+from tacit.training.marked import tokenize_marked, unmarked
+from tacit.training.sequences import SequenceStream, tokenize_units
+
+__all__ = [
+    "drawn_canaries",
+    "private_rows",
+    "public_held_out_rows",
+    "public_held_out_units",
+    "public_rows",
+    "rows_of",
+    "tokenized",
+    "unigram_rows",
+]
+
+
+def rows_of(state: RunState, stream: str) -> SequenceStream:
+    """The rows that a phase with this ``stream`` reads; whom a stratum has is the plan's to choose."""
+    return _ROWS["private" if stratum_number(stream) is not None else stream](state)
+
+
+def tokenized(state: RunState, units: list[Unit]) -> SequenceStream:
+    """Rows of units."""
+    length, streams = state.config.model.length, state.streams.child("sequences")
+    return tokenize_units(units, state.tokenizer, state.special, length, streams)
+
+
+@once
+def public_rows(state: RunState) -> SequenceStream:
+    """Public training rows: of each unit as often as its corpus says."""
+    return tokenized(state, [copy for unit in public_units(state)[0] for copy in _copies(state, unit)])
+
+
+def _copies(state: RunState, unit: Unit) -> list[Unit]:
+    """A public unit, and the same text under other ids, which have random choices of their own."""
+    times = state.config.public[int(unit.unit_id.split(":")[0])].times
+    return [unit, *(Unit(f"{unit.unit_id}:copy {number}", unit.texts) for number in range(2, times + 1))]
+
+
+@once
+def private_rows(state: RunState) -> SequenceStream:
+    """Private training rows; for a masked model with the canaries planted (a causal one's are texts of the corpus)."""
+    stream = tokenized(state, private_units(state)[0])
+    if state.config.adaptive is not None:
+        stream = dataclasses.replace(stream, rho_U=rho_of_units(state))
+    if state.config.audit is None or state.config.model.is_causal:
+        return stream
+    ids, lengths = plant(
+        stream.ids_ST,
+        stream.lengths_S,
+        stream.starts_U1,
+        stream.keys_U,
+        drawn_canaries(state),
+        state.config.audit.probability,
+        state.streams.child("canaries"),
+    )
+    return dataclasses.replace(stream, ids_ST=ids, lengths_S=lengths)
+
+
+@once
+def _screened_rows(state: RunState) -> SequenceStream:
+    """Rows of the data points that screening lets through."""
+    return tokenized(state, screened_units(state))
+
+
+@once
+def _redacted_rows(state: RunState) -> SequenceStream:
+    """Rows of the whole corpus as screening has redacted it."""
+    return tokenized(state, [*screened_units(state), *private_units(state)[0]])
+
+
+@once
+def _marked_rows(state: RunState) -> SequenceStream:
+    """One row of each data point, its private tokens marked."""
+    texts = marked_texts(state)
+    return tokenize_marked(
+        [text.unit for text in texts],
+        [text.runs for text in texts],
+        state.tokenizer,
+        state.special,
+        state.config.model.length,
+        state.streams.child("sequences"),
+    )
+
+
+_ROWS = {
+    "public": public_rows,
+    "screened": _screened_rows,
+    "redacted": _redacted_rows,
+    "private": private_rows,
+    "marked": _marked_rows,
+}
+
+
+def unigram_rows(state: RunState) -> SequenceStream:
+    """Rows whose tokens are counted for the unigram, which only the curator sees where they are private."""
+    if state.config.public:
+        return public_rows(state)
+    if state.config.marking is None:
+        return _screened_rows(state)
+    return unmarked(_marked_rows(state), state.special.size)
+
+
+def public_held_out_units(state: RunState) -> list[Unit]:
+    """Public held-out texts; of a causal model, whose texts count whole, as many as ``evaluation.public_sequences``."""
+    units = public_units(state)[1]
+    return units[: state.config.evaluation.public_sequences] if state.config.model.is_causal else units
+
+
+@once
+def public_held_out_rows(state: RunState) -> SequenceStream:
+    """Public held-out rows: of a masked model one unit a row, at most ``evaluation.public_sequences``; of a causal one whole."""
+    stream = tokenized(state, public_held_out_units(state))
+    if state.config.model.is_causal:
+        return stream
+    rows = min(stream.sequences, state.config.evaluation.public_sequences)
+    keys = tuple(f"public {row}" for row in range(rows))
+    return SequenceStream(stream.ids_ST[:rows], stream.lengths_S[:rows], np.arange(rows + 1), keys)
+
+
+@once
+def drawn_canaries(state: RunState) -> list[Canary]:
+    """The planted canaries of a masked model; empty without an audit."""
+    options = state.config.audit
+    if options is None:
+        return []
+    return draw_canaries(options.patterns, options.canaries, state.masking.ordinary, state.streams.child("canaries"))

@@ -1,0 +1,117 @@
+"""What the stages share: reading an attribute of it has no effect, and it stays small."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+from hostile.cases import CASES
+
+from tacit.adaptive.scoring import score_corpus
+from tacit.config import parse_config
+from tacit.files import atomic_folder, private_folder, write_atomically, write_json, write_private_json
+from tacit.models.kinds import save_model
+from tacit.pipeline.opening import open_run
+from tacit.pipeline.stages import run
+from tacit.pipeline.state import RunState
+from tacit.privacy.ledger import Ledger
+from tacit.screening.corpus import screen_corpus
+from tacit.training.loop import run_phase
+from tacit.training.sequences import tokenize_units
+
+_EFFECTS: tuple[Callable[..., Any], ...] = (
+    *(Ledger.bind, Ledger.charge, Ledger.plan),
+    *(screen_corpus, score_corpus, run_phase, tokenize_units),
+    *(atomic_folder, private_folder, save_model, write_atomically, write_json, write_private_json),
+)
+"""Pay, bind, screen, score, train, tokenise a corpus, write."""
+
+
+def _code(function: Callable[..., Any]) -> CodeType:
+    while hasattr(function, "__wrapped__"):  # a decorator's own code is that of every function that it decorates
+        function = function.__wrapped__  # type: ignore[attr-defined]
+    return function.__code__
+
+
+@contextmanager
+def called() -> Iterator[set[CodeType]]:
+    """The code of all Python functions that are called meanwhile."""
+    found: set[CodeType] = set()
+
+    def see(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call":
+            found.add(frame.f_code)
+
+    sys.setprofile(see)
+    try:
+        yield found
+    finally:
+        sys.setprofile(None)
+
+
+def attributes_of(kind: type) -> list[str]:
+    """Fields and properties, also those that are kept."""
+    properties = {
+        name
+        for one in kind.__mro__
+        for name, value in vars(one).items()
+        if isinstance(value, property | functools.cached_property)
+    }
+    return sorted({field.name for field in dataclasses.fields(kind)} | properties)
+
+
+def effects_of(state: RunState) -> dict[str, list[str]]:
+    """Of every attribute of a run's state that has one: the functions with effects that reading it reaches."""
+    forbidden = {_code(function): function.__qualname__ for function in _EFFECTS}
+    found: dict[str, list[str]] = {}
+    for name in attributes_of(type(state)):
+        with called() as codes:
+            getattr(state, name)
+        if reached := sorted(forbidden[code] for code in codes & forbidden.keys()):
+            found[name] = reached
+    return found
+
+
+class _Wrong(RunState):
+    """Known wrong, as it was once: properties that bind the ledger, and write."""
+
+    @property
+    def bound(self) -> str:
+        self.ledger.bind("a name", "a digest")
+        return "a digest"
+
+    @functools.cached_property
+    def written(self) -> Path:
+        write_json(self.folder.private / "wrong.json", {})
+        return self.folder.private / "wrong.json"
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Of a finished run of a masked model, so that every attribute has a value."""
+    folder = tmp_path_factory.mktemp("state")
+    CASES["BERT, histogram"].write(folder)
+    found = {**CASES["BERT, histogram"].values(folder), "run": str(folder / "run")}
+    run(parse_config(found))
+    return found
+
+
+def test_reading_an_attribute_has_no_effect(values: dict[str, Any]) -> None:
+    with open_run(parse_config(values)) as state:
+        rows, files = len(state.ledger.rows), sorted(state.folder.root.rglob("*"))
+        assert {"tokenizer", "masking", "objective", "ledger"} <= set(attributes_of(RunState))
+        assert effects_of(state) == {}
+        assert (len(state.ledger.rows), sorted(state.folder.root.rglob("*"))) == (rows, files)
+        wrong = _Wrong(**{field.name: getattr(state, field.name) for field in dataclasses.fields(state)})
+        assert effects_of(wrong) == {"bound": ["Ledger.bind"], "written": ["write_atomically", "write_json"]}
+
+
+def test_the_state_is_small() -> None:
+    assert len(dataclasses.fields(RunState)) <= 8
