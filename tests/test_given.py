@@ -26,7 +26,7 @@ from tacit.models.transfer import rows_of_pieces
 from tacit.pipeline.corpus import private_units, public_units
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.release import report_run
-from tacit.pipeline.rows import tokenized
+from tacit.pipeline.rows import rows_of, tokenized
 from tacit.pipeline.stages import run
 from tacit.planning import make_plan, mechanisms_from_ledger, vocabulary_size
 from tacit.planning.given import fingerprints, given_tokenizer
@@ -561,7 +561,7 @@ def test_redacted_text_with_a_tokenizer_that_has_no_mask_token(tmp_path: Path) -
     mask = tokenizer.convert_tokens_to_ids("<MASK>")
     assert mask == len(tokenizer) - 1 == model.config.vocab_size - 1 == 300
     with open_run(parse_config(values)) as state:
-        stream = state.stream("private")
+        stream = rows_of(state, "private")
         assert (stream.ids_ST == mask).any(), "it is read whole"
         texts = [text for unit in private_units(state)[0][:30] for text in unit.texts]
         bodies = [i for row in range(stream.sequences) for i in stream.ids_ST[row, 1 : stream.lengths_S[row] - 1]]
