@@ -54,10 +54,11 @@ MAY_IMPORT: dict[str, set[str]] = {
 MAY_IMPORT["beginning"] = BASE | {"config", "folder", "privacy"}
 MAY_IMPORT["manifest"] = {"errors", "files", "privacy"}
 MAY_IMPORT["signing"] = {"errors", "files", "privacy", "manifest"}
+MAY_IMPORT["releasing"] = {"errors", "files", "privacy", "manifest", "signing"}
 MAY_IMPORT["extraction"] = BASE | {
     "config",
     "folder",
-    "manifest",
+    "releasing",
     "privacy",
     "corpus",
     "engine",

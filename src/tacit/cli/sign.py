@@ -28,7 +28,8 @@ def command(
     from tacit.folder import RunFolder
     from tacit.manifest import bound_manifest
     from tacit.privacy.ledger import Ledger
-    from tacit.signing import read_private_key, sign_release
+    from tacit.releasing import sign
+    from tacit.signing import read_private_key
     from tacit.verification import is_release, verify_ledger
 
     if is_release(run):
@@ -41,7 +42,7 @@ def command(
         failed = [check.name for check in verify_ledger(folder, ledger) if not check.holds]
         if failed:
             raise LedgerError(f"{run}: not signed, since it does not verify: {'; '.join(failed)}")
-        found = sign_release(folder.release, private_key, bound_manifest(ledger))
+        found = sign(folder.release, private_key, bound_manifest(ledger))
     typer.echo(f"{folder.release / 'manifest.sig'}: signed by {found}")
     typer.echo("Publish the public key elsewhere: `tacit verify RELEASE --signer FILE` checks the signature by it.")
 

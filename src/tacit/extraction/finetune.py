@@ -35,14 +35,13 @@ from tacit.corpus.annotated import (
 from tacit.corpus.annotations import read_annotated
 from tacit.corpus.units import Unit, unit_fingerprint
 from tacit.engine.noise import noise_source
-from tacit.errors import LedgerError, UsageError
+from tacit.errors import UsageError
 from tacit.extraction.cells import count_entities, cutter_of, set_up_torch
 from tacit.extraction.people import inherited, provenance_of_model
 from tacit.extraction.start import Start, open_start
 from tacit.extraction.statement import finetuning_facts
 from tacit.extraction.tuning import FINETUNING, dp_phase, plain_phase, solve_noise
 from tacit.files import (
-    atomic_folder,
     one_line_of_storage,
     private_folder,
     read_json,
@@ -51,10 +50,7 @@ from tacit.files import (
     write_private_json,
 )
 from tacit.folder import RunFolder, nothing_left, taken
-from tacit.manifest import finish_release
 from tacit.privacy.certificate import (
-    bind_model,
-    file_digests,
     finetuning_randomness,
     make_certificate,
     read_number,
@@ -66,6 +62,7 @@ from tacit.privacy.origin import mark_released
 from tacit.privacy.provenance import START, Ancestor, Provenance
 from tacit.progress import Reporter, SilentReporter
 from tacit.randomness import Streams
+from tacit.releasing import write_release
 from tacit.tasks.entities.rows import RowCutter
 from tacit.tasks.entities.scores import add_counts, score_of
 from tacit.tasks.entities.tagger import EntityObjective, load_tagger, row_labels
@@ -258,23 +255,24 @@ def _release(
     device: torch.device,
 ) -> None:
     """Model, certificate and a page, as a whole."""
-    unpaid = [plan.stage for plan in ledger.plans.values() if ledger.spent(plan.stage) != plan.limit]
-    if unpaid:
-        raise LedgerError(f"{folder.root}: the ledger does not hold all of {', '.join(unpaid)}; nothing is released")
-    with atomic_folder(folder.release) as release:
+
+    def write_model(target: Path) -> None:
         logging.disable_progress_bar()
-        model.save_pretrained(release / "model")
-        save_tokenizer(cutter.tokenizer, release / "model", cutter.length, inputs.start.tokenizer.names)
-        mark_released(release / "model", ledger.rows[0].digest)
-        bind_model(ledger, release)
+        model.save_pretrained(target)
+        save_tokenizer(cutter.tokenizer, target, cutter.length, inputs.start.tokenizer.names)
+        mark_released(target, ledger.rows[0].digest)
+
+    def certify(digests: dict[str, str]) -> dict[str, Any]:
         randomness = finetuning_randomness(noise_source(device).value, config.key_seed is not None)
-        certificate = make_certificate(ledger, file_digests(release), randomness)
+        certificate = make_certificate(ledger, digests, randomness)
         epsilon, delta = read_number(certificate["epsilons"][0]["epsilon"]), ledger.header.delta
-        certificate["fine_tuning"] = finetuning_facts(config, inputs.pretraining, epsilon, delta)
-        write_json(release / "certificate.json", certificate)
+        return {**certificate, "fine_tuning": finetuning_facts(config, inputs.pretraining, epsilon, delta)}
+
+    def write_page(target: Path, certificate: dict[str, Any]) -> None:
         text = _page(config, inputs.tags, certificate["fine_tuning"]["statement"], certificate["ledger_head"])
-        write_atomically(release / "README.md", lambda partial: _write_text(partial, text))
-        finish_release(ledger, release)
+        write_atomically(target / "README.md", lambda partial: _write_text(partial, text))
+
+    write_release(folder.release, ledger, write_model, certify, write_page)
 
 
 def _page(config: FinetuneConfig, tags: Sequence[str], statement: str, head: str) -> str:

@@ -1,6 +1,6 @@
 """What leaves a run: the released folder, the certificate and the report, from the ledger and from released values only.
 
-This is the only module that writes to run/release. Its inputs are the trained model (post-processing of ledger entries), the
+It goes to run/release by `tacit.releasing`. Its inputs are the trained model (post-processing of ledger entries), the
 tokenizer (likewise), the noisy evaluation, and the exposure of keyed canaries under the released model. The control without DP and
 the membership attack go into the curator's copy in run/private alone.
 """
@@ -22,18 +22,18 @@ from tacit.facts import report_data
 from tacit.facts.utility import RELEASED_SCORES
 from tacit.files import atomic_folder, private_folder, read_json, write_json
 from tacit.folder import RunFolder
-from tacit.manifest import finish_release
 from tacit.models.kinds import save_model
 from tacit.pipeline.attacks import stored_exposures
 from tacit.pipeline.opening import training_noise
 from tacit.pipeline.state import RunState
 from tacit.planning import PUBLIC_KEY
 from tacit.planning.confidentiality import run_statement
-from tacit.privacy.certificate import bind_model, file_digests, make_certificate, run_randomness
+from tacit.privacy.certificate import file_digests, make_certificate, run_randomness
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.origin import mark_released
 from tacit.privacy.provenance import START, Provenance
+from tacit.releasing import refuse_unpaid, write_pages_again, write_release
 from tacit.report import data as facts
 from tacit.report.build import CARD, build_report
 from tacit.verification import verify_statements
@@ -49,23 +49,20 @@ def is_released(state: RunState) -> bool:
 
 def release_run(state: RunState) -> None:
     """Write run/release as a whole. Of what is the curator's alone (the control, membership inference) nothing can stop it."""
-    _pay_the_rest(state)
+    _pay_for_the_key(state)
     exposures = stored_exposures(state.folder)
     state.reporter.say("Release: model, certificate and report ...")
-    with atomic_folder(state.folder.release) as folder:
-        _write_model(state, folder / "model")
-        bind_model(state.ledger, folder)
+
+    def certify(digests: dict[str, str]) -> dict[str, Any]:
         state.ledger.bind(_FIGURES, _figures_digest(state.folder))
         statement = run_statement(state.config, state.ledger)
-        certificate = make_certificate(
-            state.ledger,
-            file_digests(folder),
-            run_randomness(training_noise(state.config), state.config.seed is not None),
-            None if statement is None else statement.to_dict(),
-        )
-        write_json(folder / "certificate.json", certificate)
+        stated = None if statement is None else statement.to_dict()
+        return make_certificate(state.ledger, digests, _randomness(state.config), stated)
+
+    def write_pages(folder: Path, certificate: dict[str, Any]) -> None:
         _write_report(state.config, state.folder, state.ledger, certificate, exposures, folder)
-        finish_release(state.ledger, folder)
+
+    write_release(state.folder.release, state.ledger, lambda folder: _write_model(state, folder), certify, write_pages)
 
 
 def is_reported(state: RunState) -> bool:
@@ -86,23 +83,22 @@ def leave_model(state: RunState, folder: Path) -> None:
     Raises:
         LedgerError: the ledger does not hold all that was planned.
     """
-    _pay_the_rest(state)
+    _pay_for_the_key(state)
+    refuse_unpaid(state.ledger, state.folder.root)
     with atomic_folder(folder) as partial:
         _write_model(state, partial)
         digests = {f"model/{name}": digest for name, digest in file_digests(partial).items()}
-        randomness = run_randomness(training_noise(state.config), state.config.seed is not None)
-        write_json(partial / "certificate.json", make_certificate(state.ledger, digests, randomness))
+        write_json(partial / "certificate.json", make_certificate(state.ledger, digests, _randomness(state.config)))
 
 
-def _pay_the_rest(state: RunState) -> None:
-    """What a public key costs is paid when something leaves the run; all else must be paid by then."""
+def _pay_for_the_key(state: RunState) -> None:
+    """What a public key costs is paid when something leaves the run."""
     if PUBLIC_KEY in state.ledger.plans:
         state.ledger.charge(PUBLIC_KEY)
-    unpaid = [plan.stage for plan in state.ledger.plans.values() if state.ledger.spent(plan.stage) != plan.limit]
-    if unpaid:
-        raise LedgerError(
-            f"{state.folder.root}: the ledger does not hold all of {', '.join(unpaid)}; nothing is released"
-        )
+
+
+def _randomness(config: RunConfig) -> str:
+    return run_randomness(training_noise(config), config.seed is not None)
 
 
 def report_run(folder: RunFolder) -> Path:
@@ -123,11 +119,12 @@ def report_run(folder: RunFolder) -> Path:
         wrong = [check.name for check in verify_statements(folder, ledger, certificate) if not check.holds]
         if wrong:  # a new manifest would vouch for it
             raise LedgerError(f"{folder.release}: not as it was released ({', '.join(wrong)}); bring it back")
-        for partial in folder.release.glob(".*.partial"):  # of a `tacit report` that was killed
-            partial.unlink()
-        _write_report(config, folder, ledger, certificate, exposures, folder.release)
-        finish_release(ledger, folder.release)
-        _write_report(config, folder, ledger, certificate, exposures, _curators(folder))
+
+        def write_pages(target: Path, certificate: dict[str, Any]) -> None:
+            _write_report(config, folder, ledger, certificate, exposures, target)
+
+        write_pages_again(folder.release, ledger, certificate, write_pages)
+        write_pages(_curators(folder), certificate)
     return folder.release / "report.html"
 
 
