@@ -13,7 +13,7 @@ from tacit.errors import DataError, UsageError
 from tacit.files import (
     alone_in,
     atomic_folder,
-    open_cut,
+    open_truncated,
     private_folder,
     read_json,
     write_atomically,
@@ -121,15 +121,15 @@ def test_one_process_is_alone_in_a_folder_until_it_ends(tmp_path: Path) -> None:
 
 def test_a_file_goes_on_without_what_was_written_after_the_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "lines"
-    with open_cut(path, 0) as file:
+    with open_truncated(path, 0) as file:
         file.write(b"one\ntwo\nhalf a li")
     assert path.stat().st_mode & 0o777 == 0o600
-    with open_cut(path, 8) as file:
+    with open_truncated(path, 8) as file:
         assert path.read_bytes() == b"one\ntwo\n"
         file.write(b"three\n")
     assert path.read_bytes() == b"one\ntwo\nthree\n"
     with pytest.raises(DataError, match="shorter than the checkpoint says"):
-        open_cut(path, 15)
+        open_truncated(path, 15)
     assert path.read_bytes() == b"one\ntwo\nthree\n"
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from tacit.config import RunConfig, config_differences
 from tacit.errors import LedgerError, RefusedError, UsageError
 from tacit.files import write_private_json
-from tacit.folder import RunFolder, nothing_left, taken
+from tacit.folder import RunFolder, remove_if_refused, taken
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.provenance import MADE_BY
 from tacit.randomness import Streams, draw_key, read_key
@@ -53,7 +53,7 @@ def begin(config: RunConfig, start_over: bool = True) -> Iterator[Begun]:
     """
     folder = RunFolder(Path(config.run))
     was_there = folder.root.exists()
-    with taken(folder), nothing_left(folder.root, was_there, lambda: _has_spent_or_done(folder)):
+    with taken(folder), remove_if_refused(folder.root, was_there, lambda: _has_spent_or_done(folder)):
         _check_config(config, folder, start_over)
         privacy = config.privacy
         header = LedgerHeader(

@@ -24,7 +24,7 @@ __all__ = [
     "alone_in",
     "atomic_folder",
     "one_line_of_storage",
-    "open_cut",
+    "open_truncated",
     "private_folder",
     "read_json",
     "real_path",
@@ -226,7 +226,7 @@ def alone_in(folder: Path, refusal: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def open_cut(path: Path, size: int) -> IO[bytes]:
+def open_truncated(path: Path, size: int) -> IO[bytes]:
     """The file (made with mode 0600), open at its end, without what was written after so many bytes.
 
     Raises:

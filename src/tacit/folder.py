@@ -12,7 +12,7 @@ from tacit.config import RunConfig, parse_config
 from tacit.errors import DataError, StorageError, TacitError, UsageError
 from tacit.files import alone_in, private_folder, read_json
 
-__all__ = ["RunFolder", "nothing_left", "taken"]
+__all__ = ["RunFolder", "remove_if_refused", "taken"]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def taken(folder: RunFolder) -> Iterator[None]:
 
 
 @contextmanager
-def nothing_left(root: Path, was_there: bool, worth_keeping: Callable[[], bool]) -> Iterator[None]:
+def remove_if_refused(root: Path, was_there: bool, worth_keeping: Callable[[], bool]) -> Iterator[None]:
     """Remove a run folder when what is done in it is refused, if this start made it and left nothing in it.
 
     Args:

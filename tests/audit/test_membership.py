@@ -28,8 +28,8 @@ from tacit.audit import inference
 from tacit.audit.blind import blind_baseline
 from tacit.audit.customersim import CustomerKind, customersim_samples
 from tacit.audit.inference import attack_scores, delong_auc, grouped, tpr_at_fpr
-from tacit.audit.membership import measure_membership, text_nats
-from tacit.audit.samples import MembershipSamples, spelling
+from tacit.audit.membership import mean_nll, measure_membership
+from tacit.audit.samples import MembershipSamples, alphanumeric
 from tacit.audit.trie import plain_tokenizer
 from tacit.errors import DataError, TacitError, UsageError
 from tacit.models.lstm import LstmConfig, LstmForCausalLM
@@ -337,7 +337,7 @@ def test_nats_are_those_of_one_text_at_a_time(start: list[int], end: list[int], 
     texts = sentences(40)
     expected = [nats_of(tiny_gpt2().eval(), text, start, end) for text in texts]
     tiny_gpt2().train()  # dropout must be off all the same
-    found = text_nats(tiny_gpt2(), letters(), texts, start, end, budget)
+    found = mean_nll(tiny_gpt2(), letters(), texts, start, end, budget)
     assert found == pytest.approx(expected, abs=1e-9)
 
 
@@ -352,12 +352,12 @@ def test_a_long_text_is_several_rows_as_in_training(length: int) -> None:
         rows = [[0, *ids[start : start + length - 2], 1] for start in range(0, len(ids), length - 2)]
         losses = [nats_of_row(tiny_gpt2().eval(), row, 1) * (len(row) - 1) for row in rows]
         expected.append(sum(losses) / sum(len(row) - 1 for row in rows))
-    found = text_nats(tiny_gpt2(), letters(), texts, [0], [1], length=length)
+    found = mean_nll(tiny_gpt2(), letters(), texts, [0], [1], length=length)
     assert found == pytest.approx(expected, abs=1e-9)
 
 
 def test_a_row_has_a_place_for_text() -> None:
-    raises(UsageError, lambda: text_nats(tiny_gpt2(), letters(), ["SENTINEL"], [0], [1], length=2))
+    raises(UsageError, lambda: mean_nll(tiny_gpt2(), letters(), ["SENTINEL"], [0], [1], length=2))
 
 
 def test_special_tokens_in_a_text_are_text_as_in_training() -> None:
@@ -374,12 +374,12 @@ def test_special_tokens_in_a_text_are_text_as_in_training() -> None:
 def test_wrong_nats_differ() -> None:
     """The sum instead of the mean orders the texts by length."""
     texts = sentences(40)
-    found = text_nats(tiny_gpt2(), letters(), texts, [0])
+    found = mean_nll(tiny_gpt2(), letters(), texts, [0])
     totals = found * [len(letters().encode(text).ids) for text in texts]
     assert np.mean(np.argsort(found) != np.argsort(totals)) > 0.8
     padded = Tokenizer.from_str(letters().to_str())
     padded.enable_padding(length=50, pad_id=3)
-    assert text_nats(tiny_gpt2(), padded, texts, [0]) == pytest.approx(found, abs=1e-12)
+    assert mean_nll(tiny_gpt2(), padded, texts, [0]) == pytest.approx(found, abs=1e-12)
 
 
 @pytest.mark.slow
@@ -427,8 +427,8 @@ def train_text(folder: Path) -> str:
 
 def check_true_non_members(secrets: Sequence[str], text: str) -> None:
     """None of them is in the training text, however it is written there."""
-    squeezed = spelling(text)
-    assert not any(spelling(secret) in squeezed for secret in secrets)
+    squeezed = alphanumeric(text)
+    assert not any(alphanumeric(secret) in squeezed for secret in secrets)
 
 
 @pytest.mark.parametrize(("kind", "count"), [("address", 1000), ("order_number", 100)])
@@ -517,8 +517,8 @@ def test_errors(tmp_path: Path) -> None:
     raises(UsageError, lambda: attack_scores(numbers[:1], numbers[:1], STREAMS))
     raises(DataError, lambda: attack_scores(numbers, np.where(numbers == 3, math.nan, numbers), STREAMS))
     raises(UsageError, lambda: blind_baseline([["SENTINEL"]] * 3, [["SENTINEL"]] * 3, STREAMS))
-    raises(UsageError, lambda: text_nats(tiny_gpt2(), letters(), ["SENTINEL"], []))
-    raises(DataError, lambda: text_nats(tiny_gpt2(), letters(), ["SENTINEL", ""], [0], [1]))
+    raises(UsageError, lambda: mean_nll(tiny_gpt2(), letters(), ["SENTINEL"], []))
+    raises(DataError, lambda: mean_nll(tiny_gpt2(), letters(), ["SENTINEL", ""], [0], [1]))
     raises(UsageError, lambda: customersim_samples(tmp_path, "tracking_number", 1, STREAMS))
     raises(DataError, lambda: customersim_samples(tmp_path, "name", 1, STREAMS))
     for bad in ['{"text": "SENTINEL", "spans": [[0, 1]]}', '{"SENTINEL', '["SENTINEL"]', '{"text": "SENTINEL"}']:

@@ -15,7 +15,7 @@ import pytest
 from tacit.audit import multiwoz
 from tacit.audit.blind import blind_baseline
 from tacit.audit.multiwoz import multiwoz_samples
-from tacit.audit.samples import MembershipSamples, spelling
+from tacit.audit.samples import MembershipSamples, alphanumeric
 from tacit.corpus.readers import Source, read_records
 from tacit.corpus.turns import Turns
 from tacit.errors import DataError, UsageError
@@ -33,11 +33,11 @@ PAIRS = 500
 
 def check_true_non_members(samples: MembershipSamples, text: str) -> None:
     """No word that the non-member has and its member has not is anywhere in the text, however it is spelled there."""
-    squeezed = spelling(text)
+    squeezed = alphanumeric(text)
     for member, other in zip(samples.members, samples.non_members, strict=True):
         new = [word for word in other.split() if word not in member.split()]
         assert new
-        assert not any(spelling(word) in squeezed for word in new)
+        assert not any(alphanumeric(word) in squeezed for word in new)
 
 
 def shape(text: str) -> str:

@@ -19,8 +19,8 @@ from tokenizers.models import BPE
 from tacit.audit import pairs
 from tacit.audit.customersim import MembershipSamples
 from tacit.audit.inference import Attack, attack_scores
-from tacit.audit.membership import measure_membership, text_nats
-from tacit.audit.pairs import draw_pairs, spelling
+from tacit.audit.membership import mean_nll, measure_membership
+from tacit.audit.pairs import draw_pairs, secret_spelling
 from tacit.corpus.units import Unit, split_held_out
 from tacit.models.lstm import LstmConfig, LstmForCausalLM
 from tacit.randomness import Streams
@@ -44,13 +44,13 @@ def marked(texts: Sequence[str]) -> list[list[tuple[int, int]]]:
     "text", ["(415) 555-0100", "415.555.0100", "4155550100", "415\u200b555\n0100", "４１５-555-0100", "4155 550100"]
 )
 def test_spellings_of_one_secret(text: str) -> None:
-    assert spelling(text, 0, len(text)) == "4155550100"
+    assert secret_spelling(text, 0, len(text)) == "4155550100"
 
 
 def test_a_secret_is_whole_words() -> None:
-    assert spelling("My name is Ann-Marie O'Neill.", 11, 28) == "annmarieoneill"
-    assert spelling("order xy12 please", 8, 10) == "xy12"  # the span ends inside the word
-    assert spelling("call ... now", 5, 8) == ""
+    assert secret_spelling("My name is Ann-Marie O'Neill.", 11, 28) == "annmarieoneill"
+    assert secret_spelling("order xy12 please", 8, 10) == "xy12"  # the span ends inside the word
+    assert secret_spelling("call ... now", 5, 8) == ""
 
 
 def folded(text: str) -> str:
@@ -252,7 +252,7 @@ def untrained() -> LstmForCausalLM:
 def nats() -> dict[str, float]:
     """Of every text of the corpus under a model that saw none."""
     texts = list(dict.fromkeys(text for unit in corpus() for text in unit.texts))
-    return dict(zip(texts, text_nats(untrained(), letters(), texts, [0], [1]).tolist(), strict=True))
+    return dict(zip(texts, mean_nll(untrained(), letters(), texts, [0], [1]).tolist(), strict=True))
 
 
 def attack(samples: MembershipSamples, streams: Streams) -> Attack:

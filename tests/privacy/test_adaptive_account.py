@@ -20,7 +20,7 @@ from scipy import optimize, stats
 
 from tacit.errors import BudgetError, DataError, UsageError
 from tacit.privacy.accountant import account_parts, epsilon, epsilon_of_rho, joint_epsilon
-from tacit.privacy.adaptive import exchanged, seen_by
+from tacit.privacy.adaptive import exchanged, spends_for_rho
 from tacit.privacy.bands import Bands
 from tacit.privacy.certificate import make_certificate, read_number, verify_certificate
 from tacit.privacy.composition import Account
@@ -232,7 +232,7 @@ def test_strata_under_replacement_are_a_removal_and_an_addition() -> None:
     renyi = rdp_epsilon(pair, DELTA, "replace")
     assert renyi is not None
     assert Account(pair, "replace", pessimistic=False).epsilon(DELTA) <= joint <= renyi <= 1.35 * joint
-    alone = [epsilon(seen_by(spends, rho), DELTA) for rho in (0.1, 0.9)]
+    alone = [epsilon(spends_for_rho(spends, rho), DELTA) for rho in (0.1, 0.9)]
     assert max(alone) < joint < sum(alone)
     assert found[0].within == epsilon([Spend(PoissonGaussian(Q, NOISE), 300)], DELTA, "replace")
 

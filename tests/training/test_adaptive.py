@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from tacit.config import ComputeOptions
 from tacit.errors import DataError
-from tacit.privacy.adaptive import seen_by
+from tacit.privacy.adaptive import spends_for_rho
 from tacit.privacy.bands import Bands
 from tacit.privacy.events import BandedPoissonGaussian, NonPrivate, PoissonGaussian, Spend
 from tacit.privacy.ledger import Ledger, LedgerHeader
-from tacit.privacy.literal_adp import batch_shown, nats_a_step
+from tacit.privacy.literal_adp import distinguishing_accuracy, nats_a_step
 from tacit.randomness import Streams
 from tacit.training.loop import _DpStep, _Source, run_phase
 from tacit.training.plans import AdamOptions, DpPlan, LiteralPlan, Phase
@@ -98,7 +98,7 @@ def check_influence(plan: DpPlan, rho: dict[str, float], kind: type[_DpStep] = _
         moved = float((whole - without).norm()) * plan.normaliser
         event = plan.event
         assert isinstance(event, BandedPoissonGaussian)
-        own = seen_by([Spend(event)], rho[name])
+        own = spends_for_rho([Spend(event)], rho[name])
         # The event says: noise of its noise multiplier times what the unit moves; without an event, it moves nothing.
         allowed = 0.0
         if own:
@@ -275,4 +275,4 @@ def test_the_attack_in_numbers_is_that_of_two_normals() -> None:
     means = [scale**2 * generator.chisquare(d, trials) / d for scale in (one, two)]
     middle = (one**2 * two**2 * np.log(two**2 / one**2)) / (two**2 - one**2)  # where both laws are equally likely
     right = (np.mean(means[0] < middle) + np.mean(means[1] > middle)) / 2
-    assert batch_shown(d, one, two) == pytest.approx(right, abs=0.03)
+    assert distinguishing_accuracy(d, one, two) == pytest.approx(right, abs=0.03)

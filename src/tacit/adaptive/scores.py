@@ -18,7 +18,7 @@ from typing import IO, Any, NamedTuple
 
 from tacit.adaptive.rho import PrivacyProbability, checked_rho
 from tacit.errors import DataError, UsageError
-from tacit.files import alone_in, open_cut, private_folder, read_json, write_json
+from tacit.files import alone_in, open_truncated, private_folder, read_json, write_json
 
 __all__ = ["SCORES", "Score", "ScoreWork", "read_scores", "rho_by_id"]
 
@@ -121,7 +121,7 @@ class ScoreWork:
         with ExitStack() as held:
             held.enter_context(alone_in(self._partial, in_use))
             try:
-                self._file = held.enter_context(open_cut(self._partial / SCORES, self._restored()))
+                self._file = held.enter_context(open_truncated(self._partial / SCORES, self._restored()))
                 yield
             except BaseException:
                 if not (self._partial / _CHECKPOINT).exists():

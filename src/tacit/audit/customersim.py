@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from tacit.audit.samples import MembershipSamples, check_count, chosen, spelling
+from tacit.audit.samples import MembershipSamples, alphanumeric, check_count, chosen
 from tacit.errors import DataError, UsageError
 from tacit.randomness import Streams
 
@@ -48,15 +48,15 @@ def customersim_samples(
     seen: set[str] = set()
     for number, (text, spans) in enumerate(_dialogues(folder / "customersim.train.jsonl.gz")):
         for start, end, label in spans:
-            secret = spelling(text[start:end])
+            secret = alphanumeric(text[start:end])
             seen.add(secret)
             if label == kind and (dialogues is None or number < dialogues):
                 before, after = text[:start].rpartition("\n")[2], text[end:].partition("\n")[0]
                 lines.setdefault(secret, (before, text[start:end], after))
     fresh: dict[str, str] = {}
     for customer in _customers(folder / "database_20000.csv.gz"):
-        if not any(spelling(customer[column]) in seen for column in get_args(CustomerKind)):
-            fresh.setdefault(spelling(customer[kind]), customer[kind])
+        if not any(alphanumeric(customer[column]) in seen for column in get_args(CustomerKind)):
+            fresh.setdefault(alphanumeric(customer[kind]), customer[kind])
     check_count(count, min(len(lines), len(fresh)), kind)
     drawn = [chosen(list(values), count, streams, side, kind) for side, values in (("in", lines), ("out", fresh))]
     pairs = [(lines[inside], fresh[outside]) for inside, outside in zip(*drawn, strict=True)]

@@ -35,11 +35,11 @@ from tacit.errors import DataError, UsageError
 from tacit.randomness import Streams
 from tacit.vocabulary.encode import encode_texts
 
-__all__ = ["MembershipReport", "measure_membership", "text_nats"]
+__all__ = ["MembershipReport", "mean_nll", "measure_membership"]
 
 
 @torch.no_grad()
-def text_nats(
+def mean_nll(
     model: nn.Module,
     tokenizer: Tokenizer,
     texts: Sequence[str],
@@ -146,7 +146,7 @@ def measure_membership(
         UsageError, DataError: as the parts do.
     """
     member_n, other_n = (
-        text_nats(model, tokenizer, side, start_ids, end_ids, length=length)
+        mean_nll(model, tokenizer, side, start_ids, end_ids, length=length)
         for side in (samples.members, samples.non_members)
     )
     check_scores(member_n, other_n)

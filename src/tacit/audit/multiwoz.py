@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit.audit.samples import MembershipSamples, check_count, chosen, spelling
+from tacit.audit.samples import MembershipSamples, alphanumeric, check_count, chosen
 from tacit.corpus.readers import Source, read_objects
 from tacit.corpus.turns import Turn, Turns, read_turn
 from tacit.errors import DataError
@@ -60,7 +60,7 @@ def multiwoz_samples(folder: Path, count: int, streams: Streams, turns: Turns | 
     for name in _FILES:
         for place, turn in _turns(folder / name):
             said = read_turn(turn, turns, place)
-            known.append(spelling(said.text))
+            known.append(alphanumeric(said.text))
             if name == _TRAINED_ON:
                 members.take(said, _secrets(turn, said, place))
     check_count(count, len(members.found), "reference number")
@@ -87,7 +87,7 @@ class _Members:
         self._taken: set[str] = set()
 
     def take(self, said: Turn, secrets: tuple[str, ...]) -> None:
-        spelled = set(map(spelling, secrets))
+        spelled = set(map(alphanumeric, secrets))
         if spelled and not spelled & self._taken:
             self._taken |= spelled
             self.found.append(_Member(said, secrets))
@@ -114,7 +114,7 @@ def _secrets(turn: list[Any], said: Turn, place: str) -> tuple[str, ...]:
             case [_, str(slot), *_] if slot != _SLOT:
                 pass
             case [_, _, _, int(first), int(last)] if 0 <= first == last < len(words):
-                if len(spelling(words[first])) >= _SHORTEST:
+                if len(alphanumeric(words[first])) >= _SHORTEST:
                     found[words[first]] = None
             case _:
                 raise DataError(
@@ -141,8 +141,8 @@ class _Fresh:
     def _like(self, secret: str) -> str:
         while True:
             found = "".join(map(self._letter, secret))
-            if spelling(found) not in self._known and spelling(found) not in self._drawn:
-                self._drawn.add(spelling(found))
+            if alphanumeric(found) not in self._known and alphanumeric(found) not in self._drawn:
+                self._drawn.add(alphanumeric(found))
                 return found
 
     def _letter(self, letter: str) -> str:

@@ -24,7 +24,7 @@ from tacit.audit.customersim import MembershipSamples
 from tacit.corpus.units import Unit
 from tacit.randomness import Streams
 
-__all__ = ["Spans", "draw_pairs", "spelling"]
+__all__ = ["Spans", "draw_pairs", "secret_spelling"]
 
 Spans = Callable[[Sequence[str]], list[list[tuple[int, int]]]]
 """The secrets in each text, as (start, end) in code points; what it says of a text is a function of that text alone."""
@@ -35,12 +35,12 @@ _JUDGED_AT_ONCE = 2000
 _LONGEST = 500  # characters of a secret; one of a whole page would be compared with every run of words of its length
 
 
-def spelling(text: str, start: int, end: int) -> str:
+def secret_spelling(text: str, start: int, end: int) -> str:
     """A secret as it is compared: all words that it touches, whole, without what stands between them, case and form folded.
 
     Empty where it touches no word.
 
-    >>> spelling("call (415) 555-0100 now", 5, 19) == spelling("4155550100", 0, 10) == "4155550100"
+    >>> secret_spelling("call (415) 555-0100 now", 5, 19) == secret_spelling("4155550100", 0, 10) == "4155550100"
     True
     """
     return _spellings(text, [(start, end)])[0]

@@ -10,7 +10,7 @@ from typing import TypeVar
 from tacit.errors import UsageError
 from tacit.randomness import Streams
 
-__all__ = ["MembershipSamples", "check_count", "chosen", "spelling"]
+__all__ = ["MembershipSamples", "alphanumeric", "check_count", "chosen"]
 
 T = TypeVar("T")
 
@@ -31,10 +31,10 @@ class MembershipSamples:
         return "MembershipSamples(<private>)"
 
 
-def spelling(text: str) -> str:
+def alphanumeric(text: str) -> str:
     """Letters and digits alone, in lower case: what two spellings of one secret have in common.
 
-    >>> spelling("(415) 555-2671 X")
+    >>> alphanumeric("(415) 555-2671 X")
     '4155552671x'
     """
     return _NOT_ALPHANUMERIC.sub("", text.lower())

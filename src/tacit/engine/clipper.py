@@ -27,7 +27,7 @@ from tacit.engine.combining import squared_norms
 from tacit.engine.factors import Factor
 from tacit.engine.fallback import tap_call
 from tacit.engine.guards import (
-    Still,
+    StateSnapshot,
     check_hooks,
     check_own_parameters,
     check_ready,
@@ -104,7 +104,7 @@ class PerExampleClipper:
         self._parameters = trainable_parameters(model)
         self._sites = {site.module: site for site in find_sites(model)}
         self._capture: Capture | None = None
-        self._still: Still | None = None
+        self._snapshot: StateSnapshot | None = None
         self._context = ExitStack()
         self._lstm_modes: list[LstmMode] = []
         self._norms: Tensor | None = None
@@ -164,7 +164,7 @@ class PerExampleClipper:
         self._capture = Capture(
             self._sites, self._sequences_per_unit, None if sharded else self._probed, self._workspace
         )
-        self._still = Still(self._model, self._parameters)
+        self._snapshot = StateSnapshot(self._model, self._parameters)
         self._weights = weights
         with ExitStack() as context:
             for name, parameter in self._parameters.items():
@@ -182,8 +182,8 @@ class PerExampleClipper:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         capture = self._release()
-        if kind is None and capture is not None and self._still is not None:
-            self._still.check()
+        if kind is None and capture is not None and self._snapshot is not None:
+            self._snapshot.check()
             self._add_clipped_sum(capture)
 
     def _register(self) -> list[RemovableHandle]:

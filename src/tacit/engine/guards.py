@@ -19,7 +19,7 @@ from tacit.engine.sites import Site, check_forward, check_precisions, first_name
 from tacit.errors import RefusedError, UsageError
 
 __all__ = [
-    "Still",
+    "StateSnapshot",
     "check_hooks",
     "check_own_parameters",
     "check_ready",
@@ -60,7 +60,7 @@ def check_hooks(site: Site, hooks: tuple[RemovableHandle, RemovableHandle]) -> N
         )
 
 
-class Still:
+class StateSnapshot:
     """Parameters and buffers as they were at a context's beginning."""
 
     def __init__(self, model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> None:

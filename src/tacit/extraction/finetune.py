@@ -49,7 +49,7 @@ from tacit.files import (
     write_json,
     write_private_json,
 )
-from tacit.folder import RunFolder, nothing_left, taken
+from tacit.folder import RunFolder, remove_if_refused, taken
 from tacit.privacy.certificate import (
     finetuning_randomness,
     make_certificate,
@@ -124,7 +124,7 @@ def finetune(config: FinetuneConfig, reporter: Reporter | None = None) -> Finetu
     with (
         one_line_of_storage(folder.root),
         taken(folder),
-        nothing_left(folder.root, was_there, lambda: _has_spent(folder)),
+        remove_if_refused(folder.root, was_there, lambda: _has_spent(folder)),
     ):
         _check_folder(config, folder)
         device = set_up_torch(config.compute)

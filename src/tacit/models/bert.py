@@ -47,11 +47,11 @@ def build_bert(options: ModelOptions, vocabulary_size: int, pad_id: int, seed: i
     )
     model = seeded(BertForMaskedLM, config, seed)
     if options.initializer == "scaled":
-        _begin_near(model)
+        _init_local_attention(model)
     return model
 
 
-def _begin_near(model: BertForMaskedLM) -> None:
+def _init_local_attention(model: BertForMaskedLM) -> None:
     """Let attention begin with what is alike and near: positions as sinusoids, keys as queries, the output as the values undone.
 
     After Trockman and Kolter 2023, "Mimetic initialization of self-attention layers", who begin with nearly such products of the

@@ -10,7 +10,7 @@ from tacit.privacy import calibrate
 from tacit.privacy.accountant import epsilon_of_rho
 from tacit.privacy.events import Gaussian, Spend
 
-__all__ = ["beside_training", "evaluation_event", "evaluation_stages", "has_evaluation_event"]
+__all__ = ["evaluation_event", "evaluation_stages", "has_evaluation_event", "reserved_for_evaluation"]
 
 
 def has_evaluation_event(config: RunConfig) -> bool:
@@ -51,7 +51,7 @@ def evaluation_event(
     return Gaussian(calibrate.scaled_noise(target, delta, spends_at, relation))
 
 
-def beside_training(config: RunConfig) -> list[Spend]:
+def reserved_for_evaluation(config: RunConfig) -> list[Spend]:
     """What the noise of the training must leave for the evaluation: under replacement a unit can change sides."""
     event = evaluation_event(config)
     return [Spend(event, 1, HELD_OUT)] if event is not None and config.privacy.relation == "replace" else []

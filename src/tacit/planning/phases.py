@@ -8,7 +8,7 @@ from tacit.config import DpPhase, PhaseOptions, PlainPhase, RunConfig, Selective
 from tacit.config.shape import shape_of
 from tacit.planning.adaptive import PhaseNoise, adaptive_noise, bands_from, has_given_bands, sampling_probability
 from tacit.planning.cost import seconds_of
-from tacit.planning.evaluation import beside_training
+from tacit.planning.evaluation import reserved_for_evaluation
 from tacit.planning.stages import TRAINING, Stage
 from tacit.planning.vocabulary import VocabularyEvent, vocabulary_releases, vocabulary_size
 from tacit.privacy import calibrate
@@ -40,7 +40,7 @@ def solved_noise(
     if config.vocabulary.method == "hoory":
         fixed = []
     if config.adaptive is not None:
-        return adaptive_noise(config, config.adaptive, [*fixed, *beside_training(config), *before])
+        return adaptive_noise(config, config.adaptive, [*fixed, *reserved_for_evaluation(config), *before])
     schedule = []
     for phase in config.dp_phases:
         if phase.stream == "marked":
@@ -53,7 +53,7 @@ def solved_noise(
             fixed.append(Spend(event, config.rounds * phase.steps, TRAINING))
     solved = 0.0
     if schedule:
-        fixed += beside_training(config)
+        fixed += reserved_for_evaluation(config)
         solved = max(
             calibrate.training_noise(
                 privacy.budget.epsilon, privacy.budget.delta, schedule, privacy.relation, [*fixed, *part]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from tacit.privacy.events import BandedPoissonGaussian, BandsFrom, Chosen, Exchange, PoissonGaussian, Relation, Spend
 
-__all__ = ["BandEpsilon", "band_epsilons", "bands_from", "edges_of", "exchanged", "expand", "seen_by"]
+__all__ = ["BandEpsilon", "band_epsilons", "bands_from", "edges_of", "exchanged", "expand", "spends_for_rho"]
 
 
 def edges_of(spends: Iterable[Spend]) -> tuple[float, ...]:
@@ -26,7 +26,7 @@ def edges_of(spends: Iterable[Spend]) -> tuple[float, ...]:
     return (0.0, *sorted(inner), 1.0)
 
 
-def seen_by(spends: Sequence[Spend], rho: float) -> tuple[Spend, ...]:
+def spends_for_rho(spends: Sequence[Spend], rho: float) -> tuple[Spend, ...]:
     """What the spends are for a unit of this rho that is added or removed; those in which it takes no part are left out."""
     return tuple(seen for spend in spends if (seen := _seen(spend, rho)) is not None)
 
@@ -109,7 +109,7 @@ def _cases(spends: Sequence[Spend], relation: Relation) -> list[tuple[Spend, ...
     """What the spends are for a unit of each band, or for each pair of bands, that may be the worst."""
     places = _worst_places(spends)
     if relation == "add-or-remove":
-        return [seen_by(spends, place) for place in places]
+        return [spends_for_rho(spends, place) for place in places]
     return [exchanged(spends, one, other) for n, one in enumerate(places) for other in places[n:]]
 
 
@@ -180,7 +180,7 @@ def band_epsilons(
     edges, places = edges_of(spends), _places(spends)
     bands = list(itertools.pairwise(edges))
     if relation == "add-or-remove":
-        alone = [max(epsilon(seen_by(group, place)) for group in groups) for place in places]
+        alone = [max(epsilon(spends_for_rho(group, place)) for group in groups) for place in places]
         return tuple(BandEpsilon(low, high, value, value) for (low, high), value in zip(bands, alone, strict=True))
     pairs = {
         (one, other): epsilon(exchanged(spends, one, other)) for n, one in enumerate(places) for other in places[n:]

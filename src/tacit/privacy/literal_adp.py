@@ -12,7 +12,7 @@ import math
 
 from scipy import special
 
-__all__ = ["batch_shown", "literal_reason", "nats_a_step"]
+__all__ = ["distinguishing_accuracy", "literal_reason", "nats_a_step"]
 
 
 def nats_a_step(parameters: int, gamma: float, other: float) -> float:
@@ -31,8 +31,8 @@ def nats_a_step(parameters: int, gamma: float, other: float) -> float:
     return parameters / 2 * (math.expm1(-log_ratio) + log_ratio)
 
 
-def batch_shown(parameters: int, gamma: float, other: float) -> float:
-    """How often one step's sum of squares says which of two equally likely batches it was; 0.5 is a coin's."""
+def distinguishing_accuracy(parameters: int, gamma: float, other: float) -> float:
+    """How often one step's sum of squares says which of two equally likely batches it was; 0.5 is chance."""
     one, two = gamma**2, other**2
     return float(special.ndtr(math.sqrt(parameters / 2) * abs(two - one) / (one + two))) if one + two else 0.5
 
@@ -40,7 +40,7 @@ def batch_shown(parameters: int, gamma: float, other: float) -> float:
 def literal_reason(parameters: int, batch: float, sampling_probability: float, noise_multiplier: float) -> str:
     """The event's words: what was run, and the attack in numbers, for a batch of the expected size whose mean rho is a half."""
     gamma, other = 0.5, 0.5 + 1 / batch
-    nats, right = nats_a_step(parameters, gamma, other), 100 * batch_shown(parameters, gamma, other)
+    nats, right = nats_a_step(parameters, gamma, other), 100 * distinguishing_accuracy(parameters, gamma, other)
     return (
         f"literal ADP (Wu et al. 2022): sampling probability {sampling_probability:g}, noise multiplier {noise_multiplier:g} times "
         "the batch's mean rho, a function of the private batch. By the scale of the noise on "

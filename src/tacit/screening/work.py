@@ -18,7 +18,7 @@ from typing import IO, Any, NamedTuple, TypeVar
 
 from tacit.corpus.records import Record
 from tacit.errors import DataError, UsageError
-from tacit.files import alone_in, open_cut, private_folder, read_json, write_json
+from tacit.files import alone_in, open_truncated, private_folder, read_json, write_json
 from tacit.randomness import Streams
 from tacit.screening.deduplicate import DeduplicateOptions, KeepFirst, stability
 from tacit.screening.receipt import Counts, Receipt
@@ -110,7 +110,7 @@ class Work:
                 sizes = self._restored()
                 for name in _FILES:
                     path = self._partial / f"{name}.jsonl"
-                    self._files[name] = files.enter_context(open_cut(path, sizes.get(name, 0)))
+                    self._files[name] = files.enter_context(open_truncated(path, sizes.get(name, 0)))
                 yield
             except BaseException:
                 if not (self._partial / _CHECKPOINT).exists():

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-__all__ = ["IterateAverage", "PartOfTheWay"]
+__all__ = ["InterpolateFromStart", "IterateAverage"]
 
 
 class IterateAverage:
@@ -55,7 +55,7 @@ class IterateAverage:
             parameter.copy_(mean)
 
 
-class PartOfTheWay:
+class InterpolateFromStart:
     """The weights between those of a phase's start and those of its end.
 
     Args:

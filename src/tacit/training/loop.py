@@ -30,7 +30,7 @@ from tacit.engine.distributed import ALONE, Ranks
 from tacit.files import refuse_little_room
 from tacit.privacy.ledger import Ledger
 from tacit.randomness import Streams
-from tacit.training.averaging import IterateAverage, PartOfTheWay
+from tacit.training.averaging import InterpolateFromStart, IterateAverage
 from tacit.training.checkpoint import (
     Progress,
     checkpoint_bytes,
@@ -106,7 +106,7 @@ def run_phase(
         load_optimizer(checkpoint.with_name(f"{phase.previous}.pt"), optimizer)
     average = None if phase.optimizer.average is None else IterateAverage(model, phase.optimizer.average)
     # from the phase's first weights, so before a checkpoint is loaded
-    way = None if phase.optimizer.keep is None else PartOfTheWay(model, phase.optimizer.keep)
+    way = None if phase.optimizer.keep is None else InterpolateFromStart(model, phase.optimizer.keep)
     if phase.event is not None:  # on public text there is no noise, and nothing to hide
         made_from = sums_digest(model, optimizer, phase, stream, objective, compute, streams)
         ranks.agree(f"what the sums of phase {phase.name} are made from", made_from.encode())
