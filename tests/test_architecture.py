@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import subprocess
 import sys
 from pathlib import Path
@@ -75,7 +76,6 @@ MAY_IMPORT["verification"] = {
     "config",
     "privacy",
     "planning",
-    "extraction",
     "manifest",
 }
 MAY_IMPORT["facts"] = {*MAY_IMPORT}
@@ -199,6 +199,39 @@ def test_torch_is_imported_only_where_tensors_are(path: Path) -> None:
 def test_an_upward_import_is_caught(path: str, source: str, wrong: set[str]) -> None:
     assert (ROOT / path).exists()
     assert upward_imports(ROOT / path, source) == wrong
+
+
+MOST_FLOORS = 12
+
+
+def rooms() -> dict[str, set[str]]:
+    """Which rooms (packages, and modules beside them) each room imports, also inside functions; ``tacit`` itself is one."""
+    found: dict[str, set[str]] = {"tacit": set()}
+    for path in ROOT.rglob("*.py"):
+        room = "tacit" if path == ROOT / "__init__.py" else _package(path)
+        names = {name.split(".")[1] for name in imports_of(path.read_text()) if name.startswith("tacit.")}
+        found.setdefault(room, set()).update(names - {room})
+    return {room: asked & found.keys() for room, asked in found.items()}
+
+
+def floors(asked: dict[str, set[str]]) -> int:
+    """How many rooms the longest way down passes. A circle raises `graphlib.CycleError`."""
+    floor: dict[str, int] = {}
+    for room in graphlib.TopologicalSorter(asked).static_order():
+        floor[room] = 1 + max((floor[below] for below in asked[room]), default=0)
+    return max(floor.values())
+
+
+def test_the_house_has_few_floors_and_no_circle() -> None:
+    """A floor more means that order is hidden in imports."""
+    assert floors(rooms()) <= MOST_FLOORS
+
+
+def test_a_circle_and_a_floor_too_many_are_caught() -> None:
+    asked = rooms()
+    assert floors(asked | {"attic": {"__main__"}}) == 1 + floors(asked | {"attic": {"cli"}})
+    with pytest.raises(graphlib.CycleError):
+        floors(asked | {"privacy": {*asked["privacy"], "pipeline"}})
 
 
 def test_files_with_rules_of_their_own_exist() -> None:

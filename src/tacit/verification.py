@@ -18,12 +18,12 @@ from typing import Any
 from tacit.config import RunConfig, parse_config
 from tacit.config.entities import FinetuneConfig, check_finetune
 from tacit.errors import DataError, LedgerError, UsageError
-from tacit.extraction.statement import finetuning_facts
-from tacit.extraction.tuning import FINETUNING, dp_phase, plain_phase
 from tacit.folder import RunFolder
 from tacit.manifest import CERTIFICATE, check_bound, check_manifest
 from tacit.planning import mechanisms_from_ledger
 from tacit.planning.confidentiality import check_statement
+from tacit.planning.finetuning import FINETUNING, dp_phase, plain_phase
+from tacit.planning.finetuning_facts import finetuning_facts
 from tacit.planning.phases import has_given_noise
 from tacit.planning.vocabulary import vocabulary_event
 from tacit.privacy.accountant import mu_at

@@ -1,11 +1,8 @@
 """Entity extraction on a released model: one fine-tuned model with its certificate, or many compared.
 
 start.py        the model folder that fine-tuning begins with, and what its certificate says
-people.py       whom DP fine-tuning is about, and what their pre-training spent
-tuning.py       a phase of the training loop from the options, its noise solved for the joint budget
 plan.py         what `tacit plan` says of a fine-tuning or a comparison
 finetune.py     `tacit finetune`: a folder with ledger, certificate and model
-statement.py    what that model guarantees, in words
 cells.py        one model on one fold of one task
 compare.py      `tacit compare`: all cells, resumable
 tables.py       their tables

@@ -27,7 +27,7 @@ from tacit.corpus.annotated import (
 from tacit.corpus.annotations import read_annotated
 from tacit.errors import UsageError
 from tacit.extraction.start import Start, open_start
-from tacit.extraction.tuning import DpPrice, plain_phase
+from tacit.planning.finetuning import DpPrice, plain_phase
 from tacit.privacy.events import EVERY_PART
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.randomness import Streams, load_or_create_key

@@ -17,13 +17,13 @@ from tacit.config.entities import ComparedModel, ComparisonConfig, TaskOptions
 from tacit.errors import UsageError
 from tacit.extraction.cells import Cell, make_key, run_cell, splits_of
 from tacit.extraction.figure import draw_figure
-from tacit.extraction.people import certified_epsilon, pretraining_of
 from tacit.extraction.plan import model_prices
 from tacit.extraction.start import open_start
 from tacit.extraction.tables import ModelFacts, table_rows, type_rows, write_tables
-from tacit.extraction.tuning import DpPrice
 from tacit.files import private_folder, read_json
 from tacit.jobs import Task, run_jobs
+from tacit.planning.finetuning import DpPrice
+from tacit.planning.finetuning_origin import certified_epsilon, pretraining_of
 from tacit.progress import Reporter
 from tacit.tasks.entities.baselines import BASELINES
 from tacit.tasks.entities.folds import Split

@@ -37,10 +37,7 @@ from tacit.corpus.units import Unit, unit_fingerprint
 from tacit.engine.noise import noise_source
 from tacit.errors import UsageError
 from tacit.extraction.cells import count_entities, cutter_of, set_up_torch
-from tacit.extraction.people import inherited, provenance_of_model
 from tacit.extraction.start import Start, open_start
-from tacit.extraction.statement import finetuning_facts
-from tacit.extraction.tuning import FINETUNING, dp_phase, plain_phase, solve_noise
 from tacit.files import (
     one_line_of_storage,
     private_folder,
@@ -50,6 +47,9 @@ from tacit.files import (
     write_private_json,
 )
 from tacit.folder import RunFolder, remove_if_refused, taken
+from tacit.planning.finetuning import FINETUNING, dp_phase, plain_phase, solve_noise
+from tacit.planning.finetuning_facts import finetuning_facts
+from tacit.planning.finetuning_origin import inherited, provenance_of_model
 from tacit.privacy.certificate import (
     finetuning_randomness,
     make_certificate,

@@ -21,10 +21,10 @@ from tacit.config.entities import (
 )
 from tacit.config.shape import folder_shape
 from tacit.errors import DataError
-from tacit.extraction.people import certified_epsilon, inherited, pretraining_of, provenance_of_model
 from tacit.extraction.start import open_start
-from tacit.extraction.tuning import DpPrice, dp_price, finetuning_spend
 from tacit.planning.cost import row_flops, seconds_of, training_bytes
+from tacit.planning.finetuning import DpPrice, dp_price, finetuning_spend
+from tacit.planning.finetuning_origin import certified_epsilon, inherited, pretraining_of, provenance_of_model
 from tacit.privacy.accountant import epsilon
 from tacit.privacy.provenance import Ancestor
 from tacit.privacy.rounded import upper

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from tacit.config.entities import FinetuneConfig
-from tacit.extraction.people import certified_epsilon
+from tacit.planning.finetuning_origin import certified_epsilon
 from tacit.privacy.certificate import write_number
 from tacit.privacy.provenance import Ancestor
 from tacit.privacy.rounded import upper
