@@ -53,6 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "planning": BASE | {"config", "privacy", "corpus", "screening", "screen_plan", "vocabulary", "training"},
 }
 MAY_IMPORT["beginning"] = BASE | {"config", "folder", "privacy"}
+MAY_IMPORT["stages"] = {"errors"}
 MAY_IMPORT["manifest"] = {"errors", "files", "privacy"}
 MAY_IMPORT["signing"] = {"errors", "files", "privacy", "manifest"}
 MAY_IMPORT["releasing"] = {"errors", "files", "privacy", "manifest", "signing"}
@@ -69,6 +70,7 @@ MAY_IMPORT["extraction"] = BASE | {
     "jobs",
     "beginning",
     "planning",  # time and memory, and where a tuning begins
+    "stages",
 }
 MAY_IMPORT["verification"] = {
     "errors",

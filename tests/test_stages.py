@@ -15,8 +15,9 @@ from tacit.config import RunConfig, parse_config
 from tacit.errors import UsageError
 from tacit.folder import RunFolder
 from tacit.pipeline.opening import open_run
-from tacit.pipeline.stages import STAGES, names_of_stages, run, run_until, walk
+from tacit.pipeline.stages import STAGES, run, run_until, walk
 from tacit.privacy.ledger import Ledger
+from tacit.stages import names_of
 
 from .keys import begin_with_key
 
@@ -60,11 +61,11 @@ def test_the_kinds_have_every_stage_between_them(tmp_path: Path) -> None:
         (tmp_path / str(number)).mkdir()
         config = config_of(planted(kind, tmp_path / str(number)), tmp_path / str(number) / "run")
         asked |= {stage.name for stage in STAGES if stage.asked(config)}
-    assert asked == set(names_of_stages())
+    assert asked == set(names_of(STAGES))
 
 
 def test_the_command_line_knows_the_stages() -> None:
-    assert list(STAGE_NAMES) == names_of_stages()
+    assert list(STAGE_NAMES) == names_of(STAGES)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,14 +64,17 @@ from tacit.privacy.provenance import START, Ancestor, Provenance
 from tacit.progress import Reporter, SilentReporter
 from tacit.randomness import Streams
 from tacit.releasing import write_release
+from tacit.stages import RELEASE, Stage, walk
 from tacit.tasks.entities.rows import RowCutter
 from tacit.tasks.entities.scores import add_counts, score_of
 from tacit.tasks.entities.tagger import EntityObjective, load_tagger, row_labels
+from tacit.training.checkpoint import finished_steps, load_weights
 from tacit.training.loop import run_phase
 from tacit.training.plans import Phase
+from tacit.training.sequences import SequenceStream
 from tacit.vocabulary.tokenizer import save_tokenizer
 
-__all__ = ["FinetuneResult", "finetune"]
+__all__ = ["STAGES", "FinetuneResult", "finetune"]
 
 _PLAIN_DELTA = 1e-5  # of a certificate whose epsilon is infinite at every delta
 _NOT_STATED = 0  # units, where there is no guarantee that would need their number
@@ -108,8 +112,33 @@ class _Inputs:
         return self.provenance.ancestors[-1] if self.provenance.ancestors else None
 
 
+@dataclass(frozen=True)
+class _Tuning:
+    """An open fine-tuning: its phase, and the rows that it reads."""
+
+    config: FinetuneConfig
+    inputs: _Inputs
+    folder: RunFolder
+    ledger: Ledger
+    streams: Streams
+    cutter: RowCutter
+    rows: SequenceStream
+    phase: Phase
+    reporter: Reporter
+
+    @property
+    def checkpoint(self) -> Path:
+        """Of its one phase."""
+        return self.folder.private / "checkpoints" / f"{self.phase.name}.pt"
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is trained."""
+        return torch.device(self.config.compute.device)
+
+
 def finetune(config: FinetuneConfig, reporter: Reporter | None = None) -> FinetuneResult:
-    """Fine-tune a model, or go on with it.
+    """Fine-tune a model, or go on with it: all of `STAGES`.
 
     Raises:
         RefusedError: a guarantee that cannot be proved, with its reason code.
@@ -117,7 +146,14 @@ def finetune(config: FinetuneConfig, reporter: Reporter | None = None) -> Finetu
         DataError: documents or a model that cannot be read, or (a LedgerError) others than when it began.
         UsageError: the folder is of another configuration, or in use.
     """
-    reporter = reporter or SilentReporter()
+    with _opened(config, reporter or SilentReporter()) as tuning:
+        walk(STAGES, tuning, config, STAGES[-1].name, tuning.reporter.say)
+    return _result(config, RunFolder(Path(config.run)))
+
+
+@contextmanager
+def _opened(config: FinetuneConfig, reporter: Reporter) -> Iterator[_Tuning]:
+    """All that is given is read and checked, then the folder, its key and ledger are there, and the steps planned."""
     inputs = _read(config)
     folder = RunFolder(Path(config.run))
     was_there = folder.root.exists()
@@ -133,30 +169,34 @@ def finetune(config: FinetuneConfig, reporter: Reporter | None = None) -> Finetu
         streams = Streams(key)
         with opened as ledger:
             _bind(ledger, config, inputs, streams)
-            stream = cutter.rows(inputs.documents, streams.child("rows"))
-            phase = _planned_phase(config, inputs, ledger, stream.sequences)
+            rows = cutter.rows(inputs.documents, streams.child("rows"))
+            phase = _planned_phase(config, inputs, ledger, rows.sequences)
             ledger.plan(phase.name, _event(phase), phase.steps, EVERY_PART)
             ledger.bind("the training noise's source", noise_source(device).value)
-            model = _new_model(config, inputs, streams).to(device)  # pyright: ignore[reportArgumentType]
-            objective = EntityObjective(cutter.special.size)
-            checkpoint = private_folder(folder.private / "checkpoints") / f"{phase.name}.pt"
-            with reporter.stage("Fine-tuning", phase.steps) as bar:
-                run_phase(
-                    model,
-                    phase,
-                    stream,
-                    objective,
-                    ledger,
-                    streams.child("phase", phase.name),
-                    config.compute,
-                    checkpoint,
-                    bar.advance_to,
-                )
-            if not (folder.release / "certificate.json").exists():
-                reporter.say("Release: model and certificate ...")
-                _release(config, inputs, folder, ledger, model, cutter, device)
-        _score(config, inputs, folder, model, cutter)
-    return _result(config, folder)
+            private_folder(folder.private / "checkpoints")
+            yield _Tuning(config, inputs, folder, ledger, streams, cutter, rows, phase, reporter)
+
+
+def _train(tuning: _Tuning) -> None:
+    phase = tuning.phase
+    with tuning.reporter.stage("Fine-tuning", phase.steps) as bar:
+        run_phase(
+            _new_model(tuning),
+            phase,
+            tuning.rows,
+            EntityObjective(tuning.cutter.special.size),
+            tuning.ledger,
+            tuning.streams.child("phase", phase.name),
+            tuning.config.compute,
+            tuning.checkpoint,
+            bar.advance_to,
+        )
+
+
+def _trained_model(tuning: _Tuning) -> PreTrainedModel:
+    model = _new_model(tuning)
+    load_weights(tuning.checkpoint, model)
+    return model
 
 
 def _read(config: FinetuneConfig) -> _Inputs:
@@ -240,21 +280,18 @@ def _event(phase: Phase) -> Any:
     return phase.event
 
 
-def _new_model(config: FinetuneConfig, inputs: _Inputs, streams: Streams) -> Any:
-    seed = streams.seed("head") >> 1
-    return load_tagger(inputs.start.folder, inputs.tags, seed, config.training.dropout, config.model.from_scratch)
+def _new_model(tuning: _Tuning) -> Any:
+    start, training, model = tuning.inputs.start, tuning.config.training, tuning.config.model
+    seed = tuning.streams.seed("head") >> 1
+    found = load_tagger(start.folder, tuning.inputs.tags, seed, training.dropout, model.from_scratch)
+    return found.to(tuning.device)  # pyright: ignore[reportArgumentType]
 
 
-def _release(
-    config: FinetuneConfig,
-    inputs: _Inputs,
-    folder: RunFolder,
-    ledger: Ledger,
-    model: PreTrainedModel,
-    cutter: RowCutter,
-    device: torch.device,
-) -> None:
+def _release(tuning: _Tuning) -> None:
     """Model, certificate and a page, as a whole."""
+    config, inputs, ledger, cutter = tuning.config, tuning.inputs, tuning.ledger, tuning.cutter
+    tuning.reporter.say("Release: model and certificate ...")
+    model = _trained_model(tuning)
 
     def write_model(target: Path) -> None:
         logging.disable_progress_bar()
@@ -263,7 +300,7 @@ def _release(
         mark_released(target, ledger.rows[0].digest)
 
     def certify(digests: dict[str, str]) -> dict[str, Any]:
-        randomness = finetuning_randomness(noise_source(device).value, config.key_seed is not None)
+        randomness = finetuning_randomness(noise_source(tuning.device).value, config.key_seed is not None)
         certificate = make_certificate(ledger, digests, randomness)
         epsilon, delta = read_number(certificate["epsilons"][0]["epsilon"]), ledger.header.delta
         return {**certificate, "fine_tuning": finetuning_facts(config, inputs.pretraining, epsilon, delta)}
@@ -272,7 +309,7 @@ def _release(
         text = _page(config, inputs.tags, certificate["fine_tuning"]["statement"], certificate["ledger_head"])
         write_atomically(target / "README.md", lambda partial: _write_text(partial, text))
 
-    write_release(folder.release, ledger, write_model, certify, write_page)
+    write_release(tuning.folder.release, ledger, write_model, certify, write_page)
 
 
 def _page(config: FinetuneConfig, tags: Sequence[str], statement: str, head: str) -> str:
@@ -288,15 +325,26 @@ def _write_text(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def _score(
-    config: FinetuneConfig, inputs: _Inputs, folder: RunFolder, model: PreTrainedModel, cutter: RowCutter
-) -> None:
+def _score(tuning: _Tuning) -> None:
     """Exact scores of the test documents: the curator's alone."""
-    if not inputs.test:
-        return
-    counts = add_counts(count_entities(row_labels(model), cutter, inputs.test))
+    model = _trained_model(tuning)
+    counts = add_counts(count_entities(row_labels(model), tuning.cutter, tuning.inputs.test))
     types = {kind: dataclasses.asdict(score_of(counts, kind)) for kind in counts}
-    write_json(_scores(folder), {"all": dataclasses.asdict(score_of(counts)), "types": types, "counts": counts})
+    found = {"all": dataclasses.asdict(score_of(counts)), "types": types, "counts": counts}
+    write_json(_scores(tuning.folder), found)
+
+
+STAGES: tuple[Stage[_Tuning], ...] = (
+    Stage(
+        "training",
+        lambda config: True,
+        lambda tuning: finished_steps(tuning.checkpoint) == tuning.phase.steps,
+        _train,
+    ),
+    Stage(RELEASE, lambda config: True, lambda tuning: (tuning.folder.release / "certificate.json").exists(), _release),
+    Stage("scores", lambda config: config.test is not None, lambda tuning: _scores(tuning.folder).exists(), _score),
+)
+"""All of a fine-tuning, in order."""
 
 
 def _scores(folder: RunFolder) -> Path:

@@ -7,12 +7,10 @@ others `assist` it in the stages that train (`tacit.pipeline.training`, docs/dis
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.config import RunConfig
 from tacit.engine.distributed import ALONE, Ranks
-from tacit.errors import UsageError
 from tacit.folder import RunFolder
 from tacit.pipeline.attacks import audit, check_audit_gate, membership, stored_exposures
 from tacit.pipeline.corpus import rho_of_units, screen
@@ -25,25 +23,10 @@ from tacit.pipeline.state import RunState
 from tacit.pipeline.training import Part, is_trained, pretrain, train, train_control
 from tacit.pipeline.vocabulary import vocabulary
 from tacit.progress import Reporter
+from tacit.stages import Stage, names_of
+from tacit.stages import walk as walk_stages
 
-__all__ = ["STAGES", "Stage", "names_of_stages", "run", "run_until", "walk"]
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One step of a run.
-
-    Args:
-        name: as in ``tacit run --until NAME``.
-        asked: whether a configuration has this stage.
-        done: whether its result is in the run folder, whole.
-        do: makes it; what it releases is in the ledger before it is there.
-    """
-
-    name: str
-    asked: Callable[[RunConfig], bool]
-    done: Callable[[RunState], bool]
-    do: Callable[[RunState], object]
+__all__ = ["STAGES", "run", "run_until", "walk"]
 
 
 def _always(config: RunConfig) -> bool:
@@ -64,7 +47,7 @@ def _trained(part: Part) -> Callable[[RunState], bool]:
     return lambda state: is_trained(state, part)
 
 
-STAGES = (
+STAGES: tuple[Stage[RunState], ...] = (
     Stage(
         "screening",
         lambda config: config.screening is not None,
@@ -90,43 +73,19 @@ STAGES = (
 """All stages, in order. What one leaves is what those after it read."""
 
 
-def names_of_stages() -> list[str]:
-    """As in ``tacit run --until NAME``."""
-    return [stage.name for stage in STAGES]
-
-
 def walk(state: RunState, until: str = STAGES[-1].name) -> None:
-    """Do what is left of an open run, up to and with the stage ``until`` (or, where the run has no such stage, the one before it).
-
-    What is released is not made again, whatever of its making has been deleted since.
+    """Do what is left of an open run, up to and with the stage ``until`` (`tacit.stages.walk`).
 
     Raises:
         UsageError: there is no such stage.
         TacitError: see the members in tacit.errors; what is already spent stays in the ledger.
     """
-    names = names_of_stages()
-    last = _number_of(until)
-    asked = [stage for stage in STAGES if stage.asked(state.config)]
-    made = names.index("release") if is_released(state) else -1
-    for number, stage in enumerate(asked, start=1):
-        place = names.index(stage.name)
-        if place > last:
-            return
-        if place > made and not stage.done(state):
-            state.reporter.say(f"Stage {number} of {len(asked)}: {stage.name}")
-            stage.do(state)
-
-
-def _number_of(name: str) -> int:
-    names = names_of_stages()
-    if name not in names:
-        raise UsageError(f"there is no stage {name!r}; the stages are {', '.join(names)}")
-    return names.index(name)
+    walk_stages(STAGES, state, state.config, until, state.reporter.say)
 
 
 def run_until(config: RunConfig, until: str, reporter: Reporter | None = None, ranks: Ranks = ALONE) -> None:
     """The stages of a run up to and with one of them; calling it again, or `run`, goes on. Raises as `run`."""
-    _number_of(until)  # before a folder is made
+    names_of(STAGES, until)  # before a folder is made
     with open_run(config, reporter, ranks) as state:
         walk(state, until)
         check_audit_gate(state, stored_exposures(state.folder))

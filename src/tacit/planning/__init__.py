@@ -8,8 +8,8 @@ adaptive.py     noise and weights by privacy probability: given, or solved for a
 mechanisms.py   all parts together: solved, declared in the ledger, read back from it
 plan.py         the plan as `tacit plan` shows it
 stages.py       the names of the stages, and their prices
-finetuning.py   of a fine-tuning: its phase, the noise solved for the joint budget; finetuning_origin.py: whom it is about, and what their
-                pre-training spent; finetuning_facts.py: what its model guarantees, in words
+finetuning.py   of a fine-tuning: its phase, the noise solved for the joint budget
+finetuning_origin.py, finetuning_facts.py   whom it is about, and what its model guarantees, in words
 cost.py         operations, seconds, memory
 """
 
