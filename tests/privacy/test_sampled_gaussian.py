@@ -62,9 +62,10 @@ def rounding(pmf: pld_pmf.PLDPmf, grid: float) -> float:
     """How far apart two evaluations of one law may be in double precision.
 
     A mass is a sum of three deltas with weights of at most 4 / grid together (connecting the dots). A delta is P(x) less
-    e^(loss + L(x)), with L <= 0 and the power at most P <= 1. Where x is the loss's, its own rounding does not count, as delta is stationary there.
-    The platform's functions are right to a unit in the last place (2^-52), but ``exp`` of one number and of an array need not be the
-    same: P and the power bring a unit each, and L, which is at most |loss| + 1 wherever the power counts, as many as it is large.
+    e^(loss + L(x)), with L <= 0 and the power at most P <= 1. Where x is the loss's, its own rounding does not count, as delta
+    is stationary there. The platform's functions are right to a unit in the last place (2^-52), but ``exp`` of one number and
+    of an array need not be the same: P and the power bring a unit each, and L, which is at most |loss| + 1 wherever the power
+    counts, as many as it is large.
     """
     dense = pmf.to_dense_pmf()
     largest = max(abs(dense._lower_loss), abs(dense._lower_loss + len(dense._probs))) * grid
