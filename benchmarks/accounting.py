@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dp_accounting import NeighboringRelation
 from dp_accounting.pld import privacy_loss_distribution as pld
 
+from tacit.privacy.accounting.sampled_gaussian import gaussian_pld
 from tacit.privacy.events import Relation
-from tacit.privacy.sampled_gaussian import gaussian_pld
 
 _LIBRARY: dict[Relation, NeighboringRelation] = {
     "add-or-remove": NeighboringRelation.ADD_OR_REMOVE_ONE,

@@ -25,10 +25,10 @@ import torch
 from tokenizers import Tokenizer
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from tacit.adaptive.rho import PrivacyProbability
-from tacit.adaptive.scorer import ScorerOptions
-from tacit.adaptive.scoring import score_corpus
 from tacit.corpus.records import Record
+from tacit.scoring.rho import PrivacyProbability
+from tacit.scoring.scorer import ScorerOptions
+from tacit.scoring.scoring import score_corpus
 from tacit.vocabulary.tokenizer import TokenizerOptions, build_tokenizer, save_tokenizer
 from tacit.vocabulary.wordpiece import train_wordpiece
 

@@ -30,10 +30,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tacit.privacy.accountant import epsilon
-from tacit.privacy.calibrate_words import RESOLUTION, WordEvents, histogram_and_counts, weighted_rounds
+from tacit.privacy.accounting.accountant import epsilon
+from tacit.privacy.accounting.calibrate_words import RESOLUTION, WordEvents, histogram_and_counts, weighted_rounds
+from tacit.privacy.accounting.histogram import hoory_claim
 from tacit.privacy.events import ThresholdedHistogram, WeightedHistogram
-from tacit.privacy.histogram import hoory_claim
 from tacit.randomness import Streams
 from tacit.vocabulary.count import count_distinct, count_words, sorted_word_counts
 from tacit.vocabulary.estimate import ChosenWords, estimate_counts, weights_as_counts

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from tests.adaptive_runs import adaptive_values
 from tests.dialogues import dialogue_values, write_dialogues
-from tests.extraction.annotated import DP, LABELS, finetune_values, write_notes
+from tests.entities.annotated import DP, LABELS, finetune_values, write_notes
 from tests.folders import bert_folder, gpt2_folder
 from tests.small import SENTINEL, small_values, write_corpora
 

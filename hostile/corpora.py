@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.dialogues import dialogue_values
-from tests.extraction.annotated import finetune_values
+from tests.entities.annotated import finetune_values
 from tests.folders import bert_folder
 from tests.small import SENTINEL, small_values
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from tests.extraction.annotated import finetune_values, write_notes
+from tests.entities.annotated import finetune_values, write_notes
 from tests.folders import FOLDERS
 from tests.small import SENTINEL, small_values, write_corpora
 

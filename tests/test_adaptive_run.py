@@ -31,7 +31,7 @@ from tacit.pipeline.stages import run, walk
 from tacit.planning import Mechanisms, make_plan, mechanisms_from_ledger, plan_in_ledger, solve
 from tacit.planning.adaptive import PhaseNoise, adaptive_noise, bands_from
 from tacit.planning.phases import phases_with
-from tacit.privacy.accountant import epsilon, epsilon_of_rho, joint_epsilon
+from tacit.privacy.accounting.accountant import epsilon, epsilon_of_rho, joint_epsilon
 from tacit.privacy.bands import Bands
 from tacit.privacy.events import (
     BandedPoissonGaussian,

@@ -9,12 +9,12 @@ import pytest
 
 from tacit.config import RunConfig, parse_config
 from tacit.errors import UsageError
-from tacit.facts.assumptions import _screening_assumptions
 from tacit.planning.confidentiality import check_statement, run_statement
+from tacit.privacy.accounting.replacement import replacement_epsilon
+from tacit.privacy.confidentiality.statement import ConfidentialityStatement
 from tacit.privacy.events import PoissonGaussian
 from tacit.privacy.ledger import Ledger, LedgerHeader
-from tacit.privacy.replacement import replacement_epsilon
-from tacit.privacy.statement import ConfidentialityStatement
+from tacit.report.collect.assumptions import _screening_assumptions
 
 DELTA, STEPS = 1e-5, 5
 EVENT = PoissonGaussian(0.05, 2.0)

@@ -12,7 +12,7 @@ import pytest
 
 from tacit.corpus.synthetic import SyntheticPublic, write_public
 from tacit.files import read_json, write_json
-from tacit.report.data import CONTROL, RELEASED
+from tacit.report.schema import CONTROL, RELEASED
 
 from .keys import begin_with_key
 from .small import tacit, write_config

@@ -22,13 +22,13 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 from tacit.cli.demo import demo_config
 from tacit.config import load_config, parse_config
 from tacit.corpus.synthetic import SyntheticPrivate, SyntheticPublic, write_private, write_public
-from tacit.facts.training import phase_rows
 from tacit.files import read_json
 from tacit.pipeline import vocabulary as vocabulary_stage
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.stages import run as run_config
 from tacit.pipeline.stages import walk
 from tacit.privacy.ledger import Ledger
+from tacit.report.collect.training import phase_rows
 from tacit.training import loop
 
 from .draws import install

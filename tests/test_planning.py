@@ -28,9 +28,9 @@ from tacit.planning import (
     solve,
 )
 from tacit.planning.cost import memory_bytes
-from tacit.privacy.accountant import epsilon, joint_epsilon, mu_at
+from tacit.privacy.accounting.accountant import epsilon, joint_epsilon, mu_at
+from tacit.privacy.accounting.histogram import histogram_delta
 from tacit.privacy.events import Gaussian, PoissonGaussian, Spend, ThresholdedHistogram
-from tacit.privacy.histogram import histogram_delta
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.provenance import Provenance
 from tacit.training.plans import DpPlan, PlainPlan

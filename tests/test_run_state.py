@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from hostile.cases import CASES
 
-from tacit.adaptive.scoring import score_corpus
 from tacit.config import parse_config
 from tacit.files import atomic_folder, private_folder, write_atomically, write_json, write_private_json
 from tacit.models.kinds import save_model
@@ -22,6 +21,7 @@ from tacit.pipeline.opening import open_run
 from tacit.pipeline.stages import run
 from tacit.pipeline.state import RunState
 from tacit.privacy.ledger import Ledger
+from tacit.scoring.scoring import score_corpus
 from tacit.screening.corpus import screen_corpus
 from tacit.training.loop import run_phase
 from tacit.training.sequences import tokenize_units

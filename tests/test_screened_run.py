@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-from tacit.audit.customersim import MembershipSamples
 from tacit.corpus.units import UnitKind
 from tacit.files import read_json, write_json
 from tacit.folder import RunFolder
@@ -19,6 +18,7 @@ from tacit.pipeline.membership import run_samples
 from tacit.pipeline.records import held_out_apart, units_of
 from tacit.privacy.ledger import Ledger
 from tacit.randomness import Streams
+from tacit.reproduce.crt.customersim import MembershipSamples
 
 from .dialogues import (
     Run,

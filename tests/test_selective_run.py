@@ -14,7 +14,7 @@ from tacit.errors import RefusedError, UsageError
 from tacit.files import read_json
 from tacit.planning import make_plan, mechanisms_from_ledger, plan_in_ledger, solve
 from tacit.planning.selective import run_account
-from tacit.privacy.accountant import epsilon
+from tacit.privacy.accounting.accountant import epsilon
 from tacit.privacy.events import Gaussian, NonPrivate, PoissonGaussian, Spend
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.provenance import Provenance

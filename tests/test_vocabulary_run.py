@@ -14,16 +14,16 @@ from tacit.cli.audit import command as audit_command
 from tacit.config import RunConfig, parse_config
 from tacit.corpus.units import Unit
 from tacit.errors import AuditError, DataError, LedgerError, TacitError, UsageError
-from tacit.facts.training import vocabulary_facts
 from tacit.files import read_json
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.stages import walk
 from tacit.planning import VOCABULARY, VOCABULARY_COUNTS, make_plan, mechanisms_from_ledger, plan_in_ledger
-from tacit.privacy.accountant import epsilon, joint_epsilon
-from tacit.privacy.calibrate_words import WordEvents
+from tacit.privacy.accounting.accountant import epsilon, joint_epsilon
+from tacit.privacy.accounting.calibrate_words import WordEvents
 from tacit.privacy.events import Spend, ThresholdedHistogram, WeightedHistogram
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.provenance import Provenance
+from tacit.report.collect.training import vocabulary_facts
 from tacit.vocabulary import tally
 from tacit.vocabulary.select import draw_noise
 

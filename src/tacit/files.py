@@ -1,6 +1,6 @@
 """Files that appear atomically, written beside their place, synced, then moved there in one step; and files that grow.
 
-What grows has a checkpoint beside it (`tacit.screening.work`, `tacit.adaptive.scores`): one process at a time writes, and one that
+What grows has a checkpoint beside it (`tacit.screening.work`, `tacit.scoring.scores`): one process at a time writes, and one that
 goes on cuts off what was written after the checkpoint.
 """
 

@@ -20,7 +20,8 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from tacit.privacy.accountant import account_parts, epsilon, epsilon_of_rho, joint_epsilon
+from tacit.privacy.accounting.accountant import account_parts, epsilon, epsilon_of_rho, joint_epsilon
+from tacit.privacy.accounting.histogram import gaussian_delta
 from tacit.privacy.certificate import adaptive_statement, second_opinion
 from tacit.privacy.events import (
     BandedPoissonGaussian,
@@ -33,7 +34,6 @@ from tacit.privacy.events import (
     event_from_dict,
     event_to_dict,
 )
-from tacit.privacy.histogram import gaussian_delta
 
 DELTA = 1e-5
 Curve = Callable[[np.ndarray], np.ndarray]

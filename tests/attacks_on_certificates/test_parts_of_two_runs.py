@@ -17,9 +17,11 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from tacit.privacy.accountant import account_parts, epsilon, joint_epsilon
+from tacit.privacy.accounting.accountant import account_parts, epsilon, joint_epsilon
+from tacit.privacy.accounting.composition import Account
+from tacit.privacy.accounting.histogram import gaussian_delta
+from tacit.privacy.accounting.weighted import worst_case_pld
 from tacit.privacy.certificate import make_certificate, read_number
-from tacit.privacy.composition import Account
 from tacit.privacy.events import (
     EVERY_PART,
     Gaussian,
@@ -31,10 +33,8 @@ from tacit.privacy.events import (
     of_run,
     split_of,
 )
-from tacit.privacy.histogram import gaussian_delta
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.provenance import START, Provenance, read_ancestors
-from tacit.privacy.weighted import worst_case_pld
 
 DELTA = 1e-5
 BEFORE = [Spend(Gaussian(1.25), 1, "training units"), Spend(Gaussian(5.0), 1, "held-out units")]

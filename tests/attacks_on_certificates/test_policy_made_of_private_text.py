@@ -18,16 +18,16 @@ import yaml
 
 from tacit.config import parse_config
 from tacit.config.entities import load_finetune
+from tacit.entities.finetune import finetune
 from tacit.errors import RefusedError
-from tacit.extraction.finetune import finetune
 from tacit.planning.origins import provenance_of
+from tacit.privacy.accounting.replacement import Screening, replacement_epsilon, stability
 from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.privacy.provenance import PUBLIC
-from tacit.privacy.replacement import Screening, replacement_epsilon, stability
 from tacit.screening.policy import load_policy
 
 from ..dialogues import dialogue_values
-from ..extraction.annotated import finetune_values
+from ..entities.annotated import finetune_values
 from ..folders import bert_folder
 from ..small import write_config
 

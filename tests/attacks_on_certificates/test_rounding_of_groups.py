@@ -18,9 +18,9 @@ import math
 import pytest
 from scipy import optimize
 
+from tacit.privacy.accounting.histogram import gaussian_delta
+from tacit.privacy.accounting.replacement import _replacement_pld, replacement_epsilon
 from tacit.privacy.events import PoissonGaussian, Spend
-from tacit.privacy.histogram import gaussian_delta
-from tacit.privacy.replacement import _replacement_pld, replacement_epsilon
 
 NEARLY = 1 - 1e-12
 

@@ -24,17 +24,17 @@ import pytest
 
 from tacit.config import RunConfig, parse_config
 from tacit.errors import BudgetError, DataError, LedgerError, RefusedError, UsageError
-from tacit.facts.assumptions import assumptions
-from tacit.facts.guarantee import confidentiality_lines, missed_shares
 from tacit.pipeline.opening import open_run
 from tacit.planning import solve
 from tacit.planning.confidentiality import check_confidentiality, planned_statement, run_statement
 from tacit.planning.measured import measurement_of, measurement_of_run
-from tacit.privacy.measurement import MEASUREMENT, Measurement
-from tacit.privacy.misses import Labels
+from tacit.privacy.confidentiality.measurement import MEASUREMENT, Measurement
+from tacit.privacy.confidentiality.misses import Labels
+from tacit.privacy.confidentiality.statement import ConfidentialityStatement
 from tacit.privacy.provenance import Provenance
-from tacit.privacy.statement import ConfidentialityStatement
-from tacit.report.card import confidentiality_verdict
+from tacit.report.collect.assumptions import assumptions
+from tacit.report.collect.guarantee import confidentiality_lines, missed_shares
+from tacit.report.prose import confidentiality_verdict
 from tacit.screening.measure import measure, read_gold
 from tacit.screening.policy import POLICIES, package_policy
 
@@ -309,7 +309,7 @@ def test_a_tuple_is_a_piece_as_it_was_cut() -> None:
     """Known wrong: "4 consecutive words of a document". The words 3 to 6 are consecutive, and lie in two units."""
     from tacit.corpus.records import Record
     from tacit.corpus.units import UnitKind, group_units
-    from tacit.facts.guarantee import unit_description
+    from tacit.report.collect.guarantee import unit_description
 
     units = group_units(
         [Record(document_id="d", user_id=None, text="one two three four five six seven")], UnitKind("tuple", 4)

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tacit.entities.finetune import FinetuneResult, finetune
 from tacit.errors import DataError, UsageError
-from tacit.extraction.finetune import FinetuneResult, finetune
 from tacit.files import read_json
 
-from ..extraction.annotated import DP, LABELS, configured, release, write_notes
+from ..entities.annotated import DP, LABELS, configured, release, write_notes
 from ..folders import bert_folder
 
 NOISE, PROBABILITY = 1.5, 0.1  # of the steps below

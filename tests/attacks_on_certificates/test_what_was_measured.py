@@ -22,12 +22,12 @@ from tacit.errors import DataError, UsageError
 from tacit.planning.confidentiality import planned_statement
 from tacit.planning.measured import measurement_of, measurement_of_run
 from tacit.planning.mechanisms import solve
-from tacit.privacy.confidentiality import confidentiality
+from tacit.privacy.accounting.replacement import Screening
+from tacit.privacy.confidentiality.account import confidentiality
+from tacit.privacy.confidentiality.measurement import Measurement
+from tacit.privacy.confidentiality.misses import Labels
+from tacit.privacy.confidentiality.statement import ConfidentialityStatement
 from tacit.privacy.events import PoissonGaussian, Spend
-from tacit.privacy.measurement import Measurement
-from tacit.privacy.misses import Labels
-from tacit.privacy.replacement import Screening
-from tacit.privacy.statement import ConfidentialityStatement
 from tacit.screening.measure import measure, read_gold
 from tacit.screening.policy import POLICIES, Policy, load_policy, package_policy
 

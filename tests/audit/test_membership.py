@@ -26,7 +26,6 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from tacit.audit import inference
 from tacit.audit.blind import blind_baseline
-from tacit.audit.customersim import CustomerKind, customersim_samples
 from tacit.audit.inference import attack_scores, delong_auc, grouped, tpr_at_fpr
 from tacit.audit.membership import mean_nll, measure_membership
 from tacit.audit.samples import MembershipSamples, alphanumeric
@@ -34,6 +33,7 @@ from tacit.audit.trie import plain_tokenizer
 from tacit.errors import DataError, TacitError, UsageError
 from tacit.models.lstm import LstmConfig, LstmForCausalLM
 from tacit.randomness import Streams
+from tacit.reproduce.crt.customersim import CustomerKind, customersim_samples
 from tacit.vocabulary.tokenizer import PUBLIC_ALPHABET, SPECIAL_TOKENS, TokenizerOptions, build_tokenizer
 
 torch.set_num_threads(1)

@@ -17,13 +17,13 @@ from tokenizers import Tokenizer
 from tokenizers.models import BPE
 
 from tacit.audit import pairs
-from tacit.audit.customersim import MembershipSamples
 from tacit.audit.inference import Attack, attack_scores
 from tacit.audit.membership import mean_nll, measure_membership
 from tacit.audit.pairs import draw_pairs, secret_spelling
 from tacit.corpus.units import Unit, split_held_out
 from tacit.models.lstm import LstmConfig, LstmForCausalLM
 from tacit.randomness import Streams
+from tacit.reproduce.crt.customersim import MembershipSamples
 
 torch.set_num_threads(1)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ..extraction.annotated import DP, LABELS, SENTINEL, finetune_values, write_notes
+from ..entities.annotated import DP, LABELS, SENTINEL, finetune_values, write_notes
 from ..folders import bert_folder
 from ..small import write_config
 from .calling import Done, Tacit, assert_one_line

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tacit.privacy.accounting.replacement import replacement_epsilon
 from tacit.privacy.events import PoissonGaussian, Spend
-from tacit.privacy.replacement import replacement_epsilon
 
 from ..dialogues import dialogue_values
 from ..small import write_config

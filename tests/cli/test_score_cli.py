@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 import yaml
 
-from tacit.adaptive.rho import PrivacyProbability
-from tacit.adaptive.scorer import ScorerOptions
-from tacit.adaptive.scores import read_scores, rho_by_id
 from tacit.config import load_config
 from tacit.corpus.readers import Source, read_records
 from tacit.files import write_json
 from tacit.pipeline.records import planted_records
 from tacit.pipeline.scoring import texts_to_score
 from tacit.randomness import Streams, load_or_create_key
+from tacit.scoring.rho import PrivacyProbability
+from tacit.scoring.scorer import ScorerOptions
+from tacit.scoring.scores import read_scores, rho_by_id
 
 from ..folders import gpt2_folder
 from ..small import SENTINEL, small_values, write_config, write_corpora

@@ -18,10 +18,11 @@ from prv_accountant import GaussianMechanism, PoissonSubsampledGaussianMechanism
 from scipy import optimize
 
 from tacit.errors import UsageError
-from tacit.privacy import mechanisms
-from tacit.privacy.accountant import account_parts, epsilon, joint_epsilon, mu_at
-from tacit.privacy.calibrate import threshold_for
-from tacit.privacy.composition import Account, loss_distribution
+from tacit.privacy.accounting.accountant import account_parts, epsilon, joint_epsilon, mu_at
+from tacit.privacy.accounting.calibrate import threshold_for
+from tacit.privacy.accounting.composition import Account, loss_distribution
+from tacit.privacy.accounting.histogram import gaussian_delta, histogram_epsilon, hoory_claim
+from tacit.privacy.accounting.renyi import rdp_epsilon
 from tacit.privacy.events import (
     EVENTS,
     BandedPoissonGaussian,
@@ -37,8 +38,7 @@ from tacit.privacy.events import (
     event_from_dict,
     event_to_dict,
 )
-from tacit.privacy.histogram import gaussian_delta, histogram_epsilon, hoory_claim
-from tacit.privacy.renyi import rdp_epsilon
+from tacit.privacy.textbook import mechanisms
 
 Accountant = Callable[[Sequence[Spend], float, Relation], float | None]
 """(spends, delta, relation) -> an upper bound of epsilon, or None where it has no bound."""

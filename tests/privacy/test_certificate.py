@@ -13,7 +13,8 @@ import pytest
 
 from tacit.errors import LedgerError
 from tacit.privacy import certificate as certificates
-from tacit.privacy.accountant import account_parts, epsilon, joint_epsilon, mu_at
+from tacit.privacy.accounting.accountant import account_parts, epsilon, joint_epsilon, mu_at
+from tacit.privacy.accounting.composition import Account
 from tacit.privacy.certificate import (
     certificate_deltas,
     file_digests,
@@ -24,7 +25,6 @@ from tacit.privacy.certificate import (
     verify_certificate,
     write_number,
 )
-from tacit.privacy.composition import Account
 from tacit.privacy.events import Gaussian, NonPrivate, PoissonGaussian, Relation, Spend, ThresholdedHistogram
 from tacit.privacy.ledger import Ledger, LedgerHeader
 

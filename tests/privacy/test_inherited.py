@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tacit.errors import BudgetError, LedgerError
-from tacit.privacy.accountant import account_parts, epsilon, joint_epsilon
+from tacit.privacy.accounting.accountant import account_parts, epsilon, joint_epsilon
 from tacit.privacy.events import EVERY_PART, Gaussian, NonPrivate, PoissonGaussian, Spend
 from tacit.privacy.ledger import Ledger, LedgerHeader
 

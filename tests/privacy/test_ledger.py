@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import BudgetError, LedgerError, UsageError
-from tacit.privacy.accountant import joint_epsilon
+from tacit.privacy.accounting.accountant import joint_epsilon
 from tacit.privacy.events import Gaussian, NonPrivate, PoissonGaussian, Relation, Spend, ThresholdedHistogram
 from tacit.privacy.ledger import Ledger, LedgerHeader, _canonical, _digest
 

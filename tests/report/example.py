@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 
-from tacit.report.data import (
+from tacit.report.schema import (
     CONTROL,
     RELEASED,
     Assumption,

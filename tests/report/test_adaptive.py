@@ -8,7 +8,7 @@ import pytest
 
 from tacit.report import plots
 from tacit.report.build import CARD, HTML, JSON, render
-from tacit.report.data import AdaptiveFacts, ReportData, RhoBand
+from tacit.report.schema import AdaptiveFacts, ReportData, RhoBand
 
 from .example import example_report_data
 from .pages import duplicate_ids, foreign_markup, table

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from tacit.errors import UsageError
-from tacit.privacy.loss import DiscreteLoss, GaussianLoss
+from tacit.privacy.textbook.loss import DiscreteLoss, GaussianLoss
 from tacit.report.loss_plot import plot_loss_distribution
 
 PAIR = DiscreteLoss.of_pair([0.5, 0.3, 0.15, 0.05], [0.3, 0.5, 0.2, 0.0])

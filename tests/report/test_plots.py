@@ -11,8 +11,8 @@ import pytest
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from tacit.report.data import ReportData
 from tacit.report.plots import cumulative_epsilon, exposure, membership
+from tacit.report.schema import ReportData
 
 from .example import example_report_data, with_highest
 from .pages import duplicate_ids, foreign_markup

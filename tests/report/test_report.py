@@ -22,7 +22,7 @@ from markupsafe import Markup
 from tacit.errors import DataError
 from tacit.report import build
 from tacit.report.build import CARD, HTML, JSON, build_report, render
-from tacit.report.data import CONTROL, ReportData
+from tacit.report.schema import CONTROL, ReportData
 
 from .example import example_report_data, with_highest
 from .pages import duplicate_ids, foreign_markup, foreign_tokens, number, parse_html, parse_markdown, table
@@ -360,7 +360,7 @@ def test_equal_data_give_equal_bytes_in_another_process(tmp_path: Path) -> None:
     (tmp_path / "other" / "matplotlibrc").write_text("font.size: 20\nsvg.fonttype: path\naxes.grid: True\n")
     (tmp_path / "data.json").write_text(example_report_data(curator_copy=True).model_dump_json())
     code = (
-        "import sys, pathlib; from tacit.report.build import build_report; from tacit.report.data import ReportData; "
+        "import sys, pathlib; from tacit.report.build import build_report; from tacit.report.schema import ReportData; "
         "build_report(ReportData.model_validate_json(pathlib.Path(sys.argv[1]).read_text()), pathlib.Path('.'))"
     )
     source = Path(build.__file__).parents[2]

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from tacit.adaptive.rho import PrivacyProbability
 from tacit.config.check import check_meaning
 from tacit.corpus.secrets import SecretFormat
 from tacit.errors import DataError, UsageError
 from tacit.planning import solve
-from tacit.privacy.accountant import epsilon_of_rho, joint_epsilon
+from tacit.privacy.accounting.accountant import epsilon_of_rho, joint_epsilon
 from tacit.progress import SilentReporter
 from tacit.reproduce.adp import experiment
 from tacit.reproduce.adp.claims import judge
@@ -26,6 +25,7 @@ from tacit.reproduce.adp.runs import config_of, worst_case
 from tacit.reproduce.adp.scale import ARMS, CERTIFIED, DELTA, SCALES, Cell, Scale, cells_of
 from tacit.reproduce.adp.tables import PAPER, model_rows
 from tacit.reproduce.place import scale_named
+from tacit.scoring.rho import PrivacyProbability
 
 TINY = Scale(
     name="tiny",

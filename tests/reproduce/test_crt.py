@@ -16,9 +16,9 @@ from tacit.config.check import check_meaning
 from tacit.corpus.secrets import SecretFormat
 from tacit.errors import UsageError
 from tacit.pipeline.records import secret_form, secrets_of
-from tacit.privacy.accountant import epsilon
+from tacit.privacy.accounting.accountant import epsilon
+from tacit.privacy.accounting.renyi import rdp_epsilon
 from tacit.privacy.events import PoissonGaussian, Spend
-from tacit.privacy.renyi import rdp_epsilon
 from tacit.progress import SilentReporter
 from tacit.randomness import Streams, key_of
 from tacit.reproduce.crt import experiment

@@ -19,11 +19,12 @@ from scipy import stats
 
 from tacit.config.check import check_meaning
 from tacit.corpus.annotations import read_annotated
+from tacit.entities.estimates import fold_estimate
 from tacit.errors import UsageError
 from tacit.models.bert import load_bert
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.stages import walk
-from tacit.privacy.accountant import epsilon
+from tacit.privacy.accounting.accountant import epsilon
 from tacit.privacy.events import NonPrivate, PoissonGaussian, Spend
 from tacit.progress import SilentReporter
 from tacit.reproduce.hoory import experiment, stored
@@ -52,7 +53,6 @@ from tacit.reproduce.hoory.scale import (
 from tacit.reproduce.hoory.share import share_kept
 from tacit.reproduce.hoory.tables import table2_rows, trick_rows
 from tacit.reproduce.place import scale_named, with_public_key
-from tacit.tasks.entities.estimates import fold_estimate
 
 TINY = Scale(
     name="tiny",

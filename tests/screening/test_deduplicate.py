@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from tacit.corpus.readers import Source, read_records
 from tacit.errors import DataError, UsageError
-from tacit.privacy.replacement import Screening
-from tacit.privacy.replacement import stability as confidentiality_stability
+from tacit.privacy.accounting.replacement import Screening
+from tacit.privacy.accounting.replacement import stability as confidentiality_stability
 from tacit.randomness import Streams
 from tacit.screening.deduplicate import (
     DeduplicateOptions,

@@ -19,7 +19,7 @@ from scipy import stats
 
 from tacit.corpus.readers import Source, read_records
 from tacit.errors import RefusedError, UsageError
-from tacit.privacy.replacement import Screening
+from tacit.privacy.accounting.replacement import Screening
 from tacit.randomness import Streams
 from tacit.screening.near_duplicates import (
     NearDuplicates,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.privacy.replacement import Deduplication, Screening, Stability, stability
+from tacit.privacy.accounting.replacement import Deduplication, Screening, Stability, stability
 from tacit.randomness import Streams
 from tacit.screening.deduplicate import DeduplicateOptions, KeepFirst, Normalisation
 from tacit.screening.policy import PatternOptions, Policy, PolicyOptions, package_policy

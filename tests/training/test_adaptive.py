@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tacit.config import ComputeOptions
 from tacit.errors import DataError
-from tacit.privacy.adaptive import spends_for_rho
+from tacit.privacy.accounting.adaptive import spends_for_rho
 from tacit.privacy.bands import Bands
 from tacit.privacy.events import BandedPoissonGaussian, NonPrivate, PoissonGaussian, Spend
 from tacit.privacy.ledger import Ledger, LedgerHeader

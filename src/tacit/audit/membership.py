@@ -3,7 +3,7 @@
 The attacker has members (texts of the training data that hold a secret) and true non-members (texts whose secrets occur nowhere in
 the training data), and takes those of low perplexity for members; for groups, those of low mean
 (Carlini et al. 2021). Both come from any corpus with a held-out part (`tacit.audit.pairs`), or from CustomerSim as in the paper
-(`tacit.audit.customersim`). Three things make such numbers wrong, and are mended here:
+(`tacit.reproduce.crt.customersim`). Three things make such numbers wrong, and are mended here:
 
 - the best threshold of the same data is above 1/2 where there is nothing to find. Accuracy here is *cross-fitted*: the threshold
   of one half is evaluated on the other, so its expectation at the null is 1/2 exactly;

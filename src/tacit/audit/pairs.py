@@ -20,7 +20,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from tacit.audit.customersim import MembershipSamples
+from tacit.audit.samples import MembershipSamples
 from tacit.corpus.units import Unit
 from tacit.randomness import Streams
 

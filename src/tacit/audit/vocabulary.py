@@ -19,8 +19,8 @@ import numpy.typing as npt
 from scipy import special, stats
 
 from tacit.errors import UsageError
+from tacit.privacy.accounting.weighted import Choice, unit_weight
 from tacit.privacy.events import ThresholdedHistogram, WeightedHistogram
-from tacit.privacy.weighted import Choice, unit_weight
 from tacit.randomness import Streams
 from tacit.vocabulary.count import count_distinct
 from tacit.vocabulary.select import draw_noise, release

@@ -43,9 +43,9 @@ def epsilon_command(
     as_json: JsonOption = False,
 ) -> None:
     """Epsilon of DP-SGD: PLD (certified) and, beside it, Renyi DP."""
-    from tacit.privacy.accountant import epsilon, mu_at
+    from tacit.privacy.accounting.accountant import epsilon, mu_at
+    from tacit.privacy.accounting.renyi import rdp_epsilon
     from tacit.privacy.events import PoissonGaussian, Spend
-    from tacit.privacy.renyi import rdp_epsilon
 
     spends = [Spend(PoissonGaussian(sampling_probability, noise_multiplier), steps)]
     found = epsilon(spends, delta, relation_named(relation))
@@ -74,8 +74,8 @@ def noise_command(
     as_json: JsonOption = False,
 ) -> None:
     """The smallest noise multiplier of DP-SGD that meets a budget."""
-    from tacit.privacy.accountant import epsilon as epsilon_of
-    from tacit.privacy.calibrate import training_noise
+    from tacit.privacy.accounting.accountant import epsilon as epsilon_of
+    from tacit.privacy.accounting.calibrate import training_noise
     from tacit.privacy.events import PoissonGaussian, Spend
 
     found = training_noise(epsilon, delta, [(sampling_probability, steps)], relation_named(relation))
@@ -112,9 +112,9 @@ def histogram_command(
 
     Also prints what corollary 1 of Hoory et al. 2021 would claim for the same noise, when delta is given.
     """
-    from tacit.privacy import calibrate
+    from tacit.privacy.accounting import calibrate
+    from tacit.privacy.accounting.histogram import histogram_delta, hoory_claim
     from tacit.privacy.events import ThresholdedHistogram
-    from tacit.privacy.histogram import histogram_delta, hoory_claim
 
     check_histogram(noise_stddev, max_words)
     kind = relation_named(relation)
@@ -136,7 +136,7 @@ def histogram_command(
     smallest = histogram_delta(event, math.inf, kind)
     found_epsilon = None
     if delta is not None:
-        from tacit.privacy.accountant import epsilon as epsilon_of
+        from tacit.privacy.accounting.accountant import epsilon as epsilon_of
         from tacit.privacy.events import Spend
 
         found_epsilon = epsilon_of([Spend(event)], delta, kind)
@@ -171,9 +171,9 @@ def joint_command(
     as_json: JsonOption = False,
 ) -> None:
     """Vocabulary and training in one account: the joint epsilon, and each alone."""
-    from tacit.privacy.accountant import epsilon
+    from tacit.privacy.accounting.accountant import epsilon
+    from tacit.privacy.accounting.renyi import rdp_epsilon
     from tacit.privacy.events import PoissonGaussian, Spend, ThresholdedHistogram
-    from tacit.privacy.renyi import rdp_epsilon
 
     check_histogram(noise_stddev, max_words)
     kind = relation_named(relation)
@@ -208,8 +208,8 @@ def loss_distribution_command(
     relation: RelationOption = "add-or-remove",
 ) -> None:
     """Plot the privacy loss distribution of DP-SGD, with the part beyond epsilon shaded."""
-    from tacit.privacy.accountant import epsilon
-    from tacit.privacy.composition import loss_distribution
+    from tacit.privacy.accounting.accountant import epsilon
+    from tacit.privacy.accounting.composition import loss_distribution
     from tacit.privacy.events import PoissonGaussian, Spend
     from tacit.report.loss_plot import plot_loss_distribution
 
@@ -261,10 +261,10 @@ def confidentiality_command(
     as_json: JsonOption = False,
 ) -> None:
     """Confidentially redacted training: how much the release says of one secret (worst case, then Bayesian)."""
-    from tacit.privacy.confidentiality import confidentiality
-    from tacit.privacy.crt_paper import paper_rows
+    from tacit.privacy.accounting.replacement import Claim, screening_from_words
+    from tacit.privacy.confidentiality.account import confidentiality
+    from tacit.privacy.confidentiality.crt_paper import paper_rows
     from tacit.privacy.events import PoissonGaussian, Spend
-    from tacit.privacy.replacement import Claim, screening_from_words
 
     if relation_named(relation) != "replace":
         raise RefusedError(

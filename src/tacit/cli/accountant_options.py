@@ -12,9 +12,9 @@ from tacit.errors import UsageError
 from tacit.privacy.rounded import upper
 
 if TYPE_CHECKING:
-    from tacit.privacy.confidentiality import Confidentiality
-    from tacit.privacy.crt_paper import PaperRow
-    from tacit.privacy.misses import Labels
+    from tacit.privacy.confidentiality.account import Confidentiality
+    from tacit.privacy.confidentiality.crt_paper import PaperRow
+    from tacit.privacy.confidentiality.misses import Labels
 
 __all__ = [
     "Delta",
@@ -88,7 +88,7 @@ def show(values: dict[str, Any], as_json: bool) -> None:
 
 def share_or_labels(name: str, given: float | None, labelled: int | None, missed: int) -> float | Labels | None:
     """A share that was given, or the labels that bound it; both, or misses without labels, are a `UsageError`."""
-    from tacit.privacy.misses import Labels
+    from tacit.privacy.confidentiality.misses import Labels
 
     if labelled is None:
         if missed:
@@ -101,7 +101,7 @@ def share_or_labels(name: str, given: float | None, labelled: int | None, missed
 
 def show_confidentiality(found: Confidentiality, rows: tuple[PaperRow, ...]) -> None:
     """Print each statement with its steps and assumptions, then the rows from the paper's number."""
-    from tacit.privacy.crt_paper import PAPER_FORMULAS
+    from tacit.privacy.confidentiality.crt_paper import PAPER_FORMULAS
 
     for statement in (found.worst_case, found.bayesian):
         if statement is not None:

@@ -74,8 +74,8 @@ def _audit_vocabulary(run: Path, as_json: bool) -> None:
 
     from tacit.audit.vocabulary import plant_words, planted_copies
     from tacit.folder import RunFolder
+    from tacit.privacy.accounting.weighted import Choice
     from tacit.privacy.ledger import Ledger
-    from tacit.privacy.weighted import Choice
     from tacit.randomness import Streams
 
     with Ledger.open(RunFolder(run).ledger, readonly=True) as ledger:

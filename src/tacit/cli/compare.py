@@ -16,7 +16,7 @@ def command(config: ConfigArgument) -> None:
     """
     from tacit.config.entities import load_comparison
     from tacit.config.load import read_yaml
-    from tacit.extraction.compare import compare
+    from tacit.entities.compare import compare
     from tacit.progress import TerminalReporter
 
     options = load_comparison(read_yaml(config), str(config))

@@ -13,7 +13,7 @@ from tacit.errors import UsageError
 from tacit.privacy.rounded import upper
 
 if TYPE_CHECKING:
-    from tacit.privacy.statement import ConfidentialityStatement, Line
+    from tacit.privacy.confidentiality.statement import ConfidentialityStatement, Line
 
 __all__ = ["command", "show_lines"]
 
@@ -47,8 +47,8 @@ def command(run: RunArgument, as_json: JsonOption = False) -> None:
 
 def show_lines(statement: ConfidentialityStatement) -> None:
     """All three lines; what is missing of them is infinite. Then how well the bounds on the misses are known."""
-    from tacit.report.card import share_sentence
-    from tacit.report.data import MissedShare
+    from tacit.report.prose import share_sentence
+    from tacit.report.schema import MissedShare
 
     for line in statement.lines:
         typer.echo("\n" + _line_text(line))

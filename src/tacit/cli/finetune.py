@@ -15,7 +15,7 @@ def command(config: ConfigArgument) -> None:
     Leaves RUN/release (model and certificate), RUN/private (keep secret) and RUN/ledger.sqlite.
     """
     from tacit.config.entities import load_finetune
-    from tacit.extraction.finetune import finetune
+    from tacit.entities.finetune import finetune
     from tacit.progress import TerminalReporter
 
     done = finetune(load_finetune(config), TerminalReporter())

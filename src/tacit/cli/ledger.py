@@ -13,7 +13,7 @@ __all__ = ["command"]
 def command(run: RunArgument, as_json: JsonOption = False) -> None:
     """Show the ledger of a run: what was promised, planned and spent."""
     from tacit.folder import RunFolder
-    from tacit.privacy.accountant import epsilon, joint_epsilon
+    from tacit.privacy.accounting.accountant import epsilon, joint_epsilon
     from tacit.privacy.events import Spend, event_to_dict
     from tacit.privacy.ledger import Ledger
 

@@ -13,7 +13,7 @@ from tacit.privacy.rounded import upper
 
 if TYPE_CHECKING:
     from tacit.config import PrivacyOptions
-    from tacit.extraction.plan import ExtractionPlan, TuningPlan
+    from tacit.entities.plan import ExtractionPlan, TuningPlan
     from tacit.planning import RunPlan
 
 __all__ = ["command"]
@@ -30,7 +30,7 @@ def command(config: ConfigArgument, as_json: JsonOption = False) -> None:
 
     values = read_yaml(config)
     if names_tasks(values) or names_documents(values):
-        from tacit.extraction.plan import plan_comparison, plan_finetune
+        from tacit.entities.plan import plan_comparison, plan_finetune
 
         if names_tasks(values):
             _show_extraction(plan_comparison(load_comparison(values, str(config))), as_json)

@@ -14,10 +14,10 @@ from tacit.cli.options import JsonOption, print_json
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
-    from tacit.adaptive.rho import PrivacyProbability
-    from tacit.adaptive.scorer import ScorerOptions
     from tacit.config import RunConfig
     from tacit.corpus.records import Record
+    from tacit.scoring.rho import PrivacyProbability
+    from tacit.scoring.scorer import ScorerOptions
 
 __all__ = ["command"]
 
@@ -100,9 +100,9 @@ def command(
         raise UsageError("--quantiles goes with --fit-public")
     if not fit_public and config is None and out is None:
         raise UsageError("give --out FOLDER with --data: a new folder for the scores, which are private")
-    from tacit.adaptive.public import require_public_scorer, scorer_folder
-    from tacit.adaptive.scorer import ScorerOptions
     from tacit.config import load_config
+    from tacit.scoring.public import require_public_scorer, scorer_folder
+    from tacit.scoring.scorer import ScorerOptions
 
     run = None if config is None else load_config(config)
     model, length, lower, upper = _chosen(run, model, length, lower, upper)
@@ -154,7 +154,7 @@ def _chosen(
 
 
 def _rho(lower: float | None, upper: float | None) -> PrivacyProbability:
-    from tacit.adaptive.rho import PrivacyProbability
+    from tacit.scoring.rho import PrivacyProbability
 
     if lower is None or upper is None:
         raise UsageError(
@@ -228,7 +228,7 @@ def _score_run(
 
 
 def _score_data(corpus: _Records, options: ScorerOptions, rho: PrivacyProbability, out: Path, workers: int) -> Path:
-    from tacit.adaptive.scoring import score_corpus
+    from tacit.scoring.scoring import score_corpus
 
     with _bar("Scoring") as advance:
         score_corpus(corpus, options, rho, out, advance, workers=workers)
@@ -247,8 +247,8 @@ def _fit(
     public: str,
     as_json: bool,
 ) -> None:
-    from tacit.adaptive.scoring import fit_public
     from tacit.files import write_atomically
+    from tacit.scoring.scoring import fit_public
 
     if out is not None and not out.absolute().parent.is_dir():
         raise UsageError(f"--out {out}: there is no such folder to write the file into")

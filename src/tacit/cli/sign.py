@@ -26,11 +26,11 @@ def command(
     The passphrase of an encrypted key is asked for, or taken from the environment variable TACIT_KEY_PASSPHRASE.
     """
     from tacit.folder import RunFolder
-    from tacit.manifest import bound_manifest
     from tacit.privacy.ledger import Ledger
-    from tacit.releasing import sign
-    from tacit.signing import read_private_key
-    from tacit.verification import is_release, verify_ledger
+    from tacit.release.manifest import bound_manifest
+    from tacit.release.signing import read_private_key
+    from tacit.release.verification import is_release, verify_ledger
+    from tacit.release.writing import sign
 
     if is_release(run):
         raise UsageError(f"{run}: a released folder alone; sign the run, whose ledger shows what the release is worth")

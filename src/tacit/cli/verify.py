@@ -29,8 +29,8 @@ def command(
 ) -> None:
     """Recompute the certificate from the ledger, by two accountants, and compare; exit code 4 when anything differs."""
     from tacit.folder import RunFolder
-    from tacit.signing import check_signature, signature_words
-    from tacit.verification import UNSEEN_ALONE, is_release, verify_release, verify_run
+    from tacit.release.signing import check_signature, signature_words
+    from tacit.release.verification import UNSEEN_ALONE, is_release, verify_release, verify_run
 
     alone = is_release(run)
     if alone and certificate is not None:

@@ -16,7 +16,7 @@
 records.py reads the private corpus's files, and marking.py says what of a text is private.
 
 Every stage leaves its result in the run folder, so running the same command again goes on where it stopped. Only
-`tacit.releasing` writes to run/release; everything else stays in run/private (mode 0700).
+`tacit.release.writing` writes to run/release; everything else stays in run/private (mode 0700).
 
 Under torchrun the first process does all of this, and the others `assist` it in the training phases (docs/distributed.md).
 """

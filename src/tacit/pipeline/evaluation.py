@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 from tacit.config import RunConfig
 from tacit.corpus.units import Unit
 from tacit.errors import DataError
+from tacit.evaluation import causal_lm, masked_lm
 from tacit.files import write_json
 from tacit.pipeline.corpus import private_units
 from tacit.pipeline.marking import cut
@@ -22,7 +23,6 @@ from tacit.pipeline.state import RunState
 from tacit.planning import EVALUATION
 from tacit.privacy.events import Gaussian
 from tacit.randomness import Streams
-from tacit.tasks import causal_lm, masked_lm
 from tacit.training.plans import last_before_private
 from tacit.training.sequences import SequenceStream
 from tacit.training.sums import scores_digest

@@ -26,8 +26,8 @@ from tacit.planning.confidentiality import check_confidentiality, planned_statem
 from tacit.planning.given import check_folder, fingerprints, given_tokenizer
 from tacit.planning.measured import measurement_of_run
 from tacit.planning.origins import provenance_of
+from tacit.privacy.confidentiality.measurement import MEASUREMENT
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.measurement import MEASUREMENT
 from tacit.progress import Reporter, SilentReporter
 from tacit.randomness import KEY_BYTES, Streams, read_key
 from tacit.vocabulary.given import read_given

@@ -1,6 +1,6 @@
 """What leaves a run: the released folder, the certificate and the report, from the ledger and from released values only.
 
-It goes to run/release by `tacit.releasing`. Its inputs are the trained model (post-processing of ledger entries), the
+It goes to run/release by `tacit.release.writing`. Its inputs are the trained model (post-processing of ledger entries), the
 tokenizer (likewise), the noisy evaluation, and the exposure of keyed canaries under the released model. The control without DP and
 the membership attack go into the curator's copy in run/private alone.
 """
@@ -18,8 +18,6 @@ from tacit.audit.exposure import Exposure
 from tacit.config import RunConfig
 from tacit.config.shape import folder_shape
 from tacit.errors import LedgerError, UsageError
-from tacit.facts import report_data
-from tacit.facts.utility import RELEASED_SCORES
 from tacit.files import atomic_folder, private_folder, read_json, write_json
 from tacit.folder import RunFolder
 from tacit.models.kinds import save_model
@@ -33,10 +31,12 @@ from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.origin import mark_released
 from tacit.privacy.provenance import START, Provenance
-from tacit.releasing import refuse_unpaid, write_pages_again, write_release
-from tacit.report import data as facts
+from tacit.release.verification import verify_statements
+from tacit.release.writing import refuse_unpaid, write_pages_again, write_release
+from tacit.report import schema as facts
 from tacit.report.build import CARD, build_report
-from tacit.verification import verify_statements
+from tacit.report.collect import report_data
+from tacit.report.collect.utility import RELEASED_SCORES
 from tacit.vocabulary.tokenizer import save_tokenizer
 
 __all__ = ["is_released", "is_reported", "leave_model", "release_run", "report_run", "report_to_curator"]

@@ -6,12 +6,12 @@ import math
 from typing import Any
 
 from tacit.config import TupleUnit
-from tacit.facts.guarantee import confidentiality_lines, missed_shares
 from tacit.folder import RunFolder
 from tacit.privacy.certificate import read_number
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.rounded import upper
-from tacit.report.card import confidentiality_verdict
+from tacit.report.collect.guarantee import confidentiality_lines, missed_shares
+from tacit.report.prose import confidentiality_verdict
 
 __all__ = ["RunResult"]
 

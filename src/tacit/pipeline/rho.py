@@ -14,11 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from tacit.adaptive.public import require_public_scorer, scorer_folder
-from tacit.adaptive.rho import PrivacyProbability
-from tacit.adaptive.scorer import ScorerOptions
-from tacit.adaptive.scores import rho_by_id
-from tacit.adaptive.scoring import fit_public
 from tacit.config import AdaptiveOptions, RunConfig
 from tacit.corpus.records import Record
 from tacit.corpus.units import Unit
@@ -31,6 +26,11 @@ from tacit.privacy.certificate import RHO
 from tacit.privacy.ledger import Ledger
 from tacit.progress import Reporter
 from tacit.randomness import Streams
+from tacit.scoring.public import require_public_scorer, scorer_folder
+from tacit.scoring.rho import PrivacyProbability
+from tacit.scoring.scorer import ScorerOptions
+from tacit.scoring.scores import rho_by_id
+from tacit.scoring.scoring import fit_public
 
 __all__ = ["check_scorer", "given_scorer", "unit_rho"]
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tacit.adaptive.rho import PrivacyProbability
-from tacit.adaptive.scorer import ScorerOptions
-from tacit.adaptive.scoring import score_corpus
 from tacit.config import RunConfig
 from tacit.corpus.records import Record
 from tacit.errors import UsageError
@@ -14,6 +11,9 @@ from tacit.folder import RunFolder
 from tacit.pipeline.records import planted_records, units_of
 from tacit.progress import Reporter
 from tacit.randomness import Streams
+from tacit.scoring.rho import PrivacyProbability
+from tacit.scoring.scorer import ScorerOptions
+from tacit.scoring.scoring import score_corpus
 
 __all__ = ["SCORING_STEPS", "scored", "scored_folder", "texts_to_score"]
 
@@ -29,7 +29,7 @@ def scored_folder(folder: RunFolder) -> Path:
 def texts_to_score(config: RunConfig, streams: Streams) -> list[Record]:
     """The texts of all units, with the unit's id as their document's: those that are held out, and the planted ones, too.
 
-    A text is scored alone, and a unit counts as its most private text does (`tacit.adaptive.scores.rho_by_id`), so the rho of a
+    A text is scored alone, and a unit counts as its most private text does (`tacit.scoring.scores.rho_by_id`), so the rho of a
     unit depends on this unit alone.
 
     Args:
@@ -58,11 +58,11 @@ def scored(
 
     Args:
         streams: of the run's key.
-        options: a public scorer, which the caller has checked (`tacit.adaptive.public`).
+        options: a public scorer, which the caller has checked (`tacit.scoring.public`).
         out: where, if not in the run's private folder.
 
     Raises:
-        UsageError, DataError: as `texts_to_score` and `tacit.adaptive.scoring.score_corpus`.
+        UsageError, DataError: as `texts_to_score` and `tacit.scoring.scoring.score_corpus`.
     """
     target = scored_folder(folder) if out is None else out
     records = texts_to_score(config, streams)

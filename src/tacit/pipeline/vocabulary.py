@@ -17,7 +17,7 @@ from tacit.pipeline.corpus import check_corpora, marked_texts, private_units, pu
 from tacit.pipeline.state import RunState
 from tacit.planning import VOCABULARY, VOCABULARY_COUNTS, vocabulary_round
 from tacit.planning.given import given_tokenizer, reserved_tokens
-from tacit.privacy.calibrate_words import RESOLUTION, WordEvents
+from tacit.privacy.accounting.calibrate_words import RESOLUTION, WordEvents
 from tacit.privacy.events import ThresholdedHistogram, WeightedHistogram, WordCounts
 from tacit.vocabulary.count import count_words, sorted_word_counts
 from tacit.vocabulary.estimate import ChosenWords, estimate_counts, weights_as_counts

@@ -16,8 +16,8 @@ from tacit.config import AdaptiveOptions, DpPhase, RunConfig, stratum_number
 from tacit.errors import BudgetError
 from tacit.planning.stages import TRAINING
 from tacit.planning.vocabulary import has_vocabulary_event
-from tacit.privacy import calibrate
-from tacit.privacy.accountant import epsilon_of_rho, joint_epsilon
+from tacit.privacy.accounting import calibrate
+from tacit.privacy.accounting.accountant import epsilon_of_rho, joint_epsilon
 from tacit.privacy.bands import Bands
 from tacit.privacy.events import SMALLEST_NOISE_MULTIPLIER, BandedPoissonGaussian, BandsFrom, Spend
 from tacit.privacy.rounded import upper

@@ -1,6 +1,7 @@
 """What a run with screening says of a secret: its statement, from its configuration and its ledger, and the check of it.
 
-The numbers are those of `tacit.privacy.statement`; here they get the run's own phases and the screening's own stability.
+The numbers are those of `tacit.privacy.confidentiality.statement`; here they get the run's own phases and the screening's own
+stability.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from typing import Any, Literal
 
 from tacit.config import RunConfig, ScreeningOptions
 from tacit.errors import RefusedError
+from tacit.privacy.accounting.replacement import Deduplication, Screening, Stability, stability
 from tacit.privacy.certificate import Check
+from tacit.privacy.confidentiality.measurement import MEASUREMENT, Measurement
+from tacit.privacy.confidentiality.statement import ConfidentialityStatement, statement_of_run
 from tacit.privacy.events import NonPrivate, PoissonGaussian, Spend
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.measurement import MEASUREMENT, Measurement
-from tacit.privacy.replacement import Deduplication, Screening, Stability, stability
-from tacit.privacy.statement import ConfidentialityStatement, statement_of_run
 
 __all__ = [
     "check_confidentiality",

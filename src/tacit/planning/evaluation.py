@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from tacit.config import RunConfig
 from tacit.planning.stages import EVALUATION, HELD_OUT, Stage
-from tacit.privacy import calibrate
-from tacit.privacy.accountant import epsilon_of_rho
+from tacit.privacy.accounting import calibrate
+from tacit.privacy.accounting.accountant import epsilon_of_rho
 from tacit.privacy.events import Gaussian, Spend
 
 __all__ = ["evaluation_event", "evaluation_stages", "has_evaluation_event", "reserved_for_evaluation"]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from tacit.config.entities import DpTuning, TuningOptions
 from tacit.errors import BudgetError
-from tacit.privacy import calibrate
-from tacit.privacy.accountant import account_parts, joint_epsilon
+from tacit.privacy.accounting import calibrate
+from tacit.privacy.accounting.accountant import account_parts, joint_epsilon
 from tacit.privacy.events import EVERY_PART, Spend
 from tacit.privacy.rounded import upper
 from tacit.training.plans import AdamOptions, DpPlan, Phase, PlainPlan

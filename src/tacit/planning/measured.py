@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tacit.config import RunConfig
 from tacit.errors import DataError, UsageError
-from tacit.privacy.measurement import Measurement
+from tacit.privacy.confidentiality.measurement import Measurement
 from tacit.screen_plan import plan_of
 from tacit.screening.corpus import policies_of
 from tacit.screening.measure import CONFIDENCE, Measured

@@ -19,7 +19,7 @@ from tacit.planning.vocabulary import (
     vocabulary_from_plans,
     vocabulary_releases,
 )
-from tacit.privacy.accountant import joint_epsilon
+from tacit.privacy.accounting.accountant import joint_epsilon
 from tacit.privacy.events import EVERY_PART, BandedPoissonGaussian, Chosen, Exchange, Gaussian, NonPrivate, Spend
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.provenance import START, Provenance

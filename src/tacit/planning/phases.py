@@ -11,8 +11,8 @@ from tacit.planning.cost import seconds_of
 from tacit.planning.evaluation import reserved_for_evaluation
 from tacit.planning.stages import TRAINING, Stage
 from tacit.planning.vocabulary import VocabularyEvent, vocabulary_releases, vocabulary_size
-from tacit.privacy import calibrate
-from tacit.privacy.accountant import account_parts
+from tacit.privacy.accounting import calibrate
+from tacit.privacy.accounting.accountant import account_parts
 from tacit.privacy.events import BandedPoissonGaussian, Event, NonPrivate, PoissonGaussian, Spend
 from tacit.privacy.ledger import StagePlan
 from tacit.training.plans import AdamOptions, DpPlan, LiteralPlan, Phase, PlainPlan, Plan, SelectivePlan

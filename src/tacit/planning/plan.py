@@ -20,10 +20,10 @@ from tacit.planning.phases import phase_stage
 from tacit.planning.selective import run_account
 from tacit.planning.stages import PUBLIC_KEY, Stage, priced
 from tacit.planning.vocabulary import vocabulary_notes, vocabulary_size, vocabulary_stages
-from tacit.privacy.accountant import mu_at
+from tacit.privacy.accounting.accountant import mu_at
+from tacit.privacy.confidentiality.statement import ConfidentialityStatement
 from tacit.privacy.events import EVERY_PART, Chosen, Exchange, NonPrivate
 from tacit.privacy.provenance import Provenance
-from tacit.privacy.statement import ConfidentialityStatement
 
 __all__ = ["RunPlan", "make_plan"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tacit.config import RunConfig
-from tacit.privacy.accountant import epsilon, joint_epsilon
+from tacit.privacy.accounting.accountant import epsilon, joint_epsilon
 from tacit.privacy.events import Event, NonPrivate, Spend
 
 __all__ = [

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from tacit.config import RunConfig
 from tacit.planning.stages import TRAINING, VOCABULARY, VOCABULARY_COUNTS, Stage, vocabulary_round
-from tacit.privacy import calibrate
-from tacit.privacy.calibrate_words import WordEvents, histogram_and_counts, weighted_rounds
+from tacit.privacy.accounting import calibrate
+from tacit.privacy.accounting.calibrate_words import WordEvents, histogram_and_counts, weighted_rounds
+from tacit.privacy.accounting.histogram import histogram_delta, hoory_claim
 from tacit.privacy.events import Event, NonPrivate, ThresholdedHistogram, WeightedHistogram, WordCounts
-from tacit.privacy.histogram import histogram_delta, hoory_claim
 from tacit.privacy.ledger import StagePlan
 
 __all__ = [

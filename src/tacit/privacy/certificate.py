@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import LedgerError, UsageError
-from tacit.privacy.accountant import account_parts, epsilon_of_rho, joint_epsilon, mu_at, shared_account
-from tacit.privacy.adaptive import bands_from
+from tacit.privacy.accounting.accountant import account_parts, epsilon_of_rho, joint_epsilon, mu_at, shared_account
+from tacit.privacy.accounting.adaptive import bands_from
+from tacit.privacy.accounting.composition import Account, composed_steps
+from tacit.privacy.accounting.renyi import rdp_epsilon
 from tacit.privacy.certificate_file import check_certificate
-from tacit.privacy.composition import Account, composed_steps
 from tacit.privacy.events import NonPrivate, Relation, Spend
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.provenance import MADE_BY, START, Provenance, spend_to_dict
-from tacit.privacy.renyi import rdp_epsilon
 from tacit.privacy.rounded import upper
 
 __all__ = [
@@ -238,7 +238,7 @@ def verify_certificate(ledger: Ledger, certificate: dict[str, Any], release: Pat
 _COMPARED_APART = {
     *("epsilons", "total_variation", "mu", "adaptive"),  # numbers, to the last digits but a few
     "ledger_head",  # beside the rows of the release, which come after it
-    "fine_tuning",  # not in the ledger alone: `tacit.verification`
+    "fine_tuning",  # not in the ledger alone: `tacit.release.verification`
 }
 
 

@@ -189,7 +189,7 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class ThresholdedHistogram:
-    """The word histogram of Hoory et al. 2021, section 3.2, under its exact law (tacit.privacy.histogram).
+    """The word histogram of Hoory et al. 2021, section 3.2, under its exact law (tacit.privacy.accounting.histogram).
 
     A unit adds 1 to at most ``max_words`` counts; words that occur get noise; noisy counts of at least ``threshold`` are
     released.
@@ -221,7 +221,8 @@ class ThresholdedHistogram:
 
 
 _SMALLEST_INTEGER_NOISE = 3.0
-"""In steps of the integers. From here on discrete Gaussian noise is a function of Gaussian noise (tacit.privacy.weighted)."""
+"""In steps of the integers. From here on discrete Gaussian noise is a function of Gaussian noise
+(tacit.privacy.accounting.weighted)."""
 
 
 def _require_integer_noise(noise_stddev: float) -> None:
@@ -232,7 +233,7 @@ def _require_integer_noise(noise_stddev: float) -> None:
 
 @dataclass(frozen=True)
 class WeightedHistogram:
-    """One choice of words by a weighted histogram, under its law (tacit.privacy.weighted; docs/vocabulary.md).
+    """One choice of words by a weighted histogram, under its law (tacit.privacy.accounting.weighted; docs/vocabulary.md).
 
     A unit with k countable words, at most ``max_words``, adds floor(resolution / sqrt(k)) to the weight of each, so that what it
     adds has norm at most ``resolution``. Words that occur get integer (discrete Gaussian) noise; those whose noisy weight is at

@@ -207,7 +207,9 @@ class Ledger:
             BudgetError: all planned stages with this one would exceed the run's budget. Nothing is written.
             LedgerError: the stage was planned differently before.
         """
-        from tacit.privacy.accountant import joint_epsilon  # with half a second of imports, for who plans alone
+        from tacit.privacy.accounting.accountant import (
+            joint_epsilon,  # with half a second of imports, for who plans alone
+        )
 
         wanted = StagePlan(stage, event, limit, partition)
         known = self.plans.get(stage)

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tacit.errors import UsageError
-from tacit.privacy.accountant import GRIDS, Account, epsilon, rdp_epsilon
+from tacit.privacy.accounting.accountant import GRIDS, Account, epsilon, rdp_epsilon
+from tacit.privacy.accounting.histogram import gaussian_delta
 from tacit.privacy.events import Gaussian, PoissonGaussian, Spend
-from tacit.privacy.histogram import gaussian_delta
 from tacit.privacy.rounded import upper
 
 __all__ = ["SelectiveAccount", "participations", "selective_account", "state_spend"]

@@ -15,8 +15,8 @@ import jinja2
 from markupsafe import Markup
 
 from tacit.errors import DataError
-from tacit.report import card, plots
-from tacit.report.data import RELEASED, ReportData, Said
+from tacit.report import plots, prose
+from tacit.report.schema import RELEASED, ReportData, Said
 
 __all__ = ["CARD", "HTML", "JSON", "build_report", "context", "environment", "render"]
 
@@ -34,10 +34,10 @@ def environment() -> jinja2.Environment:
         keep_trailing_newline=True,
     )
     made.filters |= {
-        "bound": card.bound_text,
-        "md": card.markdown,
-        "number": card.number_text,
-        "percent": card.percent_text,
+        "bound": prose.bound_text,
+        "md": prose.markdown,
+        "number": prose.number_text,
+        "percent": prose.percent_text,
     }
     return made
 
@@ -47,18 +47,18 @@ def context(data: ReportData) -> dict[str, Any]:
     return {
         "data": data,
         "released": RELEASED,
-        "verdict": card.verdict(data.guarantee, data.confidentiality, data.missed_shares),
-        "audit": card.audit_sentences(data.exposure, bool(data.confidentiality)),
-        "membership": card.membership_sentences(data.membership, bool(data.confidentiality)),
-        "usefulness": card.utility_sentences(data.utility),
+        "verdict": prose.verdict(data.guarantee, data.confidentiality, data.missed_shares),
+        "audit": prose.audit_sentences(data.exposure, bool(data.confidentiality)),
+        "membership": prose.membership_sentences(data.membership, bool(data.confidentiality)),
+        "usefulness": prose.utility_sentences(data.utility),
         "plots": {
             "adaptive": plots.epsilon_of_rho(data) if data.adaptive and data.adaptive.bands else None,
             "cumulative": plots.cumulative_epsilon(data) if data.cumulative else None,
             "exposure": plots.exposure(data) if data.exposure else None,
             "membership": plots.membership(data) if data.membership and data.membership.rows else None,
         },
-        "front_matter": Markup(card.front_matter(data)),
-        "loading_class": card.loading_class(data.model.kind),
+        "front_matter": Markup(prose.front_matter(data)),
+        "loading_class": prose.loading_class(data.model.kind),
     }
 
 
@@ -72,7 +72,7 @@ def render(data: ReportData) -> dict[str, str]:
     }
 
 
-def _said(verdict: card.Verdict) -> Said:
+def _said(verdict: prose.Verdict) -> Said:
     return Said(headline=verdict.headline, paragraph=verdict.paragraph, known=verdict.known)
 
 

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tacit.errors import UsageError
-from tacit.privacy.loss import hockey_stick
+from tacit.privacy.textbook.loss import hockey_stick
 
 __all__ = ["plot_loss_distribution"]
 

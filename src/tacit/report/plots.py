@@ -25,8 +25,8 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from tacit.report.card import bound_text, number_text
-from tacit.report.data import CONTROL, Estimated, ExposureRow, ReportData
+from tacit.report.prose import bound_text, number_text
+from tacit.report.schema import CONTROL, Estimated, ExposureRow, ReportData
 
 __all__ = ["cumulative_epsilon", "exposure", "membership"]
 

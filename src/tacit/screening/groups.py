@@ -1,7 +1,7 @@
 """Groups of data points: no document, or user, may have more of them than the confidentiality statement claims.
 
-The statement covers a group by replacing all its data points at once (tacit.privacy.replacement), as many as were claimed. A
-corpus with a larger group would make it false, so such a corpus is refused before anything is written.
+The statement covers a group by replacing all its data points at once (tacit.privacy.accounting.replacement), as many as were
+claimed. A corpus with a larger group would make it false, so such a corpus is refused before anything is written.
 """
 
 from __future__ import annotations

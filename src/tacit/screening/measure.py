@@ -101,7 +101,7 @@ def miss_rate_upper(misses: int, labels: int, confidence: float = CONFIDENCE) ->
     >>> round(miss_rate_upper(20, 200), 3), round(miss_rate_upper(0, 200), 4)
     (0.142, 0.0149)
     """
-    from tacit.privacy.misses import Labels
+    from tacit.privacy.confidentiality.misses import Labels
 
     return Labels(labels, misses).upper(confidence)
 

@@ -8,7 +8,7 @@ candidate is verified by the exact Jaccard similarity of the shingle sets.
 Numbers are never normalised away: texts with different numbers are different texts, however similar they are otherwise.
 
 This never feeds a DP or confidentiality claim: one changed text can change which of all the others survive (arXiv 2309.05610),
-so the stability is infinite, and `tacit.privacy.replacement.Screening` refuses it (``near-duplicates-before-claim``).
+so the stability is infinite, and `tacit.privacy.accounting.replacement.Screening` refuses it (``near-duplicates-before-claim``).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from itertools import chain
 from string import ascii_letters, ascii_lowercase, digits, punctuation
 
 from tacit.errors import DataError
-from tacit.privacy.weighted import unit_weight
+from tacit.privacy.accounting.weighted import unit_weight
 from tacit.randomness import Streams
 from tacit.vocabulary.tally import SortedCounts, Spill, Tally
 from tacit.vocabulary.tokenizer import MAX_WORD_LENGTH, TokenizerOptions, normalizer_and_pretokenizer
@@ -50,7 +50,7 @@ def count_words(
         max_words: the most counts that one unit can move.
         streams: keyed randomness for the choice of words.
         options: the text pipeline.
-        resolution: steps of the weight 1 (tacit.privacy.weighted); None: every word counts one.
+        resolution: steps of the weight 1 (tacit.privacy.accounting.weighted); None: every word counts one.
         without: words that are public already, and not counted.
         only: count these words and no others.
 

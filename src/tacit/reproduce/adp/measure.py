@@ -11,13 +11,13 @@ from typing import Any
 
 from transformers import GPT2LMHeadModel, PreTrainedModel
 
-from tacit.adaptive.scorer import ScorerOptions
 from tacit.audit.candidates import candidate_exposure
 from tacit.audit.scorers import scorer_of
 from tacit.audit.trie import Trie, score_candidates
 from tacit.beginning import begin
 from tacit.config import RunConfig
 from tacit.corpus.units import Unit
+from tacit.evaluation import causal_lm
 from tacit.files import atomic_folder, private_folder
 from tacit.folder import RunFolder
 from tacit.models.given import load_folder
@@ -26,7 +26,7 @@ from tacit.pipeline.rows import tokenized
 from tacit.pipeline.scoring import scored, scored_folder
 from tacit.pipeline.stages import walk
 from tacit.pipeline.state import RunState
-from tacit.privacy.accountant import epsilon_of_rho, joint_epsilon
+from tacit.privacy.accounting.accountant import epsilon_of_rho, joint_epsilon
 from tacit.progress import SilentReporter
 from tacit.randomness import Streams, key_of
 from tacit.reproduce.adp.corpora import CorpusFiles
@@ -35,7 +35,7 @@ from tacit.reproduce.adp.runs import config_of
 from tacit.reproduce.adp.scale import DELTA, Cell, Scale
 from tacit.reproduce.place import with_public_key
 from tacit.reproduce.writing import finite
-from tacit.tasks import causal_lm
+from tacit.scoring.scorer import ScorerOptions
 from tacit.training.sequences import tokenize_units
 from tacit.vocabulary.given import read_given
 

@@ -6,10 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.adaptive.public import scorer_folder
-from tacit.adaptive.rho import PrivacyProbability
-from tacit.adaptive.scorer import ScorerOptions
-from tacit.adaptive.scoring import fit_public
 from tacit.config import RunConfig
 from tacit.corpus.readers import Source, read_records
 from tacit.files import read_json, write_json
@@ -18,6 +14,10 @@ from tacit.progress import Reporter
 from tacit.reproduce.adp.corpora import CorpusFiles
 from tacit.reproduce.adp.scale import DELTA, Scale
 from tacit.reproduce.place import with_public_key
+from tacit.scoring.public import scorer_folder
+from tacit.scoring.rho import PrivacyProbability
+from tacit.scoring.scorer import ScorerOptions
+from tacit.scoring.scoring import fit_public
 
 __all__ = ["PublicModel", "experiment_seed", "public_model"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.config import RunConfig
-from tacit.privacy.accountant import joint_epsilon
+from tacit.privacy.accounting.accountant import joint_epsilon
 from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.reproduce.adp.corpora import CorpusFiles
 from tacit.reproduce.adp.public import PublicModel

@@ -10,12 +10,19 @@ import math
 from typing import Any
 
 from tacit.planning.confidentiality import deduplication_of
-from tacit.privacy.crt_paper import paper_bayesian
+from tacit.privacy.accounting.renyi import rdp_epsilon
+from tacit.privacy.accounting.replacement import (
+    Claim,
+    Deduplication,
+    Screening,
+    Stability,
+    replacement_epsilon,
+    stability,
+)
+from tacit.privacy.confidentiality.crt_paper import paper_bayesian
+from tacit.privacy.confidentiality.misses import amplified_epsilon
+from tacit.privacy.confidentiality.statement import statement_of_run
 from tacit.privacy.events import PoissonGaussian, Spend
-from tacit.privacy.misses import amplified_epsilon
-from tacit.privacy.renyi import rdp_epsilon
-from tacit.privacy.replacement import Claim, Deduplication, Screening, Stability, replacement_epsilon, stability
-from tacit.privacy.statement import statement_of_run
 from tacit.reproduce.crt.runs import DEDUPLICATE, DELTA, private_steps
 from tacit.reproduce.crt.scale import Cell, Scale
 

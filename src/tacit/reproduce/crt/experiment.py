@@ -9,6 +9,7 @@ from typing import Any
 
 from tacit.corpus.secrets import SecretFormat
 from tacit.corpus.units import Unit
+from tacit.evaluation import causal_lm
 from tacit.jobs import Task, run_jobs
 from tacit.progress import Reporter
 from tacit.randomness import Streams
@@ -23,7 +24,6 @@ from tacit.reproduce.crt.tables import attack_rows, load_results, utility_rows
 from tacit.reproduce.place import check_same
 from tacit.reproduce.writing import replace_part, write_csv, write_text
 from tacit.screening.redact import MASK
-from tacit.tasks import causal_lm
 from tacit.training.sequences import SequenceStream, tokenize_units
 from tacit.vocabulary.given import read_given
 

@@ -12,6 +12,7 @@ from tacit.audit.candidates import candidate_exposure
 from tacit.audit.membership import measure_membership
 from tacit.audit.scorers import scorer_of
 from tacit.audit.trie import Trie, score_candidates
+from tacit.evaluation import causal_lm
 from tacit.folder import RunFolder
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.records import secrets_of
@@ -27,7 +28,6 @@ from tacit.reproduce.crt.runs import config_of
 from tacit.reproduce.crt.scale import Cell, Scale
 from tacit.reproduce.place import with_public_key
 from tacit.reproduce.writing import finite
-from tacit.tasks import causal_lm
 from tacit.training.plans import Phase
 
 __all__ = ["measure_cell"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tacit.audit.customersim import customersim_samples
-from tacit.audit.multiwoz import multiwoz_samples
 from tacit.audit.samples import MembershipSamples
 from tacit.randomness import Streams
+from tacit.reproduce.crt.customersim import customersim_samples
+from tacit.reproduce.crt.multiwoz import multiwoz_samples
 from tacit.reproduce.crt.scale import CorpusSize
 
 __all__ = ["membership_samples"]

@@ -17,8 +17,8 @@ from typing import Any
 from tacit.config import RunConfig
 from tacit.files import read_json, write_json
 from tacit.planning.vocabulary import vocabulary_event, vocabulary_releases
-from tacit.privacy.accountant import epsilon
-from tacit.privacy.calibrate import scaled_noise
+from tacit.privacy.accounting.accountant import epsilon
+from tacit.privacy.accounting.calibrate import scaled_noise
 from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.reproduce.hoory.scale import DELTA, UNITS, Base, DpTraining, Model, Scale
 from tacit.reproduce.writing import finite, number

@@ -15,7 +15,9 @@ from transformers import PreTrainedModel
 
 from tacit.corpus.readers import Source, read_records
 from tacit.corpus.units import Unit
-from tacit.extraction.cells import Cell, run_cell, splits_of
+from tacit.entities.baselines import BASELINES
+from tacit.entities.cells import Cell, run_cell, splits_of
+from tacit.evaluation.masked_lm import score_units
 from tacit.files import private_folder, read_json, write_json
 from tacit.folder import RunFolder
 from tacit.models.bert import load_bert
@@ -33,8 +35,6 @@ from tacit.reproduce.hoory.runs import base_run, model_run, task_of, trunk_run
 from tacit.reproduce.hoory.scale import Base, DpTraining, Model, Scale, Trunk
 from tacit.reproduce.place import with_public_key
 from tacit.reproduce.writing import finite
-from tacit.tasks.entities.baselines import BASELINES
-from tacit.tasks.masked_lm import score_units
 from tacit.training.masking import Masking
 from tacit.training.sequences import tokenize_units
 from tacit.vocabulary.given import read_given

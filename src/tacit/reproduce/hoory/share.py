@@ -1,7 +1,7 @@
 """The share of the gain kept: (F1 of BERT-DP - F1 of BERT) / (F1 of BERT-M - F1 of BERT), paired by folds.
 
 A ratio's interval is Fieller's: the shares r at which the mean over folds of (dp - bert) - r (m - bert) is not told from 0 by
-the interval that means have (`tacit.tasks.entities.estimates`: corrected resampled t). Where BERT-M's gain itself is not told
+the interval that means have (`tacit.entities.estimates`: corrected resampled t). Where BERT-M's gain itself is not told
 from 0, no share is excluded, and there is no interval.
 
 Shapes: K folds, S seeds.
@@ -14,7 +14,7 @@ import math
 import numpy as np
 from scipy import stats
 
-from tacit.tasks.entities.estimates import Estimate
+from tacit.entities.estimates import Estimate
 
 __all__ = ["share_kept"]
 

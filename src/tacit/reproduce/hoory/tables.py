@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from tacit.entities.baselines import BASELINES
+from tacit.entities.estimates import Estimate, bootstrap_estimate, fold_estimate
+from tacit.entities.scores import add_counts, score_of
 from tacit.files import read_json
 from tacit.reproduce.hoory.scale import PRIVATE, DpTraining, Model, Scale
 from tacit.reproduce.hoory.share import share_kept
 from tacit.reproduce.writing import Row, number
-from tacit.tasks.entities.baselines import BASELINES
-from tacit.tasks.entities.estimates import Estimate, bootstrap_estimate, fold_estimate
-from tacit.tasks.entities.scores import add_counts, score_of
 
 __all__ = ["Results", "exposure_rows", "figure1_rows", "load_results", "rate_rows", "table2_rows", "trick_rows"]
 

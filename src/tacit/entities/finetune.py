@@ -1,0 +1,361 @@
+"""`tacit finetune`: one model, fine-tuned on annotated documents, with a ledger and a certificate of its own.
+
+    RUN/finetune.json     the configuration
+    RUN/ledger.sqlite     the fine-tuning's steps and, where the people are the same, what the pre-training spent
+    RUN/release/          model/ (Hugging Face layout), certificate.json, README.md
+    RUN/private/          mode 0700: key, checkpoint, scores.json
+
+The same command again continues, bit for bit. Everything is read and checked before the folder is made.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+from transformers.utils import logging
+
+from tacit.beginning import open_ledger_and_key
+from tacit.config import config_differences
+from tacit.config.entities import FinetuneConfig
+from tacit.corpus.annotated import (
+    AnnotatedDocument,
+    entity_types,
+    refuse_shared_documents,
+    refuse_unknown_types,
+    tag_set,
+    units_of,
+)
+from tacit.corpus.annotations import read_annotated
+from tacit.corpus.units import Unit, unit_fingerprint
+from tacit.engine.noise import noise_source
+from tacit.entities.cells import count_entities, cutter_of, set_up_torch
+from tacit.entities.rows import RowCutter
+from tacit.entities.scores import add_counts, score_of
+from tacit.entities.start import Start, open_start
+from tacit.entities.tagger import EntityObjective, load_tagger, row_labels
+from tacit.errors import UsageError
+from tacit.files import (
+    one_line_of_storage,
+    private_folder,
+    read_json,
+    write_atomically,
+    write_json,
+    write_private_json,
+)
+from tacit.folder import RunFolder, remove_if_refused, taken
+from tacit.planning.finetuning import FINETUNING, dp_phase, plain_phase, solve_noise
+from tacit.planning.finetuning_facts import finetuning_facts
+from tacit.planning.finetuning_origin import inherited, provenance_of_model
+from tacit.privacy.certificate import (
+    finetuning_randomness,
+    make_certificate,
+    read_number,
+)
+from tacit.privacy.certificate_file import read_certificate
+from tacit.privacy.events import EVERY_PART, PoissonGaussian
+from tacit.privacy.ledger import Ledger, LedgerHeader
+from tacit.privacy.origin import mark_released
+from tacit.privacy.provenance import START, Ancestor, Provenance
+from tacit.progress import Reporter, SilentReporter
+from tacit.randomness import Streams
+from tacit.release.writing import write_release
+from tacit.stages import RELEASE, Stage, walk
+from tacit.training.checkpoint import finished_steps, load_weights
+from tacit.training.loop import run_phase
+from tacit.training.plans import Phase
+from tacit.training.sequences import SequenceStream
+from tacit.vocabulary.tokenizer import save_tokenizer
+
+__all__ = ["STAGES", "FinetuneResult", "finetune"]
+
+_PLAIN_DELTA = 1e-5  # of a certificate whose epsilon is infinite at every delta
+_NOT_STATED = 0  # units, where there is no guarantee that would need their number
+
+
+@dataclass(frozen=True)
+class FinetuneResult:
+    """A finished fine-tuning.
+
+    Args:
+        epsilon: of the whole release, as certified; infinite without DP.
+        statement: one paragraph: what holds, and for whom.
+        scores: the file with the scores of the test documents, for the curator; None without any.
+    """
+
+    folder: Path
+    epsilon: float
+    statement: str
+    scores: Path | None
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """All that is read before anything is written; ``documents`` are the units."""
+
+    start: Start
+    provenance: Provenance
+    documents: list[AnnotatedDocument]
+    test: list[AnnotatedDocument]
+    tags: tuple[str, ...]
+
+    @property
+    def pretraining(self) -> Ancestor | None:
+        """The release that the model is of; None where it is of none."""
+        return self.provenance.ancestors[-1] if self.provenance.ancestors else None
+
+
+@dataclass(frozen=True)
+class _Tuning:
+    """An open fine-tuning: its phase, and the rows that it reads."""
+
+    config: FinetuneConfig
+    inputs: _Inputs
+    folder: RunFolder
+    ledger: Ledger
+    streams: Streams
+    cutter: RowCutter
+    rows: SequenceStream
+    phase: Phase
+    reporter: Reporter
+
+    @property
+    def checkpoint(self) -> Path:
+        """Of its one phase."""
+        return self.folder.private / "checkpoints" / f"{self.phase.name}.pt"
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is trained."""
+        return torch.device(self.config.compute.device)
+
+
+def finetune(config: FinetuneConfig, reporter: Reporter | None = None) -> FinetuneResult:
+    """Fine-tune a model, or go on with it: all of `STAGES`.
+
+    Raises:
+        RefusedError: a guarantee that cannot be proved, with its reason code.
+        BudgetError: the budget would be exceeded; nothing was spent.
+        DataError: documents or a model that cannot be read, or (a LedgerError) others than when it began.
+        UsageError: the folder is of another configuration, or in use.
+    """
+    with _opened(config, reporter or SilentReporter()) as tuning:
+        walk(STAGES, tuning, config, STAGES[-1].name, tuning.reporter.say)
+    return _result(config, RunFolder(Path(config.run)))
+
+
+@contextmanager
+def _opened(config: FinetuneConfig, reporter: Reporter) -> Iterator[_Tuning]:
+    """All that is given is read and checked, then the folder, its key and ledger are there, and the steps planned."""
+    inputs = _read(config)
+    folder = RunFolder(Path(config.run))
+    was_there = folder.root.exists()
+    with (
+        one_line_of_storage(folder.root),
+        taken(folder),
+        remove_if_refused(folder.root, was_there, lambda: _has_spent(folder)),
+    ):
+        _check_folder(config, folder)
+        device = set_up_torch(config.compute)
+        cutter = cutter_of(inputs.start, config.training, inputs.tags)
+        key, opened = open_ledger_and_key(folder, _header(config), config.key_seed)
+        streams = Streams(key)
+        with opened as ledger:
+            _bind(ledger, config, inputs, streams)
+            rows = cutter.rows(inputs.documents, streams.child("rows"))
+            phase = _planned_phase(config, inputs, ledger, rows.sequences)
+            ledger.plan(phase.name, _event(phase), phase.steps, EVERY_PART)
+            ledger.bind("the training noise's source", noise_source(device).value)
+            private_folder(folder.private / "checkpoints")
+            yield _Tuning(config, inputs, folder, ledger, streams, cutter, rows, phase, reporter)
+
+
+def _train(tuning: _Tuning) -> None:
+    phase = tuning.phase
+    with tuning.reporter.stage("Fine-tuning", phase.steps) as bar:
+        run_phase(
+            _new_model(tuning),
+            phase,
+            tuning.rows,
+            EntityObjective(tuning.cutter.special.size),
+            tuning.ledger,
+            tuning.streams.child("phase", phase.name),
+            tuning.config.compute,
+            tuning.checkpoint,
+            bar.advance_to,
+        )
+
+
+def _trained_model(tuning: _Tuning) -> PreTrainedModel:
+    model = _new_model(tuning)
+    load_weights(tuning.checkpoint, model)
+    return model
+
+
+def _read(config: FinetuneConfig) -> _Inputs:
+    start = open_start(config.model, config.training)
+    provenance = provenance_of_model(config.model, config.dp, config.same_people, start.digest)
+    documents = read_annotated(config.documents.resolved_path, config.documents.format)
+    types = config.labels or entity_types(documents)
+    if config.labels is not None:
+        refuse_unknown_types(documents, types, "the option labels")
+    test: list[AnnotatedDocument] = []
+    if config.test is not None:
+        test = read_annotated(config.test.resolved_path, config.test.format)
+        refuse_shared_documents(documents, test)
+        refuse_unknown_types(test, types, "the training documents" if config.labels is None else "the option labels")
+    units = documents if config.dp is None else units_of(documents, config.dp.unit)
+    return _Inputs(start, provenance, units, test, tag_set(types))
+
+
+def _check_folder(config: FinetuneConfig, folder: RunFolder) -> None:
+    """Refuse the folder of another run, and a configuration that has changed."""
+    path = folder.finetune_config
+    if folder.config.exists():
+        raise UsageError(f"{folder.root}: this is the folder of a pre-training run; use another `run:` folder")
+    if path.exists():
+        old = FinetuneConfig.model_validate(read_json(path))
+        differences = config_differences(old.comparable(), config.comparable())
+        if differences:
+            raise UsageError(
+                f"{folder.root}: this fine-tuning was started with another configuration: {'; '.join(differences)}. Use the old "
+                "one, or another `run:` folder"
+            )
+    elif folder.ledger.exists() or folder.release.exists():
+        raise UsageError(f"{folder.root}: it has results but no finetune.json; use another `run:` folder")
+    write_private_json(path, config.model_dump(mode="json"))  # it names the private files
+
+
+def _has_spent(folder: RunFolder) -> bool:
+    if not folder.ledger.exists():
+        return False
+    with Ledger.open(folder.ledger, readonly=True) as ledger:
+        return ledger.spent(FINETUNING) > 0
+
+
+def _header(config: FinetuneConfig) -> LedgerHeader:
+    """What the ledger promises, but for the commitment of the key."""
+    dp = config.dp
+    return LedgerHeader(
+        unit="document" if dp is None else dp.unit,
+        relation="add-or-remove" if dp is None else dp.relation,
+        units=_NOT_STATED if dp is None else dp.units,
+        epsilon=float("inf") if dp is None else dp.budget.epsilon,
+        delta=_PLAIN_DELTA if dp is None else dp.budget.delta,
+        config_digest=config.digest(),
+        key_commitment="",
+    )
+
+
+def _bind(ledger: Ledger, config: FinetuneConfig, inputs: _Inputs, streams: Streams) -> None:
+    """Bind the model and the documents, and take over what is inherited."""
+    ledger.bind("the model folder", inputs.start.digest)
+    units = [Unit(document.document_id, (*document.tokens, *document.tags)) for document in inputs.documents]
+    ledger.bind("the annotated documents", unit_fingerprint(units, streams.child("documents")))
+    ledger.bind(START, json.dumps(inputs.provenance.to_dict(), sort_keys=True))
+    for stage, spend in inherited(config.dp, inputs.provenance).items():
+        ledger.inherit(stage, spend)
+
+
+def _planned_phase(config: FinetuneConfig, inputs: _Inputs, ledger: Ledger, rows: int) -> Phase:
+    """The phase, with the noise that an earlier start has planned where there was one."""
+    if config.dp is None:
+        return plain_phase(config.training, rows)
+    planned = ledger.plans.get(FINETUNING)
+    if planned is not None and isinstance(planned.event, PoissonGaussian):
+        return dp_phase(config.training, config.dp, planned.event.noise_multiplier)
+    before = inherited(config.dp, inputs.provenance).values()
+    return dp_phase(config.training, config.dp, solve_noise(config.training, config.dp, before))
+
+
+def _event(phase: Phase) -> Any:
+    assert phase.event is not None  # a phase on private text has one
+    return phase.event
+
+
+def _new_model(tuning: _Tuning) -> Any:
+    start, training, model = tuning.inputs.start, tuning.config.training, tuning.config.model
+    seed = tuning.streams.seed("head") >> 1
+    found = load_tagger(start.folder, tuning.inputs.tags, seed, training.dropout, model.from_scratch)
+    return found.to(tuning.device)  # pyright: ignore[reportArgumentType]
+
+
+def _release(tuning: _Tuning) -> None:
+    """Model, certificate and a page, as a whole."""
+    config, inputs, ledger, cutter = tuning.config, tuning.inputs, tuning.ledger, tuning.cutter
+    tuning.reporter.say("Release: model and certificate ...")
+    model = _trained_model(tuning)
+
+    def write_model(target: Path) -> None:
+        logging.disable_progress_bar()
+        model.save_pretrained(target)
+        save_tokenizer(cutter.tokenizer, target, cutter.length, inputs.start.tokenizer.names)
+        mark_released(target, ledger.rows[0].digest)
+
+    def certify(digests: dict[str, str]) -> dict[str, Any]:
+        randomness = finetuning_randomness(noise_source(tuning.device).value, config.key_seed is not None)
+        certificate = make_certificate(ledger, digests, randomness)
+        epsilon, delta = read_number(certificate["epsilons"][0]["epsilon"]), ledger.header.delta
+        return {**certificate, "fine_tuning": finetuning_facts(config, inputs.pretraining, epsilon, delta)}
+
+    def write_page(target: Path, certificate: dict[str, Any]) -> None:
+        text = _page(config, inputs.tags, certificate["fine_tuning"]["statement"], certificate["ledger_head"])
+        write_atomically(target / "README.md", lambda partial: _write_text(partial, text))
+
+    write_release(tuning.folder.release, ledger, write_model, certify, write_page)
+
+
+def _page(config: FinetuneConfig, tags: Sequence[str], statement: str, head: str) -> str:
+    return (
+        f"# {config.title}\n\n{statement}\n\nA BERT that tags entities in IOB2: {', '.join(tags)}. The tag of a word is that of its "
+        "first piece. `AutoModelForTokenClassification` and `AutoTokenizer` load the folder `model`.\n\n"
+        "`certificate.json` holds what was spent; `tacit verify` recomputes it from the ledger, whose head\n"
+        f"is `{head}`.\n"
+    )
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _score(tuning: _Tuning) -> None:
+    """Exact scores of the test documents: the curator's alone."""
+    model = _trained_model(tuning)
+    counts = add_counts(count_entities(row_labels(model), tuning.cutter, tuning.inputs.test))
+    types = {kind: dataclasses.asdict(score_of(counts, kind)) for kind in counts}
+    found = {"all": dataclasses.asdict(score_of(counts)), "types": types, "counts": counts}
+    write_json(_scores(tuning.folder), found)
+
+
+STAGES: tuple[Stage[_Tuning], ...] = (
+    Stage(
+        "training",
+        lambda config: True,
+        lambda tuning: finished_steps(tuning.checkpoint) == tuning.phase.steps,
+        _train,
+    ),
+    Stage(RELEASE, lambda config: True, lambda tuning: (tuning.folder.release / "certificate.json").exists(), _release),
+    Stage("scores", lambda config: config.test is not None, lambda tuning: _scores(tuning.folder).exists(), _score),
+)
+"""All of a fine-tuning, in order."""
+
+
+def _scores(folder: RunFolder) -> Path:
+    return folder.private / "scores.json"
+
+
+def _result(config: FinetuneConfig, folder: RunFolder) -> FinetuneResult:
+    certificate = read_certificate(folder.release / "certificate.json")
+    return FinetuneResult(
+        folder=folder.root,
+        epsilon=read_number(certificate["epsilons"][0]["epsilon"]),
+        statement=certificate["fine_tuning"]["statement"],
+        scores=_scores(folder) if config.test is not None else None,
+    )

@@ -1,0 +1,130 @@
+"""A BERT with a BIO head: from a local folder, its training objective, and its tags of documents.
+
+Shapes: B rows, T positions, L labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import BertForTokenClassification, PreTrainedModel
+
+from tacit.corpus.annotated import AnnotatedDocument
+from tacit.engine.cross_entropy import cross_entropy
+from tacit.entities.rows import RowCutter, split_labels
+from tacit.models.given import load_folder
+from tacit.randomness import Streams
+from tacit.training.objectives import Objective, Targets
+
+__all__ = ["EntityObjective", "RowLabels", "load_tagger", "predict_tags", "row_labels"]
+
+_HEAD = "classifier."
+_ROWS_AT_ONCE = 32
+
+
+def load_tagger(
+    folder: Path, tags: Sequence[str], seed: int, dropout: float, from_scratch: bool = False
+) -> BertForTokenClassification:
+    """The BERT of a local folder with a new linear head over its last layer, whose weights are a function of the seed.
+
+    Args:
+        folder: any BERT in the Hugging Face layout; a head that it has is left out.
+        tags: the head's labels.
+        dropout: in training.
+        from_scratch: take the folder's shape alone, and new weights too: the control that says what pre-training gives.
+
+    Raises:
+        DataError: as `tacit.models.given.load_folder`.
+    """
+    changes: dict[str, Any] = {
+        "hidden_dropout_prob": dropout,
+        "attention_probs_dropout_prob": dropout,
+        "id2label": dict(enumerate(tags)),
+        "label2id": {tag: label for label, tag in enumerate(tags)},
+    }
+    model = load_folder(BertForTokenClassification, folder, changes, new_head=_HEAD)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if from_scratch:
+            model = BertForTokenClassification(model.config)
+        torch.nn.init.normal_(model.classifier.weight, std=model.config.initializer_range)
+        torch.nn.init.zeros_(model.classifier.bias)
+    return model
+
+
+@dataclass(frozen=True)
+class EntityObjective(Objective):
+    """The tag of every judged word, at its first piece.
+
+    Args:
+        size: number of token ids: rows carry labels above it (rows.py).
+    """
+
+    size: int
+    draws = 0
+
+    def targets(self, ids_BT: np.ndarray, lengths_B: np.ndarray, uniforms_BnT: np.ndarray) -> Targets:
+        """N is the longest row's length; no row needs the padding behind it."""
+        longest = int(lengths_B.max(initial=1))
+        pieces_BT, labels_BT = split_labels(ids_BT[:, :longest], self.size)
+        attention_BT = np.arange(longest) < lengths_B[:, None]
+        real_BT = attention_BT & (labels_BT >= 0)
+        return Targets((pieces_BT, attention_BT, np.where(real_BT, labels_BT, -100)), real_BT)
+
+    def losses(self, model: PreTrainedModel, arrays: Sequence[Tensor], weights_BN: Tensor) -> Tensor:
+        """Loss of each row (B,): the sum over its judged words of weight times cross-entropy in nats."""
+        ids_BT, attention_BT, labels_BT = arrays
+        logits_BTL = model(input_ids=ids_BT, attention_mask=attention_BT).logits
+        return (cross_entropy(logits_BTL, labels_BT) * weights_BN).sum(dim=1)
+
+
+RowLabels = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""From pieces (B, T) and lengths (B,) to a label at each position (B, T)."""
+
+
+def row_labels(model: PreTrainedModel) -> RowLabels:
+    """The likeliest label at every position, without dropout."""
+
+    def labels_of(pieces_BT: np.ndarray, lengths_B: np.ndarray) -> np.ndarray:
+        attention_BT = np.arange(pieces_BT.shape[1]) < lengths_B[:, None]
+        arrays = (pieces_BT.astype(np.int64), attention_BT.astype(np.int64))
+        ids_BT, seen_BT = (torch.from_numpy(array).to(model.device) for array in arrays)
+        with torch.no_grad():
+            return model(input_ids=ids_BT, attention_mask=seen_BT).logits.argmax(dim=-1).cpu().numpy()
+
+    model.eval()
+    return labels_of
+
+
+def predict_tags(
+    labels_of: RowLabels, cutter: RowCutter, documents: Sequence[AnnotatedDocument]
+) -> list[list[list[str]]]:
+    """The tags of each document's sentences, word for word. The true tags are not looked at."""
+    stream = cutter.rows(documents, Streams(bytes(32)))  # the stream's keys are not used: nothing is drawn here
+    order = np.argsort(stream.lengths_S, kind="stable")
+    found: dict[int, list[str]] = {}
+    for start in range(0, len(order), _ROWS_AT_ONCE):
+        chosen = order[start : start + _ROWS_AT_ONCE]
+        lengths_B = stream.lengths_S[chosen]
+        pieces_BT, judged_BT = split_labels(stream.ids_ST[chosen, : lengths_B.max()], cutter.special.size)
+        labels_BT = labels_of(pieces_BT, lengths_B)
+        for place, row in enumerate(chosen):
+            found[int(row)] = [cutter.tags[label] for label in labels_BT[place, judged_BT[place] >= 0]]
+    predicted: list[list[list[str]]] = []
+    for number, document in enumerate(documents):
+        tags = [tag for row in stream.rows_of(number) for tag in found[int(row)]]
+        if len(tags) != len(document.tags):
+            raise ValueError("a word was judged not at all, or twice: the windows are wrong")
+        predicted.append(_by_sentence(tags, document))
+    return predicted
+
+
+def _by_sentence(tags: list[str], document: AnnotatedDocument) -> list[list[str]]:
+    rest = iter(tags)
+    return [[next(rest) for _ in sentence.tokens] for sentence in document.sentences]

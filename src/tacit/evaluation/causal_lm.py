@@ -1,0 +1,237 @@
+"""Perplexity of causal models on held-out units, beside unigram and uniform baselines.
+
+On public text, and for the curator alone, the means are exact (`perplexities`). On private held-out units they are a
+release: every unit gives one vector whose entries lie in [0, 1] (`unit_vectors`), and only the sum of these vectors leaves,
+with Gaussian noise on it (`tacit.evaluation.masked_lm.noisy_sum`). There a unit counts once whatever its length, so the released
+number is exp of the mean over units of a unit's own nats per token; it is not the perplexity per token of the text as a whole.
+
+Every token of a row but the first is predicted from those before it in the row, the end token too. A text that was cut
+into several rows gives an end token for each, and no row sees the one before it.
+
+Shapes: U units, S rows of the stream, B rows that are scored, T positions, V vocabulary, M measured quantities.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from tacit.corpus.units import Unit
+from tacit.errors import DataError
+from tacit.models.causal import causal_row_losses
+from tacit.randomness import Streams
+from tacit.training.sequences import SequenceStream
+
+__all__ = [
+    "Perplexities",
+    "UnitLosses",
+    "means_of_sum",
+    "perplexities",
+    "score_units",
+    "text_sizes",
+    "uniform",
+    "unigram",
+    "unit_vectors",
+]
+
+_ROWS_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class UnitLosses:
+    """What a model makes of each unit (U,), those without rows included (0 nats, 0 tokens).
+
+    Args:
+        nats_U: sum over the unit's predicted tokens of -ln p(token given the tokens before it in its row).
+        tokens_U: how many these are: all but the first of each row that counts, end tokens included.
+        whole: whether all rows of every unit counted.
+    """
+
+    nats_U: np.ndarray
+    tokens_U: np.ndarray
+    whole: bool
+
+
+@dataclass(frozen=True)
+class Perplexities:
+    """How well a model predicts texts, by three measures. With N the nats of all predicted tokens (end tokens included):
+
+    The first depends on how many tokens a tokenizer makes of a text, so it compares models that share one. The others
+    count the text itself and compare tokenizers too, as long as these lose the same of it: nats are those of the tokens,
+    and what a tokenizer folds (case, accents, spacing) or replaces by [UNK] costs nothing. They are upper bounds, as the
+    text's other spellings in the same vocabulary are left out.
+
+    Args:
+        per_token: exp(N / tokens). A model that knows nothing has V.
+        per_word: exp(N / words), where words are what white space separates in the texts as they were read.
+        bits_per_byte: N / (ln 2 * bytes), bytes of the same texts in UTF-8, white space included.
+        tokens: predicted tokens.
+        words: words of the texts.
+        bytes: bytes of the texts.
+    """
+
+    per_token: float
+    per_word: float
+    bits_per_byte: float
+    tokens: int
+    words: int
+    bytes: int
+
+
+def text_sizes(units: Sequence[Unit]) -> tuple[np.ndarray, np.ndarray]:
+    """White-space words and UTF-8 bytes of each unit's texts, (U,) each.
+
+    >>> text_sizes([Unit("a", ("µ  is", "mu\\n")), Unit("b", ())])
+    (array([3, 0]), array([9, 0]))
+    """
+    words = [sum(len(text.split()) for text in unit.texts) for unit in units]
+    sizes = [sum(len(text.encode()) for text in unit.texts) for unit in units]
+    return np.array(words, dtype=np.int64), np.array(sizes, dtype=np.int64)
+
+
+def unigram(stream: SequenceStream, vocabulary_size: int) -> np.ndarray:
+    """Log-probabilities (V,) of the tokens that public rows predict, end tokens included.
+
+    One is added for every id, so that no token of another text has probability 0, whatever special token a text may spell.
+    """
+    predicted_ST = _predicted(stream.lengths_S, stream.ids_ST.shape[1])
+    counts_V = np.bincount(stream.ids_ST[predicted_ST], minlength=vocabulary_size).astype(float) + 1
+    return np.log(counts_V / counts_V.sum())
+
+
+def uniform(vocabulary_size: int) -> np.ndarray:
+    """Log-probabilities (V,) that know nothing: perplexity V per token."""
+    return np.full(vocabulary_size, -math.log(vocabulary_size))
+
+
+def score_units(
+    models: Mapping[str, PreTrainedModel | np.ndarray],
+    stream: SequenceStream,
+    streams: Streams,
+    per_unit: int | None = None,
+) -> dict[str, UnitLosses]:
+    """Losses of every model (or table of log-probabilities) on the same rows.
+
+    Args:
+        models: by name.
+        stream: the units.
+        streams: for the choice of rows, each unit's by its own key.
+        per_unit: rows of a unit that count at most; all, if None.
+    """
+    chosen = [
+        stream.rows_of(unit)
+        if per_unit is None
+        else stream.choose_rows(unit, per_unit, streams.generator("evaluation", key))
+        for unit, key in enumerate(stream.keys_U)
+    ]
+    row_B = np.concatenate([*chosen, np.zeros(0, dtype=np.int64)])
+    owner_B = np.repeat(np.arange(stream.units), [len(rows) for rows in chosen])
+    tokens_U = np.bincount(owner_B, stream.lengths_S[row_B] - 1, minlength=stream.units).astype(np.int64)
+    found: dict[str, UnitLosses] = {}
+    for name, model in models.items():
+        nats_B = (
+            _table_nats(model, stream, row_B) if isinstance(model, np.ndarray) else _model_nats(model, stream, row_B)
+        )
+        nats_U = np.bincount(owner_B, nats_B, minlength=stream.units)
+        found[name] = UnitLosses(nats_U, tokens_U, whole=len(row_B) == stream.sequences)
+    return found
+
+
+def _predicted(lengths_B: np.ndarray, positions: int) -> np.ndarray:
+    """Where a row's predicted tokens are (B, T): not at position 0, not at padding."""
+    place_T = np.arange(positions)
+    return (place_T > 0) & (place_T < lengths_B[:, None])
+
+
+def _table_nats(log_probabilities_V: np.ndarray, stream: SequenceStream, row_B: np.ndarray) -> np.ndarray:
+    predicted_BT = _predicted(stream.lengths_S[row_B], stream.ids_ST.shape[1])
+    return np.where(predicted_BT, -log_probabilities_V[stream.ids_ST[row_B]], 0.0).sum(axis=1)
+
+
+@torch.no_grad()
+def _model_nats(model: PreTrainedModel, stream: SequenceStream, row_B: np.ndarray) -> np.ndarray:
+    """Rows of similar length together, so that little padding is computed."""
+    training = model.training
+    model.eval()
+    nats_B = np.zeros(len(row_B))
+    order_B = np.argsort(stream.lengths_S[row_B], kind="stable")
+    for start in range(0, len(row_B), _ROWS_AT_ONCE):
+        part = order_B[start : start + _ROWS_AT_ONCE]
+        lengths = stream.lengths_S[row_B[part]]
+        positions = int(lengths.max())
+        ids = stream.ids_ST[row_B[part], :positions].astype(np.int64)
+        attention = np.arange(positions) < lengths[:, None]
+        weights = _predicted(lengths, positions).astype(np.float32)
+        tensors = (torch.from_numpy(array).to(model.device) for array in (ids, attention, weights))
+        nats_B[part] = causal_row_losses(model, *tensors).double().cpu().numpy()
+    model.train(training)
+    return nats_B
+
+
+def perplexities(losses: UnitLosses, words_U: np.ndarray, bytes_U: np.ndarray) -> Perplexities:
+    """The exact means over all units: of public text, or for the curator alone.
+
+    Args:
+        losses: of whole units.
+        words_U: from `text_sizes`, of the units that the stream was made of.
+        bytes_U: likewise.
+
+    Raises:
+        ValueError: the losses leave out rows, or are of other units than the sizes.
+        DataError: there is no text.
+    """
+    if not losses.whole:
+        raise ValueError("rows were left out, so words and bytes of the whole units do not fit; score all rows")
+    if not len(losses.nats_U) == len(words_U) == len(bytes_U):
+        raise ValueError(f"losses of {len(losses.nats_U)} units and sizes of {len(words_U)} and {len(bytes_U)}")
+    nats, tokens = float(losses.nats_U.sum()), int(losses.tokens_U.sum())
+    words, size = int(words_U.sum()), int(bytes_U.sum())
+    if 0 in (tokens, words, size):
+        raise DataError("there is no held-out text to evaluate; give a corpus with some")
+    bits = nats / (math.log(2) * size)
+    return Perplexities(_exp(nats / tokens), _exp(nats / words), bits, tokens, words, size)
+
+
+def _exp(value: float) -> float:
+    """exp, infinite where a float cannot hold it: a bad model has many nats a word."""
+    return value if math.isnan(value) else math.exp(value) if value < 700 else math.inf
+
+
+def unit_vectors(losses: Mapping[str, UnitLosses], loss_bound: float) -> np.ndarray:
+    """Vectors (U, 1 + models) with entries in [0, 1]: a one, then each model's nats per token of the unit over ``loss_bound``.
+
+    What is above the bound counts as the bound, so one unit moves the sum by at most sqrt(1 + models) in l2, and clipping
+    can only make a model look better. With 1.5 ln V (the uniform model has ln V) it happens to units that a model expects
+    less than blind chance by far. A loss that is not a number (a model that diverged) counts as the bound too: whether a
+    release fails must not depend on a unit. Units without a token are left out, each by itself.
+    """
+    some_U = next(iter(losses.values())).tokens_U > 0
+    columns = [np.ones(int(some_U.sum()))]
+    for loss in losses.values():
+        mean_U = loss.nats_U[some_U] / loss.tokens_U[some_U]
+        columns.append(np.nan_to_num(np.clip(mean_U / loss_bound, 0.0, 1.0), nan=1.0))
+    return np.stack(columns, axis=1)
+
+
+def means_of_sum(
+    total_M: np.ndarray, names: tuple[str, ...], noise_stddev: float, loss_bound: float
+) -> dict[str, dict[str, float | list[float]]]:
+    """Perplexity of each model from a (noisy) sum of unit vectors, with the 95 % interval of the noise alone.
+
+    Ratios of noisy sums, clipped to what is possible; a noisy count below 1 counts as 1.
+    """
+    count = max(1.0, float(total_M[0]))
+    margin = 1.96 * noise_stddev / count
+    found: dict[str, dict[str, float | list[float]]] = {}
+    for name, total in zip(names, total_M[1:], strict=True):
+        loss = float(total) / count
+        low, mean, high = (
+            math.exp(min(1.0, max(0.0, value)) * loss_bound) for value in (loss - margin, loss, loss + margin)
+        )
+        found[name] = {"perplexity": mean, "perplexity_interval": [low, high]}
+    return found

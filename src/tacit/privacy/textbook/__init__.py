@@ -1,0 +1,1 @@
+"""The textbook mechanisms with their exact privacy, and their losses."""

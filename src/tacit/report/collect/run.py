@@ -1,0 +1,72 @@
+"""All facts of a run's report."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from tacit.audit.exposure import Exposure
+from tacit.config import RunConfig
+from tacit.config.shape import ModelShape
+from tacit.folder import RunFolder
+from tacit.privacy.ledger import Ledger
+from tacit.report import schema
+from tacit.report.collect.adaptive import adaptive_facts
+from tacit.report.collect.attacks import exposure_rows, membership_facts
+from tacit.report.collect.guarantee import confidentiality_lines, guarantee, missed_shares
+from tacit.report.collect.ledger import cumulative, ledger_rows
+from tacit.report.collect.training import model_facts, phase_rows, vocabulary_facts
+from tacit.report.collect.utility import utility_rows
+from tacit.version import VERSION
+
+__all__ = ["report_data"]
+
+
+def report_data(
+    config: RunConfig,
+    folder: RunFolder,
+    ledger: Ledger,
+    certificate: dict[str, Any],
+    exposures: dict[str, list[Exposure]],
+    evaluation: dict[str, Any],
+    shape: ModelShape,
+    released_words: int,
+    curator: bool,
+    membership: Mapping[str, Any] | None = None,
+) -> schema.ReportData:
+    """The facts of one run, for whoever has the release, or for the curator.
+
+    Args:
+        exposures: by model, of the canaries.
+        evaluation: run/private/evaluation.json.
+        shape: of the released model.
+        released_words: of the vocabulary.
+        curator: whether this is the curator's copy.
+        membership: run/private/membership.json, for that copy alone.
+    """
+    header, size = ledger.header, evaluation["vocabulary_size"]
+    return schema.ReportData(
+        title=config.title,
+        tacit_version=VERSION,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        run_name=folder.root.name,
+        config_digest=header.config_digest,
+        ledger_head=certificate["ledger_head"],
+        guarantee=guarantee(config, certificate),
+        ledger=ledger_rows(ledger),
+        cumulative=cumulative(ledger),
+        exposure=exposure_rows(config, exposures),
+        utility=utility_rows(evaluation, curator),
+        vocabulary=vocabulary_facts(config, ledger, size, released_words),
+        model=model_facts(config, shape, size),
+        phases=phase_rows(config, ledger),
+        files=tuple(schema.ReleasedFile(path=path, sha256=digest) for path, digest in certificate["files"].items()),
+        budget_epsilon=None if math.isinf(header.epsilon) else header.epsilon,
+        curator_copy=curator,
+        confidentiality=confidentiality_lines(certificate),
+        missed_shares=missed_shares(certificate),
+        adaptive=adaptive_facts(config, ledger, certificate),
+        membership=None if membership is None else membership_facts(config, membership),
+    )

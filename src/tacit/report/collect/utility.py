@@ -1,0 +1,61 @@
+"""What a report says of how well the model predicts held-out text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tacit.report import schema
+
+__all__ = ["RELEASED_SCORES", "utility_rows"]
+
+RELEASED_SCORES = ("vocabulary_size", "public", "private")
+"""What a release's report shows of run/private/evaluation.json; the rest is the curator's."""
+
+_CORPORA: dict[str, Any] = {
+    "public": "public held-out text",
+    "private": "private held-out units (noisy, in the ledger)",
+    "curator": schema.CURATOR_TEXT,
+}
+_MODELS: Sequence[Any] = ("released model", "after public phase", "unigram")
+
+
+def utility_rows(evaluation: dict[str, Any], curator: bool) -> tuple[schema.UtilityRow, ...]:
+    """The models of run/private/evaluation.json on each text; the exact private text for the curator alone."""
+    rows = []
+    size = evaluation["vocabulary_size"]
+    for key, corpus in _CORPORA.items():
+        if key not in evaluation or (key not in RELEASED_SCORES and not curator):
+            continue
+        for model in _MODELS:
+            if model in evaluation[key]:
+                rows.append(_utility_row(corpus, model, evaluation[key][model], noisy=key == "private"))
+        masked = "accuracy" in evaluation[key]["released model"]
+        accuracy = 1 / size if masked else None
+        rows.append(
+            schema.UtilityRow(corpus=corpus, model="uniform", masked_token_accuracy=accuracy, perplexity=float(size))
+        )
+    return tuple(rows)
+
+
+def _utility_row(corpus: Any, model: Any, scores: dict[str, Any], noisy: bool) -> schema.UtilityRow:
+    accuracies = scores.get("accuracy_interval") if noisy else None
+    return schema.UtilityRow(
+        corpus=corpus,
+        model=model,
+        masked_token_accuracy=scores.get("accuracy"),
+        masked_token_accuracy_interval95=None if accuracies is None else tuple(accuracies),
+        perplexity=scores["perplexity"],
+        perplexity_interval95=tuple(scores["perplexity_interval"]) if noisy else None,
+        perplexity_per_word=scores.get("perplexity_per_word"),
+        bits_per_byte=scores.get("bits_per_byte"),
+        note=_utility_note(scores, noisy),
+    )
+
+
+def _utility_note(scores: dict[str, Any], noisy: bool) -> str:
+    if noisy:
+        return "interval of the added noise alone"
+    if "bits_per_byte" not in scores:
+        return ""
+    return f"perplexity a token; {scores['perplexity_per_word']:.4g} a word, {scores['bits_per_byte']:.3f} bits a byte"

@@ -1,0 +1,46 @@
+"""Everything that a report may say, as one frozen model: what is not here cannot reach a reader.
+
+The report is built from `ReportData` and from nothing else, so no private text can slip into it. Values that would be
+claims beyond the guarantee are refused at construction: a finite epsilon for a heuristic run, a proved run without a
+finite one, results of the control trained without DP in a copy that may be published.
+
+Epsilons may be infinite; in JSON they are then the string "infinity", because bare ``Infinity`` is not JSON.
+"""
+
+from tacit.report.schema.adaptive import AdaptiveFacts, RhoBand
+from tacit.report.schema.attacks import Estimated, ExposureRow, MembershipFacts, MembershipRow
+from tacit.report.schema.guarantee import Assumption, ConfidentialityLine, EpsilonPair, Guarantee, MissedShare, Said
+from tacit.report.schema.ledger import CumulativePoint, LedgerRow
+from tacit.report.schema.model import ModelFacts, PhaseRow, UtilityRow, VocabularyFacts
+from tacit.report.schema.run import ReleasedFile, ReportData
+from tacit.report.schema.values import BEFORE, CONTROL, CURATOR_TEXT, INFINITY, RELEASED, UNIFORM, UNIGRAM
+
+__all__ = [
+    "BEFORE",
+    "CONTROL",
+    "CURATOR_TEXT",
+    "INFINITY",
+    "RELEASED",
+    "UNIFORM",
+    "UNIGRAM",
+    "AdaptiveFacts",
+    "Assumption",
+    "ConfidentialityLine",
+    "CumulativePoint",
+    "EpsilonPair",
+    "Estimated",
+    "ExposureRow",
+    "Guarantee",
+    "LedgerRow",
+    "MembershipFacts",
+    "MembershipRow",
+    "MissedShare",
+    "ModelFacts",
+    "PhaseRow",
+    "ReleasedFile",
+    "ReportData",
+    "RhoBand",
+    "Said",
+    "UtilityRow",
+    "VocabularyFacts",
+]

@@ -1,0 +1,63 @@
+"""The model: how it was made, what it is, and how well it predicts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tacit.report.schema.values import Count, Facts, Interval, Note, Parameters, Probability, Text
+
+__all__ = ["ModelFacts", "PhaseRow", "UtilityRow", "VocabularyFacts"]
+
+
+class VocabularyFacts(Facts):
+    """The tokenizer: how its words were chosen, and how many came from the private text through the DP release."""
+
+    method: Text
+    size: Count
+    released_words: Count
+    parameters: Parameters
+
+
+class ModelFacts(Facts):
+    """The released model's shape; ``heads`` is None for a model without attention."""
+
+    kind: Text
+    layers: Count
+    width: Count
+    heads: Count | None
+    parameters: Count
+    max_length: Count
+
+
+class PhaseRow(Facts):
+    """One training phase, in words."""
+
+    stream: Text
+    plan: Text
+    steps: Count
+    batch: Text
+    optimizer: Text
+
+
+class UtilityRow(Facts):
+    """How well one model predicts one text.
+
+    Accuracies lie in [0, 1] (a noisy one is clamped before it gets here), perplexities above 0. An interval is a 95 %
+    confidence interval, (low, high).
+    """
+
+    corpus: Literal[
+        "public held-out text",
+        "private held-out units (noisy, in the ledger)",
+        "private held-out text (exact, for the curator)",
+    ]
+    model: Literal["after public phase", "released model", "unigram", "uniform"]
+    masked_token_accuracy: Probability | None = None
+    masked_token_accuracy_interval95: Interval | None = None
+    perplexity: Annotated[float, Field(gt=0)] | None = None
+    perplexity_interval95: Interval | None = None
+    perplexity_per_word: Annotated[float, Field(gt=0)] | None = None
+    bits_per_byte: Annotated[float, Field(ge=0)] | None = None
+    note: Note = ""

@@ -1,0 +1,111 @@
+"""All facts of one run, which agree with each other."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
+
+from tacit.report.schema.adaptive import AdaptiveFacts
+from tacit.report.schema.attacks import ExposureRow, MembershipFacts
+from tacit.report.schema.guarantee import ConfidentialityLine, Guarantee, MissedShare, Said
+from tacit.report.schema.ledger import CumulativePoint, LedgerRow
+from tacit.report.schema.model import ModelFacts, PhaseRow, UtilityRow, VocabularyFacts
+from tacit.report.schema.values import CONTROL, CURATOR_TEXT, Facts, HexDigest, Text
+
+__all__ = ["ReleasedFile", "ReportData"]
+
+
+def _check_iso_time(value: str) -> str:
+    try:
+        datetime.datetime.fromisoformat(value)
+    except ValueError:
+        # the standard library's message repeats the value
+        raise ValueError("a time must be in ISO 8601") from None
+    return value
+
+
+class ReleasedFile(Facts):
+    """A file of the release and its SHA-256."""
+
+    path: Text
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+class ReportData(Facts):
+    """The facts of one run.
+
+    Args:
+        created: when, in ISO 8601; the report itself never reads a clock.
+        config_digest, ledger_head: hexadecimal digests.
+        cumulative: one point a stage; the last one is the certified epsilon.
+        exposure: the audit; rows of the control without DP only in a curator's copy.
+        membership: the attack on the texts themselves; only in a curator's copy.
+        confidentiality: of a run with screening, its statement; it stands apart from epsilon, which is then infinite.
+        missed_shares: the bounds on the misses of its policies.
+        verdict: the page's first words; left out here, and put into report.json when it is written.
+        adaptive: of a run with adaptive DP, epsilon as a function of rho; its largest is no more than the certified one.
+        license: a licence identifier for the model card. The owner of the text decides, hence the default.
+        budget_epsilon: the budget that the run was given, if any: a line in the plot.
+        curator_copy: the copy for the private folder; it may hold values outside the guarantee and says so in red.
+
+    Raises:
+        pydantic.ValidationError: (a ValueError) a field is unknown, malformed, or contradicts another.
+    """
+
+    title: Text
+    tacit_version: Text
+    created: Annotated[Text, AfterValidator(_check_iso_time)]
+    run_name: Text
+    config_digest: HexDigest
+    ledger_head: HexDigest
+    guarantee: Guarantee
+    ledger: tuple[LedgerRow, ...]
+    cumulative: tuple[CumulativePoint, ...]
+    exposure: tuple[ExposureRow, ...]
+    utility: tuple[UtilityRow, ...]
+    vocabulary: VocabularyFacts
+    model: ModelFacts
+    phases: tuple[PhaseRow, ...]
+    files: tuple[ReleasedFile, ...]
+    confidentiality: tuple[ConfidentialityLine, ...] = ()
+    missed_shares: tuple[MissedShare, ...] = ()
+    verdict: Said | None = None
+    adaptive: AdaptiveFacts | None = None
+    membership: MembershipFacts | None = None
+    license: Text = "unknown"
+    budget_epsilon: Annotated[float, Field(gt=0)] | None = None
+    curator_copy: bool = False
+
+    @model_validator(mode="after")
+    def _nothing_outside_the_guarantee(self) -> Self:
+        if not self.curator_copy and any(row.corpus == CURATOR_TEXT for row in self.utility):
+            raise ValueError(
+                "exact scores of private text are outside the ledger; leave them out, or make a curator's copy"
+            )
+        if not self.curator_copy and self.membership is not None:
+            raise ValueError(
+                "results of membership inference are functions of the private text outside the ledger; leave them out, or make "
+                "a curator's copy"
+            )
+        if not self.curator_copy and any(row.model == CONTROL for row in self.exposure):
+            raise ValueError(
+                "exposure rows of the control without DP are functions of the private text outside the ledger; "
+                "leave them out, or make a curator's copy"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> Self:
+        numbers = [row.sequence for row in self.ledger]
+        if numbers != sorted(set(numbers)):
+            raise ValueError("ledger rows must be in order, each sequence number once")
+        certified = self.guarantee.certified.epsilon
+        if self.cumulative and not math.isclose(self.cumulative[-1].epsilon, certified, rel_tol=1e-3):
+            raise ValueError("the last cumulative epsilon is not the certified one")
+        bands = self.adaptive.bands if self.adaptive else ()
+        if any(band.epsilon > certified * (1 + 1e-9) for band in bands):
+            raise ValueError("a band has a larger epsilon than the certified one")
+        return self
