@@ -127,7 +127,9 @@ def _has_spent_or_done(folder: RunFolder) -> bool:
 
 
 def _check_config(config: RunConfig, folder: RunFolder, start_over: bool) -> None:
-    """Refuse a changed configuration once something was spent; before that, start over with the new one."""
+    """Refuse a changed configuration once something was spent or released; before that, start over with the new one."""
+    if folder.finetune_config.exists():
+        raise UsageError(f"{folder.root}: this is the folder of a fine-tuning; use another `run:` folder")
     if folder.config.exists() and folder.ledger.exists():
         old = folder.load_config()
         differences = config_differences(old.comparable(), config.comparable())
@@ -138,6 +140,11 @@ def _check_config(config: RunConfig, folder: RunFolder, start_over: bool) -> Non
                 raise UsageError(
                     f"{folder.root}: this run was started with another configuration: {'; '.join(differences)}. "
                     "Use the old one, or another `run:` folder"
+                )
+            if folder.release.exists():
+                raise UsageError(
+                    f"{folder.root}: its release was made with another configuration: {'; '.join(differences)}. Use another `run:` "
+                    "folder"
                 )
             if folder.has_results and not start_over:
                 raise UsageError(
@@ -153,13 +160,16 @@ def _forget_start(folder: RunFolder) -> None:
 
     So a new ledger never meets an old log or an old key, and whoever is killed on the way finds the old configuration again.
     """
-    for made in (*folder.private.glob("screened*"), *folder.private.glob("scores*"), *folder.private.glob("scorer*")):
-        shutil.rmtree(made)
+    keys = {folder.private / "key", folder.private / "key.new"}
+    made = sorted(
+        folder.private.iterdir(), key=lambda path: path in keys
+    )  # all of it: a stage is done where its result is
     ledgers = sorted(folder.root.glob("ledger.sqlite*"), key=lambda path: path == folder.ledger)
-    names = ("rho.json", "adaptive.json", "key", "key.new")
-    rest = [path for path in (folder.private / name for name in names) if path.exists()]
-    for path in (*folder.private.glob("vocabulary/*"), *folder.private.glob("checkpoints/*"), *rest, *ledgers):
-        path.unlink()
+    for path in (*made, *ledgers):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def _refuse_lost_ledger(folder: RunFolder, key: Path) -> None:

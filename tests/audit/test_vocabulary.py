@@ -12,8 +12,8 @@ import pytest
 from tacit.audit.vocabulary import allowed_rate, plant_words, planted_copies
 from tacit.errors import UsageError
 from tacit.privacy.accounting.histogram import log_hidden_probability
-from tacit.privacy.accounting.weighted import Choice, largest_leak
-from tacit.privacy.events import ThresholdedHistogram, WeightedHistogram
+from tacit.privacy.accounting.weighted import largest_leak
+from tacit.privacy.events import Choice, ThresholdedHistogram, WeightedHistogram
 from tacit.randomness import Streams
 from tacit.vocabulary.select import release
 

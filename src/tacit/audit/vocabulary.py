@@ -19,8 +19,7 @@ import numpy.typing as npt
 from scipy import special, stats
 
 from tacit.errors import UsageError
-from tacit.privacy.accounting.weighted import Choice, unit_weight
-from tacit.privacy.events import ThresholdedHistogram, WeightedHistogram
+from tacit.privacy.events import Choice
 from tacit.randomness import Streams
 from tacit.vocabulary.count import count_distinct
 from tacit.vocabulary.select import draw_noise, release
@@ -70,13 +69,13 @@ def allowed_rate(event: Choice, copies: int, words: int) -> float:
 
     With noise of many steps the sum is its integral, from half a step below the threshold.
     """
-    weight = copies * (unit_weight(event.resolution, words) if isinstance(event, WeightedHistogram) else 1)
+    weight = copies * event.weight_of_word(words)
     steps = math.ceil(event.threshold) - weight
     stddev = event.noise_stddev
-    if isinstance(event, WeightedHistogram) and stddev > 1000:
-        return float(special.ndtr(-(steps - 0.5) / stddev))
-    if isinstance(event, ThresholdedHistogram) and event.noise == "gaussian":
+    if not event.has_integer_noise:
         return float(special.ndtr(-(event.threshold - weight) / stddev))
+    if stddev > 1000:
+        return float(special.ndtr(-(steps - 0.5) / stddev))
     reach = math.ceil(40 * stddev) + abs(steps)
     support = np.arange(-reach, reach + 1.0)
     masses = np.exp(-(support**2) / (2 * stddev**2))
@@ -85,7 +84,7 @@ def allowed_rate(event: Choice, copies: int, words: int) -> float:
 
 def planted_copies(event: Choice, words: int) -> list[int]:
     """Numbers of copies at which a word comes out with a probability of about 1/1000, 1/40 and 1/2, and one."""
-    weight = unit_weight(event.resolution, words) if isinstance(event, WeightedHistogram) else 1
+    weight = event.weight_of_word(words)
     wanted = (event.threshold - deviations * event.noise_stddev for deviations in (3.0, 2.0, 0.0))
     return sorted({1, *(max(1, math.ceil(steps / weight)) for steps in wanted)})
 
@@ -115,7 +114,7 @@ def plant_words(
         raise UsageError(f"{words} planted words: the mechanism counts from 1 to {event.max_words} of a unit")
     if copies < 1 or repetitions < 1:
         raise UsageError(f"{copies} copies, {repetitions} repetitions: both must be at least 1")
-    resolution = event.resolution if isinstance(event, WeightedHistogram) else None
+    resolution = event.counts_in_steps_of
     # All at once: a word's fate depends on its own weight and noise alone.
     planted = [_new_words(words, streams.generator("planted words", number)) for number in range(repetitions)]
     units = ((f"{number} {copy}", group) for number, group in enumerate(planted) for copy in range(copies))

@@ -74,12 +74,11 @@ def _audit_vocabulary(run: Path, as_json: bool) -> None:
 
     from tacit.audit.vocabulary import plant_words, planted_copies
     from tacit.folder import RunFolder
-    from tacit.privacy.accounting.weighted import Choice
     from tacit.privacy.ledger import Ledger
     from tacit.randomness import Streams
 
     with Ledger.open(RunFolder(run).ledger, readonly=True) as ledger:
-        events = {name: plan.event for name, plan in ledger.plans.items() if isinstance(plan.event, Choice)}
+        events = {name: choice for name, plan in ledger.plans.items() if (choice := plan.event.choice) is not None}
     if not events:
         raise UsageError(f"{run}: no words are chosen from private text there, so there is nothing to plant them in")
     found = [

@@ -60,7 +60,7 @@ from tacit.privacy.certificate import (
     read_number,
 )
 from tacit.privacy.certificate_file import read_certificate
-from tacit.privacy.events import EVERY_PART, PoissonGaussian
+from tacit.privacy.events import EVERY_PART
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.origin import mark_released
 from tacit.privacy.provenance import START, Ancestor, Provenance
@@ -269,8 +269,8 @@ def _planned_phase(config: FinetuneConfig, inputs: _Inputs, ledger: Ledger, rows
     if config.dp is None:
         return plain_phase(config.training, rows)
     planned = ledger.plans.get(FINETUNING)
-    if planned is not None and isinstance(planned.event, PoissonGaussian):
-        return dp_phase(config.training, config.dp, planned.event.noise_multiplier)
+    if planned is not None and (noise := planned.event.step_noise_multiplier) is not None:
+        return dp_phase(config.training, config.dp, noise)
     before = inherited(config.dp, inputs.provenance).values()
     return dp_phase(config.training, config.dp, solve_noise(config.training, config.dp, before))
 

@@ -61,7 +61,7 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
         raise UsageError("adaptive: one process scores and trains; start the run without torchrun")
     folder = RunFolder(Path(config.run))
     mechanisms, measurement = None, measurement_of_run(config)
-    if not _is_planned(folder):
+    if not _is_planned(config, folder):
         _load_given(config)
         reporter.say("Planning: solving the noise for the budget (no data is read yet) ...")
         mechanisms = solve(config, list(provenance_of(config).inherited.values()))
@@ -84,12 +84,13 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
         ranks.tell(None)
 
 
-def _is_planned(folder: RunFolder) -> bool:
-    """Whether an earlier start came so far that all that it is given was looked at; `tacit screen` alone does not."""
+def _is_planned(config: RunConfig, folder: RunFolder) -> bool:
+    """Whether an earlier start with this configuration looked at all that it is given; `tacit screen` alone does not."""
     if not folder.ledger.exists():
         return False
     with Ledger.open(folder.ledger, readonly=True) as ledger:
-        return ledger.bound("the training noise's source") is not None
+        same = ledger.header.config_digest == config.digest()
+        return same and ledger.bound("the training noise's source") is not None
 
 
 def _load_given(config: RunConfig) -> None:

@@ -103,17 +103,18 @@ def _stratum_bands(options: AdaptiveOptions, stratum: int) -> Bands:
 def has_given_bands(options: AdaptiveOptions, phase: DpPhase, spend: Spend) -> bool:
     """Whether a phase's event has the thresholds, weights and noise that the options give, where they are not left to be solved."""
     event = spend.event
-    if not isinstance(event, BandedPoissonGaussian):
+    bands = event.bands
+    if bands is None:
         return options.form == "literal"
     stratum, given, factor = stratum_number(phase.stream), options.weights, 1.0
     if stratum is not None:
         given = _stratum_bands(options, stratum).weights
         factor = options.noise_factors[stratum] if options.noise_factors else 1.0
-    noise = event.noise_multiplier if phase.noise_multiplier is None else factor * phase.noise_multiplier
+    noise = event.step_noise_multiplier if phase.noise_multiplier is None else factor * phase.noise_multiplier
     return (
-        event.thresholds == options.thresholds
-        and event.weights == (given or event.weights)
-        and event.noise_multiplier == noise
+        bands.thresholds == options.thresholds
+        and bands.weights == (given or bands.weights)
+        and event.step_noise_multiplier == noise
     )
 
 
@@ -209,8 +210,7 @@ def _smallest_factor(meets: Callable[[float], bool]) -> float:
 
 
 def _by_unit(spend: Spend) -> Spend:
-    assert isinstance(spend.event, BandedPoissonGaussian)
-    return dataclasses.replace(spend, event=dataclasses.replace(spend.event, bands_from="unit"))
+    return dataclasses.replace(spend, event=spend.event.decided_by_unit())
 
 
 def _spends(config: RunConfig, noise: dict[str, PhaseNoise]) -> list[Spend]:

@@ -15,8 +15,8 @@ from tacit.errors import RefusedError
 from tacit.privacy.accounting.replacement import Deduplication, Screening, Stability, stability
 from tacit.privacy.certificate import Check
 from tacit.privacy.confidentiality.measurement import MEASUREMENT, Measurement
-from tacit.privacy.confidentiality.statement import ConfidentialityStatement, statement_of_run
-from tacit.privacy.events import NonPrivate, PoissonGaussian, Spend
+from tacit.privacy.confidentiality.statement import ConfidentialityStatement, statement_of_run, training_steps
+from tacit.privacy.events import Spend
 from tacit.privacy.ledger import Ledger
 
 __all__ = [
@@ -47,28 +47,23 @@ def planned_statement(
     options = config.screening
     if options is None or config.uses_heuristic:
         return None
-    paid = [spend for spend in spends if not isinstance(spend.event, NonPrivate)]
-    steps: dict[PoissonGaussian, int] = {}
-    for spend in paid:
-        if isinstance(spend.event, PoissonGaussian):
-            steps[spend.event] = steps.get(spend.event, 0) + spend.count
-    if not steps:
+    found = training_steps(spends)
+    if found is None:
         return None
-    event, *others = steps
+    event, steps, others = found
     stated = 1.0 if options.delta2 is None else options.delta2
     return statement_of_run(
         records=config.privacy.units,
         sampling_probability=event.sampling_probability,
         noise_multiplier=event.noise_multiplier,
-        steps=steps[event],
+        steps=steps,
         delta=config.privacy.budget.delta,
         stability=screening_stability(options),
         gamma=options.gamma if measurement is None else measurement.gamma,
         delta_2=stated if measurement is None else measurement.delta_2,
         confidence=0.95 if measurement is None else measurement.confidence,
         group_size=1 if options.group is None else options.group.most,
-        others=[Spend(other, steps[other]) for other in others]
-        + [spend for spend in paid if not isinstance(spend.event, PoissonGaussian)],
+        others=others,
         measurement=None if measurement is None else measurement.digest,
     )
 

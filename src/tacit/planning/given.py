@@ -15,7 +15,7 @@ from tacit.screening.redact import MASK
 from tacit.vocabulary.given import GivenTokenizer, read_given, tokenizer_digest
 from tacit.vocabulary.public_words import read_bytes
 
-__all__ = ["check_folder", "fingerprints", "given_tokenizer", "reserved_tokens"]
+__all__ = ["check_folder", "fingerprints", "given_tokenizer", "reserved_tokens", "scorer_digest"]
 
 
 def reserved_tokens(config: RunConfig) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ def check_folder(config: RunConfig, tokenizer: GivenTokenizer | None = None) -> 
 
 
 def fingerprints(config: RunConfig) -> dict[str, str]:
-    """SHA-256 of what the run is given, by name; empty where that is nothing."""
+    """SHA-256 of what the run is given, by name; empty where that is nothing. The ledger binds them."""
     found: dict[str, str] = {}
     if config.vocabulary.method == "given":
         found["the given tokenizer"] = tokenizer_digest(config.vocabulary.resolved_path)
@@ -83,12 +83,24 @@ def fingerprints(config: RunConfig) -> dict[str, str]:
             digest.update(hashlib.sha256(read_bytes(path)).digest())
         found["the public word lists"] = digest.hexdigest()
     if config.model.folder is not None:
-        digest = hashlib.sha256()
-        folder = config.model.resolved_folder
-        for path in (folder / "config.json", *weight_files(folder)):
-            with path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-        found["the model folder"] = digest.hexdigest()
+        found["the model folder"] = _model_digest(config.model.resolved_folder)
     if config.model.new_vocabulary:
         found["the model folder's tokenizer"] = tokenizer_digest(config.model.resolved_folder)
     return found
+
+
+def scorer_digest(folder: Path) -> str:
+    """SHA-256 of a scorer's folder: its model, and the tokenizer in whose pieces it reads.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    return hashlib.sha256(f"{_model_digest(folder)}{tokenizer_digest(folder)}".encode()).hexdigest()
+
+
+def _model_digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in (folder / "config.json", *weight_files(folder)):
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from tacit.planning.vocabulary import (
     vocabulary_releases,
 )
 from tacit.privacy.accounting.accountant import joint_epsilon
-from tacit.privacy.events import EVERY_PART, BandedPoissonGaussian, Chosen, Exchange, Gaussian, NonPrivate, Spend
+from tacit.privacy.events import EVERY_PART, Gaussian, Spend, expected
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.provenance import START, Provenance
 from tacit.privacy.rounded import upper
@@ -61,7 +60,7 @@ class Mechanisms:
 
     def noisy_spends(self) -> list[Spend]:
         """What the stages that add noise cost: all that the budget bounds where the others have no guarantee."""
-        return [spend for spend in self.spends() if not isinstance(spend.event, NonPrivate)]
+        return [spend for spend in self.spends() if spend.event.is_private]
 
 
 def solve(config: RunConfig, before: Sequence[Spend] = ()) -> Mechanisms:
@@ -74,7 +73,7 @@ def solve(config: RunConfig, before: Sequence[Spend] = ()) -> Mechanisms:
         BudgetError: the given noise exceeds the budget, or no noise meets it.
     """
     privacy = config.privacy
-    before = [spend for spend in before if not isinstance(spend.event, NonPrivate)]
+    before = [spend for spend in before if spend.event.is_private]
     if before and (spent := joint_epsilon(before, privacy.budget.delta, privacy.relation)) > privacy.budget.epsilon:
         raise BudgetError(
             f"what this run starts from has spent epsilon {upper(spent)} at delta {privacy.budget.delta:g} on the same people "
@@ -102,10 +101,9 @@ def plan_in_ledger(mechanisms: Mechanisms, ledger: Ledger, start: Provenance) ->
     for name, spend in start.inherited.items():
         ledger.inherit(name, spend)
     for name, spend in mechanisms.stages().items():
-        event = spend.event
-        assert not isinstance(event, Exchange | Chosen)  # accounts alone have these
-        if isinstance(event, BandedPoissonGaussian):  # another run's function rho may put a unit in any band
-            event = dataclasses.replace(event, rho=ledger.header.key_commitment)
+        event = spend.event.with_rho(
+            ledger.header.key_commitment
+        )  # another run's function rho may put a unit in any band
         ledger.plan(name, event, spend.count, spend.partition)
 
 
@@ -116,10 +114,9 @@ def mechanisms_from_ledger(config: RunConfig, ledger: Ledger) -> Mechanisms | No
     if noise is None:
         return None
     vocabulary = vocabulary_from_plans(config, plans) if has_vocabulary_event(config) else None
-    evaluation = plans[EVALUATION].event if EVALUATION in plans else None
+    evaluation = expected(plans[EVALUATION].event, Gaussian) if EVALUATION in plans else None
     if vocabulary is None and has_vocabulary_event(config):
         return None
-    assert evaluation is None or isinstance(evaluation, Gaussian)
     mechanisms = Mechanisms(vocabulary, phases_with(config, noise), evaluation, config.seed is not None)
     wanted = {*mechanisms.stages(), *_stages_beside_phases(config)}
     return mechanisms if wanted <= plans.keys() else None

@@ -157,8 +157,11 @@ def _things(config: RunConfig) -> Iterator[_Thing]:
     for number, path in enumerate(vocabulary.public_word_paths):
         yield _Thing(f"public word list {number + 1}", path, "vocabulary.public_words", True, _digest(path))
     if config.adaptive is not None and config.adaptive.scorer.folder is not None:
+        from tacit.planning.given import scorer_digest
+
         scorer = config.adaptive.scorer
-        yield _Thing("the scorer", released_model(scorer.resolved_folder), "adaptive.scorer.folder", scorer.public)
+        place = released_model(scorer.resolved_folder)
+        yield _Thing("the scorer", place, "adaptive.scorer.folder", scorer.public, scorer_digest(place))
     yield from _models_of_policies(config)
     for number, corpus in enumerate(config.public):
         yield _Thing(f"public corpus {number + 1}", corpus.resolved_path, f"public.{number}.path", True)

@@ -13,7 +13,7 @@ from tacit.planning.stages import TRAINING, Stage
 from tacit.planning.vocabulary import VocabularyEvent, vocabulary_releases, vocabulary_size
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.accounting.accountant import account_parts
-from tacit.privacy.events import BandedPoissonGaussian, Event, NonPrivate, PoissonGaussian, Spend
+from tacit.privacy.events import Event, PoissonGaussian, Spend
 from tacit.privacy.ledger import StagePlan
 from tacit.training.plans import AdamOptions, DpPlan, LiteralPlan, Phase, PlainPlan, Plan, SelectivePlan
 
@@ -32,11 +32,7 @@ def solved_noise(
         BudgetError: no noise meets the budget.
     """
     privacy = config.privacy
-    fixed = [
-        Spend(event, 1, TRAINING)
-        for event in vocabulary_releases(vocabulary).values()
-        if not isinstance(event, NonPrivate)
-    ]
+    fixed = [Spend(event, 1, TRAINING) for event in vocabulary_releases(vocabulary).values() if event.is_private]
     if config.vocabulary.method == "hoory":
         fixed = []
     if config.adaptive is not None:
@@ -73,9 +69,8 @@ def planned_noise(config: RunConfig, plans: Mapping[str, StagePlan]) -> dict[str
 
 
 def _noise_of(event: Event) -> PhaseNoise | None:
-    if isinstance(event, BandedPoissonGaussian):
-        return PhaseNoise(event.noise_multiplier, event.bands)
-    return PhaseNoise(event.noise_multiplier) if isinstance(event, PoissonGaussian) else None
+    noise = event.step_noise_multiplier
+    return None if noise is None else PhaseNoise(noise, event.bands)
 
 
 def _given_noise(config: RunConfig) -> dict[str, PhaseNoise]:
@@ -88,9 +83,7 @@ def has_given_noise(config: RunConfig, phase: DpPhase, spend: Spend) -> bool:
     """Whether a phase's event has the noise, thresholds and weights that the configuration gives; what it leaves open is solved."""
     if config.adaptive is not None:
         return has_given_bands(config.adaptive, phase, spend)
-    if phase.noise_multiplier is None or not isinstance(spend.event, PoissonGaussian):
-        return True
-    return spend.event.noise_multiplier == phase.noise_multiplier
+    return phase.noise_multiplier is None or spend.event.step_noise_multiplier in (None, phase.noise_multiplier)
 
 
 def phases_with(config: RunConfig, noise: Mapping[str, PhaseNoise]) -> tuple[Phase, ...]:

@@ -22,7 +22,7 @@ from tacit.planning.stages import PUBLIC_KEY, Stage, priced
 from tacit.planning.vocabulary import vocabulary_notes, vocabulary_size, vocabulary_stages
 from tacit.privacy.accounting.accountant import mu_at
 from tacit.privacy.confidentiality.statement import ConfidentialityStatement
-from tacit.privacy.events import EVERY_PART, Chosen, Exchange, NonPrivate
+from tacit.privacy.events import EVERY_PART, Chosen, Exchange
 from tacit.privacy.provenance import Provenance
 
 __all__ = ["RunPlan", "make_plan"]
@@ -98,7 +98,6 @@ def _stages(config: RunConfig, mechanisms: Mechanisms, start: Provenance) -> tup
     ]
     public_key = mechanisms.stages().get(PUBLIC_KEY)
     if public_key is not None:
-        assert isinstance(public_key.event, NonPrivate)
         stages.append(
             Stage(PUBLIC_KEY, "a key that everyone can make", {}, 1, public_key.event, EVERY_PART, seconds=0.0)
         )

@@ -21,7 +21,7 @@ from tacit.privacy.accounting.adaptive import bands_from
 from tacit.privacy.accounting.composition import Account, composed_steps
 from tacit.privacy.accounting.renyi import rdp_epsilon
 from tacit.privacy.certificate_file import check_certificate
-from tacit.privacy.events import NonPrivate, Relation, Spend
+from tacit.privacy.events import Relation, Spend
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.provenance import MADE_BY, START, Provenance, spend_to_dict
 from tacit.privacy.rounded import upper
@@ -141,7 +141,7 @@ def make_certificate(
         for delta in certificate_deltas(header.delta)
     ]
     certified = read_number(epsilons[0]["epsilon"])
-    heuristic = any(isinstance(spend.event, NonPrivate) for spend in spends) or math.isinf(certified)
+    heuristic = any(not spend.event.is_private for spend in spends) or math.isinf(certified)
     start = ledger.bound(START)
     return {
         "version": _VERSION,

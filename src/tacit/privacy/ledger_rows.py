@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -124,7 +125,7 @@ def check_event(values: dict[str, Any]) -> Event:
     try:
         event = event_from_dict(values)
         fields = {name: value for name, value in values.items() if name != "kind"}
-        _ADAPTERS[values["kind"]].validate_json(json.dumps(fields), strict=True)
+        _adapter(EVENTS[values["kind"]]).validate_json(json.dumps(fields), strict=True)
     except ValidationError as error:
         raise ValueError(f"event: {what_is_wrong(error)}") from None
     except (UsageError, AttributeError, LookupError, TypeError, ArithmeticError):
@@ -132,7 +133,9 @@ def check_event(values: dict[str, Any]) -> Event:
     return event
 
 
-_ADAPTERS: dict[str, TypeAdapter[Any]] = {kind: TypeAdapter(event) for kind, event in EVENTS.items()}
+@functools.cache
+def _adapter(kind: type[Event]) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 def check_rows(rows: Sequence[LedgerRow]) -> None:

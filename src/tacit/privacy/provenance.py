@@ -251,7 +251,7 @@ def check_composition(
         if not ancestor.spends:
             continue
         short = ancestor.head[:_SHORT]
-        if any(isinstance(spend.event, NonPrivate) for _, spend in ancestor.spends) and not unbounded:
+        if any(not spend.event.is_private for _, spend in ancestor.spends) and not unbounded:
             raise RefusedError(
                 "pretraining-without-guarantee",
                 f"the release {short} that this starts from has no finite epsilon, so none holds for people who are in both texts; "

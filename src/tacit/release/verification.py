@@ -39,9 +39,6 @@ from tacit.privacy.certificate import (
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.events import (
     EVERY_PART,
-    BandedPoissonGaussian,
-    NonPrivate,
-    PoissonGaussian,
     Spend,
     ThresholdedHistogram,
     event_from_dict,
@@ -142,7 +139,7 @@ def _check_own_words(spends: list[Spend], stated: dict[str, Any]) -> list[Check]
     """What a certificate says of its epsilon elsewhere."""
     first = stated["epsilons"][0]
     epsilon, delta = read_number(first["epsilon"]), float(first["delta"])
-    heuristic = any(isinstance(spend.event, NonPrivate) for spend in spends) or math.isinf(epsilon)
+    heuristic = any(not spend.event.is_private for spend in spends) or math.isinf(epsilon)
     mu, budget = read_number(stated["mu"]), stated["budget"]
     holds = {
         "status": stated["status"] == ("heuristic" if heuristic else "proved"),
@@ -299,9 +296,7 @@ def _different_plans(config: RunConfig, ledger: Ledger) -> list[str]:
 
 def _of_this_run(spend: Spend, ledger: Ledger) -> Spend:
     """The ledger's events of bands carry the name of the run that they are of."""
-    if not isinstance(spend.event, BandedPoissonGaussian):
-        return spend
-    return dataclasses.replace(spend, event=dataclasses.replace(spend.event, rho=ledger.header.key_commitment))
+    return dataclasses.replace(spend, event=spend.event.with_rho(ledger.header.key_commitment))
 
 
 def _check_tuning(config: FinetuneConfig, ledger: Ledger) -> Check:
@@ -312,7 +307,7 @@ def _check_tuning(config: FinetuneConfig, ledger: Ledger) -> Check:
         phase = plain_phase(config.training, 1)
         holds &= plan.event == phase.event and config.training.steps in (None, plan.limit)
     elif plan is not None and config.dp is not None:
-        noise = plan.event.noise_multiplier if isinstance(plan.event, PoissonGaussian) else 1.0
+        noise = plan.event.step_noise_multiplier or 1.0
         phase = dp_phase(config.training, config.dp, config.dp.noise_multiplier or noise)
         holds &= plan.event == phase.event and plan.limit == phase.steps
     return Check("ledger's stages are the configuration's", holds, FINETUNING)

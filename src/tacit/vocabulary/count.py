@@ -16,7 +16,7 @@ from itertools import chain
 from string import ascii_letters, ascii_lowercase, digits, punctuation
 
 from tacit.errors import DataError
-from tacit.privacy.accounting.weighted import unit_weight
+from tacit.privacy.events import unit_weight
 from tacit.randomness import Streams
 from tacit.vocabulary.tally import SortedCounts, Spill, Tally
 from tacit.vocabulary.tokenizer import MAX_WORD_LENGTH, TokenizerOptions, normalizer_and_pretokenizer

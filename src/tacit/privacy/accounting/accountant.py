@@ -18,7 +18,7 @@ from tacit.privacy.accounting.composition import GRIDS, SMALLEST_DELTA, Account
 from tacit.privacy.accounting.histogram import gaussian_delta
 from tacit.privacy.accounting.renyi import rdp_epsilon
 from tacit.privacy.checks import require_delta
-from tacit.privacy.events import EVERY_PART, NonPrivate, Relation, Spend, check_relation, split_of
+from tacit.privacy.events import EVERY_PART, Relation, Spend, check_relation, split_of
 
 __all__ = ["account_parts", "epsilon", "epsilon_of_rho", "joint_epsilon", "mu_at", "shared_account"]
 
@@ -43,7 +43,7 @@ def shared_account(spends: tuple[Spend, ...], relation: Relation) -> Account:
 
 @functools.lru_cache(maxsize=256)
 def _epsilon(spends: tuple[Spend, ...], delta: float, relation: Relation) -> float:
-    if delta < SMALLEST_DELTA and not any(isinstance(spend.event, NonPrivate) for spend in spends):
+    if delta < SMALLEST_DELTA and all(spend.event.is_private for spend in spends):
         return _epsilon_at_tiny_delta(spends, delta, relation)
     found = shared_account(spends, relation).epsilon(delta)
     renyi = rdp_epsilon(spends, delta, relation)

@@ -22,12 +22,12 @@ from tacit.privacy.accounting.solved import kept
 from tacit.privacy.checks import require_delta, require_positive
 from tacit.privacy.events import (
     SMALLEST_NOISE_MULTIPLIER,
+    Choice,
     Gaussian,
     PoissonGaussian,
     Relation,
     Spend,
     ThresholdedHistogram,
-    WeightedHistogram,
 )
 
 __all__ = ["gaussian_noise", "histogram", "scaled_noise", "threshold_for", "training_noise"]
@@ -195,13 +195,9 @@ def scaled_noise(
 
 def _stand_in(spend: Spend, relation: Relation) -> Spend:
     """A histogram's likeliest worst neighbour as one Gaussian, for the search only: one composition instead of dozens."""
-    event = spend.event
-    if not isinstance(event, ThresholdedHistogram | WeightedHistogram):
+    if not isinstance(spend.event, Choice):
         return spend
-    noise = event.noise_stddev / (
-        event.resolution if isinstance(event, WeightedHistogram) else math.sqrt(event.max_words)
-    )
-    return Spend(Gaussian(noise * math.sqrt(2 if relation == "replace" else 1)), spend.count, spend.partition)
+    return Spend(spend.event.likely_worst(relation), spend.count, spend.partition)
 
 
 def gaussian_noise(target_epsilon: float, delta: float, relation: Relation = "add-or-remove") -> float:

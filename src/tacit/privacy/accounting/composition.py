@@ -20,12 +20,10 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 from tacit.errors import UsageError
 from tacit.privacy.accounting.envelope import envelope_pld
-from tacit.privacy.accounting.exchange import exchange_pld
 from tacit.privacy.accounting.falling import smallest_epsilon
 from tacit.privacy.accounting.histogram import Case, gaussian_delta
 from tacit.privacy.accounting.sampled_gaussian import gaussian_pld
 from tacit.privacy.accounting.weighted import (
-    Choice,
     choice_cases,
     effective_stddev,
     largest_distance,
@@ -33,21 +31,24 @@ from tacit.privacy.accounting.weighted import (
 )
 from tacit.privacy.checks import require_delta
 from tacit.privacy.events import (
-    BandedPoissonGaussian,
+    Choice,
     Chosen,
-    Exchange,
-    Gaussian,
-    NonPrivate,
-    PoissonGaussian,
     Relation,
     Spend,
     ThresholdedHistogram,
     WeightedHistogram,
-    WordCounts,
     check_relation,
 )
 
-__all__ = ["GRIDS", "SMALLEST_DELTA", "Account", "composed_steps", "loss_distribution", "rounding_reserve"]
+__all__ = [
+    "GRIDS",
+    "SMALLEST_DELTA",
+    "Account",
+    "chosen_pld",
+    "composed_steps",
+    "loss_distribution",
+    "rounding_reserve",
+]
 
 GRIDS = (1e-4, 2e-5)
 """Discretisation of the loss: the first is tried first, the next when Renyi DP does better."""
@@ -73,20 +74,6 @@ def rounding_reserve(spends: Iterable[Spend]) -> float:
 _COARSEST_GRID = 1e-3
 
 
-@functools.lru_cache(maxsize=64)
-def _poisson_gaussian_pld(
-    event: PoissonGaussian, count: int, relation: Relation, grid: float, pessimistic: bool
-) -> pld.PrivacyLossDistribution:
-    single = gaussian_pld(
-        event.noise_multiplier,
-        relation,
-        grid,
-        sampling_probability=event.sampling_probability,
-        pessimistic=pessimistic,
-    )
-    return single.self_compose(count)
-
-
 def _choice_pld(event: Choice, words: float, grid: float, pessimistic: bool) -> pld.PrivacyLossDistribution:
     """The Gaussian part of a histogram when ``words`` counts differ by one, or weighted ones by this squared distance."""
     stddev = _real_noise(event, pessimistic)
@@ -105,14 +92,17 @@ def _real_noise(event: Choice, pessimistic: bool) -> float | None:
 
     For a lower estimate a weighted histogram's noise is taken as it is, and no smaller.
     """
-    if isinstance(event, ThresholdedHistogram):
-        return event.noise_stddev if event.noise == "gaussian" else None
-    return (effective_stddev(event) if pessimistic else event.noise_stddev) / event.resolution
+    if isinstance(event, WeightedHistogram):
+        return (effective_stddev(event) if pessimistic else event.noise_stddev) / event.resolution
+    return None if event.has_integer_noise else event.noise_stddev
 
 
 @functools.lru_cache(maxsize=32)
-def _chosen_pld(event: Chosen, count: int, relation: Relation, grid: float) -> pld.PrivacyLossDistribution:
-    """What dominates every alternative; one without any event is dominated by each of the others."""
+def chosen_pld(event: Chosen, count: int, relation: Relation, grid: float) -> pld.PrivacyLossDistribution:
+    """The loss of ``count`` such events, which dominates every alternative's.
+
+    An alternative without any event is dominated by each of the others.
+    """
     several = [Account(spends, relation, grid)._others for spends in event.alternatives]
     return envelope_pld([one for one in several if one is not None], relation).self_compose(count)
 
@@ -121,11 +111,6 @@ def _alternatives(spends: Sequence[Spend]) -> list[tuple[Spend, ...]]:
     """The spends with every choice made beforehand, in all ways: each of them is a case, so none bounds the truth from above."""
     events = [spend.event.alternatives if isinstance(spend.event, Chosen) else ((spend,),) for spend in spends]
     return [tuple(itertools.chain.from_iterable(made)) for made in itertools.product(*events)]
-
-
-def _counts_sensitivity(event: WordCounts, relation: Relation) -> float:
-    """Of 0/1 counts: two units' words differ in at most 2 max_words places."""
-    return math.sqrt((2 if relation == "replace" else 1) * event.max_words)
 
 
 @dataclass(frozen=True)
@@ -154,7 +139,7 @@ class Account:
 
     def delta(self, epsilon: float) -> float:
         """The smallest delta at this epsilon (up to the grid)."""
-        if any(isinstance(spend.event, NonPrivate) for spend in self.spends):
+        if not all(spend.event.is_private for spend in self.spends):
             return 1.0
         if self._fixed_cases:
             return max(case.delta(epsilon) for case in self._fixed_cases)
@@ -166,7 +151,7 @@ class Account:
     def epsilon(self, delta: float) -> float:
         """The smallest epsilon at this delta; infinite when no epsilon has it."""
         require_delta(delta)
-        if any(isinstance(spend.event, NonPrivate) for spend in self.spends):
+        if not all(spend.event.is_private for spend in self.spends):
             return math.inf
         if self._fixed_cases:
             return max(case.epsilon(delta) for case in self._fixed_cases)
@@ -213,21 +198,11 @@ class Account:
     @functools.cached_property
     def _others(self) -> pld.PrivacyLossDistribution | None:
         """Everything but the choice that enters by its full law, composed; None when there is nothing else."""
-        parts: list[pld.PrivacyLossDistribution] = []
-        for spend in self.spends:
-            if isinstance(spend.event, PoissonGaussian | BandedPoissonGaussian):
-                event = spend.event if isinstance(spend.event, PoissonGaussian) else spend.event.worst
-                parts.append(_poisson_gaussian_pld(event, spend.count, self.relation, self.grid, self.pessimistic))
-            elif isinstance(spend.event, Exchange):
-                parts.append(exchange_pld(spend.event, spend.count, self.grid, self.pessimistic))
-            elif isinstance(spend.event, Chosen):
-                parts.append(_chosen_pld(spend.event, spend.count, self.relation, self.grid))
-            elif isinstance(spend.event, Gaussian | WordCounts):
-                parts.append(
-                    gaussian_pld(
-                        1.0, "add-or-remove", self.grid, sensitivity=self._mu(spend), pessimistic=self.pessimistic
-                    )
-                )
+        parts = [
+            spend.event.loss_distribution(spend.count, self.relation, self.grid, self.pessimistic)
+            for spend in self.spends
+            if spend.event.is_private and not isinstance(spend.event, Choice)
+        ]
         parts += [self._further(event) for event in self._further_choices]
         return functools.reduce(lambda one, other: one.compose(other), parts) if parts else None
 
@@ -244,15 +219,6 @@ class Account:
             return worst_case_pld(event, self.relation, self.grid)
         words = largest_distance(event) * (2 if self.relation == "replace" else 1)
         return _choice_pld(event, words, self.grid, self.pessimistic)
-
-    def _mu(self, spend: Spend) -> float:
-        """Sensitivity over noise of Gaussian releases of one event, taken together."""
-        event = spend.event
-        if isinstance(event, WordCounts):
-            stddev = effective_stddev(event) if self.pessimistic else event.noise_stddev
-            return math.sqrt(spend.count) * _counts_sensitivity(event, self.relation) / stddev
-        assert isinstance(event, Gaussian)
-        return (2 if self.relation == "replace" else 1) * math.sqrt(spend.count) / event.noise_multiplier
 
     def _curve(self, words: float) -> Callable[[float], float]:
         """Hockey-stick of everything, the counts of the choice with the full law differing in ``words`` places."""
@@ -277,8 +243,10 @@ class Account:
 
     def _only_gaussian(self, words: float) -> float | None:
         """Mu of the whole when it is Gaussian mechanisms alone, which compose to one exactly; else None."""
-        sampled = PoissonGaussian | BandedPoissonGaussian | Exchange | Chosen
-        if self._further_choices or any(isinstance(spend.event, sampled) for spend in self.spends):
+        others = [spend for spend in self.spends if not isinstance(spend.event, Choice)]
+        mus = [spend.event.gaussian_mu(spend.count, self.relation, self.pessimistic) for spend in others]
+        known = [mu for mu in mus if mu is not None]
+        if self._further_choices or len(known) < len(mus):
             return None
         squares = 0.0
         if self._fixed is not None and words > 0:
@@ -286,8 +254,7 @@ class Account:
             if stddev is None:
                 return None
             squares += words / stddev**2
-        squares += sum(self._mu(spend) ** 2 for spend in self.spends if isinstance(spend.event, Gaussian | WordCounts))
-        return math.sqrt(squares)
+        return math.sqrt(squares + sum(mu**2 for mu in known))
 
     def _case_delta(self, case: Case, epsilon: float) -> float:
         return case.infinite_mass + (1 - case.infinite_mass) * self._curve(case.words)(epsilon + case.shift)

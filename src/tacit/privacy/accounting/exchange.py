@@ -16,7 +16,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import special
 
 from tacit.privacy.accounting.sampled_gaussian import gaussian_pld
-from tacit.privacy.events import Exchange
+from tacit.privacy.events.banded import Exchange
 
 __all__ = ["exchange_pld"]
 

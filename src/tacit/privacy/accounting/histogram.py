@@ -32,7 +32,8 @@ import numpy as np
 from scipy import special
 
 from tacit.errors import UsageError
-from tacit.privacy.events import Relation, ThresholdedHistogram, check_relation
+from tacit.privacy.events.base import Relation, check_relation
+from tacit.privacy.events.words import ThresholdedHistogram
 
 __all__ = [
     "Case",

@@ -7,26 +7,13 @@ import logging
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-import dp_accounting
 import numpy as np
 from dp_accounting import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant, compute_epsilon
 
-from tacit.privacy.accounting.weighted import Choice, largest_distance, largest_leak
+from tacit.privacy.accounting.weighted import largest_leak
 from tacit.privacy.checks import require_delta
-from tacit.privacy.events import (
-    BandedPoissonGaussian,
-    Chosen,
-    Exchange,
-    Gaussian,
-    NonPrivate,
-    PoissonGaussian,
-    Relation,
-    Spend,
-    WeightedHistogram,
-    WordCounts,
-    check_relation,
-)
+from tacit.privacy.events import Choice, Chosen, Relation, Spend, check_relation
 
 __all__ = ["rdp_epsilon"]
 
@@ -46,7 +33,7 @@ def rdp_epsilon(spends: Sequence[Spend], delta: float, relation: Relation = "add
     """
     require_delta(delta)
     check_relation(relation)
-    if any(isinstance(spend.event, NonPrivate) for spend in spends):
+    if not all(spend.event.is_private for spend in spends):
         return math.inf
     divergences = _divergences(spends, relation)
     if divergences is None:
@@ -62,7 +49,6 @@ def _divergences(spends: Iterable[Spend], relation: Relation) -> np.ndarray | No
     """The Renyi divergence of each order, but for what a choice of words hides; None where one is not known."""
     accountant = RdpAccountant(_ORDERS, neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE)
     chosen = np.zeros(len(_ORDERS))
-    factor = 2 if relation == "replace" else 1
     for spend in spends:
         event = spend.event
         if isinstance(event, Chosen):
@@ -73,37 +59,12 @@ def _divergences(spends: Iterable[Spend], relation: Relation) -> np.ndarray | No
                 return None
             chosen = chosen + spend.count * np.max(known, axis=0)
             continue
-        if isinstance(event, Exchange):
-            if min(event.leaves, event.enters) > 0:
-                return None
-            event = PoissonGaussian(
-                event.sampling_probability, event.noise_multiplier / max(event.leaves, event.enters)
-            )
-        elif isinstance(event, PoissonGaussian | BandedPoissonGaussian):
-            if relation == "replace":
-                return None
-            event = event if isinstance(event, PoissonGaussian) else event.worst
-        if isinstance(event, PoissonGaussian):
-            step = dp_accounting.PoissonSampledDpEvent(
-                event.sampling_probability, dp_accounting.GaussianDpEvent(event.noise_multiplier)
-            )
-            with _quiet_library():
-                accountant.compose(step, spend.count)
-        elif isinstance(event, Gaussian):
-            accountant.compose(dp_accounting.GaussianDpEvent(event.noise_multiplier / factor), spend.count)
-        else:
-            assert isinstance(event, Choice | WordCounts)
-            distance, resolution = _distance(event)
-            multiplier = event.noise_stddev / resolution / math.sqrt(factor * distance)
-            accountant.compose(dp_accounting.GaussianDpEvent(multiplier), spend.count)
+        bound = event.renyi_event(relation)
+        if bound is None:
+            return None
+        with _quiet_library():
+            accountant.compose(bound, spend.count)
     return accountant.rdp + chosen
-
-
-def _distance(event: Choice | WordCounts) -> tuple[float, int]:
-    """(squared distance when a unit goes, steps of the weight 1 in which the noise is given)."""
-    if isinstance(event, WordCounts):
-        return float(event.max_words), 1
-    return largest_distance(event), event.resolution if isinstance(event, WeightedHistogram) else 1
 
 
 @contextlib.contextmanager

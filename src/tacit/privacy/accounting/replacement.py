@@ -23,7 +23,7 @@ from tacit.privacy.accounting.composition import SMALLEST_DELTA, rounding_reserv
 from tacit.privacy.accounting.falling import smallest_epsilon
 from tacit.privacy.accounting.histogram import gaussian_delta
 from tacit.privacy.accounting.sampled_gaussian import NEARLY_ALL, gaussian_pld
-from tacit.privacy.events import Gaussian, NonPrivate, PoissonGaussian, Spend
+from tacit.privacy.events import Gaussian, PoissonGaussian, Spend
 
 __all__ = [
     "Claim",
@@ -243,7 +243,7 @@ def replacement_epsilon(spends: Sequence[Spend], delta: float, records: int = 1)
         return 0.0
     if records == 1:
         return epsilon(spends, delta, "replace")
-    if any(isinstance(spend.event, NonPrivate) for spend in spends):
+    if any(not spend.event.is_private for spend in spends):
         return math.inf
     if not all(isinstance(spend.event, PoissonGaussian | Gaussian) for spend in spends):
         return _chained_epsilon(spends, delta, records)

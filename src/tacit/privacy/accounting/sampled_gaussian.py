@@ -7,6 +7,7 @@ them are found at once, by the same formulas; everything else is the library's.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -14,9 +15,9 @@ from dp_accounting.pld import pld_pmf, privacy_loss_mechanism
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType
 
-from tacit.privacy.events import Relation
+from tacit.privacy.events.base import Relation
 
-__all__ = ["NEARLY_ALL", "GaussianLoss", "gaussian_pld"]
+__all__ = ["NEARLY_ALL", "GaussianLoss", "gaussian_pld", "poisson_gaussian_pld"]
 
 _CLOSE = 1e-9  # as math.isclose
 
@@ -57,6 +58,26 @@ def gaussian_pld(
     remove = one(AdjacencyType.REMOVE)
     # The two directions are the same law when everybody is in the sample.
     return pld.PrivacyLossDistribution(remove, None if q == 1 else one(AdjacencyType.ADD))
+
+
+@functools.lru_cache(maxsize=64)
+def poisson_gaussian_pld(
+    sampling_probability: float,
+    noise_multiplier: float,
+    count: int,
+    relation: Relation,
+    grid: float,
+    pessimistic: bool,
+) -> pld.PrivacyLossDistribution:
+    """The loss of ``count`` steps on Poisson samples, composed."""
+    single = gaussian_pld(
+        noise_multiplier,
+        relation,
+        grid,
+        sampling_probability=sampling_probability,
+        pessimistic=pessimistic,
+    )
+    return single.self_compose(count)
 
 
 class GaussianLoss(privacy_loss_mechanism.GaussianPrivacyLoss):

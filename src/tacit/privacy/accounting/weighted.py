@@ -36,6 +36,7 @@ from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import special
 
+from tacit.errors import UsageError
 from tacit.privacy.accounting.histogram import (
     Case,
     cases,
@@ -43,10 +44,10 @@ from tacit.privacy.accounting.histogram import (
     gaussian_delta,
     log_hidden_probability,
 )
-from tacit.privacy.events import Relation, ThresholdedHistogram, WeightedHistogram, WordCounts, check_relation
+from tacit.privacy.events.base import Relation, check_relation
+from tacit.privacy.events.words import Choice, ThresholdedHistogram, WeightedHistogram, WordCounts, unit_weight
 
 __all__ = [
-    "Choice",
     "choice_cases",
     "effective_stddev",
     "frontier",
@@ -54,14 +55,10 @@ __all__ = [
     "largest_distance",
     "largest_leak",
     "line_of_cases",
-    "unit_weight",
     "weighted_cases",
     "weighted_delta",
     "worst_case_pld",
 ]
-
-Choice = WeightedHistogram | ThresholdedHistogram
-"""Events that release words which a single unit may have brought."""
 
 _ROUNDING_VARIANCE = 4.0
 """Variance of the random rounding of lemma 1: the error 2 exp(-2 pi^2 4) is 1e-34."""
@@ -71,11 +68,6 @@ _FINE = 30.0
 
 _DOTS = 2001
 _MOST_CASES = 64
-
-
-def unit_weight(resolution: int, words: int) -> int:
-    """floor(resolution / sqrt(words)), exactly: what a unit adds to the weight of each of its words."""
-    return math.isqrt(resolution * resolution // words)
 
 
 def effective_stddev(event: WeightedHistogram | WordCounts) -> float:
@@ -113,14 +105,21 @@ def frontier(event: WeightedHistogram) -> tuple[npt.NDArray[np.float64], npt.NDA
 
 def largest_distance(event: Choice) -> float:
     """The largest squared distance of the counts of neighbouring corpora, nothing new being shown, when a unit goes."""
-    return float(event.max_words) if isinstance(event, ThresholdedHistogram) else float(frontier(event)[0][0])
+    return float(frontier(event)[0][0]) if isinstance(event, WeightedHistogram) else float(event.max_words)
 
 
 def largest_leak(event: Choice) -> float:
     """-ln of the least probability that everything which only one unit has stays hidden."""
-    if isinstance(event, ThresholdedHistogram):
-        return -event.max_words * log_hidden_probability(event)
-    return float(np.max(np.arange(1, event.max_words + 1) * _leaks_of_one(event)))
+    if isinstance(event, WeightedHistogram):
+        return float(np.max(np.arange(1, event.max_words + 1) * _leaks_of_one(event)))
+    return -event.max_words * log_hidden_probability(_thresholded(event))
+
+
+def _thresholded(event: Choice) -> ThresholdedHistogram:
+    """The other choice that has a law here; what is not known is refused."""
+    if not isinstance(event, ThresholdedHistogram):
+        raise UsageError(f"{type(event).__qualname__} is no choice of words that an accountant knows")
+    return event
 
 
 def _leaks_of_one(event: WeightedHistogram) -> npt.NDArray[np.float64]:
@@ -160,7 +159,11 @@ def line_of_cases(leak: float, relation: Relation, steps: int = 64) -> list[Case
 
 def choice_cases(event: Choice, relation: Relation) -> list[Case]:
     """The neighbours of either kind of choice."""
-    return weighted_cases(event, relation) if isinstance(event, WeightedHistogram) else cases(event, relation)
+    return (
+        weighted_cases(event, relation)
+        if isinstance(event, WeightedHistogram)
+        else cases(_thresholded(event), relation)
+    )
 
 
 def weighted_delta(event: WeightedHistogram, epsilon: float, relation: Relation = "add-or-remove") -> float:
@@ -212,13 +215,11 @@ def _real_stddev(event: Choice) -> float:
     """Noise, in units of the weight 1, of a Gaussian mechanism that the counts' noise is a function of."""
     if isinstance(event, WeightedHistogram):
         return effective_stddev(event) / event.resolution
-    if event.noise == "gaussian":
-        return event.noise_stddev
-    return math.sqrt(event.noise_stddev**2 - _ROUNDING_VARIANCE)
+    return math.sqrt(event.noise_stddev**2 - _ROUNDING_VARIANCE) if event.has_integer_noise else event.noise_stddev
 
 
 def _gaussian_part(event: Choice) -> Callable[[npt.NDArray[np.float64], float], npt.NDArray[np.float64]]:
-    if isinstance(event, ThresholdedHistogram) and event.noise == "discrete-gaussian" and event.noise_stddev < _FINE:
+    if not isinstance(event, WeightedHistogram) and event.has_integer_noise and event.noise_stddev < _FINE:
         return lambda epsilons, words: discrete_gaussian_delta(epsilons, int(words), event.noise_stddev)
     stddev = _real_stddev(event)
     return lambda epsilons, words: gaussian_delta(epsilons, math.sqrt(words) / stddev)

@@ -37,7 +37,7 @@ from tacit.privacy.confidentiality.misses import Labels, upper_share
 from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.privacy.rounded import upper
 
-__all__ = ["ConfidentialityStatement", "Line", "Share", "statement_of_run"]
+__all__ = ["ConfidentialityStatement", "Line", "Share", "statement_of_run", "training_steps"]
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,23 @@ class ConfidentialityStatement:
             "bayesian": None if self.bayesian is None else self.bayesian.to_dict(),
             "shares": [dataclasses.asdict(share) for share in self.shares],
         }
+
+
+def training_steps(spends: Sequence[Spend]) -> tuple[PoissonGaussian, int, list[Spend]] | None:
+    """(the private phases' step, how many of it, all else that reads private records with noise); None where nothing is trained.
+
+    Steps of other sampling or noise than the first one's are among the rest.
+    """
+    paid = [spend for spend in spends if spend.event.is_private]
+    steps: dict[PoissonGaussian, int] = {}
+    for spend in paid:
+        if isinstance(spend.event, PoissonGaussian):
+            steps[spend.event] = steps.get(spend.event, 0) + spend.count
+    if not steps:
+        return None
+    event, *others = steps
+    rest = [spend for spend in paid if not isinstance(spend.event, PoissonGaussian)]
+    return event, steps[event], [Spend(other, steps[other]) for other in others] + rest
 
 
 def statement_of_run(

@@ -6,7 +6,6 @@ from typing import Any
 
 from tacit.config import AdaptiveOptions, RunConfig
 from tacit.privacy.certificate import read_number
-from tacit.privacy.events import NonPrivate
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.rounded import upper
 from tacit.report import schema
@@ -70,7 +69,7 @@ def _certified(options: AdaptiveOptions) -> list[str]:
 
 
 def _literal(ledger: Ledger) -> list[str]:
-    reasons = {plan.event.reason for plan in ledger.plans.values() if isinstance(plan.event, NonPrivate)}
+    reasons = {reason for plan in ledger.plans.values() if (reason := plan.event.no_guarantee) is not None}
     return [
         "This is the published algorithm, a heuristic: the scale of the noise is a function of the private batch, and whoever sees a "
         "noisy gradient reads it off. Epsilon is infinite for every rho.",

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from tacit.config import DpPhase, RunConfig, SelectivePhase
 from tacit.config.shape import ModelShape
-from tacit.privacy.events import BandedPoissonGaussian, PoissonGaussian, ThresholdedHistogram, WeightedHistogram
 from tacit.privacy.ledger import Ledger
 from tacit.report import schema
-from tacit.report.collect.ledger import parameters
 
 __all__ = ["model_facts", "phase_rows", "vocabulary_facts"]
 
 
 def vocabulary_facts(config: RunConfig, ledger: Ledger, size: int, released_words: int) -> schema.VocabularyFacts:
     """The vocabulary: its method, and what was released for it."""
-    events = (plan.event for plan in ledger.plans.values())
-    choices = [event for event in events if isinstance(event, ThresholdedHistogram | WeightedHistogram)]
+    choices = [choice for plan in ledger.plans.values() if (choice := plan.event.choice) is not None]
     vocabulary = choices[-1] if choices else None  # of several rounds the last one, which has most of the budget
     return schema.VocabularyFacts(
         method=_method(config),
         size=size,
         released_words=released_words if vocabulary is not None else 0,
-        parameters={} if vocabulary is None else parameters(vocabulary),
+        parameters={} if vocabulary is None else vocabulary.numbers(),
     )
 
 
@@ -97,9 +94,7 @@ def phase_rows(config: RunConfig, ledger: Ledger) -> tuple[schema.PhaseRow, ...]
 
 def _noise_multiplier(config: RunConfig, ledger: Ledger, phase: DpPhase) -> float:
     """As the ledger has it; on marked text, where the ledger holds no finite event, as it was given."""
-    event = ledger.plans[config.phase_name(phase, 0)].event
-    found = (
-        event.noise_multiplier if isinstance(event, PoissonGaussian | BandedPoissonGaussian) else phase.noise_multiplier
-    )
+    found = ledger.plans[config.phase_name(phase, 0)].event.step_noise_multiplier
+    found = phase.noise_multiplier if found is None else found
     assert found is not None
     return found

@@ -1,0 +1,139 @@
+"""Two copies of a begun run folder have one key, and may end as two releases; and a folder may be begun again with another configuration.
+
+What was wrong: a release's function rho was named by its key, so a run that takes over the spends of two such copies took their
+functions rho for one. A unit may be in the cheap band of the one and in the dear band of the other (0.587 was said where 1.098 is paid;
+3.406 where 3.453 holds). The scorer's folder could be another one when a begun run went on. And a folder whose configuration changed
+before anything was spent kept what its evaluation and its attacks had found of another model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tacit.config import parse_config
+from tacit.errors import UsageError
+from tacit.planning.origins import provenance_of
+from tacit.privacy.accounting.accountant import epsilon, epsilon_of_rho, joint_epsilon
+from tacit.privacy.events import BandedPoissonGaussian, PoissonGaussian, Spend, WordCounts, of_run
+from tacit.privacy.provenance import Ancestor, Provenance
+
+from ..adaptive_runs import adaptive_values
+from ..folders import edit_json, gpt2_folder
+from ..small import small_values, tacit, write_config, write_corpora
+
+DELTA = 1e-5
+KEY = "f" * 16
+
+
+def strata(low: float, high: float) -> tuple[Spend, ...]:
+    """Two phases: one for units below rho 0.5 and one for those above, under one key."""
+    found = []
+    for weights, noise in (((1.0, 0.0), low), ((0.0, 1.0), high)):
+        event = BandedPoissonGaussian(0.2, noise, (0.5,), weights, "unit", KEY)
+        found.append(Spend(event, 30))
+    return tuple(found)
+
+
+def ancestor(head: str, spends: tuple[Spend, ...]) -> Ancestor:
+    named = tuple((f"phase {number}", spend) for number, spend in enumerate(spends))
+    return Ancestor(head * 64, "document", 400, "add-or-remove", 1.0, DELTA, named)
+
+
+def test_a_unit_may_be_in_the_dear_band_of_both_copies() -> None:
+    spends = strata(1.0, 4.0)
+    dear = [Spend(PoissonGaussian(0.2, 1.0), 30)] * 2  # the attack: rho < 0.5 in both
+    mixed = [Spend(PoissonGaussian(0.2, 1.0), 30), Spend(PoissonGaussian(0.2, 4.0), 30)]  # rho < 0.5 in one of them
+    both = list(Provenance(ancestors=(ancestor("1", spends), ancestor("2", spends))).inherited.values())
+    by_key = [*spends, *spends]  # known wrong: one name, so one function rho
+    assert joint_epsilon(both, DELTA) >= epsilon(dear, DELTA) * (1 - 1e-9)
+    cheap = epsilon_of_rho(by_key, DELTA, "add-or-remove")[1].epsilon
+    assert cheap < epsilon(mixed, DELTA) * 0.7
+    of_last = epsilon_of_rho(both, DELTA, "add-or-remove")
+    assert min(row.epsilon for row in of_last) >= epsilon(mixed, DELTA) * (1 - 1e-9)
+
+
+def test_with_a_release_in_between_the_worst_band_counts_after_each_outcome() -> None:
+    """The headline: each copy has a vocabulary of its own, which its scorer reads in."""
+    counts = Spend(WordCounts(20.0, 64), 1)
+    spends = (counts, *strata(1.0, 2.0))
+    both = list(Provenance(ancestors=(ancestor("1", spends), ancestor("2", spends))).inherited.values())
+    two_names = [
+        dataclasses.replace(spend, event=spend.event.with_rho(name)) for name in ("one", "two") for spend in spends
+    ]
+    assert joint_epsilon(both, DELTA) == pytest.approx(joint_epsilon(two_names, DELTA), rel=1e-9)
+    assert joint_epsilon(both, DELTA) >= joint_epsilon([*spends, *spends], DELTA)
+
+
+def test_of_run_keeps_releases_of_one_key_apart_and_says_the_same_of_each_alone() -> None:
+    spends = strata(1.0, 4.0)
+    one, two = [of_run(spend, "one") for spend in spends], [of_run(spend, "two") for spend in spends]
+    names = {spend.event.rho for spend in [*one, *two] if isinstance(spend.event, BandedPoissonGaussian)}
+    assert len(names) == 2
+    assert joint_epsilon(one, DELTA) == joint_epsilon(spends, DELTA)
+    assert epsilon_of_rho(one, DELTA, "add-or-remove") == epsilon_of_rho(spends, DELTA, "add-or-remove")
+
+
+def test_another_scorer_in_the_same_place_is_another_start(tmp_path: Path) -> None:
+    scorer = gpt2_folder(tmp_path / "scorer")
+    values = adaptive_values(tmp_path, scorer={"folder": str(scorer), "public": True})
+    config = parse_config(values, "here")
+    before = provenance_of(config)
+    assert provenance_of(config) == before
+    edit_json(scorer / "config.json", layer_norm_epsilon=1e-3)
+    assert provenance_of(config).to_dict() != before.to_dict()
+
+
+@pytest.mark.slow
+def test_nothing_of_an_earlier_configuration_is_taken_for_this_runs(tmp_path: Path) -> None:
+    write_corpora(tmp_path)
+    values = small_values(tmp_path)
+    values["audit"] = {"canaries": 2, "patterns": ["HS"], "contexts": 2}
+    public = {
+        **values,
+        "phases": [values["phases"][0]],
+        "evaluation": {**values.get("evaluation", {}), "held_out": 0.0},
+    }
+    public["vocabulary"] = {"method": "public"}
+    path = tmp_path / "config.yaml"
+    write_config(path, public)
+    assert tacit("run", path, "--until", "audit").returncode == 0
+    private = Path(values["run"]) / "private"
+    stale = {name: (private / name).read_bytes() for name in ("evaluation.json", "audit.json")}
+    (private / "vocabulary" / "a folder").mkdir()
+    write_config(path, values)
+    done = tacit("run", path)
+    assert done.returncode == 0, done.stderr
+    assert all((private / name).read_bytes() != old for name, old in stale.items())
+    report = json.loads((private.parent / "release" / "report.json").read_bytes())
+    exposed = json.loads((private / "audit.json").read_bytes())
+    assert report["exposure"]
+    assert exposed
+
+    # A finished release keeps its ledger, whatever the next start asks for.
+    kept = {file.name: file.read_bytes() for file in private.parent.glob("ledger.sqlite*")}
+    write_config(path, public)
+    refused = tacit("run", path)
+    assert refused.returncode == 2
+    assert "Traceback" not in refused.stderr
+    assert "another configuration" in refused.stderr.splitlines()[-1]
+    assert {file.name: file.read_bytes() for file in private.parent.glob("ledger.sqlite*")} == kept
+    assert tacit("verify", private.parent).returncode == 0
+
+
+def test_a_run_does_not_begin_in_the_folder_of_a_fine_tuning(tmp_path: Path) -> None:
+    from tacit.beginning import begin
+
+    write_corpora(tmp_path)
+    config = parse_config(small_values(tmp_path), "here")
+    root = Path(config.run)
+    root.mkdir(parents=True, exist_ok=True)
+    (root / "finetune.json").write_text("{}")
+    with pytest.raises(UsageError, match="fine-tuning"), begin(config):
+        pass
+    assert [file.name for file in root.iterdir() if file.name != "private"] == ["finetune.json"]
+    shutil.rmtree(root)
