@@ -1,9 +1,9 @@
-"""Two copies of a begun run folder have one key, and may end as two releases; and a folder may be begun again with another configuration.
+"""Two copies of a begun run folder have one key, and may end as two releases; a begun folder may get another configuration.
 
 What was wrong: a release's function rho was named by its key, so a run that takes over the spends of two such copies took their
-functions rho for one. A unit may be in the cheap band of the one and in the dear band of the other (0.587 was said where 1.098 is paid;
-3.406 where 3.453 holds). The scorer's folder could be another one when a begun run went on. And a folder whose configuration changed
-before anything was spent kept what its evaluation and its attacks had found of another model.
+functions rho for one. A unit may be in the cheap band of the one and in the dear band of the other (0.587 was said where 1.098 is
+paid; 3.406 where 3.453 holds). The scorer's folder could be another one when a begun run went on. And a folder whose configuration
+changed before anything was spent kept what its evaluation and its attacks had found of another model.
 """
 
 from __future__ import annotations

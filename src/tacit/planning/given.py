@@ -7,6 +7,7 @@ go on with others.
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 from tacit.config import RunConfig
 from tacit.config.shape import shape_of, weight_files
