@@ -22,7 +22,7 @@ from tacit.planning.stages import PUBLIC_KEY, Stage, priced
 from tacit.planning.vocabulary import vocabulary_notes, vocabulary_size, vocabulary_stages
 from tacit.privacy.accounting.accountant import mu_at
 from tacit.privacy.confidentiality.statement import ConfidentialityStatement
-from tacit.privacy.events import EVERY_PART, Chosen, Exchange
+from tacit.privacy.events import EVERY_PART
 from tacit.privacy.provenance import Provenance
 
 __all__ = ["RunPlan", "make_plan"]
@@ -108,7 +108,6 @@ def _inherited_stages(start: Provenance) -> list[Stage]:
     """What the releases that the run starts from have spent on the same people."""
     found = []
     for name, spend in start.inherited.items():
-        assert not isinstance(spend.event, Exchange | Chosen)  # accounts alone have these
         mechanism = "spent by a release that this run starts from"
         found.append(Stage(name, mechanism, {}, spend.count, spend.event, spend.partition, seconds=0.0))
     return found
