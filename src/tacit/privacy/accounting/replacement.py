@@ -22,6 +22,7 @@ from tacit.privacy.accounting.accountant import epsilon
 from tacit.privacy.accounting.composition import SMALLEST_DELTA, rounding_reserve
 from tacit.privacy.accounting.falling import smallest_epsilon
 from tacit.privacy.accounting.histogram import gaussian_delta
+from tacit.privacy.accounting.mixtures import LARGEST_LOSS, REACH, MixturePair
 from tacit.privacy.accounting.sampled_gaussian import NEARLY_ALL, gaussian_pld
 from tacit.privacy.events import Gaussian, PoissonGaussian, Spend
 
@@ -225,8 +226,6 @@ def screening_assumptions(screening: Screening, changed: Stability) -> tuple[str
 
 _GRID = 1e-4
 _CELLS = 200_000
-_LARGEST_LOSS = 600.0  # mass beyond it counts as infinite: e^loss must fit a double
-_REACH = 10.5  # a Gaussian has 1e-25 beyond so many standard deviations
 
 
 def replacement_epsilon(spends: Sequence[Spend], delta: float, records: int = 1) -> float:
@@ -252,7 +251,7 @@ def replacement_epsilon(spends: Sequence[Spend], delta: float, records: int = 1)
     if not sampled:
         return smallest_epsilon(lambda at: float(gaussian_delta(at, mu)), delta)
     left = delta - rounding_reserve(spends)
-    if left <= 0 or mu * (mu / 2 + _REACH) > _LARGEST_LOSS:
+    if left <= 0 or mu * (mu / 2 + REACH) > LARGEST_LOSS:
         return math.inf
     return float(_replacement_pld(sampled, mu, records).get_epsilon_for_delta(left))
 
@@ -300,11 +299,11 @@ def _replacement_pld(spends: tuple[Spend, ...], mu: float, records: int) -> pld.
         spends: of steps that leave somebody out.
         mu: sensitivity over noise of the releases of everybody; 0 where there are none.
     """
-    pairs = [(_Pair(spend.event, records), spend.count) for spend in spends if isinstance(spend.event, PoissonGaussian)]
-    largest = [mu * (mu / 2 + _REACH), *(pair.largest_loss for pair, _ in pairs)]
+    pairs = [(_pair(spend.event, records), spend.count) for spend in spends if isinstance(spend.event, PoissonGaussian)]
+    largest = [mu * (mu / 2 + REACH), *(pair.largest_loss for pair, _ in pairs)]
     grid = max(_GRID, max(largest) / _CELLS)
     parts = [
-        pld.PrivacyLossDistribution.create_from_rounded_probability(*pair.masses(grid), grid).self_compose(count)
+        pld.PrivacyLossDistribution.create_from_rounded_probability(*pair.masses(grid)[0], grid).self_compose(count)
         for pair, count in pairs
     ]
     if mu > 0:
@@ -312,65 +311,9 @@ def _replacement_pld(spends: tuple[Spend, ...], mu: float, records: int) -> pld.
     return functools.reduce(lambda one, other: one.compose(other), parts)
 
 
-class _Pair:
-    """P = sum over k of Bin(k; records, q) N(k, s^2), and Q, its mirror image at 0; the loss ln P/Q grows with x."""
-
-    def __init__(self, event: PoissonGaussian, records: int) -> None:
-        q, self.stddev = event.sampling_probability, event.noise_multiplier
-        drawn = np.arange(records + 1.0)
-        ways = special.gammaln(records + 1) - special.gammaln(drawn + 1) - special.gammaln(records - drawn + 1)
-        self.shifts = drawn
-        self.log_weights = ways + special.xlogy(drawn, q) + special.xlog1py(records - drawn, -q)
-        self.reach = records + _REACH * self.stddev
-        self.largest_loss = min(_LARGEST_LOSS, float(self._loss(np.array([self.reach]))[0][0]))
-
-    def _log_density(self, x: np.ndarray, sign: float) -> tuple[np.ndarray, np.ndarray]:
-        """(log density up to a constant, its derivative) of P, or of Q for sign -1."""
-        total, slope = np.full_like(x, -math.inf), np.zeros_like(x)
-        for shift, log_weight in zip(sign * self.shifts, self.log_weights, strict=True):
-            term = log_weight + x * shift / self.stddev**2 - shift**2 / (2 * self.stddev**2)
-            new = np.logaddexp(total, term)
-            slope = slope * np.exp(total - new) + shift / self.stddev**2 * np.exp(term - new)
-            total = new
-        return total, slope
-
-    def _loss(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        (upper, rise), (lower, fall) = self._log_density(x, 1.0), self._log_density(x, -1.0)
-        return upper - lower, rise - fall
-
-    def _edges(self, grid: float) -> np.ndarray:
-        """The x >= 0 at which the loss is 0, grid, 2 grid, ..., to above the largest: from a table, then two steps of Newton."""
-        losses = np.arange(math.ceil(self.largest_loss / grid) + 1) * grid
-        table = np.linspace(0.0, self.reach, 2**16)
-        x = np.interp(losses, self._loss(table)[0], table)
-        for _ in range(2):
-            value, slope = self._loss(x)
-            x = np.clip(x - (value - losses) / slope, 0.0, self.reach)
-        return np.maximum.accumulate(x)
-
-    def _cells(self, x: np.ndarray, sign: float) -> np.ndarray:
-        """Probability between neighbouring edges, and beyond the last, without cancellation on either side."""
-        total = np.zeros(len(x))
-        for shift, weight in zip(sign * self.shifts, np.exp(self.log_weights), strict=True):
-            z = (np.append(x, math.inf) - shift) / self.stddev
-            below, above = np.diff(special.ndtr(z)), -np.diff(special.ndtr(-z))
-            total += weight * np.where(z[:-1] < 0, below, above)
-        return total
-
-    def masses(self, grid: float) -> tuple[dict[int, float], float]:
-        """(loss in grid steps -> probability under P, infinite mass), by connecting the dots (Doroshenko et al. 2022).
-
-        In each cell P's mass goes to the two ends such that Q's mass is kept as well, so delta(epsilon) is exact on the grid.
-        """
-        edges = self._edges(grid)
-        p, q = self._cells(edges, 1.0), self._cells(edges, -1.0)
-        cells = len(edges) - 1
-        # Cells of positive loss, then their mirror images, in which P and Q change places.
-        low = np.concatenate([np.arange(cells), -np.arange(1, cells + 1)])
-        here, there = np.concatenate([p[:-1], q[:-1]]), np.concatenate([q[:-1], p[:-1]])
-        upper = np.clip((here - np.exp(low * grid) * there) / -math.expm1(-grid), 0.0, here)
-        masses = np.zeros(2 * cells + 1)
-        np.add.at(masses, low + cells, here - upper)
-        np.add.at(masses, low + cells + 1, upper)
-        masses[0] += q[-1]
-        return {index - cells: float(mass) for index, mass in enumerate(masses) if mass > 0}, float(p[-1])
+def _pair(event: PoissonGaussian, records: int) -> MixturePair:
+    """P = sum over k of Bin(k; records, q) N(k, s^2), and Q, its mirror image at 0."""
+    q, drawn = event.sampling_probability, np.arange(records + 1.0)
+    ways = special.gammaln(records + 1) - special.gammaln(drawn + 1) - special.gammaln(records - drawn + 1)
+    log_weights = ways + special.xlogy(drawn, q) + special.xlog1py(records - drawn, -q)
+    return MixturePair(event.noise_multiplier, (drawn, log_weights))
