@@ -96,7 +96,7 @@ def max_exposure_p_value(best_rank: float, candidates: int, canaries: int) -> fl
 
 
 def mean_exposure_p_value(mean_bits: float, candidates: int, canaries: int) -> float:
-    """An upper bound on P[mean exposure of C distinct secrets is at least ``mean_bits``], tight but for ranks close to 1.
+    """An upper bound on P[mean exposure of C distinct secrets is at least ``mean_bits``], tight except for ranks close to 1.
 
     A uniform rank is ceil(N U) with U uniform, and ceil(N U) / N >= U: the exposure is at most -log2 U, an exponential variable.
     So C independent exposures have a sum with a smaller tail than the Gamma law of shape C. Distinct ranks are independent ones

@@ -204,7 +204,7 @@ def _clopper_pearson(successes: int, trials: int) -> Estimate:
 
 
 def half_the_trials(successes: int, trials: int) -> Estimate:
-    """The interval where the two halves of the trials may be one half twice, rounded outwards."""
+    """The interval for trials whose two halves may be copies of each other, rounded outwards."""
     low, high = (_clopper_pearson(count, trials // 2) for count in (successes // 2, (successes + 1) // 2))
     return Estimate(successes / trials, low.low, high.high)
 

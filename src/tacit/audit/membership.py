@@ -12,7 +12,7 @@ the training data), and takes those of low perplexity for members; for groups, t
 - overlapping groups are not independent, and their intervals too short. Groups here are disjoint.
 
 The members are private text: what comes back is a function of the private data *beside* the released model. No certificate covers
-it. It is for the curator's eyes, or needs an event of its own; exposure of canaries (`tacit.audit.candidates`) does not.
+it. Only the curator may see it, or it needs an event of its own; exposure of canaries (`tacit.audit.candidates`) does not.
 
 Legend: n members, and as many non-members, pair by pair; R rows of their texts, B at a time; G groups; T positions, V vocabulary.
 """

@@ -1,7 +1,7 @@
 """Members and true non-members from any corpus with a random held-out part, for membership inference.
 
 A text *qualifies* when it holds a secret, none is longer than a page, and none occurs in another unit, of either part. Whether it
-does depends on the corpus and not on the split; on which side a unit falls is its own coin
+does depends on the corpus and not on the split; on which side a unit falls is a random choice of its own
 (`tacit.corpus.units.split_held_out`). So what
 qualifies in the training part and what qualifies in the held-out part have one law, and the names "member" and "non-member" could
 be exchanged: a model that saw nothing gives an accuracy of 1/2 exactly, and any other accuracy comes from the training.

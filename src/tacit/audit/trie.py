@@ -107,7 +107,7 @@ def build_trie(tokenizer: Tokenizer, form: SecretFormat | None = None) -> Trie:
 
 
 def plain_tokenizer(tokenizer: Tokenizer) -> Tokenizer:
-    """A copy that neither pads nor truncates: both are the tokenizer's own state, which whoever trained may have set."""
+    """A copy that neither pads nor truncates: both are the tokenizer's own state, which the training may have set."""
     plain = copy.deepcopy(tokenizer)
     plain.encode_special_tokens = tokenizer.encode_special_tokens  # a copy forgets it
     plain.no_padding()

@@ -18,5 +18,5 @@ records.py reads the private corpus's files, and marking.py says what of a text 
 Every stage leaves its result in the run folder, so running the same command again goes on where it stopped. Only
 `tacit.release.writing` writes to run/release; everything else stays in run/private (mode 0700).
 
-Under torchrun the first process does all of this, and the others `assist` it in the training phases (docs/distributed.md).
+Under torchrun rank 0 does all of this, and the other ranks `assist` it in the training phases (docs/distributed.md).
 """

@@ -112,7 +112,7 @@ def _secrets_exposures(state: RunState) -> dict[str, list[Exposure]]:
 
 
 def _candidate_scores(model: PreTrainedModel, trie: Trie, start: int) -> np.ndarray:
-    """Of a model that diverged all alike, and then exposure is where it is by chance: the control must not stop a run."""
+    """Equal scores for a model that diverged, so that its exposure is that of chance: the control must not stop a run."""
     try:
         return score_candidates(scorer_of(model), trie, [start])
     except DataError:

@@ -94,7 +94,7 @@ def _models_to_evaluate(state: RunState) -> Models:
 
 
 def _loss_bound(state: RunState) -> float:
-    """Nats a token beyond which a loss counts as this: half as much again as the uniform model's."""
+    """The largest loss that counts, in nats a token: one and a half times that of the uniform model."""
     return 1.5 * float(np.log(state.special.size))
 
 

@@ -20,7 +20,7 @@ from tacit.screening.split import data_points, reserve_mask
 __all__ = ["TOO_FEW", "run_samples"]
 
 TOO_FEW = "undecided: too few texts qualify"
-"""What the curator is told of the attack where it is so. Nobody else is: one text more or fewer may decide it."""
+"""What the curator alone is told where too few texts qualify: one text more or fewer may decide it."""
 
 
 def run_samples(config: RunConfig, parts: tuple[list[Unit], list[Unit]], streams: Streams) -> MembershipSamples:

@@ -37,7 +37,7 @@ __all__ = ["join_run", "open_run", "training_noise"]
 
 @dataclass(frozen=True)
 class _Opened:
-    """What the first process tells the others when the run is open."""
+    """What rank 0 tells the other ranks when the run is open."""
 
     config: dict[str, Any]
     key_commitment: str
@@ -48,7 +48,7 @@ class _Opened:
 def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks = ALONE) -> Iterator[RunState]:
     """Make or continue a run: its folder, lock, key, configuration and ledger with all private stages planned.
 
-    With several ranks the first one calls this, and the others `assist` it until the context ends.
+    With several ranks rank 0 calls this, and the others `assist` it until the context ends.
 
     Raises:
         UsageError: the folder holds a run with another configuration (the differences are named), or is in use; or several ranks
@@ -122,12 +122,12 @@ def _set_up_torch(config: RunConfig, ranks: Ranks) -> None:
 
 
 def join_run(config: RunConfig, ranks: Ranks) -> RunState:
-    """The run that the first process has opened, in another one: without lock and ledger.
+    """The run that rank 0 has opened, on another rank: without lock and ledger.
 
     Raises:
         UsageError: this process has another configuration.
         DataError: it sees another key.
-        TacitError: the first process stopped.
+        TacitError: rank 0 stopped.
     """
     opened = ranks.hear()
     if opened.config != config.model_dump(mode="json"):

@@ -48,7 +48,7 @@ def is_released(state: RunState) -> bool:
 
 
 def release_run(state: RunState) -> None:
-    """Write run/release as a whole. Of what is the curator's alone (the control, membership inference) nothing can stop it."""
+    """Write run/release as a whole. Nothing that is for the curator alone (control, membership inference) can stop it."""
     _pay_for_the_key(state)
     exposures = stored_exposures(state.folder)
     state.reporter.say("Release: model, certificate and report ...")

@@ -40,7 +40,7 @@ _MOST_PUBLIC = 5000
 
 
 def given_scorer(options: AdaptiveOptions, same_people: bool = True) -> ScorerOptions | None:
-    """The scorer that is a folder; None where a phase of the run is it.
+    """The scorer in a given folder; None where it is a phase of the run.
 
     Args:
         same_people: whether the people whom it was trained on may be those of the run.

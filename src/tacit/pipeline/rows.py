@@ -27,7 +27,7 @@ __all__ = [
 
 
 def rows_of(state: RunState, stream: str) -> SequenceStream:
-    """The rows that a phase with this ``stream`` reads; whom a stratum has is the plan's to choose."""
+    """The rows that a phase with this ``stream`` reads; the plan chooses which units are in a stratum."""
     return _ROWS["private" if stratum_number(stream) is not None else stream](state)
 
 

@@ -18,7 +18,7 @@ from tacit.scoring.scoring import score_corpus
 __all__ = ["SCORING_STEPS", "scored", "scored_folder", "texts_to_score"]
 
 SCORING_STEPS = 1000
-"""Of the bar: a share of the text, since its size is private."""
+"""Steps of the progress bar, which shows a share of the text, since its size is private."""
 
 
 def scored_folder(folder: RunFolder) -> Path:

@@ -18,7 +18,7 @@ from tacit.screening.split import Screener
 
 __all__ = ["redacted_units", "screened", "screened_folder"]
 
-_STEPS = 1000  # of the bar: a share of the text, since its size is private
+_STEPS = 1000  # of the progress bar, which shows a share of the text, since its size is private
 
 
 def screened_folder(folder: RunFolder) -> Path:

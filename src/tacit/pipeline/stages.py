@@ -1,7 +1,7 @@
 """The order of a run: `STAGES`, and how they are walked. A run that was stopped goes on at the first stage that is not done.
 
-Every stage leaves its result in the run folder, which is how it is seen to be done. Under torchrun the first process walks, and the
-others `assist` it in the stages that train (`tacit.pipeline.training`, docs/distributed.md).
+Every stage leaves its result in the run folder, which is how it is seen to be done. Under torchrun rank 0 walks them, and the
+other ranks `assist` it in the stages that train (`tacit.pipeline.training`, docs/distributed.md).
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def run_until(config: RunConfig, until: str, reporter: Reporter | None = None, r
 def run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks = ALONE) -> RunResult:
     """All stages from text to report; calling it again continues a run that was stopped, and a finished run is left as it is.
 
-    With several ranks the first one calls this, and the others `assist` it (`tacit.pipeline.training`).
+    With several ranks rank 0 calls this, and the others `assist` it (`tacit.pipeline.training`).
 
     Raises:
         TacitError: see the members in tacit.errors; what is already spent stays in the ledger.

@@ -45,7 +45,7 @@ class RunState:
     Args:
         streams: keyed randomness, of the run's key.
         mechanisms: what it will release from private text, as planned in the ledger.
-        ledger_if_first: None in a process that assists the first one; see `ledger`.
+        ledger_if_first: None on a rank that assists rank 0; see `ledger`.
         ranks: the processes that train together.
         loaded: what `once` keeps, by the function that loaded it.
     """
@@ -61,7 +61,7 @@ class RunState:
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger, which the first process alone holds."""
+        """The ledger, which rank 0 alone holds."""
         if self.ledger_if_first is None:
             raise UsageError("only the first process of a run holds its ledger")
         return self.ledger_if_first

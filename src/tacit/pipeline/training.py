@@ -133,19 +133,19 @@ def _control_phases(state: RunState) -> tuple[Phase, ...]:
 
 @dataclass(frozen=True)
 class _Order:
-    """What it tells them before it trains: which part, and what the ledger knows of the private corpus."""
+    """What rank 0 tells the other ranks before it trains: which part, and what the ledger knows of the private corpus."""
 
     part: Part
     fingerprint: str
 
 
 def assist(config: RunConfig, ranks: Ranks) -> None:
-    """Do this rank's part of all training that the first process begins, until it closes the run.
+    """Do this rank's part of all training that rank 0 begins, until it closes the run.
 
     Raises:
         UsageError: this process has another configuration.
         DataError: it sees another key or private corpus.
-        TacitError: the first process stopped.
+        TacitError: rank 0 stopped.
     """
     state = join_run(config, ranks)
     while (order := ranks.hear()) is not None:

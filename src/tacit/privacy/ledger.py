@@ -306,7 +306,7 @@ class Ledger:
     # inside ----------------------------------------------------------------------------------------------------------
 
     def _in_order(self, plans: Iterable[StagePlan]) -> list[StagePlan]:
-        """Those that were paid for first, then the others as they were planned: what came first nothing can have chosen."""
+        """Those that were paid for first, then the others as they were planned: no release can have chosen what came first."""
         first = {row.body["stage"]: row.sequence for row in reversed(self._rows) if row.kind == "spend"}
         return sorted(plans, key=lambda plan: first.get(plan.stage, math.inf))
 

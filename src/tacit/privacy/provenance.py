@@ -125,7 +125,7 @@ class Provenance:
 
     @property
     def inherited(self) -> dict[str, Spend]:
-        """What counts for the people of this run: no guarantee is left where nothing is known of something."""
+        """What counts for the people of this run: no guarantee is left where an origin is unknown."""
         if not self.same_people:
             return {}
         unknown = {inherited_stage(UNKNOWN, "start"): Spend(NonPrivate(_UNKNOWN_START), 1, EVERY_PART)}
@@ -133,7 +133,7 @@ class Provenance:
 
     @property
     def has_unknown(self) -> bool:
-        """Whether nothing is known of something that the run, or one behind it, was given."""
+        """Whether the origin of something that the run, or one behind it, was given is unknown."""
         return any(given.origin == UNKNOWN for given in self.given)
 
     @property

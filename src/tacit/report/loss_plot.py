@@ -1,4 +1,4 @@
-"""The picture of a privacy loss distribution: how often an output betrays how much, and what delta pays for."""
+"""The picture of a privacy loss distribution: how often an output reveals how much, and what delta pays for."""
 
 from __future__ import annotations
 

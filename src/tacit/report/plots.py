@@ -158,7 +158,7 @@ def _points(row: ExposureRow) -> list[_Point]:
 def membership(data: ReportData) -> Markup:
     """Accuracy and AUC of the membership attack with their intervals, above the same without a model, as an SVG element.
 
-    A coin's 1/2 is a dashed line. There must be membership facts.
+    Chance (1/2) is a dashed line. There must be membership facts.
     """
     assert data.membership is not None
     points = [

@@ -96,9 +96,9 @@ def bands_from(spends: Sequence[Spend]) -> BandsFrom:
 
 
 def _fixed_beforehand(spends: Sequence[Spend]) -> bool:
-    """Whether no release can have decided a unit's band: by the unit alone, or there is no other release on these units.
+    """Whether no release can have decided a unit's band: the unit alone does, or nothing else was released.
 
-    Two functions rho tell nothing of each other: a unit may be in the dearest band of both.
+    Two functions rho say nothing of each other: a unit may be in the costliest band of both.
     """
     banded = [spend.event for spend in spends if isinstance(spend.event, BandedPoissonGaussian)]
     alone = len(banded) == len(spends) or all(event.bands_from == "unit" for event in banded)
@@ -195,7 +195,7 @@ def band_epsilons(
 
 
 def _of_own_rho(groups: Sequence[Sequence[Spend]], relation: Relation) -> list[list[Spend]]:
-    """The groups with the privacy probabilities of earlier runs, of which the last one's says nothing, at their worst."""
+    """The groups with the bands of earlier runs at their worst: the rho of this run says nothing of theirs."""
     *earlier, _ = _names(spend for group in groups for spend in group)
     found = [list(group) for group in groups]
     for name in earlier:

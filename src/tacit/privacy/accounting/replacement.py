@@ -2,7 +2,7 @@
 
 Masking a secret in the raw corpus changes up to three records of the training, by what deduplication and redaction make of
 it (`stability`; proposition 7 of Zhao, Li and Wang 2022 says one, whatever they do). `replacement_epsilon` is what r
-replaced records cost when each is sampled by its own coin. Proofs: docs/confidentiality.md, the table and lemmas 1 to 3.
+replaced records cost when each is sampled independently. Proofs: docs/confidentiality.md, the table and lemmas 1 to 3.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ _CELLS = 200_000
 
 
 def replacement_epsilon(spends: Sequence[Spend], delta: float, records: int = 1) -> float:
-    """Epsilon when ``records`` units are replaced at once, each sampled by its own coin; an upper bound.
+    """Epsilon when ``records`` units are replaced at once, each sampled independently; an upper bound.
 
     One unit: the project's accountant. More: the exact worst pair where all events are Gaussian, and group privacy on top of the
     joint replace-one curve where a histogram is among them.
@@ -275,7 +275,7 @@ def _chained_epsilon(spends: Sequence[Spend], delta: float, records: int) -> flo
 
 
 def _is_sampled(event: object) -> bool:
-    """Whether a step leaves anybody out; where next to nobody is, it is as if nobody were, which costs more."""
+    """Whether a step leaves a unit out; a sampling probability next to 1 counts as 1, which costs more."""
     return isinstance(event, PoissonGaussian) and event.sampling_probability <= NEARLY_ALL
 
 
@@ -296,8 +296,8 @@ def _replacement_pld(spends: tuple[Spend, ...], mu: float, records: int) -> pld.
     no other records exceed (docs/confidentiality.md, lemma 3).
 
     Args:
-        spends: of steps that leave somebody out.
-        mu: sensitivity over noise of the releases of everybody; 0 where there are none.
+        spends: of steps that leave a unit out.
+        mu: sensitivity over noise of the releases that read every unit; 0 where there are none.
     """
     pairs = [(_pair(spend.event, records), spend.count) for spend in spends if isinstance(spend.event, PoissonGaussian)]
     largest = [mu * (mu / 2 + REACH), *(pair.largest_loss for pair, _ in pairs)]

@@ -38,7 +38,7 @@ def exposure_rows(config: RunConfig, exposures: dict[str, list[Exposure]]) -> tu
 
 
 def _insertion_probability(config: RunConfig) -> float:
-    """Of one canary in one unit: a masked model's by the coin of each sequence, a causal one's as so many units of their own."""
+    """The chance that a unit has a given canary: drawn for each sequence (masked models), or by copies that are units (causal)."""
     assert config.audit is not None
     if config.model.is_causal:
         return min(1.0, config.audit.copies / config.privacy.units)

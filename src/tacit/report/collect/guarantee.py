@@ -95,5 +95,5 @@ def confidentiality_lines(certificate: dict[str, Any]) -> tuple[schema.Confident
 
 
 def missed_shares(certificate: dict[str, Any]) -> tuple[schema.MissedShare, ...]:
-    """The bounds on the misses that the statement rests on; nothing in a certificate of before they were in it."""
+    """The bounds on the misses that the statement rests on; nothing in an older certificate, which does not have them."""
     return tuple(schema.MissedShare(**share) for share in certificate.get("confidentiality", {}).get("shares", ()))

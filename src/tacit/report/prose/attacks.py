@@ -124,7 +124,7 @@ def membership_sentences(found: MembershipFacts | None, screened: bool = False) 
 
 
 def _tells(row: MembershipRow) -> bool:
-    """Whether the model gives something away: better than a coin, where an attacker without the model is not."""
+    """Whether the model gives something away: better than chance, where an attacker without the model is not."""
     return not row.at_chance and row.accuracy.value > 0.5 and row.blind_at_chance
 
 
