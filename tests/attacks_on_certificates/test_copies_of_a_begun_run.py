@@ -115,13 +115,14 @@ def test_nothing_of_an_earlier_configuration_is_taken_for_this_runs(tmp_path: Pa
     assert exposed
 
     # A finished release keeps its ledger, whatever the next start asks for.
-    kept = {file.name: file.read_bytes() for file in private.parent.glob("ledger.sqlite*")}
+    paths = private.parent / "ledger.sqlite", private / "key"
+    kept = [path.read_bytes() for path in paths]
     write_config(path, public)
     refused = tacit("run", path)
     assert refused.returncode == 2
     assert "Traceback" not in refused.stderr
     assert "another configuration" in refused.stderr.splitlines()[-1]
-    assert {file.name: file.read_bytes() for file in private.parent.glob("ledger.sqlite*")} == kept
+    assert [path.read_bytes() for path in paths] == kept
     assert tacit("verify", private.parent).returncode == 0
 
 
