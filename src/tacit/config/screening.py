@@ -29,7 +29,8 @@ class ScreeningOptions(Options):
     """How the private corpus is screened before training: redacted, deduplicated, split in two streams (Zhao et al. 2022).
 
     The private stream is trained on with noise, the public one without. What is then guaranteed is confidentiality, and no
-    longer differential privacy of the corpus (docs/confidentiality.md).
+    longer differential privacy of the corpus (docs/confidentiality.md). It needs ``relation: replace``, ``unit: record`` and
+    ``vocabulary.method: public`` or ``given``.
 
     Args:
         data_point: ``record``, or ``line``: every line of a record is a data point of its own, such as a turn of a dialogue.
@@ -40,11 +41,12 @@ class ScreeningOptions(Options):
         deduplicate: ``none``; ``exact``: data points that are equal once redacted are masked as a whole, all but the first; or
             ``unmasked``: that, among the private ones in which redaction masked nothing.
         normalisation: what counts as equal (docs/deduplication.md).
-        gamma: upper bound on the share of secrets that the balanced policy misses. It is taken at its word, and reported as assumed.
-        delta2: likewise of both policies.
+        gamma: upper bound on the share of secrets that the balanced policy misses. It is not checked, and reported as assumed. Not
+            given: 1, which guarantees nothing, so the run is refused (``no-confidentiality``).
+        delta2: the same of both policies together. Not given: 1, which guarantees nothing either.
         measurement: instead of both, the file of `tacit screen --measure GOLD --out FILE`: its bounds are used, and reported as
             measured. It must be of the policies that the run uses.
-        group: what the statement covers as one; None: one secret in one data point.
+        group: what the statement covers as one; not given: one secret in one data point.
     """
 
     added_later = frozenset({"measurement"})
