@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -72,6 +76,31 @@ def test_every_recipe_and_benchmark_is_told_of() -> None:
         for path in (ROOT / folder).iterdir():
             if path.suffix in {".yaml", ".py"}:
                 assert path.name in told, path
+
+
+EXAMPLES = [
+    (page, code, output)
+    for page in ("adaptive.md", "deduplication.md", "selective-dp.md")
+    for code, output in re.findall(
+        r"```python\n(.*?)```\n\n```text\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.DOTALL
+    )
+]
+
+
+@pytest.mark.parametrize(("page", "code", "output"), EXAMPLES, ids=[page for page, _, _ in EXAMPLES])
+def test_an_example_prints_what_stands_below_it(
+    page: str, code: str, output: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to blanks and line breaks, since a page breaks long lines."""
+    monkeypatch.chdir(ROOT)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, page, "exec"), {})
+    assert printed.getvalue().split() == output.split()
+
+
+def test_each_of_these_pages_has_an_example() -> None:
+    assert len(EXAMPLES) == 3
 
 
 def test_what_is_broken_is_found(tmp_path: Path) -> None:
