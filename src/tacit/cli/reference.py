@@ -151,7 +151,9 @@ def _introduction(model: type[Options]) -> str:
 
 
 def _markdown(words: str) -> str:
-    return re.sub(r"``|`", "`", words).replace("|", "\\|")
+    """Words of a docstring for a cell of a table on a page in docs/."""
+    code = words.replace("``", "`").replace("|", "\\|")
+    return re.sub(r"\bdocs/([\w-]+\.md)", r"[\1](\1)", code)
 
 
 # values --------------------------------------------------------------------------------------------------------------

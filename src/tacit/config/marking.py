@@ -19,7 +19,7 @@ class MarkingOptions(Options):
 
     Args:
         data_point: ``record``, or ``line``: every line of a record is a unit of its own, such as a turn of a dialogue.
-        balanced: the policy file that marks them; the package's own when not given.
+        balanced: the policy file that marks private tokens; the package's own when not given.
         missed: as an experiment the policy misses this share of the secrets that it finds, by a keyed hash of each.
     """
 
