@@ -14,7 +14,7 @@ from tacit.progress import one_line
 __all__ = ["ConfigArgument", "JsonOption", "RunArgument", "print_json", "say_error", "table"]
 
 ConfigArgument = Annotated[
-    Path, typer.Argument(metavar="CONFIG", help="YAML configuration; see recipes/ and docs/tour.md.")
+    Path, typer.Argument(metavar="CONFIG", help="YAML configuration; see recipes/, docs/tour.md and docs/options.md.")
 ]
 RunArgument = Annotated[
     Path, typer.Argument(metavar="RUN", help="Run folder, as named by `run:` in the configuration.")

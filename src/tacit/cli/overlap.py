@@ -36,7 +36,7 @@ def command(
     ] = _RUNS,
     as_json: JsonOption = False,
 ) -> None:
-    """List public records that share text with a private record: they would be learned without noise. For the curator's eyes.
+    """List public records that share text with a private record: they would be learned without noise. For the curator alone.
 
     Which public records these are says what is in the private text. Exit code 4 when there are any. No run folder is read or written.
     """

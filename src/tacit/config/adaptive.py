@@ -37,16 +37,19 @@ class RhoScorer(Options):
 
 
 class AdaptiveOptions(Options):
-    """How much a unit counts by its privacy probability rho, which a public scorer gives it.
+    """How much a unit counts by its privacy probability rho, which a public scorer gives it (docs/adaptive.md).
+
+    Not together with ``screening`` or ``marking``, nor under torchrun.
 
     Args:
         form: ``strata``, each band of rho has its own phases (``stream: stratum-1`` has the lowest rho) with their own noise;
             ``clip-weights``, a unit is clipped at its band's weight times the clip norm, under one noise; ``literal``, the published
             algorithm, a heuristic (``allow: [heuristic:adp]``).
         scorer: where rho comes from.
-        lower: ln PPL at which rho is 0, a public constant; with ``upper`` taken from the public held-out text when not given.
+        lower: ln PPL at which rho is 0, a public constant; given together with ``upper``. Not given: both are taken from public
+            held-out text of at least 100 records, as its 5 % and its 95 % quantile.
         upper: ln PPL at which rho is 1.
-        thresholds: of rho, rising: K - 1 of them make K bands.
+        thresholds: of rho, rising: K - 1 of them make K bands; not given: one band.
         noise_factors: strata: the noise multiplier of each is this times s; at most 1, and 1 for the last, the most private.
         weights: clip weights, one for each band, at most 1.
         shares: strata: the public statement of which share of the units each has, as ``privacy.units`` is one; equal when not given.

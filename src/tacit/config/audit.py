@@ -50,7 +50,8 @@ class AuditOptions(Options):
             stated unit about 25 times over all phases, but no more than 4,000 for that (`enough_control_steps`).
         control_batch: sequences a step of the control.
         control_learning_rate: high enough that a model without DP does memorise: a control at its null tests nothing.
-        membership: membership inference too; None: not.
+        membership: membership inference on texts of the corpus that hold a secret, of a causal model; ``{}`` takes the defaults;
+            needs ``held_out`` above 0; for the curator alone. Not given: none.
         max_exposure_p_value: fail (exit code 5) when any pattern's p-value is below this; 0: never. Of a causal model, twice the
             smaller one of the p-values of mean and highest exposure.
     """

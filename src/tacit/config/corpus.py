@@ -16,12 +16,13 @@ Place = Annotated[int, Field(ge=0, le=MOST, strict=True)] | str
 
 
 class TurnsOptions(Options):
-    """How a list of turns becomes the text of a record, one turn a line (tacit.corpus.turns).
+    """How a list of turns becomes the text of a record, one turn a line. A place is a number, from 0, where a turn is a list, or a
+    field where it is an object.
 
     Args:
-        text: where a turn's text is.
-        speaker: where its speaker is, who stands before the text as in ``USR: Hello.``; null: the text alone.
-        names: words for speakers; others keep their own.
+        text: the place of a turn's text.
+        speaker: the place of its speaker, whose name is put before the text as in ``USR: Hello.``; null: the text alone.
+        names: words for speakers; other speakers keep their own.
     """
 
     text: Place = 1
@@ -30,9 +31,17 @@ class TurnsOptions(Options):
 
 
 class CorpusOptions(Options):
-    """Where a corpus is and how its records are read (tacit.corpus.readers). ``${NAME:-default}`` in ``path`` is expanded.
+    """Where a corpus is and how its records are read.
 
-    ``turns``: the field ``text_field`` holds a dialogue's turns, and this is how they are read.
+    Args:
+        path: a file, a directory, or a pattern of files in one. ``${NAME}`` and ``${NAME:-default}`` are taken from the environment.
+        format: how the files are read; ``auto`` goes by each file's ending.
+        text_field: field with the text or, with ``turns``, with the list of turns.
+        id_field: field with the document's id; not given: the id is file and line.
+        user_field: field with the person's id; required for ``unit: user``.
+        max_record_bytes: a longer record is refused.
+        limit: read this many records and stop; see docs/sharp-edges.md before you use it on private text.
+        turns: how a list of turns becomes text, one turn a line; ``{}`` takes every default; not given: the field holds the text.
     """
 
     path: str
@@ -53,9 +62,10 @@ class CorpusOptions(Options):
 class PublicCorpusOptions(CorpusOptions):
     """A public corpus.
 
-    ``times``: training reads its records as if each were there so many times, so that a small corpus near the private text is not
-    lost in a large one, and so does the unigram of the evaluation. A vocabulary counts its words once, and no copy of a held-out
-    record is trained on.
+    Args:
+        times: training reads its records as if each were there so many times, so that a small corpus near the private text is not
+            lost in a large one, and so does the unigram of the evaluation. A vocabulary counts its words once, and no copy of a
+            held-out record is trained on.
     """
 
     added_later: ClassVar = frozenset({"times"})

@@ -73,7 +73,12 @@ class TuningOptions(Options):
 
     Args:
         steps: or ``epochs``, one of both; DP takes ``steps``, as a number of epochs would be made from the private number of rows.
+        epochs: passes over the rows, without DP.
         batch_size: rows a step, without DP.
+        learning_rate: AdamW's peak learning rate.
+        warmup: share of the steps in which the rate rises.
+        weight_decay: AdamW's weight decay.
+        dropout: in training, whatever the folder says.
         length: positions of a row; the model's own, 512 at most, when not given.
         overlap: pieces that two windows of a long document share.
         context: a row shows ``document`` text beyond its sentence, or one ``sentence``.
@@ -122,12 +127,19 @@ class FinetuneConfig(Options):
     """`tacit finetune`: one model, fine-tuned on all documents of a source.
 
     Args:
+        title: heading of the release's page.
         run: folder of what is made; that of no other run.
-        same_people: whether the documents may be of people whose text the model was pre-trained on. True unless you know better:
-            the spends of both then add up.
-        labels: the types of entities; with DP they must be given, since which types occur is private.
-        test: documents to score the model on, for the curator alone.
-        seed: makes fine-tuning without DP repeatable in another folder; None: a secret key of the folder's own.
+        model: the model to begin with.
+        documents: annotated documents to train on.
+        same_people: whether the documents may be of people whose text the model was pre-trained on. The spends of both then add up.
+            ``false`` only if you know that nobody is in both.
+        labels: the types of entities; with DP they must be given, since which types occur is private. Not given: those of the
+            documents.
+        test: documents to score the model on, for the curator alone: ``private/scores.json``.
+        training: how it is trained.
+        dp: fine-tuning with DP; not given: epsilon is infinite for the documents.
+        seed: makes fine-tuning without DP repeatable in another folder; not given: a secret key of the folder's own.
+        compute: options of speed alone, as in a run.
     """
 
     title: str = "entity extraction"
@@ -160,8 +172,13 @@ class TaskOptions(Options):
     """Documents that models are compared on: ``path``, in folds, or ``train`` and ``test``.
 
     Args:
-        folds: how many; every document is tested once.
-        labels: the types of entities; where a model is tuned with DP they must be given, since which types occur is private.
+        path: documents that are cut in folds.
+        train: the training documents of a fixed split.
+        test: the test documents of a fixed split.
+        format: as of ``documents``.
+        folds: how many, with ``path``; every document is tested once.
+        labels: the types of entities; where a model is tuned with DP they must be given, since which types occur is private. Not
+            given: those of the training documents.
     """
 
     path: str | None = None
@@ -182,9 +199,9 @@ class ComparedModel(StartModel):
     """A model of a comparison: where it begins, and how it is fine-tuned where that is not as all others are.
 
     Args:
-        dp: fine-tuning with DP, in every cell.
-        same_people: as in `FinetuneConfig`; its epsilon then counts the pre-training too.
-        training: with dp, in place of the comparison's: DP wants other steps and another rate.
+        dp: fine-tuning with DP, for every task, fold and seed.
+        same_people: as in `tacit finetune`; its epsilon then counts the pre-training too.
+        training: with ``dp``, in place of the comparison's, since DP needs other steps and another rate.
     """
 
     dp: DpTuning | None = None
@@ -199,11 +216,15 @@ class ComparisonConfig(Options):
     """`tacit compare`: every model is fine-tuned and scored on every fold of every task.
 
     Args:
+        title: heading of the results.
         run: folder of the results.
         models: by name, in the order of the table; gains are over the first one.
+        tasks: the annotated documents, by name.
+        training: how every model is fine-tuned.
         seeds: fine-tunings of each model on each fold.
         baselines: trivial taggers beside the models: each word's likeliest tag, a dictionary of the training entities.
         workers: models that are trained at one time, a thread each.
+        compute: options of speed alone, as in a run.
     """
 
     title: str = "entity extraction"

@@ -15,8 +15,8 @@ class EvaluationOptions(Options):
     """Held-out evaluation.
 
     Args:
-        held_out: share of the private units kept from training; a unit's side depends on its own id alone. 0: no private
-            evaluation.
+        held_out: share of the private units (with ``screening`` of the documents, with ``marking`` of the records as they are read)
+            kept from training; a unit's side depends on its own id alone. 0: no private evaluation.
         public_sequences: sequences of held-out public text.
         sequences_per_unit: sequences of a held-out unit that count.
     """

@@ -19,15 +19,18 @@ class ModelOptions(Options):
 
     Args:
         kind: ``bert`` (masked tokens), ``gpt2`` or ``lstm`` (next tokens; Zhao et al. train one layer of width 200).
-        folder: a local Hugging Face folder of that kind to start from. It decides the shape, and the vocabulary is then ``given``:
-            the folder's own tokenizer, unless another one is named. A release of ours brings its certificate: what was spent on it
-            counts here too, unless ``same_people: false``.
+        folder: a local Hugging Face folder of that kind to start from. It decides the shape (``layers``, ``width``, ``heads``,
+            ``intermediate`` and ``initializer`` are not given then), and the vocabulary is ``given``: the folder's own tokenizer,
+            unless another one is named. A release of ours brings its certificate: what was spent on it counts here too, unless
+            ``same_people: false``.
         public: the folder was made from public text alone; needed where no certificate lies beside it.
         new_vocabulary: the run has another vocabulary than the folder's tokenizer, of any method: a BERT's table of pieces begins
-            anew, each as the mean of what that tokenizer makes of it.
+            anew, each as the mean of what that tokenizer makes of it. A BERT only; ``vocabulary`` must say which.
+        layers: layers.
+        width: hidden size, a multiple of ``heads``.
         heads: attention heads; the LSTM has none.
-        intermediate: width of the feed-forward layers.
-        length: positions of a row.
+        intermediate: width of the feed-forward layers; not given: 4 times ``width``.
+        length: positions of a row; a longer text becomes several rows.
         dropout: in training, whatever the folder says.
         initializer: of a new BERT's weights. ``standard``: normal of standard deviation 0.02, which suits width 768; ``scaled``:
             1/sqrt(width), and attention that begins with near positions, with which a narrow model learns to use context much sooner.

@@ -12,7 +12,17 @@ __all__ = ["PHASES", "DpPhase", "Phase", "PhaseOptions", "PlainPhase", "Selectiv
 
 
 class PhaseOptions(Options):
-    """What every training phase has: its name, steps and AdamW's options (linear warm-up, then linear decay)."""
+    """What every training phase has: its name, steps and AdamW's options (linear warm-up, then linear decay).
+
+    Args:
+        name: unique; not ``vocabulary``, ``evaluation`` or ``control-...``.
+        steps: optimizer steps; fixed beforehand.
+        learning_rate: AdamW's peak learning rate.
+        warmup: share of the steps in which the rate rises.
+        weight_decay: AdamW's weight decay.
+        adam_betas: AdamW's betas.
+        adam_epsilon: AdamW's epsilon.
+    """
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
     steps: Steps
@@ -27,6 +37,7 @@ class PlainPhase(PhaseOptions):
     """Ordinary training.
 
     Args:
+        plan: the kind of this phase.
         stream: ``public``, the public corpora; ``screened``, the part of the private corpus that screening lets through; and
             two baselines without any guarantee (``allow: [heuristic:non-private]``): ``private``, what is private, and
             ``redacted``, everything, as screening has redacted it.
@@ -42,6 +53,7 @@ class DpPhase(PhaseOptions):
     """DP training on the private stream.
 
     Args:
+        plan: the kind of this phase.
         stream: ``private``; ``marked``: the private tokens alone of a marked corpus (selective DP), with a given noise; or, with
             ``adaptive: {form: strata}``, ``stratum-1`` and so on: the units of one band of rho, the lowest first.
         expected_batch: units in a step's batch on average; the sampling probability is this over ``privacy.units`` (of a stratum,
@@ -53,9 +65,12 @@ class DpPhase(PhaseOptions):
         maskings: each of them is shown this many times a step, with other masks, and all are clipped as one; of a masked model.
         average: the phase ends with the mean of its iterates, in which each counts this much less than the one after it (0.9:
             about the last ten); not given: with the last one. The iterates are released, so their mean costs nothing.
-        keep: the phase ends with this part of the way from the weights that it began with to those it came to; not given: all
-            of it. Both are released, so it costs nothing. With ``rounds``, of every round's part of the phase.
-        noise_multiplier: given instead of solved from the budget; of a stratum the s that its noise factor multiplies.
+        keep: the phase ends with this part of the way from the weights that it began with to those it came to, ``average``
+            included; not given: all of it. Both are released, so it costs nothing. With ``rounds``, of every round's part of the
+            phase; the control of an audit keeps all.
+        noise_multiplier: noise over ``clip_norm``, given instead of solved from the budget (one number is solved for all phases that
+            leave it out); of a stratum the s that its noise factor multiplies. It must be given with ``stream: marked`` and with
+            ``adaptive: {form: literal}``.
     """
 
     added_later: ClassVar = frozenset({"maskings", "average", "keep"})
@@ -78,8 +93,10 @@ class SelectivePhase(PhaseOptions):
     The state that goes from a private token to a public one is clipped, and gets noise.
 
     Args:
+        plan: the kind of this phase.
+        stream: the marked corpus.
         batch_size: rows a step, one of each record; the divisor of the step, also where slots are empty.
-        segments: runs of private tokens whose state is released, at most, in a row; what stands behind the last does not count.
+        segments: runs of private tokens whose state is released, at most, in a row; the loss leaves out what follows the last.
         state_clip: bound on the l2 norm of the state, the hidden and the cell state of all layers together.
         state_noise_multiplier: standard deviation of the noise on each of its numbers, over ``state_clip``.
     """

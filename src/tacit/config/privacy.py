@@ -10,7 +10,12 @@ __all__ = ["Budget", "PrivacyOptions", "TupleUnit"]
 
 
 class Budget(Options):
-    """The joint budget of everything that is released."""
+    """The joint budget of everything that is released.
+
+    Args:
+        epsilon: the bound on the joint epsilon.
+        delta: the joint delta; below one over the number of units.
+    """
 
     epsilon: Positive
     delta: Share
@@ -20,6 +25,9 @@ class TupleUnit(Options):
     """The unit is one of the pieces of so many words into which a document is cut (the setting of Hoory et al.).
 
     So many words that lie across a cut are of two units, and have the weaker bound of two.
+
+    Args:
+        tuple: words of a piece.
     """
 
     tuple: Count
@@ -34,11 +42,13 @@ class PrivacyOptions(Options):
     """What is protected, and how well.
 
     Args:
-        unit: record, document, user, or ``{tuple: 256}``: one of the pieces of 256 words into which a document is cut.
+        unit: ``record``, each record alone; ``document``, all records with one document id (``id_field``); ``user``, all records
+            with one user id (``user_field``), over all documents; or ``{tuple: 256}``, one of the pieces of 256 words into which a
+            document is cut.
         units: how many units there are, as a public statement: sampling probability and normaliser are computed from it and
             never from the data.
-        relation: ``add-or-remove`` or ``replace``.
-        budget: the joint epsilon and delta.
+        relation: neighbouring corpora differ by one unit added or removed (``add-or-remove``), or exchanged (``replace``).
+        budget: epsilon and delta of everything together.
     """
 
     unit: Literal["record", "document", "user"] | TupleUnit

@@ -29,13 +29,35 @@ __all__ = ["RunConfig"]
 
 
 class RunConfig(Options):
-    """A whole run. See docs/tour.md for every option along the data's way.
+    """A whole run.
 
-    ``rounds``: the phases are run this many times in order, as in alternating training; each goes on with its own optimizer.
-    ``same_people``: whether the private text may be of people whose text went into what the run is given (`tacit.provenance`). True
-    unless you know better: what was spent on them then adds up.
-    ``seed``: makes an experiment repeatable: the key is made from this public text, and everything that it hides is public too. Needs
-    ``allow: [heuristic:public-key]``, and epsilon is infinite.
+    Args:
+        title: heading of the report.
+        run: the run folder.
+        privacy: what is protected, and how well.
+        private: the private corpus.
+        public: the public corpora; there may be none only with ``screening`` or ``marking``.
+        screening: how the private corpus is redacted and split before training; not given: no screening.
+        marking: which tokens of the raw private corpus are private, for the baseline of selective DP; not given: nothing is marked.
+        adaptive: how much a unit counts by its privacy probability; not given: all units count the same.
+        vocabulary: the DP vocabulary, or a given tokenizer.
+        model: the shape of the model, or the folder that it starts from.
+        masking_probability: share of a sequence's tokens that is masked.
+        rounds: how often the phases are run in turn, as in alternating training. Each phase goes on with its own optimizer, and the
+            schedule of its learning rate runs over all rounds.
+        phases: the training phases, in order.
+        evaluation: held-out evaluation.
+        audit: the attacks on the model; not given: no audit.
+        compute: options of speed alone.
+        same_people: whether the private text may be of people whose text went into what the run is given. What was spent on them then
+            adds up. ``false`` only if you know that nobody is in both.
+        seed: makes an experiment repeatable: the key is made from this public text, so everything that the key hides is public too.
+            Needs ``allow: [heuristic:public-key]``, and epsilon is infinite.
+        allow: heuristics that may run without a guarantee: ``heuristic:adp`` (adaptive DP as published), ``heuristic:hoory`` (the
+            paper's formula for the vocabulary), ``heuristic:no-confidentiality`` (a run on screened text that keeps nothing
+            confidential), ``heuristic:non-private`` (a baseline trained on private text without noise), ``heuristic:public-key`` (a
+            ``seed``), ``heuristic:selective-dp`` (a baseline on marked text), ``heuristic:unknown-start`` (started from something of
+            which nothing is known).
     """
 
     added_later = frozenset({"adaptive", "same_people", "seed"})

@@ -18,7 +18,7 @@ class GroupOptions(Options):
 
     Args:
         by: ``document``, or ``user``: data points with the same id (``private.id_field``, ``private.user_field``) are a group.
-        most: data points of a group; a corpus with a larger group is refused.
+        most: data points of a group at most; a corpus with a larger group is refused (exit code 4).
     """
 
     by: Literal["document", "user"]
@@ -29,22 +29,24 @@ class ScreeningOptions(Options):
     """How the private corpus is screened before training: redacted, deduplicated, split in two streams (Zhao et al. 2022).
 
     The private stream is trained on with noise, the public one without. What is then guaranteed is confidentiality, and no
-    longer differential privacy of the corpus (docs/confidentiality.md).
+    longer differential privacy of the corpus (docs/confidentiality.md). It needs ``relation: replace``, ``unit: record`` and
+    ``vocabulary.method: public`` or ``given``.
 
     Args:
         data_point: ``record``, or ``line``: every line of a record is a data point of its own, such as a turn of a dialogue.
-        balanced: a policy file as pi, which is masked; the package's own when not given.
-        conservative: a policy file as pi_c, which decides what is trained on with noise; the package's own when not given.
+        balanced: policy file of pi, whose spans are masked; the package's own when not given.
+        conservative: policy file of pi_c, which decides what is trained on with noise; the package's own when not given.
         missed: as an experiment the balanced policy misses this share of the secrets that it finds, by a keyed hash of each; the
             conservative one misses none of them. ``gamma`` must be at least as large.
         deduplicate: ``none``; ``exact``: data points that are equal once redacted are masked as a whole, all but the first; or
             ``unmasked``: that, among the private ones in which redaction masked nothing.
         normalisation: what counts as equal (docs/deduplication.md).
-        gamma: upper bound on the share of secrets that the balanced policy misses. It is taken at its word, and reported as assumed.
-        delta2: likewise of both policies.
+        gamma: upper bound on the share of secrets that the balanced policy misses. It is not checked, and reported as assumed. Not
+            given: 1, which guarantees nothing, so the run is refused (``no-confidentiality``).
+        delta2: the same of both policies together. Not given: 1, which guarantees nothing either.
         measurement: instead of both, the file of `tacit screen --measure GOLD --out FILE`: its bounds are used, and reported as
-            measured. It must be of the policies that the run uses.
-        group: what the statement covers as one; None: one secret in one data point.
+            measured. It must be of the policies and data points that the run uses.
+        group: what the statement covers as one; not given: one secret in one data point.
     """
 
     added_later = frozenset({"measurement"})

@@ -21,7 +21,8 @@ class VocabularyOptions(Options):
             ``hoory`` (the paper's formula; needs ``allow: [heuristic:hoory]``),
             ``public`` (from the public corpora alone, which costs nothing; with ``screening`` and none, from the screened text),
             or ``given`` (a tokenizer that was not made from the private text, which costs nothing either).
-        path: of a given tokenizer: a folder with ``tokenizer.json``, or that file. It decides all that follows here.
+        path: with ``method: given``: a folder with ``tokenizer.json``, or that file. It decides everything below but ``public``; not
+            given: the tokenizer of ``model.folder``.
         public: the given tokenizer was made from public text alone; needed where no certificate lies beside it.
         public_words: word lists made from public text, a word a line, with its count there behind a tab where that is known. These
             words are in the vocabulary whatever the private text holds, so they cost nothing, and leave room for others. With
@@ -31,13 +32,13 @@ class VocabularyOptions(Options):
             trained on; 0.15 when not given, and none for a histogram without public words, which has counts already. 0: no counts,
             and the noisy weights stand for them; with weighted and sips, where there are no public words.
         rounds: of ``sips``: their parts of what is left of the squared budget, in their order; they are scaled to add up to one.
-        max_words: N, distinct words a unit contributes, in each round; a keyed random choice beyond.
+        max_words: distinct words that one unit contributes at most, in each round; of more words a keyed random choice is taken.
         size: pieces of the tokenizer, special tokens and alphabet included.
         epsilon_share: the vocabulary alone gets this share of the budget's epsilon when its noise is solved. Gaussian
             mechanisms add up in squares, so 0.3 costs the training only a few percent more noise.
-        delta_share: likewise of delta.
-        noise_stddev: given instead of solved (then ``threshold`` too).
-        threshold: given instead of solved.
+        delta_share: the same for delta.
+        noise_stddev: noise on a word's count, given instead of solved; give it together with ``threshold``, at least 3.
+        threshold: smallest noisy count that is released, a whole number, given instead of solved.
         lowercase: normalise to lower case and strip accents.
         min_count: WordPiece merges pairs that occur at least this often in the noisy counts.
     """
