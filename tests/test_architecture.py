@@ -179,7 +179,7 @@ def test_torch_is_imported_only_where_tensors_are(path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "source", "wrong"),
     [
-        ("privacy/events.py", "from tacit.training.loop import run_phase", {"training"}),
+        ("privacy/events/base.py", "from tacit.training.loop import run_phase", {"training"}),
         ("corpus/units.py", "def f():\n    import tacit.vocabulary.count", {"vocabulary"}),
         ("pipeline/training.py", "from tacit.report.build import build_report", {"report"}),
         ("pipeline/evaluation.py", "def f():\n    from tacit.report.collect import report_data", {"report"}),
