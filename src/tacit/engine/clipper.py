@@ -11,7 +11,7 @@ gradient is ever added unclipped or left out of a norm.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
@@ -37,6 +37,7 @@ from tacit.engine.guards import (
 )
 from tacit.engine.lstm import LstmMode
 from tacit.engine.probing import LossWatch
+from tacit.engine.running_sums import RunningSums
 from tacit.engine.sharding import add_sum, is_sharded
 from tacit.engine.sites import Site, find_sites, trainable_parameters
 from tacit.engine.workspace import Workspace
@@ -61,7 +62,8 @@ class PerExampleClipper:
             losses.sum().backward()
         clipper.norms                                     # (units,), before clipping
 
-    Contexts accumulate, as ``backward`` does, so micro-batches need no other code. Dimension 0 of every layer's input
+    Contexts accumulate, as ``backward`` does, so micro-batches need no other code: their sum is kept in float64, and ``p.grad`` is
+    its rounding (``running_sums``). Dimension 0 of every layer's input
     is the example; a leading 1 means that all examples share it. Every backward inside a context counts, also one that
     ``torch.autograd.grad`` runs. Norms in float32 are rounded up, by some 1e-5 of their size (``factors``). The
     first context also probes that rows are independent (``probing``), which costs two more backwards.
@@ -112,6 +114,7 @@ class PerExampleClipper:
         self._weights: Tensor | None = None
         self._probed: set[Shapes] = set()
         self._workspace = Workspace()
+        self._sums = RunningSums()
         self._site_hooks: dict[nn.Module, tuple[RemovableHandle, RemovableHandle]] = {}
         self._module_hooks = self._register()
 
@@ -141,6 +144,22 @@ class PerExampleClipper:
             raise UsageError("the weights of units must be one row of numbers above 0 and at most 1")
         self._next_weights = weights_U
         return self
+
+    def take_rests(self) -> Mapping[nn.Parameter, Tensor]:
+        """What the float32 sums in ``p.grad`` could not hold of several contexts' float64 sums, for `add_noise_`; once a step.
+
+        Without them a sum of n units is rounded once more before the noise, by up to n clip norms times 2^-24.
+        """
+        return self._sums.take_rests()
+
+    def sums(self) -> list[Tensor]:
+        """The sum of every trainable parameter so far, in float64 where ``p.grad`` is its rounding: what a checkpoint keeps."""
+        return [self._sums.exact(parameter) for parameter in self._parameters.values()]
+
+    def put_sums(self, sums: Sequence[Tensor]) -> None:
+        """Go on from `sums`."""
+        for parameter, total in zip(self._parameters.values(), sums, strict=True):
+            self._sums.put(parameter, total)
 
     def close(self) -> None:
         """Remove every hook; the clipper cannot be used again."""
@@ -255,7 +274,16 @@ class PerExampleClipper:
                 combined = factors.pop(name, ())
                 if some_dropped:
                     combined = tuple(factor.without(dropped) for factor in combined)
-                _accumulate(parameter, combined, coefficients_GU[group_of[name]])
+                self._accumulate(parameter, combined, coefficients_GU[group_of[name]])
+
+    def _accumulate(self, parameter: nn.Parameter, factors: Sequence[Factor], coefficients: Tensor) -> None:
+        weights = coefficients.to(parameter.dtype)
+        if is_sharded(parameter):
+            add_sum(parameter, _weighted_sum(parameter, factors, weights))
+        elif parameter.grad is None:
+            parameter.grad = _weighted_sum(parameter, factors, weights)
+        elif factors:
+            self._sums.add_(parameter, _weighted_sum(parameter, factors, weights))
 
     def _weighed(self, norms_GU: Tensor) -> Tensor:
         if self._weights is None:
@@ -272,17 +300,6 @@ class PerExampleClipper:
         for name, square in squares.items():
             totals[group_of[name]] = totals[group_of[name]] + square  # not in place: float64 beside float32
         return torch.stack(totals).sqrt(), group_of
-
-
-def _accumulate(parameter: nn.Parameter, factors: Sequence[Factor], coefficients: Tensor) -> None:
-    weights = coefficients.to(parameter.dtype)
-    if is_sharded(parameter):
-        add_sum(parameter, _weighted_sum(parameter, factors, weights))
-    elif parameter.grad is None:
-        parameter.grad = _weighted_sum(parameter, factors, weights)
-    else:
-        for factor in factors:
-            factor.add_weighted_sum_(parameter.grad, weights)
 
 
 def _weighted_sum(parameter: Tensor, factors: Sequence[Factor], weights: Tensor) -> Tensor:

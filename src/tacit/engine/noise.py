@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -104,6 +105,7 @@ def add_noise_(
     step: int,
     ranks: Ranks = ALONE,
     grid: Grid | None = None,
+    rests: Mapping[nn.Parameter, Tensor] = MappingProxyType({}),
 ) -> None:
     """Add independent N(0, noise_stddev^2) to every coordinate of ``p.grad``; zeros are created where it is None.
 
@@ -121,6 +123,8 @@ def add_noise_(
         step: the logical step, never used twice with the same streams.
         ranks: the processes whose gradients are one sum.
         grid: round sum and noise; see `Grid` for the noise_stddev that this needs.
+        rests: what ``p.grad`` could not hold of sums over many micro-batches (`PerExampleClipper.take_rests`): added behind the
+            noise, so that nothing of a sum is rounded before it. With a grid, added before the rounding.
 
     Raises:
         UsageError: the deviation is negative or not finite, the step is negative, a name stands for two parameters, a
@@ -133,7 +137,7 @@ def add_noise_(
     named = _each_once(parameters)
     noise = _Noise(noise_stddev, streams, step, grid)
     whole = {name: _gradient(parameter) for name, parameter in named.items() if not is_sharded(parameter)}
-    _add_and_sum(whole, noise, ranks)
+    _add_and_sum(whole, noise, ranks, {name: rests[named[name]] for name in whole if named[name] in rests})
     for name, parameter in named.items():
         if name not in whole:
             _add_to_shard(name, parameter, noise)
@@ -155,13 +159,19 @@ def _each_once(parameters: Iterable[tuple[str, nn.Parameter]]) -> dict[str, nn.P
     return named
 
 
-def _add_and_sum(gradients: dict[str, Tensor], noise: _Noise, ranks: Ranks) -> None:
+def _add_and_sum(gradients: dict[str, Tensor], noise: _Noise, ranks: Ranks, rests: dict[str, Tensor]) -> None:
     """This rank's chunks of the noise, then the sum over the ranks, in place."""
-    sums = {name: noise.base(gradient) for name, gradient in gradients.items()}
+    sums = {name: noise.base(gradient, rests.get(name)) for name, gradient in gradients.items()}
     if noise.stddev > 0:
         chunks = [(name, start) for name, total in sums.items() for start in range(0, total.numel(), CHUNK)]
         _in_threads(noise, [(name, start, sums[name]) for name, start in chunks[ranks.rank :: ranks.world]])
     ranks.sum_(list(sums.values()))
+    if noise.grid is None:
+        if ranks.world > 1:  # a rank may have none where another one has some
+            rests = {name: rests.get(name, torch.zeros_like(total)) for name, total in sums.items()}
+            ranks.sum_(list(rests.values()))
+        for name, rest in rests.items():
+            sums[name] += rest
     for name, gradient in gradients.items():
         if sums[name] is not gradient:
             gradient.copy_(sums[name])
@@ -203,9 +213,11 @@ class _Noise:
     step: int
     grid: Grid | None
 
-    def base(self, gradient: Tensor) -> Tensor:
-        """What noise is added to: the gradient itself, or its rounded copy."""
-        return gradient if self.grid is None else self.grid.rounded(gradient)
+    def base(self, gradient: Tensor, rest: Tensor | None = None) -> Tensor:
+        """What noise is added to: the gradient itself, or a rounded copy of it and its rest."""
+        if self.grid is None:
+            return gradient
+        return self.grid.rounded(gradient if rest is None else gradient.double() + rest)
 
     def add_chunk(self, name: str, start: int, total: Tensor) -> None:
         """Add the chunk that begins at ``start``."""

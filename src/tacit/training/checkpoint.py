@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +42,14 @@ class Progress:
 
     Args:
         step: the step to do next, counted from 0.
-        drawn: how many entries of this step's draw, from its beginning, are already in the gradients. Not a number of
+        drawn: how many entries of this step's draw, from its beginning, are already in the sums. Not a number of
             micro-batches: their size may change between two starts, and no unit may count twice.
+        sums: of each trainable parameter, when it is inside a step.
     """
 
     step: int = 0
     drawn: int = 0
+    sums: tuple[Tensor, ...] = field(default=(), repr=False, compare=False)
 
 
 def gradients(model: nn.Module) -> list[Tensor]:
@@ -69,7 +71,7 @@ def save_checkpoint(
     sums: Sequence[list[Tensor]] = (),
     average: IterateAverage | None = None,
 ) -> None:
-    """Write the state after step ``progress.step - 1``; inside a step with the ``gradients`` of each rank."""
+    """Write the state after step ``progress.step - 1``; inside a step with the sums of each rank."""
     state: dict[str, Any] = {
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
@@ -89,10 +91,10 @@ def _save(state: dict[str, Any], path: Path) -> None:
 
 
 def checkpoint_bytes(model: nn.Module, ranks: int, averaged: bool) -> int:
-    """An upper bound of what a checkpoint takes on disk: weights, AdamW's two moments, partial sums and the average."""
+    """An upper bound of what a checkpoint takes on disk: weights, AdamW's two moments, partial sums in float64 and the average."""
     weights = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
     trained = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
-    return weights + (2 + ranks + averaged) * trained
+    return weights + (2 + 2 * ranks + averaged) * trained
 
 
 def load_checkpoint(
@@ -102,7 +104,7 @@ def load_checkpoint(
     ranks: Ranks = ALONE,
     average: IterateAverage | None = None,
 ) -> Progress:
-    """Load the state in place, ``p.grad`` too when it is inside a step; ``Progress()`` when there is no checkpoint.
+    """Load the state in place; ``Progress()`` when there is no checkpoint.
 
     Partial sums are dealt out over the ranks, also when there are more or fewer of these now than when it was written.
     """
@@ -115,17 +117,18 @@ def load_checkpoint(
         average.restore(state["average"])
     if "partial" not in state:
         return Progress(int(state["next_step"]))
-    _set_gradients(model, state["partial"]["sums"][ranks.rank :: ranks.world])
-    return Progress(int(state["next_step"]), int(state["partial"]["drawn"]))
+    sums = _dealt_out(model, state["partial"]["sums"][ranks.rank :: ranks.world])
+    return Progress(int(state["next_step"]), int(state["partial"]["drawn"]), sums)
 
 
-def _set_gradients(model: nn.Module, sums: Sequence[list[Tensor]]) -> None:
+def _dealt_out(model: nn.Module, sums: Sequence[list[Tensor]]) -> tuple[Tensor, ...]:
+    """The sum of the sums of several ranks, of each trainable parameter; of none it is zero."""
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    for number, parameter in enumerate(trainable):
-        parts = [of_rank[number] for of_rank in sums]
-        parameter.grad = parts[0].to(parameter.device, copy=True) if parts else torch.zeros_like(parameter)
-        for part in parts[1:]:
-            parameter.grad += part.to(parameter.device)
+    if not sums:
+        return tuple(torch.zeros_like(parameter) for parameter in trainable)
+    if len(sums) == 1:
+        return tuple(sums[0])
+    return tuple(torch.stack([part.double() for part in parts]).sum(0) for parts in zip(*sums, strict=True))
 
 
 def load_weights(path: Path, model: nn.Module) -> None:

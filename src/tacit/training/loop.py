@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,6 +119,8 @@ def run_phase(
     model.train()
     source = _Source(stream, objective, streams, ranks)
     with closing(_step_of(model, phase, compute, source)) as step_of:
+        if start.drawn:
+            step_of.put_sums(start.sums)
         for step in range(start.step, phase.steps):
             saver.refuse_little_room()  # what is paid for must find room on the disk
             if phase.event is not None and ledger is not None:
@@ -129,7 +131,7 @@ def run_phase(
             if drawn == 0:
                 optimizer.zero_grad(set_to_none=True)
             for done in step_of.add_up(step, step_of.draw(step), drawn):
-                saver.inside(Progress(step, done))
+                saver.inside(Progress(step, done), step_of.sums)
             step_of.finish(step)
             optimizer.step()
             last = step + 1 == phase.steps
@@ -191,10 +193,10 @@ class _Saver:
         if self._ranks.first:
             refuse_little_room(self._path.parent, self._bytes)
 
-    def inside(self, progress: Progress) -> None:
+    def inside(self, progress: Progress, sums: Callable[[], list[torch.Tensor]]) -> None:
         """Inside a step, at a place of the draw that all ranks have reached."""
         if self._ranks.decide(self._due()):
-            self._write(progress, self._ranks.gather(gradients(self._model)))
+            self._write(progress, self._ranks.gather(sums()))
 
     def between(self, progress: Progress, last: bool) -> None:
         """After a step."""
@@ -252,6 +254,14 @@ class _Step(ABC):
         """Add the gradients of these entries, which stand at these places of the draw."""
 
     @abstractmethod
+    def sums(self) -> list[torch.Tensor]:
+        """What this rank has added up so far, of each trainable parameter."""
+
+    @abstractmethod
+    def put_sums(self, sums: Sequence[torch.Tensor]) -> None:
+        """Go on from `sums`."""
+
+    @abstractmethod
     def finish(self, step: int) -> None:
         """From the sums to what the optimizer gets, the same at every rank."""
 
@@ -306,12 +316,20 @@ class _DpStep(_Step):
         positions = targets.arrays[0].shape[1]
         return RowDropout(seeds, positions, stream.ids_ST.shape[1], self._model.device)
 
+    def sums(self) -> list[torch.Tensor]:
+        gradients(self._model)  # makes those that nothing was added to
+        return self._clipper.sums()
+
+    def put_sums(self, sums: Sequence[torch.Tensor]) -> None:
+        self._clipper.put_sums(sums)
+
     def finish(self, step: int) -> None:
         """Noise once for all ranks, then the public normaliser."""
         source = self._source
         rho_U = source.stream.rho_U
         stddev = self._plan.noise_on(None if rho_U is None else rho_U[self._drawn])
-        add_noise_(self._model.named_parameters(), stddev, source.streams, step, source.ranks)
+        rests = self._clipper.take_rests()
+        add_noise_(self._model.named_parameters(), stddev, source.streams, step, source.ranks, rests=rests)
         for parameter in self._model.parameters():
             if parameter.grad is not None:
                 parameter.grad.div_(self._plan.normaliser)
@@ -346,6 +364,14 @@ class _PlainStep(_Step):
         targets = objective.targets(ids_BT, stream.lengths_S[chosen], self._uniforms_BnT[places])
         of_row_BN = targets.real_BN / np.maximum(1, targets.real_BN.sum(axis=1, keepdims=True))
         _losses(self._model, objective, targets, of_row_BN / self._plan.batch_size).sum().backward()
+
+    def sums(self) -> list[torch.Tensor]:
+        return gradients(self._model)
+
+    def put_sums(self, sums: Sequence[torch.Tensor]) -> None:
+        trainable = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
+        for parameter, total in zip(trainable, sums, strict=True):
+            parameter.grad = total.to(device=parameter.device, dtype=parameter.dtype, copy=True)
 
     def finish(self, step: int) -> None:
         """The sum over the ranks."""
