@@ -214,10 +214,14 @@ def budget_of(config: RunConfig) -> tuple[float, float, Relation]:
 
 
 def refuse_options(options: VocabularyOptions, names: AbstractSet[str], why: str) -> None:
-    """Refuse options that were set although the method does not look at them.
+    """Refuse options that were given although the method does not look at them.
+
+    A stored configuration holds every option that was not added later, so of these a default was not given.
 
     Raises:
         UsageError: names the first of them.
     """
+    fields = type(options).model_fields
     for name in sorted(names & options.model_fields_set):
-        raise UsageError(f"vocabulary.{name}: method {options.method} {why}")
+        if name in options.added_later or getattr(options, name) != fields[name].default:
+            raise UsageError(f"vocabulary.{name}: method {options.method} {why}")
