@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Given"]
 
+_READS = frozenset({"method", "path", "public"})
+
 
 @final
 class Given(VocabularyMethod):
@@ -23,10 +25,10 @@ class Given(VocabularyMethod):
     origin = "the tokenizer was given, and is public"
     counts_private_text = False
     brings_tokenizer = True
-    reads = frozenset({"method", "path", "public"})
+    reads = _READS
 
     def check_options(self, options: VocabularyOptions) -> None:
-        beside = options.model_fields_set - self.reads
+        beside = options.model_fields_set - _READS
         if beside:
             raise UsageError(f"vocabulary.{min(beside)}: the given tokenizer decides this; leave it out")
 
