@@ -8,6 +8,7 @@ run.py      the whole configuration, and its digest
 check.py    what parses but is refused, one function a section
 load.py     from YAML, with one line for a mistake
 shape.py    the shape of the model, from its options or its folder
+vocabulary_methods/   how a vocabulary is made, a file a method
 """
 
 from tacit.config.adaptive import AdaptiveOptions, RhoScorer, stratum_number

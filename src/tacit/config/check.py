@@ -11,20 +11,20 @@ from tacit.config.adaptive import stratum_number
 from tacit.config.check_adaptive import check_adaptive
 from tacit.config.run import RunConfig
 from tacit.config.screening import check_bounds
+from tacit.config.vocabulary_methods import METHODS
 from tacit.errors import RefusedError, UsageError
 
 __all__ = ["HEURISTICS", "check_meaning"]
 
 HEURISTICS = (
     "heuristic:adp",
-    "heuristic:hoory",
     "heuristic:no-confidentiality",
     "heuristic:non-private",
     "heuristic:public-key",
     "heuristic:selective-dp",
     "heuristic:unknown-start",
 )
-"""What ``allow`` may name; each is reported with epsilon = infinity."""
+"""What ``allow`` may name, beside the entries of vocabulary methods; each is reported with epsilon = infinity."""
 
 
 _OTHER_STAGES = ("vocabulary", "evaluation")
@@ -41,14 +41,14 @@ def check_meaning(config: RunConfig) -> None:
     _check_budget(config)
     _check_allow(config)
     _check_seed(config)
-    _check_formula(config)
+    config.vocabulary.how.check_allowed(config)
     _check_marking(config)
     check_adaptive(config)
     _check_streams(config)
     _check_screening(config)
     _check_membership(config)
     _check_given(config)
-    _check_vocabulary_noise(config)
+    config.vocabulary.how.check(config)
     _check_model(config)
     _check_phases(config)
     _check_users(config)
@@ -65,9 +65,10 @@ def _check_budget(config: RunConfig) -> None:
 
 
 def _check_allow(config: RunConfig) -> None:
+    known = sorted({*HEURISTICS, *(method.heuristic for method in METHODS.values() if method.heuristic)})
     for name in config.allow:
-        if name not in HEURISTICS:
-            raise UsageError(f"allow: unknown entry {name!r}; known: {', '.join(HEURISTICS)}")
+        if name not in known:
+            raise UsageError(f"allow: unknown entry {name!r}; known: {', '.join(known)}")
 
 
 def _check_seed(config: RunConfig) -> None:
@@ -77,16 +78,6 @@ def _check_seed(config: RunConfig) -> None:
             "public-key",
             "seed makes the key from a public text, and whoever knows the key takes all noise off; leave seed out, or add "
             "heuristic:public-key to allow (reported with epsilon = infinity)",
-        )
-
-
-def _check_formula(config: RunConfig) -> None:
-    """The vocabulary by the paper's formula is wanted as such."""
-    if config.vocabulary.method == "hoory" and "heuristic:hoory" not in config.allow:
-        raise RefusedError(
-            "vocabulary-formula",
-            "vocabulary.method: hoory uses the paper's threshold, whose true delta is far above the one it claims; "
-            "use method: histogram, or add heuristic:hoory to allow (reported with epsilon = infinity)",
         )
 
 
@@ -182,8 +173,9 @@ def _check_data_points(
         raise other_relation
     if config.privacy.unit != "record":
         raise UsageError(f"privacy.unit must be record with {section}: the unit is a data point ({section}.data_point)")
-    if config.vocabulary.method not in ("public", "given"):
-        raise UsageError(f"vocabulary.method must be public or given with {section}: {why_outside}")
+    if config.vocabulary.how.counts_private_text:
+        others = " or ".join(name for name, method in METHODS.items() if not method.counts_private_text)
+        raise UsageError(f"vocabulary.method must be {others} with {section}: {why_outside}")
 
 
 def _check_membership(config: RunConfig) -> None:
@@ -205,7 +197,7 @@ def _check_membership(config: RunConfig) -> None:
 
 
 def _check_given(config: RunConfig) -> None:
-    """A given tokenizer or model is named, and nothing beside it says what it decides."""
+    """A given model is named, has its vocabulary, and nothing beside it says what it decides."""
     vocabulary, folder = config.vocabulary, config.model.folder
     if config.model.new_vocabulary and (folder is None or config.model.kind != "bert"):
         raise UsageError(
@@ -216,49 +208,17 @@ def _check_given(config: RunConfig) -> None:
             "model.new_vocabulary: say in the section vocabulary how the new one is made, or which tokenizer it is; without it the "
             "run has that of model.folder"
         )
-    if folder is not None and vocabulary.method != "given" and not config.model.new_vocabulary:
+    if folder is not None and not vocabulary.how.brings_tokenizer and not config.model.new_vocabulary:
         raise UsageError(
             f"vocabulary.method is {vocabulary.method}, but the model in model.folder knows the ids of its own tokenizer only: leave "
             "the section out, or use method: given (a bert also takes model.new_vocabulary: true)"
         )
-    if (vocabulary.method == "given") != (vocabulary.path is not None):
-        raise UsageError(
-            "vocabulary: method: given needs a path, to a folder with tokenizer.json or that file, and no other does"
-        )
-    if vocabulary.public and vocabulary.method != "given":
-        raise UsageError("vocabulary.public is about a given tokenizer; leave it out")
     if config.model.public and folder is None:
         raise UsageError("model.public is about model.folder; leave it out, or name the folder")
-    if vocabulary.beside_given:
-        raise UsageError(f"vocabulary.{min(vocabulary.beside_given)}: the given tokenizer decides this; leave it out")
     if config.model.beside_folder:
         raise UsageError(
             f"model.{min(config.model.beside_folder)}: the model in model.folder decides this; leave it out"
         )
-
-
-def _check_vocabulary_noise(config: RunConfig) -> None:
-    options = config.vocabulary
-    if options.method not in ("histogram", "weighted", "sips"):
-        for name in sorted(
-            {"public_words", "public_corpora", "counts_share"} & options.model_fields_set - options.beside_given
-        ):
-            raise UsageError(f"vocabulary.{name}: method {options.method} has no use for it; leave it out")
-    if options.counts_share == 0 and options.knows_words:
-        raise UsageError(
-            "vocabulary.counts_share: public words have no weights that could stand for their counts; take a share above 0"
-        )
-    if options.method not in ("sips", "given") and "rounds" in options.model_fields_set:
-        raise UsageError(f"vocabulary.rounds: method {options.method} has one round; leave it out, or use method: sips")
-    if options.in_rounds and (options.noise_stddev is not None or options.threshold is not None):
-        raise UsageError(
-            "vocabulary: noise_stddev and threshold cannot be given with method weighted or sips, public_words, public_corpora or "
-            "counts_share: they are solved; leave them out"
-        )
-    if options.method == "hoory" and options.threshold is not None:
-        raise UsageError("vocabulary.threshold: method hoory computes it by the paper's formula; leave it out")
-    if options.method == "histogram" and (options.noise_stddev is None) != (options.threshold is None):
-        raise UsageError("vocabulary: give noise_stddev and threshold together, or neither")
 
 
 def _check_model(config: RunConfig) -> None:

@@ -100,7 +100,7 @@ def _with_folder(config: RunConfig) -> RunConfig:
         model = model.model_copy(update={"kind": read_config(model.resolved_folder)[0]})
     if "vocabulary" not in config.model_fields_set:
         vocabulary = VocabularyOptions(method="given", path=model.folder)
-    elif vocabulary.method == "given" and vocabulary.path is None:
+    elif vocabulary.how.brings_tokenizer and vocabulary.path is None:
         vocabulary = vocabulary.model_copy(update={"path": model.folder})
     return config.model_copy(update={"model": model, "vocabulary": vocabulary})
 

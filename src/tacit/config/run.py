@@ -94,8 +94,14 @@ class RunConfig(Options):
     def uses_heuristic(self) -> bool:
         """Whether a stage without a proof runs, so that epsilon is infinite; ``allow`` alone does not make it so."""
         marked = any(phase.stream == "marked" for phase in self.phases)
-        named = self.vocabulary.method == "hoory" or self.seed is not None or "heuristic:unknown-start" in self.allow
-        return named or bool(self.unclipped_phases) or marked or self.is_literal
+        unproved = self.vocabulary.how.heuristic is not None or self.seed is not None
+        return (
+            unproved
+            or "heuristic:unknown-start" in self.allow
+            or bool(self.unclipped_phases)
+            or marked
+            or self.is_literal
+        )
 
     @property
     def is_literal(self) -> bool:

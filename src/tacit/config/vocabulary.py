@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from tacit.config.base import Count, Options, Positive, Share, expanded
+from tacit.config.vocabulary_methods import METHODS
+from tacit.config.vocabulary_methods.method import VocabularyMethod
 
 __all__ = ["VocabularyOptions"]
+
+
+def _known(method: str) -> str:
+    if method not in METHODS:
+        raise ValueError(f"unknown method {method!r}; known: {', '.join(METHODS)}")
+    return method
 
 
 class VocabularyOptions(Options):
@@ -45,7 +53,7 @@ class VocabularyOptions(Options):
 
     added_later: ClassVar = frozenset({"path", "public", "public_words", "public_corpora", "counts_share", "rounds"})
 
-    method: Literal["histogram", "weighted", "sips", "hoory", "public", "given"] = "histogram"
+    method: Annotated[str, AfterValidator(_known)] = "histogram"
     path: str | None = None
     public: bool = False
     public_words: tuple[str, ...] = ()
@@ -60,6 +68,11 @@ class VocabularyOptions(Options):
     threshold: float | None = None
     lowercase: bool = True
     min_count: Count = 1
+
+    @property
+    def how(self) -> VocabularyMethod:
+        """The method itself: everything that hangs on which one it is, it answers."""
+        return METHODS[self.method]
 
     @property
     def resolved_path(self) -> Path:
@@ -80,23 +93,10 @@ class VocabularyOptions(Options):
     @property
     def share_of_counts(self) -> float:
         """The part of the squared budget for counts; 0: none are released beside the histogram's own."""
-        if self.counts_share is not None:
-            return self.counts_share
-        return 0.15 if self.method in ("weighted", "sips") or self.knows_words else 0.0
-
-    @property
-    def in_rounds(self) -> bool:
-        """Whether choosing words and counting them are releases of their own."""
-        return self.method in ("weighted", "sips") or self.share_of_counts > 0
-
-    @property
-    def beside_given(self) -> set[str]:
-        """Options that were set although a given tokenizer decides what they say."""
-        return set() if self.method != "given" else self.model_fields_set - {"method", "path", "public"}
+        return self.how.usual_counts_share(self) if self.counts_share is None else self.counts_share
 
     @property
     def without_effect(self) -> frozenset[str]:
         """All that a given tokenizer decides."""
-        return (
-            frozenset(type(self).model_fields) - {"method", "path", "public"} if self.method == "given" else frozenset()
-        )
+        reads = self.how.reads
+        return frozenset() if reads is None else frozenset(type(self).model_fields) - reads

@@ -96,7 +96,7 @@ def _is_planned(config: RunConfig, folder: RunFolder) -> bool:
 def _load_given(config: RunConfig) -> None:
     """Load once what the run is given, so that a mistake in it shows before anything is written."""
     check_scorer(config)
-    if config.vocabulary.method == "given":
+    if config.vocabulary.how.brings_tokenizer:
         given = given_tokenizer(config)
         if config.model.folder is not None:
             build_model(config.model, given.special, 0, given.tokenizer)

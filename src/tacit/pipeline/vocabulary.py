@@ -1,4 +1,4 @@
-"""The stage `vocabulary`: the run's tokenizer, from a DP histogram of words, from text without noise, or given."""
+"""The stage `vocabulary`: the run's tokenizer, from the words that the run's method releases, or given."""
 
 from __future__ import annotations
 
@@ -6,19 +6,26 @@ import hashlib
 import json
 import sys
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import final
 
 import numpy as np
 
+from tacit.config.vocabulary_methods.method import WordSource
 from tacit.corpus.units import Unit
+from tacit.errors import LedgerError, UsageError
 from tacit.files import private_folder, write_atomically, write_json
 from tacit.pipeline.corpus import check_corpora, marked_texts, private_units, public_units, screened_units
 from tacit.pipeline.state import RunState
-from tacit.planning import VOCABULARY, VOCABULARY_COUNTS, vocabulary_round
+from tacit.planning import VOCABULARY, VOCABULARY_COUNTS
 from tacit.planning.given import given_tokenizer, reserved_tokens
-from tacit.privacy.accounting.calibrate_words import RESOLUTION, WordEvents
-from tacit.privacy.events import ThresholdedHistogram, WeightedHistogram, WordCounts
+from tacit.planning.vocabulary import vocabulary_releases
+from tacit.privacy.accounting.calibrate_words import RESOLUTION
+from tacit.privacy.events import Event
+from tacit.privacy.words import WordEvents, WordRelease, word_release
 from tacit.vocabulary.count import count_words, sorted_word_counts
 from tacit.vocabulary.estimate import ChosenWords, estimate_counts, weights_as_counts
 from tacit.vocabulary.public_words import OFTEN, count_public_words, read_public_words
@@ -31,21 +38,24 @@ __all__ = ["vocabulary"]
 
 
 def vocabulary(state: RunState) -> None:
-    """Write the tokenizer: WordPiece from a histogram of words, released under its event (Hoory 3.2), or a given one."""
+    """Write the tokenizer: WordPiece from the words that the method releases under its events, or a given one.
+
+    Raises:
+        LedgerError: the method gave words without a release that it had planned, so the ledger does not say how it came by them.
+    """
     folder = private_folder(state.vocabulary_folder)
     check_corpora(state)
     options = state.config.vocabulary
-    if options.method == "given":
+    if options.how.brings_tokenizer:
         _write_given(state, folder)
         return
     text = TokenizerOptions(lowercase=options.lowercase)
     event = state.mechanisms.vocabulary
-    if isinstance(event, ThresholdedHistogram):
-        released = _released_words(state, event, folder, text)
-    elif isinstance(event, WordEvents):
-        released = _words_in_rounds(state, event, folder, text)
-    else:
-        released = _words_without_noise(state, text)
+    source = _PaidWords(state, folder, text, vocabulary_releases(event))
+    released = options.how.release(event, source)
+    source.refuse_unpaid()
+    if event is not None and (isinstance(event, WordEvents) or source.brought != released.keys()):
+        write_json(folder / "chosen.json", sorted(source.brought))  # of those words, what the private text brought
     write_json(folder / "released.json", released)
     if not released:
         state.reporter.say("Vocabulary: no word reached the threshold; the tokenizer has single characters only")
@@ -66,93 +76,136 @@ def _write_given(state: RunState, folder: Path) -> None:
     state.reporter.say(f"Vocabulary: given, {given.special.size} entries")
 
 
-def _released_words(
-    state: RunState, event: ThresholdedHistogram, folder: Path, text: TokenizerOptions
-) -> dict[str, int]:
-    """Noisy counts of the private words that reach the threshold."""
-    state.reporter.say("Vocabulary: counting words under the contribution bound ...")
-    return _thresholded(state, VOCABULARY, event, folder, text, frozenset())
+@final
+@dataclass(frozen=True)
+class _PaidWords(WordSource):
+    """The words of one open run. Every release goes through `release_under`, and there through one order of steps.
+
+    Args:
+        events: of the planned releases, by stage.
+        brought: words that the private text has brought so far.
+    """
+
+    state: RunState
+    folder: Path
+    text: TokenizerOptions
+    events: Mapping[str, Event]
+    brought: set[str] = field(default_factory=set)
+
+    def release_under(self, stage: str, known: AbstractSet[str] = frozenset()) -> dict[str, int]:
+        event = self.events.get(stage)
+        if event is None:
+            raise UsageError(
+                f"vocabulary.method: {self._method} asks for the release {stage!r}, which it did not plan; mend the method"
+            )
+        if not event.is_private:
+            found = self._without_noise(stage)
+        else:
+            how = word_release(event)
+            found = self._counts_of(stage, how, known) if how.threshold is None else self._chosen(stage, how, known)
+        self.brought.update(found.keys() - known)
+        return found
+
+    def public_words(self) -> dict[str, int]:
+        """A run does not go on with others than it began with."""
+        options = self.state.config.vocabulary
+        found = Counter(read_public_words(options.public_word_paths, self.text))
+        if options.public_corpora:
+            texts = (one for unit in public_units(self.state)[0] for one in unit.texts)
+            own = count_public_words(texts, self.text, least=OFTEN)
+            digest = hashlib.sha256(json.dumps(own, sort_keys=True).encode())
+            self.state.ledger.bind("the words of the public corpora", digest.hexdigest())
+            found.update(own)
+        return dict(found)
+
+    def words_of_public_corpora(self) -> dict[str, int]:
+        self._say("counting words ...")
+        return self._all_words(public_units(self.state)[0])
+
+    def estimated(
+        self, public: Mapping[str, int], rounds: Mapping[str, Mapping[str, int]], counts: Mapping[str, int] | None
+    ) -> dict[str, int]:
+        chosen = [ChosenWords(words, word_release(self.events[stage]).noise_stddev) for stage, words in rounds.items()]
+        if counts is None:
+            return weights_as_counts(chosen, RESOLUTION)
+        return estimate_counts(counts, word_release(self.events[VOCABULARY_COUNTS]).noise_stddev, public, chosen)
+
+    def refuse_unpaid(self) -> None:
+        """Refuse words that were made without a planned release: nobody knows then what they come from.
+
+        Raises:
+            LedgerError: names the release.
+        """
+        unpaid = [stage for stage in self.events if not self.state.ledger.spent(stage)]
+        if unpaid:
+            raise LedgerError(
+                f"vocabulary.method: {self._method} gave words without its release {unpaid[0]!r}, which is not paid for; mend the "
+                "method"
+            )
+
+    def _chosen(self, stage: str, how: WordRelease, known: AbstractSet[str]) -> dict[str, int]:
+        """Words that are not known yet: counted, charged, and above the threshold with their noise."""
+        assert how.threshold is not None
+        self._say(_progress(stage, list(self.events)))
+        streams = self.state.streams.child("vocabulary")
+        with spill_folder(self.state.folder.private / "counting") as place:
+            spill = Spill(place, self.state.config.compute.counting_memory_mb)
+            units = _texts(private_units(self.state)[0])
+            counts = sorted_word_counts(
+                units, how.max_words, streams, self.text, spill, resolution=how.resolution, without=known
+            )
+            return release(counts, self._paid_noise(stage, how, counts), how.threshold)
+
+    def _counts_of(self, stage: str, how: WordRelease, known: AbstractSet[str]) -> dict[str, int]:
+        """Noisy counts of words that are public by now."""
+        self._say(f"counting {len(known)} words ...")
+        units, streams = _texts(private_units(self.state)[0]), self.state.streams.child("vocabulary")
+        counts = count_words(units, how.max_words, streams, self.text, resolution=how.resolution, only=known)
+        all_counts = SortedCounts.of({word: counts.get(word, 0) for word in known})
+        return noisy_counts(sorted(known), counts, self._paid_noise(stage, how, all_counts))
+
+    def _without_noise(self, stage: str) -> dict[str, int]:
+        """All words, of the screened or unmarked text where there is one: in the ledger it has no guarantee."""
+        self._say("counting words ...")
+        self.state.ledger.charge(stage)
+        if self.state.config.screening is not None:
+            return self._all_words(screened_units(self.state))
+        if self.state.config.marking is not None:
+            return self._all_words(_unmarked_units(self.state))
+        return self._all_words(private_units(self.state)[0])
+
+    def _all_words(self, units: Iterable[Unit]) -> dict[str, int]:
+        return count_words(_texts(units), sys.maxsize, self.state.streams.child("vocabulary"), self.text)
+
+    def _paid_noise(self, stage: str, how: WordRelease, counts: SortedCounts) -> np.ndarray:
+        """The noise of one release, which is on disk, bound and paid for when this returns, and has met no count before."""
+        noise = _vocabulary_noise(self.state, stage, how.noise_stddev, self.folder, counts)
+        self.state.ledger.charge(stage)
+        return noise
+
+    @property
+    def _method(self) -> str:
+        return self.state.config.vocabulary.method
+
+    def _say(self, what: str) -> None:
+        self.state.reporter.say(f"Vocabulary: {what}")
 
 
-def _thresholded(
-    state: RunState,
-    stage: str,
-    event: ThresholdedHistogram | WeightedHistogram,
-    folder: Path,
-    text: TokenizerOptions,
-    known: AbstractSet[str],
-) -> dict[str, int]:
-    """One release of words that are not known yet: counted, charged, and above the threshold with their noise."""
-    resolution = event.resolution if isinstance(event, WeightedHistogram) else None
-    units = ((unit.unit_id, unit.texts) for unit in private_units(state)[0])
-    streams = state.streams.child("vocabulary")
-    with spill_folder(state.folder.private / "counting") as place:
-        spill = Spill(place, state.config.compute.counting_memory_mb)
-        counts = sorted_word_counts(units, event.max_words, streams, text, spill, resolution=resolution, without=known)
-        noise = _vocabulary_noise(state, stage, event.noise_stddev, folder, counts)
-        state.ledger.charge(stage)
-        return release(counts, noise, int(event.threshold))
+def _progress(stage: str, stages: Sequence[str]) -> str:
+    """What is being done, for who waits."""
+    rounds = [name for name in stages if name != VOCABULARY_COUNTS]
+    if len(stages) == 1:
+        return "counting words under the contribution bound ..."
+    return f"choosing words, round {rounds.index(stage) + 1} of {len(rounds)} ..."
 
 
-def _words_in_rounds(state: RunState, events: WordEvents, folder: Path, text: TokenizerOptions) -> dict[str, int]:
-    """Public words and those that the rounds choose, each with a count of at least 1 estimated from what was released."""
-    public = _public_words(state, text)
-    known, rounds = set(public), []
-    for number, event in enumerate(events.rounds):
-        state.reporter.say(f"Vocabulary: choosing words, round {number + 1} of {len(events.rounds)} ...")
-        chosen = _thresholded(state, vocabulary_round(number), event, folder, text, known)
-        known |= chosen.keys()
-        rounds.append(ChosenWords(chosen, event.noise_stddev))
-    write_json(folder / "chosen.json", sorted(known - public.keys()))
-    if events.counts is None:
-        return weights_as_counts(rounds, RESOLUTION)
-    noisy = _counts_of_known(state, events.counts, folder, text, known)
-    return estimate_counts(noisy, events.counts.noise_stddev, public, rounds)
-
-
-def _public_words(state: RunState, text: TokenizerOptions) -> dict[str, int]:
-    """Of the lists, and of the public corpora where the run says so; a run does not go on with others than it began with."""
-    options = state.config.vocabulary
-    found = Counter(read_public_words(options.public_word_paths, text))
-    if options.public_corpora:
-        units = public_units(state)[0]
-        own = count_public_words((one for unit in units for one in unit.texts), text, least=OFTEN)
-        digest = hashlib.sha256(json.dumps(own, sort_keys=True).encode())
-        state.ledger.bind("the words of the public corpora", digest.hexdigest())
-        found.update(own)
-    return dict(found)
-
-
-def _counts_of_known(
-    state: RunState, event: WordCounts, folder: Path, text: TokenizerOptions, known: set[str]
-) -> dict[str, int]:
-    """Noisy counts of words that are public by now."""
-    state.reporter.say(f"Vocabulary: counting {len(known)} words ...")
-    units = ((unit.unit_id, unit.texts) for unit in private_units(state)[0])
-    counts = count_words(units, event.max_words, state.streams.child("vocabulary"), text, only=known)
-    all_counts = SortedCounts.of({word: counts.get(word, 0) for word in known})
-    noise = _vocabulary_noise(state, VOCABULARY_COUNTS, event.noise_stddev, folder, all_counts)
-    state.ledger.charge(VOCABULARY_COUNTS)
-    return noisy_counts(sorted(known), counts, noise)
-
-
-def _words_without_noise(state: RunState, text: TokenizerOptions) -> dict[str, int]:
-    """All words of the public corpora; where there are none, of the screened or unmarked text, whose release the ledger holds."""
-    state.reporter.say("Vocabulary: counting words ...")
-    if state.config.public:
-        return _word_counts(state, public_units(state)[0], sys.maxsize, text)
-    state.ledger.charge(VOCABULARY)
-    units = screened_units(state) if state.config.marking is None else _unmarked_units(state)
-    return _word_counts(state, units, sys.maxsize, text)
+def _texts(units: Iterable[Unit]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    return ((unit.unit_id, unit.texts) for unit in units)
 
 
 def _unmarked_units(state: RunState) -> list[Unit]:
     """What is public of the marked text: no word of it is, or is beside, a private one."""
     return [Unit(marked.unit.unit_id, (marked.public_text,)) for marked in marked_texts(state)]
-
-
-def _word_counts(state: RunState, units: list[Unit], most: int, text: TokenizerOptions) -> dict[str, int]:
-    return count_words(((unit.unit_id, unit.texts) for unit in units), most, state.streams.child("vocabulary"), text)
 
 
 def _vocabulary_noise(

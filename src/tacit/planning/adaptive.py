@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from tacit.config import AdaptiveOptions, DpPhase, RunConfig, stratum_number
 from tacit.errors import BudgetError
 from tacit.planning.stages import TRAINING
-from tacit.planning.vocabulary import has_vocabulary_event
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.accounting.accountant import epsilon_of_rho, joint_epsilon
 from tacit.privacy.bands import Bands
@@ -52,7 +51,7 @@ def bands_from(config: RunConfig) -> BandsFrom:
     options = config.adaptive
     if options is not None and options.scorer.folder is not None:
         return "unit"
-    public = config.vocabulary.method == "public" and not has_vocabulary_event(config) and config.model.folder is None
+    public = config.vocabulary.how.is_public(config) and config.model.folder is None
     return "unit" if public else "unit-and-releases"
 
 

@@ -76,7 +76,7 @@ def check_folder(config: RunConfig, tokenizer: GivenTokenizer | None = None) -> 
 def fingerprints(config: RunConfig) -> dict[str, str]:
     """SHA-256 of what the run is given, by name; empty where that is nothing. The ledger binds them."""
     found: dict[str, str] = {}
-    if config.vocabulary.method == "given":
+    if config.vocabulary.how.brings_tokenizer:
         found["the given tokenizer"] = tokenizer_digest(config.vocabulary.resolved_path)
     if config.vocabulary.public_words:
         digest = hashlib.sha256()

@@ -12,8 +12,6 @@ from tacit.planning.evaluation import evaluation_event, has_evaluation_event
 from tacit.planning.phases import phases_with, planned_noise, solved_noise
 from tacit.planning.stages import EVALUATION, HELD_OUT, PUBLIC_KEY, TRAINING, VOCABULARY, public_key_event
 from tacit.planning.vocabulary import (
-    VocabularyEvent,
-    has_vocabulary_event,
     vocabulary_event,
     vocabulary_from_plans,
     vocabulary_releases,
@@ -23,6 +21,7 @@ from tacit.privacy.events import EVERY_PART, Gaussian, Spend, expected
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.provenance import START, Provenance
 from tacit.privacy.rounded import upper
+from tacit.privacy.words import VocabularyEvent
 from tacit.training.plans import Phase
 
 __all__ = ["Mechanisms", "mechanisms_from_ledger", "plan_in_ledger", "solve"]
@@ -86,7 +85,7 @@ def solve(config: RunConfig, before: Sequence[Spend] = ()) -> Mechanisms:
     evaluation = evaluation_event(config, training, before)
     mechanisms = Mechanisms(vocabulary, phases, evaluation, config.seed is not None)
     total = joint_epsilon([*before, *mechanisms.noisy_spends()], privacy.budget.delta, privacy.relation)
-    if total > privacy.budget.epsilon and config.vocabulary.method != "hoory":
+    if total > privacy.budget.epsilon and config.vocabulary.how.heuristic is None:
         raise BudgetError(
             f"the run as configured has epsilon {upper(total)} at delta {privacy.budget.delta:g}; the budget is "
             f"{privacy.budget.epsilon:g}. Nothing was spent: raise noise or threshold, lower steps, or leave the noise out "
@@ -113,9 +112,10 @@ def mechanisms_from_ledger(config: RunConfig, ledger: Ledger) -> Mechanisms | No
     noise = planned_noise(config, plans)
     if noise is None:
         return None
-    vocabulary = vocabulary_from_plans(config, plans) if has_vocabulary_event(config) else None
+    reads_private_text = config.vocabulary.how.reads_private_text(config)
+    vocabulary = vocabulary_from_plans(config, plans) if reads_private_text else None
     evaluation = expected(plans[EVALUATION].event, Gaussian) if EVALUATION in plans else None
-    if vocabulary is None and has_vocabulary_event(config):
+    if vocabulary is None and reads_private_text:
         return None
     mechanisms = Mechanisms(vocabulary, phases_with(config, noise), evaluation, config.seed is not None)
     wanted = {*mechanisms.stages(), *_stages_beside_phases(config)}
@@ -124,5 +124,5 @@ def mechanisms_from_ledger(config: RunConfig, ledger: Ledger) -> Mechanisms | No
 
 def _stages_beside_phases(config: RunConfig) -> set[str]:
     """Which of the vocabulary and the evaluation this run pays for."""
-    paid = {VOCABULARY: has_vocabulary_event(config), EVALUATION: has_evaluation_event(config)}
+    paid = {VOCABULARY: config.vocabulary.how.reads_private_text(config), EVALUATION: has_evaluation_event(config)}
     return {name for name, has_event in paid.items() if has_event}

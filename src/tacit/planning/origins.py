@@ -143,14 +143,14 @@ class _Thing:
 def _things(config: RunConfig) -> Iterator[_Thing]:
     model, vocabulary = config.model, config.vocabulary
     digests: dict[str, str] = {}
-    if model.folder is not None or vocabulary.method == "given":
+    if model.folder is not None or vocabulary.how.brings_tokenizer:
         from tacit.planning.given import fingerprints  # `tokenizers` comes with it, which other plans do not need
 
         digests = fingerprints(config)
     if model.folder is not None:
         role = "the model folder"
         yield _Thing(role, model.resolved_folder, "model.folder", model.public, digests[role])
-    if vocabulary.method == "given":
+    if vocabulary.how.brings_tokenizer:
         role = "the given tokenizer"
         declared = vocabulary.public or (model.public and vocabulary.path == model.folder)
         yield _Thing(role, vocabulary.resolved_path, "vocabulary.path", declared, digests[role])

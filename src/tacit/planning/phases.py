@@ -10,11 +10,12 @@ from tacit.planning.adaptive import PhaseNoise, adaptive_noise, bands_from, has_
 from tacit.planning.cost import seconds_of
 from tacit.planning.evaluation import reserved_for_evaluation
 from tacit.planning.stages import TRAINING, Stage
-from tacit.planning.vocabulary import VocabularyEvent, vocabulary_releases, vocabulary_size
+from tacit.planning.vocabulary import vocabulary_releases, vocabulary_size
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.accounting.accountant import account_parts
 from tacit.privacy.events import Event, PoissonGaussian, Spend
 from tacit.privacy.ledger import StagePlan
+from tacit.privacy.words import VocabularyEvent
 from tacit.training.plans import AdamOptions, DpPlan, LiteralPlan, Phase, PlainPlan, Plan, SelectivePlan
 
 __all__ = ["has_given_noise", "phase_stage", "phases_with", "planned_noise", "solved_noise"]
@@ -33,7 +34,7 @@ def solved_noise(
     """
     privacy = config.privacy
     fixed = [Spend(event, 1, TRAINING) for event in vocabulary_releases(vocabulary).values() if event.is_private]
-    if config.vocabulary.method == "hoory":
+    if config.vocabulary.how.heuristic is not None:
         fixed = []
     if config.adaptive is not None:
         return adaptive_noise(config, config.adaptive, [*fixed, *reserved_for_evaluation(config), *before])

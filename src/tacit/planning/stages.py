@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tacit.config import RunConfig
+from tacit.config.vocabulary_methods.method import VOCABULARY, VOCABULARY_COUNTS, vocabulary_round
 from tacit.privacy.accounting.accountant import epsilon, joint_epsilon
 from tacit.privacy.events import Event, NonPrivate, Spend
 
@@ -28,21 +29,14 @@ TRAINING = "training units"
 HELD_OUT = "held-out units"
 """The two disjoint parts of the private units; a unit's side depends on its own id alone."""
 
-VOCABULARY = "vocabulary"
 EVALUATION = "evaluation"
-VOCABULARY_COUNTS = "vocabulary counts"
 PUBLIC_KEY = "public key"
-"""Names of the private stages beside the DP phases, here and in the ledger."""
+"""Names of private stages beside the DP phases and the vocabulary's, here and in the ledger."""
 
 
 def public_key_event() -> NonPrivate:
     """What it costs to run with a key that everyone can make: all that it hides."""
     return NonPrivate("the key is made from the public option seed, so all noise can be taken off")
-
-
-def vocabulary_round(number: int) -> str:
-    """The name of a round of the vocabulary, from 0; a phase's name holds no blank, so none is like it."""
-    return VOCABULARY if number == 0 else f"{VOCABULARY} round {number + 1}"
 
 
 @dataclass(frozen=True)

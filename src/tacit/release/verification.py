@@ -24,7 +24,7 @@ from tacit.planning.confidentiality import check_statement
 from tacit.planning.finetuning import FINETUNING, dp_phase, plain_phase
 from tacit.planning.finetuning_facts import finetuning_facts
 from tacit.planning.phases import has_given_noise
-from tacit.planning.vocabulary import vocabulary_event
+from tacit.planning.stages import VOCABULARY
 from tacit.privacy.accounting.accountant import mu_at
 from tacit.privacy.certificate import (
     Check,
@@ -40,7 +40,6 @@ from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.events import (
     EVERY_PART,
     Spend,
-    ThresholdedHistogram,
     event_from_dict,
 )
 from tacit.privacy.ledger import Ledger
@@ -287,10 +286,9 @@ def _different_plans(config: RunConfig, ledger: Ledger) -> list[str]:
     for phase in config.dp_phases:
         names = [config.phase_name(phase, number) for number in range(config.rounds)]
         wrong |= {name for name in names if name in own and not has_given_noise(config, phase, own[name])}
-    options = config.vocabulary
-    given = options.method == "histogram" and not options.in_rounds and options.noise_stddev and options.threshold
-    if given and isinstance(event := vocabulary_event(config), ThresholdedHistogram):
-        wrong |= {name for name, spend in own.items() if name == "vocabulary" and spend.event != event}
+    stated = config.vocabulary.how.stated_event(config)
+    if stated is not None and VOCABULARY in own and own[VOCABULARY].event != stated:
+        wrong.add(VOCABULARY)
     return sorted(wrong)
 
 

@@ -23,7 +23,8 @@ from tacit.privacy.accounting.histogram import gaussian_delta
 from tacit.privacy.accounting.solved import kept
 from tacit.privacy.accounting.weighted import integer_noise, largest_leak, line_of_cases
 from tacit.privacy.checks import require_delta, require_positive
-from tacit.privacy.events import Relation, Spend, ThresholdedHistogram, WeightedHistogram, WordCounts
+from tacit.privacy.events import Relation, WeightedHistogram, WordCounts
+from tacit.privacy.words import WordEvents
 
 __all__ = ["RESOLUTION", "WordEvents", "histogram_and_counts", "weighted_rounds"]
 
@@ -35,19 +36,6 @@ _TAILS = (0.08, 0.2, 0.4, 0.6, 0.8)
 """Shares of delta that the tail of the rounds may have; the one with the lowest last threshold is taken."""
 
 _TRIES = 30
-
-
-@dataclass(frozen=True)
-class WordEvents:
-    """The releases of a vocabulary in their order: the rounds of the choice, then the counts of what was chosen."""
-
-    rounds: tuple[ThresholdedHistogram | WeightedHistogram, ...]
-    counts: WordCounts | None = None
-
-    def spends(self) -> list[Spend]:
-        """What they cost."""
-        events = [*self.rounds, *([] if self.counts is None else [self.counts])]
-        return [Spend(event) for event in events]
 
 
 def weighted_rounds(

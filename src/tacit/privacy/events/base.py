@@ -100,6 +100,10 @@ class Event(ABC):
         own = {name: value for name, value in asdict(self).items() if isinstance(value, int | float | str)}
         return own if self.bands is None else {"weights_of_rho": self.bands.words()} | own
 
+    def planned_numbers(self) -> dict[str, int | float | str]:
+        """Those that `tacit plan` shows, in units that a reader of a configuration knows."""
+        return self.numbers()
+
     def with_rho(self, name: str) -> Event:
         """The event with the privacy probability of this name; itself where all units count alike."""
         return self

@@ -77,6 +77,13 @@ class Choice(Event):
         factor, steps = (2 if relation == "replace" else 1), self.counts_in_steps_of or 1
         return dp_accounting.GaussianDpEvent(self.noise_stddev / steps / math.sqrt(factor * largest_distance(self)))
 
+    def planned_numbers(self) -> dict[str, int | float | str]:
+        """Noise and threshold in units of the weight 1."""
+        noise, threshold, steps = self.noise_stddev, self.threshold, self.counts_in_steps_of
+        if steps is not None:
+            noise, threshold = round(noise / steps, 4), round(threshold / steps, 4)
+        return {"noise_stddev": noise, "threshold": threshold, "max_words": self.max_words}
+
     def likely_worst(self, relation: Relation) -> Gaussian:
         """The likeliest worst neighbour as one Gaussian, for a search of noise alone: one composition instead of dozens."""
         noise = self.noise_stddev / (self.counts_in_steps_of or math.sqrt(self.max_words))

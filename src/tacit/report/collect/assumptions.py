@@ -33,7 +33,7 @@ def assumptions(
             "Epsilon is the joint privacy loss distribution of every ledger entry; Renyi DP bounds it independently.",
             "proved",
         ),
-        *([] if config.vocabulary.method in ("public", "given") else [(_vocabulary_law(config), "proved")]),
+        *_vocabulary_law(config),
         (f"The ids in the private corpus say correctly which texts belong to one {unit}.", "assumed"),
         (
             f"privacy.units = {config.privacy.units} was stated without looking at the private corpus (it sets the sampling "
@@ -66,10 +66,9 @@ def _domain(config: RunConfig) -> list[tuple[str, Any]]:
     return rows
 
 
-def _vocabulary_law(config: RunConfig) -> str:
-    if config.vocabulary.method in ("weighted", "sips"):
-        return "The choice of words has a proved upper bound of its law, also where rounds depend on each other (docs/vocabulary.md)."
-    return "The histogram's delta follows its exact law, not the formula of the paper (docs/guarantees.md)."
+def _vocabulary_law(config: RunConfig) -> list[tuple[str, Any]]:
+    law = config.vocabulary.how.law
+    return [] if law is None else [(law, "proved")]
 
 
 def _screening_assumptions(config: RunConfig, shares: tuple[schema.MissedShare, ...] = ()) -> list[tuple[str, Any]]:

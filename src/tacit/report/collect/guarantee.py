@@ -17,15 +17,6 @@ _UNITS = {
     "user": "one person: all records with the same user id",
 }
 
-_ORIGINS = {
-    "histogram": "the vocabulary came from a private release",
-    "weighted": "the vocabulary came from a private release",
-    "sips": "the vocabulary came from a private release",
-    "hoory": "the vocabulary came from a private release",
-    "public": "the vocabulary is that of text that gets no protection",
-    "given": "the tokenizer was given, and is public",
-}
-
 
 def guarantee(config: RunConfig, certificate: dict[str, Any]) -> schema.Guarantee:
     """The guarantee that a certificate states, with what it rests on."""
@@ -39,7 +30,7 @@ def guarantee(config: RunConfig, certificate: dict[str, Any]) -> schema.Guarante
         mu_delta=certificate["epsilons"][0]["delta"],
         status=certificate["status"],
         covered_outputs=(
-            f"model/: weights, configuration and tokenizer ({_ORIGINS[config.vocabulary.method]})",
+            f"model/: weights, configuration and tokenizer ({config.vocabulary.how.origin})",
             "certificate.json, report.html, report.json and README.md, with every number in them",
         ),
         assumptions=assumptions(config, certificate["start"], missed_shares(certificate)),

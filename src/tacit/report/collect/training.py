@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tacit.config import DpPhase, RunConfig, SelectivePhase
 from tacit.config.shape import ModelShape
+from tacit.planning.vocabulary import vocabulary_from_plans, vocabulary_releases
 from tacit.privacy.ledger import Ledger
 from tacit.report import schema
 
@@ -12,29 +13,15 @@ __all__ = ["model_facts", "phase_rows", "vocabulary_facts"]
 
 def vocabulary_facts(config: RunConfig, ledger: Ledger, size: int, released_words: int) -> schema.VocabularyFacts:
     """The vocabulary: its method, and what was released for it."""
-    choices = [choice for plan in ledger.plans.values() if (choice := plan.event.choice) is not None]
+    events = vocabulary_releases(vocabulary_from_plans(config, ledger.plans)).values()
+    choices = [choice for event in events if (choice := event.choice) is not None]
     vocabulary = choices[-1] if choices else None  # of several rounds the last one, which has most of the budget
     return schema.VocabularyFacts(
-        method=_method(config),
+        method=config.vocabulary.how.described(config),
         size=size,
         released_words=released_words if vocabulary is not None else 0,
         parameters={} if vocabulary is None else vocabulary.numbers(),
     )
-
-
-def _method(config: RunConfig) -> str:
-    if config.vocabulary.method == "given":
-        return "a given tokenizer, public by the user's declaration"
-    if config.vocabulary.method != "public":
-        known = {
-            "public word lists": bool(config.vocabulary.public_words),
-            "words of the public corpora": config.vocabulary.public_corpora,
-        }
-        beside = " and ".join(name for name, used in known.items() if used)
-        return config.vocabulary.method + (f" beside {beside}" if beside else "")
-    if config.public:
-        return "words of the public corpora"
-    return f"words of the {'screened' if config.marking is None else 'unmarked'} text, without noise"
 
 
 def model_facts(config: RunConfig, shape: ModelShape, vocabulary_size: int) -> schema.ModelFacts:
