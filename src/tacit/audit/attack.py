@@ -1,12 +1,13 @@
 """What an attack is, what it is given of a run, and how it answers: `tacit.audit.attacks.ATTACKS` has them all.
 
-An attack is *prepared* once, from what `Given` offers, and then measures one model after the other: the released one, and where there is
-one its positive control, which was trained on the same text without DP. What it measures is kept in the run folder as plain values;
+An attack is *prepared* once, from what `Given` offers. Then it measures one model after the other: the released one, and its positive
+control, if there is one, which was trained on the same text without DP. What it measures is kept in the run folder as plain values.
 `Attack.answer` makes rows of them, which the report, the release and the gate read without knowing the attack.
 
-The wall. A *public* attack reads public text, keyed secrets and the released model: its rows of that model are in the release. It is refused
-private text (`Given`), and what is published is made from the released model's values alone, which are measured before the control is loaded.
-All else is the curator's: every row of the control, and every row of an attack that reads private text. Nothing of that can stop a run.
+The wall. A *public* attack reads public text, keyed secrets and the released model, and its rows of that model are in the release.
+It is refused private text (`Given`). What is published is made from the released model's values alone, which are measured before the
+control is loaded. All else is the curator's: every row of the control, and every row of an attack that reads private text. Nothing of
+that can stop a run.
 """
 
 from __future__ import annotations

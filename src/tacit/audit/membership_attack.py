@@ -68,7 +68,7 @@ def _rows(model: str, texts: int, attack: Mapping[str, Any], blind: Mapping[str,
     """Accuracy, which is judged; AUC; and the share of members found among few false alarms, where the texts are enough for that."""
     of = "single texts" if texts == 1 else f"groups of {texts}"
     members = f"{attack['members']} texts" if texts == 1 else f"{attack['members']} groups of {texts}"
-    measures = [
+    measures: list[tuple[str, Estimated, Estimated | None, float]] = [
         ("accuracy", Estimated(**attack["accuracy"]), Estimated(**blind["accuracy"]), 0.5),
         ("AUC", Estimated(**attack["auc"]), Estimated(**blind["auc"]), 0.5),
     ]
@@ -100,11 +100,11 @@ def _words(model: str, of: str, found: Estimated) -> str:
 
 
 _NOTE = (
-    "Member: a text of the training part with a secret that occurs nowhere else; against them stand as many such texts of the held-out "
-    "part. A keyed random choice decided which part a text is in, so chance is exactly 50 %. Accuracy: the threshold of one half of "
-    "the texts, judged on the other half. AUC: how often a member looks more like one than another text does. Found at 1 %: the share "
-    "of members that are recognised when 1 % of the others are taken for members; left out below 100 of them. Without a model: the two "
-    "kinds of text told apart by their characters and length."
+    "Member: a text of the training part with a secret that occurs nowhere else; against them stand as many such texts of "
+    "the held-out part. A keyed random choice decided which part a text is in, so chance is exactly 50 %. Accuracy: the "
+    "threshold of one half of the texts, judged on the other half. AUC: how often a member looks more like one than another "
+    "text does. Found at 1 %: the share of members that are recognised when 1 % of the others are taken for members; left "
+    "out below 100 of them. Without a model: the two kinds of text told apart by their characters and length."
 )
 
 MEMBERSHIP = Attack(

@@ -69,7 +69,7 @@ class AuditOptions(Options):
     control_batch: Count = 64
     control_learning_rate: Rate = 6e-3
     membership: MembershipOptions | None = None
-    attacks: dict[str, dict[str, Any]] = {}
+    attacks: dict[str, dict[str, Any]] = {}  # noqa: RUF012 - a frozen model copies it
     max_exposure_p_value: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
     def enough_control_steps(self, units: int, phases: int) -> int:

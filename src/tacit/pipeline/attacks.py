@@ -1,4 +1,4 @@
-"""The stages of the attacks (`tacit.audit.attacks.ATTACKS`): on the released model and, as positive control, on the one without DP."""
+"""The stages of the attacks (`tacit.audit.attacks`): on the released model and, as positive control, on the one without DP."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def _file(folder: RunFolder, attack: Attack) -> Path:
 def measure(state: RunState, attack: Attack) -> Found:
     """What an attack finds, the released model first; plain values.
 
-    Nothing of the curator's can stop a run or change a line of its progress: not an attack that reads private text, and not the control.
+    Nothing of the curator's can stop a run or change a line of its progress: neither an attack that reads private text nor the
+    control.
 
     Raises:
         TacitError: a public attack fails on the released model.

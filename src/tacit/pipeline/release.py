@@ -158,7 +158,7 @@ def _refuse_other_figures(config: RunConfig, folder: RunFolder, ledger: Ledger) 
         )
     if _figures_digest(config, folder) != ledger.bound(_FIGURES):
         raise LedgerError(
-            f"{folder.private}: evaluation.json, audit.json, the file of another attack or the vocabulary there is not what the release "
+            f"{folder.private}: evaluation.json, audit.json, another attack's file or the vocabulary there is not what the release "
             "was made with, or an older version made it; bring them back"
         )
 
