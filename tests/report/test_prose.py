@@ -306,7 +306,10 @@ def test_an_attack_with_intervals_in_words() -> None:
     text = _membership()
     assert text.startswith("An attacker is shown 310 texts")
     assert "the attacker is right 51.6 % of the time: no better than chance." in text
-    assert "gives its training texts away in 2 of 2 comparisons, up to 1 where chance gives 0.5: the attack can see memory" in text
+    assert (
+        "gives its training texts away in 2 of 2 comparisons, up to 1 where chance gives 0.5: the attack can see memory"
+        in text
+    )
     assert "could have seen memory, and saw none" in text
     assert "whatever is found comes from the model" in text
     assert "no certificate covers it" in text

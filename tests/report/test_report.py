@@ -162,7 +162,17 @@ def test_sections_are_in_order_and_print_is_thought_of() -> None:
     sections = [
         attributes["id"] for tag, attributes in parse_html(html).tags if tag == "section" and "id" in attributes
     ]
-    assert sections == ["verdict", "guarantee", "ledger", "audit", "attack-exposure", "utility", "training", "verify", "glossary"]
+    assert sections == [
+        "verdict",
+        "guarantee",
+        "ledger",
+        "audit",
+        "attack-exposure",
+        "utility",
+        "training",
+        "verify",
+        "glossary",
+    ]
     assert "@page { size: A4" in html
     assert "@media print" in html
 

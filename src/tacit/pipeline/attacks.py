@@ -12,7 +12,8 @@ from tacit.audit.attacks import asked_attacks, check_gate
 from tacit.config import RunConfig
 from tacit.corpus.secrets import SecretFormat
 from tacit.errors import StorageError, TacitError, UsageError
-from tacit.files import read_json, write_json
+from tacit.failures import is_out_of_memory
+from tacit.files import read_json, storage_error, write_json
 from tacit.folder import RunFolder
 from tacit.pipeline.corpus import membership_samples, private_units
 from tacit.pipeline.records import secret_form, secrets_of
@@ -85,23 +86,18 @@ def measure(state: RunState, attack: Attack) -> Found:
 def _noted(reasons: list[str], stops: bool) -> Iterator[None]:
     """Note why something failed, unless it is to stop the run.
 
-    Of what tacit did not raise on purpose only the kind is noted, because its message may hold private text. Storage and memory are
-    the machine's, and stop any run.
+    Of what tacit did not raise on purpose only the kind is noted, because its message may hold private text. Storage and memory that
+    are refused are the machine's doing, and stop any run.
     """
     try:
         yield
     except UndecidedError as error:
         reasons.append(str(error))
-    except (OSError, MemoryError, StorageError):
-        raise
-    except TacitError as error:  # a text without a token, a loss that is no number
-        if stops:
-            raise
-        reasons.append(str(error))
     except Exception as error:
-        if stops:
+        if stops or isinstance(error, OSError | StorageError) or storage_error(error) or is_out_of_memory(error):
             raise
-        reasons.append(f"the attack failed ({type(error).__name__})")
+        # such as a text without a token, or a loss that is no number
+        reasons.append(str(error) if isinstance(error, TacitError) else f"the attack failed ({type(error).__name__})")
 
 
 def _audited_models(state: RunState) -> dict[str, Path]:
