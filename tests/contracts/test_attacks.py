@@ -1,8 +1,8 @@
 """What every attack of `ATTACKS` must keep to; and that a new one is this file and one line.
 
-Two toys live here. `GUESSES` is public: it guesses keyed bits, of which a model knows nothing, so its null is a binomial law. `COUNTS`
-reads private text, so it is the curator's alone. Nothing else of the project knows them, and each goes through plan, run, verify, audit
-and report.
+Two toys live here. `GUESSES` is public: it guesses keyed bits, of which a model knows nothing, so its null is a binomial law.
+`COUNTS` reads private text, so it is the curator's alone. Nothing else of the project knows them, and each goes through plan, run,
+verify, audit and report.
 """
 
 from __future__ import annotations
@@ -17,7 +17,19 @@ import pytest
 from pydantic import Field
 from scipy.stats import binom
 
-from tacit.audit.attack import CONTROL, RELEASED, SHARE, Answer, Attack, AttackRow, Found, Given, Measure, shown
+from tacit.audit.attack import (
+    CONTROL,
+    RELEASED,
+    SHARE,
+    Answer,
+    Attack,
+    AttackRow,
+    Found,
+    Given,
+    Measure,
+    joint_p_values,
+    shown,
+)
 from tacit.audit.attacks import ATTACKS, answer_of, asked_attacks, check_attacks, check_gate
 from tacit.config import RunConfig, parse_config
 from tacit.config.base import Count, Options
@@ -436,6 +448,15 @@ def test_its_rows_stand_beside_their_null(name: str, config: RunConfig, finished
     assert attack_facts(config, {name: json.loads(json.dumps(found))}, curator=True) == (facts,)
     report = read_json(finished.private / "report" / "report.json")
     assert facts.model_dump(mode="json") in report["attacks"]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_gate_and_the_page_have_one_p_value(name: str, config: RunConfig, finished: RunFolder) -> None:
+    attack = ATTACKS[name]
+    answer = attack.answer(config, stored(finished, attack))
+    (facts,) = attack_facts(config, {name: stored(finished, attack)}, curator=True)
+    for model in (RELEASED, CONTROL):
+        assert joint_p_values([row for row in answer.rows if row.model == model]) == facts.joint_p_values(model)
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -61,7 +61,8 @@ def _answer(config: RunConfig, found: Mapping[str, Any]) -> Answer:
         f"that was held out{fewer}, and says of each which it is, by how likely the model finds it; then of whole groups. Whoever "
         "guesses is right half of the time."
     )
-    return Answer(tuple(rows), (introduction,), _NOTE)
+    blind = "For comparison the same is tried without any model, by their characters and length alone."
+    return Answer(tuple(rows), (introduction, blind), _NOTE)
 
 
 def _rows(model: str, texts: int, attack: Mapping[str, Any], blind: Mapping[str, Any]) -> Iterator[AttackRow]:

@@ -88,13 +88,15 @@ def _table(answer: Answer) -> str:
 
 
 def _cells(row: AttackRow, parameters: list[str]) -> list[str]:
+    from tacit.audit.attack import SHARE
+
     own = [row.parameters.get(name, "-") for name in parameters]
     baseline = row.baseline
     return [
         row.model,
         row.name,
         *(f"{value:.5g}" if isinstance(value, float) else str(value) for value in own),
-        f"{row.value:.3f} {row.unit}",
+        f"{row.value:.3f}" if row.unit == SHARE else f"{row.value:.3f} {row.unit}",
         "-" if row.interval is None else f"{row.interval[0]:.3f} to {row.interval[1]:.3f}",
         str(row.without_null) if row.null is None else f"{row.null:.2f}",
         "-" if row.p_value is None else f"{row.p_value:.2g}",

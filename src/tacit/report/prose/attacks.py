@@ -37,8 +37,8 @@ def attack_sentences(found: AttackFacts, screened: bool = False) -> tuple[str, .
         sentences.append(_control_sentence(found, control, screened))
     if not any(released.values()):
         sentences.append(_undecided_sentence(control))
-    if any(row.baseline is not None for row in found.rows):
-        sentences.append(_baseline_sentence(found.rows))
+    if compared := [row for row in found.rows if row.judged and row.baseline is not None]:
+        sentences.append(_baseline_sentence(compared))
     sentences.append(_CLOSING if found.public else _CURATORS_CLOSING)
     return tuple(sentences)
 
@@ -58,20 +58,19 @@ def _level(tests: int) -> str:
 def _released_sentence(found: AttackFacts, tests: dict[str, bool]) -> str:
     """How many tests the released model stands out in, and by which rule."""
     joint, standing_out, all_tests = found.joint_p_values(RELEASED), sum(tests.values()), _counted(found, len(tests))
-    rule = f"p-value below {_level(len(tests))}" if joint else "95 % interval above chance"
+    level = _level(len(tests))
     if standing_out:
+        rule = f"p-value below {level}" if joint else "by 95 % intervals"
         return (
             f"The released model gives {found.subject} away more than chance would in {standing_out} of {all_tests} ({rule}): it "
             "remembers something of them."
         )
-    smallest = (
-        f"smallest p-value {number_text(min(joint.values()), 2)}; below {_level(len(tests))} would stand out"
+    rule = (
+        f"smallest p-value {number_text(min(joint.values()), 2)}; below {level} would stand out"
         if joint
-        else "no 95 % interval is above chance where nobody without the model does as well"
+        else "by 95 % intervals"
     )
-    return (
-        f"In none of {all_tests} does the released model give {found.subject} away more than chance would ({smallest})."
-    )
+    return f"In none of {all_tests} does the released model give {found.subject} away more than chance would ({rule})."
 
 
 def _row_sentence(row: AttackRow) -> str:
@@ -139,10 +138,7 @@ def _undecided_sentence(control: dict[str, bool]) -> str:
 
 def _baseline_sentence(rows: Sequence[AttackRow]) -> str:
     """Whether what is found comes from the model."""
-    judged = [row for row in rows if row.judged and row.baseline is not None and row.null is not None]
-    if all(
-        row.baseline.low <= row.null <= row.baseline.high for row in judged if row.baseline and row.null is not None
-    ):
+    if all(_is_at_chance(row) for row in rows):
         return (
             "Without any model nothing is told apart better than by chance, so whatever is found comes from the model."
         )
@@ -150,3 +146,8 @@ def _baseline_sentence(rows: Sequence[AttackRow]) -> str:
         "Without any model something is told apart too: where that is so, the numbers say nothing about the model and are "
         "undecided."
     )
+
+
+def _is_at_chance(row: AttackRow) -> bool:
+    """Whether the row is at its null without any model."""
+    return row.baseline is not None and row.null is not None and row.baseline.low <= row.null <= row.baseline.high
