@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tacit.audit.attack import RELEASED, Answer, Attack, Found, joint_p_values, shown
 from tacit.audit.exposure_attack import EXPOSURE
 from tacit.audit.membership_attack import MEMBERSHIP
@@ -53,7 +55,7 @@ def answer_of(attack: Attack, config: RunConfig, found: Found, curator: bool) ->
     return answer if answer.rows else None
 
 
-def check_gate(config: RunConfig, found: dict[str, Found]) -> None:
+def check_gate(config: RunConfig, found: Mapping[str, Found]) -> None:
     """Fail when a test of a public attack finds the released model below the configured p-value; several rows may be one test.
 
     What is the curator's alone decides nothing here: whether a release is made must not hang on it.
