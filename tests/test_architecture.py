@@ -45,7 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "training": BASE | {"config", "privacy", "corpus", "engine", "vocabulary", "models"},
     "evaluation": BASE | {"engine", "models", "training", "corpus", "vocabulary"},  # the ids of special tokens
     # privacy, vocabulary: the audit of the vocabulary runs its mechanism, and compares with its law
-    "audit": BASE | {"engine", "models", "training", "corpus", "privacy", "vocabulary"},
+    "audit": BASE | {"config", "engine", "models", "training", "corpus", "privacy", "vocabulary"},
     "scoring": BASE | {"config", "privacy", "corpus", "vocabulary", "models"},  # a scorer is a model from a folder
     "screen_plan": {"config", "errors", "screening"},  # light: `tacit screen` needs no account
     # what a run is given (files of words, tokenizers, models, policies) is looked at before it begins

@@ -543,6 +543,7 @@ OTHER_VALUES: dict[str, Any] = {
     "phases.1.name": "other",
     "evaluation.held_out": 0.2,
     "audit.canaries": 3,
+    "audit.attacks": {"toy": {"guesses": 3}},
     "allow": ["heuristic:hoory"],
     "same_people": False,
     "seed": None,  # it is refused without an entry in allow; below

@@ -133,7 +133,7 @@ def test_no_number_of_the_attack_is_in_the_release(finished: Path) -> None:
     assert len(numbers) > 10
     released = b"".join(release_of(run).values())
     assert [number for number in numbers if repr(number).encode() in released] == []
-    assert json.loads((run / "release" / "report.json").read_text())["membership"] is None
+    assert [attack["name"] for attack in read_json(run / "release" / "report.json")["attacks"]] == ["exposure"]
     curators = (run / "private" / "report" / "report.json").read_bytes()
     assert all(repr(number).encode() in curators for number in numbers_of(shown(run)))  # the search can find them
 
@@ -170,25 +170,26 @@ def test_the_audit_prints_it_and_does_it_again(finished: Path, tmp_path: Path) -
     assert read_json(path) == first
     assert "40 texts" in printed.stdout
     assert "10 groups of 4" in printed.stdout
+    assert "accuracy, groups of 4" in printed.stdout
     assert f"{first[RELEASED]['single']['accuracy']['value']:.3f}" in printed.stdout
     assert "do not publish" in printed.stdout
     assert [line.split("  ")[0] for line in printed.stdout.splitlines() if "highest of 3" in line] == [RELEASED]
     values = json.loads(tacit("audit", tmp_path / "run", "--json").stdout)
     assert values["membership"] == first
-    assert (
-        values[RELEASED][0]["max_bits"]
-        == read_json(tmp_path / "run" / "private" / "audit.json")[RELEASED][0]["max_bits"]
-    )
+    stored = read_json(tmp_path / "run" / "private" / "audit.json")
+    assert values["exposure"][RELEASED][0]["max_bits"] == stored[RELEASED][0]["max_bits"]
 
 
 def test_the_highest_exposure_is_in_both_reports(finished: Path) -> None:
     run = finished / "with" / "run"
-    row = read_json(run / "release" / "report.json")["exposure"][0]
-    assert row["max_bits"] >= row["exposure_bits"]
-    assert row["null_max_bits"] > row["null_bits"]
-    assert 0 <= row["max_p_value"] <= 1
+    rows = read_json(run / "release" / "report.json")["attacks"][0]["rows"]
+    mean, highest = rows
+    assert mean["test"] == highest["test"]
+    assert highest["value"] >= mean["value"]
+    assert highest["null"] > mean["null"]
+    assert 0 <= highest["p_value"] <= 1
     assert "highest of 3" in (run / "release" / "report.html").read_text()
-    assert read_json(run / "private" / "report" / "report.json")["exposure"][0] == row
+    assert read_json(run / "private" / "report" / "report.json")["attacks"][0]["rows"] == rows
     assert CONTROL not in (run / "release" / "report.html").read_text()
 
 

@@ -171,8 +171,8 @@ def test_report_of_the_release_has_no_control(finished: tuple[Path, subprocess.C
     run = finished[0] / "run"
     released = read_json(run / "release" / "report.json")
     curators = read_json(run / "private" / "report" / "report.json")
-    assert {row["model"] for row in released["exposure"]} == {"released model"}
-    assert {row["model"] for row in curators["exposure"]} == {"released model", "control without DP"}
+    assert {row["model"] for row in released["attacks"][0]["rows"]} == {"released model"}
+    assert {row["model"] for row in curators["attacks"][0]["rows"]} == {"released model", "control without DP"}
 
 
 def trained(folder: Path, **private: Any) -> tuple[dict[str, dict[str, Any]], str]:

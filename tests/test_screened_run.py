@@ -231,19 +231,20 @@ def test_the_attack_takes_raw_lines_by_the_held_out_rule_of_the_screening(finish
 
 def test_membership_is_in_the_curators_report_alone(finished: Run) -> None:
     run = finished[0] / "run"
-    found = read_json(run / "private" / "report" / "report.json")["membership"]
-    assert [(row["model"], row["texts"]) for row in found["rows"]] == [
-        ("released model", 1),
-        ("released model", 2),
-        ("control without DP", 1),
-        ("control without DP", 2),
+    exposure, found = read_json(run / "private" / "report" / "report.json")["attacks"]
+    assert (exposure["name"], found["name"]) == ("exposure", "membership")
+    assert [(row["model"], row["name"]) for row in found["rows"] if row["judged"]] == [
+        ("released model", "accuracy, single texts"),
+        ("released model", "accuracy, groups of 2"),
+        ("control without DP", "accuracy, single texts"),
+        ("control without DP", "accuracy, groups of 2"),
     ]
-    assert found["rows"][0]["members"] < found["pairs_wanted"] == 100
+    assert int(found["rows"][0]["parameters"]["members"].split()[0]) < 100
     assert "100 were asked for" in (run / "private" / "report" / "report.html").read_text()
     released = read_json(run / "release" / "report.json")
-    assert released["membership"] is None
-    assert {row["model"] for row in released["exposure"]} == {"released model"}
-    assert 'id="membership"' not in (run / "release" / "report.html").read_text()
+    assert [attack["name"] for attack in released["attacks"]] == ["exposure"]
+    assert {row["model"] for row in released["attacks"][0]["rows"]} == {"released model"}
+    assert 'id="attack-membership"' not in (run / "release" / "report.html").read_text()
 
 
 def test_an_audit_of_a_changed_corpus_is_refused(finished: Run) -> None:

@@ -15,7 +15,7 @@ from tacit.config import RunConfig, parse_config
 from tacit.errors import UsageError
 from tacit.folder import RunFolder
 from tacit.pipeline.opening import open_run
-from tacit.pipeline.stages import STAGES, run, run_until, walk
+from tacit.pipeline.stages import run, run_until, stages, walk
 from tacit.privacy.ledger import Ledger
 from tacit.stages import names_of
 
@@ -44,7 +44,7 @@ def config_of(values: dict[str, Any], run_folder: Path) -> RunConfig:
 def done_stages(config: RunConfig) -> list[str]:
     """Those of the run's stages that are seen to be done."""
     with open_run(config) as state:
-        return [stage.name for stage in STAGES if stage.asked(config) and stage.done(state)]
+        return [stage.name for stage in stages() if stage.asked(config) and stage.done(state)]
 
 
 def left(folder: Path) -> tuple[list[Any], dict[str, bytes]]:
@@ -60,12 +60,12 @@ def test_the_kinds_have_every_stage_between_them(tmp_path: Path) -> None:
     for number, kind in enumerate(KINDS):
         (tmp_path / str(number)).mkdir()
         config = config_of(planted(kind, tmp_path / str(number)), tmp_path / str(number) / "run")
-        asked |= {stage.name for stage in STAGES if stage.asked(config)}
-    assert asked == set(names_of(STAGES))
+        asked |= {stage.name for stage in stages() if stage.asked(config)}
+    assert asked == set(names_of(stages()))
 
 
 def test_the_command_line_knows_the_stages() -> None:
-    assert list(STAGE_NAMES) == names_of(STAGES)
+    assert list(STAGE_NAMES) == names_of(stages())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -75,7 +75,7 @@ def test_a_run_that_is_stopped_after_each_stage_is_the_run_in_one_go(kind: str, 
     whole = config_of(values, tmp_path / "whole")
     run(whole)
     parts = config_of(values, tmp_path / "parts")
-    asked = [stage.name for stage in STAGES if stage.asked(parts)]
+    asked = [stage.name for stage in stages() if stage.asked(parts)]
     for number, name in enumerate(asked, start=1):
         run_until(parts, name)
         done = done_stages(parts)

@@ -32,7 +32,12 @@ def plan(config: str | Path) -> RunPlan:
     from tacit.config import load_config
     from tacit.planning import make_plan
 
-    return make_plan(load_config(Path(config)))
+    options = load_config(Path(config))
+    if options.audit is not None and options.audit.attacks:  # their options are their own, and they import torch
+        from tacit.audit.attacks import check_attacks
+
+        check_attacks(options)
+    return make_plan(options)
 
 
 def run(config: str | Path) -> RunResult:

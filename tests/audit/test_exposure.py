@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import cast
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 from transformers import BertForMaskedLM
 
+from tacit.audit.attack import CONTROL, RELEASED, joint_p_values
+from tacit.audit.attacks import check_gate
 from tacit.audit.candidates import candidate_exposure
 from tacit.audit.exposure import (
     Exposure,
@@ -25,12 +27,11 @@ from tacit.audit.exposure import (
     rank_p_value,
     secret_ranks,
 )
-from tacit.config import AuditOptions, ComputeOptions, ModelOptions
+from tacit.audit.exposure_attack import EXPOSURE
+from tacit.config import ComputeOptions, ModelOptions, RunConfig, parse_config
 from tacit.corpus.canaries import draw_canaries, insert_pieces, plant
 from tacit.errors import AuditError
 from tacit.models.bert import build_bert
-from tacit.pipeline.attacks import check_audit_gate
-from tacit.pipeline.state import RunState
 from tacit.randomness import Streams
 from tacit.training.loop import run_phase
 from tacit.training.masking import Masking
@@ -235,24 +236,55 @@ def test_the_audit_sees_a_model_that_was_trained_without_dp(exposures: dict[str,
 # the gate ------------------------------------------------------------------------------------------------------------
 
 
-def gate(options: AuditOptions | None, found: dict[str, list[Exposure]]) -> None:
-    config = SimpleNamespace(audit=options)  # the gate reads this one section of the configuration
-    check_audit_gate(cast(RunState, SimpleNamespace(config=config)), found)
+def config_with(audit: dict[str, Any] | None, kind: str = "bert") -> RunConfig:
+    """A run with this section."""
+    return parse_config(
+        {
+            "run": "run",
+            "privacy": {"unit": "document", "units": 100, "budget": {"epsilon": 1.0, "delta": 1e-3}},
+            "private": {"path": "private.jsonl", "id_field": "id"},
+            "public": [{"path": "public.jsonl"}],
+            "model": {"kind": kind},
+            "phases": [
+                {
+                    "name": "private",
+                    "plan": "dp",
+                    "stream": "private",
+                    "steps": 1,
+                    "expected_batch": 10,
+                    "clip_norm": 1.0,
+                    "learning_rate": 1e-3,
+                }
+            ],
+            "audit": audit,
+        }
+    )
+
+
+def gate(audit: dict[str, Any] | None, found: dict[str, list[Exposure]], kind: str = "bert") -> None:
+    stored = {model: [asdict(row) for row in rows] for model, rows in found.items()}
+    check_gate(config_with(audit, kind), {"exposure": stored})
+
+
+def gate_p_value(found: Exposure) -> float:
+    """What the gate looks at."""
+    (p_value,) = joint_p_values(EXPOSURE.answer(config_with({}, "lstm"), {RELEASED: [asdict(found)]}).rows).values()
+    return p_value
 
 
 def test_the_gate_stops_an_exposed_release(exposures: dict[str, list[Exposure]]) -> None:
-    with pytest.raises(AuditError, match="pattern HS is exposed by") as raised:
-        gate(AuditOptions(max_exposure_p_value=1e-3), {"released model": exposures["after"]})
+    with pytest.raises(AuditError, match="the planted secrets are given away: HS by") as raised:
+        gate({"max_exposure_p_value": 1e-3}, {RELEASED: exposures["after"]})
     assert raised.value.exit_code == 5
     assert "\n" not in str(raised.value)
 
 
 def test_the_gate_lets_pass_what_it_should(exposures: dict[str, list[Exposure]]) -> None:
-    options = AuditOptions(max_exposure_p_value=1e-3)
-    gate(options, {"released model": exposures["before"], "control without DP": exposures["after"]})
+    options = {"max_exposure_p_value": 1e-3}
+    gate(options, {RELEASED: exposures["before"], CONTROL: exposures["after"]})
     gate(options, {})
-    gate(AuditOptions(), {"released model": exposures["after"]})
-    gate(None, {"released model": exposures["after"]})
+    gate({}, {RELEASED: exposures["after"]})
+    gate(None, {RELEASED: exposures["after"]})
 
 
 def of_secrets(scores_N: np.ndarray, secrets: Sequence[int]) -> Exposure:
@@ -282,7 +314,7 @@ def test_the_gate_is_valid_with_two_tests(canaries: int) -> None:
         values, counts = np.unique(p_values, return_counts=True)
         return float((counts.cumsum() / len(p_values) / values).max())
 
-    assert largest_excess([row.gate_p_value for row in rows]) <= 1 + 1e-9
+    assert largest_excess([gate_p_value(row) for row in rows]) <= 1 + 1e-9
     smaller = [min(row.p_value, row.max_p_value or 1.0) for row in rows]
     assert (largest_excess(smaller) > 1.05) == (canaries > 1)  # the known-wrong one: the smaller of the two
 
@@ -290,11 +322,11 @@ def test_the_gate_is_valid_with_two_tests(canaries: int) -> None:
 def test_the_gate_sees_one_canary_learned_by_heart_and_a_little_of_all() -> None:
     scores_N = np.arange(10**5, 0, -1.0)  # the rank of a secret is one more than the secret
     one = of_secrets(scores_N, [0, *range(50_000, 50_009)])
-    assert one.max_p_value == one.gate_p_value / 2 < one.p_value
+    assert one.max_p_value == gate_p_value(one) / 2 < one.p_value
     all_a_little = of_secrets(scores_N, range(2000, 2010))
-    assert all_a_little.p_value == all_a_little.gate_p_value / 2
+    assert all_a_little.p_value == gate_p_value(all_a_little) / 2
     for row in (one, all_a_little):
-        with pytest.raises(AuditError, match=r"the highest of them by \d+\.\d\d"):
-            gate(AuditOptions(max_exposure_p_value=1e-3), {"released model": [row]})
+        with pytest.raises(AuditError, match=r"My ID is: dd, highest of 10 by \d+\.\d\d bits, p = "):
+            gate({"max_exposure_p_value": 1e-3}, {RELEASED: [row]}, "lstm")
     nothing = of_secrets(scores_N, range(40_000, 90_000, 5000))
-    gate(AuditOptions(max_exposure_p_value=0.2), {"released model": [nothing]})
+    gate({"max_exposure_p_value": 0.2}, {RELEASED: [nothing]}, "lstm")

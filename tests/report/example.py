@@ -11,24 +11,25 @@ import math
 from tacit.report.schema import (
     CONTROL,
     RELEASED,
+    SHARE,
     Assumption,
+    AttackFacts,
+    AttackRow,
     CumulativePoint,
     EpsilonPair,
     Estimated,
-    ExposureRow,
     Guarantee,
     LedgerRow,
-    MembershipFacts,
-    MembershipRow,
     ModelFacts,
     PhaseRow,
     ReleasedFile,
     ReportData,
+    Term,
     UtilityRow,
     VocabularyFacts,
 )
 
-__all__ = ["example_membership", "example_report_data", "with_highest"]
+__all__ = ["example_exposure", "example_membership", "example_report_data", "with_attacks", "with_highest"]
 
 PUBLIC_TEXT = "public held-out text"
 PRIVATE_TEXT = "private held-out units (noisy, in the ledger)"
@@ -46,8 +47,7 @@ def example_report_data(*, curator_copy: bool = False, proved: bool = True) -> R
         guarantee=_guarantee(proved),
         ledger=_ledger(proved),
         cumulative=_cumulative(proved),
-        exposure=_exposure(curator_copy),
-        membership=example_membership() if curator_copy else None,
+        attacks=(example_exposure(curator_copy), *((example_membership(),) if curator_copy else ())),
         utility=_utility(),
         vocabulary=VocabularyFacts(
             method="public word list, and the private words that the noisy histogram releases",
@@ -179,42 +179,64 @@ def _cumulative(proved: bool) -> tuple[CumulativePoint, ...]:
     return tuple(CumulativePoint(label=label, epsilon=epsilon) for label, epsilon in zip(labels, curve, strict=True))
 
 
-def _exposure(curator_copy: bool) -> tuple[ExposureRow, ...]:
+def example_exposure(curator_copy: bool) -> AttackFacts:
+    """Canaries that the control gives away and the released model does not."""
     rows = (
         ("HS", RELEASED, 1.21, 0.34, 3539.6),
         ("HSH", RELEASED, 1.07, 0.47, 3900.2),
         ("HS", CONTROL, 11.9, 2.4e-31, 2.1),
         ("HSH", CONTROL, 12.6, 7.7e-37, 1.3),
     )
-    return tuple(
-        ExposureRow(
-            pattern=pattern,
-            model=model,
-            canaries=10,
-            insertion_probability=0.01,
-            exposure_bits=bits,
-            null_bits=1.02,
-            p_value=p_value,
-            ceiling_bits=13.0,
-            rank_mean=rank,
-        )
-        for pattern, model, bits, p_value, rank in rows
-        if curator_copy or model != CONTROL
+    return AttackFacts(
+        name="exposure",
+        title="Exposure of planted canaries",
+        public=True,
+        subject="the planted secrets",
+        counted="pattern",
+        note="Exposure: bits of a planted secret that an attacker saves.",
+        terms=(Term(word="Canary", meaning="A made-up secret that is planted."),),
+        rows=tuple(
+            AttackRow(
+                model=model,
+                name=pattern,
+                test=pattern,
+                value=bits,
+                unit="bits",
+                null=1.02,
+                p_value=p_value,
+                ceiling=13.0,
+                parameters={"canaries": 10, "inserted with": 0.01, "mean rank": rank},
+            )
+            for pattern, model, bits, p_value, rank in rows
+            if curator_copy or model != CONTROL
+        ),
     )
 
 
+def with_attacks(data: ReportData, *attacks: AttackFacts) -> ReportData:
+    """The same with these attacks alone."""
+    return ReportData.model_validate(data.model_dump() | {"attacks": [attack.model_dump() for attack in attacks]})
+
+
 def with_highest(data: ReportData) -> ReportData:
-    """The same with the highest exposure beside the mean, as a causal model has it."""
+    """The same with the highest exposure beside the mean, as a causal model has it: two rows of one test."""
     highest = {RELEASED: (3.71, 0.61), CONTROL: (12.9, 2.1e-3)}
     rows = [
-        row.model_dump()
-        | {"max_bits": highest[row.model][0], "null_max_bits": 4.23, "max_p_value": highest[row.model][1]}
-        for row in data.exposure
+        one
+        for row in data.attacks[0].rows
+        for value, p_value in [highest[row.model]]
+        for one in (
+            row.model_copy(update={"name": f"{row.test}, mean of 10"}),
+            row.model_copy(
+                update={"name": f"{row.test}, highest of 10", "value": value, "p_value": p_value, "null": 4.23}
+            ),
+        )
     ]
-    return ReportData.model_validate(data.model_dump() | {"exposure": rows})
+    exposure = data.attacks[0].model_copy(update={"rows": tuple(rows)})
+    return with_attacks(data, exposure, *data.attacks[1:])
 
 
-def example_membership() -> MembershipFacts:
+def example_membership() -> AttackFacts:
     """An attack that finds nothing in the released model and something in the control, on fewer pairs than were asked for."""
     rows = (
         (RELEASED, 1, 310, (0.516, 0.476, 0.556), (0.521, 0.475, 0.566), (0.0129, 0.0, 0.081)),
@@ -223,23 +245,46 @@ def example_membership() -> MembershipFacts:
         (CONTROL, 20, 15, (1.0, 0.884, 1.0), (1.0, 0.782, 1.0), None),
     )
     blind = {1: ((0.487, 0.43, 0.545), (0.481, 0.42, 0.545)), 20: ((0.433, 0.163, 0.722), (0.46, 0.2, 0.74))}
-    return MembershipFacts(
-        pairs_wanted=500,
+    return AttackFacts(
+        name="membership",
+        title="Membership inference on the texts themselves",
+        public=False,
+        subject="its training texts",
+        counted="comparison",
+        introduction=("An attacker is shown 310 texts that were trained on and as many that were held out.",),
         rows=tuple(
-            MembershipRow(
-                model=model,
-                texts=texts,
-                members=members,
-                accuracy=_estimated(*accuracy),
-                auc=_estimated(*auc),
-                tpr=None if tpr is None else _estimated(*tpr),
-                at_chance=accuracy[1] <= 0.5 <= accuracy[2],
-                blind_accuracy=_estimated(*blind[texts][0]),
-                blind_auc=_estimated(*blind[texts][1]),
-                blind_at_chance=True,
-            )
+            row
             for model, texts, members, accuracy, auc, tpr in rows
+            for row in (
+                _share(model, "accuracy", texts, members, accuracy, blind[texts][0]),
+                _share(model, "AUC", texts, members, auc, blind[texts][1]),
+                *(() if tpr is None else (_share(model, "found at 1 %", texts, members, tpr, None),)),
+            )
         ),
+    )
+
+
+Three = tuple[float, float, float]
+
+
+def _share(model: str, what: str, texts: int, members: int, found: Three, blind: Three | None) -> AttackRow:
+    value, low, high = found
+    name = f"{what}, {'single texts' if texts == 1 else f'groups of {texts}'}"
+    return AttackRow.model_validate(
+        {
+            "model": model,
+            "name": name,
+            "test": name,
+            "value": value,
+            "unit": SHARE,
+            "null": 0.01 if what.startswith("found") else 0.5,
+            "interval": (low, high),
+            "ceiling": 1.0,
+            "baseline": None if blind is None else _estimated(*blind),
+            "judged": what == "accuracy",
+            "parameters": {"members": members},
+            "words": f"With it the attacker is right {100 * value:.1f} % of the time" if what == "accuracy" else "",
+        }
     )
 
 

@@ -11,13 +11,23 @@ import pytest
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from tacit.report.plots import cumulative_epsilon, exposure, membership
-from tacit.report.schema import ReportData
+from tacit.report.plots import attack, cumulative_epsilon
+from tacit.report.schema import Estimated, ReportData
 
 from .example import example_report_data, with_highest
 from .pages import duplicate_ids, foreign_markup
 
 HOSTILE = '</text><script>alert(1)</script> $\\frac{$ "&'
+
+
+def exposure(data: ReportData) -> str:
+    (figure,) = attack(data.attacks[0])
+    return figure
+
+
+def membership(data: ReportData) -> str:
+    (figure,) = attack(data.attacks[1])
+    return figure
 
 
 def _texts(svg: str) -> list[tuple[str, float, float]]:
@@ -67,11 +77,11 @@ def test_exposure_lines_are_at_chance_and_ceiling() -> None:
     data = example_report_data(curator_copy=True)
     svg = exposure(data)
     zero, unit = _x(svg, "0"), (_x(svg, "10") - _x(svg, "0")) / 10
-    assert _x(svg, "chance") == pytest.approx(zero + data.exposure[0].null_bits * unit, abs=0.01)
-    assert _x(svg, "ceiling: perfect recall") == pytest.approx(zero + data.exposure[0].ceiling_bits * unit, abs=0.01)
+    assert _x(svg, "chance") == pytest.approx(zero + _null(data) * unit, abs=0.01)
+    assert _x(svg, "ceiling") == pytest.approx(zero + 13.0 * unit, abs=0.01)
     uses = [node for node in ElementTree.fromstring(svg).iter("use") if "stroke: #5b6270" not in node.attrib["style"]]
     dots = [float(node.attrib["x"]) for node in uses if "fill: #" in node.attrib["style"]]
-    wanted = [zero + row.exposure_bits * unit for row in data.exposure]
+    wanted = [zero + row.value * unit for row in data.attacks[0].rows]
     assert [x for x in dots if any(math.isclose(x, w, abs_tol=0.01) for w in wanted)] == pytest.approx(wanted, abs=0.01)
 
 
@@ -91,13 +101,19 @@ def _lines(svg: str) -> list[tuple[float, float]]:
     return found
 
 
+def _null(data: ReportData) -> float:
+    null = data.attacks[0].rows[0].null
+    assert null is not None
+    return null
+
+
 def test_mean_and_highest_stand_beside_their_own_chance() -> None:
     data = with_highest(example_report_data(curator_copy=True))
     svg = exposure(data)
     zero, unit = _x(svg, "0"), (_x(svg, "10") - _x(svg, "0")) / 10
-    wanted = [bits for row in data.exposure for bits in (row.exposure_bits, row.max_bits)]
+    wanted = [row.value for row in data.attacks[0].rows]
     assert [(x - zero) / unit for x in _dots(svg)][-len(wanted) :] == pytest.approx(wanted, abs=1e-3)
-    chance = [value for row in data.exposure for value in (row.null_bits, row.null_max_bits)]
+    chance = [row.null for row in data.attacks[0].rows]
     dashes = [
         float(re.findall(r"M (-?[\d.]+)", path.attrib["d"])[0])
         for path in ElementTree.fromstring(svg).iter("path")
@@ -105,20 +121,21 @@ def test_mean_and_highest_stand_beside_their_own_chance() -> None:
     ]
     assert [(x - zero) / unit for x in dashes][: len(chance)] == pytest.approx(chance, abs=1e-3)
     label = ElementTree.fromstring(svg).attrib["aria-label"]
-    assert "HS, released model, mean: 1.21 bits, chance 1.02" in label
-    assert "HS, control without DP, highest of 10: 12.9 bits, chance 4.23" in label
+    assert "HS, mean of 10, released model: 1.21 bits, chance 1.02" in label
+    assert "HS, highest of 10, control without DP: 12.9 bits, chance 4.23" in label
 
 
 def test_membership_is_to_scale() -> None:
     data = example_report_data(curator_copy=True)
-    assert data.membership is not None
     svg = membership(data)
     left, unit = _x(svg, "0.4"), (_x(svg, "1") - _x(svg, "0.4")) / 0.6
-    assert _x(svg, "chance: 0.5") == pytest.approx(left + 0.1 * unit, abs=0.01)
-    told = [
-        pair for row in data.membership.rows for pair in ((row.accuracy, row.blind_accuracy), (row.auc, row.blind_auc))
+    assert _x(svg, "chance") == pytest.approx(left + 0.1 * unit, abs=0.01)
+    wanted = [
+        found
+        for row in data.attacks[1].rows
+        for found in (row.baseline, Estimated(value=row.value, low=row.interval[0], high=row.interval[1]))
+        if found is not None
     ]
-    wanted = [found for value, blind in told for found in (blind, value)]
     lines = [tuple(0.4 + (x - left) / unit for x in line) for line in _lines(svg)]
     assert lines == [pytest.approx((found.low, found.high), abs=1e-3) for found in wanted]
     dots = [0.4 + (x - left) / unit for x in _dots(svg)]
@@ -148,8 +165,8 @@ def test_hostile_labels_stay_text(draw) -> None:
     values = example_report_data().model_dump()
     for row in values["cumulative"]:
         row["label"] = HOSTILE
-    for row in values["exposure"]:
-        row["pattern"] = HOSTILE
+    for number, row in enumerate(values["attacks"][0]["rows"]):
+        row["name"] = f"{HOSTILE} {number}"
     svg = draw(ReportData.model_validate(values))
     assert foreign_markup(svg) == []
     assert any(text.startswith(HOSTILE) for text, _, _ in _texts(svg))

@@ -15,14 +15,13 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from tacit.report.prose import (
-    audit_sentences,
+    attack_sentences,
     bound_text,
     even_odds_bound,
     front_matter,
     guess_bound,
     loading_class,
     markdown,
-    membership_sentences,
     number_text,
     odds_text,
     outcome_factor,
@@ -33,16 +32,15 @@ from tacit.report.prose import (
 from tacit.report.schema import (
     CONTROL,
     RELEASED,
+    AttackFacts,
     EpsilonPair,
     Estimated,
-    ExposureRow,
     Guarantee,
-    MembershipFacts,
     ReportData,
     UtilityRow,
 )
 
-from .example import example_membership, example_report_data, with_highest
+from .example import example_exposure, example_membership, example_report_data, with_highest
 from .pages import number, parse_markdown
 
 getcontext().prec = 60
@@ -245,66 +243,91 @@ def test_a_heuristic_run_has_no_percentage_below_a_hundred() -> None:
 # --- audit and utility -----------------------------------------------------------------------------------------------
 
 
-def _exposure(*p_values: float, model: str = RELEASED) -> tuple[ExposureRow, ...]:
-    row = example_report_data().exposure[0].model_dump()
-    return tuple(ExposureRow.model_validate(row | {"p_value": p_value, "model": model}) for p_value in p_values)
+def _exposure(*p_values: float, control: tuple[float, ...] = ()) -> AttackFacts:
+    """Canaries with these p-values, a pattern each."""
+    facts = example_exposure(curator_copy=True)
+    rows = tuple(
+        facts.rows[0].model_copy(
+            update={"p_value": p_value, "model": model, "name": f"pattern {number}", "test": f"pattern {number}"}
+        )
+        for model, values in ((RELEASED, p_values), (CONTROL, control))
+        for number, p_value in enumerate(values)
+    )
+    return AttackFacts.model_validate(facts.model_dump() | {"rows": [row.model_dump() for row in rows]})
 
 
-def test_the_audit_corrects_for_several_patterns() -> None:
-    assert "higher than chance in 1 of 1 pattern " in audit_sentences(_exposure(0.03))[0]
-    assert "In none of 2 patterns" in audit_sentences(_exposure(0.03, 0.4))[0]
-    assert "in 1 of 2 patterns" in audit_sentences(_exposure(0.02, 0.4))[0]
+def _said(found: AttackFacts, screened: bool = False) -> str:
+    return " ".join(attack_sentences(found, screened)).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_the_audit_corrects_for_several_tests() -> None:
+    assert "gives the planted secrets away more than chance would in 1 of 1 pattern (p-value below 0.05)" in _said(
+        _exposure(0.03)
+    )
+    assert "In none of 2 patterns does the released model give the planted secrets away" in _said(_exposure(0.03, 0.4))
+    assert "in 1 of 2 patterns (p-value below 0.05 / 2)" in _said(_exposure(0.02, 0.4))
 
 
 def test_a_blind_attack_is_called_weak() -> None:
-    assert "too weak" in " ".join(audit_sentences(_exposure(0.5) + _exposure(0.5, model=CONTROL)))
-    assert "too weak" not in " ".join(audit_sentences(_exposure(0.5) + _exposure(1e-9, model=CONTROL)))
+    assert "too weak" in _said(_exposure(0.5, control=(0.5,)))
+    assert "too weak" not in _said(_exposure(0.5, control=(1e-9,)))
 
 
-def test_mean_and_highest_are_both_said_and_corrected_for() -> None:
-    (row,) = with_highest(example_report_data()).exposure[:1]
-    found = audit_sentences([row])
-    assert "smallest p-value 0.68" in found[0]  # twice 0.34
-    assert (
-        "secrets “HS” the mean exposure is 1.21 bits, where chance gives 1.02, and the highest is 3.71, where chance gives 4.23"
-        in found[1]
+def test_the_rows_of_one_test_are_corrected_for() -> None:
+    facts = with_highest(example_report_data()).attacks[0]
+    rows = facts.rows[:2]
+    one = facts.model_copy(update={"rows": rows})
+    assert "In none of 1 pattern " in _said(one)
+    assert "smallest p-value 0.68" in _said(one)  # twice 0.34
+    found = facts.model_copy(update={"rows": (rows[0], rows[1].model_copy(update={"p_value": 1e-3}))})
+    assert "more than chance would in 1 of 1 pattern " in _said(found)
+    both_nearly = tuple(
+        row.model_copy(update={"p_value": p_value}) for row, p_value in zip(rows, (0.03, 0.04), strict=True)
     )
-    one_canary = row.model_copy(update={"max_p_value": 1e-3})
-    assert "higher than chance in 1 of 1 pattern " in audit_sentences([one_canary])[0]
-    both_nearly = row.model_copy(update={"p_value": 0.03, "max_p_value": 0.04})
-    assert "In none of 1 pattern" in audit_sentences([both_nearly])[0]
+    assert "In none of 1 pattern " in _said(facts.model_copy(update={"rows": both_nearly}))
 
 
-def _membership(**changes: Any) -> str:
+def test_the_words_of_a_row_are_said_of_the_released_model_alone() -> None:
+    exposure = _exposure(0.5, control=(0.5,))
+    rows = tuple(row.model_copy(update={"words": f"Words of the {row.model}"}) for row in exposure.rows)
+    text = _said(exposure.model_copy(update={"rows": rows}))
+    assert "Words of the released model." in text
+    assert "Words of the control" not in text
+
+
+def _membership(*, control: bool = True, **changes: Any) -> str:
     """The sentences, with the first row changed."""
     facts = example_membership()
-    row = facts.rows[0].model_copy(update=changes)
-    return " ".join(membership_sentences(facts.model_copy(update={"rows": (row, *facts.rows[1:])})))
+    rows = (facts.rows[0].model_copy(update=changes), *facts.rows[1:])
+    return _said(facts.model_copy(update={"rows": tuple(row for row in rows if control or row.model == RELEASED)}))
 
 
-def test_membership_in_words() -> None:
-    text = _membership().replace("\N{NO-BREAK SPACE}", " ")
-    assert "310 texts with a secret from the part that the model was trained on" in text
-    assert "(500 were asked for; no more qualify)" in text
+def test_an_attack_with_intervals_in_words() -> None:
+    text = _membership()
+    assert text.startswith("An attacker is shown 310 texts")
+    assert "the attacker is right 51.6 % of the time: no better than chance." in text
     assert (
-        "of single texts, the attacker is right 51.6 % of the time (95 % interval 47.6 to 55.6): no better than a coin"
+        "gives its training texts away in 2 of 2 comparisons, up to 1 where chance gives 0.5: the attack can see memory"
         in text
     )
-    assert "of groups of 20" in text
-    assert "right up to 100.0 % of the time: the attack can see memory" in text
-    assert "not told apart" in text
+    assert "could have seen memory, and saw none" in text
+    assert "whatever is found comes from the model" in text
     assert "no certificate covers it" in text
-    assert membership_sentences(None) == ()
+    assert "100.0" not in text  # the control's words
 
 
-def test_membership_that_is_undecided_says_so_and_nothing_else() -> None:
-    undecided = MembershipFacts(pairs_wanted=500, undecided="undecided: too few texts qualify")
-    (sentence,) = membership_sentences(undecided)
+def test_an_attack_that_is_undecided_says_so_and_nothing_else() -> None:
+    facts = example_membership().model_dump()
+    undecided = AttackFacts.model_validate(facts | {"rows": (), "undecided": "undecided: too few texts qualify"})
+    (sentence,) = attack_sentences(undecided)
     assert "is undecided: too few texts qualify" in sentence
     assert "nothing for the model and nothing against it" in sentence
-    for wrong in ({"rows": ()}, {"rows": example_membership().rows, "undecided": "undecided"}):
+    for wrong in ({"rows": ()}, {"undecided": "undecided"}):
         with pytest.raises(ValueError, match="rows, or a word"):
-            MembershipFacts.model_validate({"pairs_wanted": 500, **wrong})
+            AttackFacts.model_validate(facts | wrong)
+
+
+_BLIND = {True: Estimated(value=0.49, low=0.43, high=0.55), False: Estimated(value=0.6, low=0.55, high=0.65)}
 
 
 @pytest.mark.parametrize(
@@ -312,23 +335,21 @@ def test_membership_that_is_undecided_says_so_and_nothing_else() -> None:
     [
         ((0.6, 0.55, 0.65), True, "the model remembers something"),
         ((0.6, 0.55, 0.65), False, "but so is an attacker without the model"),
-        ((0.4, 0.35, 0.45), True, "worse than a coin"),
-        ((0.4, 0.35, 0.45), False, "worse than a coin"),
-        ((0.52, 0.48, 0.56), False, "no better than a coin"),
+        ((0.4, 0.35, 0.45), True, "worse than chance"),
+        ((0.4, 0.35, 0.45), False, "worse than chance"),
+        ((0.52, 0.48, 0.56), False, "no better than chance"),
     ],
 )
 def test_memory_is_said_only_where_the_model_adds_something(
     accuracy: tuple[float, float, float], blind_at_chance: bool, said: str
 ) -> None:
     value, low, high = accuracy
-    text = _membership(
-        accuracy=Estimated(value=value, low=low, high=high),
-        at_chance=low <= 0.5 <= high,
-        blind_at_chance=blind_at_chance,
-    )
-    assert said in text
-    assert ("remembers" in text) == ("remembers" in said)
-    assert ("say nothing about the model" in text) == (not blind_at_chance)
+    for control in (True, False):
+        text = _membership(control=control, value=value, interval=(low, high), baseline=_BLIND[blind_at_chance])
+        assert said in text
+        assert ("remembers" in text) == ("remembers" in said)
+        assert ("say nothing about the model" in text) == (not blind_at_chance)
+        assert ("decides nothing by itself" in text) == (not control and "remembers" not in said)
 
 
 def test_finding_nothing_is_undecided_on_the_public_page_whatever_the_control_has_shown() -> None:
@@ -336,34 +357,30 @@ def test_finding_nothing_is_undecided_on_the_public_page_whatever_the_control_ha
 
     Known wrong: "in none of the patterns does the released model ...", and nothing of whether the attack could have seen anything.
     """
-    public = " ".join(audit_sentences(_exposure(0.5)))
-    assert "Undecided" in public
-    blind, seeing = (
-        " ".join(audit_sentences(_exposure(0.5) + _exposure(p_value, model=CONTROL))) for p_value in (0.5, 1e-9)
-    )
+    assert "Undecided" in _said(_exposure(0.5))
+    blind, seeing = (_said(_exposure(0.5, control=(p_value,))) for p_value in (0.5, 1e-9))
     assert "Undecided" in blind
     assert "Undecided" not in seeing
     assert "could have seen memory" in seeing
-    assert "Undecided" not in " ".join(audit_sentences(_exposure(1e-9)))  # memory that is seen is seen
+    assert "Undecided" not in _said(_exposure(1e-9))  # memory that is seen is seen
+
+
+def _at_chance(facts: AttackFacts) -> AttackFacts:
+    rows = tuple(row.model_copy(update={"value": 0.5, "interval": (0.4, 0.6)}) for row in facts.rows)
+    return facts.model_copy(update={"rows": rows})
 
 
 def test_a_control_in_which_nothing_is_found_is_called_weak() -> None:
     facts = example_membership()
-    weak = [row.model_copy(update={"at_chance": True}) for row in facts.rows]
-    assert "too weak" in " ".join(membership_sentences(facts.model_copy(update={"rows": tuple(weak)})))
-    assert "too weak" not in " ".join(membership_sentences(facts))
+    assert "too weak" in _said(_at_chance(facts))
+    assert "Undecided" in _said(_at_chance(facts))
+    assert "too weak" not in _said(facts)
 
 
 def test_a_control_on_redacted_text_may_find_nothing_for_that_reason() -> None:
-    facts = example_membership()
-    weak = tuple(row.model_copy(update={"at_chance": True}) for row in facts.rows)
-    exposed = _exposure(0.5) + _exposure(0.5, model=CONTROL)
     for screened in (True, False):
-        for sentences in (
-            membership_sentences(facts.model_copy(update={"rows": weak}), screened),
-            audit_sentences(exposed, screened),
-        ):
-            assert ("either the redaction" in " ".join(sentences)) == screened
+        for found in (_at_chance(example_membership()), _exposure(0.5, control=(0.5,))):
+            assert ("either the redaction" in _said(found, screened)) == screened
 
 
 def _utility(released: float, unigram: float | None) -> tuple[UtilityRow, ...]:

@@ -24,7 +24,7 @@ from tacit.report import build
 from tacit.report.build import CARD, HTML, JSON, build_report, render
 from tacit.report.schema import CONTROL, ReportData
 
-from .example import example_report_data, with_highest
+from .example import example_exposure, example_report_data, with_attacks
 from .pages import duplicate_ids, foreign_markup, foreign_tokens, number, parse_html, parse_markdown, table
 
 HOSTILE = (
@@ -101,8 +101,8 @@ def test_every_text_arrives_whole_in_the_page() -> None:
     page = parse_html(render(data)[HTML])
     labels = [attributes["aria-label"] for _, attributes in page.tags if "aria-label" in attributes]
     missing = {path for path, value in placed.items() if value not in "".join((page.text, *labels))}
-    # the licence is for the model card alone
-    assert missing == {("license",)}
+    # the licence is for the model card alone, and which rows are one test for whoever counts them
+    assert {path for path in missing if path[-1] != "test"} == {("license",)}
 
 
 def test_the_card_keeps_hostile_text_as_text() -> None:
@@ -162,7 +162,17 @@ def test_sections_are_in_order_and_print_is_thought_of() -> None:
     sections = [
         attributes["id"] for tag, attributes in parse_html(html).tags if tag == "section" and "id" in attributes
     ]
-    assert sections == ["verdict", "guarantee", "ledger", "audit", "utility", "training", "verify", "glossary"]
+    assert sections == [
+        "verdict",
+        "guarantee",
+        "ledger",
+        "audit",
+        "attack-exposure",
+        "utility",
+        "training",
+        "verify",
+        "glossary",
+    ]
     assert "@page { size: A4" in html
     assert "@media print" in html
 
@@ -191,18 +201,13 @@ def test_all_numbers_of_the_ledger_are_in_the_page(proved: bool) -> None:
 def test_all_measurements_are_in_the_page() -> None:
     data = example_report_data(curator_copy=True)
     html = render(data)[HTML]
-    for row, measured in zip(table(html, "audit"), data.exposure, strict=True):
-        assert (row["Pattern"], row["Model"]) == (measured.pattern, measured.model)
-        shown = [number(row[name]) for name in ("Canaries", "Exposure", "Chance", "Ceiling", "Mean rank", "p-value")]
-        wanted = (
-            measured.canaries,
-            measured.exposure_bits,
-            measured.null_bits,
-            measured.ceiling_bits,
-            measured.rank_mean,
-            measured.p_value,
-        )
-        assert shown == pytest.approx(wanted, rel=1e-2)
+    for row, measured in zip(table(html, "attack-exposure"), data.attacks[0].rows, strict=True):
+        assert (row["What"], row["Model"]) == (measured.name, measured.model)
+        assert row["Found"].endswith("bits")
+        shown = [number(row["Found"].split()[0]), *(number(row[name]) for name in ("Chance", "Ceiling", "p-value"))]
+        assert shown == pytest.approx((measured.value, measured.null, measured.ceiling, measured.p_value), rel=1e-2)
+        for name, value in measured.parameters.items():
+            assert number(row[name]) == pytest.approx(value, rel=1e-2)
     for row, used in zip(table(html, "utility"), data.utility, strict=True):
         assert row["Model"] == used.model
         assert row["Text"].startswith(used.corpus)
@@ -238,32 +243,42 @@ def test_the_control_is_in_the_curators_copy_only() -> None:
     for name in (HTML, CARD):
         assert banner not in public[name]
         assert banner in curator[name]
-    assert [row["Model"] for row in table(curator[HTML], "audit")].count(CONTROL) == 2
+    assert [row["Model"] for row in table(curator[HTML], "attack-exposure")].count(CONTROL) == 2
 
 
-def test_mean_and_highest_exposure_are_rows_of_their_own() -> None:
-    data = with_highest(example_report_data())
-    html = render(data)[HTML]
-    rows = table(html, "audit")
-    assert [row["Canaries"] for row in rows] == ["mean of 10", "highest of 10"] * 2
-    for row, measured in zip(rows[1::2], data.exposure, strict=True):
-        shown = [number(row[name]) for name in ("Exposure", "Chance", "Ceiling", "p-value")]
-        wanted = (measured.max_bits, measured.null_max_bits, measured.ceiling_bits, measured.max_p_value)
-        assert shown == pytest.approx(wanted, rel=1e-2)
-    assert "count twice the smaller p-value" in html
-    assert "count twice the smaller p-value" not in render(example_report_data())[HTML]
+def test_all_rows_of_an_attack_are_in_the_card() -> None:
+    """The null beside every value, also where nobody opens the page."""
+    data = example_report_data(curator_copy=True)
+    tables = [[cell.strip() for cell in line.split("|")[1:-1]] for line in render(data)[CARD].splitlines()]
+    shown = [cells for cells in tables if len(cells) == 7 and cells[0] not in ("what", "---")]
+    rows = [row for attack in data.attacks for row in attack.rows]
+    for cells, row in zip(shown, rows, strict=True):
+        assert cells[:2] == [row.name, row.model]
+        assert number(cells[2].split()[0]) == pytest.approx(row.value, rel=1e-2)
+        assert number(cells[3]) == pytest.approx(row.null, rel=1e-2)
+
+
+def test_a_row_without_a_null_says_why() -> None:
+    exposure = example_exposure(curator_copy=False)
+    row = exposure.rows[0].model_copy(
+        update={"null": None, "without_null": "no law is known", "judged": False, "p_value": None}
+    )
+    data = with_attacks(example_report_data(), exposure.model_copy(update={"rows": (row, exposure.rows[1])}))
+    for name in (HTML, CARD):
+        assert "no law is known" in render(data)[name]
 
 
 def test_all_numbers_of_membership_are_in_the_curators_page() -> None:
     data = example_report_data(curator_copy=True)
-    assert data.membership is not None
     html = render(data)[HTML]
-    for row, measured in zip(table(html, "membership"), data.membership.rows, strict=True):
-        assert row["Model"] == measured.model
-        assert row["Members"] == f"{measured.members} " + ("texts" if measured.texts == 1 else "groups of 20")
-        wanted = (measured.accuracy, measured.auc, measured.tpr, measured.blind_accuracy)
-        for name, found in zip(("Accuracy", "AUC", "Found", "Without"), wanted, strict=True):
-            expected = [] if found is None else [found.value, found.low, found.high]
+    for row, measured in zip(table(html, "attack-membership"), data.attacks[1].rows, strict=True):
+        assert (row["What"], row["Model"]) == (measured.name, measured.model)
+        assert number(row["members"]) == measured.parameters["members"]
+        assert number(row["Chance"]) == measured.null
+        assert measured.interval is not None
+        baseline = measured.baseline
+        wanted = ([measured.value, *measured.interval], [] if baseline is None else [*baseline.model_dump().values()])
+        for name, expected in zip(("Found", "Without"), wanted, strict=True):
             assert [number(part) for part in re.findall(r"[\d.]+", row[name])] == pytest.approx(expected, rel=1e-2)
 
 
@@ -271,7 +286,7 @@ def test_membership_is_in_the_curators_copy_only() -> None:
     """In no file of the public one is there a word or a number of it; in all files of the other there is."""
     public, curator = render(example_report_data()), render(example_report_data(curator_copy=True))
     for name, needle in (
-        (HTML, 'id="membership"'),
+        (HTML, 'id="attack-membership"'),
         (HTML, "0.516"),
         (JSON, "0.516"),
         (CARD, "51.6"),
@@ -279,7 +294,7 @@ def test_membership_is_in_the_curators_copy_only() -> None:
     ):
         assert needle not in public[name]
         assert needle in curator[name]
-    assert json.loads(public[JSON])["membership"] is None
+    assert [attack["name"] for attack in json.loads(public[JSON])["attacks"]] == ["exposure"]
 
 
 def test_an_infinite_epsilon_is_called_no_guarantee() -> None:
@@ -306,7 +321,7 @@ def test_the_cards_front_matter_is_what_the_hub_reads() -> None:
 
 
 def test_a_run_without_audit_or_measurements_still_has_a_report() -> None:
-    values = example_report_data().model_dump() | {"exposure": (), "utility": (), "files": (), "budget_epsilon": None}
+    values = example_report_data().model_dump() | {"attacks": (), "utility": (), "files": (), "budget_epsilon": None}
     text = parse_html(render(ReportData.model_validate(values))[HTML]).text
     assert "No attack was run" in text
     assert "Nothing was measured" in text

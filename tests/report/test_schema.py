@@ -12,9 +12,9 @@ import pytest
 from pydantic import ValidationError
 
 from tacit.report import build, plots, prose, schema
-from tacit.report.schema import CONTROL, EpsilonPair, ExposureRow, ReportData
+from tacit.report.schema import CONTROL, AttackFacts, EpsilonPair, ReportData
 
-from .example import example_report_data
+from .example import example_exposure, example_report_data
 
 SENTINEL = "PATIENT-SENTINEL-4711"
 
@@ -33,31 +33,51 @@ def _set(values: dict[str, Any], path: str, value: object) -> dict[str, Any]:
 
 
 def test_the_control_is_refused_outside_the_curators_copy() -> None:
+    """So are its rows in a public attack, beside rows of the released model."""
     values = _values(curator_copy=True)
-    assert any(row["model"] == CONTROL for row in values["exposure"])
-    with pytest.raises(ValueError, match="outside the ledger"):
+    values["attacks"] = values["attacks"][:1]
+    assert values["attacks"][0]["public"]
+    assert any(row["model"] == CONTROL for row in values["attacks"][0]["rows"])
+    ReportData.model_validate(values)
+    with pytest.raises(ValueError, match="rows of the control without DP are functions of the private text"):
         ReportData.model_validate(_set(values, "curator_copy", False))
 
 
-def test_the_membership_attack_is_refused_outside_the_curators_copy() -> None:
+@pytest.mark.parametrize("undecided", [False, True])
+def test_an_attack_on_private_text_is_refused_outside_the_curators_copy(undecided: bool) -> None:
+    """Also when it says nothing but that it is undecided: one text more or fewer may decide that."""
     values = _values(curator_copy=True)
-    values["exposure"] = [row for row in values["exposure"] if row["model"] != CONTROL]
-    assert ReportData.model_validate(values).membership is not None
-    with pytest.raises(ValueError, match="membership inference are functions of the private text"):
+    private = values["attacks"][1]
+    assert not private["public"]
+    private["rows"] = [row for row in private["rows"] if row["model"] != CONTROL]
+    if undecided:
+        private |= {"rows": [], "undecided": "undecided: too few texts qualify"}
+    values["attacks"] = [private]
+    assert ReportData.model_validate(values).attacks
+    with pytest.raises(ValueError, match="what an attack finds that reads private text"):
         ReportData.model_validate(_set(values, "curator_copy", False))
-    values["membership"] = None
-    assert ReportData.model_validate(values).membership is None
+    values["attacks"] = []
+    assert ReportData.model_validate(values).attacks == ()
 
 
 @pytest.mark.parametrize(
     ("path", "value", "reason"),
     [
-        ("exposure.0.max_bits", 3.0, "needs its null"),
-        ("membership.rows", [], "rows, or a word"),
-        ("membership.rows.0.accuracy.value", 0.2, "hold its value"),
-        ("membership.rows.0.accuracy.high", 1.2, "less than or equal to 1"),
-        ("membership.rows.0.model", "another", "released model"),
-        ("membership.rows.0.scores", [0.1], "Extra inputs"),
+        ("attacks.0.rows.0.null", None, "a null, or a word on why"),
+        ("attacks.0.rows.0.without_null", "no law is known", "a null, or a word on why"),
+        ("attacks.0.rows.0.p_value", None, "a p-value, or an interval and a null"),
+        ("attacks.0.rows.0.value", 13.1, "above its ceiling"),
+        ("attacks.0.rows.1.name", "HS", "same name and model"),
+        ("attacks.0.name", "a b", "match pattern"),
+        ("attacks.1.name", "exposure", "one part of the report"),
+        ("attacks.1.rows", [], "rows, or a word"),
+        ("attacks.1.undecided", "undecided: why", "rows, or a word"),
+        ("attacks.1.rows.0.value", 0.2, "hold its value"),
+        ("attacks.1.rows.0.interval.1", 1.2, "less than or equal to 1"),
+        ("attacks.1.rows.0.baseline.high", 1.2, "less than or equal to 1"),
+        ("attacks.1.rows.0.baseline.low", -0.2, "at least 0"),
+        ("attacks.1.rows.0.model", "another", "released model"),
+        ("attacks.1.rows.0.scores", [0.1], "Extra inputs"),
     ],
 )
 def test_an_attack_that_contradicts_itself_is_refused(path: str, value: object, reason: str) -> None:
@@ -65,20 +85,30 @@ def test_an_attack_that_contradicts_itself_is_refused(path: str, value: object, 
         ReportData.model_validate(_set(_values(curator_copy=True), path, value))
 
 
+def test_the_released_model_comes_first() -> None:
+    exposure = example_exposure(curator_copy=True)
+    with pytest.raises(ValueError, match="come first"):
+        AttackFacts.model_validate(exposure.model_dump() | {"rows": [row.model_dump() for row in exposure.rows[::-1]]})
+
+
 @pytest.mark.parametrize(
-    ("mean", "highest", "joint"), [(0.03, None, 0.03), (0.03, 0.4, 0.06), (0.4, 0.01, 0.02), (0.9, 0.8, 1.0)]
+    ("p_values", "joint"),
+    [([0.03], 0.03), ([0.03, 0.4], 0.06), ([0.4, 0.01], 0.02), ([0.9, 0.8], 1.0), ([0.01, 0.5, 0.5], 0.03)],
 )
-def test_two_tests_count_as_one(mean: float, highest: float | None, joint: float) -> None:
-    row = example_report_data().exposure[0].model_dump() | {"p_value": mean}
-    if highest is not None:
-        row |= {"max_bits": 3.0, "null_max_bits": 4.23, "max_p_value": highest}
-    assert ExposureRow.model_validate(row).joint_p_value == pytest.approx(joint)
+def test_the_rows_of_one_test_count_as_one(p_values: list[float], joint: float) -> None:
+    exposure = example_exposure(curator_copy=False)
+    rows = tuple(
+        exposure.rows[0].model_copy(update={"name": f"row {number}", "p_value": p_value})
+        for number, p_value in enumerate(p_values)
+    )
+    found = exposure.model_copy(update={"rows": rows})
+    assert found.joint_p_values(exposure.rows[0].model) == {"HS": pytest.approx(joint)}
 
 
 @pytest.mark.parametrize("name", ["control, without DP", "Control without DP", "baseline"])
 def test_another_name_does_not_get_the_control_past(name: str) -> None:
     with pytest.raises(ValidationError):
-        ReportData.model_validate(_set(_values(), "exposure.0.model", name))
+        ReportData.model_validate(_set(_values(), "attacks.0.rows.0.model", name))
 
 
 @pytest.mark.parametrize(
@@ -95,8 +125,8 @@ def test_another_name_does_not_get_the_control_past(name: str) -> None:
         ("ledger.0.partition", "all units", "training units"),
         ("ledger.0.parameters", {"adaptive": True}, "valid integer"),
         ("utility.4.corpus", "private held-out units", "noisy, in the ledger"),
-        ("exposure.0.p_value", 1.5, "less than or equal to 1"),
-        ("exposure.0.exposure_bits", "nan", "finite number"),
+        ("attacks.0.rows.0.p_value", 1.5, "less than or equal to 1"),
+        ("attacks.0.rows.0.value", "nan", "finite number"),
         ("created", "yesterday", "ISO 8601"),
         ("title", "a\x00b", "match pattern"),
         ("title", "", "at least 1 character"),
@@ -126,7 +156,7 @@ def test_an_epsilon_is_a_number_of_at_least_0(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["guarantee.status", "ledger.0.count", "exposure.0.model", "created", "files.0.sha256"]
+    "path", ["guarantee.status", "ledger.0.count", "attacks.0.rows.0.model", "created", "files.0.sha256"]
 )
 def test_an_error_never_repeats_the_value(path: str) -> None:
     with pytest.raises(ValidationError) as caught:

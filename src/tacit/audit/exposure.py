@@ -55,11 +55,6 @@ class Exposure:
     null_max_bits: float | None = None
     max_p_value: float | None = None
 
-    @property
-    def gate_p_value(self) -> float:
-        """The p-value that the gate reads. Where there are two tests, twice the smaller p-value: valid however they depend."""
-        return self.p_value if self.max_p_value is None else min(1.0, 2 * min(self.p_value, self.max_p_value))
-
 
 @functools.lru_cache(maxsize=32)
 def _uniform_sum_weights(candidates: int, canaries: int) -> np.ndarray:

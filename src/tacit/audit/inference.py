@@ -19,6 +19,7 @@ from tacit.randomness import Streams
 
 __all__ = [
     "CONFIDENCE",
+    "FALSE_POSITIVE_RATE",
     "Attack",
     "Estimate",
     "attack_scores",
@@ -34,7 +35,7 @@ __all__ = [
 CONFIDENCE = 0.95
 """Of every interval."""
 
-_FALSE_POSITIVE_RATE = 0.01
+FALSE_POSITIVE_RATE = 0.01
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ def auc_estimate(halves: list[tuple[float, float]], pairs: int) -> Estimate:
 
 
 def tpr_at_fpr(
-    member_m: np.ndarray, non_member_n: np.ndarray, false_positive_rate: float = _FALSE_POSITIVE_RATE
+    member_m: np.ndarray, non_member_n: np.ndarray, false_positive_rate: float = FALSE_POSITIVE_RATE
 ) -> Estimate | None:
     """Share of members below the threshold that this share of non-members is below; None if the data cannot resolve the share.
 

@@ -1,4 +1,4 @@
-"""`tacit audit`: attack a run's release with its planted canaries, and with its own texts where the run asks for that."""
+"""`tacit audit`: make the attacks on a run's release again that its configuration asks for."""
 
 from __future__ import annotations
 
@@ -12,14 +12,11 @@ from tacit.cli.options import JsonOption, RunArgument, print_json, table
 from tacit.errors import AuditError, UsageError
 
 if TYPE_CHECKING:
-    from tacit.audit.exposure import Exposure
-    from tacit.audit.inference import Attack, Estimate
-    from tacit.audit.membership import MembershipReport
+    from tacit.audit.attack import Answer, AttackRow
     from tacit.audit.vocabulary import PlantedWords
 
 __all__ = ["command"]
 
-_MORE_TEXTS = "in a new run, lower audit.membership.group_size or raise evaluation.held_out"
 _PLANTED = 2000
 """Words that are planted for each number of copies."""
 
@@ -30,19 +27,18 @@ VocabularyOption = Annotated[
 
 
 def command(run: RunArgument, as_json: JsonOption = False, vocabulary: VocabularyOption = False) -> None:
-    """Measure the exposure of the planted canaries again, and membership inference (curator's view: not for publication).
+    """Make the attacks again: exposure of the planted canaries, and what else the run asks for (curator's view: not for publication).
 
-    Of both, only the released model's exposures may be shown to others. Exit code 5 when a pattern of the released model is
-    exposed beyond `audit.max_exposure_p_value`. With --vocabulary no private text is read: made-up words go through the run's
-    mechanism; exit code 5 when they come out more often than its law allows.
+    Only what a public attack finds in the released model may be shown to others. Exit code 5 when that is below
+    `audit.max_exposure_p_value`. With --vocabulary no private text is read: made-up words go through the run's mechanism; exit code 5
+    when they come out more often than its law allows.
     """
     if vocabulary:
         _audit_vocabulary(run, as_json)
         return
-    from dataclasses import asdict
-
+    from tacit.audit.attacks import answer_of, asked_attacks, check_attacks, check_gate
     from tacit.folder import RunFolder
-    from tacit.pipeline.attacks import check_audit_gate, measure_exposures, membership
+    from tacit.pipeline.attacks import measure, store
     from tacit.pipeline.opening import open_run
     from tacit.pipeline.stages import walk
 
@@ -50,23 +46,63 @@ def command(run: RunArgument, as_json: JsonOption = False, vocabulary: Vocabular
     if config.audit is None:
         raise UsageError(f"{run}: no canaries were planted; add `audit:` to the configuration of a new run")
     config = config.model_copy(update={"run": str(run)})
+    check_attacks(config)
     with open_run(config) as state:
         walk(state, until="control")
-        found = measure_exposures(state)  # the report of the release stays with what its stage found
-        attacked = membership(state)
+        attacks = asked_attacks(config)
+        found = {attack.name: measure(state, attack) for attack in attacks}
+        for attack in attacks:
+            if not attack.public:  # the report of the release stays with what its stages found
+                store(state.folder, attack, found[attack.name])
         if as_json:
-            exposures = {name: [asdict(row) for row in rows] for name, rows in found.items()}
-            reports = {"membership": attacked.to_dict()} if attacked.to_dict() else {}
-            print_json({**exposures, **reports})
-        else:
-            typer.echo(_exposure_table(found))
-            if attacked.undecided is not None:
-                typer.echo(f"\nmembership is {attacked.undecided}; {_MORE_TEXTS}")
-            elif attacked.reports:
-                typer.echo()
-                typer.echo(_membership_table(attacked.reports))
-                typer.echo("membership is measured on private texts and covered by no certificate: do not publish it")
-        check_audit_gate(state, found)
+            print_json(found)
+        for attack in [] if as_json else attacks:
+            answer = answer_of(attack, config, found[attack.name], curator=True)
+            if isinstance(answer, str):
+                typer.echo(f"{attack.name} is {answer}{attack.remedy and '; '}{attack.remedy}\n")
+            elif answer is not None:
+                typer.echo(f"{attack.title}\n{_table(answer)}\n")
+                if not attack.public:
+                    typer.echo(
+                        f"{attack.name} is measured on private texts and covered by no certificate: do not publish it\n"
+                    )
+        check_gate(config, found)
+
+
+def _table(answer: Answer) -> str:
+    parameters = list(dict.fromkeys(name for row in answer.rows for name in row.parameters))
+    headers = [
+        "model",
+        "what",
+        *parameters,
+        "found",
+        "95 % interval",
+        "chance",
+        "p-value",
+        "ceiling",
+        "without a model",
+    ]
+    cells = [_cells(row, parameters) for row in answer.rows]
+    kept = [place for place in range(len(headers)) if any(row[place] != "-" for row in cells)]
+    return table([headers[place] for place in kept], [[row[place] for place in kept] for row in cells])
+
+
+def _cells(row: AttackRow, parameters: list[str]) -> list[str]:
+    from tacit.audit.attack import SHARE
+
+    own = [row.parameters.get(name, "-") for name in parameters]
+    baseline = row.baseline
+    return [
+        row.model,
+        row.name,
+        *(f"{value:.5g}" if isinstance(value, float) else str(value) for value in own),
+        f"{row.value:.3f}" if row.unit == SHARE else f"{row.value:.3f} {row.unit}",
+        "-" if row.interval is None else f"{row.interval[0]:.3f} to {row.interval[1]:.3f}",
+        str(row.without_null) if row.null is None else f"{row.null:.2f}",
+        "-" if row.p_value is None else f"{row.p_value:.2g}",
+        "-" if row.ceiling is None else f"{row.ceiling:.1f}",
+        "-" if baseline is None else f"{baseline.value:.3f} ({baseline.low:.3f} to {baseline.high:.3f})",
+    ]
 
 
 def _audit_vocabulary(run: Path, as_json: bool) -> None:
@@ -110,41 +146,3 @@ def _planted_table(found: list[tuple[str, PlantedWords]]) -> str:
             for name, row in found
         ],
     )
-
-
-def _exposure_table(found: dict[str, list[Exposure]]) -> str:
-    headers = ["model", "pattern", "canaries", "exposure (bits)", "null", "p-value", "ceiling"]
-    rows: list[list[str]] = []
-    for name, exposures in found.items():
-        for row in exposures:
-            numbers = [f"{row.bits:.2f}", f"{row.null_bits:.2f}", f"{row.p_value:.2g}", f"{row.ceiling_bits:.1f}"]
-            if row.max_bits is None:
-                rows.append([name, row.pattern, str(row.canaries), *numbers])
-                continue
-            highest = [f"{row.max_bits:.2f}", f"{row.null_max_bits:.2f}", f"{row.max_p_value:.2g}", numbers[-1]]
-            rows.append([name, row.pattern, f"mean of {row.canaries}", *numbers])
-            rows.append([name, row.pattern, f"highest of {row.canaries}", *highest])
-    return table(headers, rows)
-
-
-def _membership_table(found: dict[str, MembershipReport]) -> str:
-    headers = ["model", "members", "accuracy", "95 % interval", "AUC", "TPR at 1 % FPR", "accuracy without a model"]
-    rows: list[list[str]] = []
-    for name, report in found.items():
-        attacks: list[tuple[str, Attack, Estimate]] = [
-            ("texts", report.single, report.single_blind.accuracy),
-            (f"groups of {report.group_size}", report.group, report.group_blind.accuracy),
-        ]
-        for kind, attack, blind in attacks:
-            rows.append(
-                [
-                    name,
-                    f"{attack.members} {kind}",
-                    f"{attack.accuracy.value:.3f}",
-                    f"{attack.accuracy.low:.3f} to {attack.accuracy.high:.3f}",
-                    f"{attack.auc.value:.3f}",
-                    "-" if attack.tpr is None else f"{attack.tpr.value:.3f}",
-                    f"{blind.value:.3f} ({blind.low:.3f} to {blind.high:.3f})",
-                ]
-            )
-    return table(headers, rows)

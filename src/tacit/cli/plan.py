@@ -46,6 +46,10 @@ def _plan_run(config: Path, as_json: bool) -> None:
     from tacit.planning.confidentiality import check_confidentiality
 
     options = load_config(config)
+    if options.audit is not None and options.audit.attacks:  # else nothing that is slow to import is needed
+        from tacit.audit.attacks import check_attacks
+
+        check_attacks(options)
     plan = make_plan(options)
     if as_json:
         print_json(plan.to_dict())

@@ -24,7 +24,7 @@ STAGE_NAMES = (
     *("screening", "vocabulary", "pretraining", "scoring", "training", "control"),
     *("evaluation", "audit", "membership", "release", "report"),
 )
-"""Those of `tacit.pipeline.stages.STAGES`, which is slow to import; a test compares them."""
+"""Those of `tacit.pipeline.stages.stages`, which is slow to import; a test compares them. An attack of your own has its stage too."""
 
 RENAMED = {
     "vocabulary": "`tacit run CONFIG --until vocabulary`",
@@ -46,7 +46,7 @@ def run_command(config: ConfigArgument, until: UntilOption = None) -> None:
     RUN/ledger.sqlite.
     """
     if until is not None and until not in STAGE_NAMES:
-        raise UsageError(f"--until {until}: there is no such stage; the stages are {', '.join(STAGE_NAMES)}")
+        _check_stage(until)
 
     def work(options: RunConfig, ranks: Ranks) -> None:
         from tacit.pipeline.stages import run, run_until
@@ -61,6 +61,16 @@ def run_command(config: ConfigArgument, until: UntilOption = None) -> None:
         typer.echo(f"Stopped after {until}, as asked; `tacit run {config}` goes on.")
 
     _run_on_ranks(config, work)
+
+
+def _check_stage(until: str) -> None:
+    """Attacks that others have registered are stages too."""
+    from tacit.pipeline.stages import stages
+    from tacit.stages import names_of
+
+    names = names_of(stages())
+    if until not in names:
+        raise UsageError(f"--until {until}: there is no such stage; the stages are {', '.join(names)}")
 
 
 def renamed(name: str) -> Callable[[list[str] | None], None]:

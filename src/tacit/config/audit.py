@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -52,9 +52,12 @@ class AuditOptions(Options):
         control_learning_rate: high enough that a model without DP does memorise: a control at its null tests nothing.
         membership: membership inference on texts of the corpus that hold a secret, of a causal model; ``{}`` takes the defaults;
             needs ``held_out`` above 0; for the curator alone. Not given: none.
+        attacks: other attacks that are registered (docs/adding.md#an-attack), by name, each with its own options.
         max_exposure_p_value: fail (exit code 5) when any pattern's p-value is below this; 0: never. Of a causal model, twice the
-            smaller one of the p-values of mean and highest exposure.
+            smaller one of the p-values of mean and highest exposure. So with every attack whose rows are part of the release.
     """
+
+    added_later: ClassVar[frozenset[str]] = frozenset({"attacks"})
 
     patterns: tuple[Annotated[str, Field(pattern=r"^H*SH*$")], ...] = ("HS", "HSH", "HHSHH")
     canaries: Count = 10
@@ -67,6 +70,7 @@ class AuditOptions(Options):
     control_batch: Count = 64
     control_learning_rate: Rate = 6e-3
     membership: MembershipOptions | None = None
+    attacks: dict[str, dict[str, Any]] = {}  # noqa: RUF012 - a frozen model copies it
     max_exposure_p_value: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
     def enough_control_steps(self, units: int, phases: int) -> int:

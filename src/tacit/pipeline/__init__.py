@@ -1,4 +1,4 @@
-"""A run from text to report. Its order is a list: `tacit.pipeline.stages.STAGES`, which `tacit run` walks.
+"""A run from text to report. Its order is a list: `tacit.pipeline.stages.stages`, which `tacit run` walks.
 
     opening     folder, lock, key, configuration check, ledger with every private stage planned
     state       what the stages share; corpus: the one owner of the texts, rows: of the rows of token ids
@@ -9,8 +9,8 @@
     training    `pretraining` (public phases), `training` (the rest), `control` (the same without DP, for the audit)
     scoring     how surprising a public model finds the texts; rho: of the units (adaptive DP)
     evaluation  held-out text: public exactly, private through a mechanism
-    attacks     `audit` (exposure of the planted canaries) and `membership` (the attack on the corpus itself, whose texts are in
-                membership.py)
+    attacks     a stage an attack of `tacit.audit.attacks.ATTACKS`: `audit` (exposure of the planted canaries) and `membership` (the
+                attack on the corpus itself, whose texts are in membership.py)
     release     run/release as a whole, and `report`, the curator's copy
 
 records.py reads the private corpus's files, and marking.py says what of a text is private.

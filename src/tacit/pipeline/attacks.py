@@ -1,187 +1,151 @@
-"""The stages `audit` and `membership`: attacks on the released model and, as positive control, on the one without DP."""
+"""The stages of the attacks (`tacit.audit.attacks`): on the released model and, as positive control, on the one without DP."""
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-import numpy as np
-from transformers import PreTrainedModel
-
-from tacit.audit.candidates import candidate_exposure
-from tacit.audit.exposure import Exposure, measure_exposure
-from tacit.audit.membership import MembershipReport, measure_membership
-from tacit.audit.samples import MembershipSamples
-from tacit.audit.scorers import scorer_of
-from tacit.audit.trie import Trie, build_trie, score_candidates
-from tacit.errors import AuditError, DataError, UsageError
-from tacit.files import read_json, write_json
+from tacit.audit.attack import CONTROL, RELEASED, Attack, Found, Given, UndecidedError
+from tacit.audit.attacks import asked_attacks, check_gate
+from tacit.config import RunConfig
+from tacit.corpus.secrets import SecretFormat
+from tacit.errors import StorageError, TacitError, UsageError
+from tacit.failures import is_out_of_memory
+from tacit.files import read_json, storage_error, write_json
 from tacit.folder import RunFolder
-from tacit.pipeline.corpus import membership_samples
-from tacit.pipeline.membership import TOO_FEW
+from tacit.pipeline.corpus import membership_samples, private_units
 from tacit.pipeline.records import secret_form, secrets_of
 from tacit.pipeline.rows import drawn_canaries, public_held_out_rows
 from tacit.pipeline.state import RunState
+from tacit.stages import Stage
 from tacit.training.checkpoint import load_weights
 
-__all__ = ["Membership", "audit", "check_audit_gate", "measure_exposures", "membership", "stored_exposures"]
-
-_STORED = "audit.json"
+__all__ = ["attack_stage", "check_stored_gate", "measure", "store", "stored_attacks"]
 
 
-def audit(state: RunState) -> None:
-    """The stage: what `measure_exposures` finds, written to run/private/audit.json. See `check_audit_gate`."""
-    found = measure_exposures(state)
-    stored = {name: [dataclasses.asdict(row) for row in rows] for name, rows in found.items()}
-    write_json(state.folder.private / _STORED, stored)
+def attack_stage(attack: Attack) -> Stage[RunState]:
+    """The stage that makes an attack, and writes what it finds to run/private."""
+    return Stage(
+        attack.stage_name,
+        attack.is_asked,
+        lambda state: _file(state.folder, attack).exists(),
+        lambda state: store(state.folder, attack, measure(state, attack)),
+    )
 
 
-def stored_exposures(folder: RunFolder) -> dict[str, list[Exposure]]:
-    """What the stage found, by model; nothing where it has not run."""
-    path = folder.private / _STORED
-    stored = read_json(path) if path.exists() else {}
-    return {name: [Exposure(**row) for row in rows] for name, rows in stored.items()}
+def store(folder: RunFolder, attack: Attack, found: Found) -> None:
+    """Write what an attack found to its file in run/private."""
+    write_json(_file(folder, attack), found)
 
 
-def measure_exposures(state: RunState) -> dict[str, list[Exposure]]:
-    """Exposure of the canaries under the released model and, as a positive control, under the model without DP.
+def stored_attacks(config: RunConfig, folder: RunFolder) -> dict[str, Found]:
+    """What the stages of the attacks found, by attack, of those that the configuration asks for and that have been made."""
+    attacks = [attack for attack in asked_attacks(config) if _file(folder, attack).exists()]
+    return {attack.name: read_json(_file(folder, attack)) for attack in attacks}
 
-    The canaries are written to run/private/canaries.json.
+
+def _file(folder: RunFolder, attack: Attack) -> Path:
+    return folder.private / f"{attack.stage_name}.json"
+
+
+def measure(state: RunState, attack: Attack) -> Found:
+    """What an attack finds, the released model first; plain values.
+
+    Nothing of the curator's can stop a run or change a line of its progress: neither an attack that reads private text nor the
+    control.
+
+    Raises:
+        TacitError: a public attack fails on the released model.
+        DataError: (a LedgerError) the private corpus has changed, and the attack reads it.
     """
-    options = state.config.audit
-    if options is None:
-        return {}
-    if state.config.model.is_causal:
-        return _secrets_exposures(state)
-    canaries = drawn_canaries(state)
-    write_json(state.folder.private / "canaries.json", [dataclasses.asdict(canary) for canary in canaries])
-    models = _audited_models(state)
-    contexts = public_held_out_rows(state)
-    rows = slice(0, min(options.contexts, contexts.sequences))
-    found: dict[str, list[Exposure]] = {}
-    for name, path in models.items():
-        state.reporter.say(f"Audit: exposure of {len(canaries)} canaries under the {name} ...")
-        model = state.new_model()
-        load_weights(path, model)
-        streams = state.streams.child("audit")
-        found[name] = measure_exposure(
-            model, canaries, contexts.ids_ST[rows], contexts.lengths_S[rows], state.masking, streams
-        )
-    return found
+    if not attack.public:
+        private_units(state)  # that it is the corpus which was trained on is no finding of the attack
+    found: dict[str, Any] = {}
+    undecided: list[str] = []  # the first reason counts
+    with _noted(undecided, stops=attack.public):
+        measure_model = attack.prepare(_given(state, attack))
+    for name, path in _audited_models(state).items():
+        state.reporter.say(f"Audit: {attack.title} under the {name} ...")  # also where nothing will be measured
+        if undecided:
+            continue
+        failed: list[str] = []
+        with _noted(failed, stops=attack.public and name == RELEASED):
+            model = state.new_model()
+            load_weights(path, model)
+            found[name] = measure_model(model)
+        if (
+            name == RELEASED or not attack.public
+        ):  # a public attack's rows of the released model do not hang on the control
+            undecided += failed
+    return {"undecided": f"undecided: {undecided[0]}"} if undecided else found
+
+
+@contextmanager
+def _noted(reasons: list[str], stops: bool) -> Iterator[None]:
+    """Note why something failed, unless it is to stop the run.
+
+    Of what tacit did not raise on purpose only the kind is noted, because its message may hold private text. Storage and memory that
+    are refused are the machine's doing, and stop any run.
+    """
+    try:
+        yield
+    except UndecidedError as error:
+        reasons.append(str(error))
+    except Exception as error:
+        if stops or isinstance(error, OSError | StorageError) or storage_error(error) or is_out_of_memory(error):
+            raise
+        # such as a text without a token, or a loss that is no number
+        reasons.append(str(error) if isinstance(error, TacitError) else f"the attack failed ({type(error).__name__})")
 
 
 def _audited_models(state: RunState) -> dict[str, Path]:
     """Checkpoints of the released model and, where there is one, of the control."""
     last = state.mechanisms.phases[-1].name
-    models = {"released model": state.checkpoint(last)}
+    models = {RELEASED: state.checkpoint(last)}
     if state.config.audit is not None and state.config.audit.control:
-        models["control without DP"] = state.checkpoint(f"control-{last}")
+        models[CONTROL] = state.checkpoint(f"control-{last}")
     return models
 
 
-def _secrets_exposures(state: RunState) -> dict[str, list[Exposure]]:
-    """Exposure of a causal model's canaries by their exact rank among all candidates: mean and highest over the canaries."""
-    form, secrets = secret_form(state.config), secrets_of(state.config, state.streams)
-    assert form is not None
-    write_json(state.folder.private / "canaries.json", [form.text(secret) for secret in secrets])
-    trie = build_trie(state.tokenizer, form)
-    found: dict[str, list[Exposure]] = {}
-    for name, path in _audited_models(state).items():
-        state.reporter.say(f"Audit: exposure of {len(secrets)} secrets among {form.candidates} under the {name} ...")
-        model = state.new_model()
-        load_weights(path, model)
-        model.eval()
-        measured = candidate_exposure(_candidate_scores(model, trie, state.special.start), secrets)
-        found[name] = [
-            Exposure(
-                pattern=form.prefix + "d" * form.digits,
-                canaries=measured.canaries,
-                mean_rank=float(np.mean(measured.ranks)),
-                bits=measured.mean_bits,
-                null_bits=measured.null_mean_bits,
-                p_value=measured.mean_p_value,
-                ceiling_bits=measured.ceiling_bits,
-                max_bits=measured.max_bits,
-                null_max_bits=measured.null_max_bits,
-                max_p_value=measured.max_p_value,
-            )
-        ]
-    return found
+def _given(state: RunState, attack: Attack) -> Given:
+    """What this attack may read: private text only where its rows are the curator's alone."""
 
+    def own(load: Callable[[RunState], Any]) -> Callable[[], Any]:
+        return lambda: load(state)
 
-def _candidate_scores(model: PreTrainedModel, trie: Trie, start: int) -> np.ndarray:
-    """Equal scores for a model that diverged, so that its exposure is that of chance: the control must not stop a run."""
-    try:
-        return score_candidates(scorer_of(model), trie, [start])
-    except DataError:
-        return np.full(len(trie.node_N), -np.inf)
+    def refuse() -> NoReturn:
+        raise UsageError(
+            f"attack {attack.name}: its rows are part of the release, so it may not read private text; make it the curator's alone"
+        )
 
-
-@dataclass(frozen=True)
-class Membership:
-    """What membership inference found, for the curator.
-
-    Args:
-        reports: by model; empty where nothing was asked for, or nothing could be measured.
-        undecided: why nothing could be measured; None where something was, or nothing was asked for.
-    """
-
-    reports: dict[str, MembershipReport]
-    undecided: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready: each model's report, or why there is none."""
-        if self.undecided is not None:
-            return {"undecided": self.undecided}
-        return {name: dataclasses.asdict(row) for name, row in self.reports.items()}
-
-
-def membership(state: RunState) -> Membership:
-    """Membership inference on the run's own texts, under the released model and, as a positive control, the one without DP.
-
-    A function of private text beside the model, so it is the curator's alone: written to run/private/membership.json, and from there
-    to the curator's copy of the report. So is whether there are texts enough: it stops no run and changes no line of its progress.
-    """
-    options = state.config.audit.membership if state.config.audit else None
-    if options is None:
-        return Membership({})
-    samples = membership_samples(state)  # how many these are is private, and no line says it
-    undecided = None if len(samples.members) >= options.least_pairs else TOO_FEW
-    reports: dict[str, MembershipReport] = {}
-    for name, path in _audited_models(state).items():
-        state.reporter.say(f"Audit: membership inference under the {name} ...")  # also where nothing will be measured
-        if undecided is not None:
-            continue
-        model = state.new_model()
-        load_weights(path, model)
-        try:
-            reports[name] = _told_apart(state, model, samples, options.group_size)
-        except (DataError, UsageError) as error:  # a text without a token, a loss that is no number
-            undecided = f"undecided: {error}"
-    found = Membership({} if undecided else reports, undecided)
-    write_json(state.folder.private / "membership.json", found.to_dict())
-    return found
-
-
-def _told_apart(
-    state: RunState, model: PreTrainedModel, samples: MembershipSamples, group_size: int
-) -> MembershipReport:
-    streams, special = state.streams.child("membership"), state.special
-    length = state.config.model.length
-    return measure_membership(
-        model, state.tokenizer, samples, [special.start], streams, group_size, [special.end], length
+    return Given(
+        config=state.config,
+        streams=state.streams.child(attack.stage_name),
+        tokenizer=state.tokenizer,
+        special=state.special,
+        keep=lambda name, values: write_json(state.folder.private / name, values),
+        masking=lambda: state.masking,
+        public_rows=own(public_held_out_rows),
+        canaries=own(drawn_canaries),
+        secrets=own(_secrets),
+        private_units=refuse if attack.public else own(private_units),
+        membership_samples=refuse if attack.public else own(membership_samples),
     )
 
 
-def check_audit_gate(state: RunState, found: dict[str, list[Exposure]]) -> None:
-    """Fail when a released pattern's p-value is below the configured gate; mean and highest exposure are one test there."""
-    gate = state.config.audit.max_exposure_p_value if state.config.audit else 0.0
-    for row in found.get("released model", []):
-        if row.gate_p_value < gate:
-            highest = "" if row.max_bits is None else f" (the highest of them by {row.max_bits:.2f})"
-            raise AuditError(
-                f"audit: pattern {row.pattern} is exposed by {row.bits:.2f} bits{highest}, p = {row.gate_p_value:.2g}, below the "
-                f"gate {gate:g}; do not publish this release: check the engine and the ledger"
-            )
+def _secrets(state: RunState) -> tuple[SecretFormat, tuple[int, ...]]:
+    form = secret_form(state.config)
+    if form is None:
+        raise UsageError("texts with secrets are planted for a causal model alone; a masked one has canaries")
+    return form, secrets_of(state.config, state.streams)
+
+
+def check_stored_gate(state: RunState) -> None:
+    """The gate, on what the stages found (`tacit.audit.attacks.check_gate`).
+
+    Raises:
+        AuditError: a test is below the gate.
+    """
+    check_gate(state.config, stored_attacks(state.config, state.folder))

@@ -17,10 +17,7 @@ from tacit.screening.policy import Policy, package_policy
 from tacit.screening.spans import merged
 from tacit.screening.split import data_points, reserve_mask
 
-__all__ = ["TOO_FEW", "run_samples"]
-
-TOO_FEW = "undecided: too few texts qualify"
-"""What the curator alone is told where too few texts qualify: one text more or fewer may decide it."""
+__all__ = ["run_samples"]
 
 
 def run_samples(config: RunConfig, parts: tuple[list[Unit], list[Unit]], streams: Streams) -> MembershipSamples:

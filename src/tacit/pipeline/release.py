@@ -1,27 +1,27 @@
 """What leaves a run: the released folder, the certificate and the report, from the ledger and from released values only.
 
 It goes to run/release by `tacit.release.writing`. Its inputs are the trained model (post-processing of ledger entries), the
-tokenizer (likewise), the noisy evaluation, and the exposure of keyed canaries under the released model. The control without DP and
-the membership attack go into the curator's copy in run/private alone.
+tokenizer (likewise), the noisy evaluation, and what public attacks (`tacit.audit.attack`) find in the released model. The control
+without DP and the curator's attacks go into the curator's copy in run/private alone.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
-from tacit.audit.exposure import Exposure
+from tacit.audit.attack import RELEASED, Found, shown
+from tacit.audit.attacks import asked_attacks, check_attacks
 from tacit.config import RunConfig
 from tacit.config.shape import folder_shape
 from tacit.errors import LedgerError, UsageError
 from tacit.files import atomic_folder, private_folder, read_json, write_json
 from tacit.folder import RunFolder
 from tacit.models.kinds import save_model
-from tacit.pipeline.attacks import stored_exposures
+from tacit.pipeline.attacks import stored_attacks
 from tacit.pipeline.opening import training_noise
 from tacit.pipeline.state import RunState
 from tacit.planning import PUBLIC_KEY
@@ -33,7 +33,6 @@ from tacit.privacy.origin import mark_released
 from tacit.privacy.provenance import START, Provenance
 from tacit.release.verification import verify_statements
 from tacit.release.writing import refuse_unpaid, write_pages_again, write_release
-from tacit.report import schema as facts
 from tacit.report.build import CARD, build_report
 from tacit.report.collect import report_data
 from tacit.report.collect.utility import RELEASED_SCORES
@@ -48,19 +47,18 @@ def is_released(state: RunState) -> bool:
 
 
 def release_run(state: RunState) -> None:
-    """Write run/release as a whole. Nothing that is for the curator alone (control, membership inference) can stop it."""
+    """Write run/release as a whole. Of what is the curator's alone (the control, its attacks) nothing can stop it."""
     _pay_for_the_key(state)
-    exposures = stored_exposures(state.folder)
     state.reporter.say("Release: model, certificate and report ...")
 
     def certify(digests: dict[str, str]) -> dict[str, Any]:
-        state.ledger.bind(_FIGURES, _figures_digest(state.folder))
+        state.ledger.bind(_FIGURES, _figures_digest(state.config, state.folder))
         statement = run_statement(state.config, state.ledger)
         stated = None if statement is None else statement.to_dict()
         return make_certificate(state.ledger, digests, _randomness(state.config), stated)
 
     def write_pages(folder: Path, certificate: dict[str, Any]) -> None:
-        _write_report(state.config, state.folder, state.ledger, certificate, exposures, folder)
+        _write_report(state.config, state.folder, state.ledger, certificate, folder)
 
     write_release(state.folder.release, state.ledger, lambda folder: _write_model(state, folder), certify, write_pages)
 
@@ -71,10 +69,9 @@ def is_reported(state: RunState) -> bool:
 
 
 def report_to_curator(state: RunState) -> None:
-    """Write the curator's copy of the report to run/private/report: with the control and the membership attack."""
+    """Write the curator's copy of the report to run/private/report: with the control and the curator's attacks."""
     certificate = read_certificate(state.folder.release / "certificate.json")
-    found = stored_exposures(state.folder)
-    _write_report(state.config, state.folder, state.ledger, certificate, found, _curators(state.folder))
+    _write_report(state.config, state.folder, state.ledger, certificate, _curators(state.folder))
 
 
 def leave_model(state: RunState, folder: Path) -> None:
@@ -112,7 +109,7 @@ def report_run(folder: RunFolder) -> Path:
     config = folder.load_config()
     if not (folder.release / "certificate.json").is_file():
         raise UsageError(f"{folder.root}: the run has not finished; `tacit run CONFIG` continues it")
-    exposures = stored_exposures(folder)
+    check_attacks(config)
     certificate = read_certificate(folder.release / "certificate.json")
     with folder.alone(), Ledger.open(folder.ledger) as ledger:
         _refuse_other_figures(config, folder, ledger)
@@ -121,7 +118,7 @@ def report_run(folder: RunFolder) -> Path:
             raise LedgerError(f"{folder.release}: not as it was released ({', '.join(wrong)}); bring it back")
 
         def write_pages(target: Path, certificate: dict[str, Any]) -> None:
-            _write_report(config, folder, ledger, certificate, exposures, target)
+            _write_report(config, folder, ledger, certificate, target)
 
         write_pages_again(folder.release, ledger, certificate, write_pages)
         write_pages(_curators(folder), certificate)
@@ -131,15 +128,27 @@ def report_run(folder: RunFolder) -> Path:
 _FIGURES = "the figures of the report"
 
 
-def _figures_digest(folder: RunFolder) -> str:
+def _figures_digest(config: RunConfig, folder: RunFolder) -> str:
     """SHA-256 of what a release's report shows beside the certificate and the ledger; all of it is released."""
     evaluation = read_json(folder.private / "evaluation.json")
     figures = {
         "evaluation": {name: evaluation[name] for name in RELEASED_SCORES if name in evaluation},
-        "exposures": [dataclasses.asdict(row) for row in stored_exposures(folder).get(facts.RELEASED, [])],
+        "exposures": [],  # as runs have it in their ledger that were made before there were other public attacks
+        **{f"{name}s": values for name, values in _released_values(config, folder).items()},
         "released_words": _released_words(folder),
     }
     return hashlib.sha256(json.dumps(figures, sort_keys=True).encode()).hexdigest()
+
+
+def _released_values(config: RunConfig, folder: RunFolder) -> dict[str, Any]:
+    """What public attacks found in the released model, by attack."""
+    found = stored_attacks(config, folder)
+    seen = {attack.name: shown(attack, found.get(attack.name, {}), curator=False) for attack in asked_attacks(config)}
+    return {name: _values(values) for name, values in seen.items() if values is not None}
+
+
+def _values(found: Found) -> Any:
+    return found.get(RELEASED, found.get("undecided", []))
 
 
 def _refuse_other_figures(config: RunConfig, folder: RunFolder, ledger: Ledger) -> None:
@@ -147,10 +156,10 @@ def _refuse_other_figures(config: RunConfig, folder: RunFolder, ledger: Ledger) 
         raise LedgerError(
             f"{folder.root}: the configuration there is not the one that the run was made with; bring it back"
         )
-    if _figures_digest(folder) != ledger.bound(_FIGURES):
+    if _figures_digest(config, folder) != ledger.bound(_FIGURES):
         raise LedgerError(
-            f"{folder.private}: evaluation.json, audit.json or the vocabulary there is not what the release was made with, or an "
-            "older version made it; bring them back"
+            f"{folder.private}: evaluation.json, audit.json, another attack's file or the vocabulary there is not what the release "
+            "was made with, or an older version made it; bring them back"
         )
 
 
@@ -159,13 +168,6 @@ def _released_words(folder: RunFolder) -> int:
     words = folder.private / "vocabulary"
     chosen = words / "chosen.json"  # of the words in released.json, those that the private text brought
     return len(read_json(chosen if chosen.exists() else words / "released.json"))
-
-
-def _stored_membership(config: RunConfig, folder: RunFolder) -> dict[str, Any] | None:
-    """The membership attack, for the curator alone; None where none was asked for."""
-    wanted = config.audit is not None and config.audit.membership is not None
-    path = folder.private / "membership.json"
-    return read_json(path) if wanted and path.exists() else None
 
 
 def _write_model(state: RunState, folder: Path) -> None:
@@ -187,18 +189,14 @@ def _write_report(
     folder: RunFolder,
     ledger: Ledger,
     certificate: dict[str, Any],
-    exposures: dict[str, list[Exposure]],
     target: Path,
 ) -> None:
     """The report of a release that is being made, or of a finished one; where it goes says whose copy it is."""
     curator = target == _curators(folder)
     evaluation = read_json(folder.private / "evaluation.json")
     shape = folder_shape((folder.release if curator else target) / "model", config.model.kind)
-    shown = {name: rows for name, rows in exposures.items() if curator or name == facts.RELEASED}
-    attacked = _stored_membership(config, folder) if curator else None
-    report = report_data(
-        config, folder, ledger, certificate, shown, evaluation, shape, _released_words(folder), curator, attacked
-    )
+    found, words = stored_attacks(config, folder), _released_words(folder)
+    report = report_data(config, folder, ledger, certificate, found, evaluation, shape, words, curator)
     if curator:
         shutil.rmtree(private_folder(target), ignore_errors=True)
         private_folder(target)

@@ -1,4 +1,4 @@
-"""The order of a run: `STAGES`, and how they are walked. A run that was stopped goes on at the first stage that is not done.
+"""The order of a run: `stages`, and how they are walked. A run that was stopped goes on at the first stage that is not done.
 
 Every stage leaves its result in the run folder, which is how it is seen to be done. Under torchrun rank 0 walks them, and the
 other ranks `assist` it in the stages that train (`tacit.pipeline.training`, docs/distributed.md).
@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from tacit.audit.attacks import ATTACKS, check_attacks
 from tacit.config import RunConfig
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.folder import RunFolder
-from tacit.pipeline.attacks import audit, check_audit_gate, membership, stored_exposures
+from tacit.pipeline.attacks import attack_stage, check_stored_gate
 from tacit.pipeline.corpus import rho_of_units, screen
 from tacit.pipeline.evaluation import evaluate
 from tacit.pipeline.opening import open_run
@@ -26,7 +27,7 @@ from tacit.progress import Reporter
 from tacit.stages import Stage, names_of
 from tacit.stages import walk as walk_stages
 
-__all__ = ["STAGES", "run", "run_until", "walk"]
+__all__ = ["run", "run_until", "stages", "walk"]
 
 
 def _always(config: RunConfig) -> bool:
@@ -47,48 +48,47 @@ def _trained(part: Part) -> Callable[[RunState], bool]:
     return lambda state: is_trained(state, part)
 
 
-STAGES: tuple[Stage[RunState], ...] = (
-    Stage(
-        "screening",
-        lambda config: config.screening is not None,
-        lambda state: (screened_folder(state.folder) / "receipt.json").exists(),
-        screen,
-    ),
-    Stage("vocabulary", _always, _left("vocabulary", "tokenizer.json"), vocabulary),
-    Stage("pretraining", _begins_public, _trained("pretraining"), pretrain),
-    Stage("scoring", lambda config: config.adaptive is not None, _trained("training"), rho_of_units),
-    Stage("training", _always, _trained("training"), train),
-    Stage("control", lambda config: bool(config.audit and config.audit.control), _trained("control"), train_control),
-    Stage("evaluation", _always, _left("evaluation.json"), evaluate),
-    Stage("audit", lambda config: config.audit is not None, _left("audit.json"), audit),
-    Stage(
-        "membership",
-        lambda config: bool(config.audit and config.audit.membership),
-        _left("membership.json"),
-        membership,
-    ),
-    Stage("release", _always, is_released, release_run),
-    Stage("report", _always, is_reported, report_to_curator),
-)
-"""All stages, in order. What one leaves is what those after it read."""
+def stages() -> tuple[Stage[RunState], ...]:
+    """All stages, in order; each attack of `ATTACKS` is one. What one leaves is what those after it read."""
+    return (
+        Stage(
+            "screening",
+            lambda config: config.screening is not None,
+            lambda state: (screened_folder(state.folder) / "receipt.json").exists(),
+            screen,
+        ),
+        Stage("vocabulary", _always, _left("vocabulary", "tokenizer.json"), vocabulary),
+        Stage("pretraining", _begins_public, _trained("pretraining"), pretrain),
+        Stage("scoring", lambda config: config.adaptive is not None, _trained("training"), rho_of_units),
+        Stage("training", _always, _trained("training"), train),
+        Stage(
+            "control", lambda config: bool(config.audit and config.audit.control), _trained("control"), train_control
+        ),
+        Stage("evaluation", _always, _left("evaluation.json"), evaluate),
+        *map(attack_stage, ATTACKS.values()),
+        Stage("release", _always, is_released, release_run),
+        Stage("report", _always, is_reported, report_to_curator),
+    )
 
 
-def walk(state: RunState, until: str = STAGES[-1].name) -> None:
-    """Do what is left of an open run, up to and with the stage ``until`` (`tacit.stages.walk`).
+def walk(state: RunState, until: str | None = None) -> None:
+    """Do what is left of an open run, up to and with the stage ``until`` (`tacit.stages.walk`); None: all of it.
 
     Raises:
         UsageError: there is no such stage.
         TacitError: see the members in tacit.errors; what is already spent stays in the ledger.
     """
-    walk_stages(STAGES, state, state.config, until, state.reporter.say)
+    all_stages = stages()
+    walk_stages(all_stages, state, state.config, until or all_stages[-1].name, state.reporter.say)
 
 
-def run_until(config: RunConfig, until: str, reporter: Reporter | None = None, ranks: Ranks = ALONE) -> None:
-    """The stages of a run up to and with one of them; calling it again, or `run`, goes on. Raises as `run`."""
-    names_of(STAGES, until)  # before a folder is made
+def run_until(config: RunConfig, until: str | None, reporter: Reporter | None = None, ranks: Ranks = ALONE) -> None:
+    """The stages of a run up to and with one of them (None: all); calling it again, or `run`, goes on. Raises as `run`."""
+    names_of(stages(), until)  # before a folder is made, as with the options of the attacks
+    check_attacks(config)
     with open_run(config, reporter, ranks) as state:
         walk(state, until)
-        check_audit_gate(state, stored_exposures(state.folder))
+        check_stored_gate(state)
 
 
 def run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks = ALONE) -> RunResult:
@@ -99,5 +99,5 @@ def run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks = ALON
     Raises:
         TacitError: see the members in tacit.errors; what is already spent stays in the ledger.
     """
-    run_until(config, STAGES[-1].name, reporter, ranks)
+    run_until(config, None, reporter, ranks)
     return RunResult(RunFolder(Path(config.run)))

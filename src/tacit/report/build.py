@@ -7,7 +7,8 @@ the old report whole. Equal data give equal bytes: nothing here reads a clock or
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from markupsafe import Markup
 
 from tacit.errors import DataError
 from tacit.report import plots, prose
-from tacit.report.schema import RELEASED, ReportData, Said
+from tacit.report.schema import RELEASED, SHARE, AttackFacts, AttackRow, ReportData, Said
 
 __all__ = ["CARD", "HTML", "JSON", "build_report", "context", "environment", "render"]
 
@@ -42,20 +43,56 @@ def environment() -> jinja2.Environment:
     return made
 
 
+@dataclass(frozen=True)
+class AttackPart:
+    """What a page says of one attack: its facts, sentences, and a figure a unit of its rows."""
+
+    facts: AttackFacts
+    sentences: tuple[str, ...]
+    figures: tuple[Markup, ...]
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the parameters of its rows, each once: columns of its table."""
+        return tuple(dict.fromkeys(name for row in self.facts.rows for name in row.parameters))
+
+    @property
+    def has(self) -> dict[str, bool]:
+        """By name of a column that may be empty whether any row has something there."""
+        return {name: any(given(row) for row in self.facts.rows) for name, given in _OPTIONAL.items()}
+
+    @property
+    def without_null(self) -> dict[str, str]:
+        """Why rows have no null, by their name."""
+        return {row.name: row.without_null for row in self.facts.rows if row.without_null is not None}
+
+
+_OPTIONAL: dict[str, Callable[[AttackRow], bool]] = {
+    "p_value": lambda row: row.p_value is not None,
+    "ceiling": lambda row: row.ceiling is not None,
+    "baseline": lambda row: row.baseline is not None,
+    "interval": lambda row: row.interval is not None,
+    "control": lambda row: row.model != RELEASED,
+}
+
+
 def context(data: ReportData) -> dict[str, Any]:
     """What the templates may use."""
     return {
         "data": data,
         "released": RELEASED,
+        "share": SHARE,
         "verdict": prose.verdict(data.guarantee, data.confidentiality, data.missed_shares),
-        "audit": prose.audit_sentences(data.exposure, bool(data.confidentiality)),
-        "membership": prose.membership_sentences(data.membership, bool(data.confidentiality)),
+        "attacks": [
+            AttackPart(attack, prose.attack_sentences(attack, bool(data.confidentiality)), plots.attack(attack))
+            for attack in data.attacks
+        ],
+        "no_attack": prose.NO_ATTACK,
+        "terms": {term.word: term.meaning for attack in data.attacks for term in attack.terms},
         "usefulness": prose.utility_sentences(data.utility),
         "plots": {
             "adaptive": plots.epsilon_of_rho(data) if data.adaptive and data.adaptive.bands else None,
             "cumulative": plots.cumulative_epsilon(data) if data.cumulative else None,
-            "exposure": plots.exposure(data) if data.exposure else None,
-            "membership": plots.membership(data) if data.membership and data.membership.rows else None,
         },
         "front_matter": Markup(prose.front_matter(data)),
         "loading_class": prose.loading_class(data.model.kind),

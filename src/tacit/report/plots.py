@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal
@@ -26,9 +26,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from tacit.report.prose import bound_text, number_text
-from tacit.report.schema import CONTROL, Estimated, ExposureRow, ReportData
+from tacit.report.schema import CONTROL, SHARE, AttackFacts, AttackRow, ReportData
 
-__all__ = ["cumulative_epsilon", "exposure", "membership"]
+__all__ = ["attack", "cumulative_epsilon", "epsilon_of_rho"]
 
 WIDTH = 440.0
 """Width of a figure in its own units; the page scales it, and text of this size stays readable from 340 pixels on."""
@@ -97,131 +97,88 @@ def epsilon_of_rho(data: ReportData) -> Markup:
         return _inline(figure, "epsilon-of-rho", "Epsilon as a function of the privacy probability", words)
 
 
-def exposure(data: ReportData) -> Markup:
-    """Exposure per pattern and model, with the value that chance gives and the ceiling as lines, as an SVG element.
+def attack(found: AttackFacts) -> tuple[Markup, ...]:
+    """The rows of an attack as SVG elements, one a unit: value and interval, below them thin and grey the same without any model.
 
-    Where there are mean and highest exposure, each is a row of its own, for chance gives them different values. There must be a row.
+    What chance gives each row, and where it is known what giving everything away would be, are dashed lines.
     """
-    points = [point for row in data.exposure for point in _points(row)]
-    right = max(max(point.ceiling, point.bits) for point in points) * 1.04
-    left = min(0.0, *(point.bits for point in points))
-    lines = {
-        "chance": [point.chance for point in points],
-        "ceiling: perfect recall": [point.ceiling for point in points],
-    }
-    return _dot_plot("exposure", "Exposure of the planted secrets", points, (left, right), "exposure in bits", lines)
+    units = dict.fromkeys(row.unit for row in found.rows)
+    by_unit = {unit: [_Point(row) for row in found.rows if row.unit == unit] for unit in units}
+    return tuple(
+        _dot_plot(f"{found.name}-{number}", found.title, points, unit)
+        for number, (unit, points) in enumerate(by_unit.items(), start=1)
+    )
 
 
 @dataclass(frozen=True)
 class _Point:
-    """One row of the exposure plot."""
+    """One row of the plot of an attack."""
 
-    label: str
-    control: bool
-    bits: float
-    chance: float
-    ceiling: float
+    row: AttackRow
+
+    @property
+    def label(self) -> str:
+        return f"{self.row.name}, {self.row.model}"
+
+    @property
+    def numbers(self) -> list[float]:
+        """All numbers that are drawn, but for the ceiling."""
+        row = self.row
+        own = [row.value, *(row.interval or ()), *(() if row.null is None else (row.null,))]
+        return own if row.baseline is None else [*own, row.baseline.low, row.baseline.high]
 
     @property
     def words(self) -> str:
-        bits, chance, ceiling = (number_text(value, 3) for value in (self.bits, self.chance, self.ceiling))
-        return f"{self.label}: {bits} bits, chance {chance}, ceiling {ceiling}"
+        row = self.row
+        parts = [_interval_words(row.value, row.interval) + ("" if row.unit == SHARE else f" {row.unit}")]
+        if row.null is not None:
+            parts.append(f"chance {number_text(row.null, 3)}")
+        if row.ceiling is not None and row.unit != SHARE:
+            parts.append(f"ceiling {number_text(row.ceiling, 3)}")
+        if row.baseline is not None:
+            parts.append(
+                f"without a model {_interval_words(row.baseline.value, (row.baseline.low, row.baseline.high))}"
+            )
+        return f"{self.label}: {', '.join(parts)}"
 
-    def draw(self, axes: Axes, row: int) -> None:
-        color = ALARM if self.control else ADDED
-        _row_text(axes, row, self.label, "left", color=INK)
-        axes.plot([0, self.bits], [row + 0.2] * 2, color=color, linewidth=1.5, solid_capstyle="butt")
-        axes.plot([self.bits], [row + 0.2], "o", color=color, markersize=7, clip_on=False)
-        near_end = self.bits > 0.8 * axes.get_xlim()[1]
-        axes.annotate(
-            number_text(self.bits, 3),
-            (self.bits, row + 0.2),
-            (-8 if near_end else 8, 7 if near_end else 0),
-            textcoords="offset points",
-            ha="right" if near_end else "left",
-            va="center",
-            color=INK,
-            weight="bold",
-        )
-
-
-def _points(row: ExposureRow) -> list[_Point]:
-    label, control = f"{row.pattern}, {row.model}", row.model == CONTROL
-    if row.max_bits is None or row.null_max_bits is None:
-        return [_Point(label, control, row.exposure_bits, row.null_bits, row.ceiling_bits)]
-    return [
-        _Point(f"{label}, mean", control, row.exposure_bits, row.null_bits, row.ceiling_bits),
-        _Point(f"{label}, highest of {row.canaries}", control, row.max_bits, row.null_max_bits, row.ceiling_bits),
-    ]
+    def draw(self, axes: Axes, place: int) -> None:
+        row, color = self.row, ALARM if self.row.model == CONTROL else ADDED
+        _row_text(axes, place, self.label, "left", color=INK)
+        _row_text(axes, place, number_text(row.value, 3), "right", color=INK, weight="bold")
+        if row.baseline is not None:
+            axes.plot([row.baseline.low, row.baseline.high], [place + 0.34] * 2, color=MUTED, linewidth=1)
+            axes.plot([row.baseline.value], [place + 0.34], "o", color=MUTED, markersize=3.5, clip_on=False)
+        reach = (0.0, row.value) if row.interval is None else row.interval
+        axes.plot(reach, [place + 0.14] * 2, color=color, linewidth=2, solid_capstyle="butt")
+        axes.plot([row.value], [place + 0.14], "o", color=color, markersize=7, clip_on=False)
 
 
-def membership(data: ReportData) -> Markup:
-    """Accuracy and AUC of the membership attack with their intervals, above the same without a model, as an SVG element.
-
-    Chance (1/2) is a dashed line. There must be membership facts.
-    """
-    assert data.membership is not None
-    points = [
-        _Told(f"{name} on {_asked(row.texts)}, {row.model}", row.model == CONTROL, value, blind)
-        for row in data.membership.rows
-        for name, value, blind in (
-            ("accuracy", row.accuracy, row.blind_accuracy),
-            ("AUC", row.auc, row.blind_auc),
-        )
-    ]
-    left = min(min(point.value.low, point.blind.low) for point in points)
-    limits, unit = (max(0.0, min(0.4, left) - 0.02), 1.02), "accuracy, and area under the ROC curve"
-    lines = {"chance: 0.5": [0.5] * len(points)}
-    return _dot_plot("membership", "Telling members from non-members", points, limits, unit, lines)
+def _interval_words(value: float, interval: tuple[float, float] | None) -> str:
+    shown = number_text(value, 3)
+    return shown if interval is None else f"{shown} ({number_text(interval[0], 3)} to {number_text(interval[1], 3)})"
 
 
-@dataclass(frozen=True)
-class _Told:
-    """One row of the membership plot: the attack's dot and interval; below them, thin and grey, what is told without a model."""
-
-    label: str
-    control: bool
-    value: Estimated
-    blind: Estimated
-
-    @property
-    def words(self) -> str:
-        return f"{self.label}: {_interval_words(self.value)}, without a model {_interval_words(self.blind)}"
-
-    def draw(self, axes: Axes, row: int) -> None:
-        color = ALARM if self.control else ADDED
-        _row_text(axes, row, self.label, "left", color=INK)
-        _row_text(axes, row, number_text(self.value.value, 3), "right", color=INK, weight="bold")
-        axes.plot([self.blind.low, self.blind.high], [row + 0.34] * 2, color=MUTED, linewidth=1)
-        axes.plot([self.blind.value], [row + 0.34], "o", color=MUTED, markersize=3.5, clip_on=False)
-        axes.plot([self.value.low, self.value.high], [row + 0.14] * 2, color=color, linewidth=2)
-        axes.plot([self.value.value], [row + 0.14], "o", color=color, markersize=7, clip_on=False)
+def _limits(points: Sequence[_Point]) -> tuple[float, float]:
+    """From 0, or where there are intervals alone a little below all numbers, to a little above them and the ceilings."""
+    least = min(number for point in points for number in point.numbers)
+    ceilings = [point.row.ceiling for point in points if point.row.ceiling is not None]
+    most = max(*ceilings, *(number for point in points for number in point.numbers), 1e-9)
+    if least >= 0 and all(point.row.interval is not None for point in points):
+        least = max(0.0, least - 0.04 * most)
+    else:
+        least = min(0.0, least)
+    return least, most + 0.04 * (most - least)
 
 
-def _asked(texts: int) -> str:
-    return "single texts" if texts == 1 else f"groups of {texts}"
-
-
-def _interval_words(found: Estimated) -> str:
-    value, low, high = (number_text(number, 3) for number in (found.value, found.low, found.high))
-    return f"{value} ({low} to {high})"
-
-
-def _dot_plot(
-    name: str,
-    title: str,
-    points: Sequence[_Point] | Sequence[_Told],
-    limits: tuple[float, float],
-    unit: str,
-    lines: Mapping[str, Sequence[float]],
-) -> Markup:
-    """A row a point, with dashed lines through all of them, by their name at each row's value."""
+def _dot_plot(name: str, title: str, points: Sequence[_Point], unit: str) -> Markup:
+    """A row a point, with dashed lines through neighbours, by their name at each row's value."""
     with _style(name):
-        figure, axes = _frame(len(points), *limits, unit)
-        for row, point in enumerate(points):
-            point.draw(axes, row)
-        for label, values in lines.items():
-            _marked_line(axes, values, label)
+        figure, axes = _frame(len(points), *_limits(points), unit)
+        for place, point in enumerate(points):
+            point.draw(axes, place)
+        _marked_line(axes, [point.row.null for point in points], "chance")
+        if unit != SHARE:  # a share's is at the end of the axis
+            _marked_line(axes, [point.row.ceiling for point in points], "ceiling")
         return _inline(figure, name, title, "; ".join(point.words for point in points))
 
 
@@ -272,13 +229,15 @@ def _row_text(
     axes.text(end, row - 0.2, shown, color=color, weight=weight, ha=side, va="center", transform=rows)
 
 
-def _marked_line(axes: Axes, values: Sequence[float], label: str) -> None:
-    """A dashed line through the rows, at each row's own value, named above the first row."""
-    for row, value in enumerate(values):
-        axes.plot([value, value], [row - 0.5, row + 0.5], color=MUTED, linewidth=0.9, dashes=(3, 2.5), zorder=0)
-    side = "right" if values[0] > axes.get_xlim()[1] / 2 else "left"
-    above = (values[0], -0.5), (0, 4)
-    axes.annotate(label, *above, textcoords="offset points", ha=side, va="bottom", color=MUTED, clip_on=False)
+def _marked_line(axes: Axes, values: Sequence[float | None], label: str) -> None:
+    """A dashed line through the rows, at each row's own value, named above the first row that has one."""
+    given = [(place, value) for place, value in enumerate(values) if value is not None]
+    for place, value in given:
+        axes.plot([value, value], [place - 0.5, place + 0.5], color=MUTED, linewidth=0.9, dashes=(3, 2.5), zorder=0)
+    for place, value in given[:1]:
+        side = "right" if value > sum(axes.get_xlim()) / 2 else "left"
+        above = (value, place - 0.5), (0, 4)
+        axes.annotate(label, *above, textcoords="offset points", ha=side, va="bottom", color=MUTED, clip_on=False)
 
 
 def _inline(figure: Figure, name: str, title: str, label: str) -> Markup:

@@ -7,14 +7,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tacit.audit.exposure import Exposure
+from tacit.audit.attack import Found
 from tacit.config import RunConfig
 from tacit.config.shape import ModelShape
 from tacit.folder import RunFolder
 from tacit.privacy.ledger import Ledger
 from tacit.report import schema
 from tacit.report.collect.adaptive import adaptive_facts
-from tacit.report.collect.attacks import exposure_rows, membership_facts
+from tacit.report.collect.attacks import attack_facts
 from tacit.report.collect.guarantee import confidentiality_lines, guarantee, missed_shares
 from tacit.report.collect.ledger import cumulative, ledger_rows
 from tacit.report.collect.training import model_facts, phase_rows, vocabulary_facts
@@ -29,22 +29,20 @@ def report_data(
     folder: RunFolder,
     ledger: Ledger,
     certificate: dict[str, Any],
-    exposures: dict[str, list[Exposure]],
+    found: Mapping[str, Found],
     evaluation: dict[str, Any],
     shape: ModelShape,
     released_words: int,
     curator: bool,
-    membership: Mapping[str, Any] | None = None,
 ) -> schema.ReportData:
     """The facts of one run, for whoever has the release, or for the curator.
 
     Args:
-        exposures: by model, of the canaries.
+        found: by attack what it measured (run/private); what of it this reader may see is decided here.
         evaluation: run/private/evaluation.json.
         shape: of the released model.
         released_words: of the vocabulary.
         curator: whether this is the curator's copy.
-        membership: run/private/membership.json, for that copy alone.
     """
     header, size = ledger.header, evaluation["vocabulary_size"]
     return schema.ReportData(
@@ -57,7 +55,7 @@ def report_data(
         guarantee=guarantee(config, certificate),
         ledger=ledger_rows(ledger),
         cumulative=cumulative(ledger),
-        exposure=exposure_rows(config, exposures),
+        attacks=attack_facts(config, found, curator),
         utility=utility_rows(evaluation, curator),
         vocabulary=vocabulary_facts(config, ledger, size, released_words),
         model=model_facts(config, shape, size),
@@ -68,5 +66,4 @@ def report_data(
         confidentiality=confidentiality_lines(certificate),
         missed_shares=missed_shares(certificate),
         adaptive=adaptive_facts(config, ledger, certificate),
-        membership=None if membership is None else membership_facts(config, membership),
     )

@@ -1,34 +1,126 @@
-"""What the attacks found, in a sentence each: exposure of canaries, and for the curator membership inference."""
+"""What an attack found, in a sentence each; from its rows alone, whichever attack it is.
+
+An attack that finds nothing says as much as its positive control shows, and by itself nothing: it is then called undecided.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tacit.report.prose.numbers import NBSP, number_text
-from tacit.report.schema import CONTROL, RELEASED, ExposureRow, MembershipFacts, MembershipRow
+from tacit.report.prose.numbers import number_text
+from tacit.report.schema import CONTROL, RELEASED, SHARE, AttackFacts, AttackRow
+from tacit.report.schema.attacks import SIGNIFICANT
 
-__all__ = ["audit_sentences", "membership_sentences"]
+__all__ = ["NO_ATTACK", "attack_sentences"]
 
-SIGNIFICANT = 0.05
+NO_ATTACK = "No attack was run on this model."
 
 
-def audit_sentences(rows: Sequence[ExposureRow], screened: bool = False) -> tuple[str, ...]:
-    """What the attack on the model found, with a Bonferroni correction over the patterns of each model (and mean and highest)."""
-    if not rows:
-        return ("No attack was run on this model.",)
-    released = [row for row in rows if row.model == RELEASED]
-    control = [row for row in rows if row.model == CONTROL]
-    sentences = [_released_sentence(released)] if released else []
-    sentences += [_bits_sentence(row) for row in released if row.max_bits is not None]
+def attack_sentences(found: AttackFacts, screened: bool = False) -> tuple[str, ...]:
+    """The verdict on one attack. Tests are corrected for each other (Bonferroni), and so are the rows of one test.
+
+    Args:
+        screened: whether the control was trained on redacted text.
+    """
+    if found.undecided is not None:
+        return (
+            f"Whether the model gives {found.subject} away is {found.undecided}. This says nothing for the model and nothing "
+            "against it.",
+        )
+    released, control = found.tests_of(RELEASED), found.tests_of(CONTROL)
+    rows = [row for row in found.rows if row.model == RELEASED]
+    sentences = [*found.introduction]
+    if released:
+        sentences.append(_released_sentence(found, released))
+    sentences += [_row_sentence(row) for row in rows if row.words]
     if control:
-        sentences.append(_control_sentence(control, screened))
-    if released and not _standing_out(released):
+        sentences.append(_control_sentence(found, control, screened))
+    if not any(released.values()):
         sentences.append(_undecided_sentence(control))
-    sentences.append("This is a test of one attack. One that fails proves nothing: a better one may exist.")
+    if compared := [row for row in found.rows if row.judged and row.baseline is not None]:
+        sentences.append(_baseline_sentence(compared))
+    sentences.append(_CLOSING if found.public else _CURATORS_CLOSING)
     return tuple(sentences)
 
 
-def _undecided_sentence(control: Sequence[ExposureRow]) -> str:
+_CLOSING = "This is a test of one attack. One that fails proves nothing: a better one may exist."
+_CURATORS_CLOSING = "This is one attack: a better one may exist. It reads private text, and no certificate covers it."
+
+
+def _counted(found: AttackFacts, count: int) -> str:
+    return f"{count} {found.counted}" if count == 1 else f"{count} {found.counted}s"
+
+
+def _level(tests: int) -> str:
+    return f"{SIGNIFICANT}" if tests == 1 else f"{SIGNIFICANT} / {tests}"
+
+
+def _released_sentence(found: AttackFacts, tests: dict[str, bool]) -> str:
+    """How many tests the released model stands out in, and by which rule."""
+    joint, standing_out, all_tests = found.joint_p_values(RELEASED), sum(tests.values()), _counted(found, len(tests))
+    level = _level(len(tests))
+    if standing_out:
+        rule = f"p-value below {level}" if joint else "by 95 % intervals"
+        return (
+            f"The released model gives {found.subject} away more than chance would in {standing_out} of {all_tests} ({rule}): it "
+            "remembers something of them."
+        )
+    rule = (
+        f"smallest p-value {number_text(min(joint.values()), 2)}; below {level} would stand out"
+        if joint
+        else "by 95 % intervals"
+    )
+    return f"In none of {all_tests} does the released model give {found.subject} away more than chance would ({rule})."
+
+
+def _row_sentence(row: AttackRow) -> str:
+    """The row's words; where its interval is judged, with what that says."""
+    if not row.judged or row.p_value is not None or row.null is None or row.interval is None:
+        return f"{row.words}."
+    if row.above_chance:
+        verdict = "better than chance: the model remembers something"
+    elif row.interval[0] > row.null:
+        verdict = "better than chance, but so is an attacker without the model"
+    elif row.interval[1] < row.null:
+        verdict = "worse than chance, as happens to one such attack in forty by chance"
+    else:
+        verdict = "no better than chance"
+    return f"{row.words}: {verdict}."
+
+
+def _control_sentence(found: AttackFacts, tests: dict[str, bool], screened: bool) -> str:
+    standing_out = sum(tests.values())
+    if standing_out:
+        best = _largest(found, tests)
+        return (
+            f"The control without DP gives {found.subject} away in {standing_out} of {_counted(found, len(tests))}, up to "
+            f"{_amount(best.value, best.unit)}{_chance(best)}: the attack can see memory."
+        )
+    return f"The control without DP does not give them away either: {_why_nothing(screened)}."
+
+
+def _largest(found: AttackFacts, tests: dict[str, bool]) -> AttackRow:
+    """Of the control's rows that stand out, the one with the largest value."""
+    rows = [row for row in found.rows if row.model == CONTROL and row.judged and tests[row.test]]
+    return max(rows, key=lambda row: row.value)
+
+
+def _amount(value: float, unit: str) -> str:
+    return f"{number_text(value, 3)} {unit}" if unit != SHARE else number_text(value, 3)
+
+
+def _chance(row: AttackRow) -> str:
+    return "" if row.null is None else f" where chance gives {number_text(row.null, 3)}"
+
+
+def _why_nothing(screened: bool) -> str:
+    """Why an attack may find nothing in the control; with screening it was trained on redacted text."""
+    if screened:
+        return "either the redaction, which it has too, keeps them out, or this attack is too weak to show anything"
+    return "this attack is too weak to show anything"
+
+
+def _undecided_sentence(control: dict[str, bool]) -> str:
     """What finding nothing is worth: as much as the positive control shows, and by itself nothing.
 
     The control is trained without DP on private text, so what it shows is the curator's alone. The public page must not depend on
@@ -39,133 +131,23 @@ def _undecided_sentence(control: Sequence[ExposureRow]) -> str:
             "So this attack decides nothing by itself: whether it could have seen anything is shown by a positive control, which is "
             "trained on the private text without DP and is the curator’s alone. Undecided."
         )
-    if _standing_out(control):
+    if any(control.values()):
         return "So the attack could have seen memory, and saw none in the released model."
     return "Undecided: an attack that finds nothing even in the control says nothing of the released model."
 
 
-def _standing_out(rows: Sequence[ExposureRow]) -> int:
-    return sum(row.joint_p_value < SIGNIFICANT / len(rows) for row in rows)
-
-
-def _level(rows: Sequence[ExposureRow]) -> str:
-    return f"{SIGNIFICANT}" if len(rows) == 1 else f"{SIGNIFICANT} / {len(rows)}"
-
-
-def _patterns(count: int) -> str:
-    return f"{count} pattern" if count == 1 else f"{count} patterns"
-
-
-def _released_sentence(rows: Sequence[ExposureRow]) -> str:
-    found, total = _standing_out(rows), len(rows)
-    if found:
+def _baseline_sentence(rows: Sequence[AttackRow]) -> str:
+    """Whether what is found comes from the model."""
+    if all(_is_at_chance(row) for row in rows):
         return (
-            f"The released model ranks the planted secrets higher than chance in {found} of {_patterns(total)} "
-            f"(p-value below {_level(rows)}): it remembers something of them."
-        )
-    smallest = min(row.joint_p_value for row in rows)
-    return (
-        f"In none of {_patterns(total)} does the released model rank the planted secrets higher than chance would "
-        f"(smallest p-value {number_text(smallest, 2)}; below {_level(rows)} would stand out)."
-    )
-
-
-def _control_sentence(rows: Sequence[ExposureRow], screened: bool) -> str:
-    found, total = _standing_out(rows), len(rows)
-    if found:
-        return f"The control without DP gives them away in {found} of {_patterns(total)}: the attack can see memory."
-    return f"The control without DP does not give them away either: {_why_nothing(screened)}."
-
-
-def _why_nothing(screened: bool) -> str:
-    """Why an attack may find nothing in the control; with screening it was trained on redacted text."""
-    if screened:
-        return "either the redaction, which it has too, keeps them out, or this attack is too weak to show anything"
-    return "this attack is too weak to show anything"
-
-
-def _bits_sentence(row: ExposureRow) -> str:
-    assert row.max_bits is not None
-    assert row.null_max_bits is not None
-    mean, chance, highest, chance_of_highest, ceiling = (
-        number_text(value, 3)
-        for value in (row.exposure_bits, row.null_bits, row.max_bits, row.null_max_bits, row.ceiling_bits)
-    )
-    return (
-        f"Of {row.canaries} secrets “{row.pattern}” the mean exposure is {mean} bits, where chance gives {chance}, and the "
-        f"highest is {highest}, where chance gives {chance_of_highest}; perfect recall would be {ceiling}."
-    )
-
-
-def membership_sentences(found: MembershipFacts | None, screened: bool = False) -> tuple[str, ...]:
-    """What the attack on the private texts themselves found: for the curator alone."""
-    if found is None:
-        return ()
-    if found.undecided is not None:
-        return (
-            f"Whether the model tells texts that it was trained on from others is {found.undecided}. This says nothing for the "
-            "model and nothing against it.",
-        )
-    released = [row for row in found.rows if row.model == RELEASED]
-    control = [row for row in found.rows if row.model == CONTROL]
-    pairs = max(row.members for row in found.rows)
-    fewer = f" ({found.pairs_wanted:,} were asked for; no more qualify)" if pairs < found.pairs_wanted else ""
-    sentences = [
-        f"An attacker is shown {pairs:,} texts with a secret from the part that the model was trained on and as many from the "
-        f"part that was held out{fewer}, and says of each which it is, by how likely the model finds it; then of whole groups. "
-        f"A coin is right 50{NBSP}% of the time.",
-        *(_told_sentence(row) for row in released),
-    ]
-    if control:
-        sentences.append(_told_control_sentence(control, screened))
-    sentences.append(_blind_sentence(found.rows))
-    sentences.append("This is one attack: a better one may exist. It reads private text, and no certificate covers it.")
-    return tuple(sentences)
-
-
-def _tells(row: MembershipRow) -> bool:
-    """Whether the model gives something away: better than chance, where an attacker without the model is not."""
-    return not row.at_chance and row.accuracy.value > 0.5 and row.blind_at_chance
-
-
-def _share(row: MembershipRow) -> str:
-    low, high = 100 * row.accuracy.low, 100 * row.accuracy.high
-    return f"{100 * row.accuracy.value:.1f}{NBSP}% of the time (95{NBSP}% interval {low:.1f} to {high:.1f})"
-
-
-def _told_sentence(row: MembershipRow) -> str:
-    if _tells(row):
-        verdict = "better than a coin: the model remembers something of its texts"
-    elif row.at_chance:
-        verdict = "no better than a coin"
-    elif row.accuracy.value < 0.5:
-        verdict = "worse than a coin, as chance makes one attack in forty"
-    else:
-        verdict = "better than a coin, but so is an attacker without the model"
-    texts = "single texts" if row.texts == 1 else f"groups of {row.texts}"
-    return f"With the released model, of {texts}, the attacker is right {_share(row)}: {verdict}."
-
-
-def _told_control_sentence(rows: Sequence[MembershipRow], screened: bool) -> str:
-    if any(map(_tells, rows)):
-        best = max(filter(_tells, rows), key=lambda row: row.accuracy.value)
-        return (
-            f"With the control without DP the attacker is right up to {100 * best.accuracy.value:.1f}{NBSP}% of the time: the attack "
-            "can see memory."
+            "Without any model nothing is told apart better than by chance, so whatever is found comes from the model."
         )
     return (
-        f"With the control without DP nothing is found: {_why_nothing(screened)}. What is not found in the released model is "
+        "Without any model something is told apart too: where that is so, the numbers say nothing about the model and are "
         "undecided."
     )
 
 
-def _blind_sentence(rows: Sequence[MembershipRow]) -> str:
-    if all(row.blind_at_chance for row in rows):
-        return (
-            "Without any model, by their characters and length, the two kinds of text are not told apart, so whatever is "
-            "found comes from the model."
-        )
-    return (
-        "Without any model, by their characters and length, the two kinds of text are told apart too: where that is so, the "
-        "numbers say nothing about the model."
-    )
+def _is_at_chance(row: AttackRow) -> bool:
+    """Whether the row is at its null without any model."""
+    return row.baseline is not None and row.null is not None and row.baseline.low <= row.null <= row.baseline.high

@@ -2,18 +2,18 @@
 
 The report is built from `ReportData` and from nothing else, so no private text can slip into it. Values that would be
 claims beyond the guarantee are refused at construction: a finite epsilon for a heuristic run, a proved run without a
-finite one, results of the control trained without DP in a copy that may be published.
+finite one, results of the control trained without DP, or of an attack that reads private text, in a copy that may be published.
 
 Epsilons may be infinite; in JSON they are then the string "infinity", because bare ``Infinity`` is not JSON.
 """
 
 from tacit.report.schema.adaptive import AdaptiveFacts, RhoBand
-from tacit.report.schema.attacks import Estimated, ExposureRow, MembershipFacts, MembershipRow
+from tacit.report.schema.attacks import AttackFacts, AttackRow, Estimated, Term
 from tacit.report.schema.guarantee import Assumption, ConfidentialityLine, EpsilonPair, Guarantee, MissedShare, Said
 from tacit.report.schema.ledger import CumulativePoint, LedgerRow
 from tacit.report.schema.model import ModelFacts, PhaseRow, UtilityRow, VocabularyFacts
 from tacit.report.schema.run import ReleasedFile, ReportData
-from tacit.report.schema.values import BEFORE, CONTROL, CURATOR_TEXT, INFINITY, RELEASED, UNIFORM, UNIGRAM
+from tacit.report.schema.values import BEFORE, CONTROL, CURATOR_TEXT, INFINITY, RELEASED, SHARE, UNIFORM, UNIGRAM
 
 __all__ = [
     "BEFORE",
@@ -21,19 +21,19 @@ __all__ = [
     "CURATOR_TEXT",
     "INFINITY",
     "RELEASED",
+    "SHARE",
     "UNIFORM",
     "UNIGRAM",
     "AdaptiveFacts",
     "Assumption",
+    "AttackFacts",
+    "AttackRow",
     "ConfidentialityLine",
     "CumulativePoint",
     "EpsilonPair",
     "Estimated",
-    "ExposureRow",
     "Guarantee",
     "LedgerRow",
-    "MembershipFacts",
-    "MembershipRow",
     "MissedShare",
     "ModelFacts",
     "PhaseRow",
@@ -41,6 +41,7 @@ __all__ = [
     "ReportData",
     "RhoBand",
     "Said",
+    "Term",
     "UtilityRow",
     "VocabularyFacts",
 ]

@@ -1,116 +1,168 @@
-"""What the attacks found: exposure of canaries, and for the curator membership inference."""
+"""What the attacks found, as rows of one kind: a value beside what chance gives. The report knows no attack by its name."""
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
-from tacit.report.schema.values import Facts, Probability, Text
+from tacit.report.schema.values import CONTROL, RELEASED, SHARE, Facts, Interval, Note, Parameters, Probability, Text
 
-__all__ = ["Estimated", "ExposureRow", "MembershipFacts", "MembershipRow"]
+__all__ = ["AttackFacts", "AttackRow", "Estimated", "Term"]
 
-
-class ExposureRow(Facts):
-    """How well planted secrets (canaries) can be read out of a model.
-
-    Of a masked model exposure is log2(candidates) - log2(mean rank of the true secrets), of a causal one the mean of
-    log2(candidates) - log2(rank) over them, and then their maximum is here too, with its own null.
-
-    Args:
-        pattern: the canary's shape, such as "HSH": hint words (H) around the secret word (S).
-        model: which model was attacked.
-        canaries: how many canaries were planted.
-        insertion_probability: the probability with which a unit received a canary.
-        exposure_bits: the exposure.
-        null_bits: the exposure expected of a model that never saw them.
-        p_value: the probability of at least this exposure in such a model.
-        ceiling_bits: log2(candidates), the exposure of perfect recall.
-        rank_mean: the mean rank itself.
-        max_bits, null_max_bits, max_p_value: the exposure of the most exposed canary, and what chance makes of that.
-    """
-
-    pattern: Text
-    model: Literal["released model", "control without DP"]
-    canaries: Annotated[int, Field(ge=1)]
-    insertion_probability: Probability
-    exposure_bits: float
-    null_bits: float
-    p_value: Probability
-    ceiling_bits: Annotated[float, Field(gt=0)]
-    rank_mean: Annotated[float, Field(ge=1)] | None = None
-    max_bits: float | None = None
-    null_max_bits: float | None = None
-    max_p_value: Probability | None = None
-
-    @property
-    def joint_p_value(self) -> float:
-        """Of mean and maximum as one test: twice the smaller one (Bonferroni), valid however the two depend on each other."""
-        return self.p_value if self.max_p_value is None else min(1.0, 2 * min(self.p_value, self.max_p_value))
-
-    @model_validator(mode="after")
-    def _the_maximum_is_whole(self) -> Self:
-        given = [value is not None for value in (self.max_bits, self.null_max_bits, self.max_p_value)]
-        if any(given) != all(given):
-            raise ValueError("a maximum needs its null and its p-value")
-        return self
+_SLACK = 1e-9
 
 
 class Estimated(Facts):
-    """A share or an AUC, and its 95 % interval."""
+    """A number and its 95 % interval."""
 
-    value: Probability
-    low: Probability
-    high: Probability
+    value: float
+    low: float
+    high: float
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        if not self.low - 1e-9 <= self.value <= self.high + 1e-9:
+        if not self.low - _SLACK <= self.value <= self.high + _SLACK:
             raise ValueError("an interval must hold its value")
         return self
 
 
-class MembershipRow(Facts):
-    """How well members are told from non-members under one model, and without any model (the blind baseline).
+class AttackRow(Facts):
+    """One number that an attack found in one model.
 
     Args:
         model: which model was attacked.
-        texts: in one guess: 1, or the size of a group.
-        members: texts, or groups of them, and as many of non-members.
-        accuracy: share of right guesses; 1/2 at chance.
-        auc: probability that a member looks more like one than a non-member does; 1/2 at chance.
-        tpr: share of members found where 1 % of the non-members are taken for members; None where these are too few.
-        at_chance: whether the accuracy's interval holds 1/2.
-        blind_accuracy, blind_auc, blind_at_chance: the same without a model. Where that is not at chance, the rest says nothing.
+        name: what was measured.
+        value: the number, in ``unit``; larger is more given away. A share lies between 0 and 1, and so do all its numbers.
+        null: what is expected of a model that learned nothing.
+        without_null: why there is no null, where there is none.
+        p_value: the probability of at least this value in such a model.
+        interval: 95 % of the value.
+        ceiling: the value where everything is given away.
+        baseline: the same reached without any model. Where it does not hold the null, the value says nothing about the model.
+        test: rows of one model with the same one are judged as one test.
+        judged: whether the verdict looks at the row.
+        parameters: how it was measured.
+        words: the row as a sentence, without its full stop.
     """
 
     model: Literal["released model", "control without DP"]
-    texts: Annotated[int, Field(ge=1)]
-    members: Annotated[int, Field(ge=2)]
-    accuracy: Estimated
-    auc: Estimated
-    tpr: Estimated | None = None
-    at_chance: bool
-    blind_accuracy: Estimated
-    blind_auc: Estimated
-    blind_at_chance: bool
+    name: Text
+    value: float
+    unit: Text
+    null: float | None = None
+    without_null: Text | None = None
+    p_value: Probability | None = None
+    interval: Interval | None = None
+    ceiling: float | None = None
+    baseline: Estimated | None = None
+    test: Text
+    judged: bool = True
+    parameters: Parameters = Field(default_factory=dict)
+    words: Note = ""
+
+    @property
+    def above_chance(self) -> bool:
+        """Whether the interval lies above the null, where without any model it is not so: something comes from the model."""
+        if self.null is None or self.interval is None or not self.interval[0] > self.null:
+            return False
+        return self.baseline is None or self.baseline.low <= self.null <= self.baseline.high
+
+    @model_validator(mode="after")
+    def _beside_its_null(self) -> Self:
+        if (self.null is None) == (self.without_null is None):
+            raise ValueError("a row has a null, or a word on why it has none")
+        if self.judged and self.p_value is None and (self.null is None or self.interval is None):
+            raise ValueError("a row that is judged has a p-value, or an interval and a null")
+        return self
+
+    @model_validator(mode="after")
+    def _within_its_bounds(self) -> Self:
+        if self.interval is not None:
+            Estimated(value=self.value, low=self.interval[0], high=self.interval[1])
+        baseline = () if self.baseline is None else (self.baseline.low, self.baseline.high)
+        given = [self.value, self.null, self.ceiling, *(self.interval or ()), *baseline]
+        numbers = [number for number in given if number is not None]
+        if self.unit == SHARE and not all(-_SLACK <= number <= 1 + _SLACK for number in numbers):
+            raise ValueError("a share is at least 0 and less than or equal to 1")
+        if self.ceiling is not None and max(numbers) > self.ceiling * (1 + math.copysign(_SLACK, self.ceiling)):
+            raise ValueError("no number of a row is above its ceiling")
+        return self
 
 
-class MembershipFacts(Facts):
-    """Membership inference on the run's own texts: functions of private text outside the ledger, for the curator alone.
+class Term(Facts):
+    """A word of the glossary."""
+
+    word: Text
+    meaning: Text
+
+
+class AttackFacts(Facts):
+    """What one attack found.
 
     Args:
-        pairs_wanted: members that were asked for, and as many non-members.
-        rows: of each model, single texts and groups; none where nothing could be measured.
+        name: of the attack; part of identifiers of the page.
+        title: its heading.
+        public: whether it read public text and keyed secrets only. If not, it is for the curator alone.
+        subject: what a model gives away.
+        counted: what one test is called, in the singular.
+        introduction: sentences.
+        note: how to read the rows.
+        terms: words that it needs.
+        rows: the released model's first; none where nothing could be measured.
         undecided: why not.
     """
 
-    pairs_wanted: Annotated[int, Field(ge=1)]
-    rows: tuple[MembershipRow, ...] = ()
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,40}$")]
+    title: Text
+    public: bool
+    subject: Text
+    counted: Text
+    introduction: tuple[Text, ...] = ()
+    note: Note = ""
+    terms: tuple[Term, ...] = ()
+    rows: tuple[AttackRow, ...] = ()
     undecided: Text | None = None
+
+    def tests_of(self, model: str) -> dict[str, bool]:
+        """By test whether the model stands out in it.
+
+        A p-value is corrected twice (Bonferroni): for the rows of the test, and for the tests of the model.
+        """
+        rows = [row for row in self.rows if row.model == model and row.judged]
+        joint = self.joint_p_values(model)
+        tests = dict.fromkeys(row.test for row in rows)
+        level = SIGNIFICANT / len(tests) if tests else SIGNIFICANT
+        return {
+            test: joint[test] < level if test in joint else any(row.above_chance for row in rows if row.test == test)
+            for test in tests
+        }
+
+    def joint_p_values(self, model: str) -> dict[str, float]:
+        """The p-value of each test of a model: of its rows the smallest one, as many times as there are rows."""
+        own: dict[str, list[float]] = {}
+        for row in self.rows:
+            if row.model == model and row.judged and row.p_value is not None:
+                own.setdefault(row.test, []).append(row.p_value)
+        return {test: min(1.0, len(values) * min(values)) for test, values in own.items()}
 
     @model_validator(mode="after")
     def _either(self) -> Self:
         if bool(self.rows) == (self.undecided is not None):
             raise ValueError("the attack has rows, or a word on why it has none")
         return self
+
+    @model_validator(mode="after")
+    def _rows_are_told_apart(self) -> Self:
+        told = [(row.model, row.name) for row in self.rows]
+        if len(told) != len(set(told)):
+            raise ValueError("two rows of an attack have the same name and model")
+        models = [row.model for row in self.rows]
+        if models != sorted(models, key=[RELEASED, CONTROL].index):
+            raise ValueError("the rows of the released model come first")
+        return self
+
+
+SIGNIFICANT = 0.05
+"""The p-value below which a test stands out, before the correction for several of them."""

@@ -9,7 +9,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from tacit.report.schema.adaptive import AdaptiveFacts
-from tacit.report.schema.attacks import ExposureRow, MembershipFacts
+from tacit.report.schema.attacks import AttackFacts
 from tacit.report.schema.guarantee import ConfidentialityLine, Guarantee, MissedShare, Said
 from tacit.report.schema.ledger import CumulativePoint, LedgerRow
 from tacit.report.schema.model import ModelFacts, PhaseRow, UtilityRow, VocabularyFacts
@@ -41,8 +41,7 @@ class ReportData(Facts):
         created: when, in ISO 8601; the report itself never reads a clock.
         config_digest, ledger_head: hexadecimal digests.
         cumulative: one point a stage; the last one is the certified epsilon.
-        exposure: the audit; rows of the control without DP only in a curator's copy.
-        membership: the attack on the texts themselves; only in a curator's copy.
+        attacks: what each attack found; rows of the control without DP, and attacks that read private text, only in a curator's copy.
         confidentiality: of a run with screening, its statement; it stands apart from epsilon, which is then infinite.
         missed_shares: the bounds on the misses of its policies.
         verdict: the page's first words; left out here, and put into report.json when it is written.
@@ -64,7 +63,7 @@ class ReportData(Facts):
     guarantee: Guarantee
     ledger: tuple[LedgerRow, ...]
     cumulative: tuple[CumulativePoint, ...]
-    exposure: tuple[ExposureRow, ...]
+    attacks: tuple[AttackFacts, ...]
     utility: tuple[UtilityRow, ...]
     vocabulary: VocabularyFacts
     model: ModelFacts
@@ -74,7 +73,6 @@ class ReportData(Facts):
     missed_shares: tuple[MissedShare, ...] = ()
     verdict: Said | None = None
     adaptive: AdaptiveFacts | None = None
-    membership: MembershipFacts | None = None
     license: Text = "unknown"
     budget_epsilon: Annotated[float, Field(gt=0)] | None = None
     curator_copy: bool = False
@@ -85,15 +83,15 @@ class ReportData(Facts):
             raise ValueError(
                 "exact scores of private text are outside the ledger; leave them out, or make a curator's copy"
             )
-        if not self.curator_copy and self.membership is not None:
+        if not self.curator_copy and not all(attack.public for attack in self.attacks):
             raise ValueError(
-                "results of membership inference are functions of the private text outside the ledger; leave them out, or make "
-                "a curator's copy"
+                "what an attack finds that reads private text is a function of it outside the ledger; leave it out, or make a "
+                "curator's copy"
             )
-        if not self.curator_copy and any(row.model == CONTROL for row in self.exposure):
+        if not self.curator_copy and any(row.model == CONTROL for attack in self.attacks for row in attack.rows):
             raise ValueError(
-                "exposure rows of the control without DP are functions of the private text outside the ledger; "
-                "leave them out, or make a curator's copy"
+                "rows of the control without DP are functions of the private text outside the ledger; leave them out, or make a "
+                "curator's copy"
             )
         return self
 
@@ -102,6 +100,9 @@ class ReportData(Facts):
         numbers = [row.sequence for row in self.ledger]
         if numbers != sorted(set(numbers)):
             raise ValueError("ledger rows must be in order, each sequence number once")
+        attacks = [attack.name for attack in self.attacks]
+        if len(attacks) != len(set(attacks)):
+            raise ValueError("each attack has one part of the report")
         certified = self.guarantee.certified.epsilon
         if self.cumulative and not math.isclose(self.cumulative[-1].epsilon, certified, rel_tol=1e-3):
             raise ValueError("the last cumulative epsilon is not the certified one")

@@ -22,6 +22,7 @@ __all__ = [
     "CURATOR_TEXT",
     "INFINITY",
     "RELEASED",
+    "SHARE",
     "UNIFORM",
     "UNIGRAM",
     "Count",
@@ -41,6 +42,7 @@ INFINITY = "infinity"
 
 RELEASED = "released model"
 CONTROL = "control without DP"
+SHARE = "share"
 BEFORE = "after public phase"
 UNIGRAM = "unigram"
 UNIFORM = "uniform"

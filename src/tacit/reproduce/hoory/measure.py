@@ -13,6 +13,7 @@ import numpy as np
 from tokenizers import Tokenizer
 from transformers import PreTrainedModel
 
+from tacit.audit.exposure_attack import EXPOSURE
 from tacit.corpus.readers import Source, read_records
 from tacit.corpus.units import Unit
 from tacit.entities.baselines import BASELINES
@@ -22,7 +23,7 @@ from tacit.files import private_folder, read_json, write_json
 from tacit.folder import RunFolder
 from tacit.models.bert import load_bert
 from tacit.models.kinds import save_model
-from tacit.pipeline.attacks import measure_exposures
+from tacit.pipeline.attacks import measure
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.release import leave_model
 from tacit.pipeline.rows import private_rows, public_rows
@@ -117,7 +118,7 @@ def measure_model(
         with open_run(with_public_key(config, seed_of(model.base.replicate))) as state:
             walk(state, until="training")
             if model.canaries is not None:
-                found["exposure"] = [dataclasses.asdict(row) for row in measure_exposures(state)["released model"]]
+                found["exposure"] = measure(state, EXPOSURE)["released model"]
                 found["sequences"] = private_rows(state).sequences
             folder = run.private / "model"
             _save(state, folder)

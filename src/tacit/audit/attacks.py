@@ -1,0 +1,83 @@
+"""The attacks that a run can make, by name: `ATTACKS`. A new one is one file and one line (docs/adding.md#an-attack)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tacit.audit.attack import RELEASED, Answer, Attack, Found, joint_p_values, shown
+from tacit.audit.exposure_attack import EXPOSURE
+from tacit.audit.membership_attack import MEMBERSHIP
+from tacit.config import RunConfig
+from tacit.config.load import validated
+from tacit.errors import AuditError, UsageError
+
+__all__ = ["ATTACKS", "answer_of", "asked_attacks", "check_attacks", "check_gate"]
+
+ATTACKS: dict[str, Attack] = {"exposure": EXPOSURE, "membership": MEMBERSHIP}
+"""In the order in which a run makes them and a report tells them."""
+
+
+def asked_attacks(config: RunConfig) -> list[Attack]:
+    """Those that a configuration asks for, in order."""
+    return [attack for attack in ATTACKS.values() if attack.is_asked(config)]
+
+
+def check_attacks(config: RunConfig) -> None:
+    """Check the section ``audit.attacks``, whose options are each attack's own.
+
+    Raises:
+        UsageError: it names no attack that is asked for there, or the options are not those of the attack.
+    """
+    for name, values in config.audit.attacks.items() if config.audit else ():
+        known = [other for other, attack in ATTACKS.items() if attack.asked is None]
+        if name not in known:
+            there = ", ".join(known) if known else "none"
+            raise UsageError(f"audit.attacks: there is no attack {name!r} to ask for there; there are: {there}")
+        validated(ATTACKS[name].options, values, f"configuration: audit.attacks.{name}")
+
+
+def answer_of(attack: Attack, config: RunConfig, found: Found, curator: bool) -> Answer | str | None:
+    """What the attack tells a reader: rows, or why it is undecided; None: nothing that the reader may see.
+
+    Raises:
+        UsageError: the attack answers with rows of another model than it was asked about, such as the control's for the public.
+    """
+    seen = shown(attack, found, curator)
+    if not seen:
+        return None
+    if "undecided" in seen:
+        return str(seen["undecided"])
+    answer = attack.answer(config, seen)
+    if any(row.model not in seen for row in answer.rows):
+        raise UsageError(
+            f"attack {attack.name}: its answer has rows of a model that it was not asked about; such rows are the curator's alone"
+        )
+    return answer if answer.rows else None
+
+
+def check_gate(config: RunConfig, found: Mapping[str, Found]) -> None:
+    """Fail when a test of a public attack finds the released model below the configured p-value; several rows may be one test.
+
+    What is the curator's alone decides nothing here: whether a release is made must not hang on it.
+
+    Args:
+        found: by attack.
+
+    Raises:
+        AuditError: a test is below the gate.
+    """
+    gate = config.audit.max_exposure_p_value if config.audit else 0.0
+    for attack in asked_attacks(config):
+        answer = answer_of(attack, config, found[attack.name], curator=False) if attack.name in found else None
+        if not isinstance(answer, Answer):
+            continue
+        rows = [row for row in answer.rows if row.model == RELEASED]
+        for test, p_value in joint_p_values(rows).items():
+            if p_value < gate:
+                values = ", ".join(
+                    f"{row.name} by {row.value:.2f} {row.unit}" for row in rows if test in (row.test, row.name)
+                )
+                raise AuditError(
+                    f"audit: {attack.subject} are given away: {values}, p = {p_value:.2g}, below the gate {gate:g}; do not "
+                    "publish this release: check the engine and the ledger"
+                )
