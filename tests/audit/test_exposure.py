@@ -28,7 +28,6 @@ from tacit.audit.exposure import (
 from tacit.config import AuditOptions, ComputeOptions, ModelOptions
 from tacit.corpus.canaries import draw_canaries, insert_pieces, plant
 from tacit.errors import AuditError
-from tacit.models.bert import build_bert
 from tacit.pipeline.attacks import check_audit_gate
 from tacit.pipeline.state import RunState
 from tacit.randomness import Streams
@@ -37,6 +36,8 @@ from tacit.training.masking import Masking
 from tacit.training.objectives import MaskedObjective
 from tacit.training.plans import AdamOptions, Phase, PlainPlan
 from tacit.training.sequences import SequenceStream
+
+from ..networks import build_bert
 
 torch.set_num_threads(1)
 

@@ -58,7 +58,7 @@ def context(data: ReportData) -> dict[str, Any]:
             "membership": plots.membership(data) if data.membership and data.membership.rows else None,
         },
         "front_matter": Markup(prose.front_matter(data)),
-        "loading_class": prose.loading_class(data.model.kind),
+        "loading_class": data.model.loading_class,
     }
 
 

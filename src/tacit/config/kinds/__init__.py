@@ -1,0 +1,62 @@
+"""The kinds of models, one row each: shape, counts and cost, what they are asked, and where their networks are.
+
+A new kind is one file here with its row, and one line in `KINDS` (docs/adding.md). A network that transformers does not have is a
+module of `tacit.models`, which the row names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+from pydantic import AfterValidator
+from pydantic_core import PydanticCustomError
+
+from tacit.config.kinds.bert import BERT
+from tacit.config.kinds.gpt2 import GPT2
+from tacit.config.kinds.kind import Kind, ModelShape, Tagger, attention_cost, attention_parameters
+from tacit.config.kinds.lstm import LSTM
+
+__all__ = [
+    "KINDS",
+    "Kind",
+    "KindName",
+    "ModelShape",
+    "Tagger",
+    "attention_cost",
+    "attention_parameters",
+    "kind_of_type",
+    "one_of",
+]
+
+KINDS: dict[str, Kind] = {
+    "bert": BERT,
+    "gpt2": GPT2,
+    "lstm": LSTM,
+}
+
+
+def kind_of_type(model_type: object) -> Kind | None:
+    """The kind whose config.json has this ``model_type``; None where there is none."""
+    return next((kind for kind in KINDS.values() if kind.model_type == model_type), None)
+
+
+def one_of(kinds: Iterable[Kind]) -> str:
+    """Their names, as "gpt2 or lstm".
+
+    >>> one_of([BERT, GPT2, LSTM])
+    'bert, gpt2 or lstm'
+    """
+    *others, last = (kind.name for kind in kinds)
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _known(name: str) -> str:
+    if name not in KINDS:
+        *others, last = map(repr, KINDS)
+        raise PydanticCustomError("unknown_kind", f"Input should be {', '.join(others)} or {last}")
+    return name
+
+
+KindName = Annotated[str, AfterValidator(_known)]
+"""A key of `KINDS`."""
