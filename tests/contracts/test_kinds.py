@@ -1,7 +1,7 @@
 """The suite that every kind of model passes; and two that live in this file alone, one of which goes through a whole run.
 
-To add a kind: one file in ``src/tacit/config/kinds`` with its row, and one line in `KINDS`; this suite then tests it. The toys are such
-rows: `NEOX` predicts next tokens and `DISTILBERT` masked ones. Nothing else knows of them.
+To add a kind: one file in ``src/tacit/config/kinds`` with its row, and one line in `KINDS`; this suite then tests it. `NEOX`, which
+predicts next tokens, and `DISTILBERT`, which predicts masked ones, are such rows. Nothing else knows of them.
 
 Oracles: transformers' own logits, a row at a time and without padding, with torch's own cross-entropy and autograd, in float64.
 """
@@ -435,7 +435,7 @@ def test_a_kind_of_this_file_goes_through_plan_run_verify_and_report_and_back_fr
     assert len(AutoTokenizer.from_pretrained(model)) == released.config.vocab_size
     assert holds(folder)
     assert certified(folder) <= epsilon
-    report_run(folder)
+    report_run(RunFolder(folder))
     page = read_json(folder / "release" / "report.json")
     assert page["model"]["kind"] == NEOX.name
     assert page["model"]["parameters"] == sum(parameter.numel() for parameter in released.parameters())

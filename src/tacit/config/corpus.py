@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from tacit.config.base import MOST, Count, Options, expanded
+from tacit.config.base import MOST, Count, Options, expanded, name_in
 
 __all__ = ["CorpusOptions", "PublicCorpusOptions", "TurnsOptions"]
 
@@ -29,14 +29,21 @@ class TurnsOptions(Options):
     names: dict[str, str] = Field(default={"U": "USR", "S": "SYS"})
 
 
+def _formats() -> list[str]:
+    from tacit.corpus.readers import READERS  # imports pyarrow
+
+    return ["auto", *READERS]
+
+
 class CorpusOptions(Options):
     """Where a corpus is and how its records are read (tacit.corpus.readers). ``${NAME:-default}`` in ``path`` is expanded.
 
+    ``format``: ``auto``, by the file's ending, or a key of `tacit.corpus.readers.READERS`.
     ``turns``: the field ``text_field`` holds a dialogue's turns, and this is how they are read.
     """
 
     path: str
-    format: Literal["auto", "txt", "jsonl", "json", "csv", "parquet", "conll"] = "auto"
+    format: Annotated[str, name_in(_formats)] = "auto"
     text_field: str = "text"
     id_field: str | None = None
     user_field: str | None = None

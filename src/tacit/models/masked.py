@@ -8,6 +8,7 @@ from __future__ import annotations
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from tacit.config.kinds import KINDS, one_of
 from tacit.engine.cross_entropy import cross_entropy
 from tacit.engine.heads import at_positions
 from tacit.errors import UsageError
@@ -24,7 +25,8 @@ def masked_logits(model: PreTrainedModel, ids_BT: Tensor, attention_BT: Tensor, 
     """
     kind = kind_of_model(model)
     if kind is None or kind.is_causal:
-        raise UsageError(f"{type(model).__name__} is no masked language model; use a BertForMaskedLM")
+        known = one_of(kind for kind in KINDS.values() if not kind.is_causal)
+        raise UsageError(f"{type(model).__name__} is no masked language model that is known here; use a {known}")
     if kind.forward is None:
         return at_positions(model(input_ids=ids_BT, attention_mask=attention_BT).logits, slots_BK)
     forward: MaskedForward = named(kind.forward)

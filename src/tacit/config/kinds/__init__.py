@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated
 
-from pydantic import AfterValidator
-from pydantic_core import PydanticCustomError
-
+from tacit.config.base import name_in
 from tacit.config.kinds.bert import BERT
 from tacit.config.kinds.gpt2 import GPT2
 from tacit.config.kinds.kind import Kind, ModelShape, Tagger, attention_cost, attention_parameters
@@ -51,12 +49,5 @@ def one_of(kinds: Iterable[Kind]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def _known(name: str) -> str:
-    if name not in KINDS:
-        *others, last = map(repr, KINDS)
-        raise PydanticCustomError("unknown_kind", f"Input should be {', '.join(others)} or {last}")
-    return name
-
-
-KindName = Annotated[str, AfterValidator(_known)]
+KindName = Annotated[str, name_in(lambda: KINDS)]
 """A key of `KINDS`."""
