@@ -134,16 +134,18 @@ class Kind:
         return "heads" in self.keys
 
     @property
-    def loading_class(self) -> str | None:
+    def loading_class(self) -> Literal["AutoModelForCausalLM", "AutoModelForMaskedLM"] | None:
         """The class that loads a release without us; None where transformers does not have the model."""
-        automatic = "AutoModelForCausalLM" if self.is_causal else "AutoModelForMaskedLM"
-        return automatic if self._is_transformers else None
+        if not self._is_transformers:
+            return None
+        return "AutoModelForCausalLM" if self.is_causal else "AutoModelForMaskedLM"
 
     @property
-    def pipeline_tag(self) -> str | None:
+    def pipeline_tag(self) -> Literal["text-generation", "fill-mask"] | None:
         """What a model hub calls the task; None where transformers does not have the model."""
-        task = "text-generation" if self.is_causal else "fill-mask"
-        return task if self._is_transformers else None
+        if not self._is_transformers:
+            return None
+        return "text-generation" if self.is_causal else "fill-mask"
 
     @property
     def references(self) -> tuple[str, ...]:

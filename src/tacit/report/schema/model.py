@@ -33,8 +33,8 @@ class ModelFacts(Facts):
     heads: Count | None
     parameters: Count
     max_length: Count
-    loading_class: Text | None = None
-    pipeline_tag: Text | None = None
+    loading_class: Literal["AutoModelForCausalLM", "AutoModelForMaskedLM"] | None = None
+    pipeline_tag: Literal["text-generation", "fill-mask"] | None = None
 
 
 class PhaseRow(Facts):
