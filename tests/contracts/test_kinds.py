@@ -334,7 +334,7 @@ def test_a_loss_over_the_batch_is_caught(name: str) -> None:
         check_clipping(name, of_the_batch)
 
 
-def forgets_its_last_norm(model: PreTrainedModel, ids_BT: Tensor) -> tuple[nn.Module, Tensor]:
+def forgets_its_last_norm(model: PreTrainedModel, ids_BT: Tensor) -> tuple[nn.Module | None, Tensor]:
     """Known wrong: what the head does not get."""
     body = model.base_model(input_ids=ids_BT, use_cache=False, output_hidden_states=True)
     return model.get_output_embeddings(), body.hidden_states[0]

@@ -23,7 +23,7 @@ from tacit.errors import UsageError
 from tacit.models.kinds import CausalForward, kind_of_model, named
 from tacit.models.lstm import check_right_padded
 
-__all__ = ["causal_logits", "causal_row_losses", "head_and_hidden", "weighted_row_losses"]
+__all__ = ["causal_logits", "causal_row_losses", "head_and_hidden", "head_of", "weighted_row_losses"]
 
 
 def causal_row_losses(model: PreTrainedModel, ids_BT: Tensor, attention_BT: Tensor, weights_BT: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ def causal_logits(model: PreTrainedModel, ids_BT: Tensor, attention_BT: Tensor) 
     return head(hidden_BTD)
 
 
-def head_and_hidden(model: PreTrainedModel, ids_BT: Tensor) -> tuple[nn.Module, Tensor]:
+def head_and_hidden(model: PreTrainedModel, ids_BT: Tensor) -> tuple[nn.Linear, Tensor]:
     """The head, and what it gets (B, T, D).
 
     Raises:
@@ -80,9 +80,21 @@ def head_and_hidden(model: PreTrainedModel, ids_BT: Tensor) -> tuple[nn.Module, 
     return forward(model, ids_BT)
 
 
-def _of_transformers(model: PreTrainedModel, ids_BT: Tensor) -> tuple[nn.Module, Tensor]:
+def _of_transformers(model: PreTrainedModel, ids_BT: Tensor) -> tuple[nn.Linear, Tensor]:
     """Of a model whose logits are its head on what its body gives, and nothing after that."""
     # All ones: without any mask transformers warns where a row ends in padding.
     ones_BT = torch.ones_like(ids_BT)
     output = model.base_model(input_ids=ids_BT, attention_mask=ones_BT, use_cache=False)
-    return model.get_output_embeddings(), output.last_hidden_state
+    return head_of(model), output.last_hidden_state
+
+
+def head_of(model: PreTrainedModel) -> nn.Linear:
+    """What makes logits of the last hidden states.
+
+    Raises:
+        UsageError: that is no linear layer.
+    """
+    head = model.get_output_embeddings()
+    if not isinstance(head, nn.Linear):
+        raise UsageError(f"the head of {type(model).__name__} is no linear layer; use another kind of model")
+    return head

@@ -31,7 +31,7 @@ __all__ = [
     "save_model",
 ]
 
-CausalForward = Callable[[PreTrainedModel, Tensor], tuple[nn.Module, Tensor]]
+CausalForward = Callable[[PreTrainedModel, Tensor], tuple[nn.Linear, Tensor]]
 """From a causal model and ids (B, T) to its head, and what that gets (B, T, D)."""
 
 MaskedForward = Callable[[PreTrainedModel, Tensor, Tensor, Tensor], Tensor]

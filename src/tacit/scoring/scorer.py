@@ -42,7 +42,7 @@ from transformers import PreTrainedModel
 from tacit.config.kinds import KINDS, one_of
 from tacit.config.shape import folder_shape, read_config
 from tacit.errors import DataError, UsageError
-from tacit.models.causal import head_and_hidden
+from tacit.models.causal import head_and_hidden, head_of
 from tacit.models.kinds import load_model
 from tacit.vocabulary.encode import encode_texts
 from tacit.vocabulary.given import read_given
@@ -131,7 +131,7 @@ class Scorer:
         self._tokenizer.encode_special_tokens = True
         self._special = special
         self._length = length
-        self._head = model.get_output_embeddings()
+        self._head = head_of(model)
         self._rows: dict[int, int] = {}  # at once, by padded length
 
     @property

@@ -24,8 +24,9 @@ def _parameters(shape: ModelShape, vocabulary: int) -> int:
 def _completed(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Without a width of its own the feed-forward part is four times as wide as the rest."""
     width = values.get("n_embd")
-    is_missing = values.get("n_inner") is None and isinstance(width, int)
-    return {**values, "n_inner": 4 * width} if is_missing else values
+    if values.get("n_inner") is not None or not isinstance(width, int):
+        return values
+    return {**values, "n_inner": 4 * width}
 
 
 def _objection(values: Mapping[str, Any]) -> str | None:
