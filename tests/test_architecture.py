@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -34,7 +35,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "progress": set(),
     "processes": {"errors"},
     "jobs": {"errors", "files", "processes", "progress"},
-    "config": {"errors", "files", "strict_yaml", "privacy"},  # privacy: vocabulary_methods alone, for their events
+    "config": {
+        "errors",
+        "files",
+        "strict_yaml",
+        "privacy",
+        "corpus",
+    },  # privacy: vocabulary_methods; corpus: names of formats
     "folder": {"errors", "files", "config"},
     "privacy": BASE,
     "corpus": BASE,
@@ -93,6 +100,8 @@ TORCH_IN_FUNCTIONS = {"screening/adapters/huggingface.py"}  # loaded when the ad
 
 
 NARROWER: dict[str, set[str]] = {
+    "config/kinds/__init__.py": set(),
+    "config/kinds/kind.py": set(),
     "pipeline/records.py": {"config", "corpus", "randomness"},
     "pipeline/screening.py": BASE | {"config", "folder", "corpus", "screening", "screen_plan"},
     "pipeline/marking.py": BASE | {"config", "corpus", "screening"},
@@ -176,6 +185,48 @@ def test_torch_is_imported_only_where_tensors_are(path: Path) -> None:
         assert path.relative_to(ROOT).as_posix() in TORCH_IN_FUNCTIONS
         top = [ast.unparse(node) for node in ast.parse(source).body if isinstance(node, ast.Import | ast.ImportFrom)]
         assert not {"torch", "transformers"} & {name.split(".")[0] for name in imports_of("\n".join(top))}
+
+
+NAMED = re.compile(r"(?P<module>(?P<room>(?P<package>tacit|torch|transformers)(\.\w+)?)(\.\w+)*):\w+")
+MAY_NAME = {"tacit.models", "transformers"}
+"""What the row of a kind may name as ``"module:name"``, to be imported when it is used."""
+MAY_IMPORT_BY_NAME = {"models/kinds.py", "screening/wordlists/build.py"}  # the second: modules of faker
+
+
+def hidden_imports(path: Path, source: str) -> set[str]:
+    """Names of modules in strings, and imports by name, where these are not allowed: no import passes by the tests above."""
+    nodes = list(ast.walk(ast.parse(source)))
+    constants = [node.value for node in nodes if isinstance(node, ast.Constant)]
+    matches = [NAMED.fullmatch(value) for value in constants if isinstance(value, str)]
+    rooms_named = {match["room"] if match["package"] == "tacit" else match["package"] for match in matches if match}
+    name = path.relative_to(ROOT).as_posix()
+    words = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    words |= {node.id for node in nodes if isinstance(node, ast.Name)}
+    by_name = {"import_module", "__import__"} & words
+    return (by_name if name not in MAY_IMPORT_BY_NAME else set()) | (
+        rooms_named - (MAY_NAME if name.startswith("config/kinds/") else set())
+    )
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_import_hides_in_a_string(path: Path) -> None:
+    assert hidden_imports(path, path.read_text()) == set()
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "wrong"),
+    [
+        ("config/kinds/lstm.py", "network = 'tacit.models.lstm:LstmForCausalLM'", set()),
+        ("config/kinds/gpt2.py", "network = 'transformers:GPT2LMHeadModel'", set()),
+        ("config/kinds/lstm.py", "network = 'tacit.training.loop:run_phase'", {"tacit.training"}),
+        ("config/model.py", "network = 'tacit.models.lstm:LstmForCausalLM'", {"tacit.models"}),
+        ("planning/cost.py", "importlib.import_module(name)", {"import_module"}),
+        ("models/kinds.py", "importlib.import_module(name)", set()),
+    ],
+)
+def test_a_hidden_import_is_caught(path: str, source: str, wrong: set[str]) -> None:
+    assert (ROOT / path).exists()
+    assert hidden_imports(ROOT / path, source) == wrong
 
 
 @pytest.mark.parametrize(

@@ -466,6 +466,8 @@ def test_the_report_says_the_real_shape_and_what_is_assumed(kind: str, finished:
         "heads": None if kind == "lstm" else 2,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "max_length": LENGTH,
+        "loading_class": {"bert": "AutoModelForMaskedLM", "gpt2": "AutoModelForCausalLM", "lstm": None}[kind],
+        "pipeline_tag": {"bert": "fill-mask", "gpt2": "text-generation", "lstm": None}[kind],
     }
     assert report["vocabulary"]["size"] == len(tokenizer) == model.config.vocab_size
     assert report["vocabulary"]["released_words"] == 0

@@ -15,7 +15,6 @@ import pytest
 from tacit.config import RunConfig, parse_config
 from tacit.config.shape import shape_of
 from tacit.errors import BudgetError, RefusedError, UsageError
-from tacit.models.bert import build_bert
 from tacit.planning import (
     EVALUATION,
     HELD_OUT,
@@ -34,6 +33,8 @@ from tacit.privacy.events import Gaussian, PoissonGaussian, Spend, ThresholdedHi
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.provenance import Provenance
 from tacit.training.plans import DpPlan, PlainPlan
+
+from .networks import build_bert
 
 BUDGET, DELTA = 1.2, 1e-5
 

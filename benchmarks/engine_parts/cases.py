@@ -30,7 +30,7 @@ from transformers import (
 )
 
 from tacit.engine.heads import causal_losses
-from tacit.models.bert import masked_losses
+from tacit.models.masked import masked_losses
 
 __all__ = ["CASES", "IGNORED", "Bar", "Batch", "Case", "Family", "Shape", "build", "make_batch", "token_losses"]
 

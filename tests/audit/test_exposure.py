@@ -31,13 +31,14 @@ from tacit.audit.exposure_attack import EXPOSURE
 from tacit.config import ComputeOptions, ModelOptions, RunConfig, parse_config
 from tacit.corpus.canaries import draw_canaries, insert_pieces, plant
 from tacit.errors import AuditError
-from tacit.models.bert import build_bert
 from tacit.randomness import Streams
 from tacit.training.loop import run_phase
 from tacit.training.masking import Masking
 from tacit.training.objectives import MaskedObjective
 from tacit.training.plans import AdamOptions, Phase, PlainPlan
 from tacit.training.sequences import SequenceStream
+
+from ..networks import build_bert
 
 torch.set_num_threads(1)
 

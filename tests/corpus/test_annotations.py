@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gzip
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
+import pydantic
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tacit.config.entities import AnnotatedSource, TaskOptions
 from tacit.corpus.annotated import (
     AnnotatedDocument,
     Sentence,
@@ -19,7 +22,7 @@ from tacit.corpus.annotated import (
     sentences_apart,
     tag_set,
 )
-from tacit.corpus.annotations import read_annotated
+from tacit.corpus.annotations import ANNOTATION_FORMATS, read_annotated
 from tacit.errors import DataError, UsageError
 
 SENTINEL = "zqsentinel"
@@ -277,6 +280,28 @@ def test_nothing_private_is_in_repr(tmp_path: Path) -> None:
     (tmp_path / f"{SENTINEL}.bio").write_text(f"{SENTINEL}\tO\n")
     (document,) = read_annotated(tmp_path)
     assert SENTINEL not in repr(document) + repr(document.sentences)
+
+
+def test_a_layout_of_this_file_needs_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name is an option of the configuration; without the line it is refused."""
+
+    def slashes(path: Path) -> Iterator[AnnotatedDocument]:
+        """token/tag, a line a document."""
+        for number, line in enumerate(path.read_text().splitlines(), start=1):
+            tokens, tags = zip(*(word.split("/") for word in line.split()), strict=True)
+            yield AnnotatedDocument(f"{number}", path, (Sentence(tokens, tags, (number,) * len(tokens)),), True)
+
+    path = tmp_path / "notes"
+    path.write_text("Chest/O pain/B-problem\n")
+    sections = ({"path": "a"}, {"train": "a", "test": "b"})
+    with pytest.raises(pydantic.ValidationError, match="Input should be 'bio' or 'i2b2-2010'"):
+        AnnotatedSource(path=str(path), format="slashes")
+    monkeypatch.setitem(ANNOTATION_FORMATS, "slashes", slashes)
+    assert all(TaskOptions.model_validate({**section, "format": "slashes"}) for section in sections)
+    options = AnnotatedSource(path=str(path), format="slashes")
+    assert plain(read_annotated(options.resolved_path, options.format)) == [
+        ("1", [[("Chest", "O"), ("pain", "B-problem")]])
+    ]
 
 
 # real corpora --------------------------------------------------------------------------------------------------------

@@ -7,15 +7,17 @@ import gzip
 import json
 import string
 import tracemalloc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pydantic
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tacit.config import CorpusOptions
 from tacit.corpus.readers import READERS, Source, read_records
 from tacit.corpus.records import Record
 from tacit.corpus.turns import Turns
@@ -316,3 +318,22 @@ def test_a_pattern_is_some_files_of_a_directory(name: str, tmp_path: Path) -> No
     assert texts_of(Source(tmp_path / f"*-1.{name}", format=name)) == ["in test-1", "in train-1"]
     with pytest.raises(DataError, match="there is no such file"):
         read_records(Source(tmp_path / "valid-*"))
+
+
+def test_a_reader_of_this_file_needs_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name is an option of the configuration and an ending; without the line both are refused."""
+
+    def shouted(path: Path, source: Source) -> Iterator[Record]:
+        for number, line in enumerate(path.read_text().splitlines(), start=1):
+            yield Record(f"{path.name}:{number}", None, line.upper())
+
+    path = tmp_path / "corpus.shout"
+    path.write_text("one\ntwo\n")
+    with pytest.raises(pydantic.ValidationError, match=r"Input should be 'auto', 'txt', .*'parquet' or 'conll'"):
+        CorpusOptions(path=str(path), format="shout")
+    with pytest.raises(DataError, match="this ending is not known"):
+        read_records(Source(path))
+    monkeypatch.setitem(READERS, "shout", shouted)
+    options = CorpusOptions(path=str(path), format="shout")
+    assert texts_of(Source(options.resolved_path, options.format)) == ["ONE", "TWO"]
+    assert texts_of(Source(path)) == ["ONE", "TWO"]

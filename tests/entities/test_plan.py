@@ -84,7 +84,8 @@ def test_the_parameter_count_is_that_of_the_tagger_without_its_new_layer(tmp_pat
     shape = folder_shape(folder, "bert")
     assert shape.vocabulary is not None
     rest = sum(p.numel() for name, p in built.named_parameters() if not name.startswith("classifier."))
-    assert shape.encoder_parameters(shape.vocabulary) == rest
+    assert shape.kind.tagger is not None
+    assert shape.kind.tagger.parameters(shape, shape.vocabulary) == rest
 
 
 def test_the_command_prices_both_without_torch(tmp_path: Path) -> None:

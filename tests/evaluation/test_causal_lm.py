@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel
 
 from tacit.config import ModelOptions
 from tacit.corpus.units import Unit
@@ -28,13 +28,13 @@ from tacit.evaluation.causal_lm import (
     unit_vectors,
 )
 from tacit.evaluation.masked_lm import noisy_sum
-from tacit.models.causal import CausalModel
-from tacit.models.gpt2 import build_gpt2
-from tacit.models.lstm import LstmConfig, LstmForCausalLM, build_lstm
+from tacit.models.lstm import LstmConfig, LstmForCausalLM
 from tacit.randomness import Streams
 from tacit.training.sequences import SequenceStream, tokenize_units
 from tacit.vocabulary.special import OWN_NAMES, special_tokens
 from tacit.vocabulary.tokenizer import SPECIAL_TOKENS, TokenizerOptions, build_tokenizer
+
+from ..networks import build_gpt2, build_lstm
 
 torch.set_num_threads(1)
 
@@ -67,11 +67,11 @@ def some_units(number: int = 12) -> Units:
     return {**units, "empty": [], "special": [[1, 4, 1]], "long": [[6, 7, 8, 9, 10, 11, 12, 13, 14, 15]] * 40}
 
 
-def gpt2() -> CausalModel:
+def gpt2() -> PreTrainedModel:
     return build_gpt2(OPTIONS, VOCABULARY, 0, 2, 3, 3)
 
 
-def lstm() -> CausalModel:
+def lstm() -> PreTrainedModel:
     return build_lstm(OPTIONS, VOCABULARY, 0, 2, 3, 3)
 
 
@@ -126,7 +126,7 @@ def test_unigram_and_uniform_are_distributions() -> None:
 
 def test_a_uniform_model_has_perplexity_v() -> None:
     stream = stream_of(some_units())
-    models: dict[str, CausalModel | np.ndarray] = {"gpt2": gpt2(), "lstm": lstm(), "table": uniform(VOCABULARY)}
+    models: dict[str, PreTrainedModel | np.ndarray] = {"gpt2": gpt2(), "lstm": lstm(), "table": uniform(VOCABULARY)}
     for model in models.values():
         if not isinstance(model, np.ndarray):
             with torch.no_grad():
@@ -187,7 +187,7 @@ def test_a_bigram_model_has_its_exact_perplexity() -> None:
         -sum(log_p_VV[one, other] for row in own for one, other in zip([2, *row], [*row, 3], strict=True))
         for own in units.values()
     ]
-    models: dict[str, CausalModel | np.ndarray] = {"lstm": bigram_lstm(log_p_VV), "gpt2": bigram_gpt2(log_p_VV)}
+    models: dict[str, PreTrainedModel | np.ndarray] = {"lstm": bigram_lstm(log_p_VV), "gpt2": bigram_gpt2(log_p_VV)}
     for name, losses in score_units(models, stream, STREAMS).items():
         assert losses.nats_U == pytest.approx(expected, rel=1e-9), name
         assert losses.tokens_U.tolist() == [1 + 7 + 10 + 3] * 30
@@ -227,7 +227,7 @@ def test_scores_by_a_plain_loop(per_unit: int | None) -> None:
     units = some_units()
     stream = stream_of(units)
     table = unigram(stream, VOCABULARY)
-    models: dict[str, CausalModel | np.ndarray] = {"gpt2": gpt2(), "lstm": lstm(), "unigram": table}
+    models: dict[str, PreTrainedModel | np.ndarray] = {"gpt2": gpt2(), "lstm": lstm(), "unigram": table}
     found = score_units(models, stream, STREAMS, per_unit)
     for name, model in models.items():
         nats, tokens = [], []
@@ -261,7 +261,7 @@ def test_scoring_leaves_the_mode_of_a_model_as_it_was() -> None:
 
 def test_one_held_out_unit_changes_no_other_units_score() -> None:
     units = some_units()
-    models: dict[str, CausalModel | np.ndarray] = {"gpt2": gpt2(), "lstm": lstm(), "uniform": uniform(VOCABULARY)}
+    models: dict[str, PreTrainedModel | np.ndarray] = {"gpt2": gpt2(), "lstm": lstm(), "uniform": uniform(VOCABULARY)}
     whole = score_units(models, stream_of(units), STREAMS, 3)
     fewer = score_units(models, stream_of({k: v for k, v in units.items() if k != "u4"}), STREAMS, 3)
     for name in models:  # rows fall into other batches of the model: equal to rounding, not bit for bit
@@ -270,7 +270,7 @@ def test_one_held_out_unit_changes_no_other_units_score() -> None:
 
 
 def test_no_units_and_units_without_text() -> None:
-    models: dict[str, CausalModel | np.ndarray] = {"gpt2": gpt2(), "uniform": uniform(VOCABULARY)}
+    models: dict[str, PreTrainedModel | np.ndarray] = {"gpt2": gpt2(), "uniform": uniform(VOCABULARY)}
     for units in ({}, {"empty": [], "also": []}):
         stream = stream_of(units)
         scores = score_units(models, stream, STREAMS)

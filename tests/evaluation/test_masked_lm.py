@@ -17,10 +17,11 @@ from transformers import BertForMaskedLM
 
 from tacit.config import ModelOptions
 from tacit.evaluation.masked_lm import Scores, means_of_sum, noisy_sum, score_units, unigram, unit_vectors
-from tacit.models.bert import build_bert
 from tacit.randomness import Streams
 from tacit.training.masking import Masking, mask_rows
 from tacit.training.sequences import SequenceStream
+
+from ..networks import build_bert
 
 torch.set_num_threads(1)
 

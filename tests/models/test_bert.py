@@ -13,8 +13,9 @@ from transformers import BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 from tacit.config import ModelOptions
 from tacit.engine import PerExampleClipper, at_positions
 from tacit.errors import UsageError
-from tacit.models import bert
-from tacit.models.bert import build_bert, masked_logits, masked_losses
+from tacit.models.masked import masked_logits, masked_losses
+
+from ..networks import build_bert
 
 V, B, T, K = 40, 4, 11, 3
 
@@ -95,7 +96,7 @@ def test_each_row_is_clipped_by_itself() -> None:
 def test_another_kind_of_model_is_named() -> None:
     other = GPT2LMHeadModel(GPT2Config(vocab_size=V, n_positions=T, n_embd=16, n_layer=1, n_head=2))
     with pytest.raises(UsageError, match="GPT2LMHeadModel"):
-        bert.masked_logits(other, *batch(False))
+        masked_logits(other, *batch(False))
 
 
 @pytest.mark.parametrize("width", [16, 48])

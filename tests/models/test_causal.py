@@ -14,10 +14,9 @@ from transformers.loss.loss_utils import ForCausalLMLoss
 from tacit.config import ModelOptions
 from tacit.engine import PerExampleClipper
 from tacit.errors import UsageError
-from tacit.models.bert import build_bert
-from tacit.models.causal import CausalModel, causal_logits, causal_row_losses
-from tacit.models.gpt2 import build_gpt2
-from tacit.models.lstm import build_lstm
+from tacit.models.causal import causal_logits, causal_row_losses
+
+from ..networks import build_bert, build_gpt2, build_lstm
 
 torch.set_num_threads(1)
 
@@ -26,29 +25,29 @@ LENGTHS = torch.tensor([9, 4, 7, 9, 3, 2])  # the last one is [CLS] [SEP]
 OPTIONS = ModelOptions(layers=2, width=8, heads=2, length=LENGTH + 3)
 
 
-def gpt2() -> CausalModel:
+def gpt2() -> PreTrainedModel:
     return build_gpt2(OPTIONS, VOCABULARY, 0, 2, 3, seed=5)
 
 
-def untied_gpt2() -> CausalModel:
+def untied_gpt2() -> PreTrainedModel:
     torch.manual_seed(5)
     return GPT2LMHeadModel(
         GPT2Config(vocab_size=VOCABULARY, n_positions=LENGTH, n_embd=8, n_layer=1, n_head=2, tie_word_embeddings=False)
     )
 
 
-def lstm() -> CausalModel:
+def lstm() -> PreTrainedModel:
     return build_lstm(OPTIONS, VOCABULARY, 0, 2, 3, seed=5)
 
 
-def tied_lstm() -> CausalModel:
+def tied_lstm() -> PreTrainedModel:
     return build_lstm(OPTIONS, VOCABULARY, 0, 2, 3, seed=5, tied=True)
 
 
 models = pytest.mark.parametrize("build", [gpt2, untied_gpt2, lstm, tied_lstm])
 
 
-def ready(build: Callable[[], CausalModel]) -> CausalModel:
+def ready(build: Callable[[], PreTrainedModel]) -> PreTrainedModel:
     """In float64, without dropout, and with no parameter at the zero or one that it begins with."""
     model = build().double().eval()
     torch.manual_seed(11)
@@ -103,7 +102,7 @@ def by_loop(model: PreTrainedModel, ids_BT: Tensor, attention_BT: Tensor, weight
 
 @models
 @torch.no_grad()
-def test_losses_are_those_of_a_plain_loop(build: Callable[[], CausalModel]) -> None:
+def test_losses_are_those_of_a_plain_loop(build: Callable[[], PreTrainedModel]) -> None:
     model, (ids_BT, attention_BT) = ready(build), rows()
     weights_BT = some_weights(attention_BT)
     found = causal_row_losses(model, ids_BT, attention_BT, weights_BT)
@@ -116,7 +115,7 @@ def test_losses_are_those_of_a_plain_loop(build: Callable[[], CausalModel]) -> N
 
 @models
 @torch.no_grad()
-def test_losses_are_transformers_own(build: Callable[[], CausalModel]) -> None:
+def test_losses_are_transformers_own(build: Callable[[], PreTrainedModel]) -> None:
     """The library's mean over the batch's labels, with its attention mask."""
     model, (ids_BT, attention_BT) = ready(build), rows()
     labels_BT = ids_BT.masked_fill(attention_BT == 0, -100)
@@ -128,7 +127,7 @@ def test_losses_are_transformers_own(build: Callable[[], CausalModel]) -> None:
 
 @pytest.mark.parametrize("build", [gpt2, lstm])
 @torch.no_grad()
-def test_float32_agrees_with_float64(build: Callable[[], CausalModel]) -> None:
+def test_float32_agrees_with_float64(build: Callable[[], PreTrainedModel]) -> None:
     model, (ids_BT, attention_BT) = ready(build), rows()
     weights_BT = every_token(attention_BT)
     expected = causal_row_losses(model, ids_BT, attention_BT, weights_BT)
@@ -139,7 +138,7 @@ def test_float32_agrees_with_float64(build: Callable[[], CausalModel]) -> None:
 
 @models
 @torch.no_grad()
-def test_logits_are_the_models_own(build: Callable[[], CausalModel]) -> None:
+def test_logits_are_the_models_own(build: Callable[[], PreTrainedModel]) -> None:
     model, (ids_BT, attention_BT) = ready(build), rows()
     found = causal_logits(model, ids_BT, attention_BT)
     expected = model(input_ids=ids_BT, attention_mask=attention_BT).logits
@@ -152,7 +151,7 @@ def test_logits_are_the_models_own(build: Callable[[], CausalModel]) -> None:
 
 @pytest.mark.parametrize("build", [gpt2, lstm])
 @torch.no_grad()
-def test_padding_changes_no_loss(build: Callable[[], CausalModel]) -> None:
+def test_padding_changes_no_loss(build: Callable[[], PreTrainedModel]) -> None:
     model, (ids_BT, attention_BT) = ready(build), rows()
     weights_BT = every_token(attention_BT)
     found = causal_row_losses(model, ids_BT, attention_BT, weights_BT)
@@ -167,7 +166,7 @@ def test_padding_changes_no_loss(build: Callable[[], CausalModel]) -> None:
 
 @models
 @torch.no_grad()
-def test_a_token_is_predicted_from_those_before_it_only(build: Callable[[], CausalModel]) -> None:
+def test_a_token_is_predicted_from_those_before_it_only(build: Callable[[], PreTrainedModel]) -> None:
     model, (ids_BT, attention_BT) = ready(build), rows()
     for t in (1, 4, LENGTH - 1):
         weights_BT = torch.zeros(ROWS, LENGTH, dtype=torch.float64)
@@ -183,7 +182,7 @@ def test_a_token_is_predicted_from_those_before_it_only(build: Callable[[], Caus
 
 
 @pytest.mark.parametrize("build", [gpt2, lstm])
-def test_rows_of_one_position_have_no_loss(build: Callable[[], CausalModel]) -> None:
+def test_rows_of_one_position_have_no_loss(build: Callable[[], PreTrainedModel]) -> None:
     ones_B1 = torch.ones(3, 1, dtype=torch.int64)
     found = causal_row_losses(build(), ones_B1, ones_B1, torch.zeros(3, 1))
     assert torch.equal(found, torch.zeros(3))
@@ -239,7 +238,7 @@ def unit_weights(attention_BT: Tensor) -> Tensor:
 
 
 def clipped(
-    losses: Losses, model: CausalModel, batch: tuple[Tensor, Tensor, Tensor]
+    losses: Losses, model: PreTrainedModel, batch: tuple[Tensor, Tensor, Tensor]
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Norms and sum of the clipper."""
     model.zero_grad()
@@ -250,7 +249,7 @@ def clipped(
     return clipper.norms, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
-def clipped_by_loop(model: CausalModel, batch: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+def clipped_by_loop(model: PreTrainedModel, batch: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
     """The oracle: a row at a time, without padding, through transformers' own logits and torch's own cross-entropy."""
     named = dict(model.named_parameters())
     total = {name: torch.zeros_like(parameter) for name, parameter in named.items()}
@@ -270,7 +269,7 @@ def clipped_by_loop(model: CausalModel, batch: tuple[Tensor, Tensor, Tensor]) ->
     return torch.stack(norms), total
 
 
-def check_clipping(losses: Losses, build: Callable[[], CausalModel]) -> None:
+def check_clipping(losses: Losses, build: Callable[[], PreTrainedModel]) -> None:
     model, (ids_BT, attention_BT) = ready(build), rows()
     batch = ids_BT, attention_BT, unit_weights(attention_BT)
     (norms, sums), (right_norms, right_sums) = clipped(losses, model, batch), clipped_by_loop(model, batch)
@@ -281,19 +280,19 @@ def check_clipping(losses: Losses, build: Callable[[], CausalModel]) -> None:
 
 
 @models
-def test_clipped_sums_are_those_of_a_loop(build: Callable[[], CausalModel]) -> None:
+def test_clipped_sums_are_those_of_a_loop(build: Callable[[], PreTrainedModel]) -> None:
     check_clipping(causal_row_losses, build)
 
 
 @models
 @pytest.mark.parametrize("wrong", [unshifted, batch_mean])
-def test_the_check_of_clipping_catches(build: Callable[[], CausalModel], wrong: Losses) -> None:
+def test_the_check_of_clipping_catches(build: Callable[[], PreTrainedModel], wrong: Losses) -> None:
     with pytest.raises(AssertionError):
         check_clipping(wrong, build)
 
 
 @pytest.mark.parametrize("build", [gpt2, tied_lstm])
-def test_gradients_outside_a_context_are_autograds(build: Callable[[], CausalModel]) -> None:
+def test_gradients_outside_a_context_are_autograds(build: Callable[[], PreTrainedModel]) -> None:
     model, (ids_BT, attention_BT) = ready(build), rows()
     weights_BT = some_weights(attention_BT)
     parameters = list(model.parameters())
@@ -305,7 +304,7 @@ def test_gradients_outside_a_context_are_autograds(build: Callable[[], CausalMod
 
 
 @models
-def test_blank_rows_add_nothing(build: Callable[[], CausalModel]) -> None:
+def test_blank_rows_add_nothing(build: Callable[[], PreTrainedModel]) -> None:
     """As the loop fills a micro-batch: all padding id, two positions visible, no weight."""
     model, (ids_BT, attention_BT) = ready(build), rows()
     weights_BT = unit_weights(attention_BT)

@@ -13,7 +13,11 @@ from transformers.loss.loss_utils import ForCausalLMLoss
 
 from tacit.config import ModelOptions
 from tacit.errors import UsageError
-from tacit.models.lstm import LstmConfig, LstmForCausalLM, LstmOutput, build_lstm, load_lstm, save_lstm
+from tacit.models.given import load_folder
+from tacit.models.kinds import save_model
+from tacit.models.lstm import LstmConfig, LstmForCausalLM, LstmOutput
+
+from ..networks import build_lstm
 
 torch.set_num_threads(1)
 
@@ -187,8 +191,12 @@ def test_padding_on_the_left_or_inside_is_refused(mask: list[int]) -> None:
 @torch.no_grad()
 def test_what_is_saved_is_loaded_bit_for_bit(tmp_path: Path, layers: int, tied: bool, automatic: bool) -> None:
     model, ids = tiny(layers, tied, dropout=0.25), some_ids()
-    save_lstm(model, tmp_path)
-    again = AutoModelForCausalLM.from_pretrained(tmp_path, local_files_only=True) if automatic else load_lstm(tmp_path)
+    save_model(model, tmp_path)
+    again = (
+        AutoModelForCausalLM.from_pretrained(tmp_path, local_files_only=True)
+        if automatic
+        else load_folder(LstmForCausalLM, tmp_path)
+    )
     assert type(again) is LstmForCausalLM
     named = dict(again.named_parameters())
     assert named.keys() == dict(model.named_parameters()).keys()
@@ -203,8 +211,8 @@ def test_what_is_saved_is_loaded_bit_for_bit(tmp_path: Path, layers: int, tied: 
 
 def test_a_loaded_model_trains(tmp_path: Path) -> None:
     """nn.LSTM keeps its weights twice: a loader that replaced one list only would train weights that nobody reads."""
-    save_lstm(tiny(), tmp_path)
-    model, ids = load_lstm(tmp_path), some_ids()
+    save_model(tiny(), tmp_path)
+    model, ids = load_folder(LstmForCausalLM, tmp_path), some_ids()
     model(ids, labels=ids).loss.backward()
     before = logits_of(model(ids)).detach()
     with torch.no_grad():

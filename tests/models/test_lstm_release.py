@@ -12,8 +12,10 @@ from torch import Tensor
 from tacit.config import ModelOptions
 from tacit.errors import UsageError
 from tacit.models.causal import causal_row_losses, weighted_row_losses
-from tacit.models.lstm import LstmForCausalLM, LstmState, build_lstm
+from tacit.models.lstm import LstmForCausalLM, LstmState
 from tacit.models.lstm_release import Release, clipped_state, public_hidden, released_state
+
+from ..networks import build_lstm
 
 torch.set_num_threads(1)
 

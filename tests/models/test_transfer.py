@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, BertForMaskedLM
 
-from tacit.models.bert import load_bert
+from tacit.models.given import load_folder
 from tacit.models.transfer import rows_of_pieces, with_vocabulary
 from tacit.vocabulary.given import GivenTokenizer, read_given
 from tacit.vocabulary.special import OWN_NAMES, special_tokens
@@ -31,7 +31,7 @@ def changed(folder: Path, pieces: list[str]) -> tuple[GivenTokenizer, GivenToken
     tokenizer = build_tokenizer(pieces, TokenizerOptions())
     special = special_tokens(tokenizer, OWN_NAMES)
     new = GivenTokenizer(tokenizer, OWN_NAMES, special, 0)
-    return old, new, with_vocabulary(load_bert(folder), old, tokenizer, special).eval()
+    return old, new, with_vocabulary(load_folder(BertForMaskedLM, folder), old, tokenizer, special).eval()
 
 
 def pieces_backwards() -> list[str]:
@@ -42,7 +42,7 @@ def pieces_backwards() -> list[str]:
 
 
 def test_the_same_vocabulary_gives_the_same_model(folder: Path) -> None:
-    before = load_bert(folder)
+    before = load_folder(BertForMaskedLM, folder)
     old = read_given(folder)
     after = with_vocabulary(before, old, old.tokenizer, old.special)
     states = before.state_dict(), after.state_dict()
@@ -53,7 +53,7 @@ def test_the_same_vocabulary_gives_the_same_model(folder: Path) -> None:
 def test_every_row_is_the_mean_of_what_transformers_cuts_its_text_into(folder: Path) -> None:
     _, new, model = changed(folder, pieces_backwards())
     reference = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    before = load_bert(folder).bert.embeddings.word_embeddings.weight
+    before = load_folder(BertForMaskedLM, folder).bert.embeddings.word_embeddings.weight
     after = model.bert.embeddings.word_embeddings.weight
     assert after.shape == (new.special.size, before.shape[1])
     vocabulary = reference.get_vocab()
@@ -72,13 +72,13 @@ def test_every_row_is_the_mean_of_what_transformers_cuts_its_text_into(folder: P
     number = new.tokenizer.get_vocab()["painfever"]
     own = reference("painfever", add_special_tokens=False)["input_ids"]
     assert len(own) > 1
-    biases = load_bert(folder).cls.predictions.bias, model.cls.predictions.bias
+    biases = load_folder(BertForMaskedLM, folder).cls.predictions.bias, model.cls.predictions.bias
     torch.testing.assert_close(biases[1][number], biases[0][own].mean())
 
 
 def test_an_output_table_of_its_own_is_averaged_as_well(folder: Path) -> None:
     old, (_, new, _) = read_given(folder), changed(folder, pieces_backwards())
-    config = load_bert(folder).config
+    config = load_folder(BertForMaskedLM, folder).config
     config.tie_word_embeddings = False
     torch.manual_seed(4)
     before = BertForMaskedLM(config)
@@ -117,7 +117,7 @@ def test_text_of_pieces_that_both_know_is_read_as_before(folder: Path) -> None:
         for own in (old, new)
     ]
     assert rows[0] != rows[1]  # other ids
-    before = load_bert(folder).eval()
+    before = load_folder(BertForMaskedLM, folder).eval()
     with torch.no_grad():
         expected, found = (
             one(input_ids=torch.tensor([ids])).logits[0] for one, ids in ((before, rows[0]), (model, rows[1]))

@@ -55,7 +55,16 @@ def example_report_data(*, curator_copy: bool = False, proved: bool = True) -> R
             released_words=661,
             parameters={"noise_stddev": 30.0, "threshold": 190, "max_words": 64, "noise": "discrete-gaussian"},
         ),
-        model=ModelFacts(kind="BERT", layers=4, width=256, heads=4, parameters=5_390_336, max_length=128),
+        model=ModelFacts(
+            kind="BERT",
+            layers=4,
+            width=256,
+            heads=4,
+            parameters=5_390_336,
+            max_length=128,
+            loading_class="AutoModelForMaskedLM",
+            pipeline_tag="fill-mask",
+        ),
         phases=(
             PhaseRow(
                 stream="public: 16,407 medical questions and answers",

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
+from tacit.config.kinds import KINDS
 from tacit.report.prose import (
     attack_sentences,
     bound_text,
     even_odds_bound,
     front_matter,
     guess_bound,
-    loading_class,
     markdown,
     number_text,
     odds_text,
@@ -500,13 +500,13 @@ def test_markdown_shows_text_as_it_is(text: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "tag", "name"),
     [
-        ("BERT", "fill-mask", "AutoModelForMaskedLM"),
-        ("GPT-2", "text-generation", "AutoModelForCausalLM"),
-        ("LSTM", None, None),
+        ("bert", "fill-mask", "AutoModelForMaskedLM"),
+        ("gpt2", "text-generation", "AutoModelForCausalLM"),
+        ("lstm", None, None),
     ],
 )
 def test_the_hubs_task_follows_the_model(kind: str, tag: str | None, name: str | None) -> None:
     values = example_report_data().model_dump()
-    values["model"]["kind"] = kind
-    assert loading_class(kind) == name
+    values["model"]["pipeline_tag"] = KINDS[kind].pipeline_tag
+    assert KINDS[kind].loading_class == name
     assert (f"pipeline_tag: {tag}" in front_matter(ReportData.model_validate(values))) == (tag is not None)

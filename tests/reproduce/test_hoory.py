@@ -21,7 +21,7 @@ from tacit.config.check import check_meaning
 from tacit.corpus.annotations import read_annotated
 from tacit.entities.estimates import fold_estimate
 from tacit.errors import UsageError
-from tacit.models.bert import load_bert
+from tacit.models.kinds import load_model
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.stages import walk
 from tacit.privacy.accounting.accountant import epsilon
@@ -214,7 +214,7 @@ def test_all_bases_of_a_replicate_go_on_from_one_trunk(files: CorpusFiles, trunk
     assert (
         again != trunk_run(GENERAL.trunk, TINY, files, tmp_path / "run").phases[0].name
     )  # else the same rows and masks again
-    begun = load_bert(trunk)
+    begun = load_model(trunk)
     with open_run(base_run(GENERAL, trunk, TINY, files, tmp_path / "run")) as state:
         walk(state, "vocabulary")
         model = state.new_model()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pydantic
 import pytest
@@ -13,15 +13,19 @@ import yaml
 from pydantic import TypeAdapter
 
 from tacit.errors import UsageError
+from tacit.screening.adapters.contents import contents_digest, model_place
 from tacit.screening.adapters.options import (
+    AdapterOptions,
     DetectorOptions,
     HuggingFaceOptions,
+    NamedModel,
     PrecomputedOptions,
     PresidioOptions,
     SpacyOptions,
 )
 from tacit.screening.adapters.registry import detector_from_options
 from tacit.screening.policy import load_policy
+from tacit.screening.spans import Detector, Span
 
 OPTIONS: TypeAdapter[Any] = TypeAdapter(DetectorOptions)
 HEAVY = ["torch", "transformers", "spacy", "presidio_analyzer", "tldextract", "pyarrow"]
@@ -67,6 +71,42 @@ def test_options(text: str, expected: object) -> None:
 def test_wrong_options(text: str) -> None:
     with pytest.raises(pydantic.ValidationError):
         parsed(text)
+
+
+class Vowels(Detector):
+    """A toy: every vowel."""
+
+    name = "vowels"
+
+    def spans(self, text: str) -> list[Span]:
+        return [Span(place, place + 1, "vowel", 1.0, self.name) for place, one in enumerate(text) if one in "aeiou"]
+
+
+class VowelOptions(AdapterOptions):
+    """Its options."""
+
+    library = "pydantic"
+
+    kind: Literal["vowels"] = "vowels"
+    folder: str
+
+    def detector(self) -> Detector:
+        return Vowels()
+
+    def named_model(self) -> NamedModel:
+        return NamedModel("folder", self.folder, True)
+
+
+def test_a_kind_of_this_file_is_all_that_is_asked_of_its_options(tmp_path: Path) -> None:
+    """Nothing but the union of `DetectorOptions` lists the kinds."""
+    options = VowelOptions(folder=str(tmp_path))
+    assert [span.start for span in detector_from_options(options).spans("a word")] == [0, 3]
+    assert model_place(options) == tmp_path
+    before = contents_digest(options)
+    (tmp_path / "weights").write_text("x")
+    assert len({before, contents_digest(options), contents_digest(SpacyOptions(pipeline=str(tmp_path)))}) == 3
+    assert contents_digest(PrecomputedOptions(path="spans.jsonl")) == ""
+    assert model_place(PrecomputedOptions(path="spans.jsonl")) is None
 
 
 def test_importing_costs_little() -> None:

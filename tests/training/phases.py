@@ -11,13 +11,13 @@ from transformers import BertForMaskedLM
 
 from tacit.config import ComputeOptions, ModelOptions
 from tacit.engine.distributed import ALONE, Ranks
-from tacit.models.bert import build_bert
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.randomness import Streams
 from tacit.training.loop import run_phase
 from tacit.training.plans import AdamOptions, DpPlan, Phase
 from tacit.training.sequences import SequenceStream
 
+from ..networks import build_bert
 from .streams import LENGTH, OBJECTIVE, VOCABULARY
 
 KEY = bytes(range(32))

@@ -7,10 +7,11 @@ import torch
 from transformers import BertForMaskedLM
 
 from tacit.config import ModelOptions
-from tacit.models.bert import build_bert
 from tacit.training.masking import Masking
 from tacit.training.objectives import MaskedObjective
 from tacit.training.sequences import SequenceStream
+
+from ..networks import build_bert
 
 torch.set_num_threads(1)  # models this small only lose by a second thread
 

@@ -16,8 +16,7 @@ from scipy import special, stats
 
 from tacit.config import ComputeOptions, ModelOptions
 from tacit.errors import RefusedError, UsageError
-from tacit.models.gpt2 import build_gpt2
-from tacit.models.lstm import LstmForCausalLM, build_lstm
+from tacit.models.lstm import LstmForCausalLM
 from tacit.privacy.events import Gaussian, NonPrivate
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.selective import participations
@@ -28,6 +27,8 @@ from tacit.training.objectives import Targets
 from tacit.training.plans import AdamOptions, DpPlan, Phase, PlainPlan, SelectivePlan
 from tacit.training.selective import PrivateTokens, PublicTokens, normals, numbers_of_state
 from tacit.training.sequences import SequenceStream
+
+from ..networks import build_gpt2, build_lstm
 
 torch.set_num_threads(1)
 

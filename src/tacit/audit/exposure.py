@@ -22,7 +22,7 @@ import torch
 from transformers import PreTrainedModel
 
 from tacit.corpus.canaries import Canary, insert_pieces
-from tacit.models.bert import masked_logits
+from tacit.models.masked import masked_logits
 from tacit.randomness import Streams
 from tacit.training.masking import Masking, single_mask_rows
 

@@ -7,6 +7,7 @@ base.py     what the sections share: frozen models, number types, paths
 run.py      the whole configuration, and its digest
 check.py    what parses but is refused, one function a section
 load.py     from YAML, with one line for a mistake
+kinds/      the kinds of models, a row each
 shape.py    the shape of the model, from its options or its folder
 vocabulary_methods/   how a vocabulary is made, a file a method
 """

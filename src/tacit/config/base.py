@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, get_args
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -15,6 +17,7 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from tacit.errors import UsageError
 
@@ -30,6 +33,7 @@ __all__ = [
     "Share",
     "Steps",
     "expanded",
+    "name_in",
 ]
 
 Probability = Annotated[float, Field(gt=0, le=1)]
@@ -90,6 +94,23 @@ def _takes_truth(options: type[Options], name: str, value: Any) -> bool:
         waiting.extend(get_args(kind))
     has_section = any(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in kinds)
     return bool in kinds or Any in kinds or (has_section and not isinstance(value, bool))
+
+
+def name_in(names: Callable[[], Iterable[str]]) -> AfterValidator:
+    """Check that a word is one of these, as a ``Literal`` of them would. The names are asked for when there is a word to check.
+
+    A registry then needs no second list of its names in the options.
+    """
+
+    def check(word: str) -> str:
+        known = list(names())
+        if word not in known:
+            *others, last = map(repr, known)
+            said = f"{', '.join(others)} or {last}" if others else last
+            raise PydanticCustomError("unknown_name", "Input should be {names}", {"names": said})
+        return word
+
+    return AfterValidator(check)
 
 
 def expanded(path: str) -> Path:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from tacit.config.adaptive import stratum_number
 from tacit.config.check_adaptive import check_adaptive
+from tacit.config.kinds import KINDS, one_of
 from tacit.config.run import RunConfig
 from tacit.config.screening import check_bounds
 from tacit.config.vocabulary_methods import METHODS
@@ -97,7 +98,7 @@ def _check_marking(config: RunConfig) -> None:
     for phase in config.phases:
         if phase.stream in ("private", "screened"):
             raise UsageError(f"phases: {phase.name}: with marking, private text is read by stream: marked alone")
-    if config.model.kind != "lstm":
+    if not config.model.row.releases_state:
         raise UsageError(
             f"model.kind is {config.model.kind}; it must be lstm with marking: the state of an LSTM is all that goes from one "
             "token to the next, where attention sees every private token again"
@@ -199,7 +200,7 @@ def _check_membership(config: RunConfig) -> None:
 def _check_given(config: RunConfig) -> None:
     """A given model is named, has its vocabulary, and nothing beside it says what it decides."""
     vocabulary, folder = config.vocabulary, config.model.folder
-    if config.model.new_vocabulary and (folder is None or config.model.kind != "bert"):
+    if config.model.new_vocabulary and (folder is None or config.model.row.new_vocabulary is None):
         raise UsageError(
             "model.new_vocabulary: only a bert that starts from model.folder gets another vocabulary; leave it out"
         )
@@ -223,10 +224,13 @@ def _check_given(config: RunConfig) -> None:
 
 def _check_model(config: RunConfig) -> None:
     """The heads share the width, and rows are long enough for the canaries."""
-    if config.model.kind != "lstm" and config.model.width % config.model.heads:
+    if config.model.row.has_heads and config.model.width % config.model.heads:
         raise UsageError(f"model.width {config.model.width} is not a multiple of model.heads {config.model.heads}")
-    if config.model.is_causal and config.model.initializer == "scaled":
-        raise UsageError(f"model.initializer: scaled is for a bert, not for a {config.model.kind}; leave it out")
+    if config.model.initializer not in ("standard", *config.model.row.initializers):
+        begun = one_of(kind for kind in KINDS.values() if config.model.initializer in kind.initializers)
+        raise UsageError(
+            f"model.initializer: {config.model.initializer} is for a {begun}, not for a {config.model.kind}; leave it out"
+        )
     for phase in config.dp_phases if config.model.is_causal else ():
         if phase.maskings > 1:
             raise UsageError(f"phases: {phase.name}: maskings: a {config.model.kind} has no masks; leave it out")

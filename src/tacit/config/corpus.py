@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from tacit.config.base import MOST, Count, Options, expanded
+from tacit.config.base import MOST, Count, Options, expanded, name_in
 
 __all__ = ["CorpusOptions", "PublicCorpusOptions", "TurnsOptions"]
 
@@ -30,12 +30,18 @@ class TurnsOptions(Options):
     names: dict[str, str] = Field(default={"U": "USR", "S": "SYS"})
 
 
+def _formats() -> list[str]:
+    from tacit.corpus.readers import READERS  # imports pyarrow
+
+    return ["auto", *READERS]
+
+
 class CorpusOptions(Options):
     """Where a corpus is and how its records are read.
 
     Args:
         path: a file, a directory, or a pattern of files in one. ``${NAME}`` and ``${NAME:-default}`` are taken from the environment.
-        format: how the files are read; ``auto`` goes by each file's ending.
+        format: how the files are read; ``auto`` goes by each file's ending, or a key of `tacit.corpus.readers.READERS`.
         text_field: field with the text or, with ``turns``, with the list of turns.
         id_field: field with the document's id; not given: the id is file and line.
         user_field: field with the person's id; required for ``unit: user``.
@@ -45,7 +51,7 @@ class CorpusOptions(Options):
     """
 
     path: str
-    format: Literal["auto", "txt", "jsonl", "json", "csv", "parquet", "conll"] = "auto"
+    format: Annotated[str, name_in(_formats)] = "auto"
     text_field: str = "text"
     id_field: str | None = None
     user_field: str | None = None

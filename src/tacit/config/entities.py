@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tacit.config.base import MOST, ClipNorm, Count, Noise, Options, Rate, Steps, expanded
+from tacit.config.base import MOST, ClipNorm, Count, Noise, Options, Rate, Steps, expanded, name_in
 from tacit.config.compute import ComputeOptions
 from tacit.config.load import read_yaml, validated
+from tacit.config.phases import ClippingName
 from tacit.config.privacy import Budget
 from tacit.errors import RefusedError, UsageError
 
@@ -32,16 +33,26 @@ __all__ = [
 ]
 
 
+def _layouts() -> list[str]:
+    from tacit.corpus.annotations import ANNOTATION_FORMATS
+
+    return list(ANNOTATION_FORMATS)
+
+
+Layout = Annotated[str, name_in(_layouts)]
+
+
 class AnnotatedSource(Options):
     """Documents with entities (tacit.corpus.annotations). ``${NAME:-default}`` in ``path`` is expanded.
 
     Args:
         path: a file or a folder.
-        format: ``bio``, columns of tokens and tags, or ``i2b2-2010``, concept files beside their texts.
+        format: ``bio``, columns of tokens and tags, or ``i2b2-2010``, concept files beside their texts; a key of
+            `tacit.corpus.annotations.ANNOTATION_FORMATS`.
     """
 
     path: str
-    format: Literal["bio", "i2b2-2010"] = "bio"
+    format: Layout = "bio"
 
     @property
     def resolved_path(self) -> Path:
@@ -118,7 +129,7 @@ class DpTuning(Options):
     budget: Budget
     expected_batch: Count
     clip_norm: ClipNorm
-    clipping: Literal["flat", "automatic", "per-layer"] = "flat"
+    clipping: ClippingName = "flat"
     sequences_per_unit: Count = 1
     noise_multiplier: Noise | None = None
 
@@ -184,7 +195,7 @@ class TaskOptions(Options):
     path: str | None = None
     train: str | None = None
     test: str | None = None
-    format: Literal["bio", "i2b2-2010"] = "bio"
+    format: Layout = "bio"
     folds: Annotated[int, Field(ge=2, le=MOST)] = 5
     labels: tuple[str, ...] | None = None
 

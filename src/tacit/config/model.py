@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tacit.config.base import MOST, Count, Options, expanded
+from tacit.config.kinds import KINDS, Kind, KindName
 
 __all__ = ["ModelOptions"]
 
@@ -38,7 +39,7 @@ class ModelOptions(Options):
 
     added_later: ClassVar = frozenset({"folder", "initializer", "new_vocabulary", "public"})
 
-    kind: Literal["bert", "gpt2", "lstm"] = "bert"
+    kind: KindName = "bert"
     folder: str | None = None
     public: bool = False
     new_vocabulary: bool = False
@@ -74,4 +75,9 @@ class ModelOptions(Options):
     @property
     def is_causal(self) -> bool:
         """Whether it predicts next tokens."""
-        return self.kind != "bert"
+        return self.row.is_causal
+
+    @property
+    def row(self) -> Kind:
+        """What there is to know of its kind."""
+        return KINDS[self.kind]

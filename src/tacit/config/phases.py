@@ -8,7 +8,11 @@ from pydantic import Field
 
 from tacit.config.base import ClipNorm, Count, Noise, Options, Positive, Rate, Share, Steps
 
-__all__ = ["PHASES", "DpPhase", "Phase", "PhaseOptions", "PlainPhase", "SelectivePhase"]
+__all__ = ["PHASES", "ClippingName", "DpPhase", "Phase", "PhaseOptions", "PlainPhase", "SelectivePhase"]
+
+
+ClippingName = Literal["flat", "automatic", "per-layer"]
+"""The keys of `tacit.engine.CLIPPINGS`, which needs torch."""
 
 
 class PhaseOptions(Options):
@@ -79,7 +83,7 @@ class DpPhase(PhaseOptions):
     stream: Annotated[str, Field(pattern=r"^(private|marked|stratum-[1-9][0-9]?)$")]
     expected_batch: Count
     clip_norm: ClipNorm
-    clipping: Literal["flat", "automatic", "per-layer"] = "flat"
+    clipping: ClippingName = "flat"
     sequences_per_unit: Count = 1
     maskings: Count = 1
     average: Share | None = None

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -54,7 +54,7 @@ class Source:
     """
 
     path: Path
-    format: Literal["auto", "txt", "jsonl", "json", "csv", "parquet", "conll"] = "auto"
+    format: str = "auto"
     text_field: str = "text"
     id_field: str | None = None
     user_field: str | None = None

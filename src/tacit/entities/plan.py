@@ -19,7 +19,7 @@ from tacit.config.entities import (
     StartModel,
     TuningOptions,
 )
-from tacit.config.shape import folder_shape
+from tacit.config.shape import tagger_shape
 from tacit.entities.start import open_start
 from tacit.errors import DataError
 from tacit.planning.cost import row_flops, seconds_of, training_bytes
@@ -161,10 +161,11 @@ def _tuning_plan(
     price: DpPrice | None,
 ) -> TuningPlan:
     start = open_start(model, training)
-    shape = folder_shape(start.folder, "bert")
+    shape = tagger_shape(start.folder)
     if shape.vocabulary is None:
         raise DataError(f"{start.folder}: config.json does not say how many token ids the model has")
-    parameters = shape.encoder_parameters(shape.vocabulary)
+    assert shape.kind.tagger is not None  # tagger_shape
+    parameters = shape.kind.tagger.parameters(shape, shape.vocabulary)
     rows = training.batch_size if dp is None else 1.2 * dp.expected_batch * dp.sequences_per_unit
     seconds = None if training.steps is None else seconds_of(training.steps * rows * row_flops(shape, start.length, 0))
     alone = math.inf

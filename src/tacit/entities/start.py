@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.config.entities import StartModel, TuningOptions
-from tacit.config.shape import folder_shape, weight_files
+from tacit.config.shape import tagger_shape, weight_files
 from tacit.errors import DataError, UsageError
 from tacit.vocabulary.given import GivenTokenizer, read_given, tokenizer_digest
 
@@ -35,11 +35,11 @@ def open_start(options: StartModel, training: TuningOptions) -> Start:
     """Check a folder.
 
     Raises:
-        DataError: it holds no BERT that can be read, or a tokenizer of another model.
+        DataError: it holds no model that can be read and tags words, or a tokenizer of another model.
         UsageError: rows longer than its positions, or windows that overlap by all of a row.
     """
     folder = options.resolved_folder
-    shape = folder_shape(folder, "bert")
+    shape = tagger_shape(folder)
     tokenizer = read_given(folder)
     if shape.vocabulary is None or tokenizer.special.size > shape.vocabulary:
         raise DataError(f"{folder}: the tokenizer has more ids than the model; give the folder of one model")

@@ -1,4 +1,4 @@
-"""A BERT with a BIO head: from a local folder, its training objective, and its tags of documents.
+"""A model with a BIO head: from a local folder, its training objective, and its tags of documents.
 
 Shapes: B rows, T positions, L labels.
 """
@@ -13,48 +13,53 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import BertForTokenClassification, PreTrainedModel
+from transformers import PreTrainedModel
 
+from tacit.config.shape import tagger_shape
 from tacit.corpus.annotated import AnnotatedDocument
 from tacit.engine.cross_entropy import cross_entropy
 from tacit.entities.rows import RowCutter, split_labels
 from tacit.models.given import load_folder
+from tacit.models.kinds import named
 from tacit.randomness import Streams
 from tacit.training.objectives import Objective, Targets
 
 __all__ = ["EntityObjective", "RowLabels", "load_tagger", "predict_tags", "row_labels"]
 
-_HEAD = "classifier."
 _ROWS_AT_ONCE = 32
 
 
 def load_tagger(
     folder: Path, tags: Sequence[str], seed: int, dropout: float, from_scratch: bool = False
-) -> BertForTokenClassification:
-    """The BERT of a local folder with a new linear head over its last layer, whose weights are a function of the seed.
+) -> PreTrainedModel:
+    """The model of a local folder with a new linear head over its last layer, whose weights are a function of the seed.
 
     Args:
-        folder: any BERT in the Hugging Face layout; a head that it has is left out.
+        folder: a model in the Hugging Face layout, of a kind that tags words; a head that it has is left out.
         tags: the head's labels.
         dropout: in training.
         from_scratch: take the folder's shape alone, and new weights too: the control that says what pre-training gives.
 
     Raises:
-        DataError: as `tacit.models.given.load_folder`.
+        DataError: as `tacit.config.shape.tagger_shape` and `tacit.models.given.load_folder`.
     """
+    kind = tagger_shape(folder).kind
+    assert kind.tagger is not None  # tagger_shape
+    network = named(kind.tagger.network)
     changes: dict[str, Any] = {
-        "hidden_dropout_prob": dropout,
-        "attention_probs_dropout_prob": dropout,
+        **dict.fromkeys(kind.dropout, dropout),
         "id2label": dict(enumerate(tags)),
         "label2id": {tag: label for label, tag in enumerate(tags)},
     }
-    model = load_folder(BertForTokenClassification, folder, changes, new_head=_HEAD)
+    model = load_folder(network, folder, changes, new_head=kind.tagger.head)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if from_scratch:
-            model = BertForTokenClassification(model.config)
-        torch.nn.init.normal_(model.classifier.weight, std=model.config.initializer_range)
-        torch.nn.init.zeros_(model.classifier.bias)
+            model = network(model.config)
+        head = model.get_submodule(kind.tagger.head.removesuffix("."))
+        assert isinstance(head, torch.nn.Linear)
+        torch.nn.init.normal_(head.weight, std=model.config.initializer_range)
+        torch.nn.init.zeros_(head.bias)
     return model
 
 

@@ -19,7 +19,7 @@ import torch
 from transformers import PreTrainedModel
 
 from tacit.engine import cross_entropy
-from tacit.models.bert import masked_logits
+from tacit.models.masked import masked_logits
 from tacit.randomness import Streams
 from tacit.training.masking import MaskedRows, Masking, mask_rows
 from tacit.training.sequences import SequenceStream

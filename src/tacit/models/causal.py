@@ -1,4 +1,4 @@
-"""Causal models: the loss of each row, and logits, of GPT-2 and of the LSTM by one call.
+"""Causal models: the loss of each row, and logits, of any kind by one call.
 
 Rows begin with a start token, end with an end token and are padded on the right. What a position predicts depends on the
 positions before it only, so no model is told of the padding: the causal order hides it already, exactly.
@@ -14,17 +14,16 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from transformers import GPT2LMHeadModel, PreTrainedModel
+from transformers import PreTrainedModel
 
+from tacit.config.kinds import KINDS, one_of
 from tacit.engine.heads import causal_losses
 from tacit.engine.logits import IGNORE_INDEX
 from tacit.errors import UsageError
-from tacit.models.lstm import LstmForCausalLM, check_right_padded
+from tacit.models.kinds import CausalForward, kind_of_model, named
+from tacit.models.lstm import check_right_padded
 
-__all__ = ["CausalModel", "causal_logits", "causal_row_losses", "weighted_row_losses"]
-
-CausalModel = GPT2LMHeadModel | LstmForCausalLM
-"""The models that this module knows."""
+__all__ = ["causal_logits", "causal_row_losses", "head_and_hidden", "head_of", "weighted_row_losses"]
 
 
 def causal_row_losses(model: PreTrainedModel, ids_BT: Tensor, attention_BT: Tensor, weights_BT: Tensor) -> Tensor:
@@ -35,7 +34,7 @@ def causal_row_losses(model: PreTrainedModel, ids_BT: Tensor, attention_BT: Tens
     loss is computed.
 
     Args:
-        model: a `CausalModel`, in a clipping context or not.
+        model: of a causal kind, in a clipping context or not.
         ids_BT: int64 token ids.
         attention_BT: 1 at real positions, which come first in every row; 0 at padding.
         weights_BT: 0 at position 0, which nothing predicts, and at padding.
@@ -47,7 +46,7 @@ def causal_row_losses(model: PreTrainedModel, ids_BT: Tensor, attention_BT: Tens
     weighted_BT = weights_BT != 0
     if bool(weighted_BT[:, 0].any()) or bool((weighted_BT & ~attention_BT.bool()).any()):
         raise UsageError("a weight stands at position 0 or at padding; both are predicted by nothing")
-    return weighted_row_losses(*_head_and_hidden(model, ids_BT), ids_BT, weights_BT)
+    return weighted_row_losses(*head_and_hidden(model, ids_BT), ids_BT, weights_BT)
 
 
 def weighted_row_losses(head: nn.Linear, hidden_BTD: Tensor, ids_BT: Tensor, weights_BT: Tensor) -> Tensor:
@@ -63,19 +62,39 @@ def causal_logits(model: PreTrainedModel, ids_BT: Tensor, attention_BT: Tensor) 
         UsageError: another kind of model, or padding before a real position.
     """
     check_right_padded(attention_BT)
-    head, hidden_BTD = _head_and_hidden(model, ids_BT)
+    head, hidden_BTD = head_and_hidden(model, ids_BT)
     return head(hidden_BTD)
 
 
-def _head_and_hidden(model: PreTrainedModel, ids_BT: Tensor) -> tuple[nn.Linear, Tensor]:
-    """The head, and what it gets (B, T, D)."""
-    if isinstance(model, LstmForCausalLM):
-        return model.lm_head, model.hidden_states(ids_BT)[0]
-    if isinstance(model, GPT2LMHeadModel):
-        # All ones: without any mask transformers warns where a row ends in padding.
-        ones_BT = torch.ones_like(ids_BT)
-        output = model.transformer(input_ids=ids_BT, attention_mask=ones_BT, use_cache=False)
-        return model.lm_head, output.last_hidden_state
-    raise UsageError(
-        f"{type(model).__name__} is no causal model that is known here; use a GPT2LMHeadModel or an LstmForCausalLM"
-    )
+def head_and_hidden(model: PreTrainedModel, ids_BT: Tensor) -> tuple[nn.Linear, Tensor]:
+    """The head, and what it gets (B, T, D).
+
+    Raises:
+        UsageError: another kind of model.
+    """
+    kind = kind_of_model(model)
+    if kind is None or not kind.is_causal:
+        known = one_of(kind for kind in KINDS.values() if kind.is_causal)
+        raise UsageError(f"{type(model).__name__} is no causal model that is known here; use a {known}")
+    forward: CausalForward = _of_transformers if kind.forward is None else named(kind.forward)
+    return forward(model, ids_BT)
+
+
+def _of_transformers(model: PreTrainedModel, ids_BT: Tensor) -> tuple[nn.Linear, Tensor]:
+    """Of a model whose logits are its head on what its body gives, and nothing after that."""
+    # All ones: without any mask transformers warns where a row ends in padding.
+    ones_BT = torch.ones_like(ids_BT)
+    output = model.base_model(input_ids=ids_BT, attention_mask=ones_BT, use_cache=False)
+    return head_of(model), output.last_hidden_state
+
+
+def head_of(model: PreTrainedModel) -> nn.Linear:
+    """What makes logits of the last hidden states.
+
+    Raises:
+        UsageError: that is no linear layer.
+    """
+    head = model.get_output_embeddings()
+    if not isinstance(head, nn.Linear):
+        raise UsageError(f"the head of {type(model).__name__} is no linear layer; use another kind of model")
+    return head

@@ -1,35 +1,55 @@
-"""The models by their kind in the configuration: building, or starting from a folder, and saving."""
+"""The networks of `tacit.config.kinds`: building one, or starting from a folder, and saving it."""
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
-from transformers import BertForMaskedLM, GPT2LMHeadModel, PreTrainedModel
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.utils import logging
 
 from tacit.config import ModelOptions
-from tacit.models.bert import build_bert, save_bert
+from tacit.config.kinds import KINDS, Kind, kind_of_type
+from tacit.config.shape import read_config, shape_of
 from tacit.models.given import load_folder
-from tacit.models.gpt2 import build_gpt2, save_gpt2
-from tacit.models.lstm import LstmForCausalLM, build_lstm, save_lstm
-from tacit.models.transfer import with_vocabulary
+from tacit.models.seeded import seeded
 from tacit.vocabulary.given import read_given
 from tacit.vocabulary.special import SpecialTokens
 
-__all__ = ["build_model", "save_model"]
+__all__ = [
+    "CausalForward",
+    "MaskedForward",
+    "build_model",
+    "kind_of_model",
+    "load_model",
+    "named",
+    "save_model",
+]
 
-_CLASSES: dict[str, type[PreTrainedModel]] = {
-    "bert": BertForMaskedLM,
-    "gpt2": GPT2LMHeadModel,
-    "lstm": LstmForCausalLM,
-}
+CausalForward = Callable[[PreTrainedModel, Tensor], tuple[nn.Linear, Tensor]]
+"""From a causal model and ids (B, T) to its head, and what that gets (B, T, D)."""
 
-_DROPOUT = {
-    "bert": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
-    "gpt2": ("resid_pdrop", "embd_pdrop", "attn_pdrop"),
-    "lstm": ("dropout",),
-}
+MaskedForward = Callable[[PreTrainedModel, Tensor, Tensor, Tensor], Tensor]
+"""From a masked model, ids (B, T), attention (B, T) and slots (B, K) to the logits there (B, K, V)."""
+
+
+def named(reference: str) -> Any:
+    """What a row names as ``"module:name"``."""
+    module, name = reference.split(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def kind_of_model(model: nn.Module) -> Kind | None:
+    """The row whose network this is; None where there is none."""
+    if not isinstance(model, PreTrainedModel):
+        return None
+    kind = kind_of_type(model.config.model_type)
+    return kind if kind is not None and isinstance(model, named(kind.network)) else None
 
 
 def build_model(
@@ -48,25 +68,40 @@ def build_model(
     """
     if options.folder is not None:
         return _from_folder(options, special, seed, tokenizer)
-    if options.kind == "bert":
-        return build_bert(options, special.size, special.pad, seed)
-    if options.kind == "gpt2":
-        return build_gpt2(options, special.size, special.pad, special.start, special.end, seed)
-    return build_lstm(options, special.size, special.pad, special.start, special.end, seed)
+    shape, kind = shape_of(options), options.row
+    numbers = {key: getattr(shape, part) for part, key in kind.keys.items()}
+    network = named(kind.network)
+    config = network.config_class(
+        vocab_size=special.size,
+        tie_word_embeddings=kind.tied,
+        **numbers,
+        **dict.fromkeys(kind.dropout, options.dropout),
+        **_special_ids(kind, special),
+    )
+    if options.initializer == "standard":
+        return seeded(network, config, seed)
+    return named(kind.initializers[options.initializer])(config, seed)
+
+
+def _special_ids(kind: Kind, special: SpecialTokens) -> dict[str, int]:
+    """A masked model has no use for those that rows begin and end with."""
+    ends = {"bos_token_id": special.start, "eos_token_id": special.end} if kind.is_causal else {}
+    return {"pad_token_id": special.pad, **ends}
 
 
 def _from_folder(
     options: ModelOptions, special: SpecialTokens, seed: int, tokenizer: Tokenizer | None
 ) -> PreTrainedModel:
-    dropout = dict.fromkeys(_DROPOUT[options.kind], options.dropout)
-    model = load_folder(_CLASSES[options.kind], options.resolved_folder, dropout)
+    kind = options.row
+    dropout = dict.fromkeys(kind.dropout, options.dropout)
+    model: PreTrainedModel = load_folder(named(kind.network), options.resolved_folder, dropout)
     if options.new_vocabulary:
-        assert isinstance(model, BertForMaskedLM)  # check of the configuration
+        assert kind.new_vocabulary is not None  # check of the configuration
         assert tokenizer is not None
-        return with_vocabulary(model, read_given(options.resolved_folder), tokenizer, special)
-    if options.is_causal:  # a BERT keeps its own: its embedding knows the padding
-        model.config.pad_token_id = special.pad
-        model.config.bos_token_id, model.config.eos_token_id = special.start, special.end
+        return named(kind.new_vocabulary)(model, read_given(options.resolved_folder), tokenizer, special)
+    if kind.is_causal:  # a BERT keeps its own: its embedding knows the padding
+        for name, number in _special_ids(kind, special).items():
+            setattr(model.config, name, number)
     if special.size > model.config.vocab_size:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -74,12 +109,16 @@ def _from_folder(
     return model
 
 
+def load_model(folder: Path) -> PreTrainedModel:
+    """The model in a local folder, of any kind.
+
+    Raises:
+        DataError: as `tacit.config.shape.read_config` and `tacit.models.given.load_folder`.
+    """
+    return load_folder(named(KINDS[read_config(folder)[0]].network), folder)
+
+
 def save_model(model: PreTrainedModel, folder: Path) -> None:
     """Write config.json and model.safetensors, as transformers reads them."""
-    if isinstance(model, LstmForCausalLM):
-        save_lstm(model, folder)
-    elif isinstance(model, GPT2LMHeadModel):
-        save_gpt2(model, folder)
-    else:
-        assert isinstance(model, BertForMaskedLM)
-        save_bert(model, folder)
+    logging.disable_progress_bar()
+    model.save_pretrained(folder)

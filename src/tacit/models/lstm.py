@@ -12,30 +12,16 @@ Shapes: B rows, T positions, E embedding, H hidden features, V vocabulary, L lay
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
-from transformers.utils import logging
 from transformers.utils.generic import ModelOutput
 
-from tacit.config import ModelOptions
 from tacit.errors import UsageError
-from tacit.models.given import load_folder
-from tacit.models.seeded import seeded
 
-__all__ = [
-    "LstmConfig",
-    "LstmForCausalLM",
-    "LstmOutput",
-    "LstmState",
-    "build_lstm",
-    "check_right_padded",
-    "load_lstm",
-    "save_lstm",
-]
+__all__ = ["LstmConfig", "LstmForCausalLM", "LstmOutput", "LstmState", "check_right_padded", "head_and_hidden"]
 
 LstmState = tuple[Tensor, Tensor]
 """The hidden and the cell state after some position, (L, B, H) each."""
@@ -175,42 +161,9 @@ def check_right_padded(attention_BT: Tensor) -> None:
         raise UsageError("a row is padded before a real position; pad causal models on the right")
 
 
-def build_lstm(
-    options: ModelOptions,
-    vocabulary_size: int,
-    pad_id: int,
-    start_id: int,
-    end_id: int,
-    seed: int,
-    tied: bool = False,
-) -> LstmForCausalLM:
-    """A new model whose embedding and hidden width are ``options.width``, its weights a function of the seed.
-
-    ``options.heads``, ``options.intermediate`` and ``options.length`` have no meaning for an LSTM.
-    """
-    config = LstmConfig(
-        vocab_size=vocabulary_size,
-        embedding_size=options.width,
-        hidden_size=options.width,
-        num_hidden_layers=options.layers,
-        dropout=options.dropout,
-        tie_word_embeddings=tied,
-        pad_token_id=pad_id,
-        bos_token_id=start_id,
-        eos_token_id=end_id,
-    )
-    return seeded(LstmForCausalLM, config, seed)
-
-
-def load_lstm(folder: Path) -> LstmForCausalLM:
-    """The model that `save_lstm` wrote. Raises as `tacit.models.given.load_folder`."""
-    return load_folder(LstmForCausalLM, folder)
-
-
-def save_lstm(model: LstmForCausalLM, folder: Path) -> None:
-    """Write config.json and model.safetensors."""
-    logging.disable_progress_bar()
-    model.save_pretrained(folder)
+def head_and_hidden(model: LstmForCausalLM, ids_BT: Tensor) -> tuple[nn.Linear, Tensor]:
+    """The head, and what it gets (B, T, H)."""
+    return model.lm_head, model.hidden_states(ids_BT)[0]
 
 
 def _register() -> None:

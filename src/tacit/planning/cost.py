@@ -32,11 +32,7 @@ def row_flops(shape: ModelShape, length: int, head: float) -> float:
     Args:
         head: parameters times positions of what is above the layers.
     """
-    layer = 4 * shape.width**2 + 2 * shape.width * shape.intermediate
-    attention = 2 * length * shape.width
-    if shape.kind == "lstm":
-        layer, attention = 8 * shape.width**2, 0
-    return 6.0 * (length * shape.layers * (layer + attention) + head)
+    return 6.0 * (length * shape.layers * shape.kind.layer_cost(shape, length) + head)
 
 
 def memory_bytes(config: RunConfig, parameters: int) -> int:

@@ -10,6 +10,7 @@ import hashlib
 from pathlib import Path
 
 from tacit.config import RunConfig
+from tacit.config.kinds import KINDS, one_of
 from tacit.config.shape import shape_of, weight_files
 from tacit.errors import DataError, UsageError
 from tacit.screening.redact import MASK
@@ -36,9 +37,10 @@ def given_tokenizer(config: RunConfig) -> GivenTokenizer:
     if not config.model.is_causal:
         lacking = [role for role in ("mask_token", "pad_token") if role not in found.names]
         if lacking:
+            causal = one_of(kind for kind in KINDS.values() if kind.is_causal)
             raise UsageError(
                 f"{path}: the tokenizer has no {lacking[0]}, which model.kind {config.model.kind} needs; name one in "
-                "tokenizer_config.json, or train a gpt2 or lstm"
+                f"tokenizer_config.json, or train a {causal}"
             )
     if config.model.folder is not None:
         check_folder(config, found)

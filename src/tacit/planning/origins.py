@@ -180,11 +180,11 @@ def _models_of_policies(config: RunConfig) -> Iterator[_Thing]:
             from tacit.screening.policy import load_policy_options
 
             for number, detector in enumerate(load_policy_options(Path(policy)).detectors):
-                place = model_place(detector)
-                if place is not None and detector.kind != "precomputed":
+                place, model = model_place(detector), detector.named_model()
+                if place is not None and model is not None:
                     role = f"the model of detector {number + 1} of {option}"
-                    named = f"{option}: detectors.{number}.{'folder' if detector.kind == 'huggingface' else 'pipeline'}"
-                    yield _Thing(role, place, named, detector.public, contents_digest(detector))
+                    named = f"{option}: detectors.{number}.{model.option}"
+                    yield _Thing(role, place, named, model.public, contents_digest(detector))
 
 
 def _digest(path: Path) -> str | None:

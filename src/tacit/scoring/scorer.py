@@ -37,13 +37,13 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import GPT2LMHeadModel
+from transformers import PreTrainedModel
 
+from tacit.config.kinds import KINDS, one_of
 from tacit.config.shape import folder_shape, read_config
 from tacit.errors import DataError, UsageError
-from tacit.models.causal import CausalModel
-from tacit.models.given import load_folder
-from tacit.models.lstm import LstmForCausalLM
+from tacit.models.causal import head_and_hidden, head_of
+from tacit.models.kinds import load_model
 from tacit.vocabulary.encode import encode_texts
 from tacit.vocabulary.given import read_given
 from tacit.vocabulary.special import SpecialTokens
@@ -72,7 +72,7 @@ class ScorerOptions:
     """The public model that scores, and how much of a text it reads at once.
 
     Args:
-        folder: a local Hugging Face folder with a GPT-2 or an LSTM of ours, and its fast tokenizer.
+        folder: a local Hugging Face folder with a causal model of a kind that is known here, and its fast tokenizer.
         length: tokens of a window; None: as many as the model has positions (an LSTM: 256).
     """
 
@@ -87,11 +87,10 @@ class ScorerOptions:
             UsageError: a window is longer than the model's positions.
         """
         kind, values = read_config(self.folder)
-        classes = {"gpt2": GPT2LMHeadModel, "lstm": LstmForCausalLM}
-        if kind not in classes or not _has_causal_head(values.get("architectures")):
+        if not KINDS[kind].is_causal or not _has_causal_head(values.get("architectures")):
             raise DataError(
-                f"{self.folder} holds no causal language model, so nothing there predicts the next token; give a GPT2LMHeadModel or "
-                "an LSTM of ours"
+                f"{self.folder} holds no causal language model, so nothing there predicts the next token; give the folder of a "
+                + one_of(kind for kind in KINDS.values() if kind.is_causal)
             )
         shape = folder_shape(self.folder, kind)
         given = read_given(self.folder)
@@ -105,7 +104,7 @@ class ScorerOptions:
         length = most if self.length is None else self.length
         if not 1 <= length <= most:
             raise UsageError(f"length is {length}; it must be from 1 to the {most} positions of {self.folder}")
-        return Scorer(load_folder(classes[kind], self.folder), given.tokenizer, given.special, length)
+        return Scorer(load_model(self.folder), given.tokenizer, given.special, length)
 
 
 def _has_causal_head(architectures: object) -> bool:
@@ -118,13 +117,13 @@ class Scorer:
     """ln PPL of texts; each is a function of its text alone.
 
     Args:
-        model: a GPT-2 or an LSTM of ours; in float32 on the CPU; it is put in eval mode, and its weights in aligned memory.
+        model: of a causal kind; in float32 on the CPU; it is put in eval mode, and its weights in aligned memory.
         tokenizer: without padding and truncation; a special token that is spelled in a text is read as text.
         special: its special tokens.
         length: tokens of a window, at most the model's positions.
     """
 
-    def __init__(self, model: CausalModel, tokenizer: Tokenizer, special: SpecialTokens, length: int) -> None:
+    def __init__(self, model: PreTrainedModel, tokenizer: Tokenizer, special: SpecialTokens, length: int) -> None:
         self._model = model.eval()
         for parameter in model.parameters():  # the order of sums may follow from where memory begins
             parameter.data = parameter.data.clone(memory_format=torch.contiguous_format)
@@ -132,7 +131,7 @@ class Scorer:
         self._tokenizer.encode_special_tokens = True
         self._special = special
         self._length = length
-        self._head = model.lm_head
+        self._head = head_of(model)
         self._rows: dict[int, int] = {}  # at once, by padded length
 
     @property
@@ -208,11 +207,7 @@ class Scorer:
 
     def _hidden(self, ids_BT: Tensor) -> Tensor:
         """What the head gets (B, T, D)."""
-        if isinstance(self._model, LstmForCausalLM):
-            return self._model.hidden_states(ids_BT)[0]
-        # All ones: the causal order hides the padding, and without any mask transformers warns.
-        output = self._model.transformer(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT), use_cache=False)
-        return output.last_hidden_state
+        return head_and_hidden(self._model, ids_BT)[1]
 
     def _independent(self, rows: int, positions: int) -> bool:
         """Whether, in batches of this shape, a row's nats are the same bits in every place and among any other rows.

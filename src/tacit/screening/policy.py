@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tacit.errors import DataError
 from tacit.files import refuse_pipe
 from tacit.screening.adapters.contents import contents_digest
-from tacit.screening.adapters.options import DetectorOptions, PrecomputedOptions
+from tacit.screening.adapters.options import DetectorOptions
 from tacit.screening.adapters.registry import detector_from_options
 from tacit.screening.core import CoreDetector
 from tacit.screening.safe import UnsafeSentences
@@ -114,7 +114,7 @@ class Policy:
     @property
     def reads_any_text(self) -> bool:
         """Whether it can be asked about a text that was changed: spans that were computed elsewhere are of given texts only."""
-        return not any(isinstance(item, PrecomputedOptions) for item in self.options.detectors)
+        return all(item.reads_any_text for item in self.options.detectors)
 
     def spans(self, text: str) -> list[Span]:
         """What the policy marks in one text, in code points; spans may overlap."""

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from tacit.models.bert import masked_losses
 from tacit.models.causal import causal_row_losses
+from tacit.models.masked import masked_losses
 from tacit.training.masking import Masking, mask_rows
 
 __all__ = ["CausalObjective", "MaskedObjective", "Objective", "Targets"]
@@ -62,7 +62,7 @@ class MaskedObjective(Objective):
         return Targets((masked.ids_BT, masked.attention_BT, masked.slots_BK, masked.labels_BK), masked.real_BK)
 
     def losses(self, model: PreTrainedModel, arrays: Sequence[torch.Tensor], weights_BN: torch.Tensor) -> torch.Tensor:
-        """`tacit.models.bert.masked_losses`."""
+        """`tacit.models.masked.masked_losses`."""
         ids_BT, attention_BT, slots_BK, labels_BK = arrays
         return masked_losses(model, ids_BT, attention_BT, slots_BK, labels_BK, weights_BN)
 

@@ -27,12 +27,14 @@ def vocabulary_facts(config: RunConfig, ledger: Ledger, size: int, released_word
 def model_facts(config: RunConfig, shape: ModelShape, vocabulary_size: int) -> schema.ModelFacts:
     """The model's shape, with its parameters at so many token ids."""
     return schema.ModelFacts(
-        kind=shape.kind,
+        kind=shape.kind.name,
         layers=shape.layers,
         width=shape.width,
         heads=shape.heads,
         parameters=shape.parameters(vocabulary_size),
         max_length=config.model.length,
+        loading_class=shape.kind.loading_class,
+        pipeline_tag=shape.kind.pipeline_tag,
     )
 
 

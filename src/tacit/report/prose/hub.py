@@ -10,16 +10,7 @@ from markupsafe import Markup
 from tacit.report.prose.guarantee import verdict
 from tacit.report.schema import ReportData
 
-__all__ = ["front_matter", "loading_class", "markdown"]
-
-# model kind -> (pipeline tag of the model hub, class that loads the model)
-_TASKS = {"bert": ("fill-mask", "AutoModelForMaskedLM"), "gpt2": ("text-generation", "AutoModelForCausalLM")}
-
-
-def loading_class(kind: str) -> str | None:
-    """The transformers class that loads a model of this kind; None where there is none."""
-    task = _TASKS.get(_kind_key(kind))
-    return task[1] if task else None
+__all__ = ["front_matter", "markdown"]
 
 
 def front_matter(data: ReportData) -> str:
@@ -31,14 +22,9 @@ def front_matter(data: ReportData) -> str:
         "none": "no-privacy-guarantee",
     }[tone]
     facts: dict[str, object] = {"license": data.license, "tags": ["tacit", privacy]}
-    task = _TASKS.get(_kind_key(data.model.kind))
-    if task:
-        facts |= {"library_name": "transformers", "pipeline_tag": task[0]}
+    if data.model.pipeline_tag is not None:
+        facts |= {"library_name": "transformers", "pipeline_tag": data.model.pipeline_tag}
     return yaml.safe_dump(facts, sort_keys=False, allow_unicode=True)
-
-
-def _kind_key(kind: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", kind.lower())
 
 
 def markdown(value: object) -> Markup:

@@ -21,7 +21,11 @@ class VocabularyFacts(Facts):
 
 
 class ModelFacts(Facts):
-    """The released model's shape; ``heads`` is None for a model without attention."""
+    """The released model's shape; ``heads`` is None for a model without attention.
+
+    ``loading_class`` and ``pipeline_tag``: the class of transformers that loads it, and what a model hub calls its task; None where
+    transformers does not have the model.
+    """
 
     kind: Text
     layers: Count
@@ -29,6 +33,8 @@ class ModelFacts(Facts):
     heads: Count | None
     parameters: Count
     max_length: Count
+    loading_class: Literal["AutoModelForCausalLM", "AutoModelForMaskedLM"] | None = None
+    pipeline_tag: Literal["text-generation", "fill-mask"] | None = None
 
 
 class PhaseRow(Facts):

@@ -21,8 +21,7 @@ from tacit.entities.cells import Cell, run_cell, splits_of
 from tacit.evaluation.masked_lm import score_units
 from tacit.files import private_folder, read_json, write_json
 from tacit.folder import RunFolder
-from tacit.models.bert import load_bert
-from tacit.models.kinds import save_model
+from tacit.models.kinds import load_model, save_model
 from tacit.pipeline.attacks import measure
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.release import leave_model
@@ -138,7 +137,7 @@ def _masked_loss(folder: Path, texts: Path) -> dict[str, Any]:
     tokenizer alone, for which the masks are the same.
     """
     given = read_given(folder)
-    tokenizer, special, bert = given.tokenizer, given.special, load_bert(folder)
+    tokenizer, special, bert = given.tokenizer, given.special, load_model(folder)
     assert special.mask is not None
     stream = tokenize_units(_units(texts), tokenizer, special, bert.config.max_position_embeddings, _STREAMS)
     masking = Masking(_MASKED, special.mask, special.ids, special.size)

@@ -7,28 +7,19 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from tacit.screening.adapters.options import (
-    DetectorOptions,
-    HuggingFaceOptions,
-    PrecomputedOptions,
-    PresidioOptions,
-    SpacyOptions,
-)
+from tacit.screening.adapters.options import AdapterOptions
 
 __all__ = ["contents_digest", "model_place"]
 
-_LIBRARIES = {"huggingface": "transformers", "spacy": "spacy", "presidio": "presidio-analyzer"}
 
-
-def contents_digest(options: DetectorOptions) -> str:
+def contents_digest(options: AdapterOptions) -> str:
     """SHA-256 of the library's version and of every file of the model; of spans that were computed elsewhere, nothing.
 
     Those are private text's, whose digest goes nowhere; and no policy with them is measured (`tacit.planning.measured`).
     """
-    if isinstance(options, PrecomputedOptions):
+    if options.library is None:
         return ""
-    library = _LIBRARIES[options.kind]
-    found = hashlib.sha256(f"{library} {version(library)}".encode())
+    found = hashlib.sha256(f"{options.library} {version(options.library)}".encode())
     folder = model_place(options)
     if folder is not None:
         for path in sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
@@ -38,17 +29,12 @@ def contents_digest(options: DetectorOptions) -> str:
     return found.hexdigest()
 
 
-def model_place(options: DetectorOptions) -> Path | None:
+def model_place(options: AdapterOptions) -> Path | None:
     """The folder of the model that a detector uses, or of an installed package; None where it uses none, or there is none."""
-    match options:
-        case HuggingFaceOptions():
-            place = options.folder
-        case SpacyOptions() | PresidioOptions():
-            place = options.pipeline
-        case PrecomputedOptions():
-            place = None
-    if place is None:
+    named = options.named_model()
+    if named is None or named.value is None:
         return None
+    place = named.value
     if Path(place).is_dir():
         return Path(place)
     spec = find_spec(place) if place.isidentifier() else None

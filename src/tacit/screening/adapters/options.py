@@ -1,14 +1,23 @@
-"""What a policy file may say about a detector: one class of options for each kind, told apart by ``kind``."""
+"""What a policy file may say about a detector: one class of options for each kind, told apart by ``kind``.
+
+The class also says what else there is to know of its kind. The module of a detector, and the library behind it, is imported when it
+is asked for.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from abc import abstractmethod
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tacit.screening.spans import Detector
+
 __all__ = [
+    "AdapterOptions",
     "DetectorOptions",
     "HuggingFaceOptions",
+    "NamedModel",
     "PrecomputedOptions",
     "PresidioOptions",
     "SpacyOptions",
@@ -24,7 +33,40 @@ class _Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
 
 
-class PresidioOptions(_Options):
+class NamedModel(NamedTuple):
+    """A model on this machine that options name.
+
+    Args:
+        option: by which it is named.
+        value: a folder, or the name of an installed package; None where none is named.
+        public: whether the user says that it was made from public text alone.
+    """
+
+    option: str
+    value: str | None
+    public: bool
+
+
+class AdapterOptions(_Options):
+    """What is asked of every kind.
+
+    ``library``: the package whose version counts for what is found; None where no library marks anything.
+    ``reads_any_text``: False where spans are known of certain texts only.
+    """
+
+    library: ClassVar[str | None]
+    reads_any_text: ClassVar[bool] = True
+
+    @abstractmethod
+    def detector(self) -> Detector:
+        """The detector, not yet checked; see `tacit.screening.adapters.registry.detector_from_options`."""
+
+    def named_model(self) -> NamedModel | None:
+        """The model that marks; None where this kind has none."""
+        return None
+
+
+class PresidioOptions(AdapterOptions):
     """Microsoft Presidio's recognisers of forms; with ``pipeline`` also its recogniser of named entities.
 
     Args:
@@ -33,13 +75,25 @@ class PresidioOptions(_Options):
         public: the pipeline was made from public text alone. A run asks for it where no certificate says what it was made from.
     """
 
+    library = "presidio-analyzer"
+
     kind: Literal["presidio"] = "presidio"
     entities: Annotated[tuple[Word, ...], Field(min_length=1)] | None = None
     pipeline: Word | None = None
     public: bool = False
 
+    def detector(self) -> Detector:
+        """See `AdapterOptions`."""
+        from tacit.screening.adapters.presidio import PresidioDetector
 
-class SpacyOptions(_Options):
+        return PresidioDetector(self)
+
+    def named_model(self) -> NamedModel:
+        """See `AdapterOptions`."""
+        return NamedModel("pipeline", self.pipeline, self.public)
+
+
+class SpacyOptions(AdapterOptions):
     """The entities of a spaCy pipeline.
 
     Args:
@@ -49,14 +103,26 @@ class SpacyOptions(_Options):
         public: as of `PresidioOptions`.
     """
 
+    library = "spacy"
+
     kind: Literal["spacy"] = "spacy"
     pipeline: Word
     labels: dict[Word, Word] = {}
     score: Score = 1.0
     public: bool = False
 
+    def detector(self) -> Detector:
+        """See `AdapterOptions`."""
+        from tacit.screening.adapters.spacy_ner import SpacyDetector
 
-class HuggingFaceOptions(_Options):
+        return SpacyDetector(self)
+
+    def named_model(self) -> NamedModel:
+        """See `AdapterOptions`."""
+        return NamedModel("pipeline", self.pipeline, self.public)
+
+
+class HuggingFaceOptions(AdapterOptions):
     """A token-classification model in a local folder, with the two thresholds of Zhao et al. 2022, appendix A.4.
 
     Args:
@@ -73,6 +139,8 @@ class HuggingFaceOptions(_Options):
         public: the model was made from public text alone. A run asks for it where no certificate says what it was made from.
     """
 
+    library = "transformers"
+
     kind: Literal["huggingface"] = "huggingface"
     folder: Word
     least_tag_score: Annotated[float, Field(gt=0, le=1)] = 0.3
@@ -85,6 +153,16 @@ class HuggingFaceOptions(_Options):
     device: Word = "cpu"
     public: bool = False
 
+    def detector(self) -> Detector:
+        """See `AdapterOptions`."""
+        from tacit.screening.adapters.huggingface import HuggingFaceDetector
+
+        return HuggingFaceDetector(self)
+
+    def named_model(self) -> NamedModel:
+        """See `AdapterOptions`."""
+        return NamedModel("folder", self.folder, self.public)
+
 
 class TextsOptions(_Options):
     """The corpus whose texts precomputed spans belong to (`tacit.corpus.Source`)."""
@@ -96,7 +174,7 @@ class TextsOptions(_Options):
     max_record_bytes: Count = 1_000_000
 
 
-class PrecomputedOptions(_Options):
+class PrecomputedOptions(AdapterOptions):
     """Spans that were computed elsewhere, in a file.
 
     Args:
@@ -106,11 +184,20 @@ class PrecomputedOptions(_Options):
         score: the score of spans that have none of their own.
     """
 
+    library = None
+    reads_any_text = False
+
     kind: Literal["precomputed"] = "precomputed"
     path: Word
     format: Literal["auto", "jsonl", "conll"] = "auto"
     texts: TextsOptions | None = None
     score: Score = 1.0
+
+    def detector(self) -> Detector:
+        """See `AdapterOptions`."""
+        from tacit.screening.adapters.precomputed import PrecomputedDetector
+
+        return PrecomputedDetector(self)
 
 
 DetectorOptions = Annotated[

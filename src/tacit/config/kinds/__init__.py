@@ -1,0 +1,53 @@
+"""The kinds of models, one row each: shape, counts and cost, what they are asked, and where their networks are.
+
+A new kind is one file here with its row, and one line in `KINDS` (docs/adding.md). A network that transformers does not have is a
+module of `tacit.models`, which the row names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+from tacit.config.base import name_in
+from tacit.config.kinds.bert import BERT
+from tacit.config.kinds.gpt2 import GPT2
+from tacit.config.kinds.kind import Kind, ModelShape, Tagger, attention_cost, attention_parameters
+from tacit.config.kinds.lstm import LSTM
+
+__all__ = [
+    "KINDS",
+    "Kind",
+    "KindName",
+    "ModelShape",
+    "Tagger",
+    "attention_cost",
+    "attention_parameters",
+    "kind_of_type",
+    "one_of",
+]
+
+KINDS: dict[str, Kind] = {
+    "bert": BERT,
+    "gpt2": GPT2,
+    "lstm": LSTM,
+}
+
+
+def kind_of_type(model_type: object) -> Kind | None:
+    """The kind whose config.json has this ``model_type``; None where there is none."""
+    return next((kind for kind in KINDS.values() if kind.model_type == model_type), None)
+
+
+def one_of(kinds: Iterable[Kind]) -> str:
+    """Their names, as "gpt2 or lstm".
+
+    >>> one_of([BERT, GPT2, LSTM])
+    'bert, gpt2 or lstm'
+    """
+    *others, last = (kind.name for kind in kinds)
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+KindName = Annotated[str, name_in(lambda: KINDS)]
+"""A key of `KINDS`."""
