@@ -23,6 +23,7 @@ BASE = {
     "strict_yaml",
     "progress",
     "processes",
+    "resumable",
 }  # what every package may use
 MAY_IMPORT: dict[str, set[str]] = {
     "version": set(),
@@ -33,6 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "strict_yaml": set(),
     "progress": set(),
     "processes": {"errors"},
+    "resumable": {"errors", "files"},
     "jobs": {"errors", "files", "processes", "progress"},
     "config": {"errors", "files", "strict_yaml"},
     "folder": {"errors", "files", "config"},
