@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from tacit.config.base import Count, Options, Positive, Share, expanded
+from tacit.errors import RefusedError, UsageError
 
-__all__ = ["VocabularyOptions"]
+if TYPE_CHECKING:
+    from tacit.config.run import RunConfig
+
+__all__ = ["VocabularyOptions", "check_formula", "check_vocabulary"]
 
 
 class VocabularyOptions(Options):
@@ -99,3 +103,38 @@ class VocabularyOptions(Options):
         return (
             frozenset(type(self).model_fields) - {"method", "path", "public"} if self.method == "given" else frozenset()
         )
+
+
+def check_formula(config: RunConfig) -> None:
+    """The vocabulary by the paper's formula is wanted as such."""
+    if config.vocabulary.method == "hoory" and "heuristic:hoory" not in config.allow:
+        raise RefusedError(
+            "vocabulary-formula",
+            "vocabulary.method: hoory uses the paper's threshold, whose true delta is far above the one it claims; "
+            "use method: histogram, or add heuristic:hoory to allow (reported with epsilon = infinity)",
+        )
+
+
+def check_vocabulary(config: RunConfig) -> None:
+    """No option is given that the method has no use for, or finds itself."""
+    options = config.vocabulary
+    if options.method not in ("histogram", "weighted", "sips"):
+        for name in sorted(
+            {"public_words", "public_corpora", "counts_share"} & options.model_fields_set - options.beside_given
+        ):
+            raise UsageError(f"vocabulary.{name}: method {options.method} has no use for it; leave it out")
+    if options.counts_share == 0 and options.knows_words:
+        raise UsageError(
+            "vocabulary.counts_share: public words have no weights that could stand for their counts; take a share above 0"
+        )
+    if options.method not in ("sips", "given") and "rounds" in options.model_fields_set:
+        raise UsageError(f"vocabulary.rounds: method {options.method} has one round; leave it out, or use method: sips")
+    if options.in_rounds and (options.noise_stddev is not None or options.threshold is not None):
+        raise UsageError(
+            "vocabulary: noise_stddev and threshold cannot be given with method weighted or sips, public_words, public_corpora or "
+            "counts_share: they are solved; leave them out"
+        )
+    if options.method == "hoory" and options.threshold is not None:
+        raise UsageError("vocabulary.threshold: method hoory computes it by the paper's formula; leave it out")
+    if options.method == "histogram" and (options.noise_stddev is None) != (options.threshold is None):
+        raise UsageError("vocabulary: give noise_stddev and threshold together, or neither")
