@@ -6,16 +6,14 @@ without changing any event, and `RunConfig.digest` leaves it out.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
 from tacit.config.adaptive import AdaptiveOptions, check_adaptive
 from tacit.config.audit import AuditOptions, check_membership
-from tacit.config.base import Count, Options
+from tacit.config.base import Count, WholeConfig
 from tacit.config.compute import ComputeOptions
 from tacit.config.corpus import CorpusOptions, PublicCorpusOptions
 from tacit.config.evaluation import EvaluationOptions
@@ -41,7 +39,7 @@ HEURISTICS = (
 """What ``allow`` may name; each is reported with epsilon = infinity."""
 
 
-class RunConfig(Options):
+class RunConfig(WholeConfig):
     """A whole run. See docs/tour.md for every option along the data's way.
 
     ``rounds``: the phases are run this many times in order, as in alternating training; each goes on with its own optimizer.
@@ -52,6 +50,7 @@ class RunConfig(Options):
     """
 
     added_later = frozenset({"adaptive", "same_people", "seed"})
+    changeable = frozenset({"run", "title", "compute"})
 
     title: str = "tacit run"
     run: str
@@ -72,14 +71,6 @@ class RunConfig(Options):
     same_people: bool = True
     seed: Annotated[str, Field(min_length=1)] | None = None
     allow: tuple[str, ...] = ()
-
-    def digest(self) -> str:
-        """SHA-256 of everything that can change a result or a guarantee: not the run folder, the title or ``compute``."""
-        return hashlib.sha256(json.dumps(self.comparable(), sort_keys=True).encode()).hexdigest()
-
-    def comparable(self) -> dict[str, Any]:
-        """The options that must not change between two starts of a run, as plain values."""
-        return self.model_dump(mode="json", exclude={"run", "title", "compute"})
 
     @property
     def uses_heuristic(self) -> bool:
