@@ -19,7 +19,7 @@ from tacit.config.audit import AuditOptions
 from tacit.config.base import Options
 from tacit.config.entities import load_comparison, names_tasks
 from tacit.config.load import read_yaml
-from tacit.config.run import CHECKS
+from tacit.config.run import CHECKS, check_meaning
 from tacit.corpus.turns import Turns
 from tacit.engine.clipping import LARGEST, LEAST
 from tacit.errors import RefusedError, UsageError
@@ -681,7 +681,7 @@ def test_no_check_of_a_section_is_forgotten() -> None:
         for name, check in inspect.getmembers(importlib.import_module(module.name), inspect.isfunction):
             if name.startswith("check_") and list(inspect.signature(check).parameters) == ["config"]:
                 found.add(check)
-    assert found - {tacit.config.run.check_meaning} == set(CHECKS)
+    assert found - {check_meaning} == set(CHECKS)
     assert len(CHECKS) == len(set(CHECKS)) > 10
 
 

@@ -252,9 +252,10 @@ def test_what_was_given_up_begins_anew(tmp_path: Path) -> None:
 def test_another_identity_or_corpus_is_refused(tmp_path: Path) -> None:
     partial = stopped(tmp_path).partial
     before = contents(tmp_path)
-    for changed in ({"step": 2}, {"version": "1.1"}):
-        with pytest.raises(UsageError, match=r"this counting was started with other options \(\w+: 1(\.0)? -> "):
-            do(job_in(tmp_path, **changed))
+    with pytest.raises(UsageError, match=r"this counting was started with other options \(step: 1 -> 2\)"):
+        do(job_in(tmp_path, step=2))
+    with pytest.raises(UsageError, match=r"this counting was started with other options \(version: 1\.0 -> 1\.1\)"):
+        do(job_in(tmp_path, version="1.1"))
     with pytest.raises(DataError, match="corpus is not the one that this counting was started on"):
         do(job_in(tmp_path, corpus="d"))
     assert contents(tmp_path) == before

@@ -169,7 +169,7 @@ class Resumable:
         def sizes(state: dict[str, Any]) -> dict[str, int]:
             restore(state)
             # A scoring that was begun before screening and scoring shared this module has the size of its one file.
-            known = state["sizes"] if "sizes" in state else dict.fromkeys(self._kind.files, state["size"])
+            known: dict[str, Any] = state["sizes"] if "sizes" in state else {self._kind.files[0]: state["size"]}
             return {name: int(known[name]) for name in self._kind.files}
 
         path = self.partial / _CHECKPOINT

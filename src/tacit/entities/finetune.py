@@ -50,7 +50,7 @@ from tacit.files import (
     write_text,
 )
 from tacit.folder import RunFolder
-from tacit.planning.finetuning import FINETUNING, dp_phase, finetuning_spend, plain_phase, solve_noise
+from tacit.planning.finetuning import FINETUNING, dp_phase, plain_phase, solve_noise
 from tacit.planning.finetuning_facts import finetuning_facts
 from tacit.planning.finetuning_origin import inherited, provenance_of_model
 from tacit.planning.origins import take_over
@@ -60,7 +60,7 @@ from tacit.privacy.certificate import (
     read_number,
 )
 from tacit.privacy.certificate_file import read_certificate
-from tacit.privacy.events import PoissonGaussian
+from tacit.privacy.events import EVERY_PART, PoissonGaussian
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.origin import mark_released
 from tacit.privacy.provenance import NOISE_SOURCE, Ancestor, Provenance
@@ -164,8 +164,8 @@ def _opened(config: FinetuneConfig, reporter: Reporter) -> Iterator[_Tuning]:
         _bind(ledger, config, inputs, streams)
         rows = cutter.rows(inputs.documents, streams.child("rows"))
         phase = _planned_phase(config, inputs, ledger, rows.sequences)
-        spend = finetuning_spend(phase)
-        ledger.plan(phase.name, spend.event, spend.count, spend.partition)
+        assert phase.event is not None  # a phase on private text has one
+        ledger.plan(phase.name, phase.event, phase.steps, EVERY_PART)
         ledger.bind(NOISE_SOURCE, noise_source(device).value)
         private_folder(folder.checkpoints)
         yield _Tuning(config, inputs, folder, ledger, streams, cutter, rows, phase, reporter)
