@@ -24,6 +24,7 @@ BASE = {
     "strict_yaml",
     "progress",
     "processes",
+    "resumable",
 }  # what every package may use
 MAY_IMPORT: dict[str, set[str]] = {
     "version": set(),
@@ -34,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "strict_yaml": set(),
     "progress": set(),
     "processes": {"errors"},
+    "resumable": {"errors", "files"},
     "jobs": {"errors", "files", "processes", "progress"},
     "config": {
         "errors",

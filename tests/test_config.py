@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import importlib
+import inspect
+import pkgutil
 import re
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,11 +13,13 @@ from typing import Any, ClassVar
 import pytest
 import yaml
 
+import tacit.config
 from tacit.config import ComputeOptions, RunConfig, TurnsOptions, config_differences, load_config, parse_config
 from tacit.config.audit import AuditOptions
 from tacit.config.base import Options
 from tacit.config.entities import load_comparison, names_tasks
 from tacit.config.load import read_yaml
+from tacit.config.run import CHECKS, check_meaning
 from tacit.corpus.turns import Turns
 from tacit.engine.clipping import LARGEST, LEAST
 from tacit.errors import RefusedError, UsageError
@@ -668,3 +673,45 @@ def test_the_defaults_of_turns_are_the_readers() -> None:
 )
 def test_the_control_sees_each_unit_25_times(units: int, phases: int, batch: int, steps: int) -> None:
     assert AuditOptions(control=True, control_batch=batch).enough_control_steps(units, phases) == steps
+
+
+def test_no_check_of_a_section_is_forgotten() -> None:
+    """What takes a whole configuration alone and is called check_... stands in the list, once."""
+    found = set()
+    for module in pkgutil.walk_packages(tacit.config.__path__, "tacit.config."):
+        for name, check in inspect.getmembers(importlib.import_module(module.name), inspect.isfunction):
+            if name.startswith("check_") and list(inspect.signature(check).parameters) == ["config"]:
+                found.add(check)
+    assert found - {check_meaning} == set(CHECKS)
+    assert len(CHECKS) == len(set(CHECKS)) > 10
+
+
+def test_the_first_mistake_in_the_order_of_the_checks_is_reported() -> None:
+    """Each mistake here is of a later check than the one before: mended from the front, they show one after another."""
+    given = values()
+    mistakes: list[tuple[str, dict[str, Any], str]] = [
+        ("privacy", {"budget": {"epsilon": 2.0, "delta": 0.5}}, "delta-too-large"),
+        ("", {"seed": "a"}, "public-key"),
+        ("vocabulary", {"method": "hoory", "threshold": 30.0}, "vocabulary-formula"),
+        ("", {"marking": {}}, "no phase has stream: marked"),
+        ("", {"public": []}, "name at least one public corpus"),
+        ("", {"audit": {"membership": {}}}, "attacks causal models"),
+        ("model", {"public": True}, "model.public is about"),
+        ("model", {"heads": 3}, "not a multiple of model.heads"),
+        ("phases", {"name": "vocabulary"}, "is used by the run itself"),
+        ("private", {"user_field": None}, "user_field is not set"),
+    ]
+    right: list[dict[str, Any]] = []
+    for place, wrong, _ in mistakes:
+        section = given if not place else given.setdefault(place, {})
+        section = section[0] if isinstance(section, list) else section
+        right.append({name: section.get(name) for name in wrong})
+        section.update(wrong)
+    for (place, _, said), mended in zip(mistakes, right, strict=True):
+        with pytest.raises(UsageError, match=re.escape(said)):
+            parse_config(given)
+        section = given if not place else given[place]
+        section = section[0] if isinstance(section, list) else section
+        for name, value in mended.items():
+            section.pop(name) if value is None else section.update({name: value})
+    parse_config(given)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ from tacit.privacy.provenance import MADE_BY
 from tacit.randomness import Streams, draw_key, read_key
 from tacit.version import VERSION
 
-__all__ = ["Begun", "begin", "open_ledger_and_key"]
+__all__ = ["Begun", "another_configuration", "begin", "begin_in"]
 
 
 @dataclass(frozen=True)
@@ -51,26 +51,54 @@ def begin(config: RunConfig, start_over: bool = True) -> Iterator[Begun]:
         UsageError: the folder holds a run with another configuration (the differences are named), or is in use.
         LedgerError: key and ledger do not belong together, or one of them is missing.
     """
-    folder = RunFolder(Path(config.run))
+    folder, privacy = RunFolder(Path(config.run)), config.privacy
+    header = LedgerHeader(
+        unit=privacy.unit_name,
+        relation=privacy.relation,
+        units=privacy.units,
+        epsilon=float("inf") if config.is_unbounded else privacy.budget.epsilon,
+        delta=privacy.budget.delta,
+        config_digest=config.digest(),
+        key_commitment="",  # of a key that is drawn with it
+    )
+    with begin_in(folder, header, config.seed, lambda: _check_config(config, folder, start_over)) as begun:
+        yield begun
+
+
+@contextmanager
+def begin_in(
+    folder: RunFolder, header: LedgerHeader, seed: str | None, keep_config: Callable[[], None]
+) -> Iterator[Begun]:
+    """Make or continue the folder of a run or of a fine-tuning: locked, with its configuration, key and ledger.
+
+    A refusal while it is open removes what this start made, unless something was paid for or done by then.
+
+    Args:
+        header: of the ledger, but for the commitment of the key.
+        seed: what a public key is made from; None: the key is drawn from the operating system.
+        keep_config: refuses the configuration where the folder has another one, and keeps it there.
+
+    Raises:
+        UsageError: the folder is in use.
+        LedgerError: key and ledger do not belong together, or one of them is missing.
+    """
     was_there = folder.root.exists()
     with taken(folder), remove_if_refused(folder.root, was_there, lambda: _has_spent_or_done(folder)):
-        _check_config(config, folder, start_over)
-        privacy = config.privacy
-        header = LedgerHeader(
-            unit=privacy.unit_name,
-            relation=privacy.relation,
-            units=privacy.units,
-            epsilon=float("inf") if config.is_unbounded else privacy.budget.epsilon,
-            delta=privacy.budget.delta,
-            config_digest=config.digest(),
-            key_commitment="",  # of a key that is drawn with it
-        )
-        key, ledger = open_ledger_and_key(folder, header, config.seed)
+        keep_config()
+        key, ledger = _open_ledger_and_key(folder, header, seed)
         with ledger:
             yield Begun(folder, key, ledger)
 
 
-def open_ledger_and_key(folder: RunFolder, header: LedgerHeader, seed: str | None) -> tuple[bytes, Ledger]:
+def another_configuration(folder: RunFolder, what: str, differences: Sequence[str]) -> UsageError:
+    """The refusal to go on: ``what`` was started with another configuration."""
+    return UsageError(
+        f"{folder.root}: {what} was started with another configuration: {'; '.join(differences)}. "
+        "Use the old one, or another `run:` folder"
+    )
+
+
+def _open_ledger_and_key(folder: RunFolder, header: LedgerHeader, seed: str | None) -> tuple[bytes, Ledger]:
     """The folder's key and ledger, which are made together where there are none.
 
     Args:
@@ -137,10 +165,7 @@ def _check_config(config: RunConfig, folder: RunFolder, start_over: bool) -> Non
             with Ledger.open(folder.ledger, readonly=True) as ledger:
                 spent = ledger.has_paid
             if spent:
-                raise UsageError(
-                    f"{folder.root}: this run was started with another configuration: {'; '.join(differences)}. "
-                    "Use the old one, or another `run:` folder"
-                )
+                raise another_configuration(folder, "this run", differences)
             if folder.release.exists():
                 raise UsageError(
                     f"{folder.root}: its release was made with another configuration: {'; '.join(differences)}. Use another `run:` "

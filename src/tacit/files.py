@@ -1,7 +1,7 @@
 """Files that appear atomically, written beside their place, synced, then moved there in one step; and files that grow.
 
-What grows has a checkpoint beside it (`tacit.screening.work`, `tacit.scoring.scores`): one process at a time writes, and one that
-goes on cuts off what was written after the checkpoint.
+What grows has a checkpoint beside it (`tacit.resumable`): one process at a time writes, and one that goes on cuts off what was
+written after the checkpoint.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ __all__ = [
     "write_atomically",
     "write_json",
     "write_private_json",
+    "write_text",
 ]
 
 _GO_ON = "and run the same command again: nothing is lost"
@@ -62,7 +63,11 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
 
 def write_json(path: Path, values: Any) -> None:
     """Write JSON-ready values atomically."""
-    text = json.dumps(values, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    write_text(path, json.dumps(values, indent=1, sort_keys=True, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write text atomically, in UTF-8."""
     write_atomically(path, lambda partial: _write_text(partial, text))
 
 

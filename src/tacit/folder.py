@@ -32,6 +32,25 @@ class RunFolder:
         return self.root / "private"
 
     @property
+    def certificate(self) -> Path:
+        """The certificate of the release."""
+        return self.release / "certificate.json"
+
+    @property
+    def is_released(self) -> bool:
+        """Whether the release is there; it is written as a whole."""
+        return self.certificate.is_file()
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of the checkpoints, one a phase."""
+        return self.private / "checkpoints"
+
+    def checkpoint(self, phase: str) -> Path:
+        """Of a phase."""
+        return self.checkpoints / f"{phase}.pt"
+
+    @property
     def ledger(self) -> Path:
         """The ledger."""
         return self.root / "ledger.sqlite"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tacit.config.check import check_meaning
+from tacit.config.run import check_meaning
 from tacit.corpus.secrets import SecretFormat
 from tacit.errors import DataError, UsageError
 from tacit.planning import solve

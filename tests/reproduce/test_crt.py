@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tacit.config import PlainPhase
-from tacit.config.check import check_meaning
+from tacit.config.run import check_meaning
 from tacit.corpus.secrets import SecretFormat
 from tacit.errors import UsageError
 from tacit.pipeline.records import secret_form, secrets_of

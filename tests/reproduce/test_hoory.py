@@ -17,7 +17,7 @@ import pytest
 import torch
 from scipy import stats
 
-from tacit.config.check import check_meaning
+from tacit.config.run import check_meaning
 from tacit.corpus.annotations import read_annotated
 from tacit.entities.estimates import fold_estimate
 from tacit.errors import UsageError

@@ -139,6 +139,21 @@ def test_a_stopped_scoring_goes_on_to_the_same_bytes(tmp_path: Path, options: Sc
     assert not partial.exists()
 
 
+def test_a_scoring_of_before_goes_on_to_the_same_bytes(tmp_path: Path, options: ScorerOptions) -> None:
+    """Its checkpoint had the size of its one file by another name (`tacit.resumable`)."""
+    records = some_records()
+    score_corpus(records, options, RHO, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        score_corpus(Stopping(records, 33), options, RHO, tmp_path / "stopped", checkpoint_seconds=0)
+    path = tmp_path / "stopped.partial" / "checkpoint.json"
+    state = json.loads(path.read_text())
+    assert set(state) == {"options", "corpus", "records", "sizes"}
+    state["size"] = state.pop("sizes")["scores"]
+    path.write_text(json.dumps(state))
+    score_corpus(records, options, RHO, tmp_path / "stopped")
+    assert files_in(tmp_path / "stopped") == files_in(tmp_path / "whole")
+
+
 def test_a_killed_scoring_goes_on_to_the_same_bytes(tmp_path: Path, options: ScorerOptions) -> None:
     records = some_records()
     (tmp_path / "records.json").write_text(json.dumps([[record.document_id, record.text] for record in records]))

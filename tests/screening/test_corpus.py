@@ -271,7 +271,10 @@ def test_a_killed_screening_goes_on_bit_for_bit(tmp_path: Path, screened: tuple[
     children = killed(folder, workers)
     assert not folder.exists()
     assert stat.S_IMODE(partial.stat().st_mode) == 0o700
-    done = json.loads((partial / "checkpoint.json").read_text())["counts"]["records"]
+    state = json.loads((partial / "checkpoint.json").read_text())
+    assert set(state) == {"plan", "corpus", "counts", "sizes", "document", "number", "seconds"}
+    assert set(state["sizes"]) == {"public", "private", "held_out"}
+    done = state["counts"]["records"]
     assert 0 < done < len(records())
     for name in FILES:
         with (partial / name).open("ab") as file:

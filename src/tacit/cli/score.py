@@ -247,7 +247,7 @@ def _fit(
     public: str,
     as_json: bool,
 ) -> None:
-    from tacit.files import write_atomically
+    from tacit.files import write_text
     from tacit.scoring.scoring import fit_public
 
     if out is not None and not out.absolute().parent.is_dir():
@@ -259,14 +259,10 @@ def _fit(
         f"adaptive:\n  lower: {rho.lower!r}\n  upper: {rho.upper!r}\n"
     )
     if out is not None:
-        write_atomically(out, lambda partial: _write(partial, text))
+        write_text(out, text)
     if as_json:
         values: dict[str, Any] = {"lower": rho.lower, "upper": rho.upper, "quantiles": quantiles, "records": records}
         print_json({**values, "scorer": str(options.folder), "public": public})
     else:
         typer.echo(text, nl=False)
         typer.echo(f"the scorer is public {public}", err=True)
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

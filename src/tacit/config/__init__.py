@@ -4,8 +4,7 @@ Each section is a module of options: privacy, corpus (``private``, ``public``), 
 model, phases, evaluation, audit and compute.
 
 base.py     what the sections share: frozen models, number types, paths
-run.py      the whole configuration, and its digest
-check.py    what parses but is refused, one function a section
+run.py      the whole configuration, its digest, and the order in which the sections check themselves
 load.py     from YAML, with one line for a mistake
 kinds/      the kinds of models, a row each
 shape.py    the shape of the model, from its options or its folder

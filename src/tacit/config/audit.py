@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from tacit.config.base import MOST, Count, Options, Probability, Rate, Steps
+from tacit.errors import UsageError
 
-__all__ = ["AuditOptions", "MembershipOptions"]
+if TYPE_CHECKING:
+    from tacit.config.run import RunConfig
+
+__all__ = ["AuditOptions", "MembershipOptions", "check_membership"]
 
 
 _SHOWINGS = 25
@@ -80,3 +84,21 @@ class AuditOptions(Options):
         unit 23 times, expose it (docs/attacks.md).
         """
         return math.ceil(min(_MOST_STEPS, _SHOWINGS * units / self.control_batch) / phases)
+
+
+def check_membership(config: RunConfig) -> None:
+    """The attack has a model that it can ask, texts that were not trained on, and enough groups."""
+    options = config.audit.membership if config.audit else None
+    if options is None:
+        return
+    if not config.model.is_causal:
+        raise UsageError("audit.membership attacks causal models: set model.kind to lstm or gpt2, or leave it out")
+    if config.evaluation.held_out == 0:
+        raise UsageError(
+            "audit.membership takes its non-members from the held-out part: set evaluation.held_out above 0, or leave it out"
+        )
+    if options.pairs < options.least_pairs:
+        raise UsageError(
+            f"audit.membership: {options.pairs} pairs are fewer than four groups of {options.group_size}; raise pairs to "
+            f"{options.least_pairs}, or lower group_size"
+        )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, get_args
 
@@ -32,8 +34,10 @@ __all__ = [
     "Rate",
     "Share",
     "Steps",
+    "WholeConfig",
     "expanded",
     "name_in",
+    "values_digest",
 ]
 
 Probability = Annotated[float, Field(gt=0, le=1)]
@@ -81,6 +85,28 @@ class Options(BaseModel):
         at_default = {name for name in self.added_later if getattr(self, name) == fields[name].default}
         left_out = at_default | self.without_effect
         return {name: value for name, value in handler(self).items() if name not in left_out}
+
+
+class WholeConfig(Options):
+    """All options of something that is begun in a folder and gone on with there.
+
+    ``changeable``: those that may differ between two starts, since they change no result and no guarantee.
+    """
+
+    changeable: ClassVar[frozenset[str]]
+
+    def comparable(self) -> dict[str, Any]:
+        """The options that must not change between two starts, as plain values."""
+        return self.model_dump(mode="json", exclude=set(self.changeable))
+
+    def digest(self) -> str:
+        """SHA-256 of everything that can change a result or a guarantee."""
+        return values_digest(self.comparable())
+
+
+def values_digest(values: Mapping[str, Any]) -> str:
+    """SHA-256 of plain values."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def _takes_truth(options: type[Options], name: str, value: Any) -> bool:

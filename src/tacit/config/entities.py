@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tacit.config.base import MOST, ClipNorm, Count, Noise, Options, Rate, Steps, expanded, name_in
+from tacit.config.base import MOST, ClipNorm, Count, Noise, Options, Rate, Steps, WholeConfig, expanded, name_in
 from tacit.config.compute import ComputeOptions
 from tacit.config.load import read_yaml, validated
 from tacit.config.phases import ClippingName
@@ -134,7 +132,7 @@ class DpTuning(Options):
     noise_multiplier: Noise | None = None
 
 
-class FinetuneConfig(Options):
+class FinetuneConfig(WholeConfig):
     """`tacit finetune`: one model, fine-tuned on all documents of a source.
 
     Args:
@@ -153,6 +151,8 @@ class FinetuneConfig(Options):
         compute: options of speed alone, as in a run.
     """
 
+    changeable = frozenset({"run", "title", "compute", "test"})
+
     title: str = "entity extraction"
     run: str
     model: StartModel
@@ -169,14 +169,6 @@ class FinetuneConfig(Options):
     def key_seed(self) -> str | None:
         """The public text that the key is made from; None where it is drawn."""
         return None if self.seed is None else f"tacit finetune {self.seed}"
-
-    def comparable(self) -> dict[str, Any]:
-        """What must not change between two starts."""
-        return self.model_dump(mode="json", exclude={"run", "title", "compute", "test"})
-
-    def digest(self) -> str:
-        """SHA-256 of everything that can change a result or a guarantee."""
-        return hashlib.sha256(json.dumps(self.comparable(), sort_keys=True).encode()).hexdigest()
 
 
 class TaskOptions(Options):

@@ -10,9 +10,8 @@ import pydantic
 import yaml
 from pydantic import BaseModel
 
-from tacit.config.check import check_meaning
 from tacit.config.phases import PHASES
-from tacit.config.run import RunConfig
+from tacit.config.run import RunConfig, check_meaning
 from tacit.config.shape import read_config
 from tacit.config.vocabulary import VocabularyOptions
 from tacit.errors import UsageError

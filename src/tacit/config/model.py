@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from tacit.config.base import MOST, Count, Options, expanded
-from tacit.config.kinds import KINDS, Kind, KindName
+from tacit.config.kinds import KINDS, Kind, KindName, one_of
+from tacit.errors import UsageError
 
-__all__ = ["ModelOptions"]
+if TYPE_CHECKING:
+    from tacit.config.run import RunConfig
+
+__all__ = ["ModelOptions", "check_given", "check_model"]
 
 _SHAPE = frozenset({"layers", "width", "heads", "intermediate", "initializer"})
 
@@ -81,3 +85,45 @@ class ModelOptions(Options):
     def row(self) -> Kind:
         """What there is to know of its kind."""
         return KINDS[self.kind]
+
+
+def check_given(config: RunConfig) -> None:
+    """A given model is named, has its vocabulary, and nothing beside it says what it decides."""
+    vocabulary, folder = config.vocabulary, config.model.folder
+    if config.model.new_vocabulary and (folder is None or config.model.row.new_vocabulary is None):
+        raise UsageError(
+            "model.new_vocabulary: only a bert that starts from model.folder gets another vocabulary; leave it out"
+        )
+    if config.model.new_vocabulary and vocabulary.path == folder:
+        raise UsageError(
+            "model.new_vocabulary: say in the section vocabulary how the new one is made, or which tokenizer it is; without it the "
+            "run has that of model.folder"
+        )
+    if folder is not None and not vocabulary.how.brings_tokenizer and not config.model.new_vocabulary:
+        raise UsageError(
+            f"vocabulary.method is {vocabulary.method}, but the model in model.folder knows the ids of its own tokenizer only: leave "
+            "the section out, or use method: given (a bert also takes model.new_vocabulary: true)"
+        )
+    if config.model.public and folder is None:
+        raise UsageError("model.public is about model.folder; leave it out, or name the folder")
+    if config.model.beside_folder:
+        raise UsageError(
+            f"model.{min(config.model.beside_folder)}: the model in model.folder decides this; leave it out"
+        )
+
+
+def check_model(config: RunConfig) -> None:
+    """The heads share the width, and rows are long enough for the canaries."""
+    if config.model.row.has_heads and config.model.width % config.model.heads:
+        raise UsageError(f"model.width {config.model.width} is not a multiple of model.heads {config.model.heads}")
+    if config.model.initializer not in ("standard", *config.model.row.initializers):
+        begun = one_of(kind for kind in KINDS.values() if config.model.initializer in kind.initializers)
+        raise UsageError(
+            f"model.initializer: {config.model.initializer} is for a {begun}, not for a {config.model.kind}; leave it out"
+        )
+    for phase in config.dp_phases if config.model.is_causal else ():
+        if phase.maskings > 1:
+            raise UsageError(f"phases: {phase.name}: maskings: a {config.model.kind} has no masks; leave it out")
+    for pattern in config.audit.patterns if config.audit and not config.model.is_causal else ():
+        if len(pattern) > config.model.length - 2:
+            raise UsageError(f"audit.patterns: {pattern} does not fit in model.length {config.model.length}")

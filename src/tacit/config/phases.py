@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from tacit.config.adaptive import stratum_number
 from tacit.config.base import ClipNorm, Count, Noise, Options, Positive, Rate, Share, Steps
+from tacit.errors import RefusedError, UsageError
 
-__all__ = ["PHASES", "ClippingName", "DpPhase", "Phase", "PhaseOptions", "PlainPhase", "SelectivePhase"]
+if TYPE_CHECKING:
+    from tacit.config.run import RunConfig
 
+__all__ = [
+    "PHASES",
+    "ClippingName",
+    "DpPhase",
+    "Phase",
+    "PhaseOptions",
+    "PlainPhase",
+    "SelectivePhase",
+    "check_phases",
+    "check_streams",
+]
 
 ClippingName = Literal["flat", "automatic", "per-layer"]
 """The keys of `tacit.engine.CLIPPINGS`, which needs torch."""
@@ -116,3 +130,44 @@ class SelectivePhase(PhaseOptions):
 Phase = Annotated[PlainPhase | DpPhase | SelectivePhase, Field(discriminator="plan")]
 PHASES: dict[str, type[PhaseOptions]] = {"plain": PlainPhase, "dp": DpPhase, "selective": SelectivePhase}
 """By their ``plan``, as in `Phase`; it is a part of an error's place."""
+
+
+_OTHER_STAGES = ("vocabulary", "evaluation")
+"""Stages of the ledger beside the phases. A name with ``control-`` would share a checkpoint with the control without DP."""
+
+
+def check_streams(config: RunConfig) -> None:
+    """Every phase has text to read, and text without noise is wanted as such."""
+    streams = {phase.stream for phase in config.phases}
+    for stream in sorted(streams & {"screened", "redacted"} if config.screening is None else ()):
+        raise UsageError(
+            f"phases: stream: {stream} needs the section `screening`, which says how the private corpus is screened"
+        )
+    own_words = config.screening is not None or config.marking is not None
+    if not config.public and (not own_words or "public" in streams):
+        raise UsageError("public: name at least one public corpus; a run without screening starts from public text")
+    unclipped = config.unclipped_phases
+    if unclipped and "heuristic:non-private" not in config.allow:
+        raise RefusedError(
+            "private-text-without-noise",
+            f"phases: {unclipped[0].name} trains on private text without noise, which has no guarantee; use plan: dp, or add "
+            "heuristic:non-private to allow (reported with epsilon = infinity)",
+        )
+
+
+def check_phases(config: RunConfig) -> None:
+    """Names are free and distinct, and no batch is larger than the corpus."""
+    names = [phase.name for phase in config.phases]
+    for name in names:
+        if name in _OTHER_STAGES or name.startswith("control-"):
+            raise UsageError(f"phases: the name {name!r} is used by the run itself; choose another")
+    if len(set(names)) < len(names):
+        raise UsageError(f"phases: two phases share a name ({', '.join(names)})")
+    for phase in config.dp_phases:
+        stratum = stratum_number(phase.stream)
+        share = config.adaptive.stated_shares[stratum] if config.adaptive and stratum is not None else 1.0
+        if phase.expected_batch > share * config.privacy.units:
+            units = f"privacy.units {config.privacy.units}"
+            if stratum is not None:
+                units = f"its stratum's stated share of {units}, {share:g}"
+            raise UsageError(f"phases: {phase.name}: expected_batch {phase.expected_batch} exceeds {units}")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tacit.config.base import Count, Options, Positive, Share
+from tacit.config.vocabulary_methods import METHODS
+from tacit.errors import RefusedError, UsageError
 
-__all__ = ["Budget", "PrivacyOptions", "TupleUnit"]
+if TYPE_CHECKING:
+    from tacit.config.run import RunConfig
+
+__all__ = ["Budget", "PrivacyOptions", "TupleUnit", "check_budget", "check_data_points", "check_users"]
 
 
 class Budget(Options):
@@ -60,3 +65,35 @@ class PrivacyOptions(Options):
     def unit_name(self) -> str:
         """The unit in words."""
         return f"{self.unit.tuple}-word tuple" if isinstance(self.unit, TupleUnit) else self.unit
+
+
+def check_budget(config: RunConfig) -> None:
+    """Delta is too small for a mechanism that publishes a unit now and then."""
+    privacy = config.privacy
+    if privacy.budget.delta >= 1 / privacy.units:
+        raise RefusedError(
+            "delta-too-large",
+            f"privacy.budget.delta is {privacy.budget.delta:g} but must be below 1/privacy.units = {1 / privacy.units:.3g}: "
+            "a larger delta allows publishing a whole unit",
+        )
+
+
+def check_users(config: RunConfig) -> None:
+    """Where a user is the unit, the corpus says whose a record is."""
+    if config.privacy.unit == "user" and config.private.user_field is None:
+        raise UsageError(
+            "privacy.unit is user but private.user_field is not set: name the field that holds the user's id"
+        )
+
+
+def check_data_points(
+    config: RunConfig, section: Literal["screening", "marking"], other_relation: RefusedError, why_outside: str
+) -> None:
+    """With screening or marking the unit is a data point whose text is exchanged, and no histogram counts its words."""
+    if config.privacy.relation != "replace":
+        raise other_relation
+    if config.privacy.unit != "record":
+        raise UsageError(f"privacy.unit must be record with {section}: the unit is a data point ({section}.data_point)")
+    if config.vocabulary.how.counts_private_text:
+        others = " or ".join(name for name, method in METHODS.items() if not method.counts_private_text)
+        raise UsageError(f"vocabulary.method must be {others} with {section}: {why_outside}")

@@ -1,4 +1,4 @@
-"""The whole configuration of a run: its sections, its digest, and what follows from several of them.
+"""The whole configuration of a run: its sections, its digest, the order of their checks, and what follows from several of them.
 
 Privacy options and speed options are different classes: everything under ``compute`` can change between two starts of a run
 without changing any event, and `RunConfig.digest` leaves it out.
@@ -6,29 +6,40 @@ without changing any event, and `RunConfig.digest` leaves it out.
 
 from __future__ import annotations
 
-import hashlib
-import json
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated
 
 from pydantic import Field
 
-from tacit.config.adaptive import AdaptiveOptions
-from tacit.config.audit import AuditOptions
-from tacit.config.base import Count, Options
+from tacit.config.adaptive import AdaptiveOptions, check_adaptive
+from tacit.config.audit import AuditOptions, check_membership
+from tacit.config.base import Count, WholeConfig
 from tacit.config.compute import ComputeOptions
 from tacit.config.corpus import CorpusOptions, PublicCorpusOptions
 from tacit.config.evaluation import EvaluationOptions
-from tacit.config.marking import MarkingOptions
-from tacit.config.model import ModelOptions
-from tacit.config.phases import DpPhase, Phase, PhaseOptions, PlainPhase, SelectivePhase
-from tacit.config.privacy import PrivacyOptions
-from tacit.config.screening import ScreeningOptions
-from tacit.config.vocabulary import VocabularyOptions
+from tacit.config.marking import MarkingOptions, check_marking
+from tacit.config.model import ModelOptions, check_given, check_model
+from tacit.config.phases import DpPhase, Phase, PhaseOptions, PlainPhase, SelectivePhase, check_phases, check_streams
+from tacit.config.privacy import PrivacyOptions, check_budget, check_users
+from tacit.config.screening import ScreeningOptions, check_screening
+from tacit.config.vocabulary import VocabularyOptions, check_formula, check_vocabulary
+from tacit.config.vocabulary_methods import METHODS
+from tacit.errors import RefusedError, UsageError
 
-__all__ = ["RunConfig"]
+__all__ = ["CHECKS", "HEURISTICS", "RunConfig", "check_meaning"]
+
+HEURISTICS = (
+    "heuristic:adp",
+    "heuristic:no-confidentiality",
+    "heuristic:non-private",
+    "heuristic:public-key",
+    "heuristic:selective-dp",
+    "heuristic:unknown-start",
+)
+"""What ``allow`` may name, beside the entries of vocabulary methods; each is reported with epsilon = infinity."""
 
 
-class RunConfig(Options):
+class RunConfig(WholeConfig):
     """A whole run.
 
     Args:
@@ -61,6 +72,7 @@ class RunConfig(Options):
     """
 
     added_later = frozenset({"adaptive", "same_people", "seed"})
+    changeable = frozenset({"run", "title", "compute"})
 
     title: str = "tacit run"
     run: str
@@ -81,14 +93,6 @@ class RunConfig(Options):
     same_people: bool = True
     seed: Annotated[str, Field(min_length=1)] | None = None
     allow: tuple[str, ...] = ()
-
-    def digest(self) -> str:
-        """SHA-256 of everything that can change a result or a guarantee: not the run folder, the title or ``compute``."""
-        return hashlib.sha256(json.dumps(self.comparable(), sort_keys=True).encode()).hexdigest()
-
-    def comparable(self) -> dict[str, Any]:
-        """The options that must not change between two starts of a run, as plain values."""
-        return self.model_dump(mode="json", exclude={"run", "title", "compute"})
 
     @property
     def uses_heuristic(self) -> bool:
@@ -139,3 +143,51 @@ class RunConfig(Options):
     def phase_name(self, phase: PhaseOptions, round: int) -> str:
         """The phase's name in a round, from 0: its own where there is one round only."""
         return phase.name if self.rounds == 1 else f"{phase.name}-{round + 1}"
+
+
+def check_allow(config: RunConfig) -> None:
+    """What is allowed is known."""
+    known = sorted({*HEURISTICS, *(method.heuristic for method in METHODS.values() if method.heuristic)})
+    for name in config.allow:
+        if name not in known:
+            raise UsageError(f"allow: unknown entry {name!r}; known: {', '.join(known)}")
+
+
+def check_seed(config: RunConfig) -> None:
+    """A key that everyone can make hides nothing."""
+    if config.seed is not None and "heuristic:public-key" not in config.allow:
+        raise RefusedError(
+            "public-key",
+            "seed makes the key from a public text, and whoever knows the key takes all noise off; leave seed out, or add "
+            "heuristic:public-key to allow (reported with epsilon = infinity)",
+        )
+
+
+CHECKS: tuple[Callable[[RunConfig], None], ...] = (
+    check_budget,
+    check_allow,
+    check_seed,
+    check_formula,
+    check_marking,
+    check_adaptive,
+    check_streams,
+    check_screening,
+    check_membership,
+    check_given,
+    check_vocabulary,
+    check_model,
+    check_phases,
+    check_users,
+)
+"""What parses but has no guarantee or no sense is refused by its section, in this order: the first mistake is the one reported."""
+
+
+def check_meaning(config: RunConfig) -> None:
+    """Refuse a configuration without a guarantee or without sense.
+
+    Raises:
+        UsageError: options that contradict each other.
+        RefusedError: a guarantee that cannot be proved, with its reason code (docs/guarantees.md).
+    """
+    for check in CHECKS:
+        check(config)

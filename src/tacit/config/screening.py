@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from tacit.config.base import Count, Options, expanded
-from tacit.errors import UsageError
+from tacit.config.privacy import check_data_points
+from tacit.errors import RefusedError, UsageError
 
-__all__ = ["GroupOptions", "ScreeningOptions", "check_bounds"]
+if TYPE_CHECKING:
+    from tacit.config.run import RunConfig
+
+__all__ = ["GroupOptions", "ScreeningOptions", "check_screening"]
 
 
 class GroupOptions(Options):
@@ -68,7 +72,28 @@ class ScreeningOptions(Options):
         return None if self.measurement is None else expanded(self.measurement)
 
 
-def check_bounds(options: ScreeningOptions) -> None:
+def check_screening(config: RunConfig) -> None:
+    if config.screening is None:
+        return
+    check_data_points(
+        config,
+        "screening",
+        RefusedError(
+            "screening-needs-replace",
+            "privacy.relation must be replace with screening: a secret that is redacted or not changes a record, and adds or "
+            "removes none (docs/confidentiality.md)",
+        ),
+        "the vocabulary comes from the screened text, or from outside",
+    )
+    group = config.screening.group
+    if group is not None and group.by == "user" and config.private.user_field is None:
+        raise UsageError(
+            "screening.group.by is user but private.user_field is not set: name the field that holds the user's id"
+        )
+    _check_bounds(config.screening)
+
+
+def _check_bounds(options: ScreeningOptions) -> None:
     """Bounds on the misses are given once, and allow for those that are made on purpose.
 
     Raises:

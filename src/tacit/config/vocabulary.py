@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
@@ -11,7 +11,10 @@ from tacit.config.base import Count, Options, Positive, Share, expanded
 from tacit.config.vocabulary_methods import METHODS
 from tacit.config.vocabulary_methods.method import VocabularyMethod
 
-__all__ = ["VocabularyOptions"]
+if TYPE_CHECKING:
+    from tacit.config.run import RunConfig
+
+__all__ = ["VocabularyOptions", "check_formula", "check_vocabulary"]
 
 
 def _known(method: str) -> str:
@@ -100,3 +103,13 @@ class VocabularyOptions(Options):
         """All that a given tokenizer decides."""
         reads = self.how.reads
         return frozenset() if reads is None else frozenset(type(self).model_fields) - reads
+
+
+def check_formula(config: RunConfig) -> None:
+    """A method without a proof is wanted as such."""
+    config.vocabulary.how.check_allowed(config)
+
+
+def check_vocabulary(config: RunConfig) -> None:
+    """No option is given that the method has no use for, or finds itself."""
+    config.vocabulary.how.check(config)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Record"]
+__all__ = ["Record", "require_rereadable", "text_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +24,14 @@ class Record:
 
     def __repr__(self) -> str:
         return "Record(<private>)"
+
+
+def text_bytes(record: Record) -> int:
+    """Bytes of a record's text in UTF-8."""
+    return len(record.text.encode("utf-8", "surrogatepass"))
+
+
+def require_rereadable(records: Iterable[Record]) -> None:
+    """Raise `ValueError` where records can be read only once, as an iterator's."""
+    if iter(records) is records:
+        raise ValueError("records are read twice: give a list, or an object whose __iter__ starts anew")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,6 @@ from typing import Any
 
 import torch
 
-from tacit.config import ComputeOptions
 from tacit.config.entities import ComparisonConfig, DpTuning, TaskOptions, TuningOptions
 from tacit.corpus.annotated import (
     AnnotatedDocument,
@@ -31,11 +29,11 @@ from tacit.entities.rows import RowCutter
 from tacit.entities.scores import TypeCounts, entity_counts
 from tacit.entities.start import Start, open_start
 from tacit.entities.tagger import EntityObjective, RowLabels, load_tagger, predict_tags, row_labels
-from tacit.errors import UsageError
 from tacit.planning.finetuning import DpPrice, plain_phase
 from tacit.privacy.events import EVERY_PART
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.randomness import Streams, load_or_create_key
+from tacit.training.device import set_up_torch
 from tacit.training.loop import run_phase
 
 __all__ = [
@@ -45,7 +43,6 @@ __all__ = [
     "make_key",
     "public_streams",
     "run_cell",
-    "set_up_torch",
     "splits_of",
 ]
 
@@ -106,21 +103,6 @@ def cutter_of(start: Start, training: TuningOptions, tags: tuple[str, ...]) -> R
     return RowCutter(tokenizer, start.tokenizer.special, start.length, training.overlap, tags, by_sentence)
 
 
-def set_up_torch(compute: ComputeOptions, threads: int | None = None) -> torch.device:
-    """Threads, and the same result every time.
-
-    Raises:
-        UsageError: there is no GPU where one is asked for.
-    """
-    if compute.device == "cuda":
-        if not torch.cuda.is_available():
-            raise UsageError("compute.device is cuda, but torch finds no CUDA device; set it to cpu")
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS is not deterministic
-    torch.set_num_threads(threads or compute.threads or os.cpu_count() or 1)
-    torch.use_deterministic_algorithms(True)
-    return torch.device(compute.device)
-
-
 def count_entities(labels_of: RowLabels, cutter: RowCutter, documents: Sequence[AnnotatedDocument]) -> list[TypeCounts]:
     """Right, predicted and true entities of each document."""
     predicted = predict_tags(labels_of, cutter, documents)
@@ -167,8 +149,10 @@ def _baseline_counts(name: str, split: Split) -> list[TypeCounts]:
 def _model_counts(
     config: ComparisonConfig, split: Split, cell: Cell, price: DpPrice | None
 ) -> tuple[list[TypeCounts], int]:
-    threads = config.compute.threads or (1 if config.workers > 1 else None)
-    device = set_up_torch(config.compute, threads)
+    compute = config.compute
+    if config.workers > 1 and compute.threads is None:
+        compute = compute.model_copy(update={"threads": 1})
+    device = set_up_torch(compute)
     options, training = config.models[cell.model], config.training_of(cell.model)
     if (options.dp is None) != (price is None):
         raise ValueError("a model that is tuned with DP, and no other, has a price")
@@ -183,7 +167,7 @@ def _model_counts(
     torch.nn.Module.to(model, device)  # transformers' own `to` has no types
     with tempfile.TemporaryDirectory(dir=config.run, prefix=".cell-") as folder:  # its checkpoint holds what it learnt
         objective = EntityObjective(cutter.special.size)
-        compute = config.compute.model_copy(update={"checkpoint_seconds": 1e9})
+        compute = compute.model_copy(update={"checkpoint_seconds": 1e9})
         with _ledger(options.dp, price, Path(folder), streams) as ledger:
             run_phase(model, phase, stream, objective, ledger, streams, compute, Path(folder) / "cell.pt")
     return count_entities(row_labels(model), cutter, split.test), phase.steps

@@ -11,7 +11,6 @@ The same command again continues, bit for bit. Everything is read and checked be
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ import torch
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
-from tacit.beginning import open_ledger_and_key
+from tacit.beginning import another_configuration, begin_in
 from tacit.config import config_differences
 from tacit.config.entities import FinetuneConfig
 from tacit.corpus.annotated import (
@@ -36,7 +35,7 @@ from tacit.corpus.annotated import (
 from tacit.corpus.annotations import read_annotated
 from tacit.corpus.units import Unit, unit_fingerprint
 from tacit.engine.noise import noise_source
-from tacit.entities.cells import count_entities, cutter_of, set_up_torch
+from tacit.entities.cells import count_entities, cutter_of
 from tacit.entities.rows import RowCutter
 from tacit.entities.scores import add_counts, score_of
 from tacit.entities.start import Start, open_start
@@ -46,14 +45,15 @@ from tacit.files import (
     one_line_of_storage,
     private_folder,
     read_json,
-    write_atomically,
     write_json,
     write_private_json,
+    write_text,
 )
-from tacit.folder import RunFolder, remove_if_refused, taken
+from tacit.folder import RunFolder
 from tacit.planning.finetuning import FINETUNING, dp_phase, plain_phase, solve_noise
 from tacit.planning.finetuning_facts import finetuning_facts
 from tacit.planning.finetuning_origin import inherited, provenance_of_model
+from tacit.planning.origins import take_over
 from tacit.privacy.certificate import (
     finetuning_randomness,
     make_certificate,
@@ -63,12 +63,13 @@ from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.events import EVERY_PART
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.origin import mark_released
-from tacit.privacy.provenance import START, Ancestor, Provenance
+from tacit.privacy.provenance import NOISE_SOURCE, Ancestor, Provenance
 from tacit.progress import Reporter, SilentReporter
 from tacit.randomness import Streams
 from tacit.release.writing import write_release
 from tacit.stages import RELEASE, Stage, walk
 from tacit.training.checkpoint import finished_steps, load_weights
+from tacit.training.device import set_up_torch
 from tacit.training.loop import run_phase
 from tacit.training.plans import Phase
 from tacit.training.sequences import SequenceStream
@@ -129,7 +130,7 @@ class _Tuning:
     @property
     def checkpoint(self) -> Path:
         """Of its one phase."""
-        return self.folder.private / "checkpoints" / f"{self.phase.name}.pt"
+        return self.folder.checkpoint(self.phase.name)
 
     @property
     def device(self) -> torch.device:
@@ -155,26 +156,19 @@ def finetune(config: FinetuneConfig, reporter: Reporter | None = None) -> Finetu
 def _opened(config: FinetuneConfig, reporter: Reporter) -> Iterator[_Tuning]:
     """All that is given is read and checked, then the folder, its key and ledger are there, and the steps planned."""
     inputs = _read(config)
-    folder = RunFolder(Path(config.run))
-    was_there = folder.root.exists()
-    with (
-        one_line_of_storage(folder.root),
-        taken(folder),
-        remove_if_refused(folder.root, was_there, lambda: _has_spent(folder)),
-    ):
-        _check_folder(config, folder)
-        device = set_up_torch(config.compute)
-        cutter = cutter_of(inputs.start, config.training, inputs.tags)
-        key, opened = open_ledger_and_key(folder, _header(config), config.key_seed)
-        streams = Streams(key)
-        with opened as ledger:
-            _bind(ledger, config, inputs, streams)
-            rows = cutter.rows(inputs.documents, streams.child("rows"))
-            phase = _planned_phase(config, inputs, ledger, rows.sequences)
-            ledger.plan(phase.name, _event(phase), phase.steps, EVERY_PART)
-            ledger.bind("the training noise's source", noise_source(device).value)
-            private_folder(folder.private / "checkpoints")
-            yield _Tuning(config, inputs, folder, ledger, streams, cutter, rows, phase, reporter)
+    folder, device = RunFolder(Path(config.run)), set_up_torch(config.compute)
+    cutter = cutter_of(inputs.start, config.training, inputs.tags)
+    kept = begin_in(folder, _header(config), config.key_seed, lambda: _keep_config(config, folder))
+    with one_line_of_storage(folder.root), kept as begun:
+        ledger, streams = begun.ledger, Streams(begun.key)
+        _bind(ledger, config, inputs, streams)
+        rows = cutter.rows(inputs.documents, streams.child("rows"))
+        phase = _planned_phase(config, inputs, ledger, rows.sequences)
+        assert phase.event is not None  # a phase on private text has one
+        ledger.plan(phase.name, phase.event, phase.steps, EVERY_PART)
+        ledger.bind(NOISE_SOURCE, noise_source(device).value)
+        private_folder(folder.checkpoints)
+        yield _Tuning(config, inputs, folder, ledger, streams, cutter, rows, phase, reporter)
 
 
 def _train(tuning: _Tuning) -> None:
@@ -215,8 +209,8 @@ def _read(config: FinetuneConfig) -> _Inputs:
     return _Inputs(start, provenance, units, test, tag_set(types))
 
 
-def _check_folder(config: FinetuneConfig, folder: RunFolder) -> None:
-    """Refuse the folder of another run, and a configuration that has changed."""
+def _keep_config(config: FinetuneConfig, folder: RunFolder) -> None:
+    """Refuse the folder of another run, and a configuration that has changed; keep the one that has not."""
     path = folder.finetune_config
     if folder.config.exists():
         raise UsageError(f"{folder.root}: this is the folder of a pre-training run; use another `run:` folder")
@@ -224,20 +218,10 @@ def _check_folder(config: FinetuneConfig, folder: RunFolder) -> None:
         old = FinetuneConfig.model_validate(read_json(path))
         differences = config_differences(old.comparable(), config.comparable())
         if differences:
-            raise UsageError(
-                f"{folder.root}: this fine-tuning was started with another configuration: {'; '.join(differences)}. Use the old "
-                "one, or another `run:` folder"
-            )
+            raise another_configuration(folder, "this fine-tuning", differences)
     elif folder.ledger.exists() or folder.release.exists():
         raise UsageError(f"{folder.root}: it has results but no finetune.json; use another `run:` folder")
     write_private_json(path, config.model_dump(mode="json"))  # it names the private files
-
-
-def _has_spent(folder: RunFolder) -> bool:
-    if not folder.ledger.exists():
-        return False
-    with Ledger.open(folder.ledger, readonly=True) as ledger:
-        return ledger.spent(FINETUNING) > 0
 
 
 def _header(config: FinetuneConfig) -> LedgerHeader:
@@ -259,9 +243,7 @@ def _bind(ledger: Ledger, config: FinetuneConfig, inputs: _Inputs, streams: Stre
     ledger.bind("the model folder", inputs.start.digest)
     units = [Unit(document.document_id, (*document.tokens, *document.tags)) for document in inputs.documents]
     ledger.bind("the annotated documents", unit_fingerprint(units, streams.child("documents")))
-    ledger.bind(START, json.dumps(inputs.provenance.to_dict(), sort_keys=True))
-    for stage, spend in inherited(config.dp, inputs.provenance).items():
-        ledger.inherit(stage, spend)
+    take_over(ledger, inputs.provenance, inherited(config.dp, inputs.provenance))
 
 
 def _planned_phase(config: FinetuneConfig, inputs: _Inputs, ledger: Ledger, rows: int) -> Phase:
@@ -273,11 +255,6 @@ def _planned_phase(config: FinetuneConfig, inputs: _Inputs, ledger: Ledger, rows
         return dp_phase(config.training, config.dp, noise)
     before = inherited(config.dp, inputs.provenance).values()
     return dp_phase(config.training, config.dp, solve_noise(config.training, config.dp, before))
-
-
-def _event(phase: Phase) -> Any:
-    assert phase.event is not None  # a phase on private text has one
-    return phase.event
 
 
 def _new_model(tuning: _Tuning) -> Any:
@@ -307,7 +284,7 @@ def _release(tuning: _Tuning) -> None:
 
     def write_page(target: Path, certificate: dict[str, Any]) -> None:
         text = _page(config, inputs.tags, certificate["fine_tuning"]["statement"], certificate["ledger_head"])
-        write_atomically(target / "README.md", lambda partial: _write_text(partial, text))
+        write_text(target / "README.md", text)
 
     write_release(tuning.folder.release, ledger, write_model, certify, write_page)
 
@@ -319,10 +296,6 @@ def _page(config: FinetuneConfig, tags: Sequence[str], statement: str, head: str
         "`certificate.json` holds what was spent; `tacit verify` recomputes it from the ledger, whose head\n"
         f"is `{head}`.\n"
     )
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
 
 
 def _score(tuning: _Tuning) -> None:
@@ -341,7 +314,7 @@ STAGES: tuple[Stage[_Tuning], ...] = (
         lambda tuning: finished_steps(tuning.checkpoint) == tuning.phase.steps,
         _train,
     ),
-    Stage(RELEASE, lambda config: True, lambda tuning: (tuning.folder.release / "certificate.json").exists(), _release),
+    Stage(RELEASE, lambda config: True, lambda tuning: tuning.folder.is_released, _release),
     Stage("scores", lambda config: config.test is not None, lambda tuning: _scores(tuning.folder).exists(), _score),
 )
 """All of a fine-tuning, in order."""
@@ -352,7 +325,7 @@ def _scores(folder: RunFolder) -> Path:
 
 
 def _result(config: FinetuneConfig, folder: RunFolder) -> FinetuneResult:
-    certificate = read_certificate(folder.release / "certificate.json")
+    certificate = read_certificate(folder.certificate)
     return FinetuneResult(
         folder=folder.root,
         epsilon=read_number(certificate["epsilons"][0]["epsilon"]),

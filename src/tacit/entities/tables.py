@@ -17,7 +17,7 @@ import numpy as np
 
 from tacit.entities.estimates import Estimate, bootstrap_estimate, fold_estimate
 from tacit.entities.scores import add_counts, score_of
-from tacit.files import write_atomically, write_json
+from tacit.files import write_json, write_text
 from tacit.privacy.certificate import write_number
 from tacit.privacy.rounded import upper
 
@@ -197,7 +197,7 @@ def write_tables(rows: Sequence[Row], types: Sequence[TypeRow], folder: Path) ->
     plain = [{name: write_number(v) if isinstance(v, float) else v for name, v in row.items()} for row in values]
     write_json(folder / "table.json", {"rows": plain, "types": of_types, "measure": _MEASURE})
     text = "\n\n".join([_MEASURE, _markdown(rows), _markdown_types(types)]) + "\n"
-    write_atomically(folder / "table.md", lambda partial: _write(partial, text))
+    write_text(folder / "table.md", text)
     return text
 
 
@@ -256,8 +256,4 @@ def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     writer = csv.DictWriter(buffer, list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()
     writer.writerows({name: f"{v:.6g}" if isinstance(v, float) else v for name, v in row.items()} for row in rows)
-    write_atomically(path, lambda partial: _write(partial, buffer.getvalue()))
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+    write_text(path, buffer.getvalue())

@@ -28,8 +28,10 @@ from tacit.planning.measured import measurement_of_run
 from tacit.planning.origins import provenance_of
 from tacit.privacy.confidentiality.measurement import MEASUREMENT
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.provenance import NOISE_SOURCE
 from tacit.progress import Reporter, SilentReporter
 from tacit.randomness import KEY_BYTES, Streams, read_key
+from tacit.training.device import set_up_torch
 from tacit.vocabulary.given import read_given
 
 __all__ = ["join_run", "open_run", "training_noise"]
@@ -75,10 +77,10 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
         mechanisms = mechanisms or mechanisms_from_ledger(config, ledger)
         mechanisms = mechanisms or solve(config, list(start.inherited.values()))
         plan_in_ledger(mechanisms, ledger, start)
-        ledger.bind("the training noise's source", training_noise(config))
+        ledger.bind(NOISE_SOURCE, training_noise(config))
         if measurement is not None:
             ledger.bind(MEASUREMENT, measurement.to_json())
-        private_folder(folder.private / "checkpoints")
+        private_folder(folder.checkpoints)
         ranks.tell(_Opened(config.model_dump(mode="json"), Streams(key).commitment(), mechanisms))
         yield RunState(config, folder, ledger, Streams(key), mechanisms, reporter, ranks)
         ranks.tell(None)
@@ -90,7 +92,7 @@ def _is_planned(config: RunConfig, folder: RunFolder) -> bool:
         return False
     with Ledger.open(folder.ledger, readonly=True) as ledger:
         same = ledger.header.config_digest == config.digest()
-        return same and ledger.bound("the training noise's source") is not None
+        return same and ledger.bound(NOISE_SOURCE) is not None
 
 
 def _load_given(config: RunConfig) -> None:
@@ -107,18 +109,8 @@ def _load_given(config: RunConfig) -> None:
 
 
 def _set_up_torch(config: RunConfig, ranks: Ranks) -> None:
-    """Threads (the ranks of one machine share its cores), and the same result every time.
-
-    Raises:
-        UsageError: the configuration asks for a GPU that is not there.
-    """
-    if config.compute.device == "cuda":
-        if not torch.cuda.is_available():
-            raise UsageError("compute.device is cuda, but torch finds no CUDA device; set it to cpu")
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS is not deterministic
-    here = int(os.environ.get("LOCAL_WORLD_SIZE", ranks.world))
-    torch.set_num_threads(config.compute.threads or max(1, (os.cpu_count() or 1) // here))
-    torch.use_deterministic_algorithms(True)
+    """`set_up_torch`, where the ranks of one machine share its cores."""
+    set_up_torch(config.compute, int(os.environ.get("LOCAL_WORLD_SIZE", ranks.world)))
 
 
 def join_run(config: RunConfig, ranks: Ranks) -> RunState:

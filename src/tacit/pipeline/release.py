@@ -43,7 +43,7 @@ __all__ = ["is_released", "is_reported", "leave_model", "release_run", "report_r
 
 def is_released(state: RunState) -> bool:
     """Whether run/release is there, which is written as a whole."""
-    return (state.folder.release / "certificate.json").exists()
+    return state.folder.is_released
 
 
 def release_run(state: RunState) -> None:
@@ -70,7 +70,7 @@ def is_reported(state: RunState) -> bool:
 
 def report_to_curator(state: RunState) -> None:
     """Write the curator's copy of the report to run/private/report: with the control and the curator's attacks."""
-    certificate = read_certificate(state.folder.release / "certificate.json")
+    certificate = read_certificate(state.folder.certificate)
     _write_report(state.config, state.folder, state.ledger, certificate, _curators(state.folder))
 
 
@@ -107,10 +107,10 @@ def report_run(folder: RunFolder) -> Path:
             there, or what the report shows is not what it was made with.
     """
     config = folder.load_config()
-    if not (folder.release / "certificate.json").is_file():
+    if not folder.is_released:
         raise UsageError(f"{folder.root}: the run has not finished; `tacit run CONFIG` continues it")
     check_attacks(config)
-    certificate = read_certificate(folder.release / "certificate.json")
+    certificate = read_certificate(folder.certificate)
     with folder.alone(), Ledger.open(folder.ledger) as ledger:
         _refuse_other_figures(config, folder, ledger)
         wrong = [check.name for check in verify_statements(folder, ledger, certificate) if not check.holds]

@@ -21,7 +21,7 @@ class RunResult:
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
-        self.certificate: dict[str, Any] = read_certificate(folder.release / "certificate.json")
+        self.certificate: dict[str, Any] = read_certificate(folder.certificate)
 
     @property
     def epsilon(self) -> float:

@@ -127,7 +127,7 @@ class RunState:
 
     def checkpoint(self, phase: str) -> Path:
         """The checkpoint file of a phase."""
-        return self.folder.private / "checkpoints" / f"{phase}.pt"
+        return self.folder.checkpoint(phase)
 
     def trained_model(self, phase: str) -> PreTrainedModel:
         """The model as it stands in a phase's checkpoint."""

@@ -70,7 +70,7 @@ def adaptive_noise(config: RunConfig, options: AdaptiveOptions, others: Sequence
         return _clip_weights(config, options, others)
     return {
         phase.name: PhaseNoise(phase.noise_multiplier or 0.0) for phase in config.dp_phases
-    }  # given: config/check.py
+    }  # given: `check_adaptive`
 
 
 def _strata(config: RunConfig, options: AdaptiveOptions, others: Sequence[Spend]) -> dict[str, PhaseNoise]:
@@ -80,7 +80,7 @@ def _strata(config: RunConfig, options: AdaptiveOptions, others: Sequence[Spend]
         noise = _band_noise(config, options.budget, others, apart=True)
         found = {name: PhaseNoise(noise[stratum], own[stratum]) for name, stratum in stratum_of.items()}
         return _raised(config, others, found)
-    assert options.noise_factors is not None  # config/check.py
+    assert options.noise_factors is not None  # `check_adaptive`
     factors = options.noise_factors
 
     def noise_at(solved: float) -> dict[str, PhaseNoise]:
@@ -125,7 +125,7 @@ def _clip_weights(config: RunConfig, options: AdaptiveOptions, others: Sequence[
         weights = tuple(math.floor(least / own * 1e4) / 1e4 if own > least else 1.0 for own in noise)
         bands = Bands(options.thresholds, weights)
         return {phase.name: PhaseNoise(least, bands) for phase in config.dp_phases}
-    assert options.weights is not None  # config/check.py
+    assert options.weights is not None  # `check_adaptive`
     bands = Bands(options.thresholds, options.weights)
 
     def noise_at(solved: float) -> dict[str, PhaseNoise]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tacit.config import RunConfig
 from tacit.errors import BudgetError
 from tacit.planning.evaluation import evaluation_event, has_evaluation_event
+from tacit.planning.origins import take_over
 from tacit.planning.phases import phases_with, planned_noise, solved_noise
 from tacit.planning.stages import EVALUATION, HELD_OUT, PUBLIC_KEY, TRAINING, VOCABULARY, public_key_event
 from tacit.planning.vocabulary import (
@@ -19,7 +19,7 @@ from tacit.planning.vocabulary import (
 from tacit.privacy.accounting.accountant import joint_epsilon
 from tacit.privacy.events import EVERY_PART, Gaussian, Spend, expected
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.provenance import START, Provenance
+from tacit.privacy.provenance import Provenance
 from tacit.privacy.rounded import upper
 from tacit.privacy.words import VocabularyEvent
 from tacit.training.plans import Phase
@@ -96,9 +96,7 @@ def solve(config: RunConfig, before: Sequence[Spend] = ()) -> Mechanisms:
 
 def plan_in_ledger(mechanisms: Mechanisms, ledger: Ledger, start: Provenance) -> None:
     """Take over what was spent before, and declare every private stage; the ledger refuses what exceeds the budget."""
-    ledger.bind(START, json.dumps(start.to_dict(), sort_keys=True))
-    for name, spend in start.inherited.items():
-        ledger.inherit(name, spend)
+    take_over(ledger, start, start.inherited)
     for name, spend in mechanisms.stages().items():
         event = spend.event.with_rho(
             ledger.header.key_commitment

@@ -6,7 +6,8 @@ No private text is read, and no weights: `tacit plan` looks too.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +16,12 @@ from tacit.config.corpus import CorpusOptions
 from tacit.corpus.readers import Source, files_of
 from tacit.errors import RefusedError, TacitError, UsageError
 from tacit.files import real_path
+from tacit.privacy.events import Spend
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.origin import Origin, origin_of, released_model
-from tacit.privacy.provenance import Given, Provenance, check_composition, merged
+from tacit.privacy.provenance import START, Given, Provenance, check_composition, merged
 
-__all__ = ["provenance_of", "together"]
+__all__ = ["provenance_of", "take_over", "together"]
 
 
 def provenance_of(config: RunConfig) -> Provenance:
@@ -53,6 +56,13 @@ def provenance_of(config: RunConfig) -> Provenance:
         "privacy.",
     )
     return found
+
+
+def take_over(ledger: Ledger, start: Provenance, inherited: Mapping[str, Spend]) -> None:
+    """Put into the ledger where its run begins, and what was spent before on people who may be the same, by stage."""
+    ledger.bind(START, json.dumps(start.to_dict(), sort_keys=True))
+    for stage, spend in inherited.items():
+        ledger.inherit(stage, spend)
 
 
 def _refuse_private_as_public(config: RunConfig) -> None:

@@ -23,6 +23,6 @@ def run_account(config: RunConfig) -> SelectiveAccount | None:
 
 
 def _gradients(config: RunConfig, phase: DpPhase) -> Spend:
-    assert phase.noise_multiplier is not None  # config/check.py
+    assert phase.noise_multiplier is not None  # `check_marking`
     event = PoissonGaussian(phase.expected_batch / config.privacy.units, phase.noise_multiplier)
     return Spend(event, config.rounds * phase.steps)

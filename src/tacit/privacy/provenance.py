@@ -27,6 +27,7 @@ from tacit.privacy.events import (
 
 __all__ = [
     "MADE_BY",
+    "NOISE_SOURCE",
     "PUBLIC",
     "START",
     "UNKNOWN",
@@ -44,6 +45,9 @@ __all__ = [
 
 MADE_BY = "the version of tacit"
 """Under this name the ledger holds the version that began it."""
+
+NOISE_SOURCE = "the training noise's source"
+"""Under this name the ledger holds what the noise of the training is drawn from."""
 
 START = "the start"
 """Under this name the ledger holds, as JSON, where the run began."""

@@ -8,14 +8,13 @@ run/release, which the ledger's last row holds. Whoever can write all of these c
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import math
 import os
 from pathlib import Path
 from typing import Any
 
 from tacit.config import RunConfig, parse_config
+from tacit.config.base import values_digest
 from tacit.config.entities import FinetuneConfig, check_finetune
 from tacit.errors import DataError, LedgerError, UsageError
 from tacit.folder import RunFolder
@@ -43,7 +42,7 @@ from tacit.privacy.events import (
     event_from_dict,
 )
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.provenance import Ancestor, is_inherited, stated_start
+from tacit.privacy.provenance import NOISE_SOURCE, Ancestor, is_inherited, stated_start
 from tacit.privacy.strict_json import read_strict
 from tacit.release.manifest import CERTIFICATE, check_bound, check_manifest
 
@@ -199,9 +198,9 @@ def _check_run(folder: RunFolder, ledger: Ledger, stated: dict[str, Any]) -> lis
     privacy, header = config.privacy, ledger.header
     epsilon = math.inf if config.is_unbounded else privacy.budget.epsilon
     promised = (privacy.unit_name, privacy.relation, privacy.units, epsilon, privacy.budget.delta)
-    source = ledger.bound("the training noise's source") or ""
+    source = ledger.bound(NOISE_SOURCE) or ""
     return [
-        _check_digest(values, ("run", "title", "compute"), ledger),
+        _check_digest(values, RunConfig.changeable, ledger),
         _check_header(promised, ledger),
         _check_plans(config, ledger),
         _check_words(run_randomness(source, config.seed is not None), stated),
@@ -221,9 +220,9 @@ def _check_finetuning(folder: RunFolder, ledger: Ledger, stated: dict[str, Any])
     promised = ("document", "add-or-remove", 0, math.inf, header.delta)
     if dp is not None:
         promised = (dp.unit, dp.relation, dp.units, dp.budget.epsilon, dp.budget.delta)
-    source = ledger.bound("the training noise's source") or ""
+    source = ledger.bound(NOISE_SOURCE) or ""
     return [
-        _check_digest(values, ("run", "title", "compute", "test"), ledger),
+        _check_digest(values, FinetuneConfig.changeable, ledger),
         _check_header(promised, ledger),
         _check_tuning(config, ledger),
         _check_words(finetuning_randomness(source, config.key_seed is not None), stated),
@@ -239,10 +238,9 @@ def _read_config(path: Path) -> Any:
         raise LedgerError(str(error)) from None
 
 
-def _check_digest(values: Any, left_out: tuple[str, ...], ledger: Ledger) -> Check:
+def _check_digest(values: Any, left_out: frozenset[str], ledger: Ledger) -> Check:
     """Of the file as it is, so that options which a later version adds change nothing."""
-    kept = {name: value for name, value in values.items() if name not in left_out}
-    digest = hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+    digest = values_digest({name: value for name, value in values.items() if name not in left_out})
     stated = ledger.header.config_digest
     return Check("configuration is the ledger's", digest == stated, stated)
 

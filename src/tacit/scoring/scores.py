@@ -1,29 +1,27 @@
 """The scores of a private corpus on disk: ``scores.jsonl``, one line a record in their order, and how a killed scoring goes on.
 
-The file grows in ``<folder>.partial`` (0700) beside a checkpoint, which says how many records are done and how large the file was
-then. The folder gets its name in one step when all is done. A score depends on its record alone (`tacit.scoring.scorer`), so a
-scoring that was killed ends with the same bytes as one that was not. Everything here is private, the number of lines included.
+The file grows beside a checkpoint (`tacit.resumable`), which also says how many records are done. A score depends on its record
+alone (`tacit.scoring.scorer`), so a scoring that was killed ends with the same bytes as one that was not. Everything here is
+private, the number of lines included.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from tacit.errors import DataError, UsageError
-from tacit.files import alone_in, open_truncated, private_folder, read_json, write_json
+from tacit.errors import DataError
+from tacit.resumable import JobKind, Resumable
 from tacit.scoring.rho import PrivacyProbability, checked_rho
 
 __all__ = ["SCORES", "Score", "ScoreWork", "read_scores", "rho_by_id"]
 
 SCORES = "scores.jsonl"
-_RECEIPT, _CHECKPOINT = "receipt.json", "checkpoint.json"
+_SCORING = JobKind(noun="scoring", identity="options", files=(SCORES.removesuffix(".jsonl"),))
 
 
 class Score(NamedTuple):
@@ -92,121 +90,44 @@ class ScoreWork:
 
     def __init__(self, folder: Path, identity: dict[str, Any], corpus: str, rho: PrivacyProbability) -> None:
         self.records = 0
-        self._folder, self._partial = folder, folder.with_name(f"{folder.name}.partial")
-        self._identity, self._corpus = identity, corpus
+        self._job = Resumable(_SCORING, folder, identity, corpus)
         self._rho = rho
-        self._file: IO[bytes] | None = None
 
-    @property
     def finished(self) -> bool:
-        """Whether it was done before.
+        """Whether it was done before; a kill just before the end is made good.
 
         Raises:
             UsageError: the folder holds a scoring with other options, or something else.
             DataError: it is of another corpus.
         """
-        if (self._folder / _RECEIPT).exists():
-            self._check_same(self._folder / _RECEIPT)
-            return True
-        if self._folder.exists() and (not self._folder.is_dir() or any(self._folder.iterdir())):
-            raise UsageError(f"{self._folder}: there are files that are no finished scoring; use another folder")
-        return False
+        return self._job.finished(lambda receipt: int(receipt["records"])) is not None
 
     @contextmanager
     def open(self) -> Iterator[None]:
         """Go on from the checkpoint, or begin; an error before the first checkpoint leaves nothing behind."""
-        was_there = [path for path in self._partial.parents if not path.exists()]
-        private_folder(self._partial)
-        in_use = f"{self._partial}: another process is scoring into this folder; wait for it"
-        with ExitStack() as held:
-            held.enter_context(alone_in(self._partial, in_use))
-            try:
-                self._file = held.enter_context(open_truncated(self._partial / SCORES, self._restored()))
-                yield
-            except BaseException:
-                if not (self._partial / _CHECKPOINT).exists():
-                    shutil.rmtree(self._partial, ignore_errors=True)
-                    for path in was_there:
-                        path.rmdir()
-                raise
+        with self._job.open(self._restore):
+            yield
 
     def add(self, ids: list[str], log_perplexities: list[float]) -> None:
         """Write the lines of records that follow those before."""
-        assert self._file is not None
         rhos = self._rho.of(log_perplexities).tolist()
         for id_, value, rho in zip(ids, log_perplexities, rhos, strict=True):
             line = {"id": id_, "log_perplexity": value if math.isfinite(value) else None, "rho": rho}
-            self._file.write(json.dumps(line, ensure_ascii=True, allow_nan=False).encode() + b"\n")
+            self._job.write(_SCORING.files[0], json.dumps(line, ensure_ascii=True, allow_nan=False).encode() + b"\n")
         self.records += len(ids)
 
     def save(self) -> None:
         """Write the checkpoint; the old one counts until the new one is whole."""
-        self._write_state(_CHECKPOINT, size=self._synced())
+        self._job.save({"records": self.records})
 
     def finish(self) -> None:
         """Write the receipt and give the folder its name. Other files may stand in `partial` by then."""
-        self._synced()
-        self._write_state(_RECEIPT)
-        (self._partial / _CHECKPOINT).unlink(missing_ok=True)
-        os.replace(self._partial, self._folder)
+        self._job.finish({"records": self.records})
 
     @property
     def partial(self) -> Path:
         """Where it grows."""
-        return self._partial
+        return self._job.partial
 
-    def _write_state(self, name: str, **more: int) -> None:
-        values = {"options": self._identity, "corpus": self._corpus, "records": self.records, **more}
-        write_json(self._partial / name, values)
-        (self._partial / name).chmod(0o600)
-
-    def _synced(self) -> int:
-        assert self._file is not None
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        return self._file.tell()
-
-    def _restored(self) -> int:
-        """Take the checkpoint's state, if there is one; the size of the file then."""
-        path = self._partial / _CHECKPOINT
-        if not path.exists():
-            return 0
-        state = self._check_same(path)
+    def _restore(self, state: dict[str, Any]) -> None:
         self.records = int(state["records"])
-        return int(state["size"])
-
-    def _check_same(self, path: Path) -> dict[str, Any]:
-        state = _state(path)
-        old = state["options"]
-        differences = [
-            f"{name}: {_short(old.get(name))} -> {_short(new)}"
-            for name, new in self._identity.items()
-            if old.get(name) != new
-        ]
-        if differences:
-            raise UsageError(
-                f"{path.parent}: this scoring was started with other options ({'; '.join(differences)}); use the old ones, or remove "
-                "the folder to start again"
-            )
-        if state["corpus"] != self._corpus:
-            raise DataError(
-                f"{path.parent}: the corpus is not the one that this scoring was started on; bring that one back, or remove the "
-                "folder to start again"
-            )
-        return state
-
-
-def _short(value: Any) -> str:
-    """A value for one line; of a digest the first digits."""
-    text = str(value)
-    return text[:8] if len(text) == 64 else text
-
-
-def _state(path: Path) -> dict[str, Any]:
-    try:
-        values = read_json(path)
-        if isinstance(values["options"], dict) and isinstance(values["records"], int):
-            return values
-    except (ValueError, TypeError, KeyError, OSError):
-        pass
-    raise DataError(f"{path}: the file is damaged; remove the folder to start again")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -22,9 +21,10 @@ import torch
 import transformers
 
 from tacit.config.shape import weight_files
-from tacit.corpus.records import Record
+from tacit.corpus.records import Record, require_rereadable, text_bytes
 from tacit.errors import DataError, UsageError
 from tacit.processes import map_in_order
+from tacit.resumable import CheckpointClock
 from tacit.scoring.rho import PrivacyProbability
 from tacit.scoring.scorer import Scorer, ScorerOptions
 from tacit.scoring.scores import ScoreWork
@@ -35,7 +35,6 @@ __all__ = ["fit_public", "score_corpus", "scorer_digest"]
 
 _CHUNK_RECORDS, _CHUNK_CHARACTERS = 1024, 256_000
 _SMALL = 1_000_000  # bytes of text: below, other processes would hardly have started by the end
-_CHECKPOINT_SHARE = 20  # a checkpoint that took a second is followed by the next after 20 seconds at the earliest
 _LEAST_PUBLIC = 100  # records of public text: the 5th of 100 is the 5 % quantile
 
 OnProgress = Callable[[int, int], None]
@@ -78,26 +77,23 @@ def score_corpus(
         UsageError: the folder holds a scoring with other options, or something else.
         ValueError: ``records`` can be read only once.
     """
-    if iter(records) is records:
-        raise ValueError("records are read twice: give a list, or an object whose __iter__ starts anew")
+    require_rereadable(records)
     scorer = options.load()  # a mistake shows before anything is written
     corpus, size = _survey(records)
     work = ScoreWork(folder, _identity(options, scorer, rho), corpus, rho)
-    if work.finished:
+    if work.finished():
         return
     progress = on_progress or (lambda done, total: None)
     with work.open():
         left = iter(records)
-        done = sum(_text_bytes(record) for record in itertools.islice(left, work.records))
-        due = time.monotonic() + checkpoint_seconds
+        done = sum(text_bytes(record) for record in itertools.islice(left, work.records))
+        clock = CheckpointClock(checkpoint_seconds)
         with closing(_scored(_chunks(left), options, scorer, workers, size)) as scored:
             for chunk, values in scored:
                 work.add([record.document_id for record in chunk], values)
-                done += sum(map(_text_bytes, chunk))
+                done += sum(map(text_bytes, chunk))
                 progress(done, size)
-                if (now := time.monotonic()) >= due:
-                    work.save()
-                    due = time.monotonic() + max(checkpoint_seconds, _CHECKPOINT_SHARE * (time.monotonic() - now))
+                clock.when_due(work.save)
         work.save()
         from tacit.scoring.plot import plot_scores  # matplotlib, which no worker needs
 
@@ -132,8 +128,7 @@ def fit_public(
         raise UsageError(
             f"the quantiles are {quantiles[0]:g} and {quantiles[1]:g}; they must rise, from 0 to 1 at most"
         )
-    if iter(records) is records:
-        raise ValueError("records are read twice: give a list, or an object whose __iter__ starts anew")
+    require_rereadable(records)
     scorer = options.load()
     _, size = _survey(records)
     progress = on_progress or (lambda done, total: None)
@@ -142,7 +137,7 @@ def fit_public(
     with closing(_scored(_chunks(iter(records)), options, scorer, workers, size)) as scored:
         for chunk, values in scored:
             found += values
-            done += sum(map(_text_bytes, chunk))
+            done += sum(map(text_bytes, chunk))
             progress(done, size)
     values = np.array(found)[np.isfinite(found)]
     if len(values) < _LEAST_PUBLIC:
@@ -176,12 +171,8 @@ def _survey(records: Iterable[Record]) -> tuple[str, int]:
     size = 0
     for record in records:
         digest.update(json.dumps([record.document_id, record.text]).encode() + b"\n")
-        size += _text_bytes(record)
+        size += text_bytes(record)
     return digest.hexdigest(), size
-
-
-def _text_bytes(record: Record) -> int:
-    return len(record.text.encode("utf-8", "surrogatepass"))
 
 
 def _chunks(records: Iterator[Record]) -> Iterator[list[Record]]:

@@ -17,24 +17,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.corpus.records import Record
+from tacit.corpus.records import Record, require_rereadable, text_bytes
 from tacit.corpus.units import Unit, split_held_out
 from tacit.errors import UsageError
 from tacit.randomness import Streams
+from tacit.resumable import CheckpointClock
 from tacit.screening.deduplicate import DeduplicateOptions, Normalisation, check_choice
 from tacit.screening.groups import GroupLimit, GroupSizes
 from tacit.screening.missed import Missed
 from tacit.screening.policy import Policy, load_policy, package_policy
 from tacit.screening.receipt import Receipt
 from tacit.screening.split import STREAMS, DataPoint, Deduplicate, Stream
-from tacit.screening.work import Chunk, Work, text_bytes
+from tacit.screening.work import Chunk, Work
 from tacit.screening.workers import ScreenerOptions, screen_chunks
 from tacit.version import VERSION
 
 __all__ = ["ScreenPlan", "policies_of", "screen_corpus", "screener_options"]
 
 _CHUNK_RECORDS, _CHUNK_CHARACTERS = 256, 256_000
-_CHECKPOINT_SHARE = 20  # a checkpoint that took a second is followed by the next after 20 seconds at the earliest
 _COMPARED = ("data_point", "missed", "deduplicate", "normalisation", "held_out")
 
 OnProgress = Callable[[int, int], None]
@@ -153,8 +153,7 @@ def screen_corpus(
             needed stream is empty. Then nothing is left behind, unless there was a checkpoint.
         ValueError: ``records`` can be read only once.
     """
-    if iter(records) is records:
-        raise ValueError("records are read twice: give a list, or an object whose __iter__ starts anew")
+    require_rereadable(records)
     begun = time.monotonic()
     policies = policies_of(plan)
     identity = _identity(plan, policies, streams)
@@ -165,15 +164,13 @@ def screen_corpus(
     progress = on_progress or (lambda done, total: None)
     with work.open():
         chunks = _chunks(itertools.islice(records, work.counts.records, None), plan.held_out, streams)
-        due = time.monotonic() + checkpoint_seconds
+        clock = CheckpointClock(checkpoint_seconds)
         options = screener_options(plan, policies, streams)
         with closing(screen_chunks(chunks, _texts, options, plan.workers)) as screened:
             for chunk, (points, tally) in screened:
                 work.take(chunk, points, tally)
                 progress(work.counts.bytes, size)
-                if (now := time.monotonic()) >= due:
-                    work.save(now - begun)
-                    due = time.monotonic() + max(checkpoint_seconds, _CHECKPOINT_SHARE * (time.monotonic() - now))
+                clock.when_due(lambda: work.save(time.monotonic() - begun))
         work.refuse_empty(needed)
         return work.finish(time.monotonic() - begun)
 

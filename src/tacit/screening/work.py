@@ -1,36 +1,35 @@
-"""A screening on disk: its three files, which grow in ``<folder>.partial`` beside a checkpoint, and its memory of copies.
+"""A screening on disk: its three files, which grow beside a checkpoint (`tacit.resumable`), and its memory of copies.
 
-The checkpoint says how many records are done, how large the files were then, and which copies are known. A killed screening goes
-on from there and ends with the same files, bit for bit; the folder gets its name in one step when all is done.
+The checkpoint also says what was counted and which copies are known, so a killed screening ends with the same files, bit for bit.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import shutil
-from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from tacit.corpus.records import Record
-from tacit.errors import DataError, UsageError
-from tacit.files import alone_in, open_truncated, private_folder, read_json, write_json
+from tacit.corpus.records import Record, text_bytes
+from tacit.errors import DataError
 from tacit.randomness import Streams
+from tacit.resumable import JobKind, Resumable
 from tacit.screening.deduplicate import DeduplicateOptions, KeepFirst, stability
 from tacit.screening.receipt import Counts, Receipt
 from tacit.screening.redact import MASK
 from tacit.screening.split import STREAMS, Deduplicate, Point, Splitter, Stream, Tally, deduplicated_streams
 
-__all__ = ["Chunk", "Work", "text_bytes"]
+__all__ = ["Chunk", "Work"]
 
-T = TypeVar("T")
-
-_RECEIPT, _CHECKPOINT = "receipt.json", "checkpoint.json"
-_FILES = (*STREAMS, "held_out")
+_SCREENING = JobKind(
+    noun="screening",
+    identity="plan",
+    files=(*STREAMS, "held_out"),
+    unfinished="copies-*",
+    outgrown=frozenset({"tacit"}),  # a newer one need not do again what is done
+)
 _JSON = json.JSONEncoder(ensure_ascii=False)
 
 
@@ -39,24 +38,6 @@ class Chunk(NamedTuple):
 
     records: list[Record]
     held_out: list[bool]
-
-
-def text_bytes(record: Record) -> int:
-    """Bytes of a record's text in UTF-8."""
-    return len(record.text.encode("utf-8", "surrogatepass"))
-
-
-@dataclass(frozen=True)
-class _Checkpoint:
-    """Where a screening stands: ``sizes`` are those of its files, ``number`` is that of the last data point of ``document``."""
-
-    plan: dict[str, Any]
-    corpus: str
-    counts: Counts
-    sizes: dict[str, int]
-    document: str
-    number: int
-    seconds: float
 
 
 class Work:
@@ -72,7 +53,7 @@ class Work:
         streams: Streams,
     ) -> None:
         self.counts = Counts()
-        self._folder, self._partial = folder, folder.with_name(f"{folder.name}.partial")
+        self._job = Resumable(_SCREENING, folder, plan, corpus)
         self._plan, self._corpus = plan, corpus
         self._options = copies
         self._which: Deduplicate = which
@@ -82,40 +63,18 @@ class Work:
         if copies is not None:
             self._copies |= {stream: KeepFirst(copies, own) for stream, own in self._streams.items()}
         self._splitter = Splitter(self._copies, which)
-        self._files: dict[str, IO[bytes]] = {}
         self._document, self._number = "", -1
         self._seconds = 0.0
 
     def finished(self) -> Receipt | None:
         """The receipt of what is done already."""
-        for folder in (self._folder, self._partial):
-            if (folder / _RECEIPT).exists():
-                receipt = _read(folder / _RECEIPT, Receipt.from_dict)
-                version = {"tacit": self._plan["tacit"]}  # a newer one need not do again what is done
-                self._check_same(folder, receipt.plan | version, receipt.corpus)
-                if folder == self._partial:  # killed just before the end
-                    self._name()
-                return receipt
-        if self._folder.exists() and any(self._folder.iterdir()):
-            raise UsageError(f"{self._folder}: there are files that are no finished screening; use another folder")
-        return None
+        return self._job.finished(Receipt.from_dict)
 
     @contextmanager
     def open(self) -> Iterator[None]:
         """Go on from the checkpoint, or begin; an error before the first checkpoint leaves nothing behind."""
-        private_folder(self._partial)
-        in_use = f"{self._partial}: another process is screening into this folder; wait for it"
-        with alone_in(self._partial, in_use), ExitStack() as files:
-            try:
-                sizes = self._restored()
-                for name in _FILES:
-                    path = self._partial / f"{name}.jsonl"
-                    self._files[name] = files.enter_context(open_truncated(path, sizes.get(name, 0)))
-                yield
-            except BaseException:
-                if not (self._partial / _CHECKPOINT).exists():
-                    shutil.rmtree(self._partial, ignore_errors=True)
-                raise
+        with self._job.open(self._restore):
+            yield
 
     def take(self, chunk: Chunk, points: list[list[Point]], tally: Tally) -> None:
         """Deduplicate, route and write a chunk."""
@@ -148,80 +107,51 @@ class Work:
         self._document = record.document_id
         user = {} if record.user_id is None else {"user": record.user_id}
         values = {"id": f"{record.document_id}#{self._number}", "document": record.document_id, **user, "text": text}
-        self._files[name].write(_JSON.encode(values).encode("utf-8", "surrogatepass") + b"\n")
+        self._job.write(name, _JSON.encode(values).encode("utf-8", "surrogatepass") + b"\n")
 
     def save(self, seconds: float) -> None:
         """Write the checkpoint; the old one counts until the new one is whole."""
-        self._sync()
         done = self.counts.records
         for stream, copies in self._copies.items():
-            copies.save(self._partial / f"copies-{stream}-{done}")
-        sizes = {name: file.tell() for name, file in self._files.items()}
-        seconds += self._seconds
-        state = _Checkpoint(self._plan, self._corpus, self.counts, sizes, self._document, self._number, seconds)
-        write_json(self._partial / _CHECKPOINT, dataclasses.asdict(state))
-        for path in self._partial.glob("copies-*"):
+            copies.save(self._known(stream, done))
+        state = {
+            "counts": dataclasses.asdict(self.counts),
+            "document": self._document,
+            "number": self._number,
+            "seconds": seconds + self._seconds,
+        }
+        self._job.save(state)
+        for path in self._job.partial.glob("copies-*"):
             if not path.name.endswith(f"-{done}"):
                 path.unlink()
 
-    def _restored(self) -> dict[str, int]:
-        """Take the checkpoint's state, if there is one; the sizes of the files then."""
-        path = self._partial / _CHECKPOINT
-        if not path.exists():
-            return {}
-        state = _read(path, lambda values: _Checkpoint(**{**values, "counts": Counts(**values["counts"])}))
-        self._check_same(self._partial, state.plan, state.corpus)
-        self.counts, self._document, self._number = state.counts, state.document, state.number
-        self._seconds = state.seconds
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.counts = Counts(**state["counts"])
+        self._document, self._number = str(state["document"]), int(state["number"])
+        self._seconds = float(state["seconds"])
         if self._options is not None:
             for stream, own in self._streams.items():
-                known = self._partial / f"copies-{stream}-{self.counts.records}"
+                known = self._known(stream, self.counts.records)
                 self._copies[stream] = KeepFirst.load(known, self._options, own)
-        return state.sizes
 
-    def _check_same(self, folder: Path, plan: dict[str, Any], corpus: str) -> None:
-        differences = [
-            f"{name}: {_short(plan.get(name))} -> {_short(new)}"
-            for name, new in self._plan.items()
-            if plan.get(name) != new
-        ]
-        if differences:
-            raise UsageError(
-                f"{folder}: this screening was started with other options ({'; '.join(differences)}); "
-                "use the old ones, or remove the folder to start again"
-            )
-        if corpus != self._corpus:
-            raise DataError(
-                f"{folder}: the corpus is not the one that this screening was started on; bring that one back, "
-                "or remove the folder to start again"
-            )
+    def _known(self, stream: Stream, records: int) -> Path:
+        """The file of the copies that are known after so many records."""
+        return self._job.partial / f"copies-{stream}-{records}"
 
     def refuse_empty(self, needed: Collection[Stream]) -> None:
         """Raise `DataError`, and leave nothing, when a needed stream is empty."""
         for stream in needed:
             if not (self.counts.public if stream == "public" else self.counts.private):
-                shutil.rmtree(self._partial)
+                self._job.abandon()
                 raise DataError(f"screening: no data point is {stream}, and the run needs some: {_ADVICE[stream]}")
 
     def finish(self, seconds: float) -> Receipt:
         """Write the receipt and give the folder its name."""
-        self._sync()
         seconds += self._seconds
         speed = self.counts.bytes / 1e6 / seconds
         receipt = Receipt(self._plan, self._corpus, self.counts, _treatment(self._options, self._which), seconds, speed)
-        write_json(self._partial / _RECEIPT, receipt.to_dict())
-        self._name()
+        self._job.finish(receipt.to_dict())
         return receipt
-
-    def _name(self) -> None:
-        for path in (self._partial / _CHECKPOINT, *self._partial.glob("copies-*")):
-            path.unlink(missing_ok=True)
-        os.replace(self._partial, self._folder)
-
-    def _sync(self) -> None:
-        for file in self._files.values():
-            file.flush()
-            os.fsync(file.fileno())
 
 
 # Words of its errors and its receipt ----------------------------------------------------------------------------------
@@ -230,14 +160,6 @@ _ADVICE: dict[Stream, str] = {
     "public": "the policies mark them all; use another conservative policy, smaller data points, or private phases only",
     "private": "the policies mark none; check the corpus and both policies",
 }
-
-
-def _short(value: Any) -> str:
-    """A value for one line; of a digest the first digits."""
-    if isinstance(value, dict):
-        return f"{value.get('name')} {_short(value.get('digest'))}"
-    text = str(value)
-    return text[:8] if len(text) == 64 else text
 
 
 def _treatment(options: DeduplicateOptions | None, which: Deduplicate) -> dict[str, Any] | None:
@@ -252,14 +174,3 @@ def _treatment(options: DeduplicateOptions | None, which: Deduplicate) -> dict[s
         "memory": "exact",
         "stability": found,
     }
-
-
-# Files ----------------------------------------------------------------------------------------------------------------
-
-
-def _read(path: Path, make: Callable[[Any], T]) -> T:
-    try:
-        return make(read_json(path))
-    except (ValueError, TypeError, KeyError, OSError):
-        pass
-    raise DataError(f"{path}: the file is damaged; remove the folder to start again")
