@@ -449,11 +449,11 @@ def test_exposure_is_judged_for_each_epsilon_and_number_of_occurrences() -> None
         ),  # of other pieces, so of other sequences
         exposed(False, 12.0, 1e-9, **often),
     ]
-    found = [(claim.text, claim.holds) for claim in judge([], rows)]
-    assert [shows for _, shows in found] == [True, False, True, True, True, True]
-    assert "(epsilon 8.00) is not told from its null, at 100 occurrences" in found[0][0]
-    assert "(epsilon 8.00) is not told from its null, at 2000 occurrences" in found[1][0]
-    assert "(epsilon 1.00) is not told from its null, at 2100 occurrences" in found[2][0]
+    found = judge([], rows)
+    assert [claim.holds for claim in found] == [True, False, True, True, True, True]
+    assert {claim.text for claim in found[:3]} == {"exposure under DP is not told from its null"}
+    often_each = ["ε 8.00, 100", "ε 8.00, 2000", "ε 1.00, 2100"]
+    assert [claim.panel for claim in found[:3]] == [f"{each} occurrences of a canary" for each in often_each]
     rows[1]["bits"] = 9.5  # no 3 bits below the control
     assert [claim.holds for claim in judge([], rows)][3:] == [False, True, True]
 

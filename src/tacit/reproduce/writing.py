@@ -8,12 +8,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from tacit.errors import UsageError
 from tacit.files import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = [
     "BEGIN",
@@ -65,25 +66,26 @@ class Claim:
 def claims_list(claims: Sequence[Claim]) -> str:
     """Markdown: each claim once, and below it its verdict in every panel.
 
-    >>> print(claims_list([Claim("A is below B", "x", True, "1 against 2"), Claim("A is below B", "y", None, "no model")]))
+    >>> print(claims_list([Claim("A is below B", "x", True, "1, 2", "3, 4"), Claim("A is below B", "y", None, "no model")]))
     - A is below B
-      - x: **holds**, 1 against 2
+      - x: **holds**, 1, 2; the paper: 3, 4
       - y: **undecided**, no model
     """
     lines: list[str] = []
-    for text, paper in dict.fromkeys((claim.text, claim.paper) for claim in claims):
-        lines.append(f"- {text}" + (f" (the paper: {paper})" if paper else ""))
+    for text in dict.fromkeys(claim.text for claim in claims):
+        lines.append(f"- {text}")
         for claim in claims:
-            if (claim.text, claim.paper) == (text, paper):
+            if claim.text == text:
                 place = f"{claim.panel}: " if claim.panel else ""
-                lines.append(f"  - {place}**{claim.verdict}**, {claim.numbers}")
+                paper = f"; the paper: {claim.paper}" if claim.paper else ""
+                lines.append(f"  - {place}**{claim.verdict}**, {claim.numbers}{paper}")
     return "\n".join(lines)
 
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table of Markdown."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    written = ["| " + " | ".join(line) + " |" for line in (heads, *rows)]
+    return "\n".join([written[0], "|---" * len(heads) + "|", *written[1:]])
 
 
 def finite(value: Any) -> Any:

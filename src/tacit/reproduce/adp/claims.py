@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tacit.reproduce.adp.scale import ARMS, CERTIFIED, Scale
+from tacit.reproduce.adp.tables import PAPER
 from tacit.reproduce.writing import Claim, Row
 
 __all__ = ["judge"]
+
+_LESS = "less exposed"
 
 
 def judge(models: Sequence[Row], public: Sequence[Row], scale: Scale) -> list[Claim]:
@@ -53,7 +56,10 @@ def _of_literal(rows: Sequence[Row], scale: Scale) -> list[Claim]:
             continue
         literal, other = pair[0]["perplexity"], pair[1]["perplexity"]
         text = "the published algorithm has a lower perplexity than DP-SGD at the same s (its epsilon is infinite)"
-        claims.append(Claim(text, f"s = {noise:g}", literal < other, f"{literal:.2f} against {other:.2f}"))
+        published = {row["training"]: row["perplexity"] for row in PAPER if row["noise"] == noise}
+        paper = f"{published['ADP']:.0f} against {published['DP-SGD']:.0f}" if published else ""
+        numbers = f"{literal:.2f} against {other:.2f}"
+        claims.append(Claim(text, f"s = {noise:g}", literal < other, numbers, paper))
     return claims
 
 
@@ -81,7 +87,9 @@ def _of_canary(models: Sequence[Row], public: Sequence[Row], scale: Scale) -> li
         bits = "; ".join(f"{ARMS[row['arm']]} {row['exposure_bits']:.1f}" for row in forms)
         text = f"{most:,} copies expose the canary less in a certified form than without DP"
         shows = max(row["exposure_bits"] for row in forms) < clean["plain"]["exposure_bits"]
-        claims.append(Claim(text, f"s = {first:g}", shows, f"{bits}; No-DP {clean['plain']['exposure_bits']:.1f} bits"))
+        claims.append(
+            Claim(text, f"s = {first:g}", shows, f"{bits}; No-DP {clean['plain']['exposure_bits']:.1f} bits", _LESS)
+        )
     rho = {row["model"]: row["canary_rho"] for row in public if row["model"] in ("public", "frequent")}
     if len(rho) == 2:
         text = "the public model finds the canary unlikely: it is in the private-like band"

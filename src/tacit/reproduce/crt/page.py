@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from tacit.reproduce.crt.runs import DELTA
@@ -13,6 +12,7 @@ from tacit.reproduce.writing import Row, markdown_table
 __all__ = ["results_page"]
 
 _TEXTS = ("redacted", "raw", "without_secrets")
+_GAMMAS = (0.0, 0.1, 0.5)
 _ATTACKED = ("raw", "redacted", "dp-sgd", "s-dp", "crt")
 """Arms whose attacks are in figures 3 to 5; of the others the ablation tells."""
 _HEADS = [
@@ -21,9 +21,6 @@ _HEADS = [
     "redacted",
     "raw",
     "no secrets",
-    "bits/byte",
-    "ε paper",
-    "ε ours",
     "exposure (p)",
     "membership (95 %)",
     "groups (95 %)",
@@ -38,27 +35,37 @@ def results_page(scale: Scale, tables: Mapping[str, Sequence[Row]]) -> Page:
         f", {hours:.1f} process-hours in all; noise multiplier {scale.noise_multiplier:g} in every DP phase, delta {DELTA:g}, "
         f"{scale.rounds} rounds, {scale.seeds} seed(s)."
     )
+    panels = dict.fromkeys((row["corpus"], row["model"]) for row in attacks)
     sections = {
-        f"Figures 2 to 5: {corpus}, {model}": _panel(corpus, model, utility, attacks, tables["baselines"])
-        for corpus, model in dict.fromkeys((row["corpus"], row["model"]) for row in attacks)
+        f"Figures 2 to 5: {corpus}, {model}": markdown_table(_HEADS, _panel(corpus, model, utility, attacks))
+        for corpus, model in panels
     }
-    sections["Copies of the canaries, and the ablation (customersim, lstm)"] = markdown_table(
-        ["training", "γ", "copies", "highest exposure (p)", "mean exposure (p)"], _ablation(attacks)
-    )
+    sections |= {
+        "Epsilon of DP-SGD and CRT": markdown_table(
+            ["corpus", "training", "γ", "ε paper", "ε ours"], _epsilons(utility)
+        ),
+        "Models that know no order": markdown_table(
+            ["corpus", "model", "redacted", "raw", "no secrets"],
+            [[row["corpus"], row["model"], *(f"{row[text]:.1f}" for text in _TEXTS)] for row in tables["baselines"]],
+        ),
+        "Copies of the canaries and deduplication: customersim, lstm, γ = 0.5": markdown_table(
+            ["training", "copies", "highest exposure (p)", "mean exposure (p)"], _ablation(attacks)
+        ),
+    }
     return Page(summary, sections)
 
 
-def _panel(corpus: str, model: str, utility: Sequence[Row], attacks: Sequence[Row], baselines: Sequence[Row]) -> str:
-    """Utility after the last round and attacks, and below them the models that know no order."""
+def _last(utility: Sequence[Row]) -> list[Row]:
+    """After the last round."""
     last = max((row["round"] for row in utility), default=0)
+    return [row for row in utility if row["round"] == last]
+
+
+def _panel(corpus: str, model: str, utility: Sequence[Row], attacks: Sequence[Row]) -> list[list[str]]:
+    """Utility after the last round, and attacks."""
     mine = [row for row in attacks if (row["corpus"], row["model"], row["copies"]) == (corpus, model, 20)]
-    after = {_key(row): row for row in utility if row["round"] == last}
-    rows = [[ARMS[row["arm"]], _gamma(row), *_utility(after[_key(row)]), *_attacks(row)] for row in mine]
-    for row in baselines:
-        if row["corpus"] == corpus:
-            texts = [f"{row[text]:.1f}" for text in _TEXTS]
-            rows.append([row["model"], "", *texts, f"{row['bits_per_byte_without_secrets']:.3f}", *[""] * 5])
-    return markdown_table(_HEADS, rows)
+    after = {_key(row): row for row in _last(utility)}
+    return [[ARMS[row["arm"]], _gamma(row), *_utility(after[_key(row)]), *_attacks(row)] for row in mine]
 
 
 def _key(row: Row) -> tuple[object, ...]:
@@ -67,11 +74,20 @@ def _key(row: Row) -> tuple[object, ...]:
 
 def _utility(row: Row) -> list[str]:
     """Of three shares of misses; the others are in the CSV file."""
-    if row["gamma"] not in (0.0, 0.1, 0.5):
-        return [""] * 6
-    perplexities = [f"{row[f'perplexity_{text}']:.2f}" for text in _TEXTS]
-    bits = f"{row['bits_per_byte_without_secrets']:.3f}"
-    return [*perplexities, bits, _epsilon(row["epsilon_paper"]), _epsilon(row["epsilon_ours"])]
+    if row["gamma"] not in _GAMMAS:
+        return [""] * 3
+    return [f"{row[f'perplexity_{text}']:.2f}" for text in _TEXTS]
+
+
+def _epsilons(utility: Sequence[Row]) -> list[list[str]]:
+    """Both kinds of model have the same."""
+    rows = [row for row in _last(utility) if row["gamma"] in _GAMMAS and row["copies"] == 20]
+    found = [
+        (row["corpus"], ARMS[row["arm"]], _gamma(row), f"{row['epsilon_paper']:.2f}", f"{row['epsilon_ours']:.2f}")
+        for row in rows
+        if row["arm"].startswith(("crt", "dp-sgd"))
+    ]
+    return [list(row) for row in dict.fromkeys(found)]
 
 
 def _attacks(row: Row) -> list[str]:
@@ -93,11 +109,6 @@ def _gamma(row: Row) -> str:
     return "" if row["arm"] in ("raw", "dp-sgd") else f"{row['gamma']:g}"
 
 
-def _epsilon(value: float | None) -> str:
-    """Where there is none to state: nothing is missed, and what is masked is not in the text at all, or has S-DP's own noise."""
-    return "-" if value is None else "∞" if math.isinf(value) else f"{value:.2f}"
-
-
 def _ablation(rows: Sequence[Row]) -> list[list[str]]:
     chosen = [
         row
@@ -106,6 +117,6 @@ def _ablation(rows: Sequence[Row]) -> list[list[str]]:
         and (row["gamma"] == 0.5 or row["arm"] in ("raw", "dp-sgd"))
     ]
     return [
-        [ARMS[row["arm"]], _gamma(row), str(row["copies"]), _bits(row, "max", 1), _bits(row, "mean", 2)]
+        [ARMS[row["arm"]], str(row["copies"]), _bits(row, "max", 1), _bits(row, "mean", 2)]
         for row in sorted(chosen, key=lambda row: (row["arm"], row["copies"]))
     ]
