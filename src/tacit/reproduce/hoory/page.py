@@ -35,7 +35,7 @@ _TRICKS = [
 
 
 def results_page(sizes: Mapping[str, Any], tables: Mapping[str, Sequence[Row]], seconds: float) -> Page:
-    """The page from all tables.
+    """The page from all tables but ``rates``, of which no claim is.
 
     Args:
         sizes: of the prepared corpora.
@@ -63,9 +63,6 @@ def results_page(sizes: Mapping[str, Any], tables: Mapping[str, Sequence[Row]], 
             ["varied", "value", "ε", "F1 (95 %)", "masked loss"], [_figure1(row) for row in tables["figure1"]]
         ),
         "Figure 2: exposure of the canaries in bits (p-value)": _exposures(tables["figure2"]),
-        "The learning rate, on health answers": markdown_table(
-            ["learning rate", "masked loss", "accuracy"], [_rate(row) for row in tables["rates"]]
-        ),
     }
     return Page(summary, sections)
 
@@ -127,7 +124,3 @@ def _exposures(rows: Sequence[Row]) -> str:
         for model, row in found.items()
     ]
     return markdown_table(["training", "occurrences", *patterns, "null"], lines)
-
-
-def _rate(row: Row) -> list[str]:
-    return [f"{row['learning_rate']:g}", f"{row['loss_nats']:.3f}", f"{row['accuracy']:.3f}"]
