@@ -19,8 +19,10 @@ from scipy import stats
 
 from tacit.config.check import check_meaning
 from tacit.corpus.annotations import read_annotated
+from tacit.corpus.overlap import RunIndex
 from tacit.entities.estimates import fold_estimate
 from tacit.errors import UsageError
+from tacit.files import write_json
 from tacit.models.bert import load_bert
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.stages import walk
@@ -32,7 +34,7 @@ from tacit.reproduce.hoory import stored
 from tacit.reproduce.hoory.account import Account, account_of, vocabulary_spends
 from tacit.reproduce.hoory.claims import judge
 from tacit.reproduce.hoory.corpora import CorpusFiles, left_out, prepare
-from tacit.reproduce.hoory.measure import model_folder, seed_of, train_base, train_trunk
+from tacit.reproduce.hoory.measure import measure, model_folder, seed_of
 from tacit.reproduce.hoory.paper import HOORY, jobs_of
 from tacit.reproduce.hoory.runs import base_run, model_run, task_of, trunk_run
 from tacit.reproduce.hoory.scale import (
@@ -138,7 +140,7 @@ def test_an_abstract_that_is_tested_on_is_not_public(files: CorpusFiles, data_di
 
 def test_public_text_holds_no_private_note(files: CorpusFiles, data_dir: Path) -> None:
     """One consultation of ACI-Bench was played from a note of MTSamples; its dialogue alone would not be found."""
-    notes, medical = stored.notes(data_dir), set(texts_of(files.medical))
+    notes, medical = RunIndex(stored.notes(data_dir)), set(texts_of(files.medical))
     assert left_out(sorted(medical), notes) == set()
     (pair,) = [
         pair for pair in stored.consultations(data_dir) if "adult hydrocephalus, 3 months status post" in pair[1]
@@ -200,10 +202,15 @@ def test_a_task_is_the_documents(files: CorpusFiles, data_dir: Path, tmp_path: P
 
 
 @pytest.fixture(scope="module")
-def place(files: CorpusFiles, data_dir: Path) -> Place:
-    """With the model of a trunk."""
-    found = Place(data_dir, files.folder.parent)
-    train_trunk(PRIVATE.trunk, TINY, found)
+def place(files: CorpusFiles, data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """An eighth of each text, with a trunk and a base as the driver stores them: trained once for the tests below."""
+    found = Place(data_dir, tmp_path_factory.mktemp("hoory") / "out")
+    shutil.copytree(files.folder, found.corpora)
+    for path in found.corpora.glob("*.jsonl"):
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[::8]))
+    found.results.mkdir()
+    for job in jobs_of([Model("one", ("table2",), "", PRIVATE, TINY.dp)], TINY)[:2]:
+        write_json(found.results / f"{job.name}.json", measure(job.cell, TINY, found))
     return found
 
 
@@ -212,8 +219,9 @@ def trunk(place: Place) -> Path:
     return model_folder(place, PRIVATE.trunk)
 
 
-def test_all_bases_of_a_replicate_go_on_from_one_trunk(files: CorpusFiles, trunk: Path, tmp_path: Path) -> None:
+def test_all_bases_of_a_replicate_go_on_from_one_trunk(place: Place, trunk: Path, tmp_path: Path) -> None:
     """Of general text alone; what differs is the vocabulary, and the text that follows."""
+    files = CorpusFiles(place.corpora)
     assert {base.trunk.name for base in BASES} == {"trunk"}
     assert PRIVATE.trunk == GENERAL.trunk != dataclasses.replace(PRIVATE, replicate=2).trunk
     assert seed_of(1) != seed_of(2)
@@ -231,8 +239,9 @@ def test_all_bases_of_a_replicate_go_on_from_one_trunk(files: CorpusFiles, trunk
 
 @pytest.mark.parametrize("base", [PRIVATE, STRONG], ids=lambda base: base.name)
 def test_a_vocabularys_price_is_what_its_bases_ledger_plans(
-    files: CorpusFiles, trunk: Path, tmp_path: Path, base: Base
+    place: Place, trunk: Path, tmp_path: Path, base: Base
 ) -> None:
+    files = CorpusFiles(place.corpora)
     with open_run(base_run(base, trunk, TINY, files, tmp_path / "run")) as state:
         planned = [(plan.event, plan.limit) for plan in state.ledger.plans.values()]
     assert planned == [(spend.event, spend.count) for spend in vocabulary_spends(base, TINY)]
@@ -240,16 +249,12 @@ def test_a_vocabularys_price_is_what_its_bases_ledger_plans(
 
 
 @pytest.mark.slow
-def test_a_models_ledger_holds_its_vocabulary_too_and_adds_up_to_the_page(
-    files: CorpusFiles, place: Place, tmp_path: Path
-) -> None:
+def test_a_models_ledger_holds_its_vocabulary_too_and_adds_up_to_the_page(place: Place, tmp_path: Path) -> None:
     """Trunk, base and model are three runs: what the base spent on the notes is in the model's ledger, once."""
-    train_base(PRIVATE, TINY, place)
     model = Model("one", ("table2",), "", PRIVATE, TINY.dp)
-    account = account_of(model, TINY)
-    config = model_run(
-        model, account.noise_multipliers, model_folder(place, PRIVATE), TINY, files, tmp_path / "runs" / "one"
-    )
+    account, begun_with = account_of(model, TINY), model_folder(place, PRIVATE)
+    run = tmp_path / "runs" / "one"
+    config = model_run(model, account.noise_multipliers, begun_with, TINY, CorpusFiles(place.corpora), run)
     with open_run(with_public_key(config, seed_of(1))) as state:
         plans = state.ledger.plans.values()
         spends = [Spend(plan.event, plan.limit, plan.partition) for plan in plans]
@@ -464,8 +469,8 @@ def test_an_unknown_scale() -> None:
 
 
 @pytest.mark.slow
-def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path, files: CorpusFiles) -> None:
-    """The whole of it, very small: the page says what the tables hold."""
+def test_from_corpora_to_the_page(tmp_path: Path, place: Place) -> None:
+    """The whole of it, very small: what is done is not done again, and the page says what the tables hold."""
     names = {
         "bert",
         "bert@2",
@@ -481,12 +486,11 @@ def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path, files: CorpusF
     fewer = dataclasses.replace(HOORY, cells=lambda scale: jobs_of(models, scale))
     page = tmp_path / "page.md"
     page.write_text("# before\n<!-- results -->\nwhat was here\n<!-- end of results -->\nafter\n")
-    place = Place(data_dir, tmp_path / "out")
-    shutil.copytree(files.folder, place.corpora)  # what was prepared is not prepared again
-    for path in place.corpora.glob("*.jsonl"):  # an eighth of each text, since it is cut into pieces for every model
-        path.write_text("".join(path.read_text().splitlines(keepends=True)[::8]))
+    done = [place.results / f"{name}.json" for name in ("trunk", "base-dp-8-medical")]
+    before = [path.stat().st_mtime_ns for path in done]
     said = reproduce(fewer, TINY, place, 1, SilentReporter(), page=page)
     assert said[0] == "8 of 8 models done"
+    assert [path.stat().st_mtime_ns for path in done] == before
     with (place.out / "table2.csv").open() as file:
         rows = list(csv.DictReader(file))
     tested = ["majority", "dictionary", "bert", "bert-m", "bert-dp-8"]
