@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from tacit.corpus.secrets import SecretFormat
 from tacit.progress import Reporter
@@ -47,9 +47,9 @@ def _claims(outcome: Outcome[Scale]) -> list[Claim]:
     return judge(outcome.tables["figure2"], outcome.tables["figures3-5"])
 
 
-def _figures(outcome: Outcome[Scale]) -> Sequence[str]:
-    names = ("figure2", "figures3-5", "figure6")
-    return draw_figures(*(outcome.tables[name] for name in names), outcome.place.out)
+def _figures(outcome: Outcome[Scale]) -> list[str]:
+    tables = outcome.tables
+    return draw_figures(tables["figure2"], tables["figures3-5"], tables["figure6"], outcome.place.out)
 
 
 def _page(outcome: Outcome[Scale]) -> Page:

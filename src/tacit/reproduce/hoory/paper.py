@@ -70,8 +70,8 @@ def _claims(outcome: Outcome[Scale]) -> list[Claim]:
 
 
 def _figures(outcome: Outcome[Scale]) -> list[str]:
-    names = ("figure1", "figure2", "tricks")
-    return draw_figures(*(outcome.tables[name] for name in names), outcome.place.out)
+    tables = outcome.tables
+    return draw_figures(tables["figure1"], tables["figure2"], tables["tricks"], outcome.place.out)
 
 
 def _page(outcome: Outcome[Scale]) -> Page:
