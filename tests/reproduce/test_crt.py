@@ -33,7 +33,7 @@ from tacit.reproduce.place import Place, scale_named
 from tacit.screening.missed import ForgetfulPolicy, Missed
 from tacit.screening.policy import package_policy
 
-SIZE = CorpusSize(dialogues=40, test_dialogues=12, lines=340, private_lines=190, membership_pairs=12)
+SIZE = CorpusSize(dialogues=40, test_dialogues=24, lines=340, private_lines=190, membership_pairs=12)
 TINY = Scale(
     name="tiny",
     corpora={"customersim": SIZE},
@@ -51,14 +51,14 @@ TINY = Scale(
     learning_rate={"lstm": 5e-3, "gpt2": 2e-3},
     private_learning_rate={"lstm": 3e-3, "gpt2": 2e-3},
     group=3,
-    digits=5,
+    digits=4,
 )
 
 
 @pytest.fixture(scope="session")
 def files(tmp_path_factory: pytest.TempPathFactory, data_dir: Path) -> CorpusFiles:
     return prepare(
-        "customersim", data_dir, SIZE, tmp_path_factory.mktemp("crt") / "customersim", SecretFormat(digits=5)
+        "customersim", data_dir, SIZE, tmp_path_factory.mktemp("crt") / "customersim", SecretFormat(digits=4)
     )
 
 
@@ -206,7 +206,7 @@ def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path) -> None:
     with (place.out / "figures3-5.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["arm"] for row in rows] == ["redacted", "crt", "dp-sgd", "s-dp", "crt"]
-    assert all(0 < float(row["exposure_max_bits"]) <= math.log2(100_000) for row in rows)
+    assert all(0 < float(row["exposure_max_bits"]) <= math.log2(10_000) for row in rows)
     text = page.read_text()
     assert text.startswith("# before\n")
     assert text.endswith("after\n")
