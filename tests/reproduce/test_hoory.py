@@ -19,19 +19,23 @@ from scipy import stats
 
 from tacit.config.run import check_meaning
 from tacit.corpus.annotations import read_annotated
+from tacit.corpus.overlap import RunIndex
 from tacit.entities.estimates import fold_estimate
 from tacit.errors import UsageError
+from tacit.files import write_json
 from tacit.models.kinds import load_model
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.stages import walk
 from tacit.privacy.accounting.accountant import epsilon
 from tacit.privacy.events import NonPrivate, PoissonGaussian, Spend
 from tacit.progress import SilentReporter
-from tacit.reproduce.hoory import experiment, stored
-from tacit.reproduce.hoory.account import Account, account_of, accounts_of, vocabulary_spends
+from tacit.reproduce.driver import reproduce
+from tacit.reproduce.hoory import stored
+from tacit.reproduce.hoory.account import Account, account_of, vocabulary_spends
 from tacit.reproduce.hoory.claims import judge
 from tacit.reproduce.hoory.corpora import CorpusFiles, left_out, prepare
-from tacit.reproduce.hoory.measure import model_folder, seed_of, train_base, train_trunk
+from tacit.reproduce.hoory.measure import measure, model_folder, seed_of
+from tacit.reproduce.hoory.paper import HOORY, jobs_of
 from tacit.reproduce.hoory.runs import base_run, model_run, task_of, trunk_run
 from tacit.reproduce.hoory.scale import (
     BASES,
@@ -52,7 +56,7 @@ from tacit.reproduce.hoory.scale import (
 )
 from tacit.reproduce.hoory.share import share_kept
 from tacit.reproduce.hoory.tables import table2_rows, trick_rows
-from tacit.reproduce.place import scale_named, with_public_key
+from tacit.reproduce.place import Place, scale_named, with_public_key
 
 TINY = Scale(
     name="tiny",
@@ -99,7 +103,7 @@ def test_a_standard_phrase_leaves_nothing_out() -> None:
     assert left_out([f"{STANDARD} and then " + " ".join(f"other{number}" for number in range(40))], [long]) == set()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory, data_dir: Path) -> CorpusFiles:
     return prepare(data_dir, TINY, tmp_path_factory.mktemp("hoory") / "corpora")
 
@@ -136,7 +140,7 @@ def test_an_abstract_that_is_tested_on_is_not_public(files: CorpusFiles, data_di
 
 def test_public_text_holds_no_private_note(files: CorpusFiles, data_dir: Path) -> None:
     """One consultation of ACI-Bench was played from a note of MTSamples; its dialogue alone would not be found."""
-    notes, medical = stored.notes(data_dir), set(texts_of(files.medical))
+    notes, medical = RunIndex(stored.notes(data_dir)), set(texts_of(files.medical))
     assert left_out(sorted(medical), notes) == set()
     (pair,) = [
         pair for pair in stored.consultations(data_dir) if "adult hydrocephalus, 3 months status post" in pair[1]
@@ -197,16 +201,27 @@ def test_a_task_is_the_documents(files: CorpusFiles, data_dir: Path, tmp_path: P
 # prices --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="session")
-def trunk(files: CorpusFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The model of a trunk."""
-    folder = tmp_path_factory.mktemp("trunk")
-    train_trunk(PRIVATE.trunk, TINY, files, folder, folder / "runs")
-    return model_folder(folder, PRIVATE.trunk)
+@pytest.fixture(scope="module")
+def place(files: CorpusFiles, data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """An eighth of each text, with a trunk and a base as the driver stores them: trained once for the tests below."""
+    found = Place(data_dir, tmp_path_factory.mktemp("hoory") / "out")
+    shutil.copytree(files.folder, found.corpora)
+    for path in found.corpora.glob("*.jsonl"):
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[::8]))
+    found.results.mkdir()
+    for job in jobs_of([Model("one", ("table2",), "", PRIVATE, TINY.dp)], TINY)[:2]:
+        write_json(found.results / f"{job.name}.json", measure(job.cell, TINY, found))
+    return found
 
 
-def test_all_bases_of_a_replicate_go_on_from_one_trunk(files: CorpusFiles, trunk: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def trunk(place: Place) -> Path:
+    return model_folder(place, PRIVATE.trunk)
+
+
+def test_all_bases_of_a_replicate_go_on_from_one_trunk(place: Place, trunk: Path, tmp_path: Path) -> None:
     """Of general text alone; what differs is the vocabulary, and the text that follows."""
+    files = CorpusFiles(place.corpora)
     assert {base.trunk.name for base in BASES} == {"trunk"}
     assert PRIVATE.trunk == GENERAL.trunk != dataclasses.replace(PRIVATE, replicate=2).trunk
     assert seed_of(1) != seed_of(2)
@@ -224,8 +239,9 @@ def test_all_bases_of_a_replicate_go_on_from_one_trunk(files: CorpusFiles, trunk
 
 @pytest.mark.parametrize("base", [PRIVATE, STRONG], ids=lambda base: base.name)
 def test_a_vocabularys_price_is_what_its_bases_ledger_plans(
-    files: CorpusFiles, trunk: Path, tmp_path: Path, base: Base
+    place: Place, trunk: Path, tmp_path: Path, base: Base
 ) -> None:
+    files = CorpusFiles(place.corpora)
     with open_run(base_run(base, trunk, TINY, files, tmp_path / "run")) as state:
         planned = [(plan.event, plan.limit) for plan in state.ledger.plans.values()]
     assert planned == [(spend.event, spend.count) for spend in vocabulary_spends(base, TINY)]
@@ -233,17 +249,12 @@ def test_a_vocabularys_price_is_what_its_bases_ledger_plans(
 
 
 @pytest.mark.slow
-def test_a_models_ledger_holds_its_vocabulary_too_and_adds_up_to_the_page(
-    files: CorpusFiles, trunk: Path, tmp_path: Path
-) -> None:
+def test_a_models_ledger_holds_its_vocabulary_too_and_adds_up_to_the_page(place: Place, tmp_path: Path) -> None:
     """Trunk, base and model are three runs: what the base spent on the notes is in the model's ledger, once."""
-    bases = trunk.parent
-    train_base(PRIVATE, TINY, files, bases, tmp_path / "runs")
     model = Model("one", ("table2",), "", PRIVATE, TINY.dp)
-    account = account_of(model, TINY)
-    config = model_run(
-        model, account.noise_multipliers, model_folder(bases, PRIVATE), TINY, files, tmp_path / "runs" / "one"
-    )
+    account, begun_with = account_of(model, TINY), model_folder(place, PRIVATE)
+    run = tmp_path / "runs" / "one"
+    config = model_run(model, account.noise_multipliers, begun_with, TINY, CorpusFiles(place.corpora), run)
     with open_run(with_public_key(config, seed_of(1))) as state:
         plans = state.ledger.plans.values()
         spends = [Spend(plan.event, plan.limit, plan.partition) for plan in plans]
@@ -285,12 +296,9 @@ def test_a_schedule_meets_the_same_budget_and_a_factor_is_of_the_reference() -> 
     assert double.joint < constant.joint
 
 
-def test_text_without_noise_has_no_epsilon(tmp_path: Path) -> None:
+def test_text_without_noise_has_no_epsilon() -> None:
     models = [model for model in models_of(TINY) if model.name in ("bert", "bert-m", "bert-m-public-vocabulary")]
-    path = tmp_path / "accounts.json"
-    for _ in range(2):  # the second time from the file
-        found = accounts_of(models, TINY, path)
-        assert [found[model.name].joint for model in models] == [0.0, math.inf, math.inf]
+    assert [account_of(model, TINY).joint for model in models] == [0.0, math.inf, math.inf]
 
 
 # the share of the gain -----------------------------------------------------------------------------------------------
@@ -409,7 +417,7 @@ def test_claims_are_judged_by_the_numbers() -> None:
         [exposed(True, 1.2, 0.4), exposed(False, 9.0, 1e-9)],
     )
     assert len(good) == 9
-    assert all(claim.shows for claim in good)
+    assert all(claim.holds for claim in good)
     worst = [
         row("bert", 0.3),
         row("bert-m", 0.4, gain_low=-0.01),
@@ -419,7 +427,7 @@ def test_claims_are_judged_by_the_numbers() -> None:
     ]
     bad = judge(worst, [exposed(True, 5.0, 1e-4), exposed(False, 2.0, 0.1)])
     assert [claim.text for claim in bad] == [claim.text for claim in good]
-    assert not any(claim.shows for claim in bad)
+    assert not any(claim.holds for claim in bad)
 
 
 @pytest.mark.parametrize("share", [None, 6.83])
@@ -427,12 +435,12 @@ def test_no_share_of_no_gain_is_kept(share: float | None) -> None:
     """Nor of next to none, of which BERT-DP has several times as much."""
     rows = [row("bert", 0.3), row("bert-m", 0.3, gain=0.0), row("bert-dp-8", 0.3, share=share, share_low=None)]
     (kept,) = [claim for claim in judge(rows, []) if "gain is kept" in claim.text]
-    assert not kept.shows
+    assert not kept.holds
 
 
 def test_where_there_is_no_interval_nothing_is_told_from_0() -> None:
     rows = [row("bert", 0.3), row("bert-m", 0.4), row("bert-dp-8", 0.37, gain_low=None)]
-    told = {claim.text: claim.shows for claim in judge(rows, []) if "told from 0" in claim.text}
+    told = {claim.text: claim.holds for claim in judge(rows, []) if "told from 0" in claim.text}
     assert list(told.values()) == [True, False]
 
 
@@ -446,13 +454,13 @@ def test_exposure_is_judged_for_each_epsilon_and_number_of_occurrences() -> None
         ),  # of other pieces, so of other sequences
         exposed(False, 12.0, 1e-9, **often),
     ]
-    found = [(claim.text, claim.shows) for claim in judge([], rows)]
-    assert [shows for _, shows in found] == [True, False, True, True, True, True]
-    assert "(epsilon 8.00) is not told from its null, at 100 occurrences" in found[0][0]
-    assert "(epsilon 8.00) is not told from its null, at 2000 occurrences" in found[1][0]
-    assert "(epsilon 1.00) is not told from its null, at 2100 occurrences" in found[2][0]
+    found = judge([], rows)
+    assert [claim.holds for claim in found] == [True, False, True, True, True, True]
+    assert {claim.text for claim in found[:3]} == {"exposure under DP is not told from its null"}
+    often_each = ["ε 8.00, 100", "ε 8.00, 2000", "ε 1.00, 2100"]
+    assert [claim.panel for claim in found[:3]] == [f"{each} occurrences of a canary" for each in often_each]
     rows[1]["bits"] = 9.5  # no 3 bits below the control
-    assert [claim.shows for claim in judge([], rows)][3:] == [False, True, True]
+    assert [claim.holds for claim in judge([], rows)][3:] == [False, True, True]
 
 
 def test_an_unknown_scale() -> None:
@@ -461,9 +469,7 @@ def test_an_unknown_scale() -> None:
 
 
 @pytest.mark.slow
-def test_from_corpora_to_the_page(
-    tmp_path: Path, data_dir: Path, files: CorpusFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_from_corpora_to_the_page(tmp_path: Path, place: Place) -> None:
     """The whole of it, very small: what is done is not done again, and the page says what the tables hold."""
     names = {
         "bert",
@@ -477,19 +483,15 @@ def test_from_corpora_to_the_page(
     }
     models = [model for model in models_of(TINY) if model.name in names]
     assert len(models) == len(names)
-    monkeypatch.setattr(experiment, "models_of", lambda scale: models)  # fewer, not other ones
+    fewer = dataclasses.replace(HOORY, cells=lambda scale: jobs_of(models, scale))
     page = tmp_path / "page.md"
     page.write_text("# before\n<!-- results -->\nwhat was here\n<!-- end of results -->\nafter\n")
-    out = tmp_path / "out"
-    shutil.copytree(files.folder, out / "corpora")  # what was prepared is not prepared again
-    for path in (out / "corpora").glob(
-        "*.jsonl"
-    ):  # an eighth of each text, since it is cut into pieces for every model
-        path.write_text("".join(path.read_text().splitlines(keepends=True)[::8]))
-    for _ in range(2):
-        said = experiment.reproduce_hoory(data_dir, out, TINY, 1, SilentReporter(), page=page)
+    done = [place.results / f"{name}.json" for name in ("trunk", "base-dp-8-medical")]
+    before = [path.stat().st_mtime_ns for path in done]
+    said = reproduce(fewer, TINY, place, 1, SilentReporter(), page=page)
     assert said[0] == "8 of 8 models done"
-    with (out / "table2.csv").open() as file:
+    assert [path.stat().st_mtime_ns for path in done] == before
+    with (place.out / "table2.csv").open() as file:
         rows = list(csv.DictReader(file))
     tested = ["majority", "dictionary", "bert", "bert-m", "bert-dp-8"]
     assert [(one["task"], one["model"]) for one in rows] == [(task, name) for task in TINY.tasks for name in tested]
@@ -500,9 +502,9 @@ def test_from_corpora_to_the_page(
     assert text.endswith("after\n")
     assert "what was here" not in text
     assert f"{float(dictionary['f1']):.3f} (" in text
-    assert {path.name for path in out.glob("*.png")} == {"figure1.png", "figure2.png", "tricks.png"}
+    assert {path.name for path in place.out.glob("*.png")} == {"figure1.png", "figure2.png", "tricks.png"}
     pretrained = {one["model"]: one["pretrainings"].split() for one in rows if one["task"] == "mtsamples"}
     assert {name: len(own) for name, own in pretrained.items() if own} == {"bert": 2, "bert-m": 1, "bert-dp-8": 1}
-    assert list((out / "runs").glob("*")) == []
+    assert list(place.runs.glob("*")) == []
     with pytest.raises(UsageError, match="another scale"):
-        experiment.reproduce_hoory(data_dir, out, dataclasses.replace(TINY, seeds=2), 1, SilentReporter())
+        reproduce(fewer, dataclasses.replace(TINY, seeds=2), place, 1, SilentReporter())

@@ -60,10 +60,10 @@ app.command("screen")(screen.command)
 app.command("score")(score.command)
 app.command("confidentiality")(confidentiality.command)
 app.command("env")(env.command)
+app.command("reproduce")(reproduce.command)
 for _name in run.RENAMED:
     app.command(_name, hidden=True)(run.renamed(_name))
 app.add_typer(accountant.app, name="accountant")
-app.add_typer(reproduce.app, name="reproduce")
 
 
 _INTERRUPTED = "tacit: interrupted; run the same command again to continue"

@@ -7,88 +7,53 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["app"]
+from tacit.errors import UsageError
 
-app = typer.Typer(
-    name="reproduce",
-    no_args_is_help=True,
-    help="Repeat a paper's experiments on our own code: tables, figures, and its claims as our numbers judge them.",
-)
+__all__ = ["command"]
 
-Out = Annotated[Path, typer.Option("--out", help="Folder for everything that is made.")]
+Name = Annotated[str | None, typer.Argument(metavar="[PAPER]", help="Its name; without one the papers are listed.")]
+Data = Annotated[
+    Path | None,
+    typer.Option("--data", help="Folder that holds the corpora, a folder each; the list of papers says which."),
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", help="Folder for all that is made; runs/reproduce-PAPER if not given.")
+]
 ScaleName = Annotated[str, typer.Option("--scale", help="laptop or full.")]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Models trained at one time, a thread each.")]
 Only = Annotated[str | None, typer.Option("--only", help="Only the models whose name holds this text.")]
 Page = Annotated[Path | None, typer.Option("--page", help="Write the results into this page too, between its markers.")]
 
 
-@app.command("crt")
-def crt_command(
-    data: Annotated[Path, typer.Option("--data", help="Folder that holds customersim/ and multiwoz/.")],
-    out: Out = Path("runs/reproduce-crt"),
+def command(
+    paper: Name = None,
+    data: Data = None,
+    out: Out = None,
     scale: ScaleName = "laptop",
     workers: Workers = 2,
     only: Only = None,
     page: Page = None,
 ) -> None:
-    """Zhao et al. 2022, figures 2 to 6: confidentially redacted training against its baselines, attacked.
+    """Repeat a paper's experiments on our own code: tables, figures, and its claims as our numbers judge them.
 
     Run it again to continue. Keys are public here, so that it can be repeated: none of these models has a guarantee.
     """
     from tacit.progress import TerminalReporter
-    from tacit.reproduce.crt.experiment import reproduce_crt
-    from tacit.reproduce.crt.scale import SCALES
-    from tacit.reproduce.place import scale_named
+    from tacit.reproduce.driver import reproduce
+    from tacit.reproduce.papers import PAPERS
+    from tacit.reproduce.place import Place, scale_named
 
-    for line in reproduce_crt(data, out, scale_named(SCALES, scale), workers, TerminalReporter(), only, page):
-        typer.echo(line)
-
-
-@app.command("adp")
-def adp_command(
-    data: Annotated[Path, typer.Option("--data", help="Folder that holds wikitext-2/, medquad/ and eltec-eng/.")],
-    out: Out = Path("runs/reproduce-adp"),
-    scale: ScaleName = "laptop",
-    workers: Workers = 2,
-    only: Only = None,
-    page: Page = None,
-) -> None:
-    """Wu et al. 2022, table 1 and figure 1: adaptive DP as published and in its certified forms, beside DP-SGD and no DP.
-
-    Run it again to continue. Keys are public here, so that it can be repeated: none of these models has a guarantee.
-    """
-    from tacit.progress import TerminalReporter
-    from tacit.reproduce.adp.experiment import reproduce_adp
-    from tacit.reproduce.adp.scale import SCALES
-    from tacit.reproduce.place import scale_named
-
-    for line in reproduce_adp(data, out, scale_named(SCALES, scale), workers, TerminalReporter(), only, page):
-        typer.echo(line)
-
-
-@app.command("hoory")
-def hoory_command(
-    data: Annotated[
-        Path,
-        typer.Option(
-            "--data",
-            help="Folder that holds mtsamples/, mtsamples-ner/, bio-ner/, medquad/, clinical-dialog/, eltec-eng/, wikitext-2/.",
-        ),
-    ],
-    out: Out = Path("runs/reproduce-hoory"),
-    scale: ScaleName = "laptop",
-    workers: Workers = 2,
-    only: Only = None,
-    page: Page = None,
-) -> None:
-    """Hoory et al. 2021, table 2 and figures 1 and 2: a clinical BERT with DP against BERT and BERT-M, and what each trick gives.
-
-    Run it again to continue. Keys are public here, so that it can be repeated: none of these models has a guarantee.
-    """
-    from tacit.progress import TerminalReporter
-    from tacit.reproduce.hoory.experiment import reproduce_hoory
-    from tacit.reproduce.hoory.scale import SCALES
-    from tacit.reproduce.place import scale_named
-
-    for line in reproduce_hoory(data, out, scale_named(SCALES, scale), workers, TerminalReporter(), only, page):
+    if paper is None:
+        for name, one in PAPERS.items():
+            typer.echo(f"{name}: {one.title} --data: {', '.join(f'{folder}/' for folder in one.corpora)}")
+        return
+    if paper not in PAPERS:
+        raise UsageError(f"paper is {paper!r}; it must be one of {', '.join(PAPERS)}")
+    chosen = PAPERS[paper]
+    if data is None:
+        raise UsageError(
+            f"--data is missing: name the folder that holds {', '.join(f'{one}/' for one in chosen.corpora)}"
+        )
+    place = Place(data, out or Path(f"runs/reproduce-{paper}"))
+    for line in reproduce(chosen, scale_named(chosen.scales, scale), place, workers, TerminalReporter(), only, page):
         typer.echo(line)

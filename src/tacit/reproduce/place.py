@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -10,9 +11,37 @@ from tacit.config import RunConfig
 from tacit.errors import UsageError
 from tacit.files import read_json, write_json
 
-__all__ = ["check_same", "scale_named", "with_public_key"]
+__all__ = ["Place", "check_same", "scale_named", "with_public_key"]
 
 S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folders of one reproduction.
+
+    Args:
+        data: the corpora as they were published, a folder each; nothing is written there.
+        out: everything that is made.
+    """
+
+    data: Path
+    out: Path
+
+    @property
+    def corpora(self) -> Path:
+        """The corpora as the experiment uses them."""
+        return self.out / "corpora"
+
+    @property
+    def runs(self) -> Path:
+        """Run folders of models that are being trained; each is removed when its model is measured."""
+        return self.out / "runs"
+
+    @property
+    def results(self) -> Path:
+        """A JSON file for each job that is done."""
+        return self.out / "results"
 
 
 def scale_named(scales: Mapping[str, S], name: str) -> S:

@@ -8,12 +8,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from tacit.errors import UsageError
 from tacit.files import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = [
     "BEGIN",
@@ -21,7 +22,7 @@ __all__ = [
     "FIGURE_STYLE",
     "Claim",
     "Row",
-    "claims_table",
+    "claims_list",
     "finite",
     "markdown_table",
     "number",
@@ -40,31 +41,51 @@ END = "<!-- end of results -->"
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim, as our own numbers judge it.
+    """A claim of the paper, as our own numbers judge it.
 
     Args:
         text: what is claimed.
-        panel: of which corpus, model or setting.
-        shows: whether our numbers agree.
+        panel: of which corpus, model or setting; empty where it is of all.
+        holds: whether our numbers agree; None where they cannot say.
         numbers: what was measured.
+        paper: what the paper says or measured, where ``text`` does not say it.
     """
 
     text: str
     panel: str
-    shows: bool
+    holds: bool | None
     numbers: str
+    paper: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        return "undecided" if self.holds is None else "holds" if self.holds else "does not hold"
 
 
-def claims_table(claims: Sequence[Claim], panel: str) -> str:
-    """Markdown; ``panel`` heads the column that says of what a claim is."""
-    rows = [[claim.text, claim.panel, "yes" if claim.shows else "**no**", claim.numbers] for claim in claims]
-    return markdown_table(["claim", panel, "shows", "measured"], rows)
+def claims_list(claims: Sequence[Claim]) -> str:
+    """Markdown: each claim once, and below it its verdict in every panel.
+
+    >>> print(claims_list([Claim("A is below B", "x", True, "1, 2", "3, 4"), Claim("A is below B", "y", None, "no model")]))
+    - A is below B
+      - x: **holds**, 1, 2; the paper: 3, 4
+      - y: **undecided**, no model
+    """
+    lines: list[str] = []
+    for text in dict.fromkeys(claim.text for claim in claims):
+        lines.append(f"- {text}")
+        for claim in claims:
+            if claim.text == text:
+                place = f"{claim.panel}: " if claim.panel else ""
+                paper = f"; the paper: {claim.paper}" if claim.paper else ""
+                lines.append(f"  - {place}**{claim.verdict}**, {claim.numbers}{paper}")
+    return "\n".join(lines)
 
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table of Markdown."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    written = ["| " + " | ".join(line) + " |" for line in (heads, *rows)]
+    return "\n".join([written[0], "|---" * len(heads) + "|", *written[1:]])
 
 
 def finite(value: Any) -> Any:

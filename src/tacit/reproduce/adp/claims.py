@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tacit.reproduce.adp.scale import ARMS, CERTIFIED, Scale
+from tacit.reproduce.adp.tables import PAPER
 from tacit.reproduce.writing import Claim, Row
 
 __all__ = ["judge"]
+
+_LESS = "less exposed"
 
 
 def judge(models: Sequence[Row], public: Sequence[Row], scale: Scale) -> list[Claim]:
@@ -16,7 +19,7 @@ def judge(models: Sequence[Row], public: Sequence[Row], scale: Scale) -> list[Cl
     table = [row for row in models if row["copies"] == scale.insertions[0] and not row["frequent"]]
     for noise in scale.noise:
         own = {row["arm"]: row for row in reversed(table) if row["noise"] == noise}  # the first seed
-        claims += _of_noise(own, f"{noise:g}")
+        claims += _of_noise(own, f"s = {noise:g}")
     claims += _of_literal(table, scale)
     claims += _useful(table, public)
     claims += _of_canary(models, public, scale)
@@ -53,7 +56,10 @@ def _of_literal(rows: Sequence[Row], scale: Scale) -> list[Claim]:
             continue
         literal, other = pair[0]["perplexity"], pair[1]["perplexity"]
         text = "the published algorithm has a lower perplexity than DP-SGD at the same s (its epsilon is infinite)"
-        claims.append(Claim(text, f"{noise:g}", literal < other, f"{literal:.2f} against {other:.2f}"))
+        published = {row["training"]: row["perplexity"] for row in PAPER if row["noise"] == noise}
+        paper = f"{published['ADP']:.0f} against {published['DP-SGD']:.0f}" if published else ""
+        numbers = f"{literal:.2f} against {other:.2f}"
+        claims.append(Claim(text, f"s = {noise:g}", literal < other, numbers, paper))
     return claims
 
 
@@ -64,7 +70,7 @@ def _useful(rows: Sequence[Row], public: Sequence[Row]) -> list[Claim]:
     worst = max(rows, key=lambda row: row["perplexity"])
     text = "every model is better than counting words (the unigram of the test text)"
     numbers = f"{unigram:.1f}; the worst model has {worst['perplexity']:.1f}"
-    return [Claim(text, "all", worst["perplexity"] < unigram, numbers)]
+    return [Claim(text, "", worst["perplexity"] < unigram, numbers)]
 
 
 def _of_canary(models: Sequence[Row], public: Sequence[Row], scale: Scale) -> list[Claim]:
@@ -81,7 +87,9 @@ def _of_canary(models: Sequence[Row], public: Sequence[Row], scale: Scale) -> li
         bits = "; ".join(f"{ARMS[row['arm']]} {row['exposure_bits']:.1f}" for row in forms)
         text = f"{most:,} copies expose the canary less in a certified form than without DP"
         shows = max(row["exposure_bits"] for row in forms) < clean["plain"]["exposure_bits"]
-        claims.append(Claim(text, f"{first:g}", shows, f"{bits}; No-DP {clean['plain']['exposure_bits']:.1f} bits"))
+        claims.append(
+            Claim(text, f"s = {first:g}", shows, f"{bits}; No-DP {clean['plain']['exposure_bits']:.1f} bits", _LESS)
+        )
     rho = {row["model"]: row["canary_rho"] for row in public if row["model"] in ("public", "frequent")}
     if len(rho) == 2:
         text = "the public model finds the canary unlikely: it is in the private-like band"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,12 @@ from transformers import GPT2LMHeadModel, PreTrainedModel
 
 from tacit.audit.candidates import candidate_exposure
 from tacit.audit.scorers import scorer_of
-from tacit.audit.trie import Trie, score_candidates
+from tacit.audit.trie import Trie, build_trie, score_candidates
 from tacit.beginning import begin
 from tacit.config import RunConfig
 from tacit.corpus.units import Unit
 from tacit.evaluation import causal_lm
-from tacit.files import atomic_folder, private_folder
+from tacit.files import atomic_folder, private_folder, write_atomically
 from tacit.folder import RunFolder
 from tacit.models.given import load_folder
 from tacit.pipeline.opening import open_run
@@ -30,86 +29,83 @@ from tacit.privacy.accounting.accountant import epsilon_of_rho, joint_epsilon
 from tacit.progress import SilentReporter
 from tacit.randomness import Streams, key_of
 from tacit.reproduce.adp.corpora import CorpusFiles
-from tacit.reproduce.adp.public import PublicModel, experiment_seed
+from tacit.reproduce.adp.public import experiment_seed, public_model, train_public
 from tacit.reproduce.adp.runs import config_of
-from tacit.reproduce.adp.scale import DELTA, Cell, Scale
-from tacit.reproduce.place import with_public_key
+from tacit.reproduce.adp.scale import DELTA, Cell, Scale, ScorerName, Scores
+from tacit.reproduce.place import Place, with_public_key
 from tacit.reproduce.writing import finite
 from tacit.scoring.scorer import ScorerOptions
 from tacit.training.sequences import tokenize_units
 from tacit.vocabulary.given import read_given
 
-__all__ = ["measure_cell", "measure_public", "score_cells"]
+__all__ = ["measure"]
 
 
-def score_cells(
-    cell: Cell, scale: Scale, files: CorpusFiles, public: Mapping[str, PublicModel], out: Path
-) -> dict[str, Any]:
-    """Score the private text that this cell and others read; all of them share the scores.
-
-    Args:
-        cell: any adaptive one.
-        out: the folder of all scores.
-    """
+def measure(cell: Cell | Scores | ScorerName, scale: Scale, place: Place) -> dict[str, Any]:
+    """The results of a job: a public model trained and measured, a private text scored, or a cell trained and attacked."""
     begun = time.monotonic()
-    config = _config(cell, scale, files, public, RunFolder(out / "no run").root)
-    scorer = ScorerOptions(_scorer(cell, public).model, config.model.length)
-    folder = private_folder(out)
+    match cell:
+        case Cell():
+            found = _cell(cell, scale, place)
+        case Scores():
+            found = _score(cell, scale, place)
+        case _:
+            found = _public(cell, scale, place)
+    return finite(found | {"seconds": time.monotonic() - begun})
+
+
+def _score(scores: Scores, scale: Scale, place: Place) -> dict[str, Any]:
+    """Leave the scores in a folder, from which each cell that reads this text takes them."""
+    cell = Cell("literal", scale.noise[0], scores.copies, scores.scorer == "frequent")  # any that reads them
+    scorer = public_model(scores.scorer, place)
+    config = _config(cell, scale, place, RunFolder(_scores_folder(place) / "no run").root)
+    folder = private_folder(_scores_folder(place))
     scored(
         config,
         RunFolder(folder),
         Streams(key_of(experiment_seed(0))),
-        scorer,
-        _scorer(cell, public).rho,
+        ScorerOptions(scorer.model, config.model.length),
+        scorer.rho,
         SilentReporter(),
-        folder / cell.scores,
+        folder / scores.name,
     )
-    return {"seconds": time.monotonic() - begun}
+    return {}
 
 
-def _scorer(cell: Cell, public: Mapping[str, PublicModel]) -> PublicModel:
-    return public["frequent" if cell.frequent else "public"]
+def _scores_folder(place: Place) -> Path:
+    return place.out / "scores"
 
 
-def _config(cell: Cell, scale: Scale, files: CorpusFiles, public: Mapping[str, PublicModel], run: Path) -> RunConfig:
-    return config_of(cell, scale, files, public["public"], _scorer(cell, public), run)
+def _trie_file(place: Place) -> Path:
+    """The canary's candidates in the pieces that all models share."""
+    return place.out / "trie.npz"
 
 
-def measure_cell(
-    cell: Cell,
-    scale: Scale,
-    files: CorpusFiles,
-    public: Mapping[str, PublicModel],
-    trie: Path,
-    scores: Path,
-    runs: Path,
-) -> dict[str, Any]:
-    """The results of a cell; its run goes on where it was stopped, and is removed when it is measured.
+def _config(cell: Cell, scale: Scale, place: Place, run: Path) -> RunConfig:
+    start, scorer = public_model("public", place), public_model(cell.scorer, place)
+    return config_of(cell, scale, CorpusFiles(place.corpora), start, scorer, run)
 
-    Args:
-        public: ``public``, where it begins, and which scores; ``frequent``, which scores where the cell says so.
-        trie: the canary's candidates.
-        scores: the folder of all scores (`score_cells`).
-    """
-    begun = time.monotonic()
-    folder = RunFolder(runs / cell.name)
-    config = with_public_key(_config(cell, scale, files, public, folder.root), experiment_seed(cell.seed))
+
+def _cell(cell: Cell, scale: Scale, place: Place) -> dict[str, Any]:
+    """Its run goes on where it was stopped, and is removed when it is measured."""
+    folder = RunFolder(place.runs / cell.name)
+    config = with_public_key(_config(cell, scale, place, folder.root), experiment_seed(cell.seed))
     if cell.is_adaptive:
         with begin(config):
             if not scored_folder(folder).exists():
                 with atomic_folder(scored_folder(folder)) as partial:  # the run takes what is there for its own
-                    shutil.copytree(scores / cell.scores, partial, dirs_exist_ok=True)
+                    shutil.copytree(_scores_folder(place) / cell.scores.name, partial, dirs_exist_ok=True)
     with open_run(config) as state:
         walk(state, until="training")
         found = {
             "cell": dataclasses.asdict(cell),
             "epsilon": _epsilon(state),
             "epsilon_of_rho": _bands(state),
-            "test": _test(state, files.test_units()),
-            "exposure": _exposure(state, trie, scale.secret),
+            "test": _test(state, CorpusFiles(place.corpora).test_units()),
+            "exposure": _exposure(state, _trie_file(place), scale.secret),
         }
     shutil.rmtree(folder.root)
-    return finite(found | {"seconds": time.monotonic() - begun})
+    return found
 
 
 def _epsilon(state: RunState) -> float:
@@ -153,13 +149,17 @@ def _exposure_of(model: PreTrainedModel, trie: Path, start: int, secret: int) ->
     return {"bits": found.max_bits, "null_bits": found.null_max_bits, "p_value": found.max_p_value}
 
 
-def measure_public(public: PublicModel, scale: Scale, files: CorpusFiles, trie: Path) -> dict[str, Any]:
+def _public(name: ScorerName, scale: Scale, place: Place) -> dict[str, Any]:
     """A public model before any private text, as a model and as a scorer; and what needs no model at all.
 
     The unigram model is counted on the test text itself: the best that counting words could do.
     """
+    public = train_public(name, scale, place)
     given = read_given(public.model)
-    streams, units = Streams(bytes(32)), files.test_units()
+    trie = _trie_file(place)
+    if not trie.exists():
+        write_atomically(trie, build_trie(given.tokenizer, scale.canary).save)
+    streams, units = Streams(bytes(32)), CorpusFiles(place.corpora).test_units()
     stream = tokenize_units(units, given.tokenizer, given.special, scale.model["length"], streams)
     model = load_folder(GPT2LMHeadModel, public.model)
     tables = {
@@ -169,13 +169,11 @@ def measure_public(public: PublicModel, scale: Scale, files: CorpusFiles, trie: 
     }
     losses = causal_lm.score_units(tables, stream, streams)
     [canary] = ScorerOptions(public.model, scale.model["length"]).load().score([scale.canary_text])
-    return finite(
-        {
-            "test": {name: _measured(loss, units) for name, loss in losses.items()},
-            "canary_log_perplexity": canary.log_perplexity,
-            "canary_rho": float(public.rho.of(canary.log_perplexity)),
-            "lower": public.rho.lower,
-            "upper": public.rho.upper,
-            "exposure": _exposure_of(model, trie, given.special.start, scale.secret),
-        }
-    )
+    return {
+        "test": {name: _measured(loss, units) for name, loss in losses.items()},
+        "canary_log_perplexity": canary.log_perplexity,
+        "canary_rho": float(public.rho.of(canary.log_perplexity)),
+        "lower": public.rho.lower,
+        "upper": public.rho.upper,
+        "exposure": _exposure_of(model, trie, given.special.start, scale.secret),
+    }

@@ -1,84 +1,68 @@
-"""The page of the results: what was run, the claims as our numbers judge them, and the tables."""
+"""The tables of the page."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tacit.reproduce.adp.scale import ARMS, DELTA, Scale
 from tacit.reproduce.adp.tables import PAPER
-from tacit.reproduce.writing import Claim, Row, claims_table, markdown_table
+from tacit.reproduce.driver import Page
+from tacit.reproduce.writing import Row, markdown_table
 
 __all__ = ["results_page"]
 
 
-def results_page(
-    scale: Scale, models: Sequence[Row], public: Sequence[Row], claims: Sequence[Claim], cells: int
-) -> str:
-    """Markdown.
+def results_page(scale: Scale, tables: Mapping[str, Sequence[Row]]) -> Page:
+    """The page from ``models`` and ``public``, and the paper's own numbers."""
+    models, public = tables["models"], tables["public"]
+    minutes = sum(row["seconds"] for row in models) / 60
+    summary = (
+        f", {minutes:.0f} process-minutes beside the public models and the scores; {scale.steps} DP steps of "
+        f"{scale.expected_batch} lines on average of about {scale.units:,}, delta {DELTA:g}, {scale.seeds} seed(s)."
+    )
+    return Page(
+        summary,
+        {
+            f"Table 1: utility and epsilon, {scale.insertions[0]} copies of the canary": markdown_table(
+                ["training", "s", "loss", "perplexity", "a word", "ε worst case", "ε private-like", "unigram"],
+                [*_baselines(public), *_utility(models, public, scale)],
+            ),
+            "The paper's table 1": markdown_table(
+                ["training", "s", "loss", "perplexity", "ε as published"], [_published(row) for row in PAPER]
+            ),
+            f'Exposure of "{scale.canary_text}" in bits (p-value), s = {scale.noise[0]:g}': markdown_table(
+                ["training", "scorer", *(f"{copies:,} copies" for copies in scale.insertions)],
+                _exposure(models, scale),
+            ),
+            "What scores": markdown_table(
+                ["public model", "perplexity", "a", "b", "ln PPL of the canary", "its rho", "its exposure"],
+                [_scorer(row, scale) for row in public if row["model"] in _SCORERS],
+            ),
+        },
+    )
 
-    Args:
-        models: a row a model.
-        public: the public models, unigram and uniform.
-        cells: how many models there are when all are done.
-    """
-    seconds = sum(row["seconds"] for row in models)
-    parts = [
-        f"Scale `{scale.name}`: {len(models)} of {cells} models, {seconds / 60:.0f} process-minutes beside the public models and the "
-        f"scores; {scale.steps} DP steps of {scale.expected_batch} lines on average of about {scale.units:,}, delta {DELTA:g}, "
-        f"{scale.seeds} seed(s).",
-        "### The claims",
-        claims_table(claims, "at noise"),
-        f"### Table 1: utility and epsilon, {scale.insertions[0]} copies of the canary",
-        markdown_table(
-            ["training", "s", "loss", "perplexity", "a word", "ε worst case", "ε private-like", "beside the unigram"],
-            [*_baselines(public), *_utility(models, public, scale)],
-        ),
-        "The paper's own table, for comparison (WikiText-103, 12 layers, width 1,024; its losses and perplexities do not agree):",
-        markdown_table(
-            ["training", "s", "loss", "perplexity", "ε as published"],
-            [
-                [
-                    row["training"],
-                    _some(row["noise"]),
-                    f"{row['loss']:.2f}",
-                    f"{row['perplexity']:.2f}",
-                    _some(row["epsilon"]),
-                ]
-                for row in PAPER
-            ],
-        ),
-        f'### Exposure of "{scale.canary_text}" in bits (p-value), s = {scale.noise[0]:g}',
-        markdown_table(
-            ["training", "scorer", *(f"{copies:,} copies" for copies in scale.insertions)], _exposure(models, scale)
-        ),
-        "### What scores",
-        markdown_table(
-            [
-                "public model",
-                "perplexity of the test text",
-                "a",
-                "b",
-                "ln PPL of the canary",
-                "its rho",
-                "its exposure",
-            ],
-            [
-                [
-                    _SCORERS[row["model"]].format(copies=scale.frequent),
-                    f"{row['perplexity']:.2f}",
-                    *(f"{row[name]:.2f}" for name in ("lower", "upper", "canary_ln_ppl", "canary_rho")),
-                    f"{row['exposure_bits']:.1f} bits",
-                ]
-                for row in public
-                if row["model"] in _SCORERS
-            ],
-        ),
+
+def _published(row: Row) -> list[str]:
+    return [
+        row["training"],
+        _some(row["noise"]),
+        f"{row['loss']:.2f}",
+        f"{row['perplexity']:.2f}",
+        _some(row["epsilon"]),
     ]
-    return "\n\n".join(parts) + "\n"
 
 
-_SCORERS = {"public": "without the canary", "frequent": "with {copies:,} copies of it in its own training text"}
+def _scorer(row: Row, scale: Scale) -> list[str]:
+    return [
+        _SCORERS[row["model"]].format(copies=scale.frequent),
+        f"{row['perplexity']:.2f}",
+        *(f"{row[name]:.2f}" for name in ("lower", "upper", "canary_ln_ppl", "canary_rho")),
+        f"{row['exposure_bits']:.1f} bits",
+    ]
+
+
+_SCORERS = {"public": "without the canary", "frequent": "with {copies:,} copies of it"}
 
 
 def _some(value: float | None) -> str:
@@ -90,7 +74,7 @@ def _epsilon(value: float) -> str:
 
 
 def _baselines(public: Sequence[Row]) -> list[list[str]]:
-    names = {"public": "the public model, where all begin", "unigram": "unigram of the test text", "uniform": "uniform"}
+    names = {"public": "public model", "unigram": "unigram", "uniform": "uniform"}
     return [
         [
             names[row["model"]],
@@ -119,7 +103,7 @@ def _utility(models: Sequence[Row], public: Sequence[Row], scale: Scale) -> list
             f"{row['perplexity_per_word']:.0f}",
             _epsilon(row["epsilon"]),
             _epsilon(row["epsilon_private_like"]),
-            "better" if row["perplexity"] < unigram else "**worse than counting words**",
+            "better" if row["perplexity"] < unigram else "**worse**",
         ]
         for row in rows
     ]

@@ -10,16 +10,18 @@ from tacit.config import RunConfig
 from tacit.corpus.readers import Source, read_records
 from tacit.files import read_json, write_json
 from tacit.pipeline.stages import run
-from tacit.progress import Reporter
+from tacit.progress import SilentReporter
 from tacit.reproduce.adp.corpora import CorpusFiles
-from tacit.reproduce.adp.scale import DELTA, Scale
-from tacit.reproduce.place import with_public_key
+from tacit.reproduce.adp.scale import DELTA, Scale, ScorerName
+from tacit.reproduce.place import Place, with_public_key
 from tacit.scoring.public import scorer_folder
 from tacit.scoring.rho import PrivacyProbability
 from tacit.scoring.scorer import ScorerOptions
 from tacit.scoring.scoring import fit_public
 
-__all__ = ["PublicModel", "experiment_seed", "public_model"]
+__all__ = ["PublicModel", "experiment_seed", "public_model", "train_public"]
+
+_CONSTANTS = "rho.json"
 
 
 @dataclass(frozen=True)
@@ -39,28 +41,31 @@ class PublicModel:
         return scorer_folder(self.folder)
 
 
-def public_model(
-    scale: Scale, data: Path, files: CorpusFiles, out: Path, frequent: bool, reporter: Reporter
-) -> PublicModel:
-    """Train it, or take the one that is there.
-
-    Args:
-        data: the folder with the corpora's folders.
-        out: where all public models are.
-        frequent: whether the canary stands in its training text, ``scale.frequent`` times.
-    """
-    folder = out / ("frequent" if frequent else "public")
-    config = _config(scale, data, files, folder, out / "public" if frequent else None)
+def train_public(name: ScorerName, scale: Scale, place: Place) -> PublicModel:
+    """Train it, or take the one that is there."""
+    folder = _folder(place, name)
+    files = CorpusFiles(place.corpora)
+    config = _config(scale, place.data, files, folder, _folder(place, "public") if name == "frequent" else None)
     config = with_public_key(config, experiment_seed(0))
-    run(config, reporter)
-    constants = folder / "rho.json"
+    run(config, SilentReporter())
+    constants = folder / _CONSTANTS
     if not constants.exists():
         records = list(read_records(Source(files.constants, "jsonl", id_field="id")))
         options = ScorerOptions(scorer_folder(folder), config.model.length)
         rho, _ = fit_public(records, options)
         write_json(constants, {"lower": rho.lower, "upper": rho.upper})
-    stored = read_json(constants)
+    return public_model(name, place)
+
+
+def public_model(name: ScorerName, place: Place) -> PublicModel:
+    """The one that is there."""
+    folder = _folder(place, name)
+    stored = read_json(folder / _CONSTANTS)
     return PublicModel(folder, PrivacyProbability(stored["lower"], stored["upper"]))
+
+
+def _folder(place: Place, name: ScorerName) -> Path:
+    return place.out / "public" / name
 
 
 def experiment_seed(seed: int) -> str:

@@ -15,6 +15,8 @@ __all__ = [
     "Arm",
     "Cell",
     "Scale",
+    "ScorerName",
+    "Scores",
     "cells_of",
 ]
 
@@ -28,6 +30,9 @@ ARMS: dict[str, str] = {
     "clip-weights": "ADP, clip weights",
 }
 """What is trained how, in words."""
+
+ScorerName = Literal["public", "frequent"]
+"""The public models: where all begin, and which scores; and the one whose training text holds the canary."""
 
 CERTIFIED: tuple[Arm, ...] = ("strata", "clip-weights")
 """The forms of adaptive DP that have a guarantee."""
@@ -68,9 +73,31 @@ class Cell:
         return self.arm in ("literal", *CERTIFIED)
 
     @property
-    def scores(self) -> str:
-        """Of the folder with the scores of its private text, which it shares with other cells."""
-        return f"copies{self.copies}{'-frequent' if self.frequent else ''}"
+    def scorer(self) -> ScorerName:
+        """Which public model its rho comes from."""
+        return "frequent" if self.frequent else "public"
+
+    @property
+    def scores(self) -> Scores:
+        """Of its private text; it shares them with other cells."""
+        return Scores(self.copies, self.scorer)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How surprising a public model finds each line of a private text.
+
+    Args:
+        copies: how often the canary stands in the text.
+    """
+
+    copies: int
+    scorer: ScorerName
+
+    @property
+    def name(self) -> str:
+        """Of their folder."""
+        return f"copies{self.copies}{'-frequent' if self.scorer == 'frequent' else ''}"
 
 
 @dataclass(frozen=True)

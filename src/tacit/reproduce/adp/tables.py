@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from tacit.files import read_json
-from tacit.reproduce.adp.scale import Cell
 from tacit.reproduce.writing import Row, number
 
-__all__ = ["PAPER", "load_results", "model_rows", "public_rows"]
+__all__ = ["PAPER", "model_rows", "public_rows"]
 
 PAPER: tuple[Row, ...] = (
     {"training": "No-DP", "noise": None, "loss": 7.08, "perplexity": 256.66, "epsilon": None},
@@ -21,12 +18,6 @@ PAPER: tuple[Row, ...] = (
     {"training": "ADP", "noise": 5.0, "loss": 14.85, "perplexity": 8635.66, "epsilon": 2.47},
 )
 """Table 1 as published. Its losses and perplexities do not agree: exp(7.08) is 1,188."""
-
-
-def load_results(folder: Path, cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    """The results of the cells that are done, in the order of the cells."""
-    paths = [folder / f"{cell.name}.json" for cell in cells]
-    return [read_json(path) for path in paths if path.exists()]
 
 
 def model_rows(results: Sequence[Mapping[str, Any]]) -> list[Row]:

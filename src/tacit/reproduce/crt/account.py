@@ -99,7 +99,7 @@ def amplification_rows(scale: Scale) -> list[dict[str, Any]]:
     rows = []
     for noise in (1.2, 1.6, 2.0, 3.0, 6.0):
         spends = [Spend(PoissonGaussian(probability, noise), steps)]
-        before = rdp_epsilon(spends, DELTA)
+        before, context = rdp_epsilon(spends, DELTA), replacement_epsilon(spends, DELTA)
         for percent in range(0, 55, 5):
             gamma = percent / 100
             rows.append(
@@ -109,7 +109,7 @@ def amplification_rows(scale: Scale) -> list[dict[str, Any]]:
                     "gamma": gamma,
                     "paper": paper_bayesian(spends, DELTA, gamma, 0.0, Claim(1), _ALONE).epsilon,
                     "ours": _amplified(spends, gamma),
-                    "ours_context": replacement_epsilon(spends, DELTA),
+                    "ours_context": context,
                 }
             )
     return rows

@@ -12,6 +12,7 @@ from tacit.audit.candidates import candidate_exposure
 from tacit.audit.membership import measure_membership
 from tacit.audit.scorers import scorer_of
 from tacit.audit.trie import Trie, score_candidates
+from tacit.corpus.units import Unit
 from tacit.evaluation import causal_lm
 from tacit.folder import RunFolder
 from tacit.pipeline.opening import open_run
@@ -26,17 +27,20 @@ from tacit.reproduce.crt.keys import experiment_seed
 from tacit.reproduce.crt.members import membership_samples
 from tacit.reproduce.crt.runs import config_of
 from tacit.reproduce.crt.scale import Cell, Scale
-from tacit.reproduce.place import with_public_key
+from tacit.reproduce.place import Place, with_public_key
 from tacit.reproduce.writing import finite
+from tacit.screening.redact import MASK
 from tacit.training.plans import Phase
+from tacit.training.sequences import SequenceStream, tokenize_units
+from tacit.vocabulary.given import read_given
 
-__all__ = ["measure_cell"]
+__all__ = ["baseline_rows", "measure"]
 
 
-def measure_cell(cell: Cell, scale: Scale, data: Path, files: CorpusFiles, runs: Path) -> dict[str, Any]:
+def measure(cell: Cell, scale: Scale, place: Place) -> dict[str, Any]:
     """The results of a cell; its run goes on where it was stopped, and is removed when it is measured."""
     begun = time.monotonic()
-    folder = RunFolder(runs / cell.name)
+    files, folder = CorpusFiles(place.corpora / cell.corpus), RunFolder(place.runs / cell.name)
     config = config_of(cell, scale, files, folder.root)
     config = with_public_key(config, experiment_seed(cell.seed, config))
     with open_run(config) as state:
@@ -45,7 +49,7 @@ def measure_cell(cell: Cell, scale: Scale, data: Path, files: CorpusFiles, runs:
             "cell": dataclasses.asdict(cell),
             "rounds": [_round(state, cell, scale, files, number) for number in points(scale)],
             "exposure": _exposure(state, files),
-            "membership": _membership(state, cell, scale, data),
+            "membership": _membership(state, cell, scale, place.data),
         }
     shutil.rmtree(folder.root)
     return finite(found | {"seconds": time.monotonic() - begun})
@@ -95,3 +99,30 @@ def _membership(state: RunState, cell: Cell, scale: Scale, data: Path) -> dict[s
         model, state.tokenizer, samples, [state.special.start], streams, scale.group, length=length
     )
     return dataclasses.asdict(report)
+
+
+def baseline_rows(name: str, files: CorpusFiles, scale: Scale) -> list[dict[str, Any]]:
+    """Models that know nothing of order: what words occur how often, and not even that."""
+    given = read_given(files.tokenizer, (MASK,))
+    streams, texts = Streams(bytes(32)), files.test_texts()
+    length = scale.models["lstm"]["length"]
+
+    def rows_of(units: list[Unit]) -> SequenceStream:
+        return tokenize_units(units, given.tokenizer, given.special, length, streams)
+
+    size = given.special.size
+    # Counted on the test lines themselves: the best that a unigram model could do.
+    tables = {
+        "unigram": causal_lm.unigram(rows_of(texts.redacted), size),
+        "uniform": causal_lm.uniform(size),
+    }
+    rows: list[dict[str, Any]] = []
+    for model, table in tables.items():
+        row: dict[str, Any] = {"corpus": name, "model": model}
+        for kind in ("redacted", "raw", "without_secrets"):
+            units = getattr(texts, kind)
+            losses = causal_lm.score_units({"table": table}, rows_of(units), streams)["table"]
+            exact = causal_lm.perplexities(losses, *causal_lm.text_sizes(units))
+            row |= {kind: exact.per_token, f"bits_per_byte_{kind}": exact.bits_per_byte}
+        rows.append(row)
+    return rows

@@ -1,129 +1,112 @@
-"""The page of the results: what was run, the paper's claims as our numbers judge them, and the tables."""
+"""The tables of the page: a table for each corpus and model with a row a training, and what copies and deduplication do."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from tacit.reproduce.crt.runs import DELTA
 from tacit.reproduce.crt.scale import ARMS, Scale
-from tacit.reproduce.writing import Claim, Row, claims_table, markdown_table
+from tacit.reproduce.driver import Page
+from tacit.reproduce.writing import Row, markdown_table
 
 __all__ = ["results_page"]
 
+_TEXTS = ("redacted", "raw", "without_secrets")
+_GAMMAS = (0.0, 0.1, 0.5)
+_ATTACKED = ("raw", "redacted", "dp-sgd", "s-dp", "crt")
+"""Arms whose attacks are in figures 3 to 5; of the others the ablation tells."""
+_HEADS = [
+    "training",
+    "γ",
+    "redacted",
+    "raw",
+    "no secrets",
+    "exposure (p)",
+    "membership (95 %)",
+    "groups (95 %)",
+]
 
-def results_page(
-    scale: Scale,
-    utility: Sequence[Row],
-    attacks: Sequence[Row],
-    baselines: Sequence[Row],
-    claims: Sequence[Claim],
-    cells: int,
-) -> str:
-    """Markdown.
 
-    Args:
-        baselines: perplexity of the unigram and the uniform model on each corpus's test lines.
-        cells: how many models there are when all are done.
-    """
-    done, seconds = len(attacks), sum(row["seconds"] for row in attacks)
-    parts = [
-        f"Scale `{scale.name}`: {done} of {cells} models, {seconds / 3600:.1f} process-hours in all; noise multiplier "
-        f"{scale.noise_multiplier:g} in every DP phase, delta {DELTA:g}, {scale.rounds} rounds, {scale.seeds} seed(s).",
-        "### The claims",
-        claims_table(claims, "corpus, model"),
-        "### Figure 2: utility and epsilon after the last round",
-        markdown_table(
-            [
-                "corpus",
-                "model",
-                "training",
-                "γ",
-                "redacted",
-                "raw",
-                "without secrets",
-                "bits a byte (without secrets)",
-                "ε paper",
-                "ε ours",
-            ],
-            _utility(utility, baselines),
+def results_page(scale: Scale, tables: Mapping[str, Sequence[Row]]) -> Page:
+    """The page from ``figure2``, ``figures3-5`` and ``baselines``."""
+    utility, attacks = tables["figure2"], tables["figures3-5"]
+    hours = sum(row["seconds"] for row in attacks) / 3600
+    summary = (
+        f", {hours:.1f} process-hours in all; noise multiplier {scale.noise_multiplier:g} in every DP phase, delta {DELTA:g}, "
+        f"{scale.rounds} rounds, {scale.seeds} seed(s)."
+    )
+    panels = dict.fromkeys((row["corpus"], row["model"]) for row in attacks)
+    sections = {
+        f"Figures 2 to 5: {corpus}, {model}": markdown_table(_HEADS, _panel(corpus, model, utility, attacks))
+        for corpus, model in panels
+    }
+    sections |= {
+        "Epsilon of DP-SGD and CRT": markdown_table(
+            ["corpus", "training", "γ", "ε paper", "ε ours"], _epsilons(utility)
         ),
-        "### Figure 3: exposure of the canaries, highest of ten",
-        markdown_table(["corpus", "model", "training", *_gamma_heads(attacks)], _by_gamma(attacks, _exposure)),
-        "### Figures 4 and 5: membership accuracy (95 % interval), and of groups",
-        markdown_table(["corpus", "model", "training", *_gamma_heads(attacks)], _by_gamma(attacks, _single)),
-        markdown_table(["corpus", "model", "training", *_gamma_heads(attacks)], _by_gamma(attacks, _group)),
-        "### Copies of the canaries, and the ablation",
-        markdown_table(
-            ["corpus", "model", "training", "γ", "copies", "highest exposure (p)", "mean exposure (p)"],
-            _ablation(attacks),
+        "Models that know no order": markdown_table(
+            ["corpus", "model", "redacted", "raw", "no secrets"],
+            [[row["corpus"], row["model"], *(f"{row[text]:.1f}" for text in _TEXTS)] for row in tables["baselines"]],
         ),
-    ]
-    return "\n\n".join(parts) + "\n"
+        "Copies of the canaries and deduplication: customersim, lstm, γ = 0.5": markdown_table(
+            ["training", "copies", "highest exposure (p)", "mean exposure (p)"], _ablation(attacks)
+        ),
+    }
+    return Page(summary, sections)
 
 
-def _utility(rows: Sequence[Row], baselines: Sequence[Row]) -> list[list[str]]:
-    last = max((row["round"] for row in rows), default=0)
-    chosen = [row for row in rows if row["round"] == last and row["copies"] == 20]
-    told = [
-        [
-            row["corpus"],
-            row["model"],
-            ARMS[row["arm"]],
-            _gamma(row),
-            *(f"{row[f'perplexity_{text}']:.2f}" for text in ("redacted", "raw", "without_secrets")),
-            f"{row['bits_per_byte_without_secrets']:.3f}",
-            _epsilon(row["epsilon_paper"]),
-            _epsilon(row["epsilon_ours"]),
-        ]
-        for row in chosen
-        if row["gamma"] in (0.0, 0.1, 0.5)
+def _last(utility: Sequence[Row]) -> list[Row]:
+    """After the last round."""
+    last = max((row["round"] for row in utility), default=0)
+    return [row for row in utility if row["round"] == last]
+
+
+def _panel(corpus: str, model: str, utility: Sequence[Row], attacks: Sequence[Row]) -> list[list[str]]:
+    """Utility after the last round, and attacks."""
+    mine = [row for row in attacks if (row["corpus"], row["model"], row["copies"]) == (corpus, model, 20)]
+    after = {_key(row): row for row in _last(utility)}
+    return [[ARMS[row["arm"]], _gamma(row), *_utility(after[_key(row)]), *_attacks(row)] for row in mine]
+
+
+def _key(row: Row) -> tuple[object, ...]:
+    return tuple(row[name] for name in ("corpus", "model", "arm", "gamma", "copies", "seed"))
+
+
+def _utility(row: Row) -> list[str]:
+    """Of three shares of misses; the others are in the CSV file."""
+    if row["gamma"] not in _GAMMAS:
+        return [""] * 3
+    return [f"{row[f'perplexity_{text}']:.2f}" for text in _TEXTS]
+
+
+def _epsilons(utility: Sequence[Row]) -> list[list[str]]:
+    """Both kinds of model have the same."""
+    rows = [row for row in _last(utility) if row["gamma"] in _GAMMAS and row["copies"] == 20]
+    found = [
+        (row["corpus"], ARMS[row["arm"]], _gamma(row), f"{row['epsilon_paper']:.2f}", f"{row['epsilon_ours']:.2f}")
+        for row in rows
+        if row["arm"].startswith(("crt", "dp-sgd"))
     ]
-    for row in baselines:
-        texts = [f"{row[text]:.1f}" for text in ("redacted", "raw", "without_secrets")]
-        told.append(
-            [row["corpus"], "", row["model"], "", *texts, f"{row['bits_per_byte_without_secrets']:.3f}", "", ""]
-        )
-    return told
+    return [list(row) for row in dict.fromkeys(found)]
+
+
+def _attacks(row: Row) -> list[str]:
+    if row["arm"] not in _ATTACKED:
+        return [""] * 3
+    return [_bits(row, "max", 1), _interval(row, "single", 3), _interval(row, "group", 2)]
+
+
+def _bits(row: Row, name: str, digits: int) -> str:
+    return f"{row[f'exposure_{name}_bits']:.{digits}f} ({row[f'exposure_{name}_p_value']:.2g})"
+
+
+def _interval(row: Row, attack: str, digits: int) -> str:
+    value, low, high = (row[f"{attack}_accuracy_{part}"] for part in ("value", "low", "high"))
+    return f"{value:.{digits}f} ({low:.2f}–{high:.2f})"
 
 
 def _gamma(row: Row) -> str:
     return "" if row["arm"] in ("raw", "dp-sgd") else f"{row['gamma']:g}"
-
-
-def _epsilon(value: float | None) -> str:
-    return "see below" if value is None else "∞" if math.isinf(value) else f"{value:.2f}"
-
-
-def _gammas(rows: Sequence[Row]) -> list[float]:
-    return sorted({row["gamma"] for row in rows})
-
-
-def _gamma_heads(rows: Sequence[Row]) -> list[str]:
-    return [f"γ = {gamma:g}" for gamma in _gammas(rows)]
-
-
-def _by_gamma(rows: Sequence[Row], cell: Any) -> list[list[str]]:
-    rows = [row for row in rows if row["copies"] == 20 and row["arm"] in ("raw", "redacted", "dp-sgd", "s-dp", "crt")]
-    found = []
-    for corpus, model, arm in dict.fromkeys((row["corpus"], row["model"], row["arm"]) for row in rows):
-        own = [row for row in rows if (row["corpus"], row["model"], row["arm"]) == (corpus, model, arm)]
-        texts = ["; ".join(cell(row) for row in own if row["gamma"] == gamma) for gamma in _gammas(rows)]
-        found.append([corpus, model, ARMS[arm], *texts])
-    return found
-
-
-def _exposure(row: Row) -> str:
-    return f"{row['exposure_max_bits']:.1f} (p {row['exposure_max_p_value']:.2g})"
-
-
-def _single(row: Row) -> str:
-    return f"{row['single_accuracy_value']:.3f} ({row['single_accuracy_low']:.2f}, {row['single_accuracy_high']:.2f})"
-
-
-def _group(row: Row) -> str:
-    return f"{row['group_accuracy_value']:.2f} ({row['group_accuracy_low']:.2f}, {row['group_accuracy_high']:.2f})"
 
 
 def _ablation(rows: Sequence[Row]) -> list[list[str]]:
@@ -134,14 +117,6 @@ def _ablation(rows: Sequence[Row]) -> list[list[str]]:
         and (row["gamma"] == 0.5 or row["arm"] in ("raw", "dp-sgd"))
     ]
     return [
-        [
-            row["corpus"],
-            row["model"],
-            ARMS[row["arm"]],
-            _gamma(row),
-            str(row["copies"]),
-            f"{row['exposure_max_bits']:.1f} (p {row['exposure_max_p_value']:.2g})",
-            f"{row['exposure_mean_bits']:.2f} (p {row['exposure_mean_p_value']:.2g})",
-        ]
+        [ARMS[row["arm"]], str(row["copies"]), _bits(row, "max", 1), _bits(row, "mean", 2)]
         for row in sorted(chosen, key=lambda row: (row["arm"], row["copies"]))
     ]

@@ -13,15 +13,15 @@ __all__ = ["ARMS", "GAMMAS", "SCALES", "Arm", "Cell", "CorpusSize", "Scale", "ce
 Arm = Literal["raw", "redacted", "dp-sgd", "s-dp", "crt", "crt-copies", "redacted-exact", "crt-exact"]
 ARMS: dict[str, str] = {
     "raw": "not private",
-    "redacted": "not private, redacted",
+    "redacted": "redaction alone",
     "dp-sgd": "DP-SGD",
-    "s-dp": "S-DP (Shi et al. 2021)",
+    "s-dp": "S-DP",
     "crt": "CRT",
-    "crt-copies": "CRT without deduplication",
-    "redacted-exact": "not private, redacted, exact deduplication",
-    "crt-exact": "CRT with exact deduplication",
+    "crt-copies": "CRT, none",
+    "redacted-exact": "redaction alone, exact",
+    "crt-exact": "CRT, exact",
 }
-"""What is trained on what, in words."""
+"""What is trained on what, in words; a word after the comma is the deduplication, where it is not the usual one."""
 
 GAMMAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 """Shares of the secrets that the balanced policy is made to miss (figures 3 to 5)."""

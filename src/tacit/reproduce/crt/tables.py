@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from tacit.files import read_json
-from tacit.reproduce.crt.scale import Cell
 from tacit.reproduce.writing import Row, number
 
-__all__ = ["attack_rows", "load_results", "utility_rows"]
-
-
-def load_results(folder: Path, cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    """The results of the cells that are done, in the order of the cells."""
-    paths = [folder / f"{cell.name}.json" for cell in cells]
-    return [read_json(path) for path in paths if path.exists()]
+__all__ = ["attack_rows", "utility_rows"]
 
 
 def utility_rows(results: Sequence[Mapping[str, Any]]) -> list[Row]:

@@ -9,21 +9,16 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, replace
 
 from tacit.config import RunConfig
-from tacit.files import read_json, write_json
 from tacit.planning.vocabulary import vocabulary_event, vocabulary_releases
 from tacit.privacy.accounting.accountant import epsilon
 from tacit.privacy.accounting.calibrate import scaled_noise
 from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.reproduce.hoory.scale import DELTA, UNITS, Base, DpTraining, Model, Scale
-from tacit.reproduce.writing import finite, number
 
-__all__ = ["Account", "account_of", "accounts_of", "noises_of", "vocabulary_config", "vocabulary_spends"]
+__all__ = ["Account", "account_of", "noises_of", "vocabulary_config", "vocabulary_spends"]
 
 _RELATION = "add-or-remove"
 _SHARE = 0.5  # of epsilon: less leaves the counts so noisy that the pieces are those of public text
@@ -125,18 +120,3 @@ def account_of(model: Model, scale: Scale) -> Account:
     if training is not None or model.base.vocabulary == "own":
         return Account((), of_words, math.inf, math.inf)
     return Account((), of_words, 0.0, of_words)
-
-
-def accounts_of(models: Sequence[Model], scale: Scale, path: Path) -> dict[str, Account]:
-    """The prices of models by name; they are kept in a file, since solving a noise to four digits takes seconds."""
-    found = {name: _read(values) for name, values in read_json(path).items()} if path.exists() else {}
-    for model in models:
-        if model.name not in found:
-            found[model.name] = account_of(model, scale)
-            write_json(path, finite({name: asdict(account) for name, account in found.items()}))
-    return found
-
-
-def _read(values: dict[str, Any]) -> Account:
-    prices = {name: number(values[name]) for name in ("vocabulary", "training", "joint")}
-    return Account(tuple(values["noise_multipliers"]), **{name: value or 0.0 for name, value in prices.items()})

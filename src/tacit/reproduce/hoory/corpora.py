@@ -107,13 +107,14 @@ def prepare(data: Path, scale: Scale, folder: Path) -> CorpusFiles:
     folder.mkdir(parents=True, exist_ok=True)
     notes = stored.notes(data)
     tested = [" ".join(document.tokens) for document in read_annotated(data / "mtsamples-ner" / "notes", "bio")]
-    out = left_out(notes, tested)
+    of_notes, of_tested = RunIndex(notes), RunIndex(tested)
+    out = left_out(notes, of_tested)
     private = [text for number, text in enumerate(notes) if number not in out]
     general = [*stored.novels(data, scale.novels), *stored.paragraphs(data, scale.paragraphs)]
     found = list(islice(dict.fromkeys(stored.answers(data)), scale.answers))
-    dialogues, played = _played(data, [*notes, *tested])
-    held_out, answers = found[:_HELD_OUT_ANSWERS], _others(found[_HELD_OUT_ANSWERS:], notes)
-    once = [*answers, *dialogues, *_others(stored.abstracts(data), [*_sentences(data), *notes])]
+    dialogues, played = _played(data, of_notes, of_tested)
+    held_out, answers = found[:_HELD_OUT_ANSWERS], _others(found[_HELD_OUT_ANSWERS:], of_notes)
+    once = [*answers, *dialogues, *_others(stored.abstracts(data), RunIndex(_sentences(data)), of_notes)]
     texts = {
         files.notes: private,
         files.left_out: [notes[number] for number in sorted(out)],
@@ -136,30 +137,34 @@ def prepare(data: Path, scale: Scale, folder: Path) -> CorpusFiles:
     return files
 
 
-def left_out(texts: Sequence[str], others: Sequence[str]) -> set[int]:
+def left_out(texts: Sequence[str], *others: Sequence[str] | RunIndex) -> set[int]:
     """The texts that share a fifth of the runs of six words with one of the others, of the shorter one's runs.
 
     Annotated notes are tokenised and have their names replaced, so they are never equal to their source. Standard phrases, such as
     those of a review of systems, are shared by unrelated notes, but not to that extent.
     """
-    index = RunIndex(others)
-    likest = (index.likest(text) for text in texts)
-    return {number for number, shared in enumerate(likest) if shared is not None and shared.share >= _SHARED}
+    indexes = [other if isinstance(other, RunIndex) else RunIndex(other) for other in others]
+    return {number for number, text in enumerate(texts) if any(_shares(text, index) for index in indexes)}
 
 
-def _others(texts: Sequence[str], others: Sequence[str]) -> list[str]:
+def _shares(text: str, index: RunIndex) -> bool:
+    shared = index.likest(text)
+    return shared is not None and shared.share >= _SHARED
+
+
+def _others(texts: Sequence[str], *others: RunIndex) -> list[str]:
     """Without those that share text with the others."""
-    out = left_out(texts, others)
+    out = left_out(texts, *others)
     return [text for number, text in enumerate(texts) if number not in out]
 
 
-def _played(data: Path, notes: Sequence[str]) -> tuple[list[str], list[str]]:
+def _played(data: Path, *notes: RunIndex) -> tuple[list[str], list[str]]:
     """Dialogues and notes of the consultations of which neither shares text with a clinical note.
 
     One of ACI-Bench was played from a note of MTSamples: its note is that one with other names, its dialogue says the same.
     """
     pairs = stored.consultations(data)
-    out = left_out([said for said, _ in pairs], notes) | left_out([written for _, written in pairs], notes)
+    out = left_out([said for said, _ in pairs], *notes) | left_out([written for _, written in pairs], *notes)
     chosen = [pair for number, pair in enumerate(pairs) if number not in out]
     return [said for said, _ in chosen], [written for _, written in chosen]
 

@@ -29,18 +29,18 @@ from tacit.pipeline.rows import private_rows, public_rows
 from tacit.pipeline.stages import walk
 from tacit.pipeline.state import RunState
 from tacit.randomness import Streams
-from tacit.reproduce.hoory.account import Account
+from tacit.reproduce.hoory.account import account_of
 from tacit.reproduce.hoory.corpora import CorpusFiles
 from tacit.reproduce.hoory.runs import base_run, model_run, task_of, trunk_run
 from tacit.reproduce.hoory.scale import Base, DpTraining, Model, Scale, Trunk
-from tacit.reproduce.place import with_public_key
+from tacit.reproduce.place import Place, with_public_key
 from tacit.reproduce.writing import finite
 from tacit.training.masking import Masking
 from tacit.training.sequences import tokenize_units
 from tacit.vocabulary.given import read_given
 from tacit.vocabulary.tokenizer import save_tokenizer
 
-__all__ = ["measure_baselines", "measure_model", "model_folder", "seed_of", "train_base", "train_trunk"]
+__all__ = ["measure", "model_folder", "seed_of", "train_base", "train_trunk"]
 
 _MASKED = 0.15
 _ROWS_OF_A_NOTE = 8
@@ -53,36 +53,53 @@ def seed_of(replicate: int) -> str:
     return f"tacit reproduce hoory{again}"
 
 
-def model_folder(folder: Path, begun_with: Trunk | Base) -> Path:
+def model_folder(place: Place, begun_with: Trunk | Base) -> Path:
     """Where the model of a trunk or base lies."""
-    return folder / begun_with.name
+    return place.out / "bases" / begun_with.name
 
 
-def train_trunk(trunk: Trunk, scale: Scale, files: CorpusFiles, folder: Path, runs: Path) -> dict[str, Any]:
-    """Leave the trunk's model with its tokenizer in a folder of its own."""
+def measure(cell: Trunk | Base | Model | str, scale: Scale, place: Place) -> dict[str, Any]:
+    """The results of a job; what it trains goes on where it was stopped.
+
+    Args:
+        cell: a name is that of a task, whose trivial taggers are measured.
+    """
     begun = time.monotonic()
-    run = RunFolder(runs / trunk.name)
+    match cell:
+        case Trunk():
+            found = train_trunk(cell, scale, place)
+        case Base():
+            found = train_base(cell, scale, place)
+        case Model():
+            found = _model(cell, scale, place)
+        case _:
+            found = _baselines(cell, scale, place)
+    return finite(found | {"seconds": time.monotonic() - begun})
+
+
+def train_trunk(trunk: Trunk, scale: Scale, place: Place) -> dict[str, Any]:
+    """Leave the trunk's model with its tokenizer in a folder of its own."""
+    files, run = CorpusFiles(place.corpora), RunFolder(place.runs / trunk.name)
     with open_run(with_public_key(trunk_run(trunk, scale, files, run.root), seed_of(trunk.replicate))) as state:
         walk(state, until="training")
-        leave_model(state, model_folder(folder, trunk))
+        leave_model(state, model_folder(place, trunk))
     shutil.rmtree(run.root)
-    return {"trunk": dataclasses.asdict(trunk), "seconds": time.monotonic() - begun}
+    return {"trunk": dataclasses.asdict(trunk)}
 
 
-def train_base(base: Base, scale: Scale, files: CorpusFiles, folder: Path, runs: Path) -> dict[str, Any]:
+def train_base(base: Base, scale: Scale, place: Place) -> dict[str, Any]:
     """Leave the base's model with its tokenizer in a folder of its own."""
-    begun = time.monotonic()
-    run = RunFolder(runs / f"base-{base.name}")
-    config = base_run(base, model_folder(folder, base.trunk), scale, files, run.root)
+    files, run = CorpusFiles(place.corpora), RunFolder(place.runs / f"base-{base.name}")
+    config = base_run(base, model_folder(place, base.trunk), scale, files, run.root)
     with open_run(with_public_key(config, seed_of(base.replicate))) as state:
         walk(state, until="training")
-        leave_model(state, model_folder(folder, base))
+        leave_model(state, model_folder(place, base))
         chosen = state.vocabulary_folder / "chosen.json"
         own_words = len(read_json(chosen)) if chosen.exists() else None
         facts = {"pieces": state.special.size, "own_words": own_words, "public_rows": public_rows(state).sequences}
     shutil.rmtree(run.root)
-    seen = _coverage(read_given(model_folder(folder, base)).tokenizer, files)
-    return finite({"base": dataclasses.asdict(base), **facts, **seen, "seconds": time.monotonic() - begun})
+    seen = _coverage(read_given(model_folder(place, base)).tokenizer, files)
+    return {"base": dataclasses.asdict(base), **facts, **seen}
 
 
 def _save(state: RunState, folder: Path) -> None:
@@ -104,16 +121,15 @@ def _units(path: Path) -> list[Unit]:
     return [Unit(record.document_id, (record.text,)) for record in read_records(source)]
 
 
-def measure_model(
-    model: Model, account: Account, scale: Scale, data: Path, files: CorpusFiles, bases: Path, runs: Path
-) -> dict[str, Any]:
+def _model(model: Model, scale: Scale, place: Place) -> dict[str, Any]:
     """The results of a model; its run goes on where it was stopped, and is removed when it is measured."""
+    account, files = account_of(model, scale), CorpusFiles(place.corpora)
     begun = time.monotonic()
     found: dict[str, Any] = {"model": model.name, "account": dataclasses.asdict(account)}
-    folder = model_folder(bases, model.base)
-    run = RunFolder(runs / model.name)
+    begun_with = model_folder(place, model.base)
+    folder, run = begun_with, RunFolder(place.runs / model.name)
     if model.training is not None:
-        config = model_run(model, account.noise_multipliers, folder, scale, files, run.root)
+        config = model_run(model, account.noise_multipliers, begun_with, scale, files, run.root)
         with open_run(with_public_key(config, seed_of(model.base.replicate))) as state:
             walk(state, until="training")
             if model.canaries is not None:
@@ -125,11 +141,9 @@ def measure_model(
     about_answers = isinstance(model.training, DpTraining) and model.training.text == "answers"
     found["loss"] = _masked_loss(folder, files.held_out_answers if about_answers else files.left_out)
     private_folder(run.root)
-    found["cells"] = [
-        cell for task in model.tasks for cell in _fine_tuned(model, task, scale, data, files, folder, run.root)
-    ]
+    found["cells"] = [cell for task in model.tasks for cell in _fine_tuned(model, task, scale, place, folder, run.root)]
     shutil.rmtree(run.root)
-    return finite(found | {"seconds": time.monotonic() - begun})
+    return found
 
 
 def _masked_loss(folder: Path, texts: Path) -> dict[str, Any]:
@@ -147,11 +161,9 @@ def _masked_loss(folder: Path, texts: Path) -> dict[str, Any]:
     return {"nats": float(scores.loss_U.mean()), "accuracy": float(scores.accuracy_U.mean()), "of_texts": each}
 
 
-def _fine_tuned(
-    model: Model, task: str, scale: Scale, data: Path, files: CorpusFiles, folder: Path, run: Path
-) -> list[dict[str, Any]]:
+def _fine_tuned(model: Model, task: str, scale: Scale, place: Place, folder: Path, run: Path) -> list[dict[str, Any]]:
     """Counts of every fold and seed, a replicate's seeds being its own; those of a stopped run are kept beside it."""
-    config = task_of(task, scale, data, files, run, folder)
+    config = task_of(task, scale, place.data, CorpusFiles(place.corpora), run, folder)
     found = []
     for fold in range(len(splits_of(config.tasks[task]))):
         for seed in range((model.base.replicate - 1) * config.seeds, model.base.replicate * config.seeds):
@@ -162,10 +174,10 @@ def _fine_tuned(
     return found
 
 
-def measure_baselines(task: str, scale: Scale, data: Path, files: CorpusFiles, run: Path) -> dict[str, Any]:
+def _baselines(task: str, scale: Scale, place: Place) -> dict[str, Any]:
     """The trivial taggers on every fold."""
-    begun = time.monotonic()
-    config = task_of(task, scale, data, files, run, Path("unused"))
+    run = place.runs / f"baselines-{task}"
+    config = task_of(task, scale, place.data, CorpusFiles(place.corpora), run, Path("unused"))
     folds: Sequence[int] = range(len(splits_of(config.tasks[task])))
     cells = [run_cell(config, Cell(name, task, fold, 0), "") for name in BASELINES for fold in folds]
-    return {"task": task, "cells": cells, "seconds": time.monotonic() - begun}
+    return {"task": task, "cells": cells}

@@ -1,4 +1,4 @@
-"""The page of the results: what was run, the paper's claims as our numbers judge them, and the tables."""
+"""The tables of the page."""
 
 from __future__ import annotations
 
@@ -6,64 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tacit.reproduce.hoory.scale import DELTA, Scale
-from tacit.reproduce.writing import Claim, Row, claims_table, markdown_table
+from tacit.reproduce.driver import Page
+from tacit.reproduce.hoory.scale import DELTA, Base
+from tacit.reproduce.writing import Row, markdown_table
 
 __all__ = ["results_page"]
 
 
-def results_page(
-    scale: Scale,
-    sizes: Mapping[str, Any],
-    bases: Sequence[Mapping[str, Any]],
-    tables: Mapping[str, Sequence[Row]],
-    claims: Sequence[Claim],
-    done: tuple[int, int],
-    seconds: float,
-) -> str:
-    """Markdown.
-
-    Args:
-        sizes: of the prepared corpora.
-        bases: results of the bases.
-        tables: ``table2``, ``figure1``, ``figure2``, ``tricks``, ``rates``.
-        done: models that are done, and all.
-        seconds: of all processes together.
-    """
-    notes, out = sizes["notes"], sizes["left-out"]
-    parts = [
-        f"Scale `{scale.name}`: {done[0]} of {done[1]} models, {seconds / 60:.0f} process-minutes in all; delta {DELTA:g}, unit: "
-        "note. "
-        f"{notes['records']} notes of {notes['words']} words are trained on; {out['records']} share text with one of the "
-        f"{sizes['annotated notes']} annotated notes and are left out.",
-        "### The claims",
-        claims_table(claims, "task"),
-        "### Table 2: entity F1",
-        markdown_table(_TABLE2, [_table2(row) for row in tables["table2"]]),
-        "### The vocabularies",
-        markdown_table(
-            ["vocabulary", "pieces", "words that the notes brought", "pieces a word of the left-out notes"],
-            _bases(bases),
-        ),
-        "### What each trick gives",
-        markdown_table(_TRICKS, [_trick(row) for row in tables["tricks"]]),
-        "### Figure 1: noise, steps, batch",
-        markdown_table(
-            ["varied", "value", "ε", "F1 (95 %)", "masked loss (nats)"], [_figure1(row) for row in tables["figure1"]]
-        ),
-        "### Figure 2: exposure of the canaries",
-        markdown_table(
-            ["training", "pattern", "occurrences", "exposure (bits)", "null", "p"],
-            [_exposure(row) for row in tables["figure2"]],
-        ),
-        "### The learning rate, on health answers in the notes' place",
-        markdown_table(["learning rate", "masked loss (nats)", "accuracy"], [_rate(row) for row in tables["rates"]]),
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
 _TABLE2 = [
-    "task",
     "model",
     "ε vocabulary",
     "ε training",
@@ -76,12 +26,45 @@ _TABLE2 = [
 _TRICKS = [
     "training",
     "ε",
-    "masked loss (nats)",
-    "difference to the reference (95 %)",
+    "masked loss",
+    "difference (95 %)",
     "F1 (95 %)",
     "difference (95 %)",
     "seconds",
 ]
+
+
+def results_page(sizes: Mapping[str, Any], tables: Mapping[str, Sequence[Row]], seconds: float) -> Page:
+    """The page from all tables but ``rates``, of which no claim is.
+
+    Args:
+        sizes: of the prepared corpora.
+        seconds: of all processes together.
+    """
+    notes, out = sizes["notes"], sizes["left-out"]
+    summary = (
+        f", {seconds / 60:.0f} process-minutes in all; delta {DELTA:g}, unit: note. "
+        f"{notes['records']} notes of {notes['words']} words are trained on; {out['records']} share text with one of the "
+        f"{sizes['annotated notes']} annotated notes and are left out."
+    )
+    sections = {
+        f"Table 2: entity F1 on {task}": markdown_table(
+            _TABLE2, [_table2(row) for row in tables["table2"] if row["task"] == task]
+        )
+        for task in dict.fromkeys(row["task"] for row in tables["table2"])
+    }
+    sections |= {
+        "The vocabularies": markdown_table(
+            ["base", "pieces", "words from the notes", "pieces a word"],
+            [_vocabulary(row) for row in tables["vocabularies"]],
+        ),
+        "What each trick gives": markdown_table(_TRICKS, [_trick(row) for row in tables["tricks"]]),
+        "Figure 1: noise, steps, batch": markdown_table(
+            ["varied", "value", "ε", "F1 (95 %)", "masked loss"], [_figure1(row) for row in tables["figure1"]]
+        ),
+        "Figure 2: exposure of the canaries in bits (p-value)": _exposures(tables["figure2"]),
+    }
+    return Page(summary, sections)
 
 
 def _epsilon(value: float | None) -> str:
@@ -100,32 +83,18 @@ def _table2(row: Row) -> list[str]:
     if row["share_low"] is not None:
         share += f" ({100 * row['share_low']:.0f}, {100 * row['share_high']:.0f})"
     prices = [_epsilon(row[name]) for name in ("epsilon_vocabulary", "epsilon_training", "epsilon")]
-    named = f"{row['model']}: {row['words']}"
     scores = [_between(row, "f1"), row["pretrainings"], _between(row, "gain", "+.3f")]
-    return [row["task"], named, *prices, *scores, share]
+    return [row["model"], *prices, *scores, share]
 
 
-def _bases(bases: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    return [
-        [
-            _begun_with(base["base"]),
-            str(base["pieces"]),
-            "" if base["own_words"] is None else str(base["own_words"]),
-            f"{base['pieces_a_word']:.3f}",
-        ]
-        for base in bases
-    ]
-
-
-def _begun_with(base: Mapping[str, Any]) -> str:
-    """A base in words."""
-    budget = "" if base["epsilon"] is None else f", of a budget of ε {base['epsilon']:g}"
-    again = "" if base["replicate"] == 1 else f", pre-training {base['replicate']}"
-    return f"{base['vocabulary']}{budget} (last text: {base['text']}{again})"
+def _vocabulary(row: Row) -> list[str]:
+    base = Base(row["vocabulary"], row["text"], row["epsilon"], row["replicate"])
+    own_words = "" if row["own_words"] is None else str(row["own_words"])
+    return [base.name, str(row["pieces"]), own_words, f"{row['pieces_a_word']:.3f}"]
 
 
 def _trick(row: Row) -> list[str]:
-    loss = "other pieces" if row["loss_nats"] is None else f"{row['loss_nats']:.3f}"
+    loss = "-" if row["loss_nats"] is None else f"{row['loss_nats']:.3f}"
     losses, scores = [loss, _between(row, "change", "+.3f")], [_between(row, "f1"), _between(row, "gain", "+.3f")]
     return [row["words"], _epsilon(row["epsilon"]), *losses, *scores, f"{row['training_seconds']:.0f}"]
 
@@ -140,11 +109,18 @@ def _figure1(row: Row) -> list[str]:
     ]
 
 
-def _exposure(row: Row) -> list[str]:
-    training = f"DP, ε {row['epsilon']:.2f}" if row["dp"] else "without DP"
-    numbers = [f"{row['occurrences']:.0f}", f"{row['bits']:.2f}", f"{row['null_bits']:.2f}", f"{row['p_value']:.2g}"]
-    return [training, row["pattern"], *numbers]
-
-
-def _rate(row: Row) -> list[str]:
-    return [f"{row['learning_rate']:g}", f"{row['loss_nats']:.3f}", f"{row['accuracy']:.3f}"]
+def _exposures(rows: Sequence[Row]) -> str:
+    """A row a training and number of occurrences, a column a pattern."""
+    patterns = list(dict.fromkeys(row["pattern"] for row in rows))
+    found: dict[str, Row] = {row["model"]: row for row in rows}
+    cells = {(row["model"], row["pattern"]): f"{row['bits']:.2f} ({row['p_value']:.2g})" for row in rows}
+    lines = [
+        [
+            f"DP, ε {row['epsilon']:.2f}" if row["dp"] else "without DP",
+            f"{row['occurrences']:.0f}",
+            *(cells[model, pattern] for pattern in patterns),
+            f"{row['null_bits']:.2f}",
+        ]
+        for model, row in found.items()
+    ]
+    return markdown_table(["training", "occurrences", *patterns, "null"], lines)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,11 @@ from scipy import stats
 from tacit.entities.baselines import BASELINES
 from tacit.entities.estimates import Estimate, bootstrap_estimate, fold_estimate
 from tacit.entities.scores import add_counts, score_of
-from tacit.files import read_json
 from tacit.reproduce.hoory.scale import PRIVATE, DpTraining, Model, Scale
 from tacit.reproduce.hoory.share import share_kept
 from tacit.reproduce.writing import Row, number
 
-__all__ = ["Results", "exposure_rows", "figure1_rows", "load_results", "rate_rows", "table2_rows", "trick_rows"]
+__all__ = ["Results", "exposure_rows", "figure1_rows", "rate_rows", "table2_rows", "trick_rows", "vocabulary_rows"]
 
 Results = Mapping[str, Mapping[str, Any]]
 """Of the models that are done, by name."""
@@ -27,12 +25,6 @@ _CellsOfRows = Mapping[str, list[Mapping[str, Any]]]
 """Results of fine-tunings, by row of table 2."""
 
 REFERENCE, BERT, BERT_MEDICAL, BERT_M = "bert-dp-8", "bert", "bert-medical", "bert-m"
-
-
-def load_results(folder: Path, models: Sequence[Model]) -> dict[str, dict[str, Any]]:
-    """Those that are done, in the order of the models."""
-    paths = {model.name: folder / f"{model.name}.json" for model in models}
-    return {name: read_json(path) for name, path in paths.items() if path.exists()}
 
 
 def table2_rows(models: Sequence[Model], results: Results, baselines: Results, scale: Scale) -> list[Row]:
@@ -243,3 +235,10 @@ def rate_rows(models: Sequence[Model], results: Results) -> list[Row]:
         for model in models
         if "rate" in model.parts and model.name in results and isinstance(model.training, DpTraining)
     ]
+
+
+def vocabulary_rows(results: Results) -> list[Row]:
+    """A row a base: its pieces, and how the notes that were left out are cut into them."""
+    bases = [result for result in results.values() if "base" in result]
+    names = ("pieces", "own_words", "pieces_a_word", "public_rows")
+    return [{**base["base"], **{name: base[name] for name in names}} for base in bases]

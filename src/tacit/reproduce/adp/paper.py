@@ -1,0 +1,79 @@
+"""Wu, Gong and Xiong 2022, for the driver (`tacit.reproduce.driver`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tacit.progress import Reporter
+from tacit.reproduce.adp.claims import judge
+from tacit.reproduce.adp.corpora import prepare
+from tacit.reproduce.adp.figures import draw_figures
+from tacit.reproduce.adp.measure import measure
+from tacit.reproduce.adp.page import results_page
+from tacit.reproduce.adp.scale import SCALES, Cell, Scale, cells_of
+from tacit.reproduce.adp.tables import model_rows, public_rows
+from tacit.reproduce.driver import Job, Outcome, Page, Paper, Result
+from tacit.reproduce.place import Place
+from tacit.reproduce.writing import Claim, Row
+
+__all__ = ["ADP", "jobs_of"]
+
+_SCORERS = ("public", "frequent")
+
+
+def _prepare(scale: Scale, place: Place, reporter: Reporter) -> None:
+    del reporter  # seconds
+    prepare(place.data, scale, place.corpora)
+
+
+def _cells(scale: Scale) -> list[Job]:
+    return jobs_of(cells_of(scale))
+
+
+def jobs_of(cells: Sequence[Cell]) -> list[Job]:
+    """The public models, the scores that these cells read, and the cells."""
+    scores = dict.fromkeys(cell.scores for cell in cells if cell.is_adaptive)
+    return [
+        Job("public", "public", is_model=False),
+        Job("frequent", "frequent", after=("public",), is_model=False),  # it has the tokenizer of the first
+        *(Job(f"scores-{one.name}", one, after=_SCORERS, is_model=False) for one in scores),
+        *(Job(cell.name, cell, (*_SCORERS, *_scores(cell))) for cell in cells),
+    ]
+
+
+def _scores(cell: Cell) -> tuple[str, ...]:
+    return (f"scores-{cell.scores.name}",) if cell.is_adaptive else ()
+
+
+def _tables(results: Mapping[str, Result], scale: Scale, place: Place) -> dict[str, list[Row]]:
+    del scale, place
+    return {
+        "models": model_rows([result for result in results.values() if "cell" in result]),
+        "public": public_rows({name: results[name] for name in _SCORERS}),
+    }
+
+
+def _claims(outcome: Outcome[Scale]) -> list[Claim]:
+    return judge(outcome.tables["models"], outcome.tables["public"], outcome.scale)
+
+
+def _figures(outcome: Outcome[Scale]) -> list[str]:
+    return draw_figures(outcome.tables["models"], outcome.tables["public"], outcome.scale, outcome.place.out)
+
+
+def _page(outcome: Outcome[Scale]) -> Page:
+    return results_page(outcome.scale, outcome.tables)
+
+
+ADP: Paper[Scale] = Paper(
+    title="Wu et al. 2022, table 1 and figure 1: adaptive DP as published and in its certified forms, beside DP-SGD and no DP.",
+    corpora=("wikitext-2", "medquad", "eltec-eng"),
+    scales=SCALES,
+    prepare=_prepare,
+    cells=_cells,
+    measure=measure,
+    tables=_tables,
+    claims=_claims,
+    figures=_figures,
+    page=_page,
+)

@@ -1,0 +1,70 @@
+"""Zhao, Li and Wang 2022, for the driver (`tacit.reproduce.driver`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tacit.corpus.secrets import SecretFormat
+from tacit.progress import Reporter
+from tacit.reproduce.crt.account import amplification_rows
+from tacit.reproduce.crt.claims import judge
+from tacit.reproduce.crt.corpora import CorpusFiles, prepare
+from tacit.reproduce.crt.figures import draw_figures
+from tacit.reproduce.crt.measure import baseline_rows, measure
+from tacit.reproduce.crt.page import results_page
+from tacit.reproduce.crt.scale import SCALES, Scale, cells_of
+from tacit.reproduce.crt.tables import attack_rows, utility_rows
+from tacit.reproduce.driver import Job, Outcome, Page, Paper, Result
+from tacit.reproduce.place import Place
+from tacit.reproduce.writing import Claim, Row
+
+__all__ = ["CRT"]
+
+
+def _prepare(scale: Scale, place: Place, reporter: Reporter) -> None:
+    del reporter  # a minute
+    for name, size in scale.corpora.items():
+        prepare(name, place.data, size, place.corpora / name, SecretFormat(digits=scale.digits))
+
+
+def _cells(scale: Scale) -> list[Job]:
+    return [Job(cell.name, cell) for cell in cells_of(scale)]
+
+
+def _tables(results: Mapping[str, Result], scale: Scale, place: Place) -> dict[str, list[Row]]:
+    measured = list(results.values())
+    return {
+        "figure2": utility_rows(measured),
+        "figures3-5": attack_rows(measured),
+        "figure6": amplification_rows(scale),
+        "baselines": [
+            row for name in scale.corpora for row in baseline_rows(name, CorpusFiles(place.corpora / name), scale)
+        ],
+    }
+
+
+def _claims(outcome: Outcome[Scale]) -> list[Claim]:
+    return judge(outcome.tables["figure2"], outcome.tables["figures3-5"])
+
+
+def _figures(outcome: Outcome[Scale]) -> list[str]:
+    tables = outcome.tables
+    return draw_figures(tables["figure2"], tables["figures3-5"], tables["figure6"], outcome.place.out)
+
+
+def _page(outcome: Outcome[Scale]) -> Page:
+    return results_page(outcome.scale, outcome.tables)
+
+
+CRT: Paper[Scale] = Paper(
+    title="Zhao et al. 2022, figures 2 to 6: confidentially redacted training against its baselines, attacked.",
+    corpora=("customersim", "multiwoz"),
+    scales=SCALES,
+    prepare=_prepare,
+    cells=_cells,
+    measure=measure,
+    tables=_tables,
+    claims=_claims,
+    figures=_figures,
+    page=_page,
+)

@@ -1,0 +1,93 @@
+"""Hoory et al. 2021, for the driver (`tacit.reproduce.driver`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tacit.progress import Reporter
+from tacit.reproduce.driver import Job, Outcome, Page, Paper, Result
+from tacit.reproduce.hoory.claims import judge
+from tacit.reproduce.hoory.corpora import CorpusFiles, prepare, sizes_of
+from tacit.reproduce.hoory.figures import draw_figures
+from tacit.reproduce.hoory.measure import measure
+from tacit.reproduce.hoory.page import results_page
+from tacit.reproduce.hoory.scale import SCALES, Base, Model, Scale, models_of
+from tacit.reproduce.hoory.tables import (
+    exposure_rows,
+    figure1_rows,
+    rate_rows,
+    table2_rows,
+    trick_rows,
+    vocabulary_rows,
+)
+from tacit.reproduce.place import Place
+from tacit.reproduce.writing import Claim, Row
+
+__all__ = ["HOORY", "jobs_of"]
+
+
+def _prepare(scale: Scale, place: Place, reporter: Reporter) -> None:
+    reporter.say("The annotated notes are taken out of the private text ...")
+    prepare(place.data, scale, place.corpora)
+
+
+def _cells(scale: Scale) -> list[Job]:
+    return jobs_of(models_of(scale), scale)
+
+
+def jobs_of(models: Sequence[Model], scale: Scale) -> list[Job]:
+    """Trunks, bases that go on from them, models that begin with a base, and the trivial taggers of each task."""
+    bases = list(dict.fromkeys(model.base for model in models))
+    trunks = dict.fromkeys(base.trunk for base in bases)
+    return [
+        *(Job(trunk.name, trunk, is_model=False) for trunk in trunks),
+        *(Job(_named(base), base, after=(base.trunk.name,), is_model=False) for base in bases),
+        *(Job(model.name, model, after=(_named(model.base),)) for model in models),
+        *(Job(f"baselines-{task}", task, is_model=False) for task in scale.tasks),
+    ]
+
+
+def _named(base: Base) -> str:
+    return f"base-{base.name}"
+
+
+def _tables(results: Mapping[str, Result], scale: Scale, place: Place) -> dict[str, list[Row]]:
+    del place
+    models = models_of(scale)
+    baselines = {result["task"]: result for result in results.values() if "task" in result}
+    return {
+        "table2": table2_rows(models, results, baselines, scale),
+        "vocabularies": vocabulary_rows(results),
+        "tricks": trick_rows(models, results),
+        "figure1": figure1_rows(models, results),
+        "figure2": exposure_rows(models, results, scale),
+        "rates": rate_rows(models, results),
+    }
+
+
+def _claims(outcome: Outcome[Scale]) -> list[Claim]:
+    return judge(outcome.tables["table2"], outcome.tables["figure2"])
+
+
+def _figures(outcome: Outcome[Scale]) -> list[str]:
+    tables = outcome.tables
+    return draw_figures(tables["figure1"], tables["figure2"], tables["tricks"], outcome.place.out)
+
+
+def _page(outcome: Outcome[Scale]) -> Page:
+    seconds = sum(result["seconds"] for result in outcome.results.values())
+    return results_page(sizes_of(CorpusFiles(outcome.place.corpora)), outcome.tables, seconds)
+
+
+HOORY: Paper[Scale] = Paper(
+    title="Hoory et al. 2021, table 2, figures 1 and 2: a clinical BERT with DP against BERT and BERT-M, and what each trick gives.",
+    corpora=("mtsamples", "mtsamples-ner", "bio-ner", "medquad", "clinical-dialog", "eltec-eng", "wikitext-2"),
+    scales=SCALES,
+    prepare=_prepare,
+    cells=_cells,
+    measure=measure,
+    tables=_tables,
+    claims=_claims,
+    figures=_figures,
+    page=_page,
+)
