@@ -22,7 +22,7 @@ from tacit.evaluation.masked_lm import score_units
 from tacit.files import private_folder, read_json, write_json
 from tacit.folder import RunFolder
 from tacit.models.kinds import load_model, save_model
-from tacit.pipeline.attacks import measure
+from tacit.pipeline.attacks import measure as attacked
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.release import leave_model
 from tacit.pipeline.rows import private_rows, public_rows
@@ -133,7 +133,7 @@ def _model(model: Model, scale: Scale, place: Place) -> dict[str, Any]:
         with open_run(with_public_key(config, seed_of(model.base.replicate))) as state:
             walk(state, until="training")
             if model.canaries is not None:
-                found["exposure"] = measure(state, EXPOSURE)["released model"]
+                found["exposure"] = attacked(state, EXPOSURE)["released model"]
                 found["sequences"] = private_rows(state).sequences
             folder = run.private / "model"
             _save(state, folder)
