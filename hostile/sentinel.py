@@ -186,10 +186,10 @@ def _control(setting: Setting) -> Outcome:
 SENTINELS = Attack(
     title="A sentinel",
     says=(
-        "Rare words (one not ASCII) in the private text, ids, names, and names of files and folders; all that each command "
-        "of a run's life prints and leaves is searched for them: names and contents of files, inside gzip, zip, torch's files "
-        "and SQLite, in JSON, HTML, URL and base64 codings and UTF-16. Expected: nowhere but in run/private, and as the path "
-        "in run/config.json or finetune.json (mode 0600). Rows count commands."
+        "Rare words (one not ASCII) in private text, ids, names, and names of files and folders; all that each command of a "
+        "run's life prints and leaves is searched: file names, contents, inside gzip, zip, torch's files and SQLite, in JSON, "
+        "HTML, URL, base64 and UTF-16. Expected: nowhere but in run/private, and as the path in run/config.json or finetune.json "
+        "(mode 0600). Rows count commands."
     ),
     rows=tuple(CASES),
     count=160,
