@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import random
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -22,6 +23,7 @@ import torch
 from hostile.attack import Attack, Outcome, Setting
 from hostile.children import Ended, complaint
 from hostile.endings import differences, differs_by_rounding, twice_spent
+from hostile.families import ATTACKS
 from hostile.inputs import EXECUTED, judged, pickled
 from hostile.mutations import BYTES
 from hostile.page import failures, repeat, section, write_page
@@ -335,6 +337,16 @@ def test_exit_codes_are_a_column_and_what_was_otherwise_is_one(tmp_path: Path) -
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
     assert cells[0] == ["what", "tried", "as expected", "exit code:times"]
     assert cells[-1] == ["all", "8", "7", ""]
+
+
+def test_the_committed_page_has_the_words_of_each_family_and_the_versions_that_it_names() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reliability.md").read_text(encoding="utf-8")
+    for name, attack in ATTACKS.items():
+        part = page.split(f"## {attack.title}\n")[1].split("\n## ")[0]
+        assert attack.says in part, name
+        assert f"Control ({attack.control_says}): was caught: " in part, name
+        (number,) = re.findall(rf"`python -m hostile --only {name} --seed \d+`, \S+, versions (\d+)\.", part)
+        assert f"\nVersions {number}: tacit " in page, name
 
 
 def test_choices_are_functions_of_the_seed(tmp_path: Path) -> None:
