@@ -71,9 +71,8 @@ def _control(setting: Setting) -> Outcome:
 CLOCKS = Attack(
     title="A clock that is set",
     says=(
-        "A run is killed three times at random instants, and each start sees another time of day; the last one sees "
-        "that of the run which was left alone. Expected: the same end, bit for bit (a run that ended before keeps the "
-        "date that it saw on its report)."
+        "Killed three times; each start sees another time of day, the last one that of the run left alone. Expected: the same "
+        "end, bit for bit (a run that ended before keeps its report's date)."
     ),
     rows=tuple(_SHOWN),
     count=60,

@@ -206,10 +206,9 @@ def _control(setting: Setting) -> Outcome:
 CONFIGURATIONS = Attack(
     title="Damaged configurations",
     says=(
-        "The configurations of all kinds of runs with one place changed (another value, an option missing or misspelt, "
-        "another type, a number far off), planned or begun up to the vocabulary; and as text, cut, flipped, nested, "
-        "aliased, in other codings, with YAML that would run code. Expected: as for damaged corpora, no control "
-        "character in what is printed, and no planted code executed."
+        "Configurations with one place changed (value, type, number far off, option missing or misspelt), planned or begun; and "
+        "as text: cut, flipped, nested, aliased, other codings, YAML that would run code. Expected: as for damaged corpora, no "
+        "control character printed, no planted code executed."
     ),
     rows=(_SHAPES, _TEXT, _RUN),
     count=3000,

@@ -225,12 +225,10 @@ def _control(setting: Setting) -> Outcome:
 CORPORA = Attack(
     title="Damaged corpora",
     says=(
-        "Private corpora in every format, damaged in one of "
-        f"{len(BYTES) + 5} ways ({', '.join(BYTES)}, another ending, a folder, a link to itself or a device, a pipe), and read "
-        "by the "
-        "commands that read such text. Each record has a secret in its text, its id and its user's name. Expected: "
-        "exit code 0, 2, 3, 4 or 5, one line where it is not 0, no traceback, no secret in what is printed or outside "
-        "run/private, an end within two minutes. The undamaged corpus ends with 0 in every row."
+        f"Private corpora in every format, damaged in one of {len(BYTES) + 5} ways (`hostile/mutations.py`; another ending, a "
+        "folder, a link to itself or a device, a pipe), with a secret in each record's text, id and user. Expected: exit code 0, "
+        "2, 3, 4 or 5 (0 if undamaged), one line where it is not 0, no traceback, no secret printed or outside run/private, an "
+        "end within two minutes."
     ),
     rows=_ROWS,
     count=5000,

@@ -74,9 +74,9 @@ def _control(setting: Setting) -> Outcome:
 DISKS = Attack(
     title="A full disk",
     says=(
-        "The run folder is on a file system of its own, filled but for some kilobytes: up to twelve starts, each with "
-        "more room, from none to about what the whole run takes, then one with enough. Expected: each start ends well "
-        "or with exit code 4 and one line, and the last one bit for bit as if nothing was. Rows count starts."
+        "The run folder's file system is filled but for some kilobytes: up to twelve starts with ever more room, then one with "
+        "enough. Expected: each ends well or with exit code 4 and one line, the last one bit for bit as if nothing was. Rows "
+        "count starts."
     ),
     rows=tuple(CASES),
     count=600,

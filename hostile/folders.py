@@ -334,10 +334,9 @@ def _control(setting: Setting) -> Outcome:
 FOLDERS_ATTACK = Attack(
     title="Damaged and hostile model folders",
     says=(
-        "Folders of a BERT, a GPT-2 and an LSTM, each changed in one of "
-        f"{len(_CHANGES)} ways ({', '.join(_CHANGES)}), given to a run or a fine-tuning. Pickles and modules would make "
-        "a file when they are "
-        "read. Expected: as for damaged corpora, and no planted code executed."
+        f"A BERT, a GPT-2 and an LSTM folder, changed in one of {len(_CHANGES)} ways (`hostile/folders.py`), given to a run or "
+        "a fine-tuning. Pickles and modules would make a file when read. Expected: as for damaged corpora, no planted code "
+        "executed."
     ),
     rows=_ROWS,
     count=2000,

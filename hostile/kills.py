@@ -299,11 +299,9 @@ def _control(setting: Setting) -> Outcome:
 KILLS = Attack(
     title="Killed at random instants",
     says=(
-        "SIGKILL at random instants of a run, three in five uniformly over the time that it takes, the others just "
-        "when a file has changed; up to five times, each time followed by the same command, then the command until it "
-        "ends. Expected: the end is bit for bit that of the same run left alone, every file of the run folder and "
-        "every row of the ledger; each stage is paid for once. Rows count kills; a run that ends otherwise counts as "
-        "one failure."
+        "SIGKILL up to five times, three in five uniformly over the run's time, the others just when a file has changed; then "
+        "the same command until it ends. Expected: every file and every row of the ledger is bit for bit that of the run left "
+        "alone; each stage is paid once. Rows count kills; a run that ends otherwise is one failure."
     ),
     rows=(*CASES, _FROM_NOTHING, _RANKS, _LAUNCHER),
     count=1000,

@@ -87,11 +87,10 @@ def _control(setting: Setting) -> Outcome:
 MEMORY = Attack(
     title="Too little memory",
     says=(
-        "Six starts of a run with a limit on its address space (RLIMIT_AS) of 0 to 96 MB more than the imported "
-        "libraries take, then one without a limit. Expected: each start ends well, with one line, or by a library that "
-        "gives up (a signal), never with a traceback or private text; the last one ends bit for bit as if nothing was, or its "
-        "first phase that differs does so in the last digits of its weights alone, and the account is the same: a library that "
-        f"is refused memory may compute with other kernels. These are counted below ({ROUNDED!r}). Rows count starts."
+        "Six starts with an address space (RLIMIT_AS) of 0 to 96 MB more than the imported libraries take, then one without a "
+        "limit. Expected: each ends well, with one line, or by a library's signal, without traceback or private text; the last "
+        "one bit for bit as if nothing was, or first differing in the last digits of a phase's weights, with the same account "
+        f"(counted as {ROUNDED!r}). Rows count starts."
     ),
     rows=_CASES,
     count=240,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,9 +11,11 @@ from pathlib import Path
 from hostile.attack import Attack
 from hostile.results import CONTROL, Results, Sum, Trial, about
 
-__all__ = ["failures", "repeat", "section", "write_page"]
+__all__ = ["failures", "here", "repeat", "section", "write_page"]
 
 _BEGIN, _END = "<!-- begin: written by `make hostile` -->", "<!-- end -->"
+_EXIT = "exit "
+_VERSIONS = re.compile(r"^Versions (\d+): (.*)$", re.MULTILINE)
 
 
 def repeat(trial: Trial) -> str:
@@ -45,10 +48,30 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], rule, *lines[1:]])
 
 
+def _exits(found: Sum) -> str:
+    """Exit codes with how often each was seen, the most common ones first: ``4:266 0:48``."""
+    counted = Counter(note.removeprefix(_EXIT) for note in found.notes if note.startswith(_EXIT))
+    return " ".join(f"{code}:{number:,}" for code, number in counted.most_common(6))
+
+
 def _notes(found: Sum) -> str:
-    """Notes that are alike, counted; the most common ones."""
-    counted = Counter(found.notes).most_common(6)
+    """Notes that are alike and are no exit codes, counted; the most common ones."""
+    counted = Counter(note for note in found.notes if not note.startswith(_EXIT)).most_common(6)
     return ", ".join(f"{note}, {number:,} times" for note, number in counted)
+
+
+def _figures(rows: Sequence[Sum]) -> str:
+    """What was tried, with a column for how much of it was as expected where not all was, and the exit codes where some are known."""
+    otherwise = any(found.tried != found.expected for found in rows)
+    exits = any(_exits(found) for found in rows)
+    tried, expected = sum(found.tried for found in rows), sum(found.expected for found in rows)
+    body = [(found.row, found.tried, found.expected, _exits(found)) for found in rows]
+    lines = [["what", "tried" if otherwise else "tried, all as expected", "as expected", "exit code:times"]]
+    lines += [
+        [what, f"{one:,}", f"{other:,}", codes] for what, one, other, codes in [*body, ("all", tried, expected, "")]
+    ]
+    shown = (True, True, otherwise, exits)
+    return _table([[cell for cell, show in zip(line, shown, strict=True) if show] for line in lines])
 
 
 def _parts(name: str, attack: Attack, results: Results) -> list[str]:
@@ -60,17 +83,11 @@ def _parts(name: str, attack: Attack, results: Results) -> list[str]:
     if reason:
         parts.append(f"Not tried on this machine: {reason}")
     if rows:
-        body = [
-            [found.row, f"{found.tried:,}", f"{found.expected:,}", f"{found.tried - found.expected:,}"]
-            for found in rows
-        ]
-        total = [sum(found.tried for found in rows), sum(found.expected for found in rows)]
-        body.append(["all", f"{total[0]:,}", f"{total[1]:,}", f"{total[0] - total[1]:,}"])
-        parts.append(_table([["what", "tried", "as expected", "otherwise"], *body]))
-        notes = [f"{found.row}: {_notes(found)}" for found in rows if _notes(found)]
-        parts += ["How they ended: " + "; ".join(notes) + "."] if notes else []
+        parts.append(_figures(rows))
+        parts += [f"{found.row}: {_notes(found)}." for found in rows if _notes(found)]
     if control is not None:
-        said = "was not caught" if control.failed else f"was caught: {control.notes[0] if control.notes else ''}"
+        first = control.notes[0].partition("; ")[0] if control.notes else ""
+        said = "was not caught" if control.failed else f"was caught: {first}"
         parts.append(f"Control ({attack.control_says}): {said}.")
     failed = [trial for found in rows for trial in found.failed]
     if failed:
@@ -80,22 +97,35 @@ def _parts(name: str, attack: Attack, results: Results) -> list[str]:
     return parts
 
 
-def section(name: str, attack: Attack, results: Results, seed: int) -> str:
-    """A family of attacks: what was attacked, its table, its control, and what failed."""
+def section(name: str, attack: Attack, results: Results, seed: int, place: str = "1", day: str = "") -> str:
+    """A family of attacks: what was attacked, its table, its control, and what failed.
+
+    Args:
+        name: of the family.
+        attack: the family.
+        results: what is stored.
+        seed: of the harness's choices.
+        place: the number under which the head of the page says versions and machine.
+        day: on which it was made; empty: today.
+    """
     title, *rest = _parts(name, attack, results)
-    where = about()
-    day = datetime.datetime.now(datetime.UTC).date().isoformat()
-    made = (
-        f"Made on {day} by `python -m hostile --only {name} --seed {seed}`: tacit {where['tacit']}; {where['versions']}; "
-        f"Python {where['python']}, {where['system']}, {where['cores']} cores."
-    )
+    day = day or datetime.datetime.now(datetime.UTC).date().isoformat()
+    made = f"`python -m hostile --only {name} --seed {seed}`, {day}, versions {place}."
     return "\n\n".join([title, made, *rest])
+
+
+def here() -> str:
+    """Versions, source and machine in a line."""
+    where = about()
+    return f"tacit {where['tacit']}; {where['versions']}; Python {where['python']}, {where['system']}, {where['cores']} cores."
 
 
 def write_page(
     path: Path, attacks: Mapping[str, Attack], results: Results, seed: int, names: Sequence[str] = ()
 ) -> None:
     """Replace sections between the markers; the others there, and the words around them, stay.
+
+    The head of the block says once what was attacked and where, a numbered line for each that a section names.
 
     Args:
         path: the page.
@@ -112,12 +142,21 @@ def write_page(
         raise SystemExit(f"hostile: {path} has no markers {_BEGIN} and {_END}")
     before, _, rest = text.partition(_BEGIN)
     inside, _, after = rest.partition(_END)
-    sections = _sections(inside)
+    sections, versions = _sections(inside), dict(_VERSIONS.findall(inside))
+    now = here()
+    unused = next(str(number) for number in range(1, len(versions) + 2) if str(number) not in versions)
+    place = next((number for number, words in versions.items() if words == now), unused)
     for name in names or attacks:
         if results.sums(name) or results.unavailable(name):
-            sections[attacks[name].title] = section(name, attacks[name], results, seed)
+            sections[attacks[name].title] = section(name, attacks[name], results, seed, place)
+            versions[place] = now
     kept = [sections[attack.title] for attack in attacks.values() if attack.title in sections]
-    path.write_text("\n\n".join([f"{before}{_BEGIN}", *kept, f"{_END}{after}"]))
+    head = [
+        f"Versions {number}: {words}"
+        for number, words in sorted(versions.items(), key=lambda pair: int(pair[0]))
+        if any(f", versions {number}.\n" in part for part in kept)
+    ]
+    path.write_text("\n\n".join([f"{before}{_BEGIN}", *head, *kept, f"{_END}{after}"]))
 
 
 def _sections(text: str) -> dict[str, str]:

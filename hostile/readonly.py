@@ -80,10 +80,9 @@ def _control(setting: Setting) -> Outcome:
 READONLY = Attack(
     title="Folders that cannot be written",
     says=(
-        "A run is killed at a random instant; then a folder of it is read-only (a read-only bind mount, which holds "
-        "for root too) and the command is started; then it is writable again. Expected: the start ends with exit code "
-        "2 or 4 and one line, or well where it need not write there; the end is bit for bit as if nothing was; `tacit "
-        "ledger` and `tacit verify` work on a finished run in a read-only folder."
+        "Killed at a random instant; then one start with a folder of the run read-only (a bind mount, which holds for root too), "
+        "then writable again. Expected: that start ends with exit code 2 or 4 and one line, or well where it need not write; the "
+        "end is bit for bit as if nothing was; `tacit ledger` and `tacit verify` work on a finished run."
     ),
     rows=(*_PLACES, _FINISHED),
     count=120,

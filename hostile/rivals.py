@@ -80,10 +80,9 @@ def _control(setting: Setting) -> Outcome:
 RIVALS = Attack(
     title="Several processes on one run",
     says=(
-        "Two or three processes are started on one run folder at once, or a few tenths of a second apart; in one row "
-        "the first one is killed while the others wait or have gone. Expected: one works, the others end with exit "
-        "code 2 and one line (or well, after it); the end is bit for bit that of one process; from an empty folder, "
-        "which has a key of its own, `tacit verify` agrees."
+        "Two or three processes start on one run folder at once or a few tenths of a second apart; in one row the first is "
+        "killed. Expected: one works, the others end with exit code 2 and one line (or well, after it); the end is bit for bit "
+        "that of one process; from an empty folder, with a key of its own, `tacit verify` agrees."
     ),
     rows=_ROWS,
     count=120,

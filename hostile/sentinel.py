@@ -186,11 +186,10 @@ def _control(setting: Setting) -> Outcome:
 SENTINELS = Attack(
     title="A sentinel",
     says=(
-        "Rare words (one of them not ASCII) in the private text, the ids, the names of people, and in the names of the "
-        "private corpus's file and folders; every command of a run's life, and what each prints and leaves, searched "
-        "for them: in files and their names, inside gzip, zip, torch's files and SQLite, in JSON, HTML, URL and base64 "
-        "codings and in UTF-16. Expected: nowhere but in run/private, and as the path in run/config.json or "
-        "finetune.json (mode 0600). Rows count commands."
+        "Rare words (one not ASCII) in private text, ids, names, and names of files and folders; all that each command of a "
+        "run's life prints and leaves is searched: file names, contents, inside gzip, zip, torch's files and SQLite, in JSON, "
+        "HTML, URL, base64 and UTF-16. Expected: nowhere but in run/private, and as the path in run/config.json or finetune.json "
+        "(mode 0600). Rows count commands."
     ),
     rows=tuple(CASES),
     count=160,

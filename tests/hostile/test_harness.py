@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import random
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -22,6 +23,7 @@ import torch
 from hostile.attack import Attack, Outcome, Setting
 from hostile.children import Ended, complaint
 from hostile.endings import differences, differs_by_rounding, twice_spent
+from hostile.families import ATTACKS
 from hostile.inputs import EXECUTED, judged, pickled
 from hostile.mutations import BYTES
 from hostile.page import failures, repeat, section, write_page
@@ -272,6 +274,7 @@ def test_the_page_is_written_between_its_markers(tmp_path: Path) -> None:
     assert text.startswith("# Words\n")
     assert text.endswith("<!-- end -->\n\nmore words\n")
     assert text.count("## A title") == 1
+    assert text.count("\nVersions 1: ") == text.count("pyarrow") == 1
     (tmp_path / "other.md").write_text("no markers")
     with pytest.raises(SystemExit, match="no markers"):
         write_page(tmp_path / "other.md", {}, results, 1)
@@ -295,6 +298,55 @@ def test_a_family_that_was_not_attacked_keeps_its_section(tmp_path: Path) -> Non
     assert "105" in path.read_text()
     write_page(path, {"kills": kills}, results, 1)
     assert "Disks" not in path.read_text()
+
+
+def test_versions_are_said_once_and_a_kept_section_keeps_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    kills, disks = attack_of(Outcome(1)), replace(attack_of(Outcome(1)), title="Disks")
+    both = {"kills": kills, "disks": disks}
+    results = Results(tmp_path / "results")
+    results.add("kills", "a row", 0, 1, Outcome(5))
+    results.add("disks", "a row", 0, 1, Outcome(5))
+    write_page(path, both, results, 1)
+    assert path.read_text().count(", versions 1.") == 2
+    path.write_text(
+        path.read_text().replace("; Python ", "; another library 1.0; Python ")
+    )  # as another machine wrote it
+    write_page(path, both, results, 1, ["kills"])
+    text = path.read_text()
+    assert "another library 1.0" in text.split("\nVersions 1: ")[1].splitlines()[0]
+    assert "another library" not in text.split("\nVersions 2: ")[1].splitlines()[0]
+    assert ", versions 2." in text.split("## A title")[1].split("## ")[0]
+    assert ", versions 1." in text.split("## Disks")[1]
+    write_page(path, both, results, 1)  # nothing names the first line any more
+    assert "Versions 1:" not in path.read_text()
+    assert path.read_text().count(", versions 2.") == 2
+
+
+def test_exit_codes_are_a_column_and_what_was_otherwise_is_one(tmp_path: Path) -> None:
+    results = Results(tmp_path / "results")
+    results.add("kills", "a row", 0, 1, Outcome(3, (), ("exit 4", "exit 4", "exit 0")))
+    results.add("kills", "a row", 1, 1, Outcome(1, (), ("waited",)))
+    text = section("kills", attack_of(Outcome(1)), results, 1)
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+    assert cells[0] == ["what", "tried, all as expected", "exit code:times"]
+    assert cells[2:] == [["a row", "4", "4:2 0:1"], ["all", "4", ""]]
+    assert "a row: waited, 1 times." in text
+    results.add("kills", "a row", 2, 1, Outcome(4, ("it broke",)))
+    text = section("kills", attack_of(Outcome(1)), results, 1)
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+    assert cells[0] == ["what", "tried", "as expected", "exit code:times"]
+    assert cells[-1] == ["all", "8", "7", ""]
+
+
+def test_the_committed_page_has_the_words_of_each_family_and_the_versions_that_it_names() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reliability.md").read_text(encoding="utf-8")
+    for name, attack in ATTACKS.items():
+        part = page.split(f"## {attack.title}\n")[1].split("\n## ")[0]
+        assert attack.says in part, name
+        assert f"Control ({attack.control_says}): was caught: " in part, name
+        (number,) = re.findall(rf"`python -m hostile --only {name} --seed \d+`, \S+, versions (\d+)\.", part)
+        assert f"\nVersions {number}: tacit " in page, name
 
 
 def test_choices_are_functions_of_the_seed(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_a_run_on_two_processes_is_that_of_one(configs: tuple[Path, Path]) -> No
         found = weights_of(other, phase)
         for name, expected in weights_of(one, phase).items():
             torch.testing.assert_close(found[name], expected, rtol=1e-4, atol=1e-5, msg=f"{phase} {name}")
-    assert together.stdout.count("Guaranteed for every user") == 1  # the first process alone speaks
+    assert together.stdout.count("Guaranteed for every user") == 1  # rank 0 alone speaks
     assert together.stderr.count("Release: model, certificate and report") == 1
     assert tacit("verify", other).returncode == 0
 
@@ -94,7 +94,7 @@ def test_when_the_first_process_cannot_begin_all_end_with_its_line(configs: tupl
 
 
 def opened_by(ranks: Ranks, mine: dict[str, Any], others: dict[str, Any]) -> None:
-    """The first process opens its run and trains; the other one assists with what it was given."""
+    """Rank 0 opens its run and trains; the other rank assists with what it was given."""
     if ranks.first:
         with open_run(parse_config(mine), None, ranks) as state:
             walk(state, "control")

@@ -1,6 +1,6 @@
 """`tacit run`: from text to report, or up to one of its stages; it continues what an earlier start has done.
 
-Under `torchrun -m tacit` the first process does the work of the command, and the others help it to train.
+Under `torchrun -m tacit` rank 0 does the work of the command, and the others help it to train.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def renamed(name: str) -> Callable[[list[str] | None], None]:
 
 
 def _run_on_ranks(path: Path, work: Callable[[RunConfig, Ranks], None]) -> None:
-    """``work`` in the first process; any others assist it until it has closed the run."""
+    """``work`` on rank 0; any other ranks assist it until it has closed the run."""
     from tacit.config import load_config
     from tacit.engine.distributed import join
     from tacit.pipeline.training import assist

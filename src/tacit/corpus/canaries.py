@@ -2,7 +2,7 @@
 
 Patterns as in Hoory et al. 2021, section 5.2: H is a hint, S the secret, so HSH is hint, secret, hint. The pieces are drawn
 from the run's key, independent of all text, so a model that did not see a canary ranks its secret uniformly. Canaries are
-planted per sequence with a keyed coin of that sequence's unit, so planting couples no two units.
+planted per sequence by a keyed random draw of that sequence's unit, so planting couples no two units.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def plant(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Copies of ids and lengths in which each sequence got one random canary with this probability.
 
-    Every coin, choice and place comes from a generator addressed by the unit's own key.
+    Every draw, choice and place comes from a generator addressed by the unit's own key.
     """
     ids, lengths = ids_ST.copy(), lengths_S.copy()
     for unit, key in enumerate(keys_U):

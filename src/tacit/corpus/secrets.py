@@ -91,8 +91,8 @@ def insert_texts(
     - Without ``expected_units`` each copy is a *new unit of its own*, somewhere between the others: exactly ``copies`` copies,
       and no other unit changes. Adding or removing a unit of the corpus changes that unit only.
     - With ``expected_units``, a public constant, a copy is a new line *inside* a unit, between two of its lines. Exactly so many
-      copies would couple the units (a copy that one unit does not get goes to another), so each unit has its own coin for each
-      text, with probability copies / expected_units, from a generator addressed by the unit's id: ``copies`` on average, and a
+      copies would couple the units (a copy that one unit does not get goes to another), so each unit draws each text
+      by itself, with probability copies / expected_units, from a generator addressed by the unit's id: ``copies`` on average, and a
       unit's canaries depend on nothing but the unit and the key.
 
     What is protected then: the guarantee is for one unit, hence for *one copy*. The copies of a secret in k units are a group of
@@ -127,7 +127,7 @@ def _as_new_units(units: Sequence[Unit], texts: Sequence[str], copies: int, stre
 
 
 def _with_lines(unit: Unit, texts: Sequence[str], probability: float, streams: Streams) -> tuple[Unit, np.ndarray]:
-    """The unit with the canaries that its own coins gave it, and which these are."""
+    """The unit with the canaries that its own draws gave it, and which these are."""
     generator = streams.generator("canary-lines", unit.unit_id)
     hits_C = generator.random(len(texts)) < probability
     whole = list(unit.texts)

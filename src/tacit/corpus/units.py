@@ -144,7 +144,7 @@ def split_held_out(units: list[Unit], fraction: float, streams: Streams) -> tupl
     and the costs add up.
 
     Ids made of line numbers or ordinals shift when an earlier record is taken out. For whoever lacks the key every
-    unit's side is its own coin whatever its id, so the law of the split, and the guarantee, stay the same. The sizes of
+    unit's side is its own random draw whatever its id, so the law of the split, and the guarantee, stay the same. The sizes of
     the parts are private.
 
     Raises:

@@ -82,7 +82,7 @@ class Ranks:
                     tensor.copy_(part)
 
     def gather(self, tensors: Sequence[Tensor]) -> list[list[Tensor]]:
-        """The tensors of every rank, at the first one (``[]`` at the others): all of them in its memory at once."""
+        """The tensors of every rank, at rank 0 (``[]`` at the others): all of them in its memory at once."""
         if self.world == 1:
             return [list(tensors)]
         found: list[list[Tensor]] = [[] for _ in range(self.world)] if self.first else []
@@ -100,7 +100,7 @@ class Ranks:
         if self.world == 1:
             return choice
         value = torch.tensor([int(choice)])
-        with self.plainly("waiting for the first process"):
+        with self.plainly("waiting for rank 0"):
             dist.broadcast(value, 0)
         return bool(value)
 
@@ -131,7 +131,7 @@ class Ranks:
 
     def hear(self) -> Any:
         """What the first rank ``tell``s: wait for it as long as it lives."""
-        with self.plainly("waiting for the first process"):
+        with self.plainly("waiting for rank 0"):
             return pickle.loads(_receive(0))
 
     def meet(self) -> None:
@@ -142,7 +142,7 @@ class Ranks:
                     _receive(rank)
             self.tell(None)
         else:
-            with self.plainly("waiting for the first process"):
+            with self.plainly("waiting for rank 0"):
                 _send(b"", 0)
             self.hear()
 

@@ -63,7 +63,7 @@ class RunState:
     def ledger(self) -> Ledger:
         """The ledger, which rank 0 alone holds."""
         if self.ledger_if_first is None:
-            raise UsageError("only the first process of a run holds its ledger")
+            raise UsageError("only rank 0 of a run holds its ledger")
         return self.ledger_if_first
 
     @functools.cached_property

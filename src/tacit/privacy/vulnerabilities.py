@@ -48,6 +48,10 @@ def _bands_after_vocabulary(certificate: _Values, config: _Values) -> bool:
     return "banded-poisson-gaussian" in _events(certificate) and len(_events(certificate)) > 1
 
 
+def _banded(certificate: _Values, config: _Values) -> bool:
+    return "banded-poisson-gaussian" in _events(certificate)
+
+
 def _groups(certificate: _Values, config: _Values) -> bool:
     screening = config.get("screening") or {}
     return "confidentiality" in certificate and (not config or bool(screening.get("group")))
@@ -124,6 +128,14 @@ VULNERABILITIES = (
         "TACIT-15", "spans that were computed elsewhere went from one record to its copies", 1, _marked_by_policies
     ),
     Vulnerability("TACIT-16", "one text that a library cannot read decided whether there is a release", 1, _any),
+    # Found in 0.2.0 before its release: nobody has looked whether 0.1 had them, so its certificates are told.
+    Vulnerability(
+        "TACIT-17", "two copies of a begun run were taken for one where bands are counted by rho", 1, _banded
+    ),
+    Vulnerability(
+        "TACIT-18", "a folder begun with another configuration kept what was found of an earlier model", 1, _any
+    ),
+    Vulnerability("TACIT-19", "a folder that held another plan or run skipped a refusal or lost a ledger", 1, _any),
 )
 
 

@@ -88,7 +88,7 @@ def _attacker(guarantee: Guarantee, success: float) -> str:
     }[guarantee.relation]
     return (
         f"{question}, and who sees everything that was released, can be right at most {percent_text(success)} of the "
-        f"time; a coin is right 50{NBSP}% of the time."
+        f"time; guessing by chance is right 50{NBSP}% of the time."
     )
 
 
