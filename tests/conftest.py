@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+# Before torch is imported, here and in every process that a test starts: two workers whose threads wait for one another on two
+# cores are five to ten times slower, and models this small only lose by a second thread.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from .draws import from_the_system, install
 
 
