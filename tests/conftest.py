@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 # Before torch is imported, here and in every process that a test starts: two workers whose threads wait for one another on two
-# cores are five to ten times slower, and models this small only lose by a second thread.
+# cores are ten times slower, and models this small only lose by a second thread.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from .draws import from_the_system, install
@@ -33,6 +34,14 @@ def _draws(request: pytest.FixtureRequest) -> Iterator[None]:
     from_the_system(None if marker is None else str(marker.args[0]))
     yield
     from_the_system(None)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    """A run sets the number of torch's threads for its process; what an earlier test has left would make this one slow."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
