@@ -28,20 +28,20 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Torch has one thread in each test: a run sets their number for its process, and what an earlier one left would cost this one."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)
+
+
 @pytest.fixture(autouse=True)
 def _draws(request: pytest.FixtureRequest) -> Iterator[None]:
     marker = request.node.get_closest_marker("os_randomness")
     from_the_system(None if marker is None else str(marker.args[0]))
     yield
     from_the_system(None)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    """A run sets the number of torch's threads for its process; what an earlier test has left would make this one slow."""
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
