@@ -30,7 +30,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """Torch has one thread in each test: a run sets their number for its process, and what an earlier one left would cost this one."""
+    """Torch has one thread in each test: a run sets their number for its process, and an earlier one would make this one slow."""
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(1)
