@@ -16,6 +16,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import special
 
 from tacit.privacy.accounting.sampled_gaussian import gaussian_pld
+from tacit.privacy.accounting.self_composition import self_composed
 from tacit.privacy.events.banded import Exchange
 
 __all__ = ["exchange_pld"]
@@ -36,7 +37,7 @@ def exchange_pld(event: Exchange, count: int, grid: float, pessimistic: bool) ->
             for masses, infinite in law.masses(grid, pessimistic)
         )
         single = pld.PrivacyLossDistribution(there, back)
-    return single.self_compose(count)
+    return self_composed(single, count)
 
 
 def _of_library(event: Exchange, grid: float, pessimistic: bool) -> pld.PrivacyLossDistribution:

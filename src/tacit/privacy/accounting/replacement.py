@@ -23,6 +23,7 @@ from tacit.privacy.accounting.composition import SMALLEST_DELTA, rounding_reserv
 from tacit.privacy.accounting.falling import smallest_epsilon
 from tacit.privacy.accounting.histogram import gaussian_delta
 from tacit.privacy.accounting.sampled_gaussian import NEARLY_ALL, gaussian_pld
+from tacit.privacy.accounting.self_composition import self_composed
 from tacit.privacy.events import Gaussian, PoissonGaussian, Spend
 
 __all__ = [
@@ -304,7 +305,7 @@ def _replacement_pld(spends: tuple[Spend, ...], mu: float, records: int) -> pld.
     largest = [mu * (mu / 2 + _REACH), *(pair.largest_loss for pair, _ in pairs)]
     grid = max(_GRID, max(largest) / _CELLS)
     parts = [
-        pld.PrivacyLossDistribution.create_from_rounded_probability(*pair.masses(grid), grid).self_compose(count)
+        self_composed(pld.PrivacyLossDistribution.create_from_rounded_probability(*pair.masses(grid), grid), count)
         for pair, count in pairs
     ]
     if mu > 0:

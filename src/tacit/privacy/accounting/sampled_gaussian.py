@@ -15,6 +15,7 @@ from dp_accounting.pld import pld_pmf, privacy_loss_mechanism
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType
 
+from tacit.privacy.accounting.self_composition import self_composed
 from tacit.privacy.events.base import Relation
 
 __all__ = ["NEARLY_ALL", "GaussianLoss", "gaussian_pld", "poisson_gaussian_pld"]
@@ -77,7 +78,7 @@ def poisson_gaussian_pld(
         sampling_probability=sampling_probability,
         pessimistic=pessimistic,
     )
-    return single.self_compose(count)
+    return self_composed(single, count)
 
 
 class GaussianLoss(privacy_loss_mechanism.GaussianPrivacyLoss):
