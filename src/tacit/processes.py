@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.context import BaseContext
+from multiprocessing.context import ForkServerContext, SpawnContext
 from typing import Any, TypeVar
 
 from tacit.errors import UsageError
@@ -24,7 +24,7 @@ R = TypeVar("R")
 _AHEAD = 3  # items a worker that wait to be worked on or taken
 
 
-def worker_context(module: str) -> BaseContext:
+def worker_context(module: str) -> ForkServerContext | SpawnContext:
     """How processes are started that all import one module which takes long: forked by a server that has imported it.
 
     torch and transformers take seconds; so they are paid once, and not once a process. Nothing is forked from this process itself: a

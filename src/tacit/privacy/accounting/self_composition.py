@@ -40,7 +40,7 @@ def _composed(pmf: pld_pmf.PLDPmf, count: int) -> pld_pmf.PLDPmf:
     masses = np.asarray(pmf._probs)
     low, high = truncation_bounds(masses, count)
     length = fft.next_fast_len(max(high - low + 1, len(masses)))
-    wrapped = np.real(fft.ifft(_power(fft.fft(masses, length), count)))
+    wrapped = np.real(np.asarray(fft.ifft(_power(np.asarray(fft.fft(masses, length)), count))))
     infinite = _TAIL - math.expm1(count * math.log1p(-pmf._infinity_mass))
     return pld_pmf.DensePLDPmf(
         pmf._discretization,
