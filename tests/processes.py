@@ -34,7 +34,7 @@ class Ended:
 def in_processes(world: int, work: Callable[[Ranks], Any], timeout_seconds: float = 30.0) -> list[Ended]:
     """Run ``work`` in ``world`` processes that have joined; one rank after another in the answer."""
     context = multiprocessing.get_context("fork")
-    port = _free_port()
+    port = free_port()
     begun = time.monotonic()
     running = []
     for rank in range(world):
@@ -55,6 +55,19 @@ def in_processes(world: int, work: Callable[[Ranks], Any], timeout_seconds: floa
     return ended
 
 
+def rank_environment(rank: int, world: int, port: int) -> dict[str, str]:
+    """What torchrun sets in the environment of one of ``world`` processes on this machine."""
+    return {
+        "TORCHELASTIC_RUN_ID": "test",
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(world),
+        "LOCAL_WORLD_SIZE": str(world),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+
+
 def values_of(ended: list[Ended]) -> list[Any]:
     """The values of processes that all ended well."""
     assert [process.error for process in ended] == [""] * len(ended)
@@ -62,7 +75,8 @@ def values_of(ended: list[Ended]) -> list[Any]:
     return [process.value for process in ended]
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return found.getsockname()[1]
@@ -78,15 +92,7 @@ def _answer(connection: Connection, seconds: float) -> tuple[Any, str]:
 def _child(
     rank: int, world: int, port: int, work: Callable[[Ranks], Any], timeout_seconds: float, answer: Connection
 ) -> None:
-    os.environ |= {
-        "TORCHELASTIC_RUN_ID": "test",
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(world),
-        "LOCAL_WORLD_SIZE": str(world),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-    }
+    os.environ |= rank_environment(rank, world, port)
     torch.set_num_threads(1)
     code, found = 0, (None, "")
     try:

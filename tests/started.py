@@ -24,7 +24,7 @@ import tacit
 
 from . import draws
 
-__all__ = ["called", "command", "start"]
+__all__ = ["called", "command", "serve", "start"]
 
 _ROOT = Path(__file__).parents[1]
 _USED_LATE = (
@@ -79,6 +79,11 @@ def start(
     return process
 
 
+def serve() -> None:
+    """Let this server fork what tacit starts by itself too, and no other one be made (`tacit.processes.worker_context`)."""
+    _context()
+
+
 @functools.cache
 def _context() -> ForkServerContext:
     """With its server running; what the server inherits is how it was when the first process was asked for."""
@@ -87,6 +92,7 @@ def _context() -> ForkServerContext:
     modules = [found.name for found in pkgutil.walk_packages(tacit.__path__, "tacit.")]
     own = [name for name in modules if not name.endswith("__main__") and ".adapters." not in name]
     context = multiprocessing.get_context("forkserver")
+    forkserver._forkserver._stop()  # pyright: ignore[reportAttributeAccessIssue] - one that tacit has made knows less
     context.set_forkserver_preload([*own, *_USED_LATE])
     threads = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"  # a pool of threads would not live through a fork

@@ -16,6 +16,15 @@ from tacit.errors import UsageError
 from tacit.jobs import Task, run_jobs
 from tacit.progress import SilentReporter
 
+from .started import serve
+
+pytestmark = pytest.mark.usefixtures("_served")
+
+
+@pytest.fixture(scope="module")
+def _served() -> None:
+    serve()
+
 
 def note(folder: Path, name: str) -> dict[str, Any]:
     """A result, and a trace that it was made."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import functools
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from typing import Any
 
 from tacit.errors import UsageError
 from tacit.files import write_json
-from tacit.processes import follow_parent
+from tacit.processes import follow_parent, worker_context
 from tacit.progress import Reporter
 
 __all__ = ["Task", "run_jobs"]
@@ -58,7 +58,7 @@ def run_jobs(tasks: Sequence[Task], folder: Path, workers: int, reporter: Report
 
 def _in_processes(tasks: Sequence[Task], folder: Path, workers: int, on_done: Callable[[int], None]) -> None:
     """A process a task: what torch and its allocator keep of one experiment does not stay for the next."""
-    context = multiprocessing.get_context("spawn")
+    context = worker_context(_module_of(tasks[0].work))
     waiting, undone = list(tasks), {task.name for task in tasks}
     running: dict[Connection, tuple[Task, BaseProcess]] = {}
     try:
@@ -80,6 +80,10 @@ def _in_processes(tasks: Sequence[Task], folder: Path, workers: int, on_done: Ca
     finally:
         for _, process in running.values():
             process.terminate()
+
+
+def _module_of(work: Callable[[], object]) -> str:
+    return _module_of(work.func) if isinstance(work, functools.partial) else work.__module__
 
 
 def _first_ready(waiting: Sequence[Task], undone: set[str]) -> Task | None:

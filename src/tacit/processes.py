@@ -10,11 +10,12 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.context import ForkServerContext, SpawnContext
 from typing import Any, TypeVar
 
 from tacit.errors import UsageError
 
-__all__ = ["follow_parent", "map_in_order"]
+__all__ = ["follow_parent", "map_in_order", "worker_context"]
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -23,8 +24,26 @@ R = TypeVar("R")
 _AHEAD = 3  # items a worker that wait to be worked on or taken
 
 
+def worker_context(module: str) -> ForkServerContext | SpawnContext:
+    """How processes are started that all import one module which takes long: forked by a server that has imported it.
+
+    torch and transformers take seconds; so they are paid once, and not once a process. Nothing is forked from this process itself: a
+    worker would hold the pipes by which others notice that it has died. The server, and so its workers, have the environment of this
+    process as it was at the first call, and run nothing before their own work. Where there are no such servers, each process is an
+    interpreter of its own.
+
+    Args:
+        module: its name; where it cannot be imported a worker says so.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([module])
+    return context
+
+
 def follow_parent() -> None:
-    """Call it first in a spawned process: Ctrl-C is for the parent, and the parent's end is the end of this process too.
+    """Call it first in a worker process: Ctrl-C is for the parent, and the parent's end is the end of this process too.
 
     A process that is killed cannot end its children, and they would wait, or work, for ever.
     """
@@ -40,7 +59,12 @@ def _end_with_parent() -> None:
 
 
 def map_in_order(
-    items: Iterable[T], payload_of: Callable[[T], P], work: Callable[[P], R], workers: int, noun: str
+    items: Iterable[T],
+    payload_of: Callable[[T], P],
+    work: Callable[[P], R],
+    workers: int,
+    noun: str,
+    imports: str | None = None,
 ) -> Generator[tuple[T, R], None, None]:
     """Each item, in order, with what ``work`` makes of its payload in one of so many processes; a few items are read ahead.
 
@@ -48,12 +72,14 @@ def map_in_order(
         payload_of: what of an item is sent to a worker.
         work: is pickled once a worker; what it makes on its first call may stay in it.
         noun: what the processes do, for the error.
+        imports: the module of ``work``, where its imports take long (`worker_context`).
 
     Raises:
         UsageError: a worker was killed.
     """
     # Spawned, not forked: a forked worker would hold the pipes by which the others notice that this process has died.
-    executor = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _start_worker, (work,))
+    context = multiprocessing.get_context("spawn") if imports is None else worker_context(imports)
+    executor = ProcessPoolExecutor(workers, context, _start_worker, (work,))
     ahead: deque[tuple[T, Future[R]]] = deque()
     try:
         for item in items:

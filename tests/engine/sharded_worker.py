@@ -1,12 +1,7 @@
-"""One of two processes of tests/engine/test_sharding.py: writes what it found as tensors. Not a test itself.
-
-python -m sharded_worker RANK WORLD STORE OUTPUT
-"""
+"""One of two processes of tests/engine/test_sharding.py: writes what it found as tensors. Not a test itself."""
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,11 +14,7 @@ from tacit.engine import PerExampleClipper, PerLayerClipping, add_noise_
 from tacit.errors import RefusedError
 from tacit.randomness import Streams
 
-if __name__ == "__main__":  # a process of its own, outside the tests' package
-    sys.path.insert(0, str(Path(__file__).parents[1]))
-    cases = importlib.import_module("engine.cases")
-else:
-    from . import cases
+from . import cases
 
 CLIP_NORM, NOISE = 0.5, 2.0
 BLOCKS: dict[str, Callable[[nn.Module], list[nn.Module]]] = {
@@ -86,8 +77,8 @@ def fallback_refusal() -> str:
     return "not refused"
 
 
-def main() -> None:
-    rank, world, store, output = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+def work(rank: int, world: int, store: Path, output: Path) -> None:
+    """Everything that rank ``rank`` does; the processes meet at the file ``store``."""
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
     found: dict[str, Any] = {name: clipped(name, rank, {}) for name in BLOCKS}
@@ -95,7 +86,3 @@ def main() -> None:
     found["outside"], found["fallback"] = outside_use(rank), fallback_refusal()
     torch.save(found, output)
     distributed.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +10,10 @@ import torch
 from tacit.engine import PerLayerClipping, add_noise_
 from tacit.randomness import Streams
 
+from ..started import start
 from .cases import CASES
 from .checks import Result, assert_close, loop_engine, our_engine
-from .sharded_worker import BLOCKS, CLIP_NORM, NOISE
-
-WORKER = Path(__file__).with_name("sharded_worker.py")
+from .sharded_worker import BLOCKS, CLIP_NORM, NOISE, work
 
 pytestmark = pytest.mark.slow
 
@@ -27,17 +23,15 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What ranks 0 and 1 found."""
     folder = tmp_path_factory.mktemp("ranks")
     outputs = [folder / f"{rank}.pt" for rank in range(2)]
+    for rank in range(2):
+        (folder / f"printed-{rank}").mkdir()
     processes = [
-        subprocess.Popen(
-            [sys.executable, str(WORKER), str(rank), "2", str(folder / "store"), str(output)],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        start(work, rank, 2, folder / "store", output, output=folder / f"printed-{rank}")
         for rank, output in enumerate(outputs)
     ]
-    for process in processes:
-        _, errors = process.communicate(timeout=200)
-        assert process.returncode == 0, errors[-2000:]
+    for rank, process in enumerate(processes):
+        process.join(200)
+        assert process.exitcode == 0, (folder / f"printed-{rank}" / "err").read_text()[-2000:]
     return [torch.load(output, weights_only=True) for output in outputs]
 
 

@@ -25,6 +25,7 @@ from tacit.progress import SilentReporter
 from tacit.randomness import Streams
 
 from ..folders import bert_folder
+from ..started import serve
 from .annotated import DP, LABELS, SENTINEL, SPENT, files_with, release, write_notes
 
 TRAINING = {"epochs": 1, "batch_size": 8, "length": 24, "overlap": 4}
@@ -158,6 +159,7 @@ def test_a_model_from_scratch_has_the_tokenizer_of_a_release(prepared: Path) -> 
 
 def test_two_workers_give_what_one_gives(prepared: Path) -> None:
     """Each in a process of its own, with the key that the first start has made."""
+    serve()
     models = {name: model.model_dump() for name, model in with_dp(prepared).models.items() if name != "dp-both"}
     found = []
     for name, workers in (("one", 1), ("two", 2)):

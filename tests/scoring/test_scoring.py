@@ -7,9 +7,6 @@ import math
 import os
 import signal
 import stat
-import subprocess
-import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +23,7 @@ from tacit.scoring.scoring import fit_public, score_corpus
 
 from ..folders import TEXTS, edit_json, gpt2_folder
 from ..small import SENTINEL
+from ..started import called, serve
 
 RHO = PrivacyProbability(5.690, 5.715)  # of the small folder's model
 
@@ -100,6 +98,7 @@ def test_workers_change_the_speed_alone(
     tmp_path: Path, options: ScorerOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scoring, "_SMALL", 0)
+    serve()
     for workers in (1, 2):
         score_corpus(some_records(), options, RHO, tmp_path / str(workers), workers=workers)
     assert files_in(tmp_path / "1") == files_in(tmp_path / "2")
@@ -154,32 +153,29 @@ def test_a_scoring_of_before_goes_on_to_the_same_bytes(tmp_path: Path, options: 
     assert files_in(tmp_path / "stopped") == files_in(tmp_path / "whole")
 
 
+class Killing:
+    """Records whose second reading is killed after forty of them."""
+
+    def __init__(self, records: list[Record]) -> None:
+        self.records, self.readings = records, 0
+
+    def __iter__(self) -> Iterator[Record]:
+        self.readings += 1
+        for number, record in enumerate(self.records):
+            if self.readings == 2 and number == 40:
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield record
+
+
+def killed_scoring(folder: Path, out: Path) -> None:
+    """In a process of its own."""
+    scoring._CHUNK_RECORDS = 8
+    score_corpus(Killing(some_records()), ScorerOptions(folder), RHO, out, checkpoint_seconds=0)
+
+
 def test_a_killed_scoring_goes_on_to_the_same_bytes(tmp_path: Path, options: ScorerOptions) -> None:
     records = some_records()
-    (tmp_path / "records.json").write_text(json.dumps([[record.document_id, record.text] for record in records]))
-    program = f"""
-        import json, os, signal
-        from pathlib import Path
-        from tacit.scoring import scoring
-        from tacit.scoring.rho import PrivacyProbability
-        from tacit.scoring.scorer import ScorerOptions
-        from tacit.corpus.records import Record
-        scoring._CHUNK_RECORDS = 8
-        class Killing:
-            readings = 0
-            def __iter__(self):
-                self.readings += 1
-                for number, (name, text) in enumerate(json.load(open("records.json"))):
-                    if self.readings == 2 and number == 40:
-                        os.kill(os.getpid(), signal.SIGKILL)
-                    yield Record(name, None, text)
-        scoring.score_corpus(Killing(), ScorerOptions(Path({str(options.folder)!r})),
-                             PrivacyProbability({RHO.lower}, {RHO.upper}), Path("killed"), checkpoint_seconds=0)
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = called(killed_scoring, options.folder, tmp_path / "killed")
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert (tmp_path / "killed.partial" / "checkpoint.json").exists()
     score_corpus(records, options, RHO, tmp_path / "killed")

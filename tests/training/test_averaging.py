@@ -29,6 +29,15 @@ def stream() -> SequenceStream:
     return stream_of(random_units(10))
 
 
+@pytest.fixture(scope="module")
+def uninterrupted(
+    stream: SequenceStream, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[Weights, list[Weights]]]:
+    """What the phase, and the one with the mean of its iterates, come to without a stop: nobody changes it."""
+    phases = {"last": PHASE, "mean": AVERAGED}
+    return {name: train(tmp_path_factory.mktemp(name), stream, phase) for name, phase in phases.items()}
+
+
 class StoppedError(Exception):
     """A stop between two steps."""
 
@@ -78,25 +87,25 @@ def close(one: Weights, other: Weights) -> bool:
     return all(torch.allclose(one[name], other[name], rtol=0, atol=1e-12) for name in other)
 
 
-def test_a_phase_ends_with_the_mean_of_its_iterates(stream: SequenceStream, tmp_path: Path) -> None:
-    (tmp_path / "last").mkdir()
-    (tmp_path / "mean").mkdir()
-    last, iterates = train(tmp_path / "last", stream, PHASE)
+def test_a_phase_ends_with_the_mean_of_its_iterates(
+    uninterrupted: dict[str, tuple[Weights, list[Weights]]],
+) -> None:
+    last, iterates = uninterrupted["last"]
     assert len(iterates) == STEPS
     assert close(last, iterates[-1])
-    mean, _ = train(tmp_path / "mean", stream)
+    mean, _ = uninterrupted["mean"]
     assert close(mean, written_out(iterates))
     for wrong in (iterates[-1], written_out(iterates, 0.7), written_out(iterates[1:])):
         assert not close(mean, wrong)
 
 
 @pytest.mark.parametrize("stop_after", range(STEPS))
-def test_a_stop_changes_nothing(stop_after: int, stream: SequenceStream, tmp_path: Path) -> None:
-    for name in ("whole", "stopped"):
-        (tmp_path / name).mkdir()
-    whole, _ = train(tmp_path / "whole", stream)
-    train(tmp_path / "stopped", stream, stop_after=stop_after)
-    again, _ = train(tmp_path / "stopped", stream)
+def test_a_stop_changes_nothing(
+    stop_after: int, stream: SequenceStream, uninterrupted: dict[str, tuple[Weights, list[Weights]]], tmp_path: Path
+) -> None:
+    whole, _ = uninterrupted["mean"]
+    train(tmp_path, stream, stop_after=stop_after)
+    again, _ = train(tmp_path, stream)
     assert all(torch.equal(again[name], whole[name]) for name in whole)
 
 
@@ -127,13 +136,16 @@ def between(start: Weights, end: Weights, part: float) -> Weights:
 
 @pytest.mark.parametrize("stop_after", [None, *range(STEPS)])
 def test_a_phase_ends_with_a_part_of_its_way_however_often_it_is_stopped(
-    stop_after: int | None, stream: SequenceStream, tmp_path: Path
+    stop_after: int | None,
+    stream: SequenceStream,
+    uninterrupted: dict[str, tuple[Weights, list[Weights]]],
+    tmp_path: Path,
 ) -> None:
     """The start is that of the phase, and not of what a stopped run goes on from."""
-    for name in ("last", "kept", "both"):
+    for name in ("kept", "both"):
         (tmp_path / name).mkdir()
     begun = {name: value.detach().clone() for name, value in dropping_bert().named_parameters()}
-    last, iterates = train(tmp_path / "last", stream, PHASE)
+    last, iterates = uninterrupted["last"]
     ends = {}
     for name, phase in (("kept", KEPT), ("both", BOTH)):
         if stop_after is not None:

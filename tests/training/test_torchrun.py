@@ -21,18 +21,19 @@ from tacit.pipeline.training import assist
 from tacit.privacy.ledger import Ledger
 
 from ..adaptive_runs import adaptive_values
-from ..processes import in_processes
+from ..processes import LIMIT, free_port, in_processes, rank_environment
 from ..small import small_values, tacit, write_config, write_corpora
+from ..started import command, start
 
 pytestmark = pytest.mark.slow
 
 
 def torchrun(world: int, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """``torchrun --nproc-per-node WORLD -m tacit ...``, on a port of its own."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world)]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world)]
     environment = {**os.environ, "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        [*command, "-m", "tacit", *map(str, arguments)],
+        [*launcher, "-m", "tacit", *map(str, arguments)],
         capture_output=True,
         text=True,
         env=environment,
@@ -84,13 +85,36 @@ def test_a_run_on_two_processes_is_that_of_one(configs: tuple[Path, Path]) -> No
     assert tacit("verify", other).returncode == 0
 
 
-def test_when_the_first_process_cannot_begin_all_end_with_its_line(configs: tuple[Path, Path]) -> None:
+def ranks_of_the_command(world: int, folder: Path, *arguments: str | Path) -> list[tuple[int | None, list[str]]]:
+    """``tacit ...`` in so many processes with the environment that torchrun gives: how each ended, and its lines of errors.
+
+    torchrun itself is in the test above; here nobody ends the others when one ends.
+    """
+    running, port = [], free_port()
+    for rank in range(world):
+        (folder / str(rank)).mkdir()
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in rank_environment(rank, world, port).items():
+                patch.setenv(name, value)
+            running.append(start(command, [str(one) for one in arguments], f"rank {rank}", output=folder / str(rank)))
+    for process in running:
+        process.join(LIMIT)
+    errors = [(folder / str(rank) / "err").read_text().splitlines() for rank in range(world)]
+    return [
+        (process.exitcode, [line for line in lines if line.startswith("tacit: ")])
+        for process, lines in zip(running, errors, strict=True)
+    ]
+
+
+def test_when_the_first_process_cannot_begin_all_end_with_its_line(configs: tuple[Path, Path], tmp_path: Path) -> None:
     with RunFolder(configs[0].parent / "run").alone():
-        done = torchrun(2, "run", configs[0], "--until", "control")
-    assert done.returncode != 0
-    lines = [line for line in done.stderr.splitlines() if line.startswith("tacit: ")]
-    assert "another process is using this run folder" in lines[0]
-    assert all(line.startswith("tacit: process 1 of 2 stopped while") for line in lines[1:])
+        first, second = ranks_of_the_command(2, tmp_path, "run", configs[0], "--until", "control")
+    assert first[0] not in (0, None)
+    assert len(first[1]) == 1
+    assert "another process is using this run folder" in first[1][0]
+    assert second[0] not in (0, None)
+    assert len(second[1]) == 1
+    assert second[1][0].startswith("tacit: process 1 of 2 stopped while")
 
 
 def opened_by(ranks: Ranks, mine: dict[str, Any], others: dict[str, Any]) -> None:

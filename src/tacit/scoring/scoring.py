@@ -199,7 +199,7 @@ def _scored(
         for chunk in chunks:
             yield chunk, _log_perplexities(scorer, _texts(chunk))
         return
-    yield from map_in_order(chunks, _texts, _Worker(options), workers, "scoring")
+    yield from map_in_order(chunks, _texts, _Worker(options), workers, "scoring", __name__)
 
 
 def _texts(chunk: list[Record]) -> list[str]:

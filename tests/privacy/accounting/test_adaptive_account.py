@@ -6,6 +6,7 @@ Legend: q sampling probability, s noise multiplier, w and w' weights of the unit
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 import math
@@ -138,10 +139,15 @@ def mixture(x: np.ndarray, q: float, shift: float, s: float) -> np.ndarray:
     return (1 - q) * stats.norm.pdf(x, 0.0, s) + q * stats.norm.pdf(x, shift, s)
 
 
+@functools.lru_cache(maxsize=1)  # the same for one epsilon after another
+def laws(q: float, s: float, leaves: float, enters: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    x = np.linspace(-enters - 12 * s, leaves + 12 * s, 400_001)
+    return x, mixture(x, q, leaves, s), mixture(x, q, -enters, s)
+
+
 def hockey_stick(e: float, q: float, s: float, leaves: float, enters: float) -> float:
     """The larger of both directions, by the trapezoid rule."""
-    x = np.linspace(-enters - 12 * s, leaves + 12 * s, 400_001)
-    p, o = mixture(x, q, leaves, s), mixture(x, q, -enters, s)
+    x, p, o = laws(q, s, leaves, enters)
     sums = [np.trapezoid(np.maximum(a - math.exp(e) * b, 0), x) for a, b in ((p, o), (o, p))]
     return float(max(sums))
 

@@ -23,6 +23,7 @@ from tacit.privacy.accounting.envelope import envelope_pld
 from tacit.privacy.accounting.falling import smallest_epsilon
 from tacit.privacy.accounting.histogram import Case, gaussian_delta
 from tacit.privacy.accounting.sampled_gaussian import gaussian_pld
+from tacit.privacy.accounting.self_composition import self_composed
 from tacit.privacy.accounting.weighted import (
     choice_cases,
     effective_stddev,
@@ -104,7 +105,7 @@ def chosen_pld(event: Chosen, count: int, relation: Relation, grid: float) -> pl
     An alternative without any event is dominated by each of the others.
     """
     several = [Account(spends, relation, grid)._others for spends in event.alternatives]
-    return envelope_pld([one for one in several if one is not None], relation).self_compose(count)
+    return self_composed(envelope_pld([one for one in several if one is not None], relation), count)
 
 
 def _alternatives(spends: Sequence[Spend]) -> list[tuple[Spend, ...]]:

@@ -17,6 +17,7 @@ from scipy import special
 
 from tacit.privacy.accounting.mixtures import MixturePair
 from tacit.privacy.accounting.sampled_gaussian import gaussian_pld
+from tacit.privacy.accounting.self_composition import self_composed
 from tacit.privacy.events.banded import Exchange
 
 __all__ = ["exchange_pld"]
@@ -33,7 +34,7 @@ def exchange_pld(event: Exchange, count: int, grid: float, pessimistic: bool) ->
             for masses, infinite in _law(event).masses(grid, pessimistic)
         )
         single = pld.PrivacyLossDistribution(there, back)
-    return single.self_compose(count)
+    return self_composed(single, count)
 
 
 def _of_library(event: Exchange, grid: float, pessimistic: bool) -> pld.PrivacyLossDistribution:

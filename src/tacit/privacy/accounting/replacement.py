@@ -24,6 +24,7 @@ from tacit.privacy.accounting.falling import smallest_epsilon
 from tacit.privacy.accounting.histogram import gaussian_delta
 from tacit.privacy.accounting.mixtures import LARGEST_LOSS, REACH, MixturePair
 from tacit.privacy.accounting.sampled_gaussian import NEARLY_ALL, gaussian_pld
+from tacit.privacy.accounting.self_composition import self_composed
 from tacit.privacy.events import Gaussian, PoissonGaussian, Spend
 
 __all__ = [
@@ -303,7 +304,7 @@ def _replacement_pld(spends: tuple[Spend, ...], mu: float, records: int) -> pld.
     largest = [mu * (mu / 2 + REACH), *(pair.largest_loss for pair, _ in pairs)]
     grid = max(_GRID, max(largest) / _CELLS)
     parts = [
-        pld.PrivacyLossDistribution.create_from_rounded_probability(*pair.masses(grid)[0], grid).self_compose(count)
+        self_composed(pld.PrivacyLossDistribution.create_from_rounded_probability(*pair.masses(grid)[0], grid), count)
         for pair, count in pairs
     ]
     if mu > 0:

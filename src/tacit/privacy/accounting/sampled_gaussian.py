@@ -15,6 +15,7 @@ from dp_accounting.pld import pld_pmf, privacy_loss_mechanism
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType
 
+from tacit.privacy.accounting.self_composition import self_composed
 from tacit.privacy.events.base import Relation
 
 __all__ = ["NEARLY_ALL", "GaussianLoss", "gaussian_pld", "poisson_gaussian_pld"]
@@ -77,7 +78,7 @@ def poisson_gaussian_pld(
         sampling_probability=sampling_probability,
         pessimistic=pessimistic,
     )
-    return single.self_compose(count)
+    return self_composed(single, count)
 
 
 class GaussianLoss(privacy_loss_mechanism.GaussianPrivacyLoss):
@@ -143,7 +144,17 @@ def _upper(loss: GaussianLoss, grid: float) -> pld_pmf.PLDPmf:
     assert bounds.epsilon_upper is not None
     low, high = math.floor(bounds.epsilon_lower / grid), math.ceil(bounds.epsilon_upper / grid)
     deltas = loss.deltas(np.arange(low, high + 1) * grid)
-    return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(grid, low, high, deltas)
+    if len(deltas) <= pld_pmf._MAX_PMF_SPARSE_SIZE or np.any(np.diff(deltas) > pld_pmf._DELTA_DIFF_TOLERANCE):
+        return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(grid, low, high, deltas)
+    # The library's formulas, without its way of so many numbers through a dictionary.
+    deltas = np.minimum.accumulate(deltas)
+    steps = np.diff(deltas)
+    masses = np.concatenate([
+        [1 - deltas[0] + steps[0] / math.expm1(grid)],
+        (steps[1:] - steps[:-1] * math.exp(grid)) / math.expm1(grid),
+        [steps[-1] / math.expm1(-grid)],
+    ])  # fmt: skip
+    return pld_pmf.DensePLDPmf(grid, low, np.maximum(0.0, masses), deltas[-1], True)
 
 
 def _lower(loss: GaussianLoss, grid: float) -> pld_pmf.PLDPmf:
