@@ -23,7 +23,7 @@ import annotated_types
 import typer
 from pydantic.fields import FieldInfo
 
-from tacit.config.base import Options
+from tacit.config.base import NameIn, Options
 from tacit.config.entities import ComparisonConfig, FinetuneConfig
 from tacit.config.run import RunConfig
 
@@ -101,7 +101,7 @@ def _collect(found: dict[type[Options], Section], root: str, place: str, model: 
 def _base(model: type[Options]) -> type[Options] | None:
     """The section whose options a model has as well, if it is made from one."""
     above = model.__mro__[1]
-    return above if above is not Options and issubclass(above, Options) else None
+    return above if above is not Options and issubclass(above, Options) and above.model_fields else None
 
 
 def _models(annotation: Any) -> Iterator[type[Options]]:
@@ -153,7 +153,7 @@ def _introduction(model: type[Options]) -> str:
 def _markdown(words: str) -> str:
     """Words of a docstring for a cell of a table on a page in docs/."""
     code = words.replace("``", "`").replace("|", "\\|")
-    return re.sub(r"\bdocs/([\w-]+\.md)", r"[\1](\1)", code)
+    return re.sub(r"\bdocs/([\w-]+\.md)(#[\w-]+)?", r"[\1](\1\2)", code)
 
 
 # values --------------------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def _of_type(kind: Any, metadata: tuple[Any, ...] = ()) -> str:
     if origin is tuple:
         return _of_list(inner, metadata)
     if origin in (dict, Mapping):
-        return f"a mapping of names, each to {_of_type(inner[1])}"
+        return "a section of its own" if inner[1] is Any else f"a mapping of names, each to {_of_type(inner[1])}"
     if isinstance(kind, type) and issubclass(kind, Options):
         return "a section"
     return _of_scalar(kind, metadata)
@@ -202,6 +202,9 @@ def _of_scalar(kind: Any, metadata: tuple[Any, ...]) -> str:
     if kind is bool:
         return "`true` or `false`"
     if kind is str:
+        names = [name for one in metadata if isinstance(one, NameIn) for name in one.names()]
+        if names:
+            return ", ".join(f"`{name}`" for name in names)
         patterns = [one.pattern for one in metadata if getattr(one, "pattern", None)]
         return "text" if not patterns else f"text of the form `{patterns[0]}`".replace("|", "\\|")
     if kind not in (int, float):

@@ -7,6 +7,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, get_args
 
@@ -27,6 +28,7 @@ __all__ = [
     "MOST",
     "ClipNorm",
     "Count",
+    "NameIn",
     "Noise",
     "Options",
     "Positive",
@@ -122,7 +124,14 @@ def _takes_truth(options: type[Options], name: str, value: Any) -> bool:
     return bool in kinds or Any in kinds or (has_section and not isinstance(value, bool))
 
 
-def name_in(names: Callable[[], Iterable[str]]) -> AfterValidator:
+@dataclass(frozen=True)
+class NameIn(AfterValidator):
+    """The check that a word is one of some names, with these names for a reference of the options."""
+
+    names: Callable[[], Iterable[str]]
+
+
+def name_in(names: Callable[[], Iterable[str]]) -> NameIn:
     """Check that a word is one of these, as a ``Literal`` of them would. The names are asked for when there is a word to check.
 
     A registry then needs no second list of its names in the options.
@@ -136,7 +145,7 @@ def name_in(names: Callable[[], Iterable[str]]) -> AfterValidator:
             raise PydanticCustomError("unknown_name", "Input should be {names}", {"names": said})
         return word
 
-    return AfterValidator(check)
+    return NameIn(check, names)
 
 
 def expanded(path: str) -> Path:

@@ -41,7 +41,7 @@ class CorpusOptions(Options):
 
     Args:
         path: a file, a directory, or a pattern of files in one. ``${NAME}`` and ``${NAME:-default}`` are taken from the environment.
-        format: how the files are read; ``auto`` goes by each file's ending, or a key of `tacit.corpus.readers.READERS`.
+        format: how the files are read; ``auto`` goes by each file's ending.
         text_field: field with the text or, with ``turns``, with the list of turns.
         id_field: field with the document's id; not given: the id is file and line.
         user_field: field with the person's id; required for ``unit: user``.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from tacit.config.base import Count, Options, Positive, Share, expanded
+from tacit.config.base import Count, NameIn, Options, Positive, Share, expanded
 from tacit.config.vocabulary_methods import METHODS
 from tacit.config.vocabulary_methods.method import VocabularyMethod
 
@@ -56,7 +56,7 @@ class VocabularyOptions(Options):
 
     added_later: ClassVar = frozenset({"path", "public", "public_words", "public_corpora", "counts_share", "rounds"})
 
-    method: Annotated[str, AfterValidator(_known)] = "histogram"
+    method: Annotated[str, NameIn(_known, lambda: METHODS)] = "histogram"
     path: str | None = None
     public: bool = False
     public_words: tuple[str, ...] = ()
