@@ -1,71 +1,17 @@
-"""A unit without a gradient moves nothing, however many units and micro-batches there are (SOUNDNESS T2)."""
+"""Sums in float64 of which ``p.grad`` is the rounding."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from tacit.engine import PerExampleClipper, add_noise_, micro_batches
+from tacit.engine import add_noise_
 from tacit.engine.running_sums import RunningSums
 from tacit.randomness import Streams
 
-UNITS, AT_ONCE = 2**15, 16
 STREAMS = Streams(bytes(32))
-
-
-def leaning(units: int) -> np.ndarray:
-    """Gradients below 1 whose sums of 16 lie so that float32 rounds each of them the same way, and another way one place on.
-
-    They are chosen by trying: of two sorts of micro-batches, whose sums are rounded up and down near the middle of the whole sum.
-    """
-    step = 2.0**-9
-    target = (math.floor(AT_ONCE * 0.99 / step) + 0.6) * step
-    one = np.concatenate([np.full(15, (target - 0.96) / 15), [0.96]])
-    other = np.concatenate([np.full(15, (target - 0.96 + step / 2) / 15), [0.96 - step / 2]])
-    return np.tile(np.concatenate([one, other]), units // 32).astype(np.float32)
-
-
-def clipped_sum(values: np.ndarray, wrong: bool = False) -> Tensor:
-    """In float64, what the noise is added to. Wrong: the sum in float32 that ``p.grad += ...`` makes."""
-    model = nn.Linear(1, 1, bias=False)
-    nn.init.zeros_(model.weight)
-    clipper = PerExampleClipper(model, clip_norm=1.0)
-    plain = torch.zeros(())
-    for chosen, real in micro_batches(np.arange(len(values)), AT_ONCE):
-        rows = torch.from_numpy(np.where(real, values[chosen], 0).astype(np.float32))[:, None]
-        if wrong:
-            model.weight.grad = None
-        with clipper:
-            model(rows)[:, 0].sum().backward()
-        if wrong:
-            assert model.weight.grad is not None
-            plain += model.weight.grad[0, 0]
-    assert model.weight.grad is not None
-    rests = clipper.take_rests()
-    found = model.weight.grad.double()[0, 0] + (rests[model.weight].double()[0, 0] if model.weight in rests else 0.0)
-    clipper.close()
-    return plain.double() if wrong else found
-
-
-def moved(total: Callable[[np.ndarray], Tensor]) -> float:
-    """In clip norms, by one unit whose gradient is zero and which stands before all others."""
-    values = leaning(UNITS)
-    return abs(float(total(np.concatenate([[np.float32(0)], values])) - total(values)))
-
-
-def test_a_unit_without_a_gradient_moves_no_sum() -> None:
-    assert moved(clipped_sum) <= UNITS * 2.0**-24
-    assert moved(lambda values: clipped_sum(values, wrong=True)) > 0.5  # known wrong: float32, as autograd adds
-
-
-def test_the_sum_is_exact_to_what_a_micro_batch_rounds() -> None:
-    values = leaning(UNITS)
-    truth = float(values.astype(np.float64).sum())
-    assert abs(float(clipped_sum(values)) - truth) <= UNITS * 2.0**-24
 
 
 def filled(sums: RunningSums, parameter: nn.Parameter, numbers: list[float]) -> None:

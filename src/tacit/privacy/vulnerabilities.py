@@ -136,6 +136,7 @@ VULNERABILITIES = (
         "TACIT-18", "a folder begun with another configuration kept what was found of an earlier model", 1, _any
     ),
     Vulnerability("TACIT-19", "a folder that held another plan or run skipped a refusal or lost a ledger", 1, _any),
+    Vulnerability("TACIT-20", "a sum of very many units was rounded by more than a unit is clipped to", 1, _any),
 )
 
 
