@@ -53,13 +53,13 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
         (certificate(GAUSSIAN), {**PLAIN, "model": {"kind": "lstm"}}, set()),
         (certificate(GAUSSIAN), {**PLAIN, "audit": {"canaries": 1}}, set()),
         (certificate(GAUSSIAN), {**PLAIN, "vocabulary": {"method": "given"}}, {"TACIT-10"}),
-        (certificate(GAUSSIAN), {**PLAIN, "marking": {"balanced": "mine.yaml"}}, {"TACIT-13", "TACIT-15"}),
+        (certificate(GAUSSIAN), {**PLAIN, "marking": {"balanced": "mine.yaml"}}, {"TACIT-13", "TACIT-15", "TACIT-21"}),
         (certificate(GAUSSIAN), {**PLAIN, "audit": {"control": True}}, {"TACIT-14"}),
         (certificate(GAUSSIAN), {**PLAIN, "audit": {"control": False}}, set()),
         (
             certificate(GAUSSIAN),
             {},
-            {"TACIT-1", "TACIT-4", "TACIT-10", "TACIT-13", "TACIT-14", "TACIT-15"},
+            {"TACIT-1", "TACIT-4", "TACIT-10", "TACIT-13", "TACIT-14", "TACIT-15", "TACIT-21"},
         ),  # without the configuration nobody can rule them out
     ],
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import string
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,7 @@ from tacit.screening.policy import load_policy, package_policy
 from tacit.screening.spans import merged
 from tacit.screening.split import DataPoint, data_points
 
-__all__ = ["MarkedText", "cut", "mark", "marker_of", "marks_digest"]
+__all__ = ["MarkedText", "cut", "in_whole_words", "mark", "marker_of", "marks_digest"]
 
 _TEXTS_AT_ONCE = 2000
 
@@ -68,8 +70,38 @@ def mark(units: Iterable[Unit], marker: Spotter, kind: DataPoint) -> list[Marked
     runs: dict[str, tuple[tuple[int, int], ...]] = {}
     for start in range(0, len(texts), _TEXTS_AT_ONCE):
         part = texts[start : start + _TEXTS_AT_ONCE]
-        runs |= {text: tuple(merged(found)) for text, found in zip(part, marker.spans_of(part), strict=True)}
+        runs |= {
+            text: in_whole_words(text, merged(found)) for text, found in zip(part, marker.spans_of(part), strict=True)
+        }
     return [MarkedText(point, runs[point.texts[0]]) for point in points]
+
+
+def in_whole_words(text: str, runs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """The runs, each widened to the words that it begins and ends in, as the tokenizer sees them.
+
+    How a word is cut into pieces depends on all of its characters, so a piece beside a private one would tell of it. The tokenizer
+    drops control characters, which thus part no words.
+
+    >>> in_whole_words("call abcde\x0112, now", [(11, 13)])
+    ((5, 13),)
+    """
+    widened: list[tuple[int, int]] = []
+    for start, end in runs:
+        while start > 0 and not _parts_words(text[start - 1]) and not _parts_words(text[start]):
+            start -= 1
+        while end < len(text) and not _parts_words(text[end]) and not _parts_words(text[end - 1]):
+            end += 1
+        if widened and start <= widened[-1][1]:
+            start, end = widened[-1][0], max(end, widened.pop()[1])
+        widened.append((start, end))
+    return tuple(widened)
+
+
+def _parts_words(character: str) -> bool:
+    """Whether BERT's pre-tokenizer ends a word here: at blanks, punctuation, Chinese characters; at nothing that is dropped."""
+    if character in "\t\n\r" or unicodedata.category(character)[0] in "ZP":
+        return True
+    return (character.isascii() and character in string.punctuation) or "\u4e00" <= character <= "\u9fff"
 
 
 def marks_digest(marked: Iterable[MarkedText], streams: Streams) -> str:

@@ -87,6 +87,10 @@ def _marked_by_policies(certificate: _Values, config: _Values) -> bool:
     return not config or any(options.get(role) for options in stated for role in ("balanced", "conservative"))
 
 
+def _marked(certificate: _Values, config: _Values) -> bool:
+    return not config or bool(config.get("marking"))
+
+
 def _controlled(certificate: _Values, config: _Values) -> bool:
     return not config or bool((config.get("audit") or {}).get("control"))
 
@@ -137,6 +141,7 @@ VULNERABILITIES = (
     ),
     Vulnerability("TACIT-19", "a folder that held another plan or run skipped a refusal or lost a ledger", 1, _any),
     Vulnerability("TACIT-20", "a sum of very many units was rounded by more than a unit is clipped to", 1, _any),
+    Vulnerability("TACIT-21", "a mark on a part of a word left the rest of the word public", 1, _marked),
 )
 
 
