@@ -15,6 +15,7 @@ from dp_accounting.pld import pld_pmf, privacy_loss_mechanism
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType
 
+from tacit.errors import UsageError
 from tacit.privacy.accounting.self_composition import self_composed
 from tacit.privacy.events.base import Relation
 
@@ -96,7 +97,7 @@ class GaussianLoss(privacy_loss_mechanism.GaussianPrivacyLoss):
         x = self.inverse_privacy_losses(epsilons[inside])
         deltas[inside] = self.mu_upper_cdf(x) - np.exp(epsilons[inside] + self.mu_lower_log_cdf(x))
         if np.isnan(deltas).any():
-            raise ArithmeticError("the privacy loss of a Gaussian step cannot be computed in double precision")
+            raise UsageError("the privacy loss of this Gaussian step cannot be computed in double precision: take more noise")
         return np.clip(deltas, 0, 1)
 
     def inverse_privacy_losses(self, losses: np.ndarray) -> np.ndarray:
