@@ -16,6 +16,7 @@ from tacit.files import (
     open_truncated,
     private_folder,
     read_json,
+    read_result,
     write_atomically,
     write_json,
     write_private_json,
@@ -148,3 +149,14 @@ def test_a_private_file_is_for_its_owner_alone_whatever_it_was(tmp_path: Path, m
     assert path.stat().st_mode & 0o777 == 0o600
     assert read_json(path) == {"path": "private"}
     assert [found.name for found in tmp_path.iterdir()] == ["config.json"]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{", b"\xff", b"7", b'"text"', b"null", b"[" * 200_000])
+def test_a_damaged_result_of_a_stage_is_one_line(content: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "evaluation.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(DataError, match=r"evaluation\.json: missing or damaged"):
+        read_result(path)
+    write_json(path, {"a": [1]})
+    assert read_result(path) == {"a": [1]}

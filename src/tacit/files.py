@@ -27,6 +27,7 @@ __all__ = [
     "open_truncated",
     "private_folder",
     "read_json",
+    "read_result",
     "real_path",
     "refuse_little_room",
     "refuse_pipe",
@@ -74,6 +75,21 @@ def write_text(path: Path, text: str) -> None:
 def read_json(path: Path) -> Any:
     """The values that `write_json` wrote."""
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def read_result(path: Path) -> Any:
+    """The values of a JSON file that a stage of a run has left.
+
+    Raises:
+        DataError: it is missing or damaged.
+    """
+    try:
+        values = read_json(path)
+    except (OSError, ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict | list):
+        raise DataError(f"{path}: missing or damaged; bring it back, or use another run folder")
+    return values
 
 
 def real_path(path: Path) -> Path:

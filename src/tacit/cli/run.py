@@ -104,10 +104,10 @@ def _run_on_ranks(path: Path, work: Callable[[RunConfig, Ranks], None]) -> None:
 def _show_scores(config: RunConfig) -> None:
     """The scores that may be released, as a table."""
     from tacit.cli.options import table
-    from tacit.files import read_json
+    from tacit.files import read_result
     from tacit.folder import RunFolder
 
-    found = read_json(RunFolder(Path(config.run)).private / "evaluation.json")
+    found = read_result(RunFolder(Path(config.run)).private / "evaluation.json")
     rows = [
         [corpus, model, f"{scores['accuracy']:.3f}" if "accuracy" in scores else "-", f"{scores['perplexity']:.1f}"]
         for corpus in ("public", "private")

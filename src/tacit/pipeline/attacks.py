@@ -13,7 +13,7 @@ from tacit.config import RunConfig
 from tacit.corpus.secrets import SecretFormat
 from tacit.errors import StorageError, TacitError, UsageError
 from tacit.failures import is_out_of_memory
-from tacit.files import read_json, storage_error, write_json
+from tacit.files import read_result, storage_error, write_json
 from tacit.folder import RunFolder
 from tacit.pipeline.corpus import membership_samples, private_units
 from tacit.pipeline.records import secret_form, secrets_of
@@ -43,7 +43,7 @@ def store(folder: RunFolder, attack: Attack, found: Found) -> None:
 def stored_attacks(config: RunConfig, folder: RunFolder) -> dict[str, Found]:
     """What the stages of the attacks found, by attack, of those that the configuration asks for and that have been made."""
     attacks = [attack for attack in asked_attacks(config) if _file(folder, attack).exists()]
-    return {attack.name: read_json(_file(folder, attack)) for attack in attacks}
+    return {attack.name: read_result(_file(folder, attack)) for attack in attacks}
 
 
 def _file(folder: RunFolder, attack: Attack) -> Path:

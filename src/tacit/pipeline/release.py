@@ -18,7 +18,7 @@ from tacit.audit.attacks import asked_attacks, check_attacks
 from tacit.config import RunConfig
 from tacit.config.shape import folder_shape
 from tacit.errors import LedgerError, UsageError
-from tacit.files import atomic_folder, private_folder, read_json, write_json
+from tacit.files import atomic_folder, private_folder, read_result, write_json
 from tacit.folder import RunFolder
 from tacit.models.kinds import save_model
 from tacit.pipeline.attacks import stored_attacks
@@ -130,7 +130,7 @@ _FIGURES = "the figures of the report"
 
 def _figures_digest(config: RunConfig, folder: RunFolder) -> str:
     """SHA-256 of what a release's report shows beside the certificate and the ledger; all of it is released."""
-    evaluation = read_json(folder.private / "evaluation.json")
+    evaluation = read_result(folder.private / "evaluation.json")
     figures = {
         "evaluation": {name: evaluation[name] for name in RELEASED_SCORES if name in evaluation},
         "exposures": [],  # as runs have it in their ledger that were made before there were other public attacks
@@ -167,7 +167,7 @@ def _released_words(folder: RunFolder) -> int:
     """Words that the private text brought into the vocabulary."""
     words = folder.private / "vocabulary"
     chosen = words / "chosen.json"  # of the words in released.json, those that the private text brought
-    return len(read_json(chosen if chosen.exists() else words / "released.json"))
+    return len(read_result(chosen if chosen.exists() else words / "released.json"))
 
 
 def _write_model(state: RunState, folder: Path) -> None:
@@ -193,7 +193,7 @@ def _write_report(
 ) -> None:
     """The report of a release that is being made, or of a finished one; where it goes says whose copy it is."""
     curator = target == _curators(folder)
-    evaluation = read_json(folder.private / "evaluation.json")
+    evaluation = read_result(folder.private / "evaluation.json")
     shape = folder_shape((folder.release if curator else target) / "model", config.model.kind)
     found, words = stored_attacks(config, folder), _released_words(folder)
     report = report_data(config, folder, ledger, certificate, found, evaluation, shape, words, curator)

@@ -18,7 +18,7 @@ from tacit.config import AdaptiveOptions, RunConfig
 from tacit.corpus.records import Record
 from tacit.corpus.units import Unit
 from tacit.errors import DataError
-from tacit.files import read_json, write_json
+from tacit.files import read_result, write_json
 from tacit.folder import RunFolder
 from tacit.pipeline.scoring import scored
 from tacit.privacy.bands import Bands
@@ -129,7 +129,7 @@ def _constants(
         except DataError as error:
             raise DataError(f"adaptive: give lower and upper, for the public held-out text does not: {error}") from None
         write_json(path, {"lower": found.lower, "upper": found.upper})
-    stored = read_json(path)
+    stored = read_result(path)
     return PrivacyProbability(float(stored["lower"]), float(stored["upper"]))
 
 

@@ -18,8 +18,8 @@ from transformers import PreTrainedModel
 
 from tacit.config import RunConfig
 from tacit.engine.distributed import ALONE, Ranks
-from tacit.errors import UsageError
-from tacit.files import read_json
+from tacit.errors import DataError, UsageError
+from tacit.files import read_result
 from tacit.folder import RunFolder
 from tacit.models.kinds import build_model
 from tacit.planning import Mechanisms
@@ -69,7 +69,11 @@ class RunState:
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
         """The released tokenizer; the stage `vocabulary` has made it."""
-        tokenizer = Tokenizer.from_file(str(self.vocabulary_folder / "tokenizer.json"))
+        path = self.vocabulary_folder / "tokenizer.json"
+        try:
+            tokenizer = Tokenizer.from_file(str(path))
+        except Exception:  # the library raises this very class
+            raise DataError(f"{path}: missing or damaged; bring it back, or use another run folder") from None
         tokenizer.encode_special_tokens = True  # a "[MASK]" that stands in a text is text
         return tokenizer
 
@@ -82,7 +86,7 @@ class RunState:
     def special_names(self) -> Mapping[str, str]:
         """The tokenizer's special tokens by role; those of a given one were written beside it."""
         path = self.vocabulary_folder / "special_tokens.json"
-        return read_json(path) if path.exists() else OWN_NAMES
+        return read_result(path) if path.exists() else OWN_NAMES
 
     @functools.cached_property
     def special(self) -> SpecialTokens:
