@@ -72,7 +72,7 @@ from torch import Tensor
 
 from tacit.engine import PerExampleClipper, add_noise_
 from tacit.errors import RefusedError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 P, R = ParamSpec("P"), TypeVar("R")
 MIB = 2**20
@@ -262,7 +262,7 @@ def measure_logical(case_name: str) -> list[LogicalRow]:
     model, batch = build(case, "own"), make_batch(case, explicit_positions=False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     clipper = PerExampleClipper(model, CLIP_NORM)
-    streams = Streams(bytes(32))
+    streams = KeyedRandomness(bytes(32))
 
     def micro_batches(count: int) -> None:
         for _ in range(count):

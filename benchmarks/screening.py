@@ -31,7 +31,7 @@ from typing import get_args
 from tacit.corpus.readers import Source
 from tacit.corpus.turns import Turns
 from tacit.pipeline.records import Corpus
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.screening import CoreDetector, Detector, Policy, package_policy
 from tacit.screening.corpus import ScreenPlan, screen_corpus
 from tacit.screening.split import DataPoint, Deduplicate
@@ -127,7 +127,7 @@ def screened(path: Path, workers: int, data_point: DataPoint) -> Screened:
     plan = ScreenPlan(data_point=data_point, deduplicate="exact", workers=workers)
     corpus = Corpus(Source(path, id_field="id"))
     with tempfile.TemporaryDirectory() as folder:
-        receipt = screen_corpus(corpus, plan, Path(folder) / "screened", Streams(bytes(32)), needed=[])
+        receipt = screen_corpus(corpus, plan, Path(folder) / "screened", KeyedRandomness(bytes(32)), needed=[])
     unit = 1e6 if sys.platform == "darwin" else 1e6 / 1024
     usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     own, largest = (used.ru_maxrss / unit for used in usage)
@@ -193,7 +193,9 @@ def shares(name: str, source: Source, workers: int) -> Iterator[Shares]:
     for data_point, deduplicate in product(get_args(DataPoint), get_args(Deduplicate)):
         plan = ScreenPlan(data_point=data_point, deduplicate=deduplicate, workers=workers)
         with tempfile.TemporaryDirectory() as folder:
-            receipt = screen_corpus(Corpus(source), plan, Path(folder) / "screened", Streams(bytes(32)), needed=[])
+            receipt = screen_corpus(
+                Corpus(source), plan, Path(folder) / "screened", KeyedRandomness(bytes(32)), needed=[]
+            )
         counts = receipt.counts
         parts = (part / counts.data_points for part in (counts.private, counts.only_mask, counts.duplicates))
         yield Shares(name, data_point, deduplicate, counts.data_points, *parts)

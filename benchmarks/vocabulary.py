@@ -34,7 +34,7 @@ from tacit.privacy.accounting.accountant import epsilon
 from tacit.privacy.accounting.calibrate_words import RESOLUTION, WordEvents, histogram_and_counts, weighted_rounds
 from tacit.privacy.accounting.histogram import hoory_claim
 from tacit.privacy.events import ThresholdedHistogram, WeightedHistogram
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.vocabulary.count import count_distinct, count_words, sorted_word_counts
 from tacit.vocabulary.estimate import ChosenWords, estimate_counts, weights_as_counts
 from tacit.vocabulary.public_words import count_public_words
@@ -114,7 +114,7 @@ def hoory_corrected(target: float, delta: float, max_words: int) -> ThresholdedH
     return ThresholdedHistogram(noise, math.ceil(hoory_claim(noise, max_words, delta / 2).correct_threshold), max_words)
 
 
-def choose(corpus: Corpus, events: WordEvents, public: frozenset[str], streams: Streams) -> list[ChosenWords]:
+def choose(corpus: Corpus, events: WordEvents, public: frozenset[str], streams: KeyedRandomness) -> list[ChosenWords]:
     """What the rounds release."""
     known, rounds = set(public), []
     for event in events.rounds:
@@ -128,7 +128,7 @@ def choose(corpus: Corpus, events: WordEvents, public: frozenset[str], streams: 
 
 def measure(corpus: Corpus, method: str, public: dict[str, int], target: float, arguments: argparse.Namespace) -> Row:
     events = events_of(method, target, arguments)
-    streams, options = Streams(bytes(32)), TokenizerOptions()
+    streams, options = KeyedRandomness(bytes(32)), TokenizerOptions()
     runs = [choose(corpus, events, frozenset(public), streams) for _ in range(arguments.repetitions)]
     numbers = [sum(len(chosen.weights) for chosen in rounds) for rounds in runs]
     known = set(public).union(*(chosen.weights for chosen in runs[0]))
@@ -152,7 +152,7 @@ def measure(corpus: Corpus, method: str, public: dict[str, int], target: float, 
 
 
 def released_counts(
-    corpus: Corpus, events: WordEvents, public: dict[str, int], rounds: list[ChosenWords], streams: Streams
+    corpus: Corpus, events: WordEvents, public: dict[str, int], rounds: list[ChosenWords], streams: KeyedRandomness
 ) -> dict[str, int]:
     """What WordPiece is trained on."""
     if events.counts is None and isinstance(events.rounds[0], WeightedHistogram):
@@ -218,7 +218,7 @@ class MadeUpText:
 
 def measure_counting(data: Path, distinct: int, memory_mb: int, max_words: int) -> None:
     """Print words a second and the memory at most; the numbers of "Counting" in docs/vocabulary.md."""
-    streams, options = Streams(bytes(32)), TokenizerOptions()
+    streams, options = KeyedRandomness(bytes(32)), TokenizerOptions()
     notes = [(row["note_id"], (row["text"],)) for row in rows_of(data / "mtsamples/mtsamples.jsonl.gz")]
     words = sum(len(text.split()) for _, texts in notes for text in texts)
     for method, resolution in (("histogram", None), ("weighted", 65_536)):

@@ -11,7 +11,7 @@ from typing import Any
 
 from tacit.beginning import begin
 from tacit.config import parse_config
-from tacit.randomness import KEY_BYTES, Streams
+from tacit.randomness import KEY_BYTES, KeyedRandomness
 
 from .draws import drawing
 
@@ -23,9 +23,9 @@ def key_numbered(number: int = 0) -> bytes:
     return hashlib.blake2b(f"a key of the tests {number}".encode(), digest_size=KEY_BYTES).digest()
 
 
-def begin_with_key(values: Any, key: bytes | int = 0) -> Streams:
+def begin_with_key(values: Any, key: bytes | int = 0) -> KeyedRandomness:
     """Begin the run of a configuration's plain values with a key, or with that of a number; the key's streams."""
     wanted = key_numbered(key) if isinstance(key, int) else key
     with drawing(wanted), begin(parse_config(values)) as begun:
         assert begun.key == wanted
-    return Streams(wanted)
+    return KeyedRandomness(wanted)

@@ -45,7 +45,7 @@ from tacit.privacy.events import (
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.provenance import Provenance
 from tacit.progress import SilentReporter
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.plans import DpPlan, LiteralPlan
 
 from .adaptive_runs import BUDGET, DP, PUBLIC, STEPS, STRATA, WHOLE
@@ -418,7 +418,7 @@ def test_a_run_does_not_go_on_with_other_probabilities(corpora: Path, released: 
     config, folder = parse_config(own), RunFolder(corpora / "strata")
     units = [Unit("nobody", ("a text",))]
     header = LedgerHeader("record", "add-or-remove", 250, WORST, 1e-4, "config", "key")
-    streams = Streams((folder.private / "key").read_bytes())
+    streams = KeyedRandomness((folder.private / "key").read_bytes())
     with Ledger.create(tmp_path / "ledger.sqlite", header) as ledger:
         scorer = folder.private / "scorer"
         rho_U = unit_rho(config, folder, streams, SilentReporter(), ledger, units, [], scorer)

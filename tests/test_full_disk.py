@@ -27,7 +27,7 @@ from tacit.files import (
 )
 from tacit.privacy.events import PoissonGaussian
 from tacit.privacy.ledger import Ledger, LedgerHeader
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.checkpoint import Progress, checkpoint_bytes, save_checkpoint
 from tacit.training.loop import run_phase
 from tacit.training.plans import AdamOptions, DpPlan, Phase
@@ -150,7 +150,7 @@ def test_a_closed_disk_is_one_line(disk: SmallDisk) -> None:
 
 def test_no_step_is_paid_for_without_room_for_its_checkpoint(disk: SmallDisk, tmp_path: Path) -> None:
     """The known-wrong order: pay, train, and then find no room."""
-    streams = Streams(key_numbered())
+    streams = KeyedRandomness(key_numbered())
     stream = stream_of(random_units(20))
     model = tiny_bert()
     phase = Phase("p", "private", DpPlan(0.3, 1.0, 1.0, 6.0), 3, AdamOptions(1e-3))

@@ -12,7 +12,7 @@ from tacit.config import MarkingOptions
 from tacit.corpus.units import Unit
 from tacit.errors import DataError
 from tacit.pipeline.marking import cut, mark, marker_of, marks_digest
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.screening.policy import package_policy
 from tacit.screening.spans import Span, merged
 
@@ -73,7 +73,7 @@ def test_what_is_marked_is_what_the_policy_marks_in_the_text_alone() -> None:
 
 def test_the_digest_knows_every_mark_and_needs_the_key() -> None:
     units = [Unit("a", ("one 1",)), Unit("b", ("two 22",))]
-    streams = Streams(bytes(32))
+    streams = KeyedRandomness(bytes(32))
     found = mark(units, Digits(), "record")
     moved = [found[0], dataclasses.replace(found[1], runs=((4, 5),))]
     digests = [marks_digest(found, streams), marks_digest(moved, streams), marks_digest(found[:1], streams)]
@@ -98,18 +98,21 @@ def test_a_policy_of_the_users_own(tmp_path: Path) -> None:
         "name: own\nleast_score: 0.5\nlabels: [code]\npatterns:\n  - {label: code, pattern: 'Q[0-9]{3}', score: 1.0}\n"
     )
     (found,) = mark(
-        [Unit("a", ("code Q123 here",))], marker_of(MarkingOptions(balanced=str(path)), Streams(bytes(32))), "record"
+        [Unit("a", ("code Q123 here",))],
+        marker_of(MarkingOptions(balanced=str(path)), KeyedRandomness(bytes(32))),
+        "record",
     )
     assert found.public_text == "code   here"
     with pytest.raises(DataError, match="cannot be read"):
-        marker_of(MarkingOptions(balanced=str(tmp_path / "none.yaml")), Streams(bytes(32)))
+        marker_of(MarkingOptions(balanced=str(tmp_path / "none.yaml")), KeyedRandomness(bytes(32)))
 
 
 def test_what_the_policy_is_made_to_miss_is_public() -> None:
     texts = [f"My order number is {7_000_000 + 37 * number}." for number in range(300)]
     units = [Unit(str(number), (text,)) for number, text in enumerate(texts)]
     every, some = (
-        mark(units, marker_of(MarkingOptions(missed=share), Streams(bytes(32))), "record") for share in (0.0, 0.5)
+        mark(units, marker_of(MarkingOptions(missed=share), KeyedRandomness(bytes(32))), "record")
+        for share in (0.0, 0.5)
     )
     assert all(text.runs for text in every)
     assert 0.35 < sum(not text.runs for text in some) / len(units) < 0.65

@@ -107,12 +107,12 @@ def test_no_private_word_in_any_output(finished: tuple[Path, subprocess.Complete
 
 def test_without_threshold_and_noise_the_same_search_finds_the_sentinel(tmp_path: Path) -> None:
     """The known-wrong release: a vocabulary without noise and threshold gives the words away."""
-    from tacit.randomness import Streams
+    from tacit.randomness import KeyedRandomness
     from tacit.vocabulary.count import count_words
     from tacit.vocabulary.select import draw_noise, release
     from tacit.vocabulary.tokenizer import TokenizerOptions
 
-    counts = count_words([("a", ["one " + SENTINEL])], 16, Streams(bytes(32)), TokenizerOptions())
+    counts = count_words([("a", ["one " + SENTINEL])], 16, KeyedRandomness(bytes(32)), TokenizerOptions())
     open_release = json.dumps(release(counts, draw_noise(len(counts), 0.0), 1)).encode()
     assert _holding(SENTINEL, {"vocabulary": open_release}) == ["vocabulary"]
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from tacit.randomness import KEY_BYTES, Streams, load_or_create_key
+from tacit.randomness import KEY_BYTES, KeyedRandomness, load_or_create_key
 
 KEY = bytes(range(32))
 FALSE_ALARM = 1e-6
@@ -25,7 +25,7 @@ parts = st.one_of(st.text(max_size=6), st.integers(-5, 10**20), st.sampled_from(
 addresses = st.lists(parts, max_size=4).map(tuple)
 
 
-def keystream(streams: Streams, *address: str | int, values: int = 8) -> tuple[int, ...]:
+def keystream(streams: KeyedRandomness, *address: str | int, values: int = 8) -> tuple[int, ...]:
     return tuple(int(value) for value in streams.generator(*address).bit_generator.random_raw(values))
 
 
@@ -37,8 +37,8 @@ def keystream(streams: Streams, *address: str | int, values: int = 8) -> tuple[i
 def test_an_address_has_one_stream_and_two_addresses_have_two(
     one: tuple[str | int, ...], other: tuple[str | int, ...]
 ) -> None:
-    streams = Streams(KEY)
-    assert streams.derive(*one) == Streams(KEY).derive(*one)
+    streams = KeyedRandomness(KEY)
+    assert streams.derive(*one) == KeyedRandomness(KEY).derive(*one)
     assert (streams.derive(*one) == streams.derive(*other)) == (one == other)
     assert (keystream(streams, *one) == keystream(streams, *other)) == (one == other)
     assert (streams.child(*one).derive("x") == streams.child(*other).derive("x")) == (one == other)
@@ -64,14 +64,14 @@ def test_addresses_that_look_alike_are_apart() -> None:
         ("\u00e9",),
         ("e\u0301",),
     ]
-    streams = Streams(KEY)
+    streams = KeyedRandomness(KEY)
     seen = {keystream(streams, *address) for address in alike}
     seen |= {keystream(streams.child(*address), "a") for address in alike}
     assert len(seen) == 2 * len(alike)
 
 
 def test_a_subtree_is_apart_from_its_tree() -> None:
-    streams = Streams(KEY)
+    streams = KeyedRandomness(KEY)
     drawn = [
         streams.derive("a", "b"),
         streams.child("a").derive("b"),
@@ -84,13 +84,13 @@ def test_a_subtree_is_apart_from_its_tree() -> None:
 
 
 def test_steps_of_a_run_never_share_a_keystream() -> None:
-    streams = Streams(KEY).child("phase", "private")
+    streams = KeyedRandomness(KEY).child("phase", "private")
     seen = {keystream(streams, kind, step, values=2) for kind in ("sampling", "dropout") for step in range(2000)}
     assert len(seen) == 4000
 
 
 def test_a_generator_starts_at_its_beginning() -> None:
-    streams = Streams(KEY)
+    streams = KeyedRandomness(KEY)
     first = streams.generator("noise", 3)
     drawn = first.standard_normal(5)
     assert np.array_equal(streams.generator("noise", 3).standard_normal(5), drawn)
@@ -100,18 +100,18 @@ def test_a_generator_starts_at_its_beginning() -> None:
 @pytest.mark.parametrize("address", [(1.5,), (None,), (b"a",)], ids=str)
 def test_other_kinds_of_address_do_not_collide_with_text(address: tuple[object, ...]) -> None:
     try:
-        drawn = Streams(KEY).derive(*address)
+        drawn = KeyedRandomness(KEY).derive(*address)
     except TypeError:
         return
-    assert drawn != Streams(KEY).derive(*map(str, address))
+    assert drawn != KeyedRandomness(KEY).derive(*map(str, address))
 
 
 def test_seeds_for_torch_are_64_bits_of_their_own_address() -> None:
-    streams = Streams(KEY)
+    streams = KeyedRandomness(KEY)
     seeds = [streams.seed("noise", step, name, chunk) for step in range(20) for name in "ab" for chunk in range(20)]
     assert len(set(seeds)) == len(seeds)
-    assert seeds[0] == Streams(KEY).seed("noise", 0, "a", 0)
-    assert seeds[0] != Streams(bytes(32)).seed("noise", 0, "a", 0)
+    assert seeds[0] == KeyedRandomness(KEY).seed("noise", 0, "a", 0)
+    assert seeds[0] != KeyedRandomness(bytes(32)).seed("noise", 0, "a", 0)
     assert all(0 <= seed < 2**64 for seed in seeds)
     assert max(seeds) > 2**63  # torch takes all 64 bits
     torch.Generator().manual_seed(max(seeds))
@@ -122,7 +122,7 @@ def test_seeds_for_torch_are_64_bits_of_their_own_address() -> None:
 
 def test_the_generator_is_chacha20_with_the_whole_derived_key() -> None:
     """Oracle: the keystream of OpenSSL's ChaCha20 with nonce and counter 0."""
-    streams = Streams(KEY)
+    streams = KeyedRandomness(KEY)
     for address in (("sampling", 0), ("noise", 7, "bert.embeddings")):
         derived = int.from_bytes(streams.derive("generator", *address), "big").to_bytes(32, "little")
         cipher = Cipher(algorithms.ChaCha20(derived, bytes(16)), mode=None).encryptor()
@@ -131,31 +131,31 @@ def test_the_generator_is_chacha20_with_the_whole_derived_key() -> None:
 
 
 def test_each_of_the_256_bits_of_the_key_matters() -> None:
-    seen = {keystream(Streams(KEY), "a")}
+    seen = {keystream(KeyedRandomness(KEY), "a")}
     for bit in range(256):
         key = bytearray(KEY)
         key[bit // 8] ^= 1 << (bit % 8)
-        streams = Streams(bytes(key))
+        streams = KeyedRandomness(bytes(key))
         seen.add(keystream(streams, "a"))
-        assert streams.commitment() != Streams(KEY).commitment()
+        assert streams.commitment() != KeyedRandomness(KEY).commitment()
     assert len(seen) == 257
 
 
 @pytest.mark.parametrize("length", [0, 16, 31, 33, 64])
 def test_a_key_of_another_length_is_refused(length: int) -> None:
     with pytest.raises(ValueError, match="a key has 32 bytes"):
-        Streams(bytes(length))
+        KeyedRandomness(bytes(length))
 
 
 def test_the_commitment_pins_the_key_and_gives_nothing_of_it() -> None:
-    streams = Streams(KEY)
+    streams = KeyedRandomness(KEY)
     commitment = bytes.fromhex(streams.commitment())
-    assert streams.commitment() == Streams(KEY).commitment()
+    assert streams.commitment() == KeyedRandomness(KEY).commitment()
     assert len(commitment) == 32
     assert KEY not in commitment
     assert commitment not in {streams.derive(), streams.derive("child"), streams.derive("generator")}
     # A subtree whose name is known cannot be opened with what is published.
-    assert Streams(commitment).derive("a") != streams.derive("a")
+    assert KeyedRandomness(commitment).derive("a") != streams.derive("a")
 
 
 def mode_of(path: Path) -> int:
@@ -204,7 +204,7 @@ def spread_is_one(values: np.ndarray) -> bool:
 
 
 def test_normals_have_the_law_of_normals_and_other_scales_are_caught() -> None:
-    generator = Streams(KEY).generator("noise", 0, "weights")
+    generator = KeyedRandomness(KEY).generator("noise", 0, "weights")
     for dtype in (np.float32, np.float64):
         values = generator.standard_normal(400_000, dtype=dtype)
         assert spread_is_one(values)
@@ -218,7 +218,7 @@ def test_normals_have_the_law_of_normals_and_other_scales_are_caught() -> None:
 
 
 def test_streams_of_neighbouring_addresses_are_uncorrelated() -> None:
-    streams = Streams(KEY)
+    streams = KeyedRandomness(KEY)
     drawn = [streams.generator("noise", step, name).standard_normal(50_000) for step in (0, 1) for name in ("a", "b")]
     limit = -special.ndtri(FALSE_ALARM / 2) / math.sqrt(50_000)
     for one, other in itertools.combinations(drawn, 2):

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tacit.engine import poisson_sample
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 from .small import small_values, write_config, write_corpora
 
@@ -76,7 +76,7 @@ def test_the_training_loop_works_as_printed() -> None:
 
 DATA = torch.randn(40, 3, generator=torch.Generator().manual_seed(1)) * torch.logspace(-2, 2, 40)[:, None]
 STEPS, PROBABILITY, RATE, EXPECTED = 3, 0.5, 0.1, 20
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 
 
 def _model() -> torch.nn.Linear:

@@ -17,7 +17,7 @@ from tacit.folder import RunFolder
 from tacit.pipeline.membership import run_samples
 from tacit.pipeline.records import held_out_apart, units_of
 from tacit.privacy.ledger import Ledger
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.reproduce.crt.customersim import MembershipSamples
 
 from .dialogues import (
@@ -205,7 +205,7 @@ def test_a_run_without_screening_has_no_statement(tmp_path: Path) -> None:
 # membership inference --------------------------------------------------------------------------------------------------
 
 
-def lines_of(run: Path, streams: Streams) -> tuple[MembershipSamples, set[str], set[str]]:
+def lines_of(run: Path, streams: KeyedRandomness) -> tuple[MembershipSamples, set[str], set[str]]:
     """What the attack takes under a key, and all lines of the training and of the held-out dialogues."""
     config = RunFolder(run).load_config()
     samples = run_samples(config, held_out_apart(config, units_of(config, UnitKind("document")), streams), streams)
@@ -224,9 +224,9 @@ def check_sides(samples: MembershipSamples, training: set[str], held_out: set[st
 
 def test_the_attack_takes_raw_lines_by_the_held_out_rule_of_the_screening(finished: Run) -> None:
     run = finished[0] / "run"
-    check_sides(*lines_of(run, Streams((run / "private" / "key").read_bytes())))
+    check_sides(*lines_of(run, KeyedRandomness((run / "private" / "key").read_bytes())))
     with pytest.raises(AssertionError):  # the rule of another key
-        check_sides(*lines_of(run, Streams(bytes(32))))
+        check_sides(*lines_of(run, KeyedRandomness(bytes(32))))
 
 
 def test_membership_is_in_the_curators_report_alone(finished: Run) -> None:

@@ -295,10 +295,12 @@ def test_runs_that_were_begun_before_keep_their_digest(folder: Path) -> None:
 
 def test_a_unit_of_several_texts_counts_once() -> None:
     """The unit's texts are counted together, so a user of many notes has one weight to share out."""
-    from tacit.randomness import Streams
+    from tacit.randomness import KeyedRandomness
     from tacit.vocabulary.count import count_words
     from tacit.vocabulary.tokenizer import TokenizerOptions
 
     user = Unit("u", ("one two", "two three", "four"))
-    weights = count_words([(user.unit_id, user.texts)], 8, Streams(bytes(32)), TokenizerOptions(), resolution=100)
+    weights = count_words(
+        [(user.unit_id, user.texts)], 8, KeyedRandomness(bytes(32)), TokenizerOptions(), resolution=100
+    )
     assert weights == dict.fromkeys(("one", "two", "three", "four"), 50)

@@ -25,7 +25,7 @@ from tacit.files import write_private_json
 from tacit.folder import RunFolder, remove_if_refused, taken
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.provenance import MADE_BY
-from tacit.randomness import Streams, draw_key, read_key
+from tacit.randomness import KeyedRandomness, draw_key, read_key
 from tacit.version import VERSION
 
 __all__ = ["Begun", "another_configuration", "begin", "begin_in"]
@@ -129,7 +129,7 @@ def _open_ledger_and_key(folder: RunFolder, header: LedgerHeader, seed: str | No
 
 
 def _committed(header: LedgerHeader, key: bytes) -> LedgerHeader:
-    return LedgerHeader(**{**header.__dict__, "key_commitment": Streams(key).commitment()})
+    return LedgerHeader(**{**header.__dict__, "key_commitment": KeyedRandomness(key).commitment()})
 
 
 def _check_ledger(ledger: Ledger, header: LedgerHeader, folder: RunFolder) -> None:

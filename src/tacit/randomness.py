@@ -1,11 +1,11 @@
 """Keyed randomness: every draw that the guarantee rests on comes from one secret key and a public address.
 
-A run has one 256-bit key from the operating system. ``Streams(key).generator("sampling", phase, step)`` derives a fresh
+A run has one 256-bit key from the operating system. ``KeyedRandomness(key).generator("sampling", phase, step)`` derives a fresh
 ChaCha20 key for that address with keyed BLAKE2b, so a draw is a function of (key, address) alone: a killed run that is
 started again repeats the same draws, two addresses never share a keystream, and nobody without the key can predict one.
 
 ChaCha20 through ``randomgen`` is a cryptographic generator; the normals are numpy's ziggurat over its bits, in float32
-for training noise. ``Streams.seed`` is for torch's own generators, which are not cryptographic: dropout, and training
+for training noise. ``KeyedRandomness.seed`` is for torch's own generators, which are not cryptographic: dropout, and training
 noise on a GPU (`tacit.engine.noise.NoiseSource` says which one a run uses). What this does not give is protection against
 attacks on the floating-point grid of the noise itself (Mironov 2012); see `tacit.engine.noise.Grid` and docs/sharp-edges.md.
 """
@@ -23,12 +23,12 @@ from randomgen import ChaCha
 
 from tacit.errors import DataError
 
-__all__ = ["KEY_BYTES", "Streams", "draw_key", "key_of", "load_or_create_key", "read_key"]
+__all__ = ["KEY_BYTES", "KeyedRandomness", "draw_key", "key_of", "load_or_create_key", "read_key"]
 
 KEY_BYTES = 32
 
 
-class Streams:
+class KeyedRandomness:
     """A tree of independent keyed generators.
 
     Args:
@@ -51,9 +51,9 @@ class Streams:
         message = json.dumps(address, ensure_ascii=True, separators=(",", ":")).encode()
         return hashlib.blake2b(message, key=self._key, digest_size=KEY_BYTES, person=b"tacit-streams").digest()
 
-    def child(self, *address: str | int) -> Streams:
+    def child(self, *address: str | int) -> KeyedRandomness:
         """The subtree below an address: what it draws is independent of every other subtree."""
-        return Streams(self.derive("child", *address))
+        return KeyedRandomness(self.derive("child", *address))
 
     def generator(self, *address: str | int) -> np.random.Generator:
         """A numpy generator over ChaCha20 at this address, from its beginning (about 25 microseconds)."""

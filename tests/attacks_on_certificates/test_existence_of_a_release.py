@@ -26,7 +26,7 @@ from tacit.corpus.synthetic import SyntheticPublic, write_public
 from tacit.corpus.units import Unit, split_held_out
 from tacit.files import read_json
 from tacit.pipeline.records import planted_records
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 from ..dialogues import PLAIN, dialogue_values
 from ..folders import NAMES, save_tokenizer, wordpiece
@@ -76,7 +76,7 @@ def write_texts(path: Path, names: Sequence[str]) -> None:
 def sides(key: int, count: int, held_out: float) -> tuple[list[str], list[str]]:
     """The names d0, d1, ... by the part of the corpus in which they fall under a key."""
     units = [Unit(f"d{number}", ()) for number in range(count)]
-    training, kept = split_held_out(units, held_out, Streams(key_numbered(key)).child("corpus"))
+    training, kept = split_held_out(units, held_out, KeyedRandomness(key_numbered(key)).child("corpus"))
     return [unit.unit_id for unit in training], [unit.unit_id for unit in kept]
 
 
@@ -191,7 +191,7 @@ def test_one_document_has_the_id_of_a_planted_one(folder: Path) -> None:
 
 def planted_ids(values: dict[str, Any], key: int) -> list[str]:
     config = parse_config({**values, "run": "nowhere"})
-    return [record.document_id for record in planted_records(config, Streams(key_numbered(key)))]
+    return [record.document_id for record in planted_records(config, KeyedRandomness(key_numbered(key)))]
 
 
 @pytest.mark.parametrize("left", ["training", "held out"])

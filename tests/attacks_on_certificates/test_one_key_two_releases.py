@@ -29,7 +29,7 @@ from tacit.pipeline.opening import open_run
 from tacit.pipeline.release import release_run
 from tacit.pipeline.stages import run, walk
 from tacit.privacy.ledger import Ledger, LedgerHeader
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.loop import run_phase
 from tacit.training.plans import AdamOptions, DpPlan, Phase
 from tacit.training.sequences import SequenceStream
@@ -46,10 +46,10 @@ STREAM = stream_of(random_units(8))
 OTHER_CORPUS = stream_of(random_units(9))
 
 
-class AddressedByStep(Streams):
+class AddressedByStep(KeyedRandomness):
     """Known wrong: draws as they were addressed, by the key and the step alone."""
 
-    def child(self, *address: str | int) -> Streams:
+    def child(self, *address: str | int) -> KeyedRandomness:
         return self if address[0] == "sums" else super().child(*address)
 
 
@@ -79,7 +79,7 @@ def same_weights(dropout: float = 0.0, **options: Any) -> BertForMaskedLM:
 
 def first_sum(
     folder: Path,
-    streams: Streams,
+    streams: KeyedRandomness,
     stream: SequenceStream = STREAM,
     noise: float = PLAN.noise_multiplier,
     shift: float = 0.0,
@@ -102,7 +102,7 @@ def first_sum(
     return found
 
 
-def difference(folder: Path, kind: Callable[[bytes], Streams], **changed: Any) -> float:
+def difference(folder: Path, kind: Callable[[bytes], KeyedRandomness], **changed: Any) -> float:
     """How much of the difference of two releases is not explained by their noiseless sums, in noise's standard deviations.
 
     0: the noise cancels, and whoever has both releases reads the difference of the sums. sqrt(2): two noises of their own.
@@ -132,13 +132,13 @@ CHANGES = {
 def test_other_sums_never_meet_the_same_noise(name: str, tmp_path: Path) -> None:
     """The bare sums have the sampling of the old addresses, so of a true run more than the noise is left: at least sqrt(2)."""
     assert difference(tmp_path / "wrong", AddressedByStep, **CHANGES[name]) < 1e-6  # known wrong: read off
-    assert difference(tmp_path / "true", Streams, **CHANGES[name]) > 1.3
+    assert difference(tmp_path / "true", KeyedRandomness, **CHANGES[name]) > 1.3
 
 
 def digest_of(model: torch.nn.Module) -> str:
     phase = Phase("private", "private", PLAN, 1, AdamOptions(1e-2))
     optimizer = torch.optim.AdamW(model.parameters())
-    return sums_digest(model, optimizer, phase, STREAM, OBJECTIVE, ComputeOptions(), Streams(KEY))
+    return sums_digest(model, optimizer, phase, STREAM, OBJECTIVE, ComputeOptions(), KeyedRandomness(KEY))
 
 
 OPTIONS: dict[str, Any] = {
@@ -158,8 +158,8 @@ def test_equal_weights_in_another_architecture_have_another_address(name: str) -
     renamed = {"_name_or_path": "elsewhere", "transformers_version": "0"}
     assert digest_of(same_weights(**renamed)) == digest_of(same_weights())
     probabilities: dict[str, torch.nn.Module | Any] = {"model": same_weights(**{name: OPTIONS[name]})}
-    assert scores_digest(probabilities, STREAM, "", Streams(KEY)) != scores_digest(
-        {"model": same_weights()}, STREAM, "", Streams(KEY)
+    assert scores_digest(probabilities, STREAM, "", KeyedRandomness(KEY)) != scores_digest(
+        {"model": same_weights()}, STREAM, "", KeyedRandomness(KEY)
     )
 
 
@@ -172,17 +172,17 @@ def test_an_option_that_no_configuration_has_is_in_the_address_too() -> None:
 
 def test_a_true_replay_is_the_same_release(tmp_path: Path) -> None:
     tmp_path.joinpath("x").mkdir()
-    one, again = (first_sum(tmp_path / "x" / name, Streams(KEY)) for name in ("one", "again"))
+    one, again = (first_sum(tmp_path / "x" / name, KeyedRandomness(KEY)) for name in ("one", "again"))
     assert torch.equal(one, again)
 
 
 @pytest.mark.parametrize("micro_batch", [2, 6, 64])
 def test_with_dropout_the_micro_batch_changes_no_sum(micro_batch: int, tmp_path: Path) -> None:
     """Known wrong: masks drawn for the micro-batch as a whole, as torch draws them; then the sums differ under one noise."""
-    one = first_sum(tmp_path / "one", Streams(KEY), dropout=0.2)
-    other = first_sum(tmp_path / "other", Streams(KEY), dropout=0.2, micro_batch=micro_batch)
+    one = first_sum(tmp_path / "one", KeyedRandomness(KEY), dropout=0.2)
+    other = first_sum(tmp_path / "other", KeyedRandomness(KEY), dropout=0.2, micro_batch=micro_batch)
     torch.testing.assert_close(other, one, rtol=1e-9, atol=1e-9)
-    without = first_sum(tmp_path / "without", Streams(KEY), dropout=0.0)
+    without = first_sum(tmp_path / "without", KeyedRandomness(KEY), dropout=0.0)
     assert float((one - without).abs().max()) > 1e-3  # something is dropped
 
 

@@ -12,7 +12,7 @@ from tacit.errors import RefusedError
 from tacit.files import read_json
 from tacit.pipeline.stages import run
 from tacit.planning import PUBLIC_KEY, make_plan
-from tacit.randomness import Streams, key_of
+from tacit.randomness import KeyedRandomness, key_of
 
 from ..small import small_values, write_corpora
 
@@ -36,8 +36,8 @@ def test_whoever_has_the_key_has_the_noise_and_the_certificate_says_so(tmp_path:
     result = run(config)
     key = (tmp_path / "run" / "private" / "key").read_bytes()
     assert key == key_of(SEED)  # the attack: the key from what a page prints, and with it every draw
-    draw = Streams(key_of(SEED)).generator("noise", 0, "weight", 0).standard_normal(5)
-    assert np.array_equal(draw, Streams(key).generator("noise", 0, "weight", 0).standard_normal(5))
+    draw = KeyedRandomness(key_of(SEED)).generator("noise", 0, "weight", 0).standard_normal(5)
+    assert np.array_equal(draw, KeyedRandomness(key).generator("noise", 0, "weight", 0).standard_normal(5))
     assert result.epsilon == float("inf")  # known wrong: 7.2, "proved"
     certificate = read_json(tmp_path / "run" / "release" / "certificate.json")
     assert certificate["status"] == "heuristic"

@@ -27,14 +27,14 @@ from tacit.audit.trie import build_trie, score_candidates
 from tacit.corpus.secrets import draw_secret_canaries
 from tacit.errors import UsageError
 from tacit.models.lstm import LstmConfig, LstmForCausalLM
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 from .tiny import DIGITS, FORM, MERGING, START, TinyLstm, brute, sharpened, tiny_lstm, tokenizer_with
 
 torch.set_num_threads(1)
 
 ALARM = 1e-6
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 
 
 def test_ranks_are_places_in_the_order() -> None:

@@ -31,7 +31,7 @@ from tacit.audit.exposure_attack import EXPOSURE
 from tacit.config import ComputeOptions, ModelOptions, RunConfig, parse_config
 from tacit.corpus.canaries import draw_canaries, insert_pieces, plant
 from tacit.errors import AuditError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.loop import run_phase
 from tacit.training.masking import Masking
 from tacit.training.objectives import MaskedObjective
@@ -43,7 +43,7 @@ from ..networks import build_bert
 torch.set_num_threads(1)
 
 ALARM = 1e-6
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 LENGTH, SPECIAL, VOCABULARY = 16, 5, 133
 CANDIDATES = VOCABULARY - SPECIAL
 MASKING = Masking(0.2, 4, range(SPECIAL), VOCABULARY)

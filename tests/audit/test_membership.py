@@ -32,14 +32,14 @@ from tacit.audit.samples import MembershipSamples, alphanumeric
 from tacit.audit.trie import plain_tokenizer
 from tacit.errors import DataError, TacitError, UsageError
 from tacit.models.lstm import LstmConfig, LstmForCausalLM
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.reproduce.crt.customersim import CustomerKind, customersim_samples
 from tacit.vocabulary.tokenizer import PUBLIC_ALPHABET, SPECIAL_TOKENS, TokenizerOptions, build_tokenizer
 
 torch.set_num_threads(1)
 
 ALARM = 1e-6
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 
 
 def normal_scores(shift: float, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -22,13 +22,13 @@ from tacit.audit.membership import mean_nll, measure_membership
 from tacit.audit.pairs import draw_pairs, secret_spelling
 from tacit.corpus.units import Unit, split_held_out
 from tacit.models.lstm import LstmConfig, LstmForCausalLM
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.reproduce.crt.customersim import MembershipSamples
 
 torch.set_num_threads(1)
 
 ALARM = 1e-6
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 HELD_OUT = 0.4
 
 
@@ -142,7 +142,7 @@ def corpus(size: int = 240) -> tuple[Unit, ...]:
     return tuple(units)
 
 
-def parts(streams: Streams) -> tuple[list[Unit], list[Unit]]:
+def parts(streams: KeyedRandomness) -> tuple[list[Unit], list[Unit]]:
     return split_held_out(list(corpus()), HELD_OUT, streams)
 
 
@@ -255,7 +255,7 @@ def nats() -> dict[str, float]:
     return dict(zip(texts, mean_nll(untrained(), letters(), texts, [0], [1]).tolist(), strict=True))
 
 
-def attack(samples: MembershipSamples, streams: Streams) -> Attack:
+def attack(samples: MembershipSamples, streams: KeyedRandomness) -> Attack:
     sides = (np.array([nats()[text] for text in side]) for side in (samples.members, samples.non_members))
     return attack_scores(*sides, streams)
 
@@ -283,7 +283,7 @@ def test_a_model_that_saw_nothing_is_at_chance_over_keys() -> None:
 def test_a_condition_on_one_side_alone_is_caught() -> None:
     """The known-wrong law: non-members have secrets of their own, members any, as in A.5 without its common sentences."""
 
-    def one_sided(key: Streams) -> MembershipSamples:
+    def one_sided(key: KeyedRandomness) -> MembershipSamples:
         training, held_out = parts(key)
         right = draw_pairs(training, held_out, marked, 60, key)
         generator = key.generator("one-sided")
@@ -297,7 +297,7 @@ def test_a_condition_on_one_side_alone_is_caught() -> None:
 def test_several_texts_of_one_unit_are_caught() -> None:
     """The known-wrong interval: texts of one unit, here copies, are taken for independent ones."""
 
-    def copied(key: Streams) -> MembershipSamples:
+    def copied(key: KeyedRandomness) -> MembershipSamples:
         few = draw_pairs(*parts(key), marked, 15, key)
         return MembershipSamples(few.members * 4, few.non_members * 4)
 

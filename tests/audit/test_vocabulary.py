@@ -14,10 +14,10 @@ from tacit.errors import UsageError
 from tacit.privacy.accounting.histogram import log_hidden_probability
 from tacit.privacy.accounting.weighted import largest_leak
 from tacit.privacy.events import Choice, ThresholdedHistogram, WeightedHistogram
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.vocabulary.select import release
 
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 WEIGHTED = WeightedHistogram(280_000.0, 1_650_000, 16, 65_536)
 HISTOGRAM = ThresholdedHistogram(12.0, 70, 16)
 Noise = npt.NDArray[np.int64]

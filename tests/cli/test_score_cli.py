@@ -17,7 +17,7 @@ from tacit.corpus.readers import Source, read_records
 from tacit.files import write_json
 from tacit.pipeline.records import planted_records
 from tacit.pipeline.scoring import texts_to_score
-from tacit.randomness import Streams, load_or_create_key
+from tacit.randomness import KeyedRandomness, load_or_create_key
 from tacit.scoring.rho import PrivacyProbability
 from tacit.scoring.scorer import ScorerOptions
 from tacit.scoring.scores import read_scores, rho_by_id
@@ -95,7 +95,7 @@ def test_it_scores_a_runs_corpus_by_unit(run: Tacit, tmp_path: Path, scorer: Pat
     out = tmp_path / "run" / "private" / "scores"
     assert json.loads(said)["scores"] == str(out)
     assert stat.S_IMODE(out.parent.stat().st_mode) == stat.S_IMODE(out.stat().st_mode) == 0o700
-    options, streams = load_config(config), Streams(load_or_create_key(tmp_path / "run" / "private" / "key"))
+    options, streams = load_config(config), KeyedRandomness(load_or_create_key(tmp_path / "run" / "private" / "key"))
     records = texts_to_score(options, streams)
     assert [score.id for score in read_scores(out)] == [record.document_id for record in records]
     users = {json.loads(line)["patient_id"] for line in (tmp_path / "notes.jsonl").read_text().splitlines()}

@@ -18,7 +18,7 @@ from tacit.config import load_config
 from tacit.folder import RunFolder
 from tacit.pipeline.screening import screened
 from tacit.progress import SilentReporter
-from tacit.randomness import Streams, load_or_create_key
+from tacit.randomness import KeyedRandomness, load_or_create_key
 from tacit.screen_plan import streams_needed
 from tacit.screening.receipt import Receipt
 
@@ -118,7 +118,7 @@ def test_the_pipelines_function_gives_the_same_receipt(run: Tacit, config: Path)
     before = files_in(config.parent / "run")
     options = load_config(config)
     folder = RunFolder(Path(options.run))
-    receipt = screened(options, folder, Streams(load_or_create_key(folder.private / "key")), SilentReporter())
+    receipt = screened(options, folder, KeyedRandomness(load_or_create_key(folder.private / "key")), SilentReporter())
     assert receipt.counts.data_points == 5
     assert files_in(config.parent / "run") == before
 

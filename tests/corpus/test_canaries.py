@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tacit.corpus.canaries import Canary, draw_canaries, insert_pieces, plant
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 ALARM = 1e-6
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 PATTERNS = ("HS", "HSH", "HHSHH")
 
 
@@ -27,7 +27,7 @@ def test_the_pieces_follow_the_pattern() -> None:
         assert canary.pattern[canary.secret_offset] == "S"
     assert len({canary.pieces for canary in canaries}) == 12
     assert draw_canaries(PATTERNS, 4, range(5, 1000), STREAMS) == canaries
-    assert draw_canaries(PATTERNS, 4, range(5, 1000), Streams(bytes(32))) != canaries
+    assert draw_canaries(PATTERNS, 4, range(5, 1000), KeyedRandomness(bytes(32))) != canaries
 
 
 def check_pieces(canaries: list[Canary], first: int, size: int) -> None:
@@ -163,7 +163,7 @@ def plant_by_one_generator(
     keys: tuple[str, ...],
     canaries: list[Canary],
     probability: float,
-    streams: Streams,
+    streams: KeyedRandomness,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Known wrong: all coins come from one generator, row after row."""
     ids, lengths = ids.copy(), lengths.copy()

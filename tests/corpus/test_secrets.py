@@ -11,10 +11,10 @@ from scipy import stats
 from tacit.corpus.secrets import SecretFormat, draw_secret_canaries, insert_texts
 from tacit.corpus.units import Unit
 from tacit.errors import TacitError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 ALARM = 1e-6
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 FORM = SecretFormat(digits=3)
 
 

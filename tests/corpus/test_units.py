@@ -14,13 +14,13 @@ from scipy.stats import binom
 from tacit.corpus.records import Record
 from tacit.corpus.units import Unit, UnitKind, _uniform, group_units, split_held_out, unit_fingerprint
 from tacit.errors import DataError, UsageError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 KEY = bytes(range(32))
 FALSE_ALARM = 1e-6
 KINDS = (UnitKind("record"), UnitKind("document"), UnitKind("user"), UnitKind("tuple", 3))
 
-Split = Callable[[list[Unit], float, Streams], tuple[list[Unit], list[Unit]]]
+Split = Callable[[list[Unit], float, KeyedRandomness], tuple[list[Unit], list[Unit]]]
 Group = Callable[[Iterable[Record], UnitKind], list[Unit]]
 
 # A document belongs to one user, as in every corpus that makes sense.
@@ -207,7 +207,7 @@ NAMES = [f"n{i}" for i in range(200)]
 
 def moved_by_a_neighbour(split: Split, fraction: float = 0.3) -> int:
     """How many sides of other units change when one is removed, over 25 removals (read backwards: additions)."""
-    streams = Streams(KEY)
+    streams = KeyedRandomness(KEY)
     everybody = [{unit.unit_id for unit in part} for part in split(units_named(*NAMES), fraction, streams)]
     moved = 0
     for gone in NAMES[::8]:
@@ -221,20 +221,24 @@ def test_a_unit_added_or_removed_moves_no_other() -> None:
     assert moved_by_a_neighbour(split_held_out) == 0
 
 
-def split_by_position(units: list[Unit], fraction: float, streams: Streams) -> tuple[list[Unit], list[Unit]]:
+def split_by_position(units: list[Unit], fraction: float, streams: KeyedRandomness) -> tuple[list[Unit], list[Unit]]:
     """Known wrong: the last units are held out."""
     size = round(len(units) * fraction)
     return units[size:], units[:size]
 
 
-def split_by_coin_in_order(units: list[Unit], fraction: float, streams: Streams) -> tuple[list[Unit], list[Unit]]:
+def split_by_coin_in_order(
+    units: list[Unit], fraction: float, streams: KeyedRandomness
+) -> tuple[list[Unit], list[Unit]]:
     """Known wrong: the right law, but the i-th coin goes to the i-th unit."""
     coins = streams.generator("held-out").random(len(units))
     pairs = list(zip(units, coins, strict=True))
     return [u for u, coin in pairs if coin >= fraction], [u for u, coin in pairs if coin < fraction]
 
 
-def split_to_an_exact_size(units: list[Unit], fraction: float, streams: Streams) -> tuple[list[Unit], list[Unit]]:
+def split_to_an_exact_size(
+    units: list[Unit], fraction: float, streams: KeyedRandomness
+) -> tuple[list[Unit], list[Unit]]:
     """Known wrong: the smallest hashes, as many as make the fraction exact."""
     order = sorted(units, key=lambda unit: streams.derive("held-out", unit.unit_id))
     return split_by_position(order, fraction, streams)
@@ -247,7 +251,7 @@ def test_the_neighbour_check_catches_wrong_splits(split: Split) -> None:
 
 def test_the_split_keeps_every_unit_once_and_the_order() -> None:
     units = units_named(*NAMES)
-    training, held_out = split_held_out(units, 0.3, Streams(KEY))
+    training, held_out = split_held_out(units, 0.3, KeyedRandomness(KEY))
     assert training
     assert held_out
     assert sorted(training + held_out, key=lambda unit: unit.unit_id) == units
@@ -256,7 +260,7 @@ def test_the_split_keeps_every_unit_once_and_the_order() -> None:
 
 def held_out_count(fraction: float, key: bytes = KEY, count: int = 100_000) -> int:
     units = [Unit(str(i), ()) for i in range(count)]
-    return len(split_held_out(units, fraction, Streams(key))[1])
+    return len(split_held_out(units, fraction, KeyedRandomness(key))[1])
 
 
 def plausible(count: int, fraction: float, trials: int = 100_000) -> bool:
@@ -274,20 +278,22 @@ def test_the_held_out_fraction_is_right() -> None:
 
 def test_keys_give_independent_coins() -> None:
     units = [Unit(str(i), ()) for i in range(50_000)]
-    first, second = ({unit.unit_id for unit in split_held_out(units, 0.3, Streams(bytes([i]) * 32))[1]} for i in (1, 2))
+    first, second = (
+        {unit.unit_id for unit in split_held_out(units, 0.3, KeyedRandomness(bytes([i]) * 32))[1]} for i in (1, 2)
+    )
     assert plausible(len(first & second), 0.09, len(units))
     assert not plausible(len(first & first), 0.09, len(units))  # one coin for every key
 
 
 def test_a_unit_has_a_fresh_coin_under_each_key() -> None:
     keys = [hashlib.sha256(str(i).encode()).digest() for i in range(20_000)]
-    count = sum(len(split_held_out([Unit("same", ())], 0.3, Streams(key))[1]) for key in keys)
+    count = sum(len(split_held_out([Unit("same", ())], 0.3, KeyedRandomness(key))[1]) for key in keys)
     assert plausible(count, 0.3, len(keys))
 
 
 def test_held_out_sets_are_nested_in_the_fraction() -> None:
     units = units_named(*NAMES)
-    parts = [{u.unit_id for u in split_held_out(units, f, Streams(KEY))[1]} for f in (0, 0.1, 0.5, 0.999999)]
+    parts = [{u.unit_id for u in split_held_out(units, f, KeyedRandomness(KEY))[1]} for f in (0, 0.1, 0.5, 0.999999)]
     assert parts[0] == set()
     assert all(small <= large for small, large in pairwise(parts))
     assert parts[-1] == set(NAMES)
@@ -301,7 +307,7 @@ def test_the_uniform_number_stays_below_one() -> None:
 @pytest.mark.parametrize("fraction", [-0.1, 1.0, 1.5, float("nan")])
 def test_fractions_out_of_range_are_refused(fraction: float) -> None:
     with pytest.raises(UsageError, match="held-out fraction"):
-        split_held_out([], fraction, Streams(KEY))
+        split_held_out([], fraction, KeyedRandomness(KEY))
 
 
 # The fingerprint
@@ -323,22 +329,22 @@ OTHERS = {
 }
 
 
-def joined(units: Iterable[Unit], streams: Streams) -> str:
+def joined(units: Iterable[Unit], streams: KeyedRandomness) -> str:
     """Known wrong: the bytes run together."""
     text = "".join("".join([unit.unit_id, *unit.texts]) for unit in units)
     return hashlib.blake2b(text.encode(), key=streams.derive("joined")).hexdigest()
 
 
-def unkeyed(units: Iterable[Unit], streams: Streams) -> str:
+def unkeyed(units: Iterable[Unit], streams: KeyedRandomness) -> str:
     """Known wrong: whoever guesses the data can confirm it."""
     return hashlib.sha256(repr([(unit.unit_id, unit.texts) for unit in units]).encode()).hexdigest()
 
 
-def blind_spots(fingerprint: Callable[[Iterable[Unit], Streams], str]) -> list[str]:
+def blind_spots(fingerprint: Callable[[Iterable[Unit], KeyedRandomness], str]) -> list[str]:
     """What may change without the fingerprint changing."""
-    own = fingerprint(UNITS, Streams(KEY))
-    spots = [name for name, units in OTHERS.items() if fingerprint(units, Streams(KEY)) == own]
-    return spots + ["the key"] * (fingerprint(UNITS, Streams(bytes(32))) == own)
+    own = fingerprint(UNITS, KeyedRandomness(KEY))
+    spots = [name for name, units in OTHERS.items() if fingerprint(units, KeyedRandomness(KEY)) == own]
+    return spots + ["the key"] * (fingerprint(UNITS, KeyedRandomness(bytes(32))) == own)
 
 
 def test_the_fingerprint_changes_with_all_content_and_the_key() -> None:
@@ -348,12 +354,12 @@ def test_the_fingerprint_changes_with_all_content_and_the_key() -> None:
 
 
 def test_the_fingerprint_is_a_function_of_units_and_key() -> None:
-    digest = unit_fingerprint(iter(UNITS), Streams(KEY))
-    assert digest == unit_fingerprint([Unit(u.unit_id, tuple(u.texts)) for u in UNITS], Streams(KEY))
+    digest = unit_fingerprint(iter(UNITS), KeyedRandomness(KEY))
+    assert digest == unit_fingerprint([Unit(u.unit_id, tuple(u.texts)) for u in UNITS], KeyedRandomness(KEY))
     assert len(bytes.fromhex(digest)) == 32
 
 
 @settings(max_examples=50)
 @given(texts=st.lists(st.text(), max_size=4))
 def test_the_fingerprint_takes_any_text(texts: list[str]) -> None:
-    assert len(unit_fingerprint([Unit("a", tuple(texts)), Unit("\ud800", ())], Streams(KEY))) == 64
+    assert len(unit_fingerprint([Unit("a", tuple(texts)), Unit("\ud800", ())], KeyedRandomness(KEY))) == 64

@@ -12,7 +12,7 @@ from torch.distributed.fsdp import fully_shard
 
 from tacit.engine import PerExampleClipper, PerLayerClipping, add_noise_
 from tacit.errors import RefusedError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 from . import cases
 
@@ -50,7 +50,7 @@ def clipped(name: str, rank: int, clipper_options: dict[str, Any]) -> dict[str, 
             case.losses(model, own).sum().backward()
         norms.append(clipper.norms)
     found = {"norms": torch.stack(norms), "sums": full_gradients(model)}
-    add_noise_(model.named_parameters(), NOISE, Streams(bytes(32)), step=3)
+    add_noise_(model.named_parameters(), NOISE, KeyedRandomness(bytes(32)), step=3)
     found["noisy"] = full_gradients(model)
     clipper.close()
     return found

@@ -23,11 +23,11 @@ from tacit.engine import distributed as module
 from tacit.engine.distributed import ALONE, Ranks, join
 from tacit.engine.noise import Grid
 from tacit.errors import UsageError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 from ..processes import in_processes, values_of
 
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 CLIP_NORM = 0.7
 STDDEV = 1.9
 UNITS = 11

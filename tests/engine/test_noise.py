@@ -14,9 +14,9 @@ from torch import nn
 from tacit.engine import add_noise_
 from tacit.engine.noise import CHUNK, Grid, NoiseSource, noise_source
 from tacit.errors import UsageError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 STDDEV = 3.5
 FALSE_ALARM = 1e-6
 
@@ -125,7 +125,7 @@ def test_a_step_run_again_draws_the_same_noise(device: str) -> None:
 
 def test_other_keys_draw_other_noise() -> None:
     named = parameters()
-    add_noise_(named.items(), STDDEV, Streams(bytes(32)), 5)
+    add_noise_(named.items(), STDDEV, KeyedRandomness(bytes(32)), 5)
     assert named["first"].grad is not None
     assert (named["first"].grad.numpy().ravel() / STDDEV != draw(ours, 5)["first"]).mean() > 0.99
 

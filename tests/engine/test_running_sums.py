@@ -9,9 +9,9 @@ from torch import nn
 
 from tacit.engine import add_noise_
 from tacit.engine.running_sums import RunningSums
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
-STREAMS = Streams(bytes(32))
+STREAMS = KeyedRandomness(bytes(32))
 
 
 def filled(sums: RunningSums, parameter: nn.Parameter, numbers: list[float]) -> None:

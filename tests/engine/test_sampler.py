@@ -14,11 +14,11 @@ from scipy import stats
 from tacit.engine import micro_batches, poisson_sample, sampler
 from tacit.engine.sampler import PADDING
 from tacit.errors import UsageError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 UNITS, STEPS, Q = 2000, 400, 0.05
 FALSE_ALARM = 1e-6
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 
 Sampler = Callable[[int], np.ndarray]
 

@@ -22,7 +22,7 @@ from tacit.files import read_json
 from tacit.privacy.accounting.accountant import epsilon
 from tacit.privacy.events import EVERY_PART, PoissonGaussian, Spend, of_run
 from tacit.progress import SilentReporter
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 from ..folders import bert_folder
 from ..started import serve
@@ -116,7 +116,7 @@ def test_a_model_with_dp_pays_for_what_the_table_says(prepared: Path, monkeypatc
     seen: list[tuple[list[Spend], float, str]] = []
 
     def recording(
-        model: Any, phase: Any, stream: Any, objective: Any, ledger: Any, streams: Streams, *rest: Any
+        model: Any, phase: Any, stream: Any, objective: Any, ledger: Any, streams: KeyedRandomness, *rest: Any
     ) -> None:
         real(model, phase, stream, objective, ledger, streams, *rest)
         spends, budget = ([], math.inf) if ledger is None else (ledger.spends(), ledger.header.epsilon)

@@ -25,7 +25,7 @@ from tacit.privacy.events import EVERY_PART, Event, NonPrivate, PoissonGaussian,
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.rounded import upper
 from tacit.progress import Bar, SilentReporter
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 from ..folders import bert_folder
 from .annotated import (
@@ -207,7 +207,9 @@ def test_sentences_of_a_document_are_one_unit_unless_the_unit_is_a_sentence(tmp_
         dp, public = {**DP, "unit": unit}, {"folder": str(model), "public": True}
         config = configured(tmp_path, model, model=public, dp=dp, labels=LABELS, training=training)
         inputs = _read(config)
-        stream = cutter_of(inputs.start, config.training, inputs.tags).rows(inputs.documents, Streams(bytes(32)))
+        stream = cutter_of(inputs.start, config.training, inputs.tags).rows(
+            inputs.documents, KeyedRandomness(bytes(32))
+        )
         assert stream.units == expected
         assert stream.sequences >= 24
 

@@ -16,11 +16,11 @@ from tacit.entities.estimates import bootstrap_estimate, f1_of, fold_estimate
 from tacit.entities.folds import k_folds
 from tacit.entities.scores import add_counts, entity_counts, score_of
 from tacit.errors import DataError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 from .documents import TAGS, telling_documents
 
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 
 
 def test_counts_by_hand() -> None:
@@ -71,7 +71,7 @@ def test_every_document_is_tested_once_and_no_text_is_on_both_sides(folds: int) 
 
 def test_folds_are_a_function_of_key_and_texts_and_too_few_are_refused() -> None:
     def tests(key: int, order: int) -> list[set[str]]:
-        splits = k_folds(documents([f"text {n}" for n in range(20)][::order]), 4, Streams(bytes([key] * 32)))
+        splits = k_folds(documents([f"text {n}" for n in range(20)][::order]), 4, KeyedRandomness(bytes([key] * 32)))
         return sorted({one.tokens[1] for one in split.test} for split in splits)
 
     assert sorted(map(sorted, tests(1, 1))) == sorted(map(sorted, tests(1, -1)))

@@ -23,7 +23,7 @@ from tacit.entities.scores import add_counts, entity_counts, score_of
 from tacit.entities.tagger import EntityObjective, load_tagger, predict_tags, row_labels
 from tacit.entities.windows import Window, cut_windows
 from tacit.errors import DataError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.loop import _DpStep, _Source
 from tacit.training.plans import DpPlan
 from tacit.training.sequences import SequenceStream
@@ -41,7 +41,7 @@ from .documents import (
     tiny_tagger,
 )
 
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 Tags = list[list[list[str]]]
 
 

@@ -29,7 +29,7 @@ from tacit.evaluation.causal_lm import (
 )
 from tacit.evaluation.masked_lm import noisy_sum
 from tacit.models.lstm import LstmConfig, LstmForCausalLM
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.sequences import SequenceStream, tokenize_units
 from tacit.vocabulary.special import OWN_NAMES, special_tokens
 from tacit.vocabulary.tokenizer import SPECIAL_TOKENS, TokenizerOptions, build_tokenizer
@@ -38,7 +38,7 @@ from ..networks import build_gpt2, build_lstm
 
 torch.set_num_threads(1)
 
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 LENGTH, SPECIAL, VOCABULARY = 12, 5, 50
 BOUND = 1.5 * math.log(VOCABULARY)
 OPTIONS = ModelOptions(layers=1, width=16, heads=2, length=LENGTH, dropout=0.5)

@@ -17,7 +17,7 @@ from transformers import BertForMaskedLM
 
 from tacit.config import ModelOptions
 from tacit.evaluation.masked_lm import Scores, means_of_sum, noisy_sum, score_units, unigram, unit_vectors
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.masking import Masking, mask_rows
 from tacit.training.sequences import SequenceStream
 
@@ -25,7 +25,7 @@ from ..networks import build_bert
 
 torch.set_num_threads(1)
 
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 LENGTH, SPECIAL, VOCABULARY = 12, 5, 50
 MASKING = Masking(0.3, 4, range(SPECIAL), VOCABULARY)
 BOUND = 1.5 * math.log(VOCABULARY)

@@ -27,7 +27,7 @@ from tacit.config.shape import folder_shape, shape_of, weight_files
 from tacit.corpus.units import Unit
 from tacit.errors import DataError
 from tacit.models.kinds import build_model, save_model
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.masking import Masking
 from tacit.training.objectives import CausalObjective, MaskedObjective, Objective
 from tacit.training.sequences import SequenceStream, tokenize_units
@@ -39,7 +39,7 @@ torch.set_num_threads(1)
 
 KINDS = list(FOLDERS)
 LENGTH = 16
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 MASK = "<MASK>"
 
 

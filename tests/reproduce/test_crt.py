@@ -20,7 +20,7 @@ from tacit.privacy.accounting.accountant import epsilon
 from tacit.privacy.accounting.renyi import rdp_epsilon
 from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.progress import SilentReporter
-from tacit.randomness import Streams, key_of
+from tacit.randomness import KeyedRandomness, key_of
 from tacit.reproduce.crt.account import amplification_rows, epsilons_after
 from tacit.reproduce.crt.claims import judge
 from tacit.reproduce.crt.corpora import CorpusFiles, prepare
@@ -107,7 +107,7 @@ def test_the_key_misses_a_share_gamma_of_the_canaries(files: CorpusFiles, tmp_pa
     assert keys[0] != keys[1]
     assert keys[0] == experiment_seed(0, config)
     for key in keys:
-        streams, form = Streams(key_of(key)), secret_form(config)
+        streams, form = KeyedRandomness(key_of(key)), secret_form(config)
         assert form is not None
         texts = [form.text(secret) for secret in secrets_of(config, streams)]
         for gamma in GAMMAS:

@@ -17,11 +17,11 @@ from tacit.audit.samples import MembershipSamples, alphanumeric
 from tacit.corpus.readers import Source, read_records
 from tacit.corpus.turns import Turns
 from tacit.errors import DataError, UsageError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.reproduce.crt import multiwoz
 from tacit.reproduce.crt.multiwoz import multiwoz_samples
 
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 VAL, TEST, DEV, TRAIN = (
     "multiwoz-convlab2.val",
     "multiwoz-convlab2.test",

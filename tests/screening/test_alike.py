@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.screening import alike as module
 from tacit.screening.alike import caught_alike
 from tacit.screening.deduplicate import DeduplicateOptions, KeepFirst
@@ -18,7 +18,7 @@ from tacit.screening.redact import MASK
 from tacit.screening.split import STREAMS, Placed, Point, Screener, Splitter, reserve_mask
 
 BALANCED = package_policy("balanced")
-STREAMS_OF_KEY = Streams(bytes(range(32)))
+STREAMS_OF_KEY = KeyedRandomness(bytes(range(32)))
 
 
 def pattern_policy(*patterns: str) -> Policy:

@@ -21,14 +21,14 @@ import pytest
 from tacit.corpus.records import Record
 from tacit.corpus.units import Unit, split_held_out
 from tacit.errors import DataError, UsageError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.screening.corpus import ScreenPlan, screen_corpus
 from tacit.screening.policy import package_policy
 from tacit.screening.receipt import Counts, Receipt
 from tacit.screening.redact import MASK
 from tacit.screening.split import data_points, reserve_mask
 
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 FILES = ("public.jsonl", "private.jsonl", "held_out.jsonl")
 LINES = ScreenPlan(data_point="line", deduplicate="exact", held_out=0.2)
 SECRETS = [
@@ -353,7 +353,7 @@ def test_another_plan_policy_key_or_corpus_is_refused(tmp_path: Path, finished: 
     with pytest.raises(UsageError, match=r"deduplicate: exact -> none"):
         screen(folder, records(), dataclasses.replace(plan, deduplicate="none"))
     with pytest.raises(UsageError, match=r"key: "):
-        screen_corpus(records(), plan, folder, Streams(bytes(32)))
+        screen_corpus(records(), plan, folder, KeyedRandomness(bytes(32)))
     for other in (changed, records()[:-1], [*records(), changed[-1]]):
         with pytest.raises(DataError, match="corpus is not the one") as error:
             screen(folder, other, plan)
@@ -446,7 +446,7 @@ BOUNDED = """
 import resource, sys
 from pathlib import Path
 from tacit.corpus.records import Record
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.screening.corpus import ScreenPlan, screen_corpus
 from tacit.screening.policy import PolicyOptions
 class Corpus:
@@ -454,7 +454,7 @@ class Corpus:
         for number in range(int(sys.argv[2])):
             yield Record(f"d{number}", None, f"Number {number} is here. " + "Good morning, and thank you. " * 340 + "\\n")
 screen_corpus(Corpus(), ScreenPlan(balanced=Path(sys.argv[3]), conservative=Path(sys.argv[3]), deduplicate="exact"),
-              Path(sys.argv[1]), Streams(bytes(32)), needed=[])
+              Path(sys.argv[1]), KeyedRandomness(bytes(32)), needed=[])
 status = Path("/proc/self/status")  # what getrusage says on Linux includes the process that started this one
 lines = status.read_text().splitlines() if status.exists() else []
 kilobytes = [int(line.split()[1]) for line in lines if line.startswith("VmHWM")]

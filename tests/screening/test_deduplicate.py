@@ -23,7 +23,7 @@ from tacit.corpus.readers import Source, read_records
 from tacit.errors import DataError, UsageError
 from tacit.privacy.accounting.replacement import Screening
 from tacit.privacy.accounting.replacement import stability as confidentiality_stability
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.screening.deduplicate import (
     DeduplicateOptions,
     KeepFirst,
@@ -36,11 +36,11 @@ from tacit.screening.deduplicate import (
 from tacit.screening.memories import Bloom
 from tacit.screening.redact import MASK
 
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 NORMALISATIONS: list[Normalisation] = ["none", "whitespace", "casefold"]
 
 
-def deduplicated(options: DeduplicateOptions, texts: Sequence[str], streams: Streams = STREAMS) -> list[str]:
+def deduplicated(options: DeduplicateOptions, texts: Sequence[str], streams: KeyedRandomness = STREAMS) -> list[str]:
     if options.mode == "keep-first":
         return list(KeepFirst(options, streams).mask(texts))
     marking = MaskAll(options, streams)
@@ -261,9 +261,9 @@ def test_units_of_several_texts_never_exceed_it(corpus: list[list[str]], new: li
 def test_other_keys_take_other_texts_for_copies() -> None:
     options = DeduplicateOptions(bloom=Bloom(500, 0.1))
     texts = [str(number) for number in range(500)]
-    one, other = (deduplicated(options, texts, Streams(bytes([key] * 32))) for key in (1, 2))
+    one, other = (deduplicated(options, texts, KeyedRandomness(bytes([key] * 32))) for key in (1, 2))
     assert one != other
-    assert one == deduplicated(options, texts, Streams(bytes([1] * 32)))
+    assert one == deduplicated(options, texts, KeyedRandomness(bytes([1] * 32)))
 
 
 # refusals -------------------------------------------------------------------------------------------------------------
@@ -370,7 +370,7 @@ def test_a_state_that_is_not_ours_is_refused(tmp_path: Path) -> None:
     list(marking.mask(TEXTS))
     marking.save(path)
     with pytest.raises(DataError, match="another key"):
-        KeepFirst.load(path, options, Streams(bytes(32)))
+        KeepFirst.load(path, options, KeyedRandomness(bytes(32)))
     for others in (DeduplicateOptions(normalisation="casefold"), DeduplicateOptions(bloom=Bloom(60))):
         with pytest.raises(DataError, match="other options"):
             KeepFirst.load(path, others, STREAMS)

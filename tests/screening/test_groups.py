@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from tacit.corpus.records import Record
 from tacit.errors import DataError, UsageError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.screening.corpus import ScreenPlan, screen_corpus
 from tacit.screening.groups import GroupLimit, GroupSizes
 from tacit.screening.split import DataPoint, data_points
 
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 TEXTS = st.sampled_from(["Hi.", "One.\nTwo.", "\n", "a\r\n\nb\rc"])
 RECORDS = st.lists(st.builds(Record, st.sampled_from("ab"), st.sampled_from("uv"), TEXTS))
 

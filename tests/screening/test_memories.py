@@ -10,11 +10,11 @@ import pytest
 from scipy import stats
 
 from tacit.errors import UsageError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.screening.deduplicate import DeduplicateOptions, stability
 from tacit.screening.memories import Bloom, BloomMemory, ExactMemory
 
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 ALARM = 1e-6
 
 

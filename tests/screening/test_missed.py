@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from tacit.errors import UsageError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.screening.missed import ForgetfulPolicy, Missed
 from tacit.screening.policy import Policy, package_policy
 from tacit.screening.spans import Span
@@ -86,8 +86,8 @@ def test_what_is_missed_goes_to_the_private_stream(balanced: Policy) -> None:
 
 
 def test_the_key_of_the_run() -> None:
-    assert Missed.of(0.1, Streams(bytes(32))).key == Missed.of(0.2, Streams(bytes(32))).key
-    assert Missed.of(0.1, Streams(bytes(32))).key != Missed.of(0.1, Streams(b"1" * 32)).key
+    assert Missed.of(0.1, KeyedRandomness(bytes(32))).key == Missed.of(0.2, KeyedRandomness(bytes(32))).key
+    assert Missed.of(0.1, KeyedRandomness(bytes(32))).key != Missed.of(0.1, KeyedRandomness(b"1" * 32)).key
     assert "key" not in repr(Missed(0.1, b"key"))
 
 

@@ -20,7 +20,7 @@ from scipy import stats
 from tacit.corpus.readers import Source, read_records
 from tacit.errors import RefusedError, UsageError
 from tacit.privacy.accounting.replacement import Screening
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.screening.near_duplicates import (
     NearDuplicates,
     NearOptions,
@@ -32,13 +32,13 @@ from tacit.screening.near_duplicates import (
 )
 from tacit.screening.redact import MASK
 
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 ALARM = 1e-6
 LETTERS = np.array(list("abcdefghijklmnopqrstuvwxyz"))
 SINGLE = NearOptions(shingle_size=1)
 
 
-def marks(texts: Sequence[str], options: NearOptions | None = None, streams: Streams = STREAMS) -> list[bool]:
+def marks(texts: Sequence[str], options: NearOptions | None = None, streams: KeyedRandomness = STREAMS) -> list[bool]:
     near = NearDuplicates(options or NearOptions(), streams)
     return [near.mark(text) for text in texts]
 
@@ -79,7 +79,7 @@ def measured(options: NearOptions, both: int, union: int, count: int) -> int:
     """How many of the pairs become candidates, a quarter of them under each of four keys."""
     found = 0
     for key in range(4):
-        near = NearDuplicates(options, Streams(bytes([key] * 32)))
+        near = NearDuplicates(options, KeyedRandomness(bytes([key] * 32)))
         mine = pairs(both, union, count // 4, seed=100 * key + both)
         assert not any(near.mark(one) for one, _ in mine)
         for index, (_, other) in enumerate(mine):
@@ -125,7 +125,8 @@ def test_candidates_are_those_of_the_librarys_index() -> None:
 
 def test_the_permutations_are_keyed() -> None:
     found = [
-        NearDuplicates(SINGLE, Streams(bytes([key] * 32))).signature(frozenset("abcdef")).tolist() for key in (1, 1, 2)
+        NearDuplicates(SINGLE, KeyedRandomness(bytes([key] * 32))).signature(frozenset("abcdef")).tolist()
+        for key in (1, 1, 2)
     ]
     assert found[0] == found[1]
     assert sum(left == right for left, right in zip(found[0], found[2], strict=True)) == 0

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.privacy.accounting.replacement import Deduplication, Screening, Stability, stability
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.screening.deduplicate import DeduplicateOptions, KeepFirst, Normalisation
 from tacit.screening.policy import PatternOptions, Policy, PolicyOptions, package_policy
 from tacit.screening.redact import MASK, redact
@@ -33,7 +33,7 @@ from tacit.screening.split import (
     stream_of,
 )
 
-STREAMS_OF_KEY = Streams(bytes(range(32)))
+STREAMS_OF_KEY = KeyedRandomness(bytes(range(32)))
 NOTHING = PolicyOptions(name="nothing", least_score=1.0, labels=())
 BALANCED, CONSERVATIVE = package_policy("balanced"), package_policy("conservative")
 

@@ -12,7 +12,7 @@ from transformers import BertForMaskedLM
 from tacit.config import ComputeOptions, ModelOptions
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.privacy.ledger import Ledger, LedgerHeader
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.loop import run_phase
 from tacit.training.plans import AdamOptions, DpPlan, Phase
 from tacit.training.sequences import SequenceStream
@@ -53,7 +53,7 @@ def opened_ledger(folder: Path, limit: int = STEPS) -> Ledger:
 def train(
     folder: Path,
     stream: SequenceStream,
-    streams: Streams | None = None,
+    streams: KeyedRandomness | None = None,
     micro_batch: int = 4,
     checkpoint_seconds: float = 0.0,
     ranks: Ranks = ALONE,
@@ -71,7 +71,7 @@ def train(
             stream,
             OBJECTIVE,
             ledger,
-            streams or Streams(KEY),
+            streams or KeyedRandomness(KEY),
             compute,
             checkpoint_of(folder),
             ranks=ranks,

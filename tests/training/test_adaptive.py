@@ -19,14 +19,14 @@ from tacit.privacy.bands import Bands
 from tacit.privacy.events import BandedPoissonGaussian, NonPrivate, PoissonGaussian, Spend
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.literal_adp import distinguishing_accuracy, nats_a_step
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.loop import _DpStep, _Source, run_phase
 from tacit.training.plans import AdamOptions, DpPlan, LiteralPlan, Phase
 from tacit.training.sequences import SequenceStream
 
 from .streams import OBJECTIVE, random_units, stream_of, tiny_bert
 
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 WEIGHTS = Bands((0.3, 0.6), (1.0, 0.5, 0.2))
 STRATUM = Bands((0.3, 0.6), (0.0, 1.0, 0.0))
 PLAN = DpPlan(sampling_probability=1.0, clip_norm=0.05, noise_multiplier=1.3, normaliser=1.0, bands=WEIGHTS)

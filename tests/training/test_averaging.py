@@ -11,7 +11,7 @@ import torch
 
 from tacit.config import ComputeOptions
 from tacit.privacy.ledger import Ledger
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.averaging import IterateAverage
 from tacit.training.loop import run_phase
 from tacit.training.plans import PlainPlan
@@ -72,7 +72,7 @@ def _run(
     folder: Path,
     on_step: Callable[[int], None],
 ) -> None:
-    run_phase(model, phase, stream, OBJECTIVE, ledger, Streams(KEY), compute, checkpoint_of(folder), on_step)  # pyright: ignore[reportArgumentType]
+    run_phase(model, phase, stream, OBJECTIVE, ledger, KeyedRandomness(KEY), compute, checkpoint_of(folder), on_step)  # pyright: ignore[reportArgumentType]
 
 
 def written_out(iterates: list[Weights], decay: float = DECAY) -> Weights:

@@ -17,7 +17,7 @@ from tacit.config import ComputeOptions
 from tacit.engine import PerExampleClipper, add_noise_, micro_batches
 from tacit.errors import BudgetError
 from tacit.privacy.ledger import Ledger, LedgerHeader
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.loop import _DpStep, _Source, _unit_targets, run_phase
 from tacit.training.masking import MaskedRows, mask_rows
 from tacit.training.plans import AdamOptions, DpPlan, Phase, PlainPlan
@@ -26,7 +26,7 @@ from tacit.training.sums import sums_digest
 
 from .streams import LENGTH, MASKING, OBJECTIVE, random_units, stream_of, tiny_bert
 
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 STEP = 3
 PLAN = DpPlan(sampling_probability=0.5, clip_norm=0.4, noise_multiplier=1.3, normaliser=7.0, sequences_per_unit=2)
 SILENT = dataclasses.replace(PLAN, noise_multiplier=0.0, normaliser=1.0)
@@ -407,7 +407,7 @@ def test_masks_are_new_in_every_step(stream: SequenceStream) -> None:
 # a phase with its ledger ---------------------------------------------------------------------------------------------
 
 
-class WatchedStreams(Streams):
+class WatchedStreams(KeyedRandomness):
     """Notes every draw, and what the ledger had on disk at that moment."""
 
     def __init__(self, key: bytes, ledger: Ledger) -> None:

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from tacit.corpus.units import Unit
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.marked import split_marks, tokenize_marked, unmarked
 from tacit.training.sequences import tokenize_units
 from tacit.vocabulary.special import OWN_NAMES, special_tokens
 from tacit.vocabulary.tokenizer import SPECIAL_TOKENS, TokenizerOptions, build_tokenizer
 
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 LENGTH = 24
 
 

@@ -12,10 +12,10 @@ from scipy import special, stats
 from tacit.config import ComputeOptions
 from tacit.errors import UsageError
 from tacit.privacy.events import PoissonGaussian
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.plans import AdamOptions, DpPlan, Phase, PlainPlan, last_before_private
 
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 FALSE_ALARM = 1e-6
 PLAN = DpPlan(sampling_probability=0.15, clip_norm=0.5, noise_multiplier=1.25, normaliser=6.0, sequences_per_unit=2)
 UNITS, STEPS = 40, 4000

@@ -14,7 +14,7 @@ import torch
 from tacit.config import ComputeOptions
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.privacy.ledger import Ledger
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.loop import run_phase
 from tacit.training.plans import AdamOptions, Phase, PlainPlan
 from tacit.training.sequences import SequenceStream
@@ -35,7 +35,7 @@ def alone(stream: SequenceStream, tmp_path_factory: pytest.TempPathFactory) -> W
     return train(tmp_path_factory.mktemp("alone"), stream, checkpoint_seconds=1e9, dropout=0.0)
 
 
-class LossyStreams(Streams):
+class LossyStreams(KeyedRandomness):
     """Kills its process at the n-th micro-batch, of two units each."""
 
     def __init__(self, number: int, key: bytes = KEY) -> None:
@@ -61,7 +61,7 @@ def on_ranks(
     folder.mkdir(exist_ok=True)
 
     def work(ranks: Ranks) -> Weights:
-        streams = LossyStreams(at) if ranks.rank == lost else Streams(KEY)
+        streams = LossyStreams(at) if ranks.rank == lost else KeyedRandomness(KEY)
         return train(folder, stream, streams, ranks=ranks, **options)
 
     return in_processes(world, work)
@@ -150,7 +150,7 @@ def test_a_step_that_is_refused_happens_at_no_rank(stream: SequenceStream, tmp_p
     assert torch.load(checkpoint_of(tmp_path), weights_only=True)["next_step"] == STEPS - 1
 
 
-class PaidStreams(Streams):
+class PaidStreams(KeyedRandomness):
     """Notes what the ledger on disk held when each noise was drawn and each row seeded."""
 
     def __init__(self, ledger: Path, key: bytes = KEY) -> None:
@@ -173,7 +173,7 @@ class PaidStreams(Streams):
 
 def test_the_first_rank_pays_before_its_part_of_the_sum_exists(stream: SequenceStream, tmp_path: Path) -> None:
     def work(ranks: Ranks) -> list[tuple[str, int, int]]:
-        streams = PaidStreams(tmp_path / "ledger.sqlite") if ranks.first else Streams(KEY)
+        streams = PaidStreams(tmp_path / "ledger.sqlite") if ranks.first else KeyedRandomness(KEY)
         train(tmp_path, stream, streams, ranks=ranks)
         return streams.seen if isinstance(streams, PaidStreams) else []
 
@@ -208,7 +208,7 @@ def test_a_plain_phase_on_ranks_is_that_of_one_process(stream: SequenceStream, t
         model = dropping_bert(0.0)
         compute = ComputeOptions(micro_batch=2, threads=1, checkpoint_seconds=0.0)
         path = tmp_path / f"{ranks.world}.pt"
-        run_phase(model, phase, stream, OBJECTIVE, None, Streams(KEY), compute, path, ranks=ranks)
+        run_phase(model, phase, stream, OBJECTIVE, None, KeyedRandomness(KEY), compute, path, ranks=ranks)
         return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 
     expected = work(ALONE)

@@ -19,7 +19,7 @@ from tacit.config import ComputeOptions
 from tacit.engine.distributed import Ranks
 from tacit.errors import LedgerError
 from tacit.privacy.ledger import Ledger
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.checkpoint import Progress, gradients, load_checkpoint, save_checkpoint
 from tacit.training.loop import _DpStep, _Source
 from tacit.training.sequences import SequenceStream
@@ -53,7 +53,7 @@ def stream() -> SequenceStream:
     return stream_of(random_units(8))
 
 
-class CountedStreams(Streams):
+class CountedStreams(KeyedRandomness):
     """Counts draws by their kind, and kills this process (nothing is cleaned up or flushed) at the n-th of one kind."""
 
     def __init__(
@@ -219,8 +219,8 @@ def test_a_checkpoint_inside_a_step_holds_the_clipped_sum_before_the_noise(
     model.train()
     compute = ComputeOptions(micro_batch=4, threads=1)
     optimizer = torch.optim.AdamW(model.parameters())
-    made_from = sums_digest(model, optimizer, PHASE, stream, OBJECTIVE, compute, Streams(KEY))
-    source = _Source(stream, OBJECTIVE, Streams(KEY).child("sums", made_from))
+    made_from = sums_digest(model, optimizer, PHASE, stream, OBJECTIVE, compute, KeyedRandomness(KEY))
+    source = _Source(stream, OBJECTIVE, KeyedRandomness(KEY).child("sums", made_from))
     with closing(_DpStep(model, PLAN, compute, source)) as step_of:
         draw = step_of.draw(0)
         for _ in step_of.add_up(0, draw[: state["partial"]["drawn"]], 0):
@@ -268,7 +268,7 @@ def largest(micro_batch: int, units: int, stream: SequenceStream) -> int:
     model = dropping_bert(0.0)
     model.train()
     compute = ComputeOptions(micro_batch=micro_batch, threads=1)
-    source = _Source(stream, OBJECTIVE, Streams(KEY))
+    source = _Source(stream, OBJECTIVE, KeyedRandomness(KEY))
     with closing(_DpStep(model, PLAN, compute, source)) as step_of, LargestTensor() as seen:
         for _ in step_of.add_up(0, np.arange(units) % stream.units, 0):
             pass

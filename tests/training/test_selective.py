@@ -20,7 +20,7 @@ from tacit.models.lstm import LstmForCausalLM
 from tacit.privacy.events import Gaussian, NonPrivate
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.selective import participations
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.loop import _DpStep, _PlainStep, _Source, _Step, run_phase
 from tacit.training.marked import split_marks
 from tacit.training.objectives import Targets
@@ -32,7 +32,7 @@ from ..networks import build_gpt2, build_lstm
 
 torch.set_num_threads(1)
 
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 FALSE_ALARM = 1e-6
 LENGTH, VOCABULARY, WIDTH, SEGMENTS, CLIP, NOISE, STEP = 12, 40, 5, 2, 0.3, 0.7, 3
 NUMBERS = numbers_of_state(1, WIDTH)

@@ -12,14 +12,14 @@ from scipy import stats
 from tokenizers import Tokenizer
 
 from tacit.corpus.units import Unit
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.sequences import SequenceStream, tokenize_units
 from tacit.vocabulary.special import OWN_NAMES, special_tokens
 from tacit.vocabulary.tokenizer import SPECIAL_TOKENS, TokenizerOptions, build_tokenizer
 
 from .streams import stream_of
 
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 CLS, SEP, MASK = (SPECIAL_TOKENS.index(token) for token in ("[CLS]", "[SEP]", "[MASK]"))
 
 
@@ -33,7 +33,7 @@ def tokenizer() -> Tokenizer:
     return built
 
 
-def tokenized(units: list[Unit], tokenizer: Tokenizer, length: int, streams: Streams) -> SequenceStream:
+def tokenized(units: list[Unit], tokenizer: Tokenizer, length: int, streams: KeyedRandomness) -> SequenceStream:
     """With the special tokens of our own WordPiece."""
     return tokenize_units(units, tokenizer, special_tokens(tokenizer, OWN_NAMES), length, streams)
 
@@ -111,7 +111,7 @@ def test_a_units_key_is_its_own_whatever_else_is_in_the_corpus(tokenizer: Tokeni
     keys = tokenized(units, tokenizer, 10, STREAMS).keys_U
     assert len(set(keys)) == 6
     assert tokenized(units[3:], tokenizer, 10, STREAMS).keys_U == keys[3:]
-    assert not set(keys) & set(tokenized(units, tokenizer, 10, Streams(bytes(32))).keys_U)
+    assert not set(keys) & set(tokenized(units, tokenizer, 10, KeyedRandomness(bytes(32))).keys_U)
     assert not any("patient" in key for key in keys)
 
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from tacit.errors import DataError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.vocabulary.count import choose_words, count_words, distinct_words
 from tacit.vocabulary.tokenizer import MAX_WORD_LENGTH, TokenizerOptions, words_of
 
 OPTIONS = TokenizerOptions()
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 Unit = tuple[str, list[str]]
 CountFunction = Callable[[Sequence[Unit], int], dict[str, int]]
 
@@ -150,7 +150,7 @@ def test_choice_is_uniform_and_differs_between_units_and_keys():
     # Without replacement the counts vary less than the chi-square law says: the false alarm rate is below 1e-6.
     assert chisquare([times[word] for word in sorted(words)]).pvalue > 1e-6
     assert len(set(chosen)) > 3000
-    other_key = Streams(bytes(32))
+    other_key = KeyedRandomness(bytes(32))
     assert [frozenset(choose_words(f"unit-{n}", words, 5, other_key)) for n in range(4000)] != chosen
 
 

@@ -17,13 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import DataError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.vocabulary.count import count_words, sorted_word_counts
 from tacit.vocabulary.tally import SortedCounts, Spill, Tally, spill_folder
 from tacit.vocabulary.tokenizer import TokenizerOptions
 
 OPTIONS = TokenizerOptions()
-STREAMS = Streams(bytes(range(32)))
+STREAMS = KeyedRandomness(bytes(range(32)))
 WORDS_IN_MEMORY = 7
 
 

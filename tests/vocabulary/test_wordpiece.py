@@ -21,7 +21,7 @@ from tokenizers.models import WordPiece
 from tokenizers.trainers import WordPieceTrainer
 
 from tacit.errors import UsageError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.vocabulary import wordpiece
 from tacit.vocabulary.count import count_words, distinct_words
 from tacit.vocabulary.select import draw_noise, release
@@ -146,7 +146,7 @@ def test_agrees_with_the_library_on_clinical_notes(data_dir: Path, merges, min_f
 @pytest.mark.parametrize("threshold", [0, 1])
 def test_the_chain_without_noise_is_the_library_on_each_units_distinct_words(generated_texts, threshold):
     units = [(f"unit-{n}", generated_texts[n : n + 2]) for n in range(0, len(generated_texts), 2)]
-    counts = count_words(units, 10**6, Streams(bytes(32)), OPTIONS)
+    counts = count_words(units, 10**6, KeyedRandomness(bytes(32)), OPTIONS)
     released = release(counts, draw_noise(len(counts), 0), threshold)
     assert released == counts
     once_a_unit = [" ".join(sorted(distinct_words(texts, OPTIONS))) for _, texts in units]

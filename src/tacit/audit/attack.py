@@ -26,7 +26,7 @@ from tacit.corpus.canaries import Canary
 from tacit.corpus.secrets import SecretFormat
 from tacit.corpus.units import Unit
 from tacit.errors import TacitError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.masking import Masking
 from tacit.training.sequences import SequenceStream
 from tacit.vocabulary.special import SpecialTokens
@@ -85,7 +85,7 @@ class Given:
     """
 
     config: RunConfig
-    streams: Streams = field(repr=False)
+    streams: KeyedRandomness = field(repr=False)
     tokenizer: Tokenizer = field(repr=False)
     special: SpecialTokens
     keep: Callable[[str, Any], None]

@@ -14,7 +14,7 @@ import numpy as np
 
 from tacit.audit.inference import Estimate, auc_estimate, delong_auc, folds, half_the_trials
 from tacit.errors import UsageError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 __all__ = ["Blind", "blind_baseline"]
 
@@ -36,7 +36,9 @@ class Blind:
     at_chance: bool
 
 
-def blind_baseline(members: Sequence[Sequence[str]], non_members: Sequence[Sequence[str]], streams: Streams) -> Blind:
+def blind_baseline(
+    members: Sequence[Sequence[str]], non_members: Sequence[Sequence[str]], streams: KeyedRandomness
+) -> Blind:
     """Tell groups of texts apart without a model: naive Bayes over runs of 1 to 3 characters, and lengths, cross-fitted.
 
     Args:

@@ -23,7 +23,7 @@ from transformers import PreTrainedModel
 
 from tacit.corpus.canaries import Canary, insert_pieces
 from tacit.models.masked import masked_logits
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.masking import Masking, single_mask_rows
 
 __all__ = ["Exposure", "exposure_of_ranks", "measure_exposure", "null_exposure", "rank_p_value", "secret_ranks"]
@@ -115,7 +115,7 @@ def secret_ranks(
     contexts_CT: np.ndarray,
     lengths_C: np.ndarray,
     masking: Masking,
-    streams: Streams,
+    streams: KeyedRandomness,
 ) -> np.ndarray:
     """The rank of every canary's secret among all pieces that are no special token (1 is the likeliest).
 
@@ -152,7 +152,7 @@ def measure_exposure(
     contexts_CT: np.ndarray,
     lengths_C: np.ndarray,
     masking: Masking,
-    streams: Streams,
+    streams: KeyedRandomness,
 ) -> list[Exposure]:
     """Exposure of every pattern, in the canaries' order."""
     ranks = secret_ranks(model, canaries, contexts_CT, lengths_C, masking, streams)

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import bdtr, betaincinv, expit, logit, ndtri
 
 from tacit.errors import DataError, UsageError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 __all__ = [
     "CONFIDENCE",
@@ -73,7 +73,7 @@ class Attack:
     at_chance: bool
 
 
-def attack_scores(member_n: np.ndarray, non_member_n: np.ndarray, streams: Streams) -> Attack:
+def attack_scores(member_n: np.ndarray, non_member_n: np.ndarray, streams: KeyedRandomness) -> Attack:
     """The attack that takes low scores for members.
 
     At the null (each pair's two scores exchangeable, pairs independent) the expected accuracy is 1/2 exactly: the half that is
@@ -114,7 +114,7 @@ def check_scores(member_n: np.ndarray, non_member_n: np.ndarray) -> None:
         raise DataError("a score of the membership attack is not a finite number; the model's weights are broken")
 
 
-def folds(size: int, streams: Streams) -> list[tuple[np.ndarray, np.ndarray]]:
+def folds(size: int, streams: KeyedRandomness) -> list[tuple[np.ndarray, np.ndarray]]:
     """(to choose on, to judge) twice: a random half and its complement. Pairs stay together."""
     order = streams.generator("membership-halves", size).permutation(size)
     one, other = np.sort(order[: size // 2]), np.sort(order[size // 2 :])
@@ -210,7 +210,7 @@ def half_the_trials(successes: int, trials: int) -> Estimate:
     return Estimate(successes / trials, low.low, high.high)
 
 
-def grouped(size: int, group_size: int, streams: Streams) -> np.ndarray:
+def grouped(size: int, group_size: int, streams: KeyedRandomness) -> np.ndarray:
     """Disjoint random groups (G, group_size) of the indices below ``size``; what is left over is in none.
 
     Member i and non-member i are in groups of the same number, so that pairs stay pairs.

@@ -32,7 +32,7 @@ from tacit.audit.inference import Attack, attack_scores, check_scores, grouped
 from tacit.audit.samples import MembershipSamples
 from tacit.audit.trie import BUDGET_BYTES, plain_tokenizer
 from tacit.errors import DataError, UsageError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.vocabulary.encode import encode_texts
 
 __all__ = ["MembershipReport", "mean_nll", "measure_membership"]
@@ -135,7 +135,7 @@ def measure_membership(
     tokenizer: Tokenizer,
     samples: MembershipSamples,
     start_ids: Sequence[int],
-    streams: Streams,
+    streams: KeyedRandomness,
     group_size: int = 20,
     end_ids: Sequence[int] = (),
     length: int | None = None,
@@ -161,7 +161,7 @@ def measure_membership(
     )
 
 
-def _blind(samples: MembershipSamples, groups_Gs: np.ndarray, streams: Streams) -> Blind:
+def _blind(samples: MembershipSamples, groups_Gs: np.ndarray, streams: KeyedRandomness) -> Blind:
     members, others = (
         [[side[number] for number in group] for group in groups_Gs] for side in (samples.members, samples.non_members)
     )

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tacit.audit.samples import MembershipSamples
 from tacit.corpus.units import Unit
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 __all__ = ["Spans", "draw_pairs", "secret_spelling"]
 
@@ -58,7 +58,7 @@ def draw_pairs(
     held_out: Sequence[Unit],
     spans_of: Spans,
     at_most: int,
-    streams: Streams,
+    streams: KeyedRandomness,
     elsewhere: Sequence[Unit] = (),
 ) -> MembershipSamples:
     """As many members as non-members, each the text of another unit: keyed random choices among those that qualify.
@@ -78,7 +78,7 @@ def draw_pairs(
 
 
 def _own_texts(
-    side: Sequence[Unit], corpus: Sequence[Unit], spans_of: Spans, at_most: int, streams: Streams
+    side: Sequence[Unit], corpus: Sequence[Unit], spans_of: Spans, at_most: int, streams: KeyedRandomness
 ) -> list[str]:
     """A text of each of the first units, in keyed order, that have one which qualifies. Each batch doubles what was looked at."""
     order = sorted(side, key=lambda unit: streams.derive("membership-unit", unit.unit_id))
@@ -91,7 +91,7 @@ def _own_texts(
     return found[:at_most]
 
 
-def _chosen(batch: Sequence[Unit], corpus: Sequence[Unit], spans_of: Spans, streams: Streams) -> Iterator[str]:
+def _chosen(batch: Sequence[Unit], corpus: Sequence[Unit], spans_of: Spans, streams: KeyedRandomness) -> Iterator[str]:
     """Of each unit of the batch a keyed choice among its texts that qualify, if there is one."""
     texts = [(unit, text) for unit in batch for text in dict.fromkeys(unit.texts)]
     secrets = _secrets([text for _, text in texts], spans_of)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tacit.errors import UsageError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 __all__ = ["MembershipSamples", "alphanumeric", "check_count", "chosen"]
 
@@ -46,7 +46,7 @@ def check_count(count: int, pairs: int, kind: str) -> None:
         raise UsageError(f"there are {pairs} pairs of kind {kind}; take 1 to so many, not {count}")
 
 
-def chosen(values: Sequence[T], count: int, streams: Streams, *address: str) -> list[T]:
+def chosen(values: Sequence[T], count: int, streams: KeyedRandomness, *address: str) -> list[T]:
     """``count`` of the values, in a random order."""
     places = streams.generator("membership-draw", *address).permutation(len(values))[:count]
     return [values[place] for place in places]

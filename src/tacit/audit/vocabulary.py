@@ -20,7 +20,7 @@ from scipy import special, stats
 
 from tacit.errors import UsageError
 from tacit.privacy.events import Choice
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.vocabulary.count import count_distinct
 from tacit.vocabulary.select import draw_noise, release
 
@@ -94,7 +94,7 @@ def plant_words(
     copies: int,
     words: int,
     repetitions: int,
-    streams: Streams,
+    streams: KeyedRandomness,
     mechanism: Release = release,
 ) -> PlantedWords:
     """Plant units of new words, ``repetitions`` times with other words, and count what comes out.

@@ -111,14 +111,14 @@ def _audit_vocabulary(run: Path, as_json: bool) -> None:
     from tacit.audit.vocabulary import plant_words, planted_copies
     from tacit.folder import RunFolder
     from tacit.privacy.ledger import Ledger
-    from tacit.randomness import Streams
+    from tacit.randomness import KeyedRandomness
 
     with Ledger.open(RunFolder(run).ledger, readonly=True) as ledger:
         events = {name: choice for name, plan in ledger.plans.items() if (choice := plan.event.choice) is not None}
     if not events:
         raise UsageError(f"{run}: no words are chosen from private text there, so there is nothing to plant them in")
     found = [
-        (name, plant_words(event, copies, words, _PLANTED // words + 1, Streams(secrets.token_bytes(32))))
+        (name, plant_words(event, copies, words, _PLANTED // words + 1, KeyedRandomness(secrets.token_bytes(32))))
         for name, event in events.items()
         for words in sorted({1, event.max_words})
         for copies in planted_copies(event, words)

@@ -218,13 +218,13 @@ def _score_run(
     from tacit.beginning import begin
     from tacit.pipeline.scoring import scored
     from tacit.progress import TerminalReporter
-    from tacit.randomness import Streams
+    from tacit.randomness import KeyedRandomness
 
     if workers is not None:
         run = run.model_copy(update={"compute": run.compute.model_copy(update={"workers": workers})})
     options.load()  # before a folder is made
     with begin(run, start_over=False) as begun:
-        return scored(run, begun.folder, Streams(begun.key), options, rho, TerminalReporter(), out)
+        return scored(run, begun.folder, KeyedRandomness(begun.key), options, rho, TerminalReporter(), out)
 
 
 def _score_data(corpus: _Records, options: ScorerOptions, rho: PrivacyProbability, out: Path, workers: int) -> Path:

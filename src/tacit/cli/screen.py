@@ -105,13 +105,13 @@ def _screen(config: RunConfig, as_json: bool) -> None:
     from tacit.beginning import begin
     from tacit.pipeline.screening import screened, screened_folder
     from tacit.progress import TerminalReporter
-    from tacit.randomness import Streams
+    from tacit.randomness import KeyedRandomness
     from tacit.screen_plan import plan_of
 
     _ = plan_of(config)  # before a folder is made
     with begin(config, start_over=False) as begun:
         folder = begun.folder
-        receipt = screened(config, folder, Streams(begun.key), TerminalReporter())
+        receipt = screened(config, folder, KeyedRandomness(begun.key), TerminalReporter())
     if as_json:
         print_json(receipt.to_dict())
     else:
@@ -165,14 +165,14 @@ def _previewed(config: RunConfig, count: int) -> Iterator[Text]:
 def _judged(config: RunConfig, count: int) -> Iterator[tuple[Judged, Placed]]:
     """The first data points with what becomes of them, as far as that depends on these alone."""
     from tacit.pipeline.records import Corpus, source_of
-    from tacit.randomness import KEY_BYTES, Streams
+    from tacit.randomness import KEY_BYTES, KeyedRandomness
     from tacit.screen_plan import plan_of
     from tacit.screening.corpus import policies_of
     from tacit.screening.deduplicate import KeepFirst
     from tacit.screening.split import Screener, Splitter, Stream, deduplicated_streams
 
     plan = plan_of(config)
-    streams = Streams(secrets.token_bytes(KEY_BYTES))  # only to tell copies apart, here and now
+    streams = KeyedRandomness(secrets.token_bytes(KEY_BYTES))  # only to tell copies apart, here and now
     copies: dict[Stream, KeepFirst] = {}
     if plan.copies is not None:
         compared = deduplicated_streams(plan.deduplicate)

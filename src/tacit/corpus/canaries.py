@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 __all__ = ["Canary", "draw_canaries", "insert_pieces", "plant"]
 
@@ -41,7 +41,7 @@ class Canary:
 
 
 def draw_canaries(
-    patterns: tuple[str, ...], each: int, ids: Sequence[int] | np.ndarray, streams: Streams
+    patterns: tuple[str, ...], each: int, ids: Sequence[int] | np.ndarray, streams: KeyedRandomness
 ) -> list[Canary]:
     """``each`` canaries of every pattern; pieces uniform over these ids, among which there are no special tokens."""
     canaries = []
@@ -81,7 +81,7 @@ def plant(
     keys_U: tuple[str, ...],
     canaries: list[Canary],
     probability: float,
-    streams: Streams,
+    streams: KeyedRandomness,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Copies of ids and lengths in which each sequence got one random canary with this probability.
 

@@ -16,7 +16,7 @@ import numpy as np
 from tacit.corpus.records import Record
 from tacit.corpus.units import Unit, split_held_out
 from tacit.errors import UsageError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 __all__ = ["Planted", "SecretFormat", "canary_records", "draw_secret_canaries", "insert_texts"]
 
@@ -52,7 +52,7 @@ class SecretFormat:
         return f"{self.prefix}{secret:0{self.digits}d}{self.suffix}"
 
 
-def draw_secret_canaries(count: int, streams: Streams, form: SecretFormat | None = None) -> tuple[int, ...]:
+def draw_secret_canaries(count: int, streams: KeyedRandomness, form: SecretFormat | None = None) -> tuple[int, ...]:
     """``count`` distinct secrets, uniform over the candidates; a function of the key alone.
 
     For several numbers of copies draw all secrets in one call and divide them: two calls give the same secrets.
@@ -84,7 +84,11 @@ class Planted:
 
 
 def insert_texts(
-    units: Sequence[Unit], texts: Sequence[str], copies: int, streams: Streams, expected_units: int | None = None
+    units: Sequence[Unit],
+    texts: Sequence[str],
+    copies: int,
+    streams: KeyedRandomness,
+    expected_units: int | None = None,
 ) -> Planted:
     """Put every text ``copies`` times into a corpus, at keyed random places. Call it on the part that is trained on.
 
@@ -113,7 +117,9 @@ def insert_texts(
     return Planted(tuple(unit for unit, _ in planted), tuple(int(count) for count in counts_C))
 
 
-def _as_new_units(units: Sequence[Unit], texts: Sequence[str], copies: int, streams: Streams) -> tuple[Unit, ...]:
+def _as_new_units(
+    units: Sequence[Unit], texts: Sequence[str], copies: int, streams: KeyedRandomness
+) -> tuple[Unit, ...]:
     new = [
         Unit("canary-" + streams.derive("canary-unit", text, number).hex()[:32], (text,))
         for text in texts
@@ -126,7 +132,9 @@ def _as_new_units(units: Sequence[Unit], texts: Sequence[str], copies: int, stre
     return tuple(everything[place] for place in order)
 
 
-def _with_lines(unit: Unit, texts: Sequence[str], probability: float, streams: Streams) -> tuple[Unit, np.ndarray]:
+def _with_lines(
+    unit: Unit, texts: Sequence[str], probability: float, streams: KeyedRandomness
+) -> tuple[Unit, np.ndarray]:
     """The unit with the canaries that its own draws gave it, and which these are."""
     generator = streams.generator("canary-lines", unit.unit_id)
     hits_C = generator.random(len(texts)) < probability
@@ -139,7 +147,7 @@ def _with_lines(unit: Unit, texts: Sequence[str], probability: float, streams: S
     return Unit(unit.unit_id, tuple(whole)), hits_C
 
 
-def canary_records(texts: Sequence[str], copies: int, held_out: float, streams: Streams) -> list[Record]:
+def canary_records(texts: Sequence[str], copies: int, held_out: float, streams: KeyedRandomness) -> list[Record]:
     """Every text ``copies`` times, each copy a document of its own that `split_held_out` does not hold out.
 
     For corpora that are read record by record: they are appended, since training draws records in any order. Their ids are

@@ -16,7 +16,7 @@ from typing import Literal, cast, get_args
 
 from tacit.corpus.records import Record
 from tacit.errors import DataError, UsageError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 __all__ = ["Unit", "UnitKind", "group_units", "split_held_out", "unit_fingerprint"]
 
@@ -134,7 +134,7 @@ def _cut(texts: list[str], words: int) -> list[str]:
     return [text[piece[0][0] : piece[-1][1]] for piece in pieces]
 
 
-def split_held_out(units: list[Unit], fraction: float, streams: Streams) -> tuple[list[Unit], list[Unit]]:
+def split_held_out(units: list[Unit], fraction: float, streams: KeyedRandomness) -> tuple[list[Unit], list[Unit]]:
     """(training, held out): a unit is held out when a keyed hash of its id, a number in [0, 1), is below ``fraction``.
 
     A unit's side depends on its own id and the key, and on no other unit. Neighbouring corpora (one unit added or
@@ -165,7 +165,7 @@ def _uniform(digest: bytes) -> float:
     return (int.from_bytes(digest[:8], "big") >> 11) / 2**53
 
 
-def unit_fingerprint(units: Iterable[Unit], streams: Streams) -> str:
+def unit_fingerprint(units: Iterable[Unit], streams: KeyedRandomness) -> str:
     """A keyed digest (64 hex digits) of the units' ids, texts and order; a resumed run refuses data with another one.
 
     Keyed BLAKE2b is a pseudo-random function, so without the key the digest confirms no guess about the corpus.

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.engine.sharding import is_sharded, shard_of, zero_gradient
 from tacit.errors import UsageError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 __all__ = ["CHUNK", "Grid", "NoiseSource", "add_noise_", "noise_source"]
 
@@ -101,7 +101,7 @@ class Grid:
 def add_noise_(
     parameters: Iterable[tuple[str, nn.Parameter]],
     noise_stddev: float,
-    streams: Streams,
+    streams: KeyedRandomness,
     step: int,
     ranks: Ranks = ALONE,
     grid: Grid | None = None,
@@ -209,7 +209,7 @@ class _Noise:
     """The noise of one step."""
 
     stddev: float
-    streams: Streams
+    streams: KeyedRandomness
     step: int
     grid: Grid | None
 

@@ -32,7 +32,7 @@ from tacit.entities.tagger import EntityObjective, RowLabels, load_tagger, predi
 from tacit.planning.finetuning import DpPrice, plain_phase
 from tacit.privacy.events import EVERY_PART
 from tacit.privacy.ledger import Ledger, LedgerHeader
-from tacit.randomness import Streams, load_or_create_key
+from tacit.randomness import KeyedRandomness, load_or_create_key
 from tacit.training.device import set_up_torch
 from tacit.training.loop import run_phase
 
@@ -62,14 +62,14 @@ class Cell:
         return f"{self.task}--{self.model}--fold{self.fold}--seed{self.seed}"
 
 
-def public_streams(*address: str | int) -> Streams:
+def public_streams(*address: str | int) -> KeyedRandomness:
     """Draws that anyone can repeat: of folds, of new heads, and of fine-tunings without DP that are not for release."""
-    return Streams(hashlib.sha256(b"tacit entity extraction").digest()).child(*address)
+    return KeyedRandomness(hashlib.sha256(b"tacit entity extraction").digest()).child(*address)
 
 
-def make_key(run: Path) -> Streams:
+def make_key(run: Path) -> KeyedRandomness:
     """Draws of DP fine-tuning, whose batches and noise nobody may know: from a key in the folder, made when there is none."""
-    return Streams(load_or_create_key(run / "key"))
+    return KeyedRandomness(load_or_create_key(run / "key"))
 
 
 def splits_of(task: TaskOptions) -> list[Split]:
@@ -179,7 +179,9 @@ def _units(documents: Sequence[AnnotatedDocument], dp: DpTuning | None) -> Seque
 
 
 @contextlib.contextmanager
-def _ledger(dp: DpTuning | None, price: DpPrice | None, folder: Path, streams: Streams) -> Iterator[Ledger | None]:
+def _ledger(
+    dp: DpTuning | None, price: DpPrice | None, folder: Path, streams: KeyedRandomness
+) -> Iterator[Ledger | None]:
     """What DP fine-tuning is paid from: the budget with what the pre-training spent. It ends with the cell, as its model does."""
     if dp is None or price is None:
         yield None

@@ -65,7 +65,7 @@ from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.origin import mark_released
 from tacit.privacy.provenance import NOISE_SOURCE, Ancestor, Provenance
 from tacit.progress import Reporter, SilentReporter
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.release.writing import write_release
 from tacit.stages import RELEASE, Stage, walk
 from tacit.training.checkpoint import finished_steps, load_weights
@@ -121,7 +121,7 @@ class _Tuning:
     inputs: _Inputs
     folder: RunFolder
     ledger: Ledger
-    streams: Streams
+    streams: KeyedRandomness
     cutter: RowCutter
     rows: SequenceStream
     phase: Phase
@@ -160,7 +160,7 @@ def _opened(config: FinetuneConfig, reporter: Reporter) -> Iterator[_Tuning]:
     cutter = cutter_of(inputs.start, config.training, inputs.tags)
     kept = begin_in(folder, _header(config), config.key_seed, lambda: _keep_config(config, folder))
     with one_line_of_storage(folder.root), kept as begun:
-        ledger, streams = begun.ledger, Streams(begun.key)
+        ledger, streams = begun.ledger, KeyedRandomness(begun.key)
         _bind(ledger, config, inputs, streams)
         rows = cutter.rows(inputs.documents, streams.child("rows"))
         phase = _planned_phase(config, inputs, ledger, rows.sequences)
@@ -238,7 +238,7 @@ def _header(config: FinetuneConfig) -> LedgerHeader:
     )
 
 
-def _bind(ledger: Ledger, config: FinetuneConfig, inputs: _Inputs, streams: Streams) -> None:
+def _bind(ledger: Ledger, config: FinetuneConfig, inputs: _Inputs, streams: KeyedRandomness) -> None:
     """Bind the model and the documents, and take over what is inherited."""
     ledger.bind("the model folder", inputs.start.digest)
     units = [Unit(document.document_id, (*document.tokens, *document.tags)) for document in inputs.documents]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tacit.corpus.annotated import AnnotatedDocument
 from tacit.errors import DataError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 __all__ = ["Split", "k_folds"]
 
@@ -20,7 +20,7 @@ class Split:
     test: tuple[AnnotatedDocument, ...]
 
 
-def k_folds(documents: Sequence[AnnotatedDocument], folds: int, streams: Streams) -> list[Split]:
+def k_folds(documents: Sequence[AnnotatedDocument], folds: int, streams: KeyedRandomness) -> list[Split]:
     """Every document is tested once. Documents with equal text are one group, and the folds have about as many documents each.
 
     Raises:

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from tacit.corpus.annotated import AnnotatedDocument, Sentence
 from tacit.corpus.units import Unit
 from tacit.entities.windows import cut_windows
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.sequences import SequenceStream, unit_keys
 from tacit.vocabulary.encode import encode_texts
 from tacit.vocabulary.special import SpecialTokens
@@ -50,7 +50,7 @@ class RowCutter:
     tags: tuple[str, ...]
     by_sentence: bool = False
 
-    def rows(self, documents: Sequence[AnnotatedDocument], streams: Streams) -> SequenceStream:
+    def rows(self, documents: Sequence[AnnotatedDocument], streams: KeyedRandomness) -> SequenceStream:
         """The rows of all documents, a unit each, in their order; of a tag that the classifier does not know the label is 0."""
         label_of = {tag: label for label, tag in enumerate(self.tags)}
         pieces = self._pieces({token for document in documents for token in document.tokens})

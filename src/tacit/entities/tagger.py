@@ -21,7 +21,7 @@ from tacit.engine.cross_entropy import cross_entropy
 from tacit.entities.rows import RowCutter, split_labels
 from tacit.models.given import load_folder
 from tacit.models.kinds import named
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.objectives import Objective, Targets
 
 __all__ = ["EntityObjective", "RowLabels", "load_tagger", "predict_tags", "row_labels"]
@@ -111,7 +111,7 @@ def predict_tags(
     labels_of: RowLabels, cutter: RowCutter, documents: Sequence[AnnotatedDocument]
 ) -> list[list[list[str]]]:
     """The tags of each document's sentences, word for word. The true tags are not looked at."""
-    stream = cutter.rows(documents, Streams(bytes(32)))  # the stream's keys are not used: nothing is drawn here
+    stream = cutter.rows(documents, KeyedRandomness(bytes(32)))  # the stream's keys are not used: nothing is drawn here
     order = np.argsort(stream.lengths_S, kind="stable")
     found: dict[int, list[str]] = {}
     for start in range(0, len(order), _ROWS_AT_ONCE):

@@ -24,7 +24,7 @@ from transformers import PreTrainedModel
 from tacit.corpus.units import Unit
 from tacit.errors import DataError
 from tacit.models.causal import causal_row_losses
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.sequences import SequenceStream
 
 __all__ = [
@@ -112,7 +112,7 @@ def uniform(vocabulary_size: int) -> np.ndarray:
 def score_units(
     models: Mapping[str, PreTrainedModel | np.ndarray],
     stream: SequenceStream,
-    streams: Streams,
+    streams: KeyedRandomness,
     per_unit: int | None = None,
 ) -> dict[str, UnitLosses]:
     """Losses of every model (or table of log-probabilities) on the same rows.

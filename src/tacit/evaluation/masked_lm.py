@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 
 from tacit.engine import cross_entropy
 from tacit.models.masked import masked_logits
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.masking import MaskedRows, Masking, mask_rows
 from tacit.training.sequences import SequenceStream
 
@@ -47,7 +47,7 @@ def unigram(stream: SequenceStream, special_ids: Sequence[int], vocabulary_size:
 
 
 def _masked_units(
-    stream: SequenceStream, per_unit: int, masking: Masking, streams: Streams
+    stream: SequenceStream, per_unit: int, masking: Masking, streams: KeyedRandomness
 ) -> tuple[MaskedRows, np.ndarray]:
     """At most ``per_unit`` rows of every unit, masked by the unit's own draws, and the unit of each row."""
     rows: list[np.ndarray] = []
@@ -71,7 +71,7 @@ def score_units(
     stream: SequenceStream,
     per_unit: int,
     masking: Masking,
-    streams: Streams,
+    streams: KeyedRandomness,
 ) -> dict[str, Scores]:
     """Scores of every model (or unigram table of log-probabilities) on the same masks."""
     masked, owner_B = _masked_units(stream, per_unit, masking, streams)

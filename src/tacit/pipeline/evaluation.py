@@ -22,7 +22,7 @@ from tacit.pipeline.screening import redacted_units
 from tacit.pipeline.state import RunState
 from tacit.planning import EVALUATION
 from tacit.privacy.events import Gaussian
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.plans import last_before_private
 from tacit.training.sequences import SequenceStream
 from tacit.training.sums import scores_digest
@@ -99,7 +99,7 @@ def _loss_bound(state: RunState) -> float:
 
 
 def _unit_vectors(
-    state: RunState, models: Models, stream: SequenceStream, per_unit: int, streams: Streams
+    state: RunState, models: Models, stream: SequenceStream, per_unit: int, streams: KeyedRandomness
 ) -> np.ndarray:
     """What each unit adds to a sum that may be released: entries in [0, 1]."""
     if state.config.model.is_causal:
@@ -135,7 +135,7 @@ def _exact_scores(
     return found
 
 
-def _evaluate_private(state: RunState, event: Gaussian, models: Models, streams: Streams) -> dict[str, Any]:
+def _evaluate_private(state: RunState, event: Gaussian, models: Models, streams: KeyedRandomness) -> dict[str, Any]:
     stream = tokenized(state, private_units(state)[1])
     per_unit = state.config.evaluation.sequences_per_unit
     made_from = scores_digest(models, stream, repr((event, per_unit, state.objective)), streams)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tacit.config import MarkingOptions
 from tacit.corpus.units import Unit
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.screening.missed import ForgetfulPolicy, Missed, Spotter
 from tacit.screening.policy import load_policy, package_policy
 from tacit.screening.spans import merged
@@ -50,7 +50,7 @@ class MarkedText:
         return "MarkedText(<private>)"
 
 
-def marker_of(options: MarkingOptions, streams: Streams) -> Spotter:
+def marker_of(options: MarkingOptions, streams: KeyedRandomness) -> Spotter:
     """The policy that marks; ``streams`` are of the run's key.
 
     Raises:
@@ -104,7 +104,7 @@ def _parts_words(character: str) -> bool:
     return (character.isascii() and character in string.punctuation) or "\u4e00" <= character <= "\u9fff"
 
 
-def marks_digest(marked: Iterable[MarkedText], streams: Streams) -> str:
+def marks_digest(marked: Iterable[MarkedText], streams: KeyedRandomness) -> str:
     """A keyed digest of all marks: a run that goes on with a changed policy is refused, for its account knows one set of marks."""
     digest = hashlib.blake2b(key=streams.derive("marks"), digest_size=32, person=b"tacit-marks")
     for one in marked:

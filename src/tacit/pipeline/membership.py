@@ -10,7 +10,7 @@ from tacit.config import RunConfig
 from tacit.corpus.units import Unit
 from tacit.errors import UsageError
 from tacit.pipeline.records import planted_units
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.screen_plan import plan_of
 from tacit.screening.corpus import policies_of
 from tacit.screening.policy import Policy, package_policy
@@ -20,7 +20,7 @@ from tacit.screening.split import data_points, reserve_mask
 __all__ = ["run_samples"]
 
 
-def run_samples(config: RunConfig, parts: tuple[list[Unit], list[Unit]], streams: Streams) -> MembershipSamples:
+def run_samples(config: RunConfig, parts: tuple[list[Unit], list[Unit]], streams: KeyedRandomness) -> MembershipSamples:
     """Members and true non-members of a run, at most ``audit.membership.pairs`` each (`tacit.audit.pairs.draw_pairs`).
 
     They may be fewer than ``least_pairs``, or none: that is a function of private text, so it stops nothing.

@@ -30,7 +30,7 @@ from tacit.privacy.confidentiality.measurement import MEASUREMENT
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.provenance import NOISE_SOURCE
 from tacit.progress import Reporter, SilentReporter
-from tacit.randomness import KEY_BYTES, Streams, read_key
+from tacit.randomness import KEY_BYTES, KeyedRandomness, read_key
 from tacit.training.device import set_up_torch
 from tacit.vocabulary.given import read_given
 
@@ -81,8 +81,8 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
         if measurement is not None:
             ledger.bind(MEASUREMENT, measurement.to_json())
         private_folder(folder.checkpoints)
-        ranks.tell(_Opened(config.model_dump(mode="json"), Streams(key).commitment(), mechanisms))
-        yield RunState(config, folder, ledger, Streams(key), mechanisms, reporter, ranks)
+        ranks.tell(_Opened(config.model_dump(mode="json"), KeyedRandomness(key).commitment(), mechanisms))
+        yield RunState(config, folder, ledger, KeyedRandomness(key), mechanisms, reporter, ranks)
         ranks.tell(None)
 
 
@@ -127,10 +127,10 @@ def join_run(config: RunConfig, ranks: Ranks) -> RunState:
     folder = RunFolder(Path(config.run))
     path = folder.private / "key"
     key = read_key(path) if path.exists() else bytes(KEY_BYTES)
-    if Streams(key).commitment() != opened.key_commitment:
+    if KeyedRandomness(key).commitment() != opened.key_commitment:
         raise DataError(f"{path}: process {ranks.rank} does not see the key of process 0; share the run folder")
     _set_up_torch(config, ranks)
-    return RunState(config, folder, None, Streams(key), opened.mechanisms, SilentReporter(), ranks)
+    return RunState(config, folder, None, KeyedRandomness(key), opened.mechanisms, SilentReporter(), ranks)
 
 
 def training_noise(config: RunConfig) -> str:

@@ -11,7 +11,7 @@ from tacit.corpus.records import Record
 from tacit.corpus.secrets import SecretFormat, canary_records, draw_secret_canaries
 from tacit.corpus.turns import Turns
 from tacit.corpus.units import Unit, UnitKind, group_units, split_held_out
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 __all__ = [
     "Corpus",
@@ -43,7 +43,7 @@ def units_of(config: RunConfig, kind: UnitKind | None = None) -> list[Unit]:
     return group_units(read_records(source_of(config.private)), own if kind is None else kind)
 
 
-def held_out_apart(config: RunConfig, units: Sequence[Unit], streams: Streams) -> tuple[list[Unit], list[Unit]]:
+def held_out_apart(config: RunConfig, units: Sequence[Unit], streams: KeyedRandomness) -> tuple[list[Unit], list[Unit]]:
     """(training, held out): which units are kept from training is a function of the key and the unit's id."""
     return split_held_out(list(units), config.evaluation.held_out, streams.child("corpus"))
 
@@ -53,7 +53,7 @@ def secret_form(config: RunConfig) -> SecretFormat | None:
     return SecretFormat(digits=config.audit.digits) if config.audit and config.model.is_causal else None
 
 
-def secrets_of(config: RunConfig, streams: Streams) -> tuple[int, ...]:
+def secrets_of(config: RunConfig, streams: KeyedRandomness) -> tuple[int, ...]:
     """The secrets of a causal model's canaries."""
     form = secret_form(config)
     if form is None or config.audit is None:
@@ -61,7 +61,7 @@ def secrets_of(config: RunConfig, streams: Streams) -> tuple[int, ...]:
     return draw_secret_canaries(config.audit.canaries, streams.child("canaries"), form)
 
 
-def planted_records(config: RunConfig, streams: Streams) -> list[Record]:
+def planted_records(config: RunConfig, streams: KeyedRandomness) -> list[Record]:
     """The canaries of a causal model, as records that are trained on."""
     form = secret_form(config)
     if form is None or config.audit is None:
@@ -70,7 +70,7 @@ def planted_records(config: RunConfig, streams: Streams) -> list[Record]:
     return canary_records(texts, config.audit.copies, config.evaluation.held_out, streams.child("corpus"))
 
 
-def planted_units(config: RunConfig, streams: Streams) -> list[Unit]:
+def planted_units(config: RunConfig, streams: KeyedRandomness) -> list[Unit]:
     """The same, as units of one text."""
     return [Unit(record.document_id, (record.text,)) for record in planted_records(config, streams)]
 

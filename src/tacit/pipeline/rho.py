@@ -25,7 +25,7 @@ from tacit.privacy.bands import Bands
 from tacit.privacy.certificate import RHO
 from tacit.privacy.ledger import Ledger
 from tacit.progress import Reporter
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.scoring.public import require_public_scorer, scorer_folder
 from tacit.scoring.rho import PrivacyProbability
 from tacit.scoring.scorer import ScorerOptions
@@ -73,14 +73,14 @@ class _Run:
 
     config: RunConfig
     folder: RunFolder
-    streams: Streams
+    streams: KeyedRandomness
     reporter: Reporter
 
 
 def unit_rho(
     config: RunConfig,
     folder: RunFolder,
-    streams: Streams,
+    streams: KeyedRandomness,
     reporter: Reporter,
     ledger: Ledger,
     units: Sequence[Unit],
@@ -133,7 +133,7 @@ def _constants(
     return PrivacyProbability(float(stored["lower"]), float(stored["upper"]))
 
 
-def _fingerprint(units: Sequence[Unit], rho_U: np.ndarray, streams: Streams) -> str:
+def _fingerprint(units: Sequence[Unit], rho_U: np.ndarray, streams: KeyedRandomness) -> str:
     digest = hashlib.blake2b(key=streams.derive("rho"), digest_size=32, person=b"tacit-rho")
     for unit, rho in zip(units, rho_U.tolist(), strict=True):
         digest.update(json.dumps([unit.unit_id, rho]).encode() + b"\n")

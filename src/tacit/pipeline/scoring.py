@@ -10,7 +10,7 @@ from tacit.errors import UsageError
 from tacit.folder import RunFolder
 from tacit.pipeline.records import planted_records, units_of
 from tacit.progress import Reporter
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.scoring.rho import PrivacyProbability
 from tacit.scoring.scorer import ScorerOptions
 from tacit.scoring.scoring import score_corpus
@@ -26,7 +26,7 @@ def scored_folder(folder: RunFolder) -> Path:
     return folder.private / "scores"
 
 
-def texts_to_score(config: RunConfig, streams: Streams) -> list[Record]:
+def texts_to_score(config: RunConfig, streams: KeyedRandomness) -> list[Record]:
     """The texts of all units, with the unit's id as their document's: those that are held out, and the planted ones, too.
 
     A text is scored alone, and a unit counts as its most private text does (`tacit.scoring.scores.rho_by_id`), so the rho of a
@@ -48,7 +48,7 @@ def texts_to_score(config: RunConfig, streams: Streams) -> list[Record]:
 def scored(
     config: RunConfig,
     folder: RunFolder,
-    streams: Streams,
+    streams: KeyedRandomness,
     options: ScorerOptions,
     rho: PrivacyProbability,
     reporter: Reporter,

@@ -10,7 +10,7 @@ from tacit.corpus.units import Unit
 from tacit.folder import RunFolder
 from tacit.pipeline.records import Corpus, planted_records, source_of
 from tacit.progress import Reporter
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.screen_plan import plan_of, streams_needed
 from tacit.screening.corpus import policies_of, screen_corpus
 from tacit.screening.receipt import Receipt
@@ -26,7 +26,7 @@ def screened_folder(folder: RunFolder) -> Path:
     return folder.private / "screened"
 
 
-def screened(config: RunConfig, folder: RunFolder, streams: Streams, reporter: Reporter) -> Receipt:
+def screened(config: RunConfig, folder: RunFolder, streams: KeyedRandomness, reporter: Reporter) -> Receipt:
     """Screen the run's private corpus, or go on, or give the receipt of what is done; see `screen_corpus`.
 
     Args:

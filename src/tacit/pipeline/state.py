@@ -25,7 +25,7 @@ from tacit.models.kinds import build_model
 from tacit.planning import Mechanisms
 from tacit.privacy.ledger import Ledger
 from tacit.progress import Reporter
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.checkpoint import load_weights
 from tacit.training.masking import Masking
 from tacit.training.objectives import CausalObjective, MaskedObjective, Objective
@@ -53,7 +53,7 @@ class RunState:
     config: RunConfig
     folder: RunFolder
     ledger_if_first: Ledger | None = field(repr=False)
-    streams: Streams = field(repr=False)
+    streams: KeyedRandomness = field(repr=False)
     mechanisms: Mechanisms
     reporter: Reporter
     ranks: Ranks = ALONE

@@ -20,7 +20,7 @@ from typing import Any
 from tacit.corpus.records import Record, require_rereadable, text_bytes
 from tacit.corpus.units import Unit, split_held_out
 from tacit.errors import UsageError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.resumable import CheckpointClock
 from tacit.screening.deduplicate import DeduplicateOptions, Normalisation, check_choice
 from tacit.screening.groups import GroupLimit, GroupSizes
@@ -100,7 +100,7 @@ def policies_of(plan: ScreenPlan) -> dict[str, Policy]:
     return {role: package_policy(role) if path is None else load_policy(path) for role, path in files.items()}
 
 
-def screener_options(plan: ScreenPlan, policies: Mapping[str, Policy], streams: Streams) -> ScreenerOptions:
+def screener_options(plan: ScreenPlan, policies: Mapping[str, Policy], streams: KeyedRandomness) -> ScreenerOptions:
     """What a plan's screener is made of.
 
     Args:
@@ -111,7 +111,7 @@ def screener_options(plan: ScreenPlan, policies: Mapping[str, Policy], streams: 
     return ScreenerOptions(policies["balanced"].options, policies["conservative"].options, plan.data_point, missed)
 
 
-def _identity(plan: ScreenPlan, policies: Mapping[str, Policy], streams: Streams) -> dict[str, Any]:
+def _identity(plan: ScreenPlan, policies: Mapping[str, Policy], streams: KeyedRandomness) -> dict[str, Any]:
     """Everything but the records that the result depends on."""
     values: dict[str, Any] = {"tacit": VERSION, "key": streams.commitment()}
     values |= {name: getattr(plan, name) for name in _COMPARED}
@@ -127,7 +127,7 @@ def screen_corpus(
     records: Iterable[Record],
     plan: ScreenPlan,
     folder: Path,
-    streams: Streams,
+    streams: KeyedRandomness,
     on_progress: OnProgress | None = None,
     *,
     needed: Collection[Stream] = STREAMS,
@@ -175,7 +175,7 @@ def screen_corpus(
         return work.finish(time.monotonic() - begun)
 
 
-def _survey(records: Iterable[Record], plan: ScreenPlan, streams: Streams) -> tuple[str, int]:
+def _survey(records: Iterable[Record], plan: ScreenPlan, streams: KeyedRandomness) -> tuple[str, int]:
     """Keyed digest of all records, and the bytes of their text. What is refused shows here, before anything is written."""
     digest = hashlib.blake2b(key=streams.derive("screening", "corpus"), digest_size=32, person=b"tacit-screening")
     size = 0
@@ -196,7 +196,7 @@ def _texts(chunk: Chunk) -> list[str]:
     return [record.text for record, held_out in zip(*chunk, strict=True) if not held_out]
 
 
-def _chunks(records: Iterable[Record], held_out: float, streams: Streams) -> Iterator[Chunk]:
+def _chunks(records: Iterable[Record], held_out: float, streams: KeyedRandomness) -> Iterator[Chunk]:
     chunk, size = Chunk([], []), 0
     document, side = None, False
     for record in records:
@@ -212,6 +212,6 @@ def _chunks(records: Iterable[Record], held_out: float, streams: Streams) -> Ite
         yield chunk
 
 
-def _is_held_out(document: str, held_out: float, streams: Streams) -> bool:
+def _is_held_out(document: str, held_out: float, streams: KeyedRandomness) -> bool:
     """The rule of `tacit.corpus.units.split_held_out`, and its key, for the document as the unit."""
     return bool(split_held_out([Unit(document, ())], held_out, streams.child("corpus"))[1])

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 
 from tacit.errors import DataError, UsageError
 from tacit.files import write_atomically
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.screening.memories import DIGEST_BYTES, Bloom, BloomMemory, ExactMemory, Memory, keyed_digest
 from tacit.screening.normalise import normal_form
 from tacit.screening.redact import MASK
@@ -172,7 +172,7 @@ class _Marking(ABC):
 
     mode: ClassVar[Mode]
 
-    def __init__(self, options: DeduplicateOptions, streams: Streams) -> None:
+    def __init__(self, options: DeduplicateOptions, streams: KeyedRandomness) -> None:
         if options.mode != self.mode:
             raise UsageError(f"{type(self).__name__} is for mode {self.mode}, not {options.mode}")
         self.options = options
@@ -214,7 +214,7 @@ class _Marking(ABC):
         write_atomically(path, write)
 
     @classmethod
-    def load(cls, path: Path, options: DeduplicateOptions, streams: Streams) -> Self:
+    def load(cls, path: Path, options: DeduplicateOptions, streams: KeyedRandomness) -> Self:
         """Go on from a saved state, bit for bit.
 
         Raises:
@@ -254,7 +254,7 @@ class KeepFirst(_Marking):
 
     mode = "keep-first"
 
-    def __init__(self, options: DeduplicateOptions, streams: Streams) -> None:
+    def __init__(self, options: DeduplicateOptions, streams: KeyedRandomness) -> None:
         super().__init__(options, streams)
         self._most = options.bloom.expected_texts if options.bloom else None
         self._memory: Memory = (
@@ -283,7 +283,7 @@ class MaskAll(_Marking):
 
     mode = "mask-all"
 
-    def __init__(self, options: DeduplicateOptions, streams: Streams) -> None:
+    def __init__(self, options: DeduplicateOptions, streams: KeyedRandomness) -> None:
         super().__init__(options, streams)
         self._counts["counted"] = 0
         self._seen, self._repeated = ExactMemory(), ExactMemory()

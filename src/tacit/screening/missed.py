@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tacit.errors import UsageError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.screening.spans import Span, merged
 
 __all__ = ["ForgetfulPolicy", "Missed", "Spotter"]
@@ -48,7 +48,7 @@ class Missed:
             raise UsageError(f"the share of missed secrets is {self.share!r}; it must be in [0, 1]")
 
     @classmethod
-    def of(cls, share: float, streams: Streams) -> Missed:
+    def of(cls, share: float, streams: KeyedRandomness) -> Missed:
         """With the key of a run."""
         return cls(share, streams.derive("screening", "missed"))
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tacit.errors import UsageError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.screening.deduplicate import Normalisation, check_choice, normalised
 from tacit.screening.redact import MASK
 
@@ -201,7 +201,7 @@ class NearDuplicates:
         streams: of the run's key; addresses ``("near-duplicates", ...)``.
     """
 
-    def __init__(self, options: NearOptions, streams: Streams) -> None:
+    def __init__(self, options: NearOptions, streams: KeyedRandomness) -> None:
         from datasketch import MinHash
 
         self.options = options

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from tacit.corpus.records import Record, text_bytes
 from tacit.errors import DataError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.resumable import JobKind, Resumable
 from tacit.screening.deduplicate import DeduplicateOptions, KeepFirst, stability
 from tacit.screening.receipt import Counts, Receipt
@@ -50,7 +50,7 @@ class Work:
         corpus: str,
         copies: DeduplicateOptions | None,
         which: Deduplicate,
-        streams: Streams,
+        streams: KeyedRandomness,
     ) -> None:
         self.counts = Counts()
         self._job = Resumable(_SCREENING, folder, plan, corpus)
@@ -58,7 +58,9 @@ class Work:
         self._options = copies
         self._which: Deduplicate = which
         compared = deduplicated_streams(which)
-        self._streams: dict[Stream, Streams] = {stream: streams.child("screening", stream) for stream in compared}
+        self._streams: dict[Stream, KeyedRandomness] = {
+            stream: streams.child("screening", stream) for stream in compared
+        }
         self._copies: dict[Stream, KeepFirst] = {}
         if copies is not None:
             self._copies |= {stream: KeepFirst(copies, own) for stream, own in self._streams.items()}

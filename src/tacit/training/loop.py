@@ -29,7 +29,7 @@ from tacit.engine import CLIPPINGS, PerExampleClipper, add_noise_, micro_batches
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.files import refuse_little_room
 from tacit.privacy.ledger import Ledger
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.averaging import InterpolateFromStart, IterateAverage
 from tacit.training.checkpoint import (
     Progress,
@@ -61,7 +61,7 @@ class _Source:
 
     stream: SequenceStream
     objective: Objective
-    streams: Streams
+    streams: KeyedRandomness
     ranks: Ranks = ALONE
 
 
@@ -71,7 +71,7 @@ def run_phase(
     stream: SequenceStream,
     objective: Objective,
     ledger: Ledger | None,
-    streams: Streams,
+    streams: KeyedRandomness,
     compute: ComputeOptions,
     checkpoint: Path,
     on_step: Callable[[int], None] = lambda done: None,

@@ -14,7 +14,7 @@ import numpy as np
 from tokenizers import Encoding, Tokenizer
 
 from tacit.corpus.units import Unit
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.sequences import SequenceStream, unit_keys
 from tacit.vocabulary.encode import encode_texts
 from tacit.vocabulary.special import SpecialTokens
@@ -44,7 +44,7 @@ def tokenize_marked(
     tokenizer: Tokenizer,
     special: SpecialTokens,
     length: int,
-    streams: Streams,
+    streams: KeyedRandomness,
 ) -> SequenceStream:
     """One row of each unit: the first ``length - 2`` tokens of its text, the private ones marked.
 

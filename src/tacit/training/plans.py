@@ -15,7 +15,7 @@ import numpy as np
 from tacit.privacy.bands import Bands
 from tacit.privacy.events import BandedPoissonGaussian, BandsFrom, Event, Gaussian, NonPrivate, PoissonGaussian
 from tacit.privacy.literal_adp import literal_reason
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 __all__ = ["AdamOptions", "DpPlan", "LiteralPlan", "Phase", "PlainPlan", "Plan", "SelectivePlan", "last_before_private"]
 
@@ -30,7 +30,7 @@ class PlainPlan:
 
     batch_size: int
 
-    def batch(self, records: int, streams: Streams, step: int) -> np.ndarray:
+    def batch(self, records: int, streams: KeyedRandomness, step: int) -> np.ndarray:
         """Indices of the step's records: consecutive slices of keyed permutations, one an epoch; none where there is none.
 
         Whether there is a record may hang on one unit, so an empty stream stops nothing.
@@ -70,7 +70,7 @@ class SelectivePlan(PlainPlan):
         """What one released state costs, under replacement."""
         return Gaussian(self.state_noise_multiplier)
 
-    def batch(self, records: int, streams: Streams, step: int) -> np.ndarray:
+    def batch(self, records: int, streams: KeyedRandomness, step: int) -> np.ndarray:
         """Indices of the step's records, fewer than ``batch_size`` where slots are empty."""
         chosen = super().batch(max(self.slots, records), streams, step)
         return chosen[chosen < records]
@@ -120,7 +120,7 @@ class DpPlan:
         """Standard deviation of the noise on each coordinate of the clipped sum."""
         return self.noise_multiplier * self.clip_norm
 
-    def batch(self, units: int, streams: Streams, step: int) -> np.ndarray:
+    def batch(self, units: int, streams: KeyedRandomness, step: int) -> np.ndarray:
         """Indices of the step's units: one global draw, which may be empty."""
         from tacit.engine.sampler import poisson_sample  # torch comes with the engine; `tacit plan` must not load it
 

@@ -13,7 +13,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from tacit.corpus.units import Unit
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.vocabulary.encode import encode_texts
 from tacit.vocabulary.special import SpecialTokens
 
@@ -68,7 +68,7 @@ def _windows(ids: Sequence[int], body: int) -> Iterator[Sequence[int]]:
 
 
 def tokenize_units(
-    units: Sequence[Unit], tokenizer: Tokenizer, special: SpecialTokens, length: int, streams: Streams
+    units: Sequence[Unit], tokenizer: Tokenizer, special: SpecialTokens, length: int, streams: KeyedRandomness
 ) -> SequenceStream:
     """Tokenise every text and cut it into rows of at most ``length`` positions; a row never spans two texts or units.
 
@@ -92,7 +92,7 @@ def tokenize_units(
     return SequenceStream(ids_ST, lengths_S, np.concatenate([[0], np.cumsum(counts)]), unit_keys(units, streams))
 
 
-def unit_keys(units: Sequence[Unit], streams: Streams) -> tuple[str, ...]:
+def unit_keys(units: Sequence[Unit], streams: KeyedRandomness) -> tuple[str, ...]:
     """A keyed number of each unit's id, in hexadecimal."""
     keyed = streams.derive("unit-key")
     return tuple(hashlib.blake2b(unit.unit_id.encode(), key=keyed, digest_size=16).hexdigest() for unit in units)

@@ -26,7 +26,7 @@ from transformers import PreTrainedModel
 from tacit.config import ComputeOptions
 from tacit.errors import LedgerError
 from tacit.privacy.ledger import Ledger
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.training.dropout import uses_dropout
 from tacit.training.objectives import Objective
 from tacit.training.plans import DpPlan, Phase
@@ -45,7 +45,7 @@ def sums_digest(
     stream: SequenceStream,
     objective: Objective,
     compute: ComputeOptions,
-    streams: Streams,
+    streams: KeyedRandomness,
 ) -> str:
     """A keyed digest of all that decides the sums of a phase beside its randomness; keyed, since the records are private.
 
@@ -96,7 +96,7 @@ def bind_sums(ledger: Ledger, phase: Phase, made_from: str) -> None:
 
 
 def scores_digest(
-    models: Mapping[str, nn.Module | np.ndarray], stream: SequenceStream, plan: str, streams: Streams
+    models: Mapping[str, nn.Module | np.ndarray], stream: SequenceStream, plan: str, streams: KeyedRandomness
 ) -> str:
     """As `sums_digest`, of the private evaluation: what decides the sum over the held-out units, without its noise.
 

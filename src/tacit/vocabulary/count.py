@@ -17,7 +17,7 @@ from string import ascii_letters, ascii_lowercase, digits, punctuation
 
 from tacit.errors import DataError
 from tacit.privacy.events import unit_weight
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.vocabulary.tally import SortedCounts, Spill, Tally
 from tacit.vocabulary.tokenizer import MAX_WORD_LENGTH, TokenizerOptions, normalizer_and_pretokenizer
 
@@ -32,7 +32,7 @@ _BLANKS_FOR_SIGNS = bytes.maketrans(*(text.encode() for text in (punctuation + _
 def count_words(
     units: Iterable[tuple[str, Sequence[str]]],
     max_words: int,
-    streams: Streams,
+    streams: KeyedRandomness,
     options: TokenizerOptions,
     *,
     resolution: int | None = None,
@@ -68,7 +68,7 @@ def count_words(
 def sorted_word_counts(
     units: Iterable[tuple[str, Sequence[str]]],
     max_words: int,
-    streams: Streams,
+    streams: KeyedRandomness,
     options: TokenizerOptions,
     spill: Spill,
     *,
@@ -88,7 +88,7 @@ def sorted_word_counts(
 def count_distinct(
     units: Iterable[tuple[str, AbstractSet[str]]],
     max_words: int,
-    streams: Streams,
+    streams: KeyedRandomness,
     *,
     resolution: int | None = None,
     without: AbstractSet[str] = frozenset(),
@@ -103,7 +103,7 @@ def count_distinct(
 def _tally(
     units: Iterable[tuple[str, AbstractSet[str]]],
     max_words: int,
-    streams: Streams,
+    streams: KeyedRandomness,
     tally: Tally,
     *,
     resolution: int | None,
@@ -142,7 +142,7 @@ def distinct_words(texts: Sequence[str], options: TokenizerOptions) -> set[str]:
     return _reader(options)(texts)
 
 
-def choose_words(unit_id: str, words: AbstractSet[str], max_words: int, streams: Streams) -> Collection[str]:
+def choose_words(unit_id: str, words: AbstractSet[str], max_words: int, streams: KeyedRandomness) -> Collection[str]:
     """At most ``max_words`` of a unit's words, chosen uniformly by a keyed hash of (unit id, word).
 
     The choice depends on nothing but the key, the id and the set of words: not on the order of the words, nor on other

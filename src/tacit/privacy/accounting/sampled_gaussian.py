@@ -97,7 +97,9 @@ class GaussianLoss(privacy_loss_mechanism.GaussianPrivacyLoss):
         x = self.inverse_privacy_losses(epsilons[inside])
         deltas[inside] = self.mu_upper_cdf(x) - np.exp(epsilons[inside] + self.mu_lower_log_cdf(x))
         if np.isnan(deltas).any():
-            raise UsageError("the privacy loss of this Gaussian step cannot be computed in double precision: take more noise")
+            raise UsageError(
+                "the privacy loss of this Gaussian step cannot be computed in double precision: take more noise"
+            )
         return np.clip(deltas, 0, 1)
 
     def inverse_privacy_losses(self, losses: np.ndarray) -> np.ndarray:

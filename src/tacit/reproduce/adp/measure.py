@@ -27,7 +27,7 @@ from tacit.pipeline.stages import walk
 from tacit.pipeline.state import RunState
 from tacit.privacy.accounting.accountant import epsilon_of_rho, joint_epsilon
 from tacit.progress import SilentReporter
-from tacit.randomness import Streams, key_of
+from tacit.randomness import KeyedRandomness, key_of
 from tacit.reproduce.adp.corpora import CorpusFiles
 from tacit.reproduce.adp.public import experiment_seed, public_model, train_public
 from tacit.reproduce.adp.runs import config_of
@@ -63,7 +63,7 @@ def _score(scores: Scores, scale: Scale, place: Place) -> dict[str, Any]:
     scored(
         config,
         RunFolder(folder),
-        Streams(key_of(experiment_seed(0))),
+        KeyedRandomness(key_of(experiment_seed(0))),
         ScorerOptions(scorer.model, config.model.length),
         scorer.rho,
         SilentReporter(),
@@ -159,7 +159,7 @@ def _public(name: ScorerName, scale: Scale, place: Place) -> dict[str, Any]:
     trie = _trie_file(place)
     if not trie.exists():
         write_atomically(trie, build_trie(given.tokenizer, scale.canary).save)
-    streams, units = Streams(bytes(32)), CorpusFiles(place.corpora).test_units()
+    streams, units = KeyedRandomness(bytes(32)), CorpusFiles(place.corpora).test_units()
     stream = tokenize_units(units, given.tokenizer, given.special, scale.model["length"], streams)
     model = load_folder(GPT2LMHeadModel, public.model)
     tables = {

@@ -21,7 +21,7 @@ from tacit.corpus.turns import Turns, read_turn
 from tacit.corpus.units import Unit
 from tacit.errors import DataError, UsageError
 from tacit.files import write_atomically
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.reproduce.crt.scale import CorpusSize
 from tacit.screening.policy import package_policy
 from tacit.screening.redact import MASK
@@ -126,7 +126,10 @@ def prepare(name: str, data: Path, size: CorpusSize, folder: Path, form: SecretF
     _write_lines(files.test, rows)
     _write_policy(files.conservative, size.known_words)
     words = count_words(
-        ((str(number), (text,)) for number, text in enumerate(_redacted(train))), 10_000, Streams(bytes(32)), _TEXT
+        ((str(number), (text,)) for number, text in enumerate(_redacted(train))),
+        10_000,
+        KeyedRandomness(bytes(32)),
+        _TEXT,
     )
     pieces = train_wordpiece(words, _VOCABULARY - 1, _TEXT.alphabet, min_frequency=2)
     tokenizer = build_tokenizer(pieces, _TEXT, (MASK,))

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 from tacit.audit.samples import MembershipSamples, alphanumeric, check_count, chosen
 from tacit.errors import DataError, UsageError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 __all__ = ["CustomerKind", "customersim_samples"]
 
@@ -20,7 +20,7 @@ CustomerKind = Literal["name", "address", "phone_number", "order_number"]
 
 
 def customersim_samples(
-    folder: Path, kind: CustomerKind, count: int, streams: Streams, dialogues: int | None = None
+    folder: Path, kind: CustomerKind, count: int, streams: KeyedRandomness, dialogues: int | None = None
 ) -> MembershipSamples:
     """Members and true non-members of CustomerSim; A.5 takes addresses.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tacit.config import RunConfig
 from tacit.pipeline.records import secret_form, secrets_of
-from tacit.randomness import Streams, key_of
+from tacit.randomness import KeyedRandomness, key_of
 from tacit.reproduce.crt.scale import GAMMAS
 from tacit.screening.missed import Missed
 from tacit.screening.policy import Policy, package_policy
@@ -32,13 +32,13 @@ def experiment_seed(seed: int, config: RunConfig) -> str:
     policy = package_policy("balanced")
     for attempt in range(_MOST_TRIES):
         text = f"tacit reproduce crt {seed} {attempt}"
-        streams = Streams(key_of(text))
+        streams = KeyedRandomness(key_of(text))
         if _is_even(_found_in_canaries(policy, streams, config), streams):
             return text
     raise AssertionError("one key in about a hundred is even")
 
 
-def _found_in_canaries(policy: Policy, streams: Streams, config: RunConfig) -> list[list[str]]:
+def _found_in_canaries(policy: Policy, streams: KeyedRandomness, config: RunConfig) -> list[list[str]]:
     """What the policy masks in each canary."""
     form = secret_form(config)
     assert form is not None
@@ -49,7 +49,7 @@ def _found_in_canaries(policy: Policy, streams: Streams, config: RunConfig) -> l
     ]
 
 
-def _is_even(found: list[list[str]], streams: Streams) -> bool:
+def _is_even(found: list[list[str]], streams: KeyedRandomness) -> bool:
     for gamma in GAMMAS:
         missed = Missed.of(gamma, streams)
         if sum(all(map(missed.misses, secrets)) for secrets in found) != round(gamma * len(found)):

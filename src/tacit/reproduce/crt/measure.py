@@ -20,7 +20,7 @@ from tacit.pipeline.records import secrets_of
 from tacit.pipeline.rows import tokenized
 from tacit.pipeline.stages import walk
 from tacit.pipeline.state import RunState
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.reproduce.crt.account import epsilons_after
 from tacit.reproduce.crt.corpora import CorpusFiles
 from tacit.reproduce.crt.keys import experiment_seed
@@ -91,7 +91,7 @@ def _exposure(state: RunState, files: CorpusFiles) -> dict[str, Any]:
 
 def _membership(state: RunState, cell: Cell, scale: Scale, data: Path) -> dict[str, Any]:
     model = state.trained_model(_last_phase(state, state.config.rounds - 1).name)
-    streams = Streams(bytes(31) + bytes([cell.seed]))  # one choice of members for all arms of a replicate
+    streams = KeyedRandomness(bytes(31) + bytes([cell.seed]))  # one choice of members for all arms of a replicate
     samples = membership_samples(cell.corpus, data, scale.corpora[cell.corpus], streams)
     # An LSTM reads a text whole, which is the stronger attack; GPT-2 has no more positions than a row of its training.
     length = None if cell.model == "lstm" else scale.models[cell.model]["length"]
@@ -104,7 +104,7 @@ def _membership(state: RunState, cell: Cell, scale: Scale, data: Path) -> dict[s
 def baseline_rows(name: str, files: CorpusFiles, scale: Scale) -> list[dict[str, Any]]:
     """Models that know nothing of order: what words occur how often, and not even that."""
     given = read_given(files.tokenizer, (MASK,))
-    streams, texts = Streams(bytes(32)), files.test_texts()
+    streams, texts = KeyedRandomness(bytes(32)), files.test_texts()
     length = scale.models["lstm"]["length"]
 
     def rows_of(units: list[Unit]) -> SequenceStream:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tacit.audit.samples import MembershipSamples
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.reproduce.crt.customersim import customersim_samples
 from tacit.reproduce.crt.multiwoz import multiwoz_samples
 from tacit.reproduce.crt.scale import CorpusSize
@@ -13,7 +13,7 @@ from tacit.reproduce.crt.scale import CorpusSize
 __all__ = ["membership_samples"]
 
 
-def membership_samples(corpus: str, data: Path, size: CorpusSize, streams: Streams) -> MembershipSamples:
+def membership_samples(corpus: str, data: Path, size: CorpusSize, streams: KeyedRandomness) -> MembershipSamples:
     """Addresses of CustomerSim, sentences with reference numbers of MultiWOZ, as in the paper."""
     folder, count = data / corpus, size.membership_pairs
     if corpus == "customersim":

@@ -19,7 +19,7 @@ from tacit.audit.samples import MembershipSamples, alphanumeric, check_count, ch
 from tacit.corpus.readers import Source, read_objects
 from tacit.corpus.turns import Turn, Turns, read_turn
 from tacit.errors import DataError
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 
 __all__ = ["multiwoz_samples"]
 
@@ -36,7 +36,9 @@ _TOKEN = re.compile(r"\S+")
 _CLASSES = (string.digits, string.ascii_uppercase, string.ascii_lowercase)
 
 
-def multiwoz_samples(folder: Path, count: int, streams: Streams, turns: Turns | None = None) -> MembershipSamples:
+def multiwoz_samples(
+    folder: Path, count: int, streams: KeyedRandomness, turns: Turns | None = None
+) -> MembershipSamples:
     """Members and true non-members of MultiWOZ.
 
     A member is a turn of the training dialogues with a reference number that no earlier member has. Its non-member is the same

@@ -28,7 +28,7 @@ from tacit.pipeline.release import leave_model
 from tacit.pipeline.rows import private_rows, public_rows
 from tacit.pipeline.stages import walk
 from tacit.pipeline.state import RunState
-from tacit.randomness import Streams
+from tacit.randomness import KeyedRandomness
 from tacit.reproduce.hoory.account import account_of
 from tacit.reproduce.hoory.corpora import CorpusFiles
 from tacit.reproduce.hoory.runs import base_run, model_run, task_of, trunk_run
@@ -44,7 +44,7 @@ __all__ = ["measure", "model_folder", "seed_of", "train_base", "train_trunk"]
 
 _MASKED = 0.15
 _ROWS_OF_A_NOTE = 8
-_STREAMS = Streams(bytes(32))  # of the masks of a measurement: the same for all models
+_STREAMS = KeyedRandomness(bytes(32))  # of the masks of a measurement: the same for all models
 
 
 def seed_of(replicate: int) -> str:

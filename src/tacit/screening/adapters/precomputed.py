@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tacit.corpus import Source, read_records
 from tacit.errors import DataError, UsageError
-from tacit.randomness import KEY_BYTES, Streams
+from tacit.randomness import KEY_BYTES, KeyedRandomness
 from tacit.screening.adapters.options import PrecomputedOptions, TextsOptions
 from tacit.screening.adapters.span_files import Entry, aligned_conll, read_conll, read_jsonl
 from tacit.screening.spans import Detector, Span
@@ -58,7 +58,7 @@ class PrecomputedDetector(Detector):
     def __init__(self, options: PrecomputedOptions) -> None:
         self._path = Path(options.path)
         self._score = options.score
-        self._key = Streams(secrets.token_bytes(KEY_BYTES))
+        self._key = KeyedRandomness(secrets.token_bytes(KEY_BYTES))
         self._spans: dict[bytes, frozenset[Span]] = {}
         self._places: dict[bytes, str] = {}
         if _format(self._path, options.format) == "jsonl":
