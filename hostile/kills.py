@@ -270,15 +270,15 @@ def _end_of_two(one: Begun) -> Path:
 
 def _no_noise_after_a_kill() -> None:
     """A known-wrong `tacit`: a phase that goes on from a checkpoint leaves its first noise out."""
-    import tacit.training.loop as loop
+    import tacit.training.steps as steps
 
-    real, calls = loop.add_noise_, [0]
+    real, calls = steps.add_noise_, [0]
 
     def wrong(*arguments: object, **options: object) -> object:
         calls[0] += 1
         return None if calls[0] == 1 else real(*arguments, **options)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
-    loop.add_noise_ = wrong
+    steps.add_noise_ = wrong
 
 
 def _control(setting: Setting) -> Outcome:

@@ -20,7 +20,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 import tacit.pipeline.rho
-import tacit.training.loop
+import tacit.training.steps
 from tacit.config import RunConfig, parse_config
 from tacit.errors import BudgetError, LedgerError, RefusedError, UsageError
 from tacit.files import read_json
@@ -443,8 +443,8 @@ def killed_at(call: int, owner: ModuleType, name: str, work: Callable[[], None])
 
     calls, original = itertools.count(1), getattr(owner, name)
 
-    def counted(*arguments: Any) -> Any:
-        result = original(*arguments)
+    def counted(*arguments: Any, **options: Any) -> Any:
+        result = original(*arguments, **options)
         if next(calls) == call:
             os.kill(os.getpid(), signal.SIGKILL)
         return result
@@ -480,9 +480,9 @@ def test_strata_that_are_killed_and_begun_again_end_like_those_that_were_left_al
     train_at(corpora / "whole", corpora)
     work = functools.partial(train_at, corpora / "killed", corpora)
     assert killed_at(1, tacit.pipeline.rho, "rho_by_id", work)
-    assert killed_at(3, tacit.training.loop, "add_noise_", work)
-    assert killed_at(STEPS, tacit.training.loop, "add_noise_", work)
-    assert killed_at(2, tacit.training.loop, "add_noise_", work)
+    assert killed_at(3, tacit.training.steps, "add_noise_", work)
+    assert killed_at(STEPS, tacit.training.steps, "add_noise_", work)
+    assert killed_at(2, tacit.training.steps, "add_noise_", work)
     train_at(corpora / "killed", corpora)
     whole, killed = left_by(corpora / "whole"), left_by(corpora / "killed")
     assert whole[1:] == killed[1:]

@@ -24,9 +24,9 @@ from tacit.entities.tagger import EntityObjective, load_tagger, predict_tags, ro
 from tacit.entities.windows import Window, cut_windows
 from tacit.errors import DataError
 from tacit.randomness import KeyedRandomness
-from tacit.training.loop import _DpStep, _Source
 from tacit.training.plans import DpPlan
 from tacit.training.sequences import SequenceStream
+from tacit.training.steps import DpStep, Source
 
 from ..folders import bert_folder, edit_json, gpt2_folder
 from .documents import (
@@ -179,7 +179,7 @@ def step_sum(
     model = tiny_tagger(telling_cutter())
     compute = ComputeOptions(micro_batch=micro_batch, threads=1)
     plan = dataclasses.replace(PLAN, clip_norm=clip_norm)
-    with contextlib.closing(_DpStep(model, plan, compute, _Source(stream, objective, STREAMS))) as step:
+    with contextlib.closing(DpStep(model, plan, compute, Source(stream, objective, STREAMS))) as step:
         for _ in step.add_up(0, chosen, 0):
             pass
     return torch.cat([p.grad.flatten() for _, p in sorted(model.named_parameters()) if p.grad is not None])

@@ -20,9 +20,10 @@ from tacit.privacy.events import BandedPoissonGaussian, NonPrivate, PoissonGauss
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.literal_adp import distinguishing_accuracy, nats_a_step
 from tacit.randomness import KeyedRandomness
-from tacit.training.loop import _DpStep, _Source, run_phase
+from tacit.training.loop import run_phase
 from tacit.training.plans import AdamOptions, DpPlan, LiteralPlan, Phase
 from tacit.training.sequences import SequenceStream
+from tacit.training.steps import DpStep, Source
 
 from .streams import OBJECTIVE, random_units, stream_of, tiny_bert
 
@@ -38,12 +39,12 @@ def with_rho(units: dict[str, list[list[int]]], rho: dict[str, float]) -> Sequen
 
 
 def one_step(
-    stream: SequenceStream, plan: DpPlan, kind: type[_DpStep] = _DpStep, step: int = 3, width: int = 8
+    stream: SequenceStream, plan: DpPlan, kind: type[DpStep] = DpStep, step: int = 3, width: int = 8
 ) -> torch.Tensor:
     """What one step hands to the optimizer, over all of its draw."""
     model = tiny_bert(width=width)
     model.train()
-    with contextlib.closing(kind(model, plan, COMPUTE, _Source(stream, OBJECTIVE, STREAMS))) as step_of:
+    with contextlib.closing(kind(model, plan, COMPUTE, Source(stream, OBJECTIVE, STREAMS))) as step_of:
         for _ in step_of.add_up(step, step_of.draw(step), 0):
             pass
         step_of.finish(step)
@@ -54,15 +55,15 @@ def silent(plan: DpPlan) -> DpPlan:
     return dataclasses.replace(plan, noise_multiplier=0.0)
 
 
-def drawn(stream: SequenceStream, plan: DpPlan, step: int, kind: type[_DpStep] = _DpStep) -> set[str]:
-    with contextlib.closing(kind(tiny_bert(), plan, COMPUTE, _Source(stream, OBJECTIVE, STREAMS))) as step_of:
+def drawn(stream: SequenceStream, plan: DpPlan, step: int, kind: type[DpStep] = DpStep) -> set[str]:
+    with contextlib.closing(kind(tiny_bert(), plan, COMPUTE, Source(stream, OBJECTIVE, STREAMS))) as step_of:
         return {stream.keys_U[unit] for unit in step_of.draw(step)}
 
 
 # influence -----------------------------------------------------------------------------------------------------------
 
 
-class WeightsIgnored(_DpStep):
+class WeightsIgnored(DpStep):
     """Known wrong: the event has the weights, the clipper has not."""
 
     def __init__(self, model, plan, compute, source):
@@ -70,7 +71,7 @@ class WeightsIgnored(_DpStep):
         self._weights_U = np.where(self._weights_U > 0, 1.0, 0.0)
 
 
-class NoiseWithTheWeights(_DpStep):
+class NoiseWithTheWeights(DpStep):
     """Known wrong: the noise shrinks with the batch's weights, as the clip norm does."""
 
     def finish(self, step):
@@ -79,7 +80,7 @@ class NoiseWithTheWeights(_DpStep):
         super().finish(step)
 
 
-class StrataOfTheBatch(_DpStep):
+class StrataOfTheBatch(DpStep):
     """Known wrong: the thresholds are quantiles of the corpus at hand, so another unit may move this one."""
 
     def __init__(self, model, plan, compute, source):
@@ -89,7 +90,7 @@ class StrataOfTheBatch(_DpStep):
         self._weights_U = ((rho_U >= low) & (rho_U < high)).astype(float)
 
 
-def check_influence(plan: DpPlan, rho: dict[str, float], kind: type[_DpStep] = _DpStep) -> list[float]:
+def check_influence(plan: DpPlan, rho: dict[str, float], kind: type[DpStep] = DpStep) -> list[float]:
     """Each unit in turn is taken away: the sum moves by at most what the event says of its rho. The shares of that bound."""
     units, shares = random_units(3), []
     whole = one_step(with_rho(units, rho), silent(plan), kind)
@@ -140,10 +141,10 @@ def test_the_check_of_the_influence_catches_weights_that_are_ignored() -> None:
         check_influence(PLAN, RHO, WeightsIgnored)
 
 
-def noise_of(kind: type[_DpStep], rho: float) -> torch.Tensor:
+def noise_of(kind: type[DpStep], rho: float) -> torch.Tensor:
     """What is added to the clipped sum of a corpus in which all units have this rho."""
     stream = with_rho(random_units(3), dict.fromkeys(NAMES, rho))
-    return one_step(stream, PLAN, kind, width=16) - one_step(stream, silent(PLAN), _DpStep, width=16)
+    return one_step(stream, PLAN, kind, width=16) - one_step(stream, silent(PLAN), DpStep, width=16)
 
 
 def test_the_noise_is_the_same_for_every_batch() -> None:
@@ -151,7 +152,7 @@ def test_the_noise_is_the_same_for_every_batch() -> None:
     alone = one_step(empty, PLAN, width=16)  # an empty stratum: noise, and nothing else
     assert float(alone.std()) == pytest.approx(PLAN.noise_stddev, rel=0.05)
     for rho in (0.0, 0.5, 1.0):
-        torch.testing.assert_close(noise_of(_DpStep, rho), alone, rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(noise_of(DpStep, rho), alone, rtol=1e-6, atol=1e-9)
     with pytest.raises(AssertionError):
         torch.testing.assert_close(noise_of(NoiseWithTheWeights, 1.0), alone, rtol=1e-6, atol=1e-9)
 
@@ -159,7 +160,7 @@ def test_the_noise_is_the_same_for_every_batch() -> None:
 # sampling ------------------------------------------------------------------------------------------------------------
 
 
-def check_own_stratum(kind: type[_DpStep]) -> None:
+def check_own_stratum(kind: type[DpStep]) -> None:
     """Another rho of one unit, or one unit more at the end, never decides whether a unit takes part."""
     plan = dataclasses.replace(PLAN, bands=STRATUM, sampling_probability=0.6)
     units = random_units(3)
@@ -173,7 +174,7 @@ def check_own_stratum(kind: type[_DpStep]) -> None:
 
 
 def test_a_stratum_is_a_function_of_the_unit_alone() -> None:
-    check_own_stratum(_DpStep)
+    check_own_stratum(DpStep)
 
 
 def test_the_check_catches_strata_that_are_chosen_from_the_corpus_at_hand() -> None:

@@ -18,10 +18,11 @@ from tacit.engine import PerExampleClipper, add_noise_, micro_batches
 from tacit.errors import BudgetError
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.randomness import KeyedRandomness
-from tacit.training.loop import _DpStep, _Source, _unit_targets, run_phase
+from tacit.training.loop import run_phase
 from tacit.training.masking import MaskedRows, mask_rows
 from tacit.training.plans import AdamOptions, DpPlan, Phase, PlainPlan
 from tacit.training.sequences import SequenceStream
+from tacit.training.steps import DpStep, Source, unit_targets
 from tacit.training.sums import sums_digest
 
 from .streams import LENGTH, MASKING, OBJECTIVE, random_units, stream_of, tiny_bert
@@ -52,19 +53,19 @@ def step_gradients(
     stream: SequenceStream,
     plan: DpPlan = PLAN,
     micro_batch: int = 4,
-    kind: type[_DpStep] = _DpStep,
+    kind: type[DpStep] = DpStep,
     step: int = STEP,
     width: int = 8,
 ) -> Gradients:
     """What one step hands to the optimizer."""
     model = tiny_bert(width=width)
     model.train()
-    with contextlib.closing(kind(model, plan, compute(micro_batch), _Source(stream, OBJECTIVE, STREAMS))) as step_of:
+    with contextlib.closing(kind(model, plan, compute(micro_batch), Source(stream, OBJECTIVE, STREAMS))) as step_of:
         run_step(step_of, step, indices)
     return taken(model)
 
 
-def run_step(step_of: _DpStep, step: int, indices: np.ndarray) -> None:
+def run_step(step_of: DpStep, step: int, indices: np.ndarray) -> None:
     for _ in step_of.add_up(step, indices, 0):
         pass
     step_of.finish(step)
@@ -113,7 +114,7 @@ def keyed_noise(plan: DpPlan) -> Gradients:
     return taken(model)
 
 
-def check_step(kind: type[_DpStep], indices: np.ndarray, stream: SequenceStream, micro_batch: int = 4) -> None:
+def check_step(kind: type[DpStep], indices: np.ndarray, stream: SequenceStream, micro_batch: int = 4) -> None:
     """(sum of clipped gradients + noise) / normaliser, exactly; the weights 1/n are float32, hence 1e-6."""
     found = step_gradients(indices, stream, micro_batch=micro_batch, kind=kind)
     expected, noise = clipped_sum(indices, stream, PLAN), keyed_noise(PLAN)
@@ -129,7 +130,7 @@ def stream() -> SequenceStream:
     return stream_of(random_units(5))
 
 
-class NoiseEachMicroBatch(_DpStep):
+class NoiseEachMicroBatch(DpStep):
     """Known wrong: the noise comes once a micro-batch."""
 
     def add(self, chosen, places, step):
@@ -143,7 +144,7 @@ class NoiseEachMicroBatch(_DpStep):
             gradient.div_(self._plan.normaliser)
 
 
-class DividedByBatch(_DpStep):
+class DividedByBatch(DpStep):
     """Known wrong: the divisor is the size of the drawn batch."""
 
     def add_up(self, step, draw, drawn):
@@ -151,7 +152,7 @@ class DividedByBatch(_DpStep):
         return super().add_up(step, draw, drawn)
 
 
-class ClippedBySequence(_DpStep):
+class ClippedBySequence(DpStep):
     """Known wrong: every sequence has the whole clip norm for itself."""
 
     def __init__(self, model, plan, compute, source):
@@ -160,7 +161,7 @@ class ClippedBySequence(_DpStep):
         self._clipper = PerExampleClipper(model, plan.clip_norm, 1)
 
 
-class NotClipped(_DpStep):
+class NotClipped(DpStep):
     """Known wrong: the clip norm is so large that it never binds; the noise is as planned."""
 
     def __init__(self, model, plan, compute, source):
@@ -171,7 +172,7 @@ class NotClipped(_DpStep):
 
 @pytest.mark.parametrize("micro_batch", [1, 4, 64])
 def test_a_step_is_the_clipped_sum_plus_the_noise_over_the_normaliser(stream: SequenceStream, micro_batch: int) -> None:
-    check_step(_DpStep, np.arange(stream.units), stream, micro_batch)
+    check_step(DpStep, np.arange(stream.units), stream, micro_batch)
 
 
 @pytest.mark.parametrize("micro_batch", [4, 64])
@@ -218,7 +219,7 @@ def test_the_oracle_clips_some_units_and_not_all(stream: SequenceStream) -> None
 
 
 @pytest.mark.parametrize("wrong", [NoiseEachMicroBatch, DividedByBatch, ClippedBySequence, NotClipped])
-def test_the_check_of_a_step_catches(wrong: type[_DpStep], stream: SequenceStream) -> None:
+def test_the_check_of_a_step_catches(wrong: type[DpStep], stream: SequenceStream) -> None:
     with pytest.raises(AssertionError):
         check_step(wrong, np.arange(stream.units), stream)
 
@@ -249,13 +250,13 @@ def test_units_without_a_masked_token_contribute_nothing(blank: str, stream: Seq
 # the scale of the noise ----------------------------------------------------------------------------------------------
 
 
-def check_noise_scale(kind: type[_DpStep], stream: SequenceStream) -> None:
+def check_noise_scale(kind: type[DpStep], stream: SequenceStream) -> None:
     """What a step adds to the clipped sum has standard deviation s C: chi-square, both sides, false alarm 1e-6."""
     indices = np.arange(stream.units)
     residuals = []
     for step in range(5):
         noisy = flat(step_gradients(indices, stream, PLAN, 4, kind, step, width=32))
-        silent = flat(step_gradients(indices, stream, SILENT, 64, _DpStep, step, width=32))
+        silent = flat(step_gradients(indices, stream, SILENT, 64, DpStep, step, width=32))
         residuals.append((noisy * PLAN.normaliser - silent) / (PLAN.noise_multiplier * PLAN.clip_norm))
     normals = torch.cat(residuals).numpy()
     low, high = stats.chi2.ppf([2.5e-7, 1 - 2.5e-7], len(normals))
@@ -263,10 +264,10 @@ def check_noise_scale(kind: type[_DpStep], stream: SequenceStream) -> None:
     assert abs(float(normals.mean())) < stats.norm.isf(2.5e-7) / np.sqrt(len(normals))
 
 
-def scaled_noise(scale: float) -> type[_DpStep]:
+def scaled_noise(scale: float) -> type[DpStep]:
     """Known wrong: a deviation that is off by a factor."""
 
-    class ScaledNoise(_DpStep):
+    class ScaledNoise(DpStep):
         def __init__(self, model, plan, compute, source):
             louder = dataclasses.replace(plan, noise_multiplier=scale * plan.noise_multiplier)
             super().__init__(model, louder, compute, source)
@@ -275,7 +276,7 @@ def scaled_noise(scale: float) -> type[_DpStep]:
 
 
 def test_the_noise_has_the_planned_deviation_over_four_micro_batches(stream: SequenceStream) -> None:
-    check_noise_scale(_DpStep, stream)
+    check_noise_scale(DpStep, stream)
 
 
 @pytest.mark.parametrize("scale", [0.5, 0.96, 1.04, 2.0])
@@ -300,7 +301,7 @@ def neighbours(seed: int) -> Iterator[tuple[SequenceStream, SequenceStream]]:
         yield stream_of(units), stream_of(smaller)
 
 
-def check_influence(kind: type[_DpStep], micro_batches_of: tuple[int, int]) -> float:
+def check_influence(kind: type[DpStep], micro_batches_of: tuple[int, int]) -> float:
     """The largest influence of one unit over the clip norm; it must not be above 1 (add or remove)."""
     largest = 0.0
     plan = dataclasses.replace(SILENT, sequences_per_unit=4)
@@ -316,11 +317,11 @@ def check_influence(kind: type[_DpStep], micro_batches_of: tuple[int, int]) -> f
 
 @pytest.mark.parametrize("micro_batches_of", [(64, 64), (4, 12), (8, 4)])
 def test_one_unit_moves_the_sum_by_at_most_the_clip_norm(micro_batches_of: tuple[int, int]) -> None:
-    assert check_influence(_DpStep, micro_batches_of) > 0.99  # the bound is reached, so the test is not idle
+    assert check_influence(DpStep, micro_batches_of) > 0.99  # the bound is reached, so the test is not idle
 
 
 @pytest.mark.parametrize("wrong", [ClippedBySequence, NotClipped])
-def test_the_check_of_the_influence_catches(wrong: type[_DpStep]) -> None:
+def test_the_check_of_the_influence_catches(wrong: type[DpStep]) -> None:
     with pytest.raises(AssertionError):
         check_influence(wrong, (64, 64))
 
@@ -329,9 +330,9 @@ def unit_tensors(
     chosen: np.ndarray, real: np.ndarray, per_unit: int, stream: SequenceStream, step: int = STEP
 ) -> tuple[torch.Tensor, ...]:
     """ids, attention, slots, labels and weights, as the losses get them."""
-    source = _Source(stream, OBJECTIVE, STREAMS)
+    source = Source(stream, OBJECTIVE, STREAMS)
     plan = dataclasses.replace(PLAN, sequences_per_unit=per_unit)
-    targets, weights = _unit_targets(chosen, real, plan, source, step)
+    targets, weights = unit_targets(chosen, real, plan, source, step)
     return *(torch.from_numpy(array.astype(np.int64)) for array in targets.arrays), torch.from_numpy(weights)
 
 
@@ -495,7 +496,7 @@ def test_the_optimizer_gets_exactly_the_steps_of_the_plan(
         optimizer.param_groups[0]["lr"] = AdamOptions(1e-3).learning_rate_at(step, steps)
         optimizer.zero_grad()
         indices = np.flatnonzero(streams.generator("sampling", step).random(stream.units) < PLAN.sampling_probability)
-        with contextlib.closing(_DpStep(again, PLAN, compute(), _Source(stream, OBJECTIVE, streams))) as step_of:
+        with contextlib.closing(DpStep(again, PLAN, compute(), Source(stream, OBJECTIVE, streams))) as step_of:
             drawn = step_of.draw(step)
             assert sorted(drawn) == indices.tolist()  # in another order, in which there is less padding
             run_step(step_of, step, drawn)

@@ -21,8 +21,8 @@ from tacit.errors import LedgerError
 from tacit.privacy.ledger import Ledger
 from tacit.randomness import KeyedRandomness
 from tacit.training.checkpoint import Progress, gradients, load_checkpoint, save_checkpoint
-from tacit.training.loop import _DpStep, _Source
 from tacit.training.sequences import SequenceStream
+from tacit.training.steps import DpStep, Source
 from tacit.training.sums import sums_digest
 
 from ..processes import killed
@@ -220,8 +220,8 @@ def test_a_checkpoint_inside_a_step_holds_the_clipped_sum_before_the_noise(
     compute = ComputeOptions(micro_batch=4, threads=1)
     optimizer = torch.optim.AdamW(model.parameters())
     made_from = sums_digest(model, optimizer, PHASE, stream, OBJECTIVE, compute, KeyedRandomness(KEY))
-    source = _Source(stream, OBJECTIVE, KeyedRandomness(KEY).child("sums", made_from))
-    with closing(_DpStep(model, PLAN, compute, source)) as step_of:
+    source = Source(stream, OBJECTIVE, KeyedRandomness(KEY).child("sums", made_from))
+    with closing(DpStep(model, PLAN, compute, source)) as step_of:
         draw = step_of.draw(0)
         for _ in step_of.add_up(0, draw[: state["partial"]["drawn"]], 0):
             pass
@@ -268,8 +268,8 @@ def largest(micro_batch: int, units: int, stream: SequenceStream) -> int:
     model = dropping_bert(0.0)
     model.train()
     compute = ComputeOptions(micro_batch=micro_batch, threads=1)
-    source = _Source(stream, OBJECTIVE, KeyedRandomness(KEY))
-    with closing(_DpStep(model, PLAN, compute, source)) as step_of, LargestTensor() as seen:
+    source = Source(stream, OBJECTIVE, KeyedRandomness(KEY))
+    with closing(DpStep(model, PLAN, compute, source)) as step_of, LargestTensor() as seen:
         for _ in step_of.add_up(0, np.arange(units) % stream.units, 0):
             pass
     return seen.numel

@@ -21,12 +21,13 @@ from tacit.privacy.events import Gaussian, NonPrivate
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.selective import participations
 from tacit.randomness import KeyedRandomness
-from tacit.training.loop import _DpStep, _PlainStep, _Source, _Step, run_phase
+from tacit.training.loop import run_phase
 from tacit.training.marked import split_marks
 from tacit.training.objectives import Targets
 from tacit.training.plans import AdamOptions, DpPlan, Phase, PlainPlan, SelectivePlan
 from tacit.training.selective import PrivateTokens, PublicTokens, normals, numbers_of_state
 from tacit.training.sequences import SequenceStream
+from tacit.training.steps import DpStep, PlainStep, Source, Step
 
 from ..networks import build_gpt2, build_lstm
 
@@ -219,7 +220,7 @@ def test_noise_is_new_for_every_row_release_and_step() -> None:
     cells: list[np.ndarray] = []
     model = lstm()
     for step in (0, 1):
-        with contextlib.closing(_PlainStep(model, PLAN, COMPUTE, _Source(stream, PUBLIC, STREAMS))) as step_of:
+        with contextlib.closing(PlainStep(model, PLAN, COMPUTE, Source(stream, PUBLIC, STREAMS))) as step_of:
             chosen = step_of.draw(step)
             targets = PUBLIC.targets(
                 stream.ids_ST[chosen], stream.lengths_S[chosen], step_of._uniforms_BnT[: len(chosen)]
@@ -265,7 +266,7 @@ def test_a_batch_holds_every_record_of_its_slots_and_no_empty_one() -> None:
 # the public step ---------------------------------------------------------------------------------------------------------
 
 
-def run_step(step_of: _Step, draw: np.ndarray) -> None:
+def run_step(step_of: Step, draw: np.ndarray) -> None:
     for _ in step_of.add_up(STEP, draw, 0):
         pass
     step_of.finish(STEP)
@@ -274,7 +275,7 @@ def run_step(step_of: _Step, draw: np.ndarray) -> None:
 def test_a_public_step_is_the_sum_of_rows_over_the_planned_batch() -> None:
     """Also where slots are empty: the divisor does not depend on how many records there are."""
     stream, model = marked_stream(), lstm()
-    with contextlib.closing(_PlainStep(model, PLAN, COMPUTE, _Source(stream, PUBLIC, STREAMS))) as step_of:
+    with contextlib.closing(PlainStep(model, PLAN, COMPUTE, Source(stream, PUBLIC, STREAMS))) as step_of:
         draw = step_of.draw(STEP)
         run_step(step_of, draw)
         drawn = step_of._uniforms_BnT
@@ -321,7 +322,7 @@ def private_step(objective: PrivateTokens | PublicTokens) -> Gradients:
     """Without noise and divisor."""
     stream, model = marked_stream(), lstm()
     plan = dataclasses.replace(DP_PLAN, noise_multiplier=0.0, normaliser=1.0)
-    with contextlib.closing(_DpStep(model, plan, COMPUTE, _Source(stream, objective, STREAMS))) as step_of:
+    with contextlib.closing(DpStep(model, plan, COMPUTE, Source(stream, objective, STREAMS))) as step_of:
         run_step(step_of, np.arange(stream.units))
     return taken(model)
 
