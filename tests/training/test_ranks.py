@@ -218,6 +218,20 @@ def test_a_plain_phase_on_ranks_is_that_of_one_process(stream: SequenceStream, t
         assert_close(found[0], expected)
 
 
+def test_ranks_with_other_public_records_are_refused(stream: SequenceStream, tmp_path: Path) -> None:
+    """A public corpus that is another file at one rank may be private text, which nobody looked at."""
+    phase = Phase("public", "public", PlainPlan(7), STEPS, AdamOptions(1e-2))
+    others = stream_of(random_units(9))
+
+    def work(ranks: Ranks) -> None:
+        compute = ComputeOptions(micro_batch=2, threads=1, checkpoint_seconds=0.0)
+        records, path = (others if ranks.rank else stream), tmp_path / "public.pt"
+        run_phase(dropping_bert(0.0), phase, records, OBJECTIVE, None, KeyedRandomness(KEY), compute, path, ranks=ranks)
+
+    ended = in_processes(2, work)
+    assert all("what the sums of phase public are made from: process 1 has another" in one.error for one in ended)
+
+
 @pytest.mark.parametrize("world", [2, 3])
 def test_with_dropout_too_several_ranks_train_like_one(world: int, stream: SequenceStream, tmp_path: Path) -> None:
     """A unit is dropped by its own seed, whichever rank it comes to and whatever stands beside it there."""

@@ -83,12 +83,13 @@ def run_phase(
     average = None if phase.optimizer.average is None else IterateAverage(model, phase.optimizer.average)
     # from the phase's first weights, so before a checkpoint is loaded
     way = None if phase.optimizer.keep is None else InterpolateFromStart(model, phase.optimizer.keep)
-    if phase.event is not None:  # on public text there is no noise, and nothing to hide
+    if phase.event is not None or ranks.world > 1:  # a public phase has no noise, and nothing to hide
         made_from = sums_digest(model, optimizer, phase, stream, objective, compute, streams)
         ranks.agree(f"what the sums of phase {phase.name} are made from", made_from.encode())
-        if ledger is not None:
-            bind_sums(ledger, phase, made_from)
-        streams = streams.child("sums", made_from)
+        if phase.event is not None:
+            if ledger is not None:
+                bind_sums(ledger, phase, made_from)
+            streams = streams.child("sums", made_from)
     start = load_checkpoint(checkpoint, model, optimizer, ranks, average)
     ranks.agree(f"the weights and the step at the start of phase {phase.name}", _digest(model, ranks, start))
     saver = _Saver(checkpoint, model, optimizer, average, compute.checkpoint_seconds, ranks)
