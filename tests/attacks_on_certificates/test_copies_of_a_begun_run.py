@@ -111,7 +111,7 @@ def test_nothing_of_an_earlier_configuration_is_taken_for_this_runs(tmp_path: Pa
     assert all((private / name).read_bytes() != old for name, old in stale.items())
     report = json.loads((private.parent / "release" / "report.json").read_bytes())
     exposed = json.loads((private / "audit.json").read_bytes())
-    assert report["exposure"]
+    assert report["attacks"]
     assert exposed
 
     # A finished release keeps its ledger, whatever the next start asks for.

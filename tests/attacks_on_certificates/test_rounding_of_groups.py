@@ -4,11 +4,11 @@ What was wrong: loss distributions are composed by Fourier transforms, whose del
 account adds 2^-53 a step to delta but that of groups under replacement. Where every step reads every record the truth is one Gaussian
 mechanism: two records, 20,000 steps, delta 1e-11 have epsilon 10.116, and 10.107 was stated. Now it is above the truth.
 
-Steps that read every record are no longer composed but taken as that one mechanism. What is composed here leaves a record out once
-in 10^12 steps, which moves the truth by less than 1e-6 of delta; the transforms' rounding has either sign, and these are settings
-where it falls below on the processors that were tried. How far is the processor's: 9.7765 and 7.2505 were stated on one, 9.7853 and
-7.2661 on another, where 9.7882 and 7.2694 are true. So the known-wrong account is also made without a processor: at a delta that is
-larger by the reserve, 2^-53 a step.
+Steps that read every record are no longer composed but taken as that one mechanism. What is composed here leaves a record out
+once in 10^12 steps, which moves the truth by less than 1e-6 of delta; the transforms' rounding has either sign, and these are
+settings where it falls below on the processors that were tried. How far is the processor's: 9.7765 and 7.2505 were stated on
+one, 9.7853 and 7.2661 on another, 9.7853 and 7.2471 on a third, where 9.7882 and 7.2694 are true. So the known-wrong account is
+also made without a processor: at a delta that is larger by the reserve, 2^-53 a step.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def test_a_group_is_not_certified_below_the_truth(noise: float, steps: int, delt
     assert exact == pytest.approx(true, abs=1e-3)
     composed = _replacement_pld(spends, 0.0, records)  # known wrong: no reserve
     without = float(composed.get_epsilon_for_delta(delta))
-    assert without == pytest.approx(exact, abs=0.02)
+    assert without == pytest.approx(exact, abs=0.03)
     assert without < exact <= replacement_epsilon(spends, delta, records)
     assert float(composed.get_epsilon_for_delta(delta + 2.0**-53 * steps)) < exact - 1e-3
     everybody = replacement_epsilon([Spend(PoissonGaussian(1.0, noise), steps)], delta, records)

@@ -31,7 +31,7 @@ def option_models() -> set[type[Options]]:
     }
 
 
-MODELS = sorted(option_models(), key=lambda model: model.__name__)
+MODELS = sorted((model for model in option_models() if model.model_fields), key=lambda model: model.__name__)
 OPTIONS = sorted({(model.__name__, name) for model in MODELS for name in model.model_fields})
 
 
