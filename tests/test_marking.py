@@ -47,8 +47,9 @@ def test_a_data_point_is_a_unit_with_the_merged_runs_of_its_own_text() -> None:
 
 
 def test_public_text_holds_no_private_character_and_joins_no_words() -> None:
-    (found,) = mark([Unit("a", ("x1y22 3z",))], Digits(), "record")
-    assert found.public_text == "x y   z"
+    (found,) = mark([Unit("a", ("p x1y22 3z,q",))], Digits(), "record")
+    assert found.runs == ((2, 7), (8, 10))
+    assert found.public_text == "p    ,q"
 
 
 def test_equal_texts_are_marked_once_and_in_equal_ways() -> None:
