@@ -12,6 +12,7 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -116,7 +117,7 @@ the end
 
 
 @pytest.fixture
-def papers(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Paper]:  # type: ignore[type-arg]
+def papers(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Paper[Any]]:
     from tacit.reproduce.papers import (
         PAPERS,
     )  # here, so that a killed job's process need not load what the real ones need
@@ -191,7 +192,7 @@ def test_the_papers_are_listed_and_others_refused(papers: object, tmp_path: Path
         call("toy", "--data", tmp_path, "--scale", "moon")
 
 
-def test_every_paper_has_all_parts(papers: Mapping[str, Paper]) -> None:  # type: ignore[type-arg]
+def test_every_paper_has_all_parts(papers: Mapping[str, Paper[Any]]) -> None:
     for name in [name for name in papers if name != "toy"]:
         paper = papers[name]
         assert paper.title.endswith(".")

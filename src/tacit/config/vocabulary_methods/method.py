@@ -110,7 +110,9 @@ class VocabularyMethod(ABC):
 
     def refusal(self) -> RefusedError:
         """Of a method with a `heuristic`: what is raised where `allow` does not hold that entry, with its reason code."""
-        raise NotImplementedError
+        raise UsageError(
+            f"vocabulary.method: {type(self).__qualname__} has a heuristic and no refusal; mend the method"
+        )
 
     def check_allowed(self, config: RunConfig) -> None:
         """Refuse a method without a proof where it is not wanted as such."""
