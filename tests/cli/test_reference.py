@@ -22,7 +22,7 @@ PAGE = (DOCS / "options.md").read_text(encoding="utf-8")
 
 def option_models() -> set[type[Options]]:
     """Every model of `tacit.config`, whatever its module."""
-    names = [found.name for found in pkgutil.iter_modules(configuration.__path__, f"{configuration.__name__}.")]
+    names = [found.name for found in pkgutil.walk_packages(configuration.__path__, f"{configuration.__name__}.")]
     return {
         kind
         for name in names

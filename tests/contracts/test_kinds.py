@@ -22,13 +22,14 @@ from torch.nn import functional as F
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from tacit.config import ModelOptions, RunConfig, load_config, parse_config
+from tacit.config.base import named
 from tacit.config.kinds import KINDS, Kind, ModelShape, attention_parameters
 from tacit.config.shape import folder_shape, shape_of
 from tacit.engine import PerExampleClipper
 from tacit.errors import DataError, UsageError
 from tacit.files import read_json
 from tacit.folder import RunFolder
-from tacit.models.kinds import build_model, kind_of_model, load_model, named, save_model
+from tacit.models.kinds import build_model, kind_of_model, load_model, save_model
 from tacit.pipeline.release import report_run
 from tacit.pipeline.stages import run
 from tacit.planning import make_plan

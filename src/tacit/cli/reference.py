@@ -23,7 +23,7 @@ import annotated_types
 import typer
 from pydantic.fields import FieldInfo
 
-from tacit.config.base import NameIn, Options
+from tacit.config.base import ByName, NameIn, Options
 from tacit.config.entities import ComparisonConfig, FinetuneConfig
 from tacit.config.run import RunConfig
 
@@ -106,6 +106,10 @@ def _base(model: type[Options]) -> type[Options] | None:
 
 def _models(annotation: Any) -> Iterator[type[Options]]:
     """The sections that a type holds."""
+    for one in getattr(annotation, "__metadata__", ()):
+        if isinstance(one, ByName):
+            yield from one.registry.values()
+            return
     if isinstance(annotation, type) and issubclass(annotation, Options):
         yield annotation
     for inner in typing.get_args(annotation):

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, get_args
+from typing import Annotated, Any, ClassVar, Union, get_args
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from tacit.errors import UsageError
 
 __all__ = [
     "MOST",
+    "ByName",
     "ClipNorm",
     "Count",
     "NameIn",
@@ -39,6 +42,7 @@ __all__ = [
     "WholeConfig",
     "expanded",
     "name_in",
+    "named",
     "values_digest",
 ]
 
@@ -146,6 +150,30 @@ def name_in(names: Callable[[], Iterable[str]]) -> NameIn:
         return word
 
     return NameIn(check, names)
+
+
+@dataclass(frozen=True)
+class ByName:
+    """A section whose class is the one that a registry has for the word of one of its options.
+
+    Args:
+        option: which option has the word; each class has it as a ``Literal``.
+        registry: the classes by their words. A union of them in a type would be a second list.
+    """
+
+    option: str
+    registry: Mapping[str, type[Options]]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return handler.generate_schema(
+            Annotated[Union[tuple(self.registry.values())], Field(discriminator=self.option)]  # noqa: UP007
+        )
+
+
+def named(path: str) -> Any:
+    """What a row of a registry names as ``"module:name"``, for what a light command must not import."""
+    module, name = path.split(":")
+    return getattr(importlib.import_module(module), name)
 
 
 def expanded(path: str) -> Path:

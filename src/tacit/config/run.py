@@ -19,7 +19,7 @@ from tacit.config.corpus import CorpusOptions, PublicCorpusOptions
 from tacit.config.evaluation import EvaluationOptions
 from tacit.config.marking import MarkingOptions, check_marking
 from tacit.config.model import ModelOptions, check_given, check_model
-from tacit.config.phases import DpPhase, Phase, PhaseOptions, PlainPhase, SelectivePhase, check_phases, check_streams
+from tacit.config.phases import DpPhase, Phase, PhaseOptions, SelectivePhase, check_phases, check_streams
 from tacit.config.privacy import PrivacyOptions, check_budget, check_users
 from tacit.config.screening import ScreeningOptions, check_screening
 from tacit.config.vocabulary import VocabularyOptions, check_formula, check_vocabulary
@@ -129,11 +129,9 @@ class RunConfig(WholeConfig):
         return [phase for phase in self.phases if isinstance(phase, DpPhase)]
 
     @property
-    def unclipped_phases(self) -> list[PlainPhase]:
-        """The phases that train on private text without noise, as baselines; what screening lets through is not private."""
-        return [
-            phase for phase in self.phases if isinstance(phase, PlainPhase) and phase.stream in ("private", "redacted")
-        ]
+    def unclipped_phases(self) -> list[PhaseOptions]:
+        """The phases that train on private text without noise, as baselines."""
+        return [phase for phase in self.phases if phase.is_baseline]
 
     @property
     def selective_phases(self) -> list[SelectivePhase]:

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from tacit.config.base import named
 from tacit.config.shape import tagger_shape
 from tacit.corpus.annotated import AnnotatedDocument
 from tacit.engine.cross_entropy import cross_entropy
 from tacit.entities.rows import RowCutter, split_labels
 from tacit.models.given import load_folder
-from tacit.models.kinds import named
 from tacit.randomness import KeyedRandomness
 from tacit.training.objectives import Objective, Targets
 

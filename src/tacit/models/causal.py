@@ -16,11 +16,12 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from tacit.config.base import named
 from tacit.config.kinds import KINDS, one_of
 from tacit.engine.heads import causal_losses
 from tacit.engine.logits import IGNORE_INDEX
 from tacit.errors import UsageError
-from tacit.models.kinds import CausalForward, kind_of_model, named
+from tacit.models.kinds import CausalForward, kind_of_model
 from tacit.models.lstm import check_right_padded
 
 __all__ = ["causal_logits", "causal_row_losses", "head_and_hidden", "head_of", "weighted_row_losses"]

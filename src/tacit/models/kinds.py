@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -14,6 +12,7 @@ from transformers import PreTrainedModel
 from transformers.utils import logging
 
 from tacit.config import ModelOptions
+from tacit.config.base import named
 from tacit.config.kinds import KINDS, Kind, kind_of_type
 from tacit.config.shape import read_config, shape_of
 from tacit.models.given import load_folder
@@ -27,7 +26,6 @@ __all__ = [
     "build_model",
     "kind_of_model",
     "load_model",
-    "named",
     "save_model",
 ]
 
@@ -36,12 +34,6 @@ CausalForward = Callable[[PreTrainedModel, Tensor], tuple[nn.Linear, Tensor]]
 
 MaskedForward = Callable[[PreTrainedModel, Tensor, Tensor, Tensor], Tensor]
 """From a masked model, ids (B, T), attention (B, T) and slots (B, K) to the logits there (B, K, V)."""
-
-
-def named(reference: str) -> Any:
-    """What a row names as ``"module:name"``."""
-    module, name = reference.split(":")
-    return getattr(importlib.import_module(module), name)
 
 
 def kind_of_model(model: nn.Module) -> Kind | None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from tacit.config.base import named
 from tacit.config.kinds import KINDS, one_of
 from tacit.engine.cross_entropy import cross_entropy
 from tacit.engine.heads import at_positions
 from tacit.errors import UsageError
-from tacit.models.kinds import MaskedForward, kind_of_model, named
+from tacit.models.kinds import MaskedForward, kind_of_model
 
 __all__ = ["masked_logits", "masked_losses"]
 

@@ -29,8 +29,7 @@ from tacit.randomness import KeyedRandomness
 from tacit.training.checkpoint import load_weights
 from tacit.training.masking import Masking
 from tacit.training.objectives import CausalObjective, MaskedObjective, Objective
-from tacit.training.plans import Phase, SelectivePlan
-from tacit.training.selective import PrivateTokens, PublicTokens, numbers_of_state
+from tacit.training.plans import Phase
 from tacit.vocabulary.special import OWN_NAMES, SpecialTokens, special_tokens
 
 __all__ = ["RunState", "once"]
@@ -110,13 +109,8 @@ class RunState:
         """What it is asked in a phase: of marked rows public tokens or private ones, by the phase's plan."""
         if phase.stream != "marked":
             return self.objective
-        size, plan = self.special.size, phase.plan
-        if not isinstance(plan, SelectivePlan):
-            return PrivateTokens(size)
         model = self.config.model
-        numbers = numbers_of_state(model.layers, model.width)
-        draws = PublicTokens.draws_for(plan.segments, numbers, model.length)
-        return PublicTokens(size, plan.segments, plan.state_clip, plan.state_noise_multiplier, numbers, draws)
+        return phase.plan.marked_objective(self.special.size, model.layers, model.width, model.length)
 
     @property
     def device(self) -> torch.device:

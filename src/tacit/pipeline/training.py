@@ -17,7 +17,7 @@ from tacit.pipeline.rows import rows_of
 from tacit.pipeline.state import RunState
 from tacit.training.checkpoint import finished_steps, load_weights
 from tacit.training.loop import run_phase
-from tacit.training.plans import DpPlan, Phase, PlainPlan, last_before_private
+from tacit.training.plans import Phase, PlainPlan, last_before_private
 
 __all__ = ["Part", "assist", "is_trained", "pretrain", "train", "train_control"]
 
@@ -111,11 +111,11 @@ def _control_phases(state: RunState) -> tuple[Phase, ...]:
     assert options is not None
     planned = state.mechanisms.phases
     own = {phase.name for phase in planned[_first_with_secrets(planned) :]}  # those before are the run's own
-    noisy = sum(isinstance(phase.plan, DpPlan) for phase in planned)
+    noisy = sum(phase.plan.is_dp for phase in planned)
     enough = options.enough_control_steps(state.config.privacy.units, max(1, noisy))
     phases: list[Phase] = []
     for phase in planned:
-        if isinstance(phase.plan, DpPlan):
+        if phase.plan.is_dp:
             steps = options.control_steps or max(phase.steps, enough)
             rate = options.control_learning_rate
             optimizer = dataclasses.replace(

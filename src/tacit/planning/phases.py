@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tacit.config import DpPhase, PhaseOptions, PlainPhase, RunConfig, SelectivePhase, stratum_number
+from tacit.config.base import named
 from tacit.config.shape import shape_of
 from tacit.planning.adaptive import PhaseNoise, adaptive_noise, bands_from, has_given_bands, sampling_probability
 from tacit.planning.cost import seconds_of
@@ -18,7 +19,16 @@ from tacit.privacy.ledger import StagePlan
 from tacit.privacy.words import VocabularyEvent
 from tacit.training.plans import AdamOptions, DpPlan, LiteralPlan, Phase, PlainPlan, Plan, SelectivePlan
 
-__all__ = ["has_given_noise", "phase_stage", "phases_with", "planned_noise", "solved_noise"]
+__all__ = [
+    "dp_plan",
+    "has_given_noise",
+    "phase_stage",
+    "phases_with",
+    "plain_plan",
+    "planned_noise",
+    "selective_plan",
+    "solved_noise",
+]
 
 
 def solved_noise(
@@ -95,7 +105,7 @@ def phases_with(config: RunConfig, noise: Mapping[str, PhaseNoise]) -> tuple[Pha
     )
     for number in range(config.rounds):
         for phase in config.phases:
-            plan = _plan(phase, config, noise)
+            plan: Plan = named(phase.made_by)(phase, config, noise.get(phase.name))
             name, previous = config.phase_name(phase, number), config.phase_name(phase, number - 1) if number else None
             if stratum_number(phase.stream) is not None:
                 previous, stratum = stratum, name
@@ -112,21 +122,25 @@ def _optimizer(phase: PhaseOptions) -> AdamOptions:
     )
 
 
-def _plan(phase: PlainPhase | DpPhase | SelectivePhase, config: RunConfig, noise: Mapping[str, PhaseNoise]) -> Plan:
-    if isinstance(phase, PlainPhase):
-        return PlainPlan(phase.batch_size)
-    if isinstance(phase, SelectivePhase):
-        return SelectivePlan(
-            batch_size=phase.batch_size,
-            slots=config.privacy.units,
-            segments=phase.segments,
-            state_clip=phase.state_clip,
-            state_noise_multiplier=phase.state_noise_multiplier,
-        )
-    return _dp_plan(phase, config, noise[phase.name])
+def plain_plan(phase: PlainPhase, config: RunConfig, noise: PhaseNoise | None) -> PlainPlan:
+    """Ordinary training."""
+    return PlainPlan(phase.batch_size)
 
 
-def _dp_plan(phase: DpPhase, config: RunConfig, noise: PhaseNoise) -> DpPlan:
+def selective_plan(phase: SelectivePhase, config: RunConfig, noise: PhaseNoise | None) -> SelectivePlan:
+    """Training on public tokens; its noise, on states, is given."""
+    return SelectivePlan(
+        batch_size=phase.batch_size,
+        slots=config.privacy.units,
+        segments=phase.segments,
+        state_clip=phase.state_clip,
+        state_noise_multiplier=phase.state_noise_multiplier,
+    )
+
+
+def dp_plan(phase: DpPhase, config: RunConfig, noise: PhaseNoise | None) -> DpPlan:
+    """DP-SGD, with the noise that was solved or given."""
+    assert noise is not None  # `solved_noise` and `planned_noise` have all DP phases
     plan = DpPlan(
         sampling_probability=sampling_probability(config, phase),
         clip_norm=phase.clip_norm,
@@ -154,41 +168,13 @@ def _dp_plan(phase: DpPhase, config: RunConfig, noise: PhaseNoise) -> DpPlan:
 
 def phase_stage(phase: Phase, sequence_flops: float) -> Stage:
     """A phase as `tacit plan` shows it."""
-    plan = phase.plan
-    if isinstance(plan, DpPlan):
-        return _dp_stage(phase, plan, sequence_flops)
-    return _plain_stage(phase, plan, sequence_flops)
-
-
-def _plain_stage(phase: Phase, plan: PlainPlan, sequence_flops: float) -> Stage:
-    mechanism, partition = f"ordinary training on {phase.stream} text", TRAINING if phase.event else ""
-    numbers: dict[str, float | int | str] = {"batch_size": plan.batch_size}
-    if isinstance(plan, SelectivePlan):
-        mechanism = "ordinary training on the public tokens of marked text, states released with Gaussian noise"
-        numbers |= {
-            "segments": plan.segments,
-            "state_clip": plan.state_clip,
-            "state_noise_multiplier": plan.state_noise_multiplier,
-        }
-    seconds = seconds_of(phase.steps * plan.batch_size * sequence_flops)
-    return Stage(phase.name, mechanism, numbers, phase.steps, phase.event, partition, seconds=seconds)
-
-
-def _dp_stage(phase: Phase, plan: DpPlan, sequence_flops: float) -> Stage:
-    mechanism = "DP-SGD: Poisson sampling, clipping, Gaussian noise"
-    if phase.stream == "marked":
-        mechanism += ", on private tokens alone"
-    if isinstance(plan, LiteralPlan):
-        mechanism = "DP-SGD whose noise is scaled by the batch's mean rho (literal ADP), without a guarantee"
-    elif plan.bands is not None:
-        mechanism += f", of {phase.stream}" if stratum_number(phase.stream) is not None else ", clipped by rho"
-    numbers: dict[str, float | int | str] = {
-        "sampling_probability": plan.sampling_probability,
-        "clip_norm": plan.clip_norm,
-        "noise_multiplier": plan.noise_multiplier,
-        "normaliser": plan.normaliser,
-    }
-    if plan.bands is not None:
-        numbers["weights_of_rho"] = plan.bands.words()
-    seconds = seconds_of(1.2 * phase.steps * plan.normaliser * plan.rows_per_unit * sequence_flops)
-    return Stage(phase.name, mechanism, numbers, phase.steps, phase.event, TRAINING, seconds=seconds)
+    plan, event = phase.plan, phase.event
+    return Stage(
+        phase.name,
+        plan.mechanism(phase.stream),
+        plan.numbers(),
+        phase.steps,
+        event,
+        TRAINING if event is not None else "",
+        seconds=seconds_of(phase.steps * plan.sequences_a_step * sequence_flops),
+    )

@@ -33,7 +33,7 @@ from tacit.training.checkpoint import (
     save_checkpoint,
 )
 from tacit.training.objectives import Objective
-from tacit.training.plans import DpPlan, Phase
+from tacit.training.plans import Phase
 from tacit.training.sequences import SequenceStream
 from tacit.training.steps import Source, step_of_phase
 from tacit.training.sums import bind_sums, sums_digest
@@ -75,7 +75,7 @@ def run_phase(
         ValueError: a DP phase has no ledger.
         DataError: a rank has other weights or records than the first one; or (a LedgerError) the phase began with others.
     """
-    if isinstance(phase.plan, DpPlan) and ranks.first and ledger is None:
+    if phase.plan.is_dp and ranks.first and ledger is None:
         raise ValueError("a DP phase needs a ledger")
     optimizer = _optimizer(model, phase)
     if phase.previous is not None:

@@ -7,8 +7,10 @@ Speed options (micro-batch, threads) are not here, so they cannot change an even
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -17,16 +19,57 @@ from tacit.privacy.events import BandedPoissonGaussian, BandsFrom, Event, Gaussi
 from tacit.privacy.literal_adp import literal_reason
 from tacit.randomness import KeyedRandomness
 
+if TYPE_CHECKING:
+    from tacit.training.objectives import Objective
+
 __all__ = ["AdamOptions", "DpPlan", "LiteralPlan", "Phase", "PlainPlan", "Plan", "SelectivePlan", "last_before_private"]
 
 
+class Plan(ABC):
+    """How one step of a phase uses a stream, and all that is asked of it: its batch, its event, its step, its words.
+
+    ``step``: the `tacit.training.steps.Step` that makes its gradients, as ``"module:class"``, since it needs torch.
+    ``is_dp``: units are clipped one by one, under noise. Such a phase needs a ledger, and an audit's control trains it without.
+    """
+
+    step: ClassVar[str]
+    is_dp: ClassVar[bool] = False
+
+    @abstractmethod
+    def batch(self, records: int, streams: KeyedRandomness, step: int) -> np.ndarray:
+        """Indices of what a step reads, of so many records (or units, where ``is_dp``)."""
+
+    @abstractmethod
+    def event_on(self, stream: str) -> Event | None:
+        """What one step on a stream costs; None on public text."""
+
+    @abstractmethod
+    def mechanism(self, stream: str) -> str:
+        """What `tacit plan` calls it."""
+
+    @abstractmethod
+    def numbers(self) -> dict[str, float | int | str]:
+        """The public numbers that `tacit plan` shows."""
+
+    @property
+    @abstractmethod
+    def sequences_a_step(self) -> float:
+        """What a step costs, in sequences of ordinary training, expected."""
+
+    @abstractmethod
+    def marked_objective(self, vocabulary_size: int, layers: int, width: int, length: int) -> Objective:
+        """What the model, an LSTM of this shape, is asked about rows of marked text."""
+
+
 @dataclass(frozen=True)
-class PlainPlan:
+class PlainPlan(Plan):
     """Ordinary SGD on records that are public: a shuffled epoch after the other, mean gradient, no event.
 
     Args:
         batch_size: sequences a step.
     """
+
+    step: ClassVar[str] = "tacit.training.steps:PlainStep"
 
     batch_size: int
 
@@ -44,6 +87,25 @@ class PlainPlan:
             inside = positions // records == epoch
             chosen[inside] = order[positions[inside] % records]
         return chosen
+
+    def event_on(self, stream: str) -> Event | None:
+        """Ordinary training on private text has no finite epsilon."""
+        return None if stream == "public" else NonPrivate(f"ordinary training on {stream} text")
+
+    def mechanism(self, stream: str) -> str:
+        return f"ordinary training on {stream} text"
+
+    def numbers(self) -> dict[str, float | int | str]:
+        return {"batch_size": self.batch_size}
+
+    @property
+    def sequences_a_step(self) -> float:
+        return self.batch_size
+
+    def marked_objective(self, vocabulary_size: int, layers: int, width: int, length: int) -> Objective:
+        from tacit.training.selective import PrivateTokens  # it needs torch
+
+        return PrivateTokens(vocabulary_size)
 
 
 @dataclass(frozen=True)
@@ -75,9 +137,38 @@ class SelectivePlan(PlainPlan):
         chosen = super().batch(max(self.slots, records), streams, step)
         return chosen[chosen < records]
 
+    def event_on(self, stream: str) -> Event | None:
+        """The public tokens of private records get no noise. `tacit.privacy.selective` counts the private tokens alone."""
+        if stream != "marked":
+            return super().event_on(stream)
+        noise = self.state_event.noise_multiplier
+        return NonPrivate(
+            f"selective DP, public tokens without noise: {self.segments} states a row with noise multiplier {noise:g}"
+        )
+
+    def mechanism(self, stream: str) -> str:
+        return "ordinary training on the public tokens of marked text, states released with Gaussian noise"
+
+    def numbers(self) -> dict[str, float | int | str]:
+        states = {
+            "segments": self.segments,
+            "state_clip": self.state_clip,
+            "state_noise_multiplier": self.state_noise_multiplier,
+        }
+        return super().numbers() | states
+
+    def marked_objective(self, vocabulary_size: int, layers: int, width: int, length: int) -> Objective:
+        from tacit.training.selective import PublicTokens, numbers_of_state  # they need torch
+
+        numbers = numbers_of_state(layers, width)
+        draws = PublicTokens.draws_for(self.segments, numbers, length)
+        return PublicTokens(
+            vocabulary_size, self.segments, self.state_clip, self.state_noise_multiplier, numbers, draws
+        )
+
 
 @dataclass(frozen=True)
-class DpPlan:
+class DpPlan(Plan):
     """DP-SGD (Abadi et al. 2016, algorithm 1) with Poisson sampling of units.
 
     Args:
@@ -91,6 +182,9 @@ class DpPlan:
         bands: adaptive DP: a unit of weight w is clipped at w C under the same noise, and takes no part where w is 0.
         bands_from: what decides the band of a unit (`BandedPoissonGaussian`).
     """
+
+    step: ClassVar[str] = "tacit.training.steps:DpStep"
+    is_dp: ClassVar[bool] = True
 
     sampling_probability: float
     clip_norm: float
@@ -110,6 +204,45 @@ class DpPlan:
             return PoissonGaussian(q, noise)
         return BandedPoissonGaussian(q, noise, self.bands.thresholds, self.bands.weights, self.bands_from)
 
+    def event_on(self, stream: str) -> Event | None:
+        """The public tokens of marked records are trained on without noise, by another phase, so its steps have no finite epsilon.
+
+        Making the event refuses noise that is none.
+        """
+        if stream != "marked":
+            return self.event
+        event = PoissonGaussian(self.sampling_probability, self.noise_multiplier)
+        return NonPrivate(
+            "selective DP, private tokens: DP-SGD with sampling probability "
+            f"{event.sampling_probability:g} and noise multiplier {event.noise_multiplier:g}"
+        )
+
+    def mechanism(self, stream: str) -> str:
+        name = "DP-SGD: Poisson sampling, clipping, Gaussian noise"
+        if stream == "marked":
+            return f"{name}, on private tokens alone"
+        if self.bands is None:
+            return name
+        return f"{name}, of {stream}" if stream.startswith("stratum-") else f"{name}, clipped by rho"
+
+    def numbers(self) -> dict[str, float | int | str]:
+        numbers: dict[str, float | int | str] = {
+            "sampling_probability": self.sampling_probability,
+            "clip_norm": self.clip_norm,
+            "noise_multiplier": self.noise_multiplier,
+            "normaliser": self.normaliser,
+        }
+        return numbers if self.bands is None else numbers | {"weights_of_rho": self.bands.words()}
+
+    @property
+    def sequences_a_step(self) -> float:
+        return 1.2 * self.normaliser * self.rows_per_unit
+
+    def marked_objective(self, vocabulary_size: int, layers: int, width: int, length: int) -> Objective:
+        from tacit.training.selective import PrivateTokens  # it needs torch
+
+        return PrivateTokens(vocabulary_size)
+
     @property
     def rows_per_unit(self) -> int:
         """Rows of a unit in a step, at most."""
@@ -120,11 +253,11 @@ class DpPlan:
         """Standard deviation of the noise on each coordinate of the clipped sum."""
         return self.noise_multiplier * self.clip_norm
 
-    def batch(self, units: int, streams: KeyedRandomness, step: int) -> np.ndarray:
-        """Indices of the step's units: one global draw, which may be empty."""
+    def batch(self, records: int, streams: KeyedRandomness, step: int) -> np.ndarray:
+        """Indices of the step's units, of so many: one global draw, which may be empty."""
         from tacit.engine.sampler import poisson_sample  # torch comes with the engine; `tacit plan` must not load it
 
-        return poisson_sample(units, self.sampling_probability, streams.generator("sampling", step))
+        return poisson_sample(records, self.sampling_probability, streams.generator("sampling", step))
 
     def weights(self, units: int, rho_U: np.ndarray | None) -> np.ndarray:
         """How much each unit counts (U,); 0: it takes no part. It depends on the unit's own rho and on nothing else.
@@ -164,14 +297,14 @@ class LiteralPlan(DpPlan):
             literal_reason(self.parameters, self.normaliser, self.sampling_probability, self.noise_multiplier)
         )
 
+    def mechanism(self, stream: str) -> str:
+        return "DP-SGD whose noise is scaled by the batch's mean rho (literal ADP), without a guarantee"
+
     def noise_on(self, rho_B: np.ndarray | None) -> float:
         """Equation 6: mean rho of the batch, times s C. An empty batch, of which the paper says nothing, gets none."""
         if rho_B is None:
             raise ValueError("the literal plan needs a rho of every unit")
         return float(np.mean(rho_B)) * self.noise_stddev if len(rho_B) else 0.0
-
-
-Plan = PlainPlan | DpPlan
 
 
 @dataclass(frozen=True)
@@ -225,36 +358,12 @@ class Phase:
 
     @property
     def event(self) -> Event | None:
-        """What one step costs; None on public text. Ordinary training on private text has no finite epsilon.
-
-        Neither has a step on marked text: the public tokens of the same records are trained on without noise. The reason says
-        what was run; what it means for the private tokens alone is `tacit.planning.selective`.
-        """
-        if self.stream == "marked":
-            return NonPrivate(_selective_reason(self.plan))
-        if isinstance(self.plan, DpPlan):
-            return self.plan.event
-        return None if self.stream == "public" else NonPrivate(f"ordinary training on {self.stream} text")
+        """What one step costs; None on public text."""
+        return self.plan.event_on(self.stream)
 
     def learning_rate_at(self, step: int) -> float:
         """The rate of this phase's step."""
         return self.optimizer.learning_rate_at(self.round * self.steps + step, self.rounds * self.steps)
-
-
-def _selective_reason(plan: Plan) -> str:
-    """What a step on marked text does, in words and numbers. Making its events refuses noise that is none."""
-    if isinstance(plan, DpPlan):
-        event = PoissonGaussian(plan.sampling_probability, plan.noise_multiplier)
-        return (
-            "selective DP, private tokens: DP-SGD with sampling probability "
-            f"{event.sampling_probability:g} and noise multiplier {event.noise_multiplier:g}"
-        )
-    if isinstance(plan, SelectivePlan):
-        noise = plan.state_event.noise_multiplier
-        return (
-            f"selective DP, public tokens without noise: {plan.segments} states a row with noise multiplier {noise:g}"
-        )
-    return "ordinary training on marked text"
 
 
 def last_before_private(phases: Sequence[Phase]) -> Phase | None:

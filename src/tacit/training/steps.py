@@ -15,6 +15,7 @@ import torch
 from transformers import PreTrainedModel
 
 from tacit.config import ComputeOptions
+from tacit.config.base import named
 from tacit.engine import CLIPPINGS, PerExampleClipper, add_noise_, micro_batches
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.randomness import KeyedRandomness
@@ -46,9 +47,7 @@ class Source:
 
 def step_of_phase(model: PreTrainedModel, phase: Phase, compute: ComputeOptions, source: Source) -> Step:
     """How the steps of a phase are made."""
-    if isinstance(phase.plan, DpPlan):
-        return DpStep(model, phase.plan, compute, source)
-    return PlainStep(model, phase.plan, compute, source)
+    return named(phase.plan.step)(model, phase.plan, compute, source)
 
 
 class Step(ABC):

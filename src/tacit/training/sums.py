@@ -29,7 +29,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.randomness import KeyedRandomness
 from tacit.training.dropout import uses_dropout
 from tacit.training.objectives import Objective
-from tacit.training.plans import DpPlan, Phase
+from tacit.training.plans import Phase
 from tacit.training.sequences import SequenceStream
 
 __all__ = ["bind_sums", "scores_digest", "sums_digest"]
@@ -59,7 +59,7 @@ def sums_digest(
         streams: of this phase; the digest's key is theirs.
     """
     digest = hashlib.blake2b(key=streams.derive("sums"), digest_size=32, person=b"tacit-sums")
-    by_batch = uses_dropout(model) and not isinstance(phase.plan, DpPlan)
+    by_batch = uses_dropout(model) and not phase.plan.is_dp
     ends_as = dataclasses.replace(
         phase.optimizer, average=None, keep=None
     )  # made of the iterates, when all sums are done

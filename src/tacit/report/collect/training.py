@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit.config import DpPhase, RunConfig, SelectivePhase
+from tacit.config import PhaseOptions, RunConfig
 from tacit.config.shape import ModelShape
 from tacit.planning.vocabulary import vocabulary_from_plans, vocabulary_releases
 from tacit.privacy.ledger import Ledger
@@ -40,50 +40,23 @@ def model_facts(config: RunConfig, shape: ModelShape, vocabulary_size: int) -> s
 
 def phase_rows(config: RunConfig, ledger: Ledger) -> tuple[schema.PhaseRow, ...]:
     """The phases of the configuration, with the noise that the ledger has."""
+    rounds = f", in {config.rounds} rounds by turns" if config.rounds > 1 else ""
     rows = []
     for phase in config.phases:
-        if isinstance(phase, DpPhase):
-            noise_multiplier = _noise_multiplier(config, ledger, phase)
-            batch = (
-                f"{phase.expected_batch} units expected (Poisson), at most {phase.sequences_per_unit} sequences each"
-            )
-            if phase.maskings > 1:
-                batch += f" with {phase.maskings} maskings"
-            plan = f"DP-SGD, {phase.clipping} clipping, clip norm {phase.clip_norm:g}, noise multiplier {noise_multiplier:g}"
-            if config.adaptive is not None and config.adaptive.form != "strata":
-                how = {
-                    "clip-weights": "the clip norm times the weight of rho",
-                    "literal": "the noise times the batch's mean rho",
-                }
-                plan += f", {how[config.adaptive.form]}"
-            if phase.average is not None:
-                plan += f", ends with the mean of its iterates (decay {phase.average:g})"
-            if phase.keep is not None:
-                plan += f", keeps {phase.keep:g} of the way from its start"
-        elif isinstance(phase, SelectivePhase):
-            batch = f"{phase.batch_size} records"
-            plan = (
-                f"ordinary training on public tokens; at most {phase.segments} states of a record released, norm at most "
-                f"{phase.state_clip:g}, noise multiplier {phase.state_noise_multiplier:g}"
-            )
-        else:
-            batch, plan = f"{phase.batch_size} sequences", "ordinary training"
-        rounds = f", in {config.rounds} rounds by turns" if config.rounds > 1 else ""
+        words = phase.words(config, _noise_multiplier(config, ledger, phase))
         rows.append(
             schema.PhaseRow(
                 stream=phase.stream,
-                plan=plan + rounds,
+                plan=words.plan + rounds,
                 steps=config.rounds * phase.steps,
-                batch=batch,
+                batch=words.batch,
                 optimizer=f"AdamW, learning rate {phase.learning_rate:g}",
             )
         )
     return tuple(rows)
 
 
-def _noise_multiplier(config: RunConfig, ledger: Ledger, phase: DpPhase) -> float:
-    """As the ledger has it; on marked text, where the ledger holds no finite event, as it was given."""
-    found = ledger.plans[config.phase_name(phase, 0)].event.step_noise_multiplier
-    found = phase.noise_multiplier if found is None else found
-    assert found is not None
-    return found
+def _noise_multiplier(config: RunConfig, ledger: Ledger, phase: PhaseOptions) -> float | None:
+    """As the ledger has it; None of what it does not hold, or holds without a finite event, as on marked text."""
+    plan = ledger.plans.get(config.phase_name(phase, 0))
+    return None if plan is None else plan.event.step_noise_multiplier
