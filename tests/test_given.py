@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import html
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -455,6 +457,30 @@ def test_only_a_folder_gets_a_new_vocabulary(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @every_kind
+def test_the_cards_code_runs_in_the_release(kind: str, finished: Callable[[str], Finished]) -> None:
+    release = finished(kind).folder / "release"
+    (code,) = re.findall(r"^```python\n(.*?)^```$", (release / "README.md").read_text(), flags=re.DOTALL | re.MULTILINE)
+    done = subprocess.run([sys.executable, "-c", code], cwd=release, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+@pytest.mark.slow
+@every_kind
+def test_the_report_shows_what_the_models_write_for_public_text(kind: str, finished: Callable[[str], Finished]) -> None:
+    release = finished(kind).folder / "release"
+    report = read_json(release / "report.json")
+    assert report["examples"]
+    for example in report["examples"]:
+        assert example["released"]
+        assert ("___" in example["prompt"]) == (kind == "bert")
+        shown = html.unescape((release / "report.html").read_text())
+        assert example["prompt"] in shown
+        assert example["released"] in shown
+
+
+@pytest.mark.slow
+@every_kind
 def test_the_report_says_the_real_shape_and_what_is_assumed(kind: str, finished: Callable[[str], Finished]) -> None:
     folder = finished(kind).folder
     report = read_json(folder / "release" / "report.json")
@@ -468,6 +494,7 @@ def test_the_report_says_the_real_shape_and_what_is_assumed(kind: str, finished:
         "max_length": LENGTH,
         "loading_class": {"bert": "AutoModelForMaskedLM", "gpt2": "AutoModelForCausalLM", "lstm": None}[kind],
         "pipeline_tag": {"bert": "fill-mask", "gpt2": "text-generation", "lstm": None}[kind],
+        "loading_module": {"bert": None, "gpt2": None, "lstm": "tacit.models.lstm"}[kind],
     }
     assert report["vocabulary"]["size"] == len(tokenizer) == model.config.vocab_size
     assert report["vocabulary"]["released_words"] == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from contextlib import suppress
 from typing import Any
@@ -14,6 +15,7 @@ from tacit.config import RunConfig
 from tacit.corpus.units import Unit
 from tacit.errors import DataError
 from tacit.evaluation import causal_lm, masked_lm
+from tacit.evaluation.examples import Example, completions, fillings
 from tacit.files import write_json
 from tacit.pipeline.corpus import private_units
 from tacit.pipeline.marking import cut
@@ -43,6 +45,7 @@ def evaluate(state: RunState) -> None:
     streams = state.streams.child("evaluation")
     if state.config.public:
         found["public"] = _exact_scores(state, models, public_held_out_rows(state), public_held_out_units(state), 1)
+        found["examples"] = [dataclasses.asdict(example) for example in _examples(state, models)]
     if state.mechanisms.evaluation is not None:
         found["private"] = _evaluate_private(state, state.mechanisms.evaluation, models, streams)
     elif units := private_units(state)[1]:
@@ -52,6 +55,21 @@ def evaluate(state: RunState) -> None:
             ):  # texts without a token: for the curator there is no score then, and the run goes on
                 found[name] = _exact_scores(state, models, tokenized(state, texts), texts, None)
     write_json(state.folder.private / "evaluation.json", found)
+
+
+_EXAMPLES = 5
+
+
+def _examples(state: RunState, models: Models) -> list[Example]:
+    """What the models write for the first public held-out texts: of released weights and public text, so it costs nothing."""
+    networks = {name: model for name, model in models.items() if isinstance(model, PreTrainedModel)}
+    rows, special = public_held_out_rows(state), state.special
+    if state.config.model.is_causal:
+        found = completions(networks, state.tokenizer, rows, special)
+    else:
+        assert special.mask is not None  # `RunState.masking` has asked for it
+        found = fillings(networks, state.tokenizer, rows, special, special.mask)
+    return list(itertools.islice(found, _EXAMPLES))
 
 
 def _curators_texts(config: RunConfig, units: list[Unit]) -> dict[str, list[Unit]]:

@@ -95,7 +95,7 @@ def context(data: ReportData) -> dict[str, Any]:
             "cumulative": plots.cumulative_epsilon(data) if data.cumulative else None,
         },
         "front_matter": Markup(prose.front_matter(data)),
-        "loading_class": data.model.loading_class,
+        "usage": Markup(prose.usage(data.model)),
     }
 
 

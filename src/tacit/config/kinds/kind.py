@@ -141,6 +141,11 @@ class Kind:
         return "AutoModelForCausalLM" if self.is_causal else "AutoModelForMaskedLM"
 
     @property
+    def loading_module(self) -> Literal["tacit.models.lstm"] | None:
+        """What must be imported before transformers can load it; None where it can."""
+        return None if self._is_transformers else "tacit.models.lstm"
+
+    @property
     def pipeline_tag(self) -> Literal["text-generation", "fill-mask"] | None:
         """What a model hub calls the task; None where transformers does not have the model."""
         if not self._is_transformers:

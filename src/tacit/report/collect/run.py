@@ -18,7 +18,7 @@ from tacit.report.collect.attacks import attack_facts
 from tacit.report.collect.guarantee import confidentiality_lines, guarantee, missed_shares
 from tacit.report.collect.ledger import cumulative, ledger_rows
 from tacit.report.collect.training import model_facts, phase_rows, vocabulary_facts
-from tacit.report.collect.utility import utility_rows
+from tacit.report.collect.utility import examples, utility_rows
 from tacit.version import VERSION
 
 __all__ = ["report_data"]
@@ -57,6 +57,7 @@ def report_data(
         cumulative=cumulative(ledger),
         attacks=attack_facts(config, found, curator),
         utility=utility_rows(evaluation, curator),
+        examples=examples(evaluation),
         vocabulary=vocabulary_facts(config, ledger, size, released_words),
         model=model_facts(config, shape, size),
         phases=phase_rows(config, ledger),

@@ -35,6 +35,7 @@ def model_facts(config: RunConfig, shape: ModelShape, vocabulary_size: int) -> s
         max_length=config.model.length,
         loading_class=shape.kind.loading_class,
         pipeline_tag=shape.kind.pipeline_tag,
+        loading_module=shape.kind.loading_module,
     )
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from tacit.report import schema
 
-__all__ = ["RELEASED_SCORES", "utility_rows"]
+__all__ = ["RELEASED_SCORES", "examples", "utility_rows"]
 
-RELEASED_SCORES = ("vocabulary_size", "public", "private")
+RELEASED_SCORES = ("vocabulary_size", "public", "private", "examples")
 """What a release's report shows of run/private/evaluation.json; the rest is the curator's."""
 
 _CORPORA: dict[str, Any] = {
@@ -59,3 +59,17 @@ def _utility_note(scores: dict[str, Any], noisy: bool) -> str:
     if "bits_per_byte" not in scores:
         return ""
     return f"perplexity a token; {scores['perplexity_per_word']:.4g} a word, {scores['bits_per_byte']:.3f} bits a byte"
+
+
+def examples(evaluation: dict[str, Any]) -> tuple[schema.Example, ...]:
+    """What the models write for public texts; none of a run that was evaluated before tacit wrote any down."""
+    return tuple(
+        schema.Example(
+            prompt=example["prompt"],
+            text=example["text"],
+            released=example["written"][schema.RELEASED],
+            before=example["written"].get(schema.BEFORE),
+        )
+        for example in evaluation.get("examples", [])
+        if example["prompt"]
+    )

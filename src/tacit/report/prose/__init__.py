@@ -7,7 +7,7 @@ are computed from the data alone and are plain text; the templates escape them.
 from tacit.report.prose.attacks import NO_ATTACK, attack_sentences
 from tacit.report.prose.confidentiality import confidentiality_verdict, share_sentence
 from tacit.report.prose.guarantee import verdict
-from tacit.report.prose.hub import front_matter, markdown
+from tacit.report.prose.hub import front_matter, markdown, usage
 from tacit.report.prose.numbers import bound_text, number_text, odds_text, percent_text, power_text
 from tacit.report.prose.utility import utility_sentences
 from tacit.report.prose.verdict import Verdict, even_odds_bound, guess_bound, outcome_factor
@@ -28,6 +28,7 @@ __all__ = [
     "percent_text",
     "power_text",
     "share_sentence",
+    "usage",
     "utility_sentences",
     "verdict",
 ]

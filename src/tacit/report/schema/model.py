@@ -8,7 +8,7 @@ from pydantic import Field
 
 from tacit.report.schema.values import Count, Facts, Interval, Note, Parameters, Probability, Text
 
-__all__ = ["ModelFacts", "PhaseRow", "UtilityRow", "VocabularyFacts"]
+__all__ = ["Example", "ModelFacts", "PhaseRow", "UtilityRow", "VocabularyFacts"]
 
 
 class VocabularyFacts(Facts):
@@ -24,7 +24,7 @@ class ModelFacts(Facts):
     """The released model's shape; ``heads`` is None for a model without attention.
 
     ``loading_class`` and ``pipeline_tag``: the class of transformers that loads it, and what a model hub calls its task; None where
-    transformers does not have the model.
+    transformers does not have the model. ``loading_module``: what must be imported so that transformers has it; None: nothing.
     """
 
     kind: Text
@@ -35,6 +35,7 @@ class ModelFacts(Facts):
     max_length: Count
     loading_class: Literal["AutoModelForCausalLM", "AutoModelForMaskedLM"] | None = None
     pipeline_tag: Literal["text-generation", "fill-mask"] | None = None
+    loading_module: Literal["tacit.models.lstm"] | None = None
 
 
 class PhaseRow(Facts):
@@ -67,3 +68,19 @@ class UtilityRow(Facts):
     perplexity_per_word: Annotated[float, Field(gt=0)] | None = None
     bits_per_byte: Annotated[float, Field(ge=0)] | None = None
     note: Note = ""
+
+
+class Example(Facts):
+    """What the released model writes for a public text, beside the model before the private phases where there is one.
+
+    Args:
+        prompt: the beginning of the text, or the text around a gap (``___``).
+        text: how the text goes on, or what stands in the gap.
+        released: what the released model writes, or its likeliest tokens for the gap.
+        before: the same of the model before the private phases.
+    """
+
+    prompt: Text
+    text: Note
+    released: Note
+    before: Note | None = None

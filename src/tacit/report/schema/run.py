@@ -12,7 +12,7 @@ from tacit.report.schema.adaptive import AdaptiveFacts
 from tacit.report.schema.attacks import AttackFacts
 from tacit.report.schema.guarantee import ConfidentialityLine, Guarantee, MissedShare, Said
 from tacit.report.schema.ledger import CumulativePoint, LedgerRow
-from tacit.report.schema.model import ModelFacts, PhaseRow, UtilityRow, VocabularyFacts
+from tacit.report.schema.model import Example, ModelFacts, PhaseRow, UtilityRow, VocabularyFacts
 from tacit.report.schema.values import CONTROL, CURATOR_TEXT, Facts, HexDigest, Text
 
 __all__ = ["ReleasedFile", "ReportData"]
@@ -42,6 +42,7 @@ class ReportData(Facts):
         config_digest, ledger_head: hexadecimal digests.
         cumulative: one point a stage; the last one is the certified epsilon.
         attacks: what each attack found; rows of the control without DP, and attacks that read private text, only in a curator's copy.
+        examples: what the models write for public texts.
         confidentiality: of a run with screening, its statement; it stands apart from epsilon, which is then infinite.
         missed_shares: the bounds on the misses of its policies.
         verdict: the page's first words; left out here, and put into report.json when it is written.
@@ -65,6 +66,7 @@ class ReportData(Facts):
     cumulative: tuple[CumulativePoint, ...]
     attacks: tuple[AttackFacts, ...]
     utility: tuple[UtilityRow, ...]
+    examples: tuple[Example, ...] = ()
     vocabulary: VocabularyFacts
     model: ModelFacts
     phases: tuple[PhaseRow, ...]
