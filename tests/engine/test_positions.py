@@ -15,6 +15,11 @@ from .checks import assert_close, loop_engine, our_engine
 V, LENGTH = 37, 24
 
 
+@pytest.fixture(autouse=True)
+def small_heads_count_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(positions, "WIDE", 2)
+
+
 class Masked(nn.Module):
     """A tied head; nothing mixes positions, so those without a label have no gradient in any layer."""
 
@@ -66,19 +71,26 @@ def products(input_URd: Tensor, gradient_URp: Tensor) -> Tensor:
     return torch.einsum("urp,urd->upd", gradient_URp, input_URd)
 
 
-def test_as_many_positions_are_kept_as_the_fullest_unit_has() -> None:
-    given = sparse(3, 7)
+@pytest.mark.parametrize("used", [1, 3, LENGTH // 4])
+def test_a_quarter_of_the_positions_stays_whatever_the_units_have(used: int) -> None:
+    given = sparse(1, used)
     kept = with_gradient(*given)
-    assert kept[0].shape == (3, 7, 3)
-    assert kept[1].shape == (3, 7, 5)
+    assert kept[0].shape == (1, LENGTH // 4, 3)
+    assert kept[1].shape == (1, LENGTH // 4, 5)
     torch.testing.assert_close(products(*kept), products(*given))
 
 
-def test_more_than_half_of_the_positions_stay_as_they_are() -> None:
-    given = sparse(2, LENGTH // 2 + 1)
+def test_where_more_have_a_gradient_all_stay_as_they_are() -> None:
+    given = sparse(2, LENGTH // 4 + 1)
     kept = with_gradient(*given)
     assert kept[0] is given[0]
     assert kept[1] is given[1]
+
+
+def test_narrow_layers_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(positions, "WIDE", 6)
+    given = sparse(2, 2)
+    assert with_gradient(*given)[0] is given[0]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e-45])
@@ -87,7 +99,7 @@ def test_a_gradient_in_the_last_feature_alone_is_seen(value: float) -> None:
     input_URd, gradient_URp = torch.ones(2, LENGTH, 3), torch.zeros(2, LENGTH, 50)
     gradient_URp[1, 20, 49] = value
     kept_input, kept_gradient = with_gradient(input_URd, gradient_URp)
-    assert kept_input.shape == (2, 1, 3)
+    assert kept_input.shape == (2, LENGTH // 4, 3)
     torch.testing.assert_close(kept_gradient[1, 0], gradient_URp[1, 20], equal_nan=True)
 
 

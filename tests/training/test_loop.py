@@ -332,7 +332,7 @@ def unit_tensors(
     """ids, attention, slots, labels and weights, as the losses get them."""
     source = Source(stream, OBJECTIVE, STREAMS)
     plan = dataclasses.replace(PLAN, sequences_per_unit=per_unit)
-    targets, weights = unit_targets(chosen, real, plan, source, step)
+    targets, weights = unit_targets(chosen, real, plan, source, step, stream.ids_ST.shape[1])
     return *(torch.from_numpy(array.astype(np.int64)) for array in targets.arrays), torch.from_numpy(weights)
 
 

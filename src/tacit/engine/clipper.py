@@ -47,6 +47,12 @@ __all__ = ["PerExampleClipper"]
 
 _FLAT = FlatClipping()
 
+CANCELLING = 64.0
+"""Clip norms: where the parts of a unit's clipped gradient add up to more of them, the sum of a context is made in float64.
+
+The rounding of a float32 sum grows with its parts, not with what is left of them, and is another one for every unit more or less.
+"""
+
 
 class PerExampleClipper:
     """Adds ``sum_u min(1, clip_norm / ||g_u||) g_u`` to ``p.grad`` of every trainable parameter of a model.
@@ -270,18 +276,20 @@ class PerExampleClipper:
             coefficients_GU = self._clipping.coefficients(self._weighed(norms_GU), self._clip_norm)
             dropped = ~self._norms.isfinite()
             some_dropped = bool(dropped.any())
+            if some_dropped:
+                factors = {name: tuple(one.without(dropped) for one in combined) for name, combined in factors.items()}
+            parts = {name: coefficients_GU[group_of[name]] for name in factors}
+            if _most_absolute(factors, parts) > CANCELLING * self._clip_norm:
+                coefficients_GU = coefficients_GU.double()
             for name, parameter in self._parameters.items():
-                combined = factors.pop(name, ())
-                if some_dropped:
-                    combined = tuple(factor.without(dropped) for factor in combined)
-                self._accumulate(parameter, combined, coefficients_GU[group_of[name]])
+                self._accumulate(parameter, factors.pop(name, ()), coefficients_GU[group_of[name]])
 
     def _accumulate(self, parameter: nn.Parameter, factors: Sequence[Factor], coefficients: Tensor) -> None:
-        weights = coefficients.to(parameter.dtype)
+        weights = coefficients.to(torch.promote_types(parameter.dtype, coefficients.dtype))
         if is_sharded(parameter):
-            add_sum(parameter, _weighted_sum(parameter, factors, weights))
+            add_sum(parameter, _weighted_sum(parameter, factors, weights).to(parameter.dtype))
         elif parameter.grad is None:
-            parameter.grad = _weighted_sum(parameter, factors, weights)
+            parameter.grad = _weighted_sum(parameter, factors, weights).to(parameter.dtype)
         elif factors:
             self._sums.add_(parameter, _weighted_sum(parameter, factors, weights))
 
@@ -302,9 +310,20 @@ class PerExampleClipper:
         return torch.stack(totals).sqrt(), group_of
 
 
+def _most_absolute(factors: Mapping[str, Sequence[Factor]], coefficients_U: Mapping[str, Tensor]) -> float:
+    """The largest sum of the norms of what a unit's clipped gradient of a parameter is added up from."""
+    found = [
+        (coefficients_U[name] * absolute_U).max()
+        for name, combined in factors.items()
+        for factor in combined
+        if (absolute_U := factor.absolute_sums()) is not None and len(absolute_U)
+    ]
+    return float(torch.stack([one.double() for one in found]).max()) if found else 0.0
+
+
 def _weighted_sum(parameter: Tensor, factors: Sequence[Factor], weights: Tensor) -> Tensor:
     if not factors:
-        return torch.zeros(parameter.shape, dtype=parameter.dtype, device=weights.device)
+        return torch.zeros(parameter.shape, dtype=weights.dtype, device=weights.device)
     total = factors[0].weighted_sum(weights)
     for factor in factors[1:]:
         factor.add_weighted_sum_(total, weights)

@@ -52,12 +52,19 @@ class Factor(ABC):
         """The squared norm of each unit's gradient, ``(U,)``, never less than it is but for rounding."""
 
     @abstractmethod
+    def absolute_sums(self) -> Tensor | None:
+        """The sum of the norms of all that is added up to a unit's gradient, ``(U,)``, or more; None: it was added up already.
+
+        Over the gradient's own norm it is how much these cancel, and how much larger than it the rounding of a sum may be.
+        """
+
+    @abstractmethod
     def without(self, dropped_U: Tensor) -> Factor:
         """The same with exact zeros for some units, whatever these hold."""
 
     @abstractmethod
     def weighted_sum(self, weight_U: Tensor) -> Tensor:
-        """``sum_u weight_u g_u``, of the parameter's shape."""
+        """``sum_u weight_u g_u``, of the parameter's shape, multiplied and added up in the weights' precision."""
 
     @abstractmethod
     def add_weighted_sum_(self, total: Tensor, weight_U: Tensor) -> None:
@@ -89,11 +96,14 @@ class Dense(Factor):
             return gradient_Un.square().sum(1)
         return torch.linalg.vector_norm(gradient_Un.unflatten(1, (-1, run)), dim=2).square_().sum(1)
 
+    def absolute_sums(self) -> None:
+        return None
+
     def without(self, dropped_U: Tensor) -> Dense:
         return Dense(zero_units(self.gradient_Uw, dropped_U))
 
     def weighted_sum(self, weight_U: Tensor) -> Tensor:
-        return (weight_U @ self.gradient_Uw.flatten(1)).view(self.gradient_Uw.shape[1:])
+        return (weight_U @ self.gradient_Uw.flatten(1).to(weight_U.dtype)).view(self.gradient_Uw.shape[1:])
 
     def add_weighted_sum_(self, total: Tensor, weight_U: Tensor) -> None:
         total += self.weighted_sum(weight_U)
@@ -110,7 +120,7 @@ class Outer(Factor):
     """Each unit's gradient as a sum of outer products: ``left_URp`` (output gradients), ``right_URd`` (inputs).
 
     ``judged_by``: the number of positions that the form of the norm is chosen by, where some were left out; None: all that are
-    here. How many are left out depends on the other units of a batch, and the forms round differently: a unit's norm must not.
+    here. Whether some are left out depends on the other units of a batch, and the forms round differently: a unit's norm must not.
     """
 
     left_URp: Tensor
@@ -123,13 +133,20 @@ class Outer(Factor):
         return self.left_URp.shape[1] if self.judged_by is None else self.judged_by
 
     def squared_norms(self) -> Tensor:
-        left_URR, right_URR = gram(self.left_URp), gram(self.right_URd)
-        extreme_U = extreme(left_URR.diagonal(dim1=1, dim2=2)) | extreme(right_URR.diagonal(dim1=1, dim2=2))
+        precise = torch.float64 if self.left_URp.shape[1] < self.positions else self.left_URp.dtype
+        left_URR, right_URR = gram(self.left_URp, precise), gram(self.right_URd, precise)
+        dtype = self.left_URp.dtype
+        extreme_U = extreme(left_URR.diagonal(dim1=1, dim2=2), dtype) | extreme(
+            right_URR.diagonal(dim1=1, dim2=2), dtype
+        )
         product_URR = left_URR.mul_(right_URR)
         sizes_UR = product_URR.diagonal(dim1=1, dim2=2).sqrt()  # |left_r| |right_r|
         terms = max(self.left_URp.shape[2], self.right_URd.shape[2])
-        square_U = product_URR.sum((1, 2)) + rounding_margin(sizes_UR, terms)
+        square_U = product_URR.sum((1, 2)).to(dtype) + rounding_margin(sizes_UR.to(dtype), terms)
         return square_U.masked_fill_(extreme_U, torch.inf)
+
+    def absolute_sums(self) -> Tensor:
+        return (torch.linalg.vector_norm(self.left_URp, dim=2) * torch.linalg.vector_norm(self.right_URd, dim=2)).sum(1)
 
     def without(self, dropped_U: Tensor) -> Outer:
         return Outer(zero_units(self.left_URp, dropped_U), zero_units(self.right_URd, dropped_U), self.judged_by)
@@ -144,7 +161,7 @@ class Outer(Factor):
 
     def _weighted(self, weight_U: Tensor) -> tuple[Tensor, Tensor]:
         """All positions, with the weight in the smaller factor."""
-        left_URp, right_URd = self.left_URp, self.right_URd
+        left_URp, right_URd = self.left_URp.to(weight_U.dtype), self.right_URd.to(weight_U.dtype)
         if left_URp.shape[2] < right_URd.shape[2]:
             left_URp = left_URp * weight_U[:, None, None]
         else:
@@ -193,11 +210,14 @@ class Lookup(Factor):
         square_U = self.value_URd.new_zeros(units).index_add_(0, pairs // self.V, sums.square().sum(1))
         return square_U + rounding_margin(torch.linalg.vector_norm(self.value_URd, dim=2))
 
+    def absolute_sums(self) -> Tensor:
+        return torch.linalg.vector_norm(self.value_URd, dim=2).sum(1)
+
     def without(self, dropped_U: Tensor) -> Lookup:
         return Lookup(self.index_UR, zero_units(self.value_URd, dropped_U), self.V)
 
     def weighted_sum(self, weight_U: Tensor) -> Tensor:
-        total = self.value_URd.new_zeros(self.V, self.value_URd.shape[2])
+        total = weight_U.new_zeros(self.V, self.value_URd.shape[2])
         self.add_weighted_sum_(total, weight_U)
         return total
 
@@ -214,18 +234,20 @@ class Lookup(Factor):
         return Dense(self.value_URd.new_zeros(units, self.V, d).scatter_add_(1, index_URd, self.value_URd))
 
 
-def gram(x_URk: Tensor) -> Tensor:
-    """Inner products of a unit's rows, (U, R, R); long ones in parts, whose rounding errors do not add up as fast."""
+def gram(x_URk: Tensor, precision: torch.dtype | None = None) -> Tensor:
+    """Inner products of a unit's rows, (U, R, R), in a precision; long ones in parts, whose rounding errors do not add up as fast."""
     first, *others = x_URk.split(GRAM_TERMS, 2)
+    first = first.to(precision or x_URk.dtype)
     gram_URR = torch.bmm(first, first.mT)
     for part in others:
+        part = part.to(gram_URR.dtype)
         gram_URR.baddbmm_(part, part.mT)
     return gram_URR
 
 
-def extreme(square_UR: Tensor) -> Tensor:
+def extreme(square_UR: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """Units with a squared size beyond the root of the largest number: what they multiply may be lost below the smallest."""
-    return (square_UR > torch.finfo(square_UR.dtype).max ** 0.5).any(1)
+    return (square_UR > torch.finfo(dtype or square_UR.dtype).max ** 0.5).any(1)
 
 
 def rounding_margin(sizes_UR: Tensor, terms: int = 1) -> Tensor:

@@ -59,6 +59,10 @@ class Logits(Factor):
             [part._squares(None if lookup is None else lookup.units(units)) for units, part in self._parts()]
         )
 
+    def absolute_sums(self) -> Tensor:
+        """With the most that the norm of a P can be: a distribution less a one."""
+        return 2**0.5 * torch.linalg.vector_norm(self.right_URd(), dim=2).sum(1)
+
     def without(self, dropped_U: Tensor) -> Logits:
         return replace(
             self,
@@ -68,7 +72,7 @@ class Logits(Factor):
         )
 
     def weighted_sum(self, weight_U: Tensor) -> Tensor:
-        total = self.hidden_URd.new_zeros(self.weight_Vd.shape)
+        total = weight_U.new_zeros(self.weight_Vd.shape)
         self.add_weighted_sum_(total, weight_U)
         return total
 
@@ -77,7 +81,7 @@ class Logits(Factor):
             row_N = part._labelled_rows()
             right_Nd = (part.right_URd() * weight_U[units, None, None]).flatten(0, 1)[row_N]
             for columns, p_Nv in part._blocks(row_N):
-                total[columns].addmm_(p_Nv.T, right_Nd)
+                total[columns].addmm_(p_Nv.T.to(total.dtype), right_Nd)
 
     def dense(self) -> Dense:
         gradient_UVd = self.hidden_URd.new_empty(len(self.hidden_URd), *self.weight_Vd.shape)

@@ -1,8 +1,9 @@
-"""Positions whose output gradient is exactly zero add nothing to any parameter's gradient, so they are left out.
+"""Positions whose output gradient is exactly zero add nothing to any parameter's gradient, so a large head leaves them out.
 
-In a masked language model with its full head they are six of seven rows of the head's gradient; in a padded batch, the
-padding in every layer. Where their input is infinite, NaN or so large that its square may overflow (`factors.extreme`), they
-stay, since 0 * inf is NaN: whether a unit is dropped must not depend on what the other units of its batch hold.
+In a masked language model with its full head they are six of seven rows of the head's gradient. Where their input is infinite, NaN
+or so large that its square may overflow (`factors.extreme`), they stay, since 0 * inf is NaN: whether a unit is dropped must not
+depend on what the other units of its batch hold. Nor may its norm: how many positions stay is a quarter of them, whatever the units
+have, and what is left is multiplied in float64 (`Outer.squared_norms`).
 
 Legend: U units, R positions of a unit; a position's own dimensions follow.
 """
@@ -12,30 +13,27 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["with_gradient"]
+__all__ = ["WIDE", "with_gradient"]
 
-# Asking a GPU for a count waits for it, so it is asked for large heads alone.
-_WIDE = 4096
+WIDE = 4096
+"""Output features from which positions are left out: asking a GPU for a count waits for it, and small layers gain little."""
 
 
 def with_gradient(input_UR: Tensor, gradient_UR: Tensor) -> tuple[Tensor, Tensor]:
-    """Input and output gradient of the positions that have a gradient, where at least half have none.
-
-    Each unit keeps equally many positions, as many as the fullest one needs: some of zeros are among them.
-    """
+    """Input and output gradient of a quarter of the positions, among them all that have a gradient; of all where more have one."""
     units, positions = gradient_UR.shape[:2]
     gradient_URn = gradient_UR.flatten(2) if gradient_UR.dim() > 2 else gradient_UR[:, :, None]
-    if gradient_URn.numel() == 0 or (gradient_URn.is_cuda and gradient_URn.shape[2] < _WIDE):
+    kept = -(-positions // 4)
+    if gradient_URn.numel() == 0 or gradient_URn.shape[2] < WIDE:
         return input_UR, gradient_UR
-    if 2 * int(gradient_URn[:, :, 0].count_nonzero()) > units * positions:  # so more than half, in some unit
+    if int(gradient_URn[:, :, 0].count_nonzero()) > units * kept:  # so more than a quarter, in some unit
         return input_UR, gradient_UR
     used_UR = (gradient_URn.amax(2) != 0) | (gradient_URn.amin(2) != 0)  # no tensor as large as it; NaN is not 0 either
     if input_UR.is_floating_point():
         used_UR |= ~_is_small(input_UR.reshape(units, positions, -1))
-    most = max(1, int(used_UR.sum(1).max()))
-    if 2 * most > positions:
+    if int(used_UR.sum(1).max()) > kept:
         return input_UR, gradient_UR
-    order_UR = torch.argsort(used_UR.byte(), dim=1, descending=True, stable=True)[:, :most]
+    order_UR = torch.argsort(used_UR.byte(), dim=1, descending=True, stable=True)[:, :kept]
     unit_U1 = torch.arange(units, device=order_UR.device)[:, None]
     return input_UR[unit_U1, order_UR], gradient_UR[unit_U1, order_UR]
 

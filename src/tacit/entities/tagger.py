@@ -73,12 +73,12 @@ class EntityObjective(Objective):
 
     size: int
     draws = 0
+    may_be_cut = True
 
     def targets(self, ids_BT: np.ndarray, lengths_B: np.ndarray, uniforms_BnT: np.ndarray) -> Targets:
-        """N is the longest row's length; no row needs the padding behind it."""
-        longest = int(lengths_B.max(initial=1))
-        pieces_BT, labels_BT = split_labels(ids_BT[:, :longest], self.size)
-        attention_BT = np.arange(longest) < lengths_B[:, None]
+        """N is T."""
+        pieces_BT, labels_BT = split_labels(ids_BT, self.size)
+        attention_BT = np.arange(ids_BT.shape[1]) < lengths_B[:, None]
         real_BT = attention_BT & (labels_BT >= 0)
         return Targets((pieces_BT, attention_BT, np.where(real_BT, labels_BT, -100)), real_BT)
 

@@ -10,7 +10,7 @@ Shapes: B rows, T positions of this micro-batch, L of the stream's longest row.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -32,23 +32,21 @@ def uses_dropout(model: nn.Module) -> bool:
 class RowDropout(TorchFunctionMode):
     """While it is entered, each row is dropped by its own seed; one micro-batch, forward and backward.
 
-    A causal model reads no further than the longest row of the micro-batch. Masks are drawn for L positions all the same, and cut,
-    so what a row loses does not depend on how long the others are.
+    Rows are padded to one of a few widths. Masks are drawn for the longest rows all the same, and cut, so what a row loses does not
+    depend on how wide it is.
 
     Args:
         seeds: one for each row, in order.
-        positions: T.
-        longest: L.
+        whole: by the size of a dimension that grows with the rows' width, such as their positions, its size for the longest rows.
 
     Raises:
         ValueError: something is dropped whose first dimension is not the rows: its masks could not be addressed by row.
     """
 
-    def __init__(self, seeds: Sequence[int], positions: int, longest: int, device: torch.device) -> None:
+    def __init__(self, seeds: Sequence[int], whole: Mapping[int, int], device: torch.device) -> None:
         super().__init__()
         self._generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
-        self._positions = positions
-        self._longest = longest
+        self._whole = whole
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         if func is F.dropout:
@@ -98,8 +96,7 @@ class RowDropout(TorchFunctionMode):
             )
         by_position = (1,) if input.dim() == 3 else (2, 3)
         shape = [
-            self._longest if place in by_position and size == self._positions else size
-            for place, size in enumerate(input.shape)
+            self._whole.get(size, size) if place in by_position else size for place, size in enumerate(input.shape)
         ][1:]
         uniforms = torch.stack(
             [torch.rand(shape, generator=generator, device=input.device) for generator in self._generators]

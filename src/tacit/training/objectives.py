@@ -36,13 +36,22 @@ class Targets:
 
 
 class Objective(ABC):
-    """How rows become targets and targets losses. ``draws``: uniforms that it wants for each position of a row."""
+    """How rows become targets and targets losses.
+
+    ``draws``: uniforms that it wants for each position of a row.
+    ``may_be_cut``: whether no row needs the padding behind it, so that rows may be cut where the longest of a batch ends.
+    """
 
     draws: int
+    may_be_cut: bool = False
 
     @abstractmethod
     def targets(self, ids_BT: np.ndarray, lengths_B: np.ndarray, uniforms_BnT: np.ndarray) -> Targets:
-        """The targets of rows; a row's are a function of that row and its own uniforms, never of another row."""
+        """The targets of rows; a row's are a function of that row, its own uniforms and T, never of another row."""
+
+    def targets_of(self, length: int) -> int:
+        """N for rows of T = ``length``."""
+        return length
 
     @abstractmethod
     def losses(self, model: PreTrainedModel, arrays: Sequence[torch.Tensor], weights_BN: torch.Tensor) -> torch.Tensor:
@@ -61,6 +70,9 @@ class MaskedObjective(Objective):
         masked = mask_rows(ids_BT, lengths_B, uniforms_BnT, self.masking)
         return Targets((masked.ids_BT, masked.attention_BT, masked.slots_BK, masked.labels_BK), masked.real_BK)
 
+    def targets_of(self, length: int) -> int:
+        return self.masking.slots(length)
+
     def losses(self, model: PreTrainedModel, arrays: Sequence[torch.Tensor], weights_BN: torch.Tensor) -> torch.Tensor:
         """`tacit.models.masked.masked_losses`."""
         ids_BT, attention_BT, slots_BK, labels_BK = arrays
@@ -72,12 +84,13 @@ class CausalObjective(Objective):
     """Every token but the first, from those before it; the end token too."""
 
     draws = 0
+    may_be_cut = True
 
     def targets(self, ids_BT: np.ndarray, lengths_B: np.ndarray, uniforms_BnT: np.ndarray) -> Targets:
-        """N is the longest row's length: the target at position t is the token there. No row needs the padding behind it."""
-        place_T = np.arange(lengths_B.max(initial=1))
+        """N is T: the target at position t is the token there."""
+        place_T = np.arange(ids_BT.shape[1])
         attention_BT = place_T < lengths_B[:, None]
-        return Targets((ids_BT[:, : len(place_T)], attention_BT), attention_BT & (place_T > 0))
+        return Targets((ids_BT, attention_BT), attention_BT & (place_T > 0))
 
     def losses(self, model: PreTrainedModel, arrays: Sequence[torch.Tensor], weights_BN: torch.Tensor) -> torch.Tensor:
         """`tacit.models.causal.causal_row_losses`."""

@@ -56,7 +56,7 @@ class PrivateTokens(CausalObjective):
         """As `CausalObjective`, private tokens alone."""
         plain_BT, private_BT = split_marks(ids_BT, self.size)
         every = super().targets(plain_BT, lengths_B, uniforms_BnT)
-        return Targets(every.arrays, every.real_BN & private_BT[:, : every.real_BN.shape[1]])
+        return Targets(every.arrays, every.real_BN & private_BT)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,6 @@ class PublicTokens(CausalObjective):
         plain_BT, private_BT = split_marks(ids_BT, self.size)
         every = super().targets(plain_BT, lengths_B, uniforms_BnT)
         plain_BT, attention_BT = every.arrays
-        private_BT = private_BT[:, : attention_BT.shape[1]]
         begins_BT = private_BT & ~np.pad(private_BT, ((0, 0), (1, 0)))[:, :-1]
         counted_BT = ~private_BT & (begins_BT.cumsum(axis=1) <= self.segments)
         cells = (uniforms_BnT.reshape(len(ids_BT), -1)[:, : self.segments * self.numbers] * _CELLS).astype(np.int64)

@@ -109,26 +109,33 @@ class DpStep(Step):
         super().__init__(max(1, compute.micro_batch // plan.rows_per_unit), source)
         self._model = model
         self._plan = plan
+        length = source.stream.ids_ST.shape[1]
         self._longest_U = _longest_rows(source.stream)
+        self._width_U = widths(self._longest_U, length, plan.normaliser / self._at_once)
         self._weights_U = plan.weights(source.stream.units, source.stream.rho_U)
         self._drawn = np.zeros(0, dtype=np.int64)
         self._clipper = PerExampleClipper(model, plan.clip_norm, plan.rows_per_unit, CLIPPINGS[plan.clipping])
         self._drops = uses_dropout(model)
 
     def draw(self, step: int) -> np.ndarray:
-        """One global Poisson draw, the units with the shortest rows first: a micro-batch then has little padding to compute."""
+        """One global Poisson draw, the units with the shortest rows first: in this order whatever the micro-batch."""
         drawn = self._plan.batch(self._source.stream.units, self._source.streams, step)
         drawn = drawn[self._weights_U[drawn] > 0]
         self._drawn = drawn[np.argsort(self._longest_U[drawn], kind="stable")]
         return self._drawn
 
     def add(self, chosen: np.ndarray, places: np.ndarray, step: int) -> None:
-        """Each unit's gradient is clipped; blank rows fill the micro-batch."""
+        """Each unit's gradient is clipped.
+
+        Units of one width share a micro-batch, and blank rows fill it. So the shape of all that is computed for a unit is a
+        function of its own text and of public numbers, and with it how its norm is rounded: who stands beside it changes nothing.
+        """
         source = self._source
-        for units, real in micro_batches(chosen, self._at_once):
-            targets, weights_BN = unit_targets(units, real, self._plan, source, step)
-            with self._clip(units, real), self._dropout(units, real, targets, step):
-                _losses(self._model, source.objective, targets, weights_BN).sum().backward()
+        for width in np.unique(self._width_U[chosen]):
+            for units, real in micro_batches(chosen[self._width_U[chosen] == width], self._at_once):
+                targets, weights_BN = unit_targets(units, real, self._plan, source, step, int(width))
+                with self._clip(units, real), self._dropout(units, real, targets, step):
+                    _losses(self._model, source.objective, targets, weights_BN).sum().backward()
 
     def _clip(self, units: np.ndarray, real: np.ndarray) -> PerExampleClipper:
         """The context that clips these units, each at its own weight where the plan has bands."""
@@ -145,8 +152,12 @@ class DpStep(Step):
         stream, per_unit, seed = self._source.stream, self._plan.rows_per_unit, self._source.streams.seed
         keys = [stream.keys_U[unit] if is_real else "" for unit, is_real in zip(units, real, strict=True)]
         seeds = [seed("dropout", step, key, row) for key in keys for row in range(per_unit)]
-        positions = targets.arrays[0].shape[1]
-        return RowDropout(seeds, positions, stream.ids_ST.shape[1], self._model.device)
+        length = stream.ids_ST.shape[1]
+        whole = {
+            targets.real_BN.shape[1]: self._source.objective.targets_of(length),
+            targets.arrays[0].shape[1]: length,
+        }
+        return RowDropout(seeds, whole, self._model.device)
 
     def sums(self) -> list[torch.Tensor]:
         gradients(self._model)  # makes those that nothing was added to
@@ -192,8 +203,10 @@ class PlainStep(Step):
         """Rows of the batch, each with its share of the mean. Dropout has a seed for each micro-batch."""
         torch.manual_seed(self._source.streams.seed("dropout", step, int(places[0])))
         stream, objective = self._source.stream, self._source.objective
-        ids_BT = stream.ids_ST[chosen].astype(np.int64)
-        targets = objective.targets(ids_BT, stream.lengths_S[chosen], self._uniforms_BnT[places])
+        lengths_B = stream.lengths_S[chosen]
+        width = int(lengths_B.max(initial=1)) if objective.may_be_cut else stream.ids_ST.shape[1]
+        ids_BT = stream.ids_ST[chosen, :width].astype(np.int64)
+        targets = objective.targets(ids_BT, lengths_B, self._uniforms_BnT[places])
         of_row_BN = targets.real_BN / np.maximum(1, targets.real_BN.sum(axis=1, keepdims=True))
         _losses(self._model, objective, targets, of_row_BN / self._plan.batch_size).sum().backward()
 
@@ -225,10 +238,27 @@ def _losses(model: PreTrainedModel, objective: Objective, targets: Targets, weig
     return objective.losses(model, arrays, torch.from_numpy(weights_BN.astype(np.float32)).to(model.device))
 
 
+MOST_WIDTHS = 8
+"""Each width may leave one micro-batch of a step half empty, and the next one is at most an eighth of the longest row wider."""
+
+
+def widths(longest_U: np.ndarray, length: int, micro_batches_a_step: float) -> np.ndarray:
+    """To how many positions each unit's rows are padded (U,): a function of its longest row and of public numbers alone.
+
+    Args:
+        longest_U: length of each unit's longest row.
+        length: of the stream's rows.
+        micro_batches_a_step: as expected; with few of them there are few widths, or most micro-batches would be half empty.
+    """
+    classes = min(MOST_WIDTHS, max(1, int(micro_batches_a_step) // 2))
+    edges = np.unique(np.ceil(length * np.arange(1, classes + 1) / classes).astype(np.int64))
+    return edges[np.searchsorted(edges, np.minimum(np.maximum(longest_U, 2), length))]  # a blank row has two positions
+
+
 def unit_targets(
-    chosen: np.ndarray, real: np.ndarray, plan: DpPlan, source: Source, step: int
+    chosen: np.ndarray, real: np.ndarray, plan: DpPlan, source: Source, step: int, width: int
 ) -> tuple[Targets, np.ndarray]:
-    """Targets and weights of a micro-batch of units, ``plan.rows_per_unit`` rows a unit; blank rows have no weight.
+    """Targets and weights of a micro-batch of units, ``plan.rows_per_unit`` rows of a width each; blank rows have no weight.
 
     All that is random for a unit comes from (key, step, the unit's own id). Its loss is the mean over all its targets.
     """
@@ -244,7 +274,7 @@ def unit_targets(
         at = slice(place * per_unit, place * per_unit + len(own))
         ids_BT[at], lengths_B[at] = stream.ids_ST[own], stream.lengths_S[own]
         uniforms_BnT[at] = generator.random((len(own), *uniforms_BnT.shape[1:]))
-    targets = objective.targets(ids_BT, lengths_B, uniforms_BnT)
+    targets = objective.targets(ids_BT[:, :width], lengths_B, uniforms_BnT[:, :, :width])
     real_BN = targets.real_BN & (lengths_B > 2)[:, None]
     of_unit_B = np.repeat(real_BN.reshape(len(chosen), -1).sum(axis=1), per_unit)
     return targets, real_BN / np.maximum(1, of_unit_B)[:, None]
