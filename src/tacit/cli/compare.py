@@ -19,9 +19,9 @@ def command(config: ConfigArgument) -> None:
     from tacit.entities.compare import compare
     from tacit.progress import TerminalReporter
 
-    options = load_comparison(read_yaml(config), str(config))
+    options = load_comparison(read_yaml(config), str(config), config.parent)
     typer.echo(compare(options, TerminalReporter()))
     typer.echo(
-        f"{options.run}: table.csv, types.csv, table.json, table.md, f1.png, f1.svg. The scores are exact: of private documents they "
-        "are for the curator alone."
+        f"{options.resolved_run}: table.csv, types.csv, table.json, table.md, f1.png, f1.svg. The scores are exact: of private "
+        "documents they are for the curator alone."
     )

@@ -33,9 +33,9 @@ def command(config: ConfigArgument, as_json: JsonOption = False) -> None:
         from tacit.entities.plan import plan_comparison, plan_finetune
 
         if names_tasks(values):
-            _show_extraction(plan_comparison(load_comparison(values, str(config))), as_json)
+            _show_extraction(plan_comparison(load_comparison(values, str(config), config.parent)), as_json)
         else:
-            _show_extraction(plan_finetune(check_finetune(values, str(config))), as_json)
+            _show_extraction(plan_finetune(check_finetune(values, str(config), config.parent)), as_json)
     else:
         _plan_run(config, as_json)
 

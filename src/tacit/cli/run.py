@@ -107,7 +107,7 @@ def _show_scores(config: RunConfig) -> None:
     from tacit.files import read_result
     from tacit.folder import RunFolder
 
-    found = read_result(RunFolder(Path(config.run)).private / "evaluation.json")
+    found = read_result(RunFolder(config.resolved_run).private / "evaluation.json")
     rows = [
         [corpus, model, f"{scores['accuracy']:.3f}" if "accuracy" in scores else "-", f"{scores['perplexity']:.1f}"]
         for corpus in ("public", "private")
@@ -117,4 +117,6 @@ def _show_scores(config: RunConfig) -> None:
     if rows:
         typer.echo(table(["held-out text", "model", "masked-token accuracy", "perplexity"], rows))
     if config.evaluation.held_out and "private" not in found:  # not whether there are any: that is private
-        typer.echo(f"exact scores of private held-out text, for the curator: {config.run}/private/evaluation.json")
+        typer.echo(
+            f"exact scores of private held-out text, for the curator: {config.resolved_run}/private/evaluation.json"
+        )

@@ -10,6 +10,7 @@ import pydantic
 import yaml
 from pydantic import BaseModel
 
+from tacit.config.base import beside, expanded
 from tacit.config.phases import PHASES
 from tacit.config.run import RunConfig, check_meaning
 from tacit.config.shape import read_config
@@ -61,33 +62,53 @@ def _explain(error: dict[str, Any], source: str, root: type[BaseModel]) -> str:
     return f"{source}: option {location!r}: {error['msg'][0].lower()}{error['msg'][1:]}"
 
 
-def parse_config(values: Any, source: str = "configuration") -> RunConfig:
+def parse_config(values: Any, source: str = "configuration", folder: Path | None = None) -> RunConfig:
     """Check plain values (as parsed from YAML) and return the configuration.
+
+    Args:
+        source: how the values are named in an error.
+        folder: of the file that they are from, to which relative paths are relative; None: to the working directory.
 
     Raises:
         UsageError: an unknown, missing or impossible option; the line names the nearest valid name.
         RefusedError: a guarantee that cannot be proved, with its reason code.
         DataError: what kind of model is in ``model.folder`` cannot be read.
     """
-    config = _with_folder(validated(RunConfig, values, source))
+    config = _with_folder(validated(RunConfig, values, source, folder))
     check_meaning(config)
     return config
 
 
-def validated(kind: type[C], values: Any, source: str) -> C:
-    """Plain values as options of this kind.
+def validated(kind: type[C], values: Any, source: str, folder: Path | None = None) -> C:
+    """Plain values as options of this kind; ``folder`` as of `parse_config`.
 
     Raises:
         UsageError: an unknown, missing or impossible option; the line names the nearest valid name.
     """
     if not isinstance(values, dict):
         raise UsageError(f"{source}: a configuration is a mapping of options; see `recipes/`")
+    relative_to = values.get("relative_to")
+    place = _place(folder, relative_to if isinstance(relative_to, str) else None)
+    if place is not None and isinstance(relative_to, str | None):
+        values = {
+            **values,
+            "relative_to": str(place.absolute()),
+        }  # the run folder keeps it, and a relative one would mislead
     try:
-        return kind.model_validate(values)
+        return kind.model_validate(values, context=beside(place))
     except pydantic.ValidationError as error:
         # A misspelt required option is both unknown and missing: the unknown name is what helps.
         errors = sorted(error.errors(include_input=False), key=lambda found: found["type"] != "extra_forbidden")
         raise UsageError(_explain(dict(errors[0]), source, kind)) from None
+
+
+def _place(folder: Path | None, relative_to: str | None) -> Path | None:
+    """The folder that relative paths are relative to, shortest; None: no file says so, and it is the working directory."""
+    if folder is None and relative_to is None:
+        return None
+    place = ((folder or Path()) / expanded(relative_to or ".")).resolve()
+    here = Path.cwd()
+    return place.relative_to(here) if place.is_relative_to(here) else place
 
 
 def _with_folder(config: RunConfig) -> RunConfig:
@@ -98,7 +119,9 @@ def _with_folder(config: RunConfig) -> RunConfig:
     if "kind" not in model.model_fields_set:
         model = model.model_copy(update={"kind": read_config(model.resolved_folder)[0]})
     if "vocabulary" not in config.model_fields_set:
-        vocabulary = VocabularyOptions(method="given", path=model.folder)
+        vocabulary = VocabularyOptions.model_validate(
+            {"method": "given", "path": model.folder}, context=beside(model.located(""))
+        )
     elif vocabulary.how.brings_tokenizer and vocabulary.path is None:
         vocabulary = vocabulary.model_copy(update={"path": model.folder})
     return config.model_copy(update={"model": model, "vocabulary": vocabulary})
@@ -106,7 +129,7 @@ def _with_folder(config: RunConfig) -> RunConfig:
 
 def load_config(path: Path) -> RunConfig:
     """Read and check a YAML configuration. Raises like `parse_config`."""
-    return parse_config(read_yaml(path), str(path))
+    return parse_config(read_yaml(path), str(path), path.parent)
 
 
 def read_yaml(path: Path) -> Any:
