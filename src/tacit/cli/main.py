@@ -15,12 +15,14 @@ from tacit.cli import (
     demo,
     env,
     finetune,
+    init,
     ledger,
     overlap,
     plan,
     report,
     reproduce,
     run,
+    schema,
     score,
     screen,
     sign,
@@ -45,6 +47,7 @@ app = typer.Typer(
         "130 interrupted (run the same command again to continue)."
     ),
 )
+app.command("init")(init.command)
 app.command("demo")(demo.command)
 app.command("run")(run.run_command)
 app.command("plan")(plan.command)
@@ -59,6 +62,7 @@ app.command("overlap")(overlap.command)
 app.command("screen")(screen.command)
 app.command("score")(score.command)
 app.command("confidentiality")(confidentiality.command)
+app.command("schema")(schema.command)
 app.command("env")(env.command)
 app.command("reproduce")(reproduce.command)
 for _name in run.RENAMED:

@@ -16,12 +16,13 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     PrivateAttr,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from tacit.errors import UsageError
 
@@ -145,6 +146,10 @@ class NameIn(AfterValidator):
     """The check that a word is one of some names, with these names for a reference of the options."""
 
     names: Callable[[], Iterable[str]]
+
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """The names are a schema's enumeration."""
+        return {**handler(core_schema), "enum": list(self.names())}
 
 
 def name_in(names: Callable[[], Iterable[str]]) -> NameIn:
