@@ -120,7 +120,7 @@ def _begin(file: Path, asked: _Asked, out: Path) -> None:
     _write_new(out, said)
     _write_schema(out)
     typer.echo(
-        f"{out}: written, for {units:,} {start.unit}s at epsilon {asked.epsilon:g}. It has a line on how to choose each number."
+        f"{out}: written, for {units:,} {start.unit}s at epsilon {asked.epsilon:g}; it says how to choose each number."
     )
     if not public:
         typer.echo(
@@ -195,7 +195,7 @@ def _units(file: Path, units: int | None, what: str) -> int:
         units = typer.prompt(f"How many {what} are there, as you would tell it in public (a round number)", type=int)
     if units is None:
         raise UsageError(
-            f"--units is missing: say how many {what} {file} has, as a public statement; a round number is best, and nothing is counted"
+            f"--units is missing: say how many {what} {file} has, as a public statement; a round number is best"
         )
     if not 8 <= units <= 10**9:
         raise UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -272,9 +273,9 @@ def names_documents(values: Any) -> bool:
     return isinstance(values, dict) and "documents" in values
 
 
-def load_finetune(path: Path) -> FinetuneConfig:
-    """Read and check a configuration of `tacit finetune`. Raises as `check_finetune`."""
-    return check_finetune(read_yaml(path), str(path), path.parent)
+def load_finetune(path: Path, settings: Sequence[str] = ()) -> FinetuneConfig:
+    """Read and check a configuration of `tacit finetune`; ``settings`` as of `read_yaml`. Raises as `check_finetune`."""
+    return check_finetune(read_yaml(path, settings), str(path), path.parent)
 
 
 def check_finetune(values: Any, source: str, folder: Path | None = None) -> FinetuneConfig:

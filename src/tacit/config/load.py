@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +14,8 @@ from pydantic import BaseModel
 from tacit.config.base import beside, expanded
 from tacit.config.phases import PHASES
 from tacit.config.run import RunConfig, check_meaning
-from tacit.config.shape import read_config
+from tacit.config.settings import with_settings
+from tacit.config.shape import missing_folder, read_config
 from tacit.config.vocabulary import VocabularyOptions
 from tacit.errors import UsageError
 from tacit.strict_yaml import parse_yaml
@@ -117,6 +119,8 @@ def _with_folder(config: RunConfig) -> RunConfig:
     if model.folder is None:
         return config
     if "kind" not in model.model_fields_set:
+        if not model.resolved_folder.exists():
+            raise missing_folder(model.folder, model.resolved_folder)
         model = model.model_copy(update={"kind": read_config(model.resolved_folder)[0]})
     if "vocabulary" not in config.model_fields_set:
         vocabulary = VocabularyOptions.model_validate(
@@ -127,17 +131,21 @@ def _with_folder(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"model": model, "vocabulary": vocabulary})
 
 
-def load_config(path: Path) -> RunConfig:
-    """Read and check a YAML configuration. Raises like `parse_config`."""
-    return parse_config(read_yaml(path), str(path), path.parent)
+def load_config(path: Path, settings: Sequence[str] = ()) -> RunConfig:
+    """Read and check a YAML configuration, with ``settings`` as of `read_yaml`. Raises like `parse_config`."""
+    return parse_config(read_yaml(path, settings), str(path), path.parent)
 
 
-def read_yaml(path: Path) -> Any:
-    """The plain values of a YAML file.
+def read_yaml(path: Path, settings: Sequence[str] = ()) -> Any:
+    """The plain values of a YAML file, in which ``settings``, such as ``privacy.budget.epsilon=3``, replace single ones.
 
     Raises:
-        UsageError: there is no such file, or it is not YAML.
+        UsageError: there is no such file, it is not YAML, or a setting has no place in it.
     """
+    return with_settings(_parsed(path), settings)
+
+
+def _parsed(path: Path) -> Any:
     if not path.is_file():
         raise UsageError(f"{path}: no such configuration file")
     try:
