@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 
 import pydantic
 import yaml
@@ -20,7 +21,7 @@ from tacit.config.vocabulary import VocabularyOptions
 from tacit.errors import UsageError
 from tacit.strict_yaml import parse_yaml
 
-__all__ = ["config_differences", "load_config", "parse_config", "read_yaml", "validated"]
+__all__ = ["config_differences", "load_config", "option_places", "parse_config", "read_yaml", "validated"]
 
 C = TypeVar("C", bound=BaseModel)
 
@@ -55,13 +56,58 @@ def _explain(error: dict[str, Any], source: str, root: type[BaseModel]) -> str:
         str(part) for part in error["loc"] if part not in inner and not str(part).startswith("literal[")
     )
     if error["type"] == "extra_forbidden":
-        names = _field_names(error["loc"], root)
-        near = difflib.get_close_matches(str(error["loc"][-1]), names, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"valid here: {', '.join(names)}"
-        return f"{source}: unknown option {location!r}; {hint}"
+        return f"{source}: unknown option {location!r}; {_hint(error['loc'], location, root)}"
+    if error["type"] in ("model_type", "dict_type", "model_attributes_type"):
+        return f"{source}: option {location!r} is a section: write its options below it, or {{name: value, ...}}"
     if error["type"] == "missing":
         return f"{source}: option {location!r} is missing"
     return f"{source}: option {location!r}: {error['msg'][0].lower()}{error['msg'][1:]}"
+
+
+def _hint(found: tuple[Any, ...], location: str, root: type[BaseModel]) -> str:
+    """What may be meant by an unknown option: one of its name elsewhere, or one here that is spelled nearly so."""
+    name, here = str(found[-1]), _field_names(found, root)
+    longer = [own for own in here if own.startswith(f"{name}_")]  # text_field for text
+    if longer:
+        return f"did you mean {longer[0]!r}?"
+    elsewhere = _nearest([place for place in option_places(root) if place.split(".")[-1] == name], location)
+    if elsewhere is not None:
+        return f"did you mean {elsewhere!r}?"
+    near = difflib.get_close_matches(name, here, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"valid here: {', '.join(here)}"
+
+
+def _nearest(places: Sequence[str], location: str) -> str | None:
+    """The place that has most of its sections in common with the location, of these the shortest; None where there is none."""
+
+    def rank(place: str) -> tuple[int, int]:
+        pairs = zip(place.split(".")[:-1], location.split(".")[:-1], strict=False)
+        common = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
+        return -common, place.count(".")
+
+    return min(places, key=rank, default=None)
+
+
+def option_places(root: type[BaseModel]) -> list[str]:
+    """The dotted places of all options, such as ``privacy.budget.epsilon``; ``N`` stands for the number of a list's item."""
+    found: list[str] = []
+    waiting: list[tuple[str, type[BaseModel]]] = [("", root)]
+    while waiting:
+        place, model = waiting.pop(0)
+        for name, field in model.model_fields.items():
+            here = f"{place}{name}"
+            found.append(here)
+            waiting += [(f"{here}.{item}", inner) for item, inner in _sections(field.annotation)]
+    return list(dict.fromkeys(found))
+
+
+def _sections(annotation: Any, item: str = "") -> list[tuple[str, type[BaseModel]]]:
+    """The sections that an option holds, and how one of several is named."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [(item, annotation)]
+    origin, inner = get_origin(annotation), get_args(annotation)
+    item = "N." if origin is tuple else "NAME." if origin is dict else item
+    return [one for part in inner for one in _sections(part, item)]
 
 
 def parse_config(values: Any, source: str = "configuration", folder: Path | None = None) -> RunConfig:
@@ -167,8 +213,13 @@ def config_differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "
         if isinstance(before, dict) and isinstance(after, dict):
             lines += config_differences(before, after, f"{prefix}{key}.")
         elif before != after:
-            lines.append(f"{prefix}{key}: {before} -> {after}")
+            lines.append(f"{prefix}{key}: {_in_words(before)} -> {_in_words(after)}")
     return lines
+
+
+def _in_words(value: Any) -> str:
+    """A value for a line: a section is not written out."""
+    return "a section" if isinstance(value, dict) else str(value)
 
 
 def _by_place(value: Any) -> Any:

@@ -18,8 +18,8 @@ def with_settings(values: Any, settings: Sequence[str]) -> Any:
 
     Args:
         values: of a YAML file.
-        settings: each a dotted place, ``=`` and a value in YAML. A list's item is named by its number from 0, or by its ``name``, as a
-            phase's is.
+        settings: each a dotted place, ``=`` and a value in YAML. A list's item is named by its number from 0, or by its ``name``,
+            as a phase's is.
 
     Raises:
         UsageError: a setting is not of this form, or there is no such place in a list.
