@@ -1,10 +1,15 @@
-"""`tacit schema`: the JSON Schema of a configuration, from which an editor knows its options."""
+"""`tacit schema`: the JSON Schema of a configuration, from which an editor knows its options.
+
+``python -m tacit.cli.schema docs/schema`` writes those that recipes name; a test fails when they are not fresh.
+"""
 
 from __future__ import annotations
 
 import inspect
 import json
+import sys
 import typing
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -80,3 +85,8 @@ def _explain(part: dict[str, Any], model: type[BaseModel]) -> None:
         option.pop("title", None)
         if name in words:
             option["description"] = words[name]
+
+
+if __name__ == "__main__":
+    for _kind in KINDS:
+        (Path(sys.argv[1]) / f"{_kind}.json").write_text(schema_text(_kind), encoding="utf-8")
