@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _MADE_UP = "public-text.jsonl"
+_SCHEMA = "tacit.schema.json"
 
 
 def command(
@@ -103,7 +104,7 @@ def _begin(file: Path, asked: _Asked, out: Path) -> None:
     start = Start(
         title=f"{asked.model} on {_stem(file)}",
         run=f"runs/{_stem(out)}",
-        schema=_schema_name(out),
+        schema=_SCHEMA,
         private=_beside(file, out),
         public=tuple(public) or (PublicText(_MADE_UP, None),),
         text=None if text == "text" else text,
@@ -270,15 +271,11 @@ def _write_public(path: Path) -> None:
         write_public(path, SyntheticPublic())
 
 
-def _schema_name(out: Path) -> str:
-    return "tacit.schema.json"
-
-
 def _write_schema(out: Path) -> None:
     """Beside the configuration, so that an editor needs no network."""
     from tacit.cli.schema import schema_text
 
-    path = out.parent / _schema_name(out)
+    path = out.parent / _SCHEMA
     if not path.exists():
         path.write_text(schema_text("run"), encoding="utf-8")
 
