@@ -112,14 +112,13 @@ def test_a_missing_field_lists_the_headers_names(tmp_path: Path) -> None:
     assert "option id_field to a field that is there: note id, note" in refused(
         tmp_path / "a.csv", text_field="note", id_field="id"
     )
-    (tmp_path / "a.jsonl").write_text(
-        json.dumps({"note": PRIVATE, f"{PRIVATE} said": 1, "4711": 2, "author": 3}) + "\n"
-    )
+    row = {"note": PRIVATE, f"{PRIVATE} said": 1, "4711": 2, "author": 3}
+    (tmp_path / "a.jsonl").write_text(f"{json.dumps(row)}\n" * 6)
     said = refused(tmp_path / "a.jsonl")
     assert said.endswith("a field that is there: note, author")
     assert PRIVATE not in said
     many = {f"field{number}": number for number in range(30)}
-    (tmp_path / "b.jsonl").write_text(json.dumps(many) + "\n")
+    (tmp_path / "b.jsonl").write_text(f"{json.dumps(many)}\n" * 6)
     assert refused(tmp_path / "b.jsonl").endswith("field19 and 10 more")
 
 

@@ -29,6 +29,8 @@ __all__ = ["MOST_RECORD_BYTES", "READERS", "Source", "field_names", "files_of", 
 
 _ALIASES = {".bio": "conll", ".iob": "conll"}
 _PARQUET_ROWS = 256
+_LOOKED_AT = 20  # records whose keys are compared for the names of fields
+_FEWEST_WITH_A_KEY = 5
 
 MOST_RECORD_BYTES = 2**40
 """The largest ``max_record_bytes``; no record comes near it."""
@@ -122,8 +124,8 @@ def files_of(source: Source) -> list[Path]:
 def field_names(source: Source) -> list[str] | None:
     """The names of the fields in the first file of a source; None where its format has none, as plain text.
 
-    Of a table it is the header, of JSON those keys of the first object that look like names. No value is looked at, and nothing is
-    counted.
+    Of a table it is the header, of JSON those keys of all the first objects that look like names. No value is looked at, and
+    nothing is counted.
 
     Raises:
         DataError: as `read_records`; or no names can be told.
@@ -136,8 +138,7 @@ def field_names(source: Source) -> list[str] | None:
         broken = f"{path}: this is not a readable Parquet file; write it again"
         names = list(attempt(lambda: pq.read_schema(path), (pa.ArrowException, OSError), broken).names)
     elif format_ in _OBJECTS:
-        first = next(iter(_OBJECTS[format_](path, source.max_record_bytes)), None)
-        names = key_names({} if first is None else first[2])
+        names = _shared_keys(_OBJECTS[format_](path, source.max_record_bytes), 1)
     else:
         return None
     if not names:
@@ -215,11 +216,11 @@ def _record(fields: Mapping[str, Any], default_id: str, place: str, source: Sour
 
 def _field(fields: Mapping[str, Any], option: str, name: str, place: str) -> Any:
     if name not in fields:
-        raise _no_field(option, name, place, key_names(fields))
+        raise _no_field(option, name, place)
     return fields[name]
 
 
-def _no_field(option: str, name: str, place: str, others: Sequence[str]) -> DataError:
+def _no_field(option: str, name: str, place: str, others: Sequence[str] = ()) -> DataError:
     there = f"a field that is there: {listed(others)}" if others else "a field that is there"
     return DataError(f"{place}: there is no field {name!r}; set the option {option} to {there}")
 
@@ -276,7 +277,20 @@ def _read_json(path: Path, source: Source) -> Iterator[Record]:
 
 def _read_objects(path: Path, source: Source, objects: Callable[[Path, int], Iterator[Numbered]]) -> Iterator[Record]:
     for number, where, values in objects(path, source.max_record_bytes):
+        for option, name in _wanted_fields(source):
+            if name not in values:
+                others = _shared_keys(objects(path, source.max_record_bytes), _FEWEST_WITH_A_KEY)
+                raise _no_field(option, name, where, others)
         yield _record(values, f"{path.name}:{number}", where, source)
+
+
+def _shared_keys(objects: Iterator[Numbered], fewest: int) -> list[str]:
+    """The keys that all of a file's first objects have, if there are so many: a key of one record may be text of its own."""
+    try:
+        first = [values for _, _, values in itertools.islice(objects, _LOOKED_AT)]
+    except DataError:  # another record is malformed, which is said when it is its turn
+        return []
+    return [] if len(first) < fewest else key_names(name for name in first[0] if all(name in one for one in first))
 
 
 def _read_csv(path: Path, source: Source) -> Iterator[Record]:
