@@ -276,8 +276,9 @@ def _read_json(path: Path, source: Source) -> Iterator[Record]:
 
 
 def _read_objects(path: Path, source: Source, objects: Callable[[Path, int], Iterator[Numbered]]) -> Iterator[Record]:
+    wanted = _wanted_fields(source)
     for number, where, values in objects(path, source.max_record_bytes):
-        for option, name in _wanted_fields(source):
+        for option, name in wanted:
             if name not in values:
                 others = _shared_keys(objects(path, source.max_record_bytes), _FEWEST_WITH_A_KEY)
                 raise _no_field(option, name, where, others)
