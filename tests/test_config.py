@@ -307,7 +307,8 @@ def test_a_configuration_is_frozen() -> None:
 def test_a_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_text(yaml.safe_dump(values()))
-    assert load_config(path) == parse_config(values())
+    assert load_config(path) == parse_config(values(), folder=tmp_path)
+    assert load_config(path).digest() == parse_config(values()).digest()
     # YAML reads 1e-6, without a point, as text
     path.write_text(yaml.safe_dump(with_value("privacy.budget.delta", "1e-6")))
     assert load_config(path).privacy.budget.delta == 1e-6
@@ -607,7 +608,7 @@ def test_the_digest_changes_with_everything_that_changes_a_result() -> None:
     digests |= {parse_config({**public_key, "seed": seed}).digest() for seed in ("one", "other")}
     assert len(digests) == len(others) + 5
     tops = {place.split(".")[0] for place in OTHER_VALUES}
-    assert tops == set(RunConfig.model_fields) - {"run", "title", "compute"}
+    assert tops == set(RunConfig.model_fields) - {"run", "title", "compute", "relative_to"}
 
 
 @pytest.mark.parametrize(

@@ -258,7 +258,7 @@ UNSUITABLE: list[tuple[Callable[[dict[str, Any], Path], None], int, str]] = [
     (_other_tokenizer, 4, "knows 300 token ids and the tokenizer"),
     (_long_rows, 2, "model.length 33 is more than the 32 positions"),
     (_another_kind, 4, "give the folder of a lstm"),
-    (_no_folder, 4, "gpt2 has no config.json"),
+    (_no_folder, 4, "hf download gpt2"),
     (_no_tokenizer, 4, "has no tokenizer.json"),
     *(
         (_pipe(name), 4, f"{name}: this is a pipe")

@@ -51,7 +51,7 @@ def begin(config: RunConfig, start_over: bool = True) -> Iterator[Begun]:
         UsageError: the folder holds a run with another configuration (the differences are named), or is in use.
         LedgerError: key and ledger do not belong together, or one of them is missing.
     """
-    folder, privacy = RunFolder(Path(config.run)), config.privacy
+    folder, privacy = RunFolder(config.resolved_run), config.privacy
     header = LedgerHeader(
         unit=privacy.unit_name,
         relation=privacy.relation,

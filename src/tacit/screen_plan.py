@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tacit.config import RunConfig
 from tacit.errors import UsageError
 from tacit.screening.corpus import ScreenPlan
@@ -24,8 +22,8 @@ def plan_of(config: RunConfig) -> ScreenPlan:
         raise UsageError("the configuration has no section `screening`; add one (`screening: {}` takes every default)")
     return ScreenPlan(
         data_point=options.data_point,
-        balanced=None if options.balanced is None else Path(options.balanced),
-        conservative=None if options.conservative is None else Path(options.conservative),
+        balanced=options.policy_paths["balanced"],
+        conservative=options.policy_paths["conservative"],
         missed=options.missed,
         deduplicate=options.deduplicate,
         normalisation=options.normalisation,

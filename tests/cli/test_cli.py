@@ -420,7 +420,7 @@ COMMANDS = all_commands()
 
 
 def test_every_command_is_known() -> None:
-    assert len(COMMANDS) == 22
+    assert len(COMMANDS) == 24
 
 
 @pytest.mark.parametrize("name", COMMANDS)

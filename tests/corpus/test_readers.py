@@ -92,9 +92,9 @@ BAD = {
     ),
     "parquet text is bytes": Bad("a.parquet", parquet_bytes(pa.table({"text": [S]})), ", row 1:", "is not a string"),
     "no text field": Bad("a.jsonl", b'{"' + S + b'": "' + S + b'"}\n', ", line 1:", "set the option text_field"),
-    "no csv column": Bad("a.csv", b"id," + S + b"\n1," + S + b"\n", ", line 1:", "set the option text_field"),
+    "no csv column": Bad("a.csv", b"id,note\n1," + S + b"\n", ", line 1:", "set the option text_field"),
     "no parquet column": Bad(
-        "a.parquet", parquet_bytes(pa.table({SENTINEL: [SENTINEL]})), "a.parquet:", "set the option text_field"
+        "a.parquet", parquet_bytes(pa.table({"note": [SENTINEL]})), "a.parquet:", "set the option text_field"
     ),
     "no user field on one line": Bad(
         "a.jsonl",

@@ -256,7 +256,22 @@ def test_a_missing_field_names_the_field_and_the_option(name: str, option: str, 
     assert message.startswith(str(path))
     assert "'absent'" in message
     assert f"option {option}" in message
-    assert "who" not in message  # the fields that are there may be private themselves
+    assert message.endswith("a field that is there: id, who, text")  # all records have these, so they are no one's text
+
+
+def test_a_key_of_one_record_is_not_named(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [{"id": number, "who": "u"} for number in range(6)]
+    path = tmp_path / "a.jsonl"
+    for own in range(6):
+        changed = [row | ({"secretname": 1} if number == own else {}) for number, row in enumerate(rows)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in changed))
+        with pytest.raises(DataError) as caught:
+            list(read_records(Source(path)))
+        assert str(caught.value).endswith("a field that is there: id, who")
+    path.write_text("".join(json.dumps(row | {"secretname": 1}) + "\n" for row in rows[:4]))  # too few to tell
+    with pytest.raises(DataError) as caught:
+        list(read_records(Source(path)))
+    assert str(caught.value).endswith("to a field that is there")
 
 
 @pytest.mark.parametrize("name", [name for name in READERS if name not in WITH_FIELDS])

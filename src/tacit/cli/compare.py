@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import typer
 
-from tacit.cli.options import ConfigArgument
+from tacit.cli.options import ConfigArgument, SetOption
 
 __all__ = ["command"]
 
 
-def command(config: ConfigArgument) -> None:
+def command(config: ConfigArgument, settings: SetOption = None) -> None:
     """Compare models on tasks (`models:` and `tasks:` in the configuration) by entity-level F1.
 
     Each model is fine-tuned on each fold of each task; leaves tables and a plot. Run it again to continue.
@@ -19,9 +19,9 @@ def command(config: ConfigArgument) -> None:
     from tacit.entities.compare import compare
     from tacit.progress import TerminalReporter
 
-    options = load_comparison(read_yaml(config), str(config))
+    options = load_comparison(read_yaml(config, settings or ()), str(config), config.parent)
     typer.echo(compare(options, TerminalReporter()))
     typer.echo(
-        f"{options.run}: table.csv, types.csv, table.json, table.md, f1.png, f1.svg. The scores are exact: of private documents they "
-        "are for the curator alone."
+        f"{options.resolved_run}: table.csv, types.csv, table.json, table.md, f1.png, f1.svg. The scores are exact: of private "
+        "documents they are for the curator alone."
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import typer
 
-from tacit.cli.options import ConfigArgument
+from tacit.cli.options import ConfigArgument, SetOption
 
 __all__ = ["command"]
 
 
-def command(config: ConfigArgument) -> None:
+def command(config: ConfigArgument, settings: SetOption = None) -> None:
     """Fine-tune a BERT to find entities in annotated documents; run it again to continue after a stop.
 
     Leaves RUN/release (model and certificate), RUN/private (keep secret) and RUN/ledger.sqlite.
@@ -18,7 +18,7 @@ def command(config: ConfigArgument) -> None:
     from tacit.entities.finetune import finetune
     from tacit.progress import TerminalReporter
 
-    done = finetune(load_finetune(config), TerminalReporter())
+    done = finetune(load_finetune(config, settings or ()), TerminalReporter())
     typer.echo(done.statement)
     typer.echo(f"model and certificate: {done.folder}/release; `tacit verify {done.folder}` recomputes the certificate")
     if done.scores is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
@@ -15,12 +16,14 @@ from tacit.cli import (
     demo,
     env,
     finetune,
+    init,
     ledger,
     overlap,
     plan,
     report,
     reproduce,
     run,
+    schema,
     score,
     screen,
     sign,
@@ -30,14 +33,22 @@ from tacit.cli.options import say_error
 from tacit.errors import DataError, StorageError, TacitError, UsageError
 from tacit.failures import is_out_of_memory, is_panic
 from tacit.files import storage_error
+from tacit.version import VERSION
 
 __all__ = ["app", "main"]
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tacit {VERSION}")
+        raise typer.Exit
+
 
 app = typer.Typer(
     name="tacit",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # `[...]` in a help text is text; in "rich" it would be a style, and not shown
     context_settings={"help_option_names": ["-h", "--help"]},
     help=(
         "Train language models on text that must not leak, and prove what the release can reveal.\n\n"
@@ -45,6 +56,18 @@ app = typer.Typer(
         "130 interrupted (run the same command again to continue)."
     ),
 )
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """The options of `tacit` itself; its help is that of the app."""
+
+
+app.command("init")(init.command)
 app.command("demo")(demo.command)
 app.command("run")(run.run_command)
 app.command("plan")(plan.command)
@@ -59,6 +82,7 @@ app.command("overlap")(overlap.command)
 app.command("screen")(screen.command)
 app.command("score")(score.command)
 app.command("confidentiality")(confidentiality.command)
+app.command("schema")(schema.command)
 app.command("env")(env.command)
 app.command("reproduce")(reproduce.command)
 for _name in run.RENAMED:

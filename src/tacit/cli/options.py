@@ -11,13 +11,21 @@ import typer
 
 from tacit.progress import one_line
 
-__all__ = ["ConfigArgument", "JsonOption", "RunArgument", "print_json", "say_error", "table"]
+__all__ = ["ConfigArgument", "JsonOption", "RunArgument", "SetOption", "print_json", "say_error", "table"]
 
 ConfigArgument = Annotated[
     Path, typer.Argument(metavar="CONFIG", help="YAML configuration; see recipes/, docs/tour.md and docs/options.md.")
 ]
 RunArgument = Annotated[
     Path, typer.Argument(metavar="RUN", help="Run folder, as named by `run:` in the configuration.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change an option for this call, such as privacy.budget.epsilon=3; repeatable.",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from tacit.cli.confidentiality import show_lines
-from tacit.cli.options import ConfigArgument, JsonOption, print_json, table
+from tacit.cli.options import ConfigArgument, JsonOption, SetOption, print_json, table
 from tacit.privacy.rounded import upper
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-def command(config: ConfigArgument, as_json: JsonOption = False) -> None:
+def command(config: ConfigArgument, as_json: JsonOption = False, settings: SetOption = None) -> None:
     """Print mechanism, noise, steps and epsilon of every stage, from the configuration alone.
 
     Noise that the configuration leaves out is solved so that the joint epsilon meets the budget. No data is read. A configuration of
@@ -28,24 +29,24 @@ def command(config: ConfigArgument, as_json: JsonOption = False) -> None:
     from tacit.config.entities import check_finetune, load_comparison, names_documents, names_tasks
     from tacit.config.load import read_yaml
 
-    values = read_yaml(config)
+    values = read_yaml(config, settings or ())
     if names_tasks(values) or names_documents(values):
         from tacit.entities.plan import plan_comparison, plan_finetune
 
         if names_tasks(values):
-            _show_extraction(plan_comparison(load_comparison(values, str(config))), as_json)
+            _show_extraction(plan_comparison(load_comparison(values, str(config), config.parent)), as_json)
         else:
-            _show_extraction(plan_finetune(check_finetune(values, str(config))), as_json)
+            _show_extraction(plan_finetune(check_finetune(values, str(config), config.parent)), as_json)
     else:
-        _plan_run(config, as_json)
+        _plan_run(config, as_json, settings or ())
 
 
-def _plan_run(config: Path, as_json: bool) -> None:
+def _plan_run(config: Path, as_json: bool, settings: Sequence[str]) -> None:
     from tacit.config import load_config
     from tacit.planning import make_plan
     from tacit.planning.confidentiality import check_confidentiality
 
-    options = load_config(config)
+    options = load_config(config, settings)
     if options.audit is not None and options.audit.attacks:  # else nothing that is slow to import is needed
         from tacit.audit.attacks import check_attacks
 

@@ -27,7 +27,7 @@ from tacit.config.base import ByName, NameIn, Options
 from tacit.config.entities import ComparisonConfig, FinetuneConfig
 from tacit.config.run import RunConfig
 
-__all__ = ["Section", "all_commands", "option_words", "page", "section_page", "sections"]
+__all__ = ["Section", "all_commands", "argument_words", "option_words", "page", "section_page", "sections"]
 
 ROOTS: dict[str, type[Options]] = {
     "tacit run": RunConfig,
@@ -128,11 +128,12 @@ def option_words(model: type[Options]) -> dict[str, str]:
     words: dict[str, str] = {}
     for kind in reversed(model.__mro__):
         if isinstance(kind, type) and issubclass(kind, Options):
-            words |= _entries(inspect.getdoc(kind) or "" if "__doc__" in vars(kind) else "")
+            words |= argument_words(inspect.getdoc(kind) or "" if "__doc__" in vars(kind) else "")
     return words
 
 
-def _entries(docstring: str) -> dict[str, str]:
+def argument_words(docstring: str) -> dict[str, str]:
+    """What the ``Args:`` of a docstring say of each."""
     _, _, after = docstring.partition("\nArgs:\n")
     found: dict[str, str] = {}
     name = ""

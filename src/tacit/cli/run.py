@@ -5,13 +5,13 @@ Under `torchrun -m tacit` rank 0 does the work of the command, and the others he
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tacit.cli.options import ConfigArgument, say_error
+from tacit.cli.options import ConfigArgument, SetOption, say_error
 from tacit.errors import TacitError, UsageError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ UntilOption = Annotated[
 ]
 
 
-def run_command(config: ConfigArgument, until: UntilOption = None) -> None:
+def run_command(config: ConfigArgument, until: UntilOption = None, settings: SetOption = None) -> None:
     """Go from text to report; run it again to continue after a stop.
 
     Leaves RUN/release (page one of its report says what limits it, if anything does), RUN/private (keep secret) and
@@ -60,7 +60,7 @@ def run_command(config: ConfigArgument, until: UntilOption = None) -> None:
             _show_scores(options)
         typer.echo(f"Stopped after {until}, as asked; `tacit run {config}` goes on.")
 
-    _run_on_ranks(config, work)
+    _run_on_ranks(config, work, settings or ())
 
 
 def _check_stage(until: str) -> None:
@@ -83,13 +83,13 @@ def renamed(name: str) -> Callable[[list[str] | None], None]:
     return command
 
 
-def _run_on_ranks(path: Path, work: Callable[[RunConfig, Ranks], None]) -> None:
+def _run_on_ranks(path: Path, work: Callable[[RunConfig, Ranks], None], settings: Sequence[str]) -> None:
     """``work`` on rank 0; any other ranks assist it until it has closed the run."""
     from tacit.config import load_config
     from tacit.engine.distributed import join
     from tacit.pipeline.training import assist
 
-    config = load_config(path)
+    config = load_config(path, settings)
     with join(config.compute.device) as ranks:
         try:
             if ranks.first:
@@ -107,7 +107,7 @@ def _show_scores(config: RunConfig) -> None:
     from tacit.files import read_result
     from tacit.folder import RunFolder
 
-    found = read_result(RunFolder(Path(config.run)).private / "evaluation.json")
+    found = read_result(RunFolder(config.resolved_run).private / "evaluation.json")
     rows = [
         [corpus, model, f"{scores['accuracy']:.3f}" if "accuracy" in scores else "-", f"{scores['perplexity']:.1f}"]
         for corpus in ("public", "private")
@@ -117,4 +117,6 @@ def _show_scores(config: RunConfig) -> None:
     if rows:
         typer.echo(table(["held-out text", "model", "masked-token accuracy", "perplexity"], rows))
     if config.evaluation.held_out and "private" not in found:  # not whether there are any: that is private
-        typer.echo(f"exact scores of private held-out text, for the curator: {config.run}/private/evaluation.json")
+        typer.echo(
+            f"exact scores of private held-out text, for the curator: {config.resolved_run}/private/evaluation.json"
+        )

@@ -140,7 +140,7 @@ def _preview(config: RunConfig, count: int, file: Path | None) -> None:
         for text in _previewed(config, count):
             console.print(text)
         return
-    private = RunFolder(Path(config.run)).private
+    private = RunFolder(config.resolved_run).private
     if not file.resolve().is_relative_to(private.resolve()):
         raise UsageError(f"--preview-file {file}: it must lie inside {private}, for it holds private text")
     texts = [text.plain for text in _previewed(config, count)]

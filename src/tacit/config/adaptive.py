@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import field_validator
 
-from tacit.config.base import Count, Options, Positive, Probability, Share, expanded
+from tacit.config.base import Count, Options, Positive, Probability, Share
 from tacit.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class RhoScorer(Options):
     def resolved_folder(self) -> Path:
         """Where there is a folder: it with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
         assert self.folder is not None
-        return expanded(self.folder)
+        return self.located(self.folder)
 
 
 class AdaptiveOptions(Options):

@@ -18,6 +18,8 @@ from pydantic import (
     ConfigDict,
     Field,
     GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    PrivateAttr,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
@@ -40,7 +42,9 @@ __all__ = [
     "Share",
     "Steps",
     "WholeConfig",
+    "beside",
     "expanded",
+    "file_folder",
     "name_in",
     "named",
     "values_digest",
@@ -64,11 +68,24 @@ class Options(BaseModel):
 
     A run's digest is of its options' plain values, so whatever is added to a section would end every run that was begun before. An
     option that is named in ``added_later`` is left out of the plain values while it has its default, and these runs go on.
+
+    The folder that relative paths are relative to is no option of a section and no plain value: a configuration keeps its digest when
+    its folder moves. Sections get it when they are checked (`beside`); without one it is the working directory.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
 
     added_later: ClassVar[frozenset[str]] = frozenset()
+
+    _folder: Path | None = PrivateAttr(default=None)
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Take the folder of the file that holds the options."""
+        self._folder = file_folder(context)
+
+    def located(self, path: str) -> Path:
+        """A path of the options as it is used: with ``${NAME:-default}`` expanded, and relative to the file that names it."""
+        return expanded(path) if self._folder is None else self._folder / expanded(path)
 
     @model_validator(mode="before")
     @classmethod
@@ -134,6 +151,10 @@ class NameIn(AfterValidator):
 
     names: Callable[[], Iterable[str]]
 
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """The names are a schema's enumeration."""
+        return {**handler(core_schema), "enum": list(self.names())}
+
 
 def name_in(names: Callable[[], Iterable[str]]) -> NameIn:
     """Check that a word is one of these, as a ``Literal`` of them would. The names are asked for when there is a word to check.
@@ -174,6 +195,19 @@ def named(path: str) -> Any:
     """What a row of a registry names as ``"module:name"``, for what a light command must not import."""
     module, name = path.split(":")
     return getattr(importlib.import_module(module), name)
+
+
+_FOLDER = "the folder that relative paths are relative to"
+
+
+def beside(folder: Path | None) -> dict[str, Path | None]:
+    """The context of a check in which options are those of a file in this folder; None: of no file."""
+    return {_FOLDER: folder}
+
+
+def file_folder(context: Any) -> Path | None:
+    """The folder of `beside`."""
+    return context.get(_FOLDER) if isinstance(context, dict) else None
 
 
 def expanded(path: str) -> Path:

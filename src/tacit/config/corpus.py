@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from tacit.config.base import MOST, Count, Options, expanded, name_in
+from tacit.config.base import MOST, Count, Options, name_in
 
 __all__ = ["CorpusOptions", "PublicCorpusOptions", "TurnsOptions"]
 
@@ -62,7 +62,7 @@ class CorpusOptions(Options):
     @property
     def resolved_path(self) -> Path:
         """The path with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
-        return expanded(self.path)
+        return self.located(self.path)
 
 
 class PublicCorpusOptions(CorpusOptions):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tacit.config.base import MOST, ClipNorm, Count, Noise, Options, Rate, Steps, WholeConfig, expanded, name_in
+from tacit.config.base import MOST, ClipNorm, Count, Noise, Options, Rate, Steps, WholeConfig, beside, name_in
 from tacit.config.compute import ComputeOptions
 from tacit.config.load import read_yaml, validated
 from tacit.config.phases import ClippingName
@@ -55,7 +56,7 @@ class AnnotatedSource(Options):
     @property
     def resolved_path(self) -> Path:
         """The path with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
-        return expanded(self.path)
+        return self.located(self.path)
 
 
 class StartModel(Options):
@@ -74,7 +75,7 @@ class StartModel(Options):
     @property
     def resolved_folder(self) -> Path:
         """The folder with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
-        return expanded(self.folder)
+        return self.located(self.folder)
 
 
 class TuningOptions(Options):
@@ -149,9 +150,11 @@ class FinetuneConfig(WholeConfig):
         dp: fine-tuning with DP; not given: epsilon is infinite for the documents.
         seed: makes fine-tuning without DP repeatable in another folder; not given: a secret key of the folder's own.
         compute: options of speed alone, as in a run.
+        relative_to: the folder that relative paths are relative to, itself relative to the file; not given: the file's own folder.
     """
 
-    changeable = frozenset({"run", "title", "compute", "test"})
+    added_later = frozenset({"relative_to"})
+    changeable = frozenset({"run", "title", "compute", "test", "relative_to"})
 
     title: str = "entity extraction"
     run: str
@@ -164,6 +167,12 @@ class FinetuneConfig(WholeConfig):
     dp: DpTuning | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     compute: ComputeOptions = ComputeOptions()
+    relative_to: str | None = None
+
+    @property
+    def resolved_run(self) -> Path:
+        """The folder of what is made."""
+        return self.located(self.run)
 
     @property
     def key_seed(self) -> str | None:
@@ -195,7 +204,7 @@ class TaskOptions(Options):
         """One of its sources."""
         path = {"path": self.path, "train": self.train, "test": self.test}[which]
         assert path is not None
-        return AnnotatedSource(path=path, format=self.format)
+        return AnnotatedSource.model_validate({"path": path, "format": self.format}, context=beside(self._folder))
 
 
 class ComparedModel(StartModel):
@@ -228,7 +237,10 @@ class ComparisonConfig(Options):
         baselines: trivial taggers beside the models: each word's likeliest tag, a dictionary of the training entities.
         workers: models that are trained at one time, a thread each.
         compute: options of speed alone, as in a run.
+        relative_to: the folder that relative paths are relative to, itself relative to the file; not given: the file's own folder.
     """
+
+    added_later = frozenset({"relative_to"})
 
     title: str = "entity extraction"
     run: str
@@ -239,6 +251,12 @@ class ComparisonConfig(Options):
     baselines: bool = True
     workers: Annotated[int, Field(ge=1, le=2)] = 1
     compute: ComputeOptions = ComputeOptions()
+    relative_to: str | None = None
+
+    @property
+    def resolved_run(self) -> Path:
+        """The folder of the results."""
+        return self.located(self.run)
 
     def training_of(self, model: str) -> TuningOptions:
         """How this model is fine-tuned."""
@@ -255,19 +273,19 @@ def names_documents(values: Any) -> bool:
     return isinstance(values, dict) and "documents" in values
 
 
-def load_finetune(path: Path) -> FinetuneConfig:
-    """Read and check a configuration of `tacit finetune`. Raises as `check_finetune`."""
-    return check_finetune(read_yaml(path), str(path))
+def load_finetune(path: Path, settings: Sequence[str] = ()) -> FinetuneConfig:
+    """Read and check a configuration of `tacit finetune`; ``settings`` as of `read_yaml`. Raises as `check_finetune`."""
+    return check_finetune(read_yaml(path, settings), str(path), path.parent)
 
 
-def check_finetune(values: Any, source: str) -> FinetuneConfig:
-    """Check the values of a configuration of `tacit finetune`.
+def check_finetune(values: Any, source: str, folder: Path | None = None) -> FinetuneConfig:
+    """Check the values of a configuration of `tacit finetune`; ``folder``: of their file, to which relative paths are relative.
 
     Raises:
         UsageError: an unknown, missing or impossible option.
         RefusedError: a guarantee that cannot be proved, with its reason code.
     """
-    config = validated(FinetuneConfig, values, source)
+    config = validated(FinetuneConfig, values, source, folder)
     _check_tuning(config.training, "training")
     _check_labels(config.labels, "labels")
     if config.dp is not None:
@@ -280,9 +298,9 @@ def check_finetune(values: Any, source: str) -> FinetuneConfig:
     return config
 
 
-def load_comparison(values: Any, source: str) -> ComparisonConfig:
-    """Check the values of a configuration of `tacit compare`. Raises as `load_finetune`."""
-    config = validated(ComparisonConfig, values, source)
+def load_comparison(values: Any, source: str, folder: Path | None = None) -> ComparisonConfig:
+    """Check the values of a configuration of `tacit compare`; ``folder`` as of `check_finetune`. Raises as `load_finetune`."""
+    config = validated(ComparisonConfig, values, source, folder)
     _check_tuning(config.training, "training")
     for name, task in config.tasks.items():
         given = (task.path is not None, task.train is not None, task.test is not None)

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import difflib
+import itertools
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 
 import pydantic
 import yaml
 from pydantic import BaseModel
 
+from tacit.config.base import beside, expanded
 from tacit.config.phases import PHASES
 from tacit.config.run import RunConfig, check_meaning
-from tacit.config.shape import read_config
+from tacit.config.settings import with_settings
+from tacit.config.shape import missing_folder, read_config
 from tacit.config.vocabulary import VocabularyOptions
 from tacit.errors import UsageError
 from tacit.strict_yaml import parse_yaml
 
-__all__ = ["config_differences", "load_config", "parse_config", "read_yaml", "validated"]
+__all__ = ["config_differences", "load_config", "option_places", "parse_config", "read_yaml", "validated"]
 
 C = TypeVar("C", bound=BaseModel)
 
@@ -52,42 +56,107 @@ def _explain(error: dict[str, Any], source: str, root: type[BaseModel]) -> str:
         str(part) for part in error["loc"] if part not in inner and not str(part).startswith("literal[")
     )
     if error["type"] == "extra_forbidden":
-        names = _field_names(error["loc"], root)
-        near = difflib.get_close_matches(str(error["loc"][-1]), names, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"valid here: {', '.join(names)}"
-        return f"{source}: unknown option {location!r}; {hint}"
+        return f"{source}: unknown option {location!r}; {_hint(error['loc'], location, root)}"
+    if error["type"] in ("model_type", "dict_type", "model_attributes_type"):
+        return f"{source}: option {location!r} is a section: write its options below it, or {{name: value, ...}}"
     if error["type"] == "missing":
         return f"{source}: option {location!r} is missing"
     return f"{source}: option {location!r}: {error['msg'][0].lower()}{error['msg'][1:]}"
 
 
-def parse_config(values: Any, source: str = "configuration") -> RunConfig:
+def _hint(found: tuple[Any, ...], location: str, root: type[BaseModel]) -> str:
+    """What may be meant by an unknown option: one of its name elsewhere, or one here that is spelled nearly so."""
+    name, here = str(found[-1]), _field_names(found, root)
+    longer = [own for own in here if own.startswith(f"{name}_")]  # text_field for text
+    if longer:
+        return f"did you mean {longer[0]!r}?"
+    elsewhere = _nearest([place for place in option_places(root) if place.split(".")[-1] == name], location)
+    if elsewhere is not None:
+        return f"did you mean {elsewhere!r}?"
+    near = difflib.get_close_matches(name, here, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"valid here: {', '.join(here)}"
+
+
+def _nearest(places: Sequence[str], location: str) -> str | None:
+    """The place that has most of its sections in common with the location, of these the shortest; None where there is none."""
+
+    def rank(place: str) -> tuple[int, int]:
+        pairs = zip(place.split(".")[:-1], location.split(".")[:-1], strict=False)
+        common = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
+        return -common, place.count(".")
+
+    return min(places, key=rank, default=None)
+
+
+def option_places(root: type[BaseModel]) -> list[str]:
+    """The dotted places of all options, such as ``privacy.budget.epsilon``; ``N`` stands for the number of a list's item."""
+    found: list[str] = []
+    waiting: list[tuple[str, type[BaseModel]]] = [("", root)]
+    while waiting:
+        place, model = waiting.pop(0)
+        for name, field in model.model_fields.items():
+            here = f"{place}{name}"
+            found.append(here)
+            waiting += [(f"{here}.{item}", inner) for item, inner in _sections(field.annotation)]
+    return list(dict.fromkeys(found))
+
+
+def _sections(annotation: Any, item: str = "") -> list[tuple[str, type[BaseModel]]]:
+    """The sections that an option holds, and how one of several is named."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [(item, annotation)]
+    origin, inner = get_origin(annotation), get_args(annotation)
+    item = "N." if origin is tuple else "NAME." if origin is dict else item
+    return [one for part in inner for one in _sections(part, item)]
+
+
+def parse_config(values: Any, source: str = "configuration", folder: Path | None = None) -> RunConfig:
     """Check plain values (as parsed from YAML) and return the configuration.
+
+    Args:
+        source: how the values are named in an error.
+        folder: of the file that they are from, to which relative paths are relative; None: to the working directory.
 
     Raises:
         UsageError: an unknown, missing or impossible option; the line names the nearest valid name.
         RefusedError: a guarantee that cannot be proved, with its reason code.
         DataError: what kind of model is in ``model.folder`` cannot be read.
     """
-    config = _with_folder(validated(RunConfig, values, source))
+    config = _with_folder(validated(RunConfig, values, source, folder))
     check_meaning(config)
     return config
 
 
-def validated(kind: type[C], values: Any, source: str) -> C:
-    """Plain values as options of this kind.
+def validated(kind: type[C], values: Any, source: str, folder: Path | None = None) -> C:
+    """Plain values as options of this kind; ``folder`` as of `parse_config`.
 
     Raises:
         UsageError: an unknown, missing or impossible option; the line names the nearest valid name.
     """
     if not isinstance(values, dict):
         raise UsageError(f"{source}: a configuration is a mapping of options; see `recipes/`")
+    relative_to = values.get("relative_to")
+    place = _place(folder, relative_to if isinstance(relative_to, str) else None)
+    if place is not None and isinstance(relative_to, str | None):
+        values = {
+            **values,
+            "relative_to": str(place.absolute()),
+        }  # the run folder keeps it, and a relative one would mislead
     try:
-        return kind.model_validate(values)
+        return kind.model_validate(values, context=beside(place))
     except pydantic.ValidationError as error:
         # A misspelt required option is both unknown and missing: the unknown name is what helps.
         errors = sorted(error.errors(include_input=False), key=lambda found: found["type"] != "extra_forbidden")
         raise UsageError(_explain(dict(errors[0]), source, kind)) from None
+
+
+def _place(folder: Path | None, relative_to: str | None) -> Path | None:
+    """The folder that relative paths are relative to, shortest; None: no file says so, and it is the working directory."""
+    if folder is None and relative_to is None:
+        return None
+    place = ((folder or Path()) / expanded(relative_to or ".")).resolve()
+    here = Path.cwd()
+    return place.relative_to(here) if place.is_relative_to(here) else place
 
 
 def _with_folder(config: RunConfig) -> RunConfig:
@@ -96,25 +165,33 @@ def _with_folder(config: RunConfig) -> RunConfig:
     if model.folder is None:
         return config
     if "kind" not in model.model_fields_set:
+        if not model.resolved_folder.exists():
+            raise missing_folder(model.folder, model.resolved_folder)
         model = model.model_copy(update={"kind": read_config(model.resolved_folder)[0]})
     if "vocabulary" not in config.model_fields_set:
-        vocabulary = VocabularyOptions(method="given", path=model.folder)
+        vocabulary = VocabularyOptions.model_validate(
+            {"method": "given", "path": model.folder}, context=beside(model.located(""))
+        )
     elif vocabulary.how.brings_tokenizer and vocabulary.path is None:
         vocabulary = vocabulary.model_copy(update={"path": model.folder})
     return config.model_copy(update={"model": model, "vocabulary": vocabulary})
 
 
-def load_config(path: Path) -> RunConfig:
-    """Read and check a YAML configuration. Raises like `parse_config`."""
-    return parse_config(read_yaml(path), str(path))
+def load_config(path: Path, settings: Sequence[str] = ()) -> RunConfig:
+    """Read and check a YAML configuration, with ``settings`` as of `read_yaml`. Raises like `parse_config`."""
+    return parse_config(read_yaml(path, settings), str(path), path.parent)
 
 
-def read_yaml(path: Path) -> Any:
-    """The plain values of a YAML file.
+def read_yaml(path: Path, settings: Sequence[str] = ()) -> Any:
+    """The plain values of a YAML file, in which ``settings``, such as ``privacy.budget.epsilon=3``, replace single ones.
 
     Raises:
-        UsageError: there is no such file, or it is not YAML.
+        UsageError: there is no such file, it is not YAML, or a setting has no place in it.
     """
+    return with_settings(_parsed(path), settings)
+
+
+def _parsed(path: Path) -> Any:
     if not path.is_file():
         raise UsageError(f"{path}: no such configuration file")
     try:
@@ -136,8 +213,13 @@ def config_differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "
         if isinstance(before, dict) and isinstance(after, dict):
             lines += config_differences(before, after, f"{prefix}{key}.")
         elif before != after:
-            lines.append(f"{prefix}{key}: {before} -> {after}")
+            lines.append(f"{prefix}{key}: {_in_words(before)} -> {_in_words(after)}")
     return lines
+
+
+def _in_words(value: Any) -> str:
+    """A value for a line: a section is not written out."""
+    return "a section" if isinstance(value, dict) else str(value)
 
 
 def _by_place(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
@@ -31,6 +32,11 @@ class MarkingOptions(Options):
     data_point: Literal["record", "line"] = "record"
     balanced: str | None = None
     missed: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+    @property
+    def policy_path(self) -> Path | None:
+        """Where the policy is; None: in the package."""
+        return None if self.balanced is None else self.located(self.balanced)
 
 
 def check_marking(config: RunConfig) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from tacit.config.base import MOST, Count, Options, expanded
+from tacit.config.base import MOST, Count, Options
 from tacit.config.kinds import KINDS, Kind, KindName, one_of
 from tacit.errors import UsageError
 
@@ -59,7 +59,7 @@ class ModelOptions(Options):
     def resolved_folder(self) -> Path:
         """Where there is a folder: it with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
         assert self.folder is not None
-        return expanded(self.folder)
+        return self.located(self.folder)
 
     @property
     def beside_folder(self) -> set[str]:

@@ -7,6 +7,7 @@ without changing any event, and `RunConfig.digest` leaves it out.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -69,10 +70,12 @@ class RunConfig(WholeConfig):
             confidential), ``heuristic:non-private`` (a baseline trained on private text without noise), ``heuristic:public-key`` (a
             ``seed``), ``heuristic:selective-dp`` (a baseline on marked text), ``heuristic:unknown-start`` (started from something of
             which nothing is known).
+        relative_to: the folder that relative paths are relative to, itself relative to the file; not given: the file's own folder. It
+            is no part of the digest.
     """
 
-    added_later = frozenset({"adaptive", "same_people", "seed"})
-    changeable = frozenset({"run", "title", "compute"})
+    added_later = frozenset({"adaptive", "same_people", "seed", "relative_to"})
+    changeable = frozenset({"run", "title", "compute", "relative_to"})
 
     title: str = "tacit run"
     run: str
@@ -93,6 +96,12 @@ class RunConfig(WholeConfig):
     same_people: bool = True
     seed: Annotated[str, Field(min_length=1)] | None = None
     allow: tuple[str, ...] = ()
+    relative_to: str | None = None
+
+    @property
+    def resolved_run(self) -> Path:
+        """The run folder."""
+        return self.located(self.run)
 
     @property
     def uses_heuristic(self) -> bool:

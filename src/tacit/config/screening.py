@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from tacit.config.base import Count, Options, expanded
+from tacit.config.base import Count, Options
 from tacit.config.privacy import check_data_points
 from tacit.errors import RefusedError, UsageError
 
@@ -69,7 +69,15 @@ class ScreeningOptions(Options):
     @property
     def resolved_measurement(self) -> Path | None:
         """The file with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
-        return None if self.measurement is None else expanded(self.measurement)
+        return None if self.measurement is None else self.located(self.measurement)
+
+    @property
+    def policy_paths(self) -> dict[Literal["balanced", "conservative"], Path | None]:
+        """Where each policy is; None: in the package."""
+        return {
+            "balanced": None if self.balanced is None else self.located(self.balanced),
+            "conservative": None if self.conservative is None else self.located(self.conservative),
+        }
 
 
 def check_screening(config: RunConfig) -> None:

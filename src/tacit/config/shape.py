@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,10 @@ from tacit.config.model import ModelOptions
 from tacit.errors import DataError
 from tacit.files import refuse_pipes
 
-__all__ = ["ModelShape", "folder_shape", "read_config", "shape_of", "tagger_shape", "weight_files"]
+__all__ = ["ModelShape", "folder_shape", "missing_folder", "read_config", "shape_of", "tagger_shape", "weight_files"]
+
+
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
 def shape_of(options: ModelOptions) -> ModelShape:
@@ -24,6 +28,8 @@ def shape_of(options: ModelOptions) -> ModelShape:
     """
     kind = KINDS[options.kind]
     if options.folder is not None:
+        if not options.resolved_folder.exists():
+            raise missing_folder(options.folder, options.resolved_folder)
         return folder_shape(options.resolved_folder, kind.name)
     return ModelShape(
         kind=kind,
@@ -35,6 +41,22 @@ def shape_of(options: ModelOptions) -> ModelShape:
         intermediate=options.intermediate_width if "intermediate" in kind.keys else 0,
         positions=options.length if "positions" in kind.keys else None,
         token_types=2 if "token_types" in kind.keys else 0,
+    )
+
+
+def missing_folder(named: str, folder: Path) -> DataError:
+    """That there is no folder of a model, and how to bring a model of the Hub to this machine if the name is one of there.
+
+    Args:
+        named: as the configuration names it, such as ``bert-base-uncased`` or ``organisation/name``.
+        folder: where that is.
+    """
+    if not _HUB_NAME.fullmatch(named):
+        return DataError(f"{folder}: there is no such folder; give the folder of a saved model")
+    place = f"models/{named.rpartition('/')[2]}"
+    return DataError(
+        f"{folder}: there is no such folder, and nothing is downloaded: for a model of the Hugging Face Hub run `hf download {named} "
+        f"--local-dir {place}` on a machine with a network, bring the folder here, and name it: folder: {place}"
     )
 
 

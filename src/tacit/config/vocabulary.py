@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
-from tacit.config.base import Count, NameIn, Options, Positive, Share, expanded
+from tacit.config.base import Count, NameIn, Options, Positive, Share
 from tacit.config.vocabulary_methods import METHODS
 from tacit.config.vocabulary_methods.method import VocabularyMethod
 
@@ -81,12 +81,12 @@ class VocabularyOptions(Options):
     def resolved_path(self) -> Path:
         """Of a given tokenizer: the path with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
         assert self.path is not None
-        return expanded(self.path)
+        return self.located(self.path)
 
     @property
     def public_word_paths(self) -> tuple[Path, ...]:
         """The word lists, with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
-        return tuple(expanded(path) for path in self.public_words)
+        return tuple(self.located(path) for path in self.public_words)
 
     @property
     def knows_words(self) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tacit.corpus.columns import header_names, key_names, listed
 from tacit.corpus.json_objects import Numbered, objects_by_line, objects_of_array
 from tacit.corpus.lines import attempt, numbered_lines, place_of, too_long
 from tacit.corpus.records import Record
@@ -24,10 +25,12 @@ from tacit.corpus.turns import Turns, dialogue_text
 from tacit.errors import DataError, UsageError
 from tacit.files import refuse_pipe
 
-__all__ = ["MOST_RECORD_BYTES", "READERS", "Source", "files_of", "read_objects", "read_records"]
+__all__ = ["MOST_RECORD_BYTES", "READERS", "Source", "field_names", "files_of", "read_objects", "read_records"]
 
 _ALIASES = {".bio": "conll", ".iob": "conll"}
 _PARQUET_ROWS = 256
+_LOOKED_AT = 20  # records whose keys are compared for the names of fields
+_FEWEST_WITH_A_KEY = 5
 
 MOST_RECORD_BYTES = 2**40
 """The largest ``max_record_bytes``; no record comes near it."""
@@ -118,6 +121,33 @@ def files_of(source: Source) -> list[Path]:
     return [path for path, _ in _files(source)]
 
 
+def field_names(source: Source) -> list[str] | None:
+    """The names of the fields in the first file of a source; None where its format has none, as plain text.
+
+    Of a table it is the header, of JSON those keys of all the first objects that look like names. No value is looked at, and
+    nothing is counted.
+
+    Raises:
+        DataError: as `read_records`; or no names can be told.
+    """
+    path, format_ = _files(source)[0]
+    names: list[str] = []
+    if format_ == "csv":
+        names = header_names(next(_csv_rows(path, source), (1, []))[1])
+    elif format_ == "parquet":
+        broken = f"{path}: this is not a readable Parquet file; write it again"
+        names = list(attempt(lambda: pq.read_schema(path), (pa.ArrowException, OSError), broken).names)
+    elif format_ in _OBJECTS:
+        names = _shared_keys(_OBJECTS[format_](path, source.max_record_bytes), 1)
+    else:
+        return None
+    if not names:
+        raise DataError(
+            f"{path}: no names of fields can be told; a table needs a header, and JSON objects with named fields"
+        )
+    return names
+
+
 def _files(source: Source) -> list[tuple[Path, str]]:
     """The files to read with the format of each."""
     refuse_pipe(source.path)
@@ -186,8 +216,13 @@ def _record(fields: Mapping[str, Any], default_id: str, place: str, source: Sour
 
 def _field(fields: Mapping[str, Any], option: str, name: str, place: str) -> Any:
     if name not in fields:
-        raise DataError(f"{place}: there is no field {name!r}; set the option {option} to a field that is there")
+        raise _no_field(option, name, place)
     return fields[name]
+
+
+def _no_field(option: str, name: str, place: str, others: Sequence[str] = ()) -> DataError:
+    there = f"a field that is there: {listed(others)}" if others else "a field that is there"
+    return DataError(f"{place}: there is no field {name!r}; set the option {option} to {there}")
 
 
 def _identity(fields: Mapping[str, Any], option: str, name: str, place: str) -> str:
@@ -241,8 +276,22 @@ def _read_json(path: Path, source: Source) -> Iterator[Record]:
 
 
 def _read_objects(path: Path, source: Source, objects: Callable[[Path, int], Iterator[Numbered]]) -> Iterator[Record]:
+    wanted = _wanted_fields(source)
     for number, where, values in objects(path, source.max_record_bytes):
+        for option, name in wanted:
+            if name not in values:
+                others = _shared_keys(objects(path, source.max_record_bytes), _FEWEST_WITH_A_KEY)
+                raise _no_field(option, name, where, others)
         yield _record(values, f"{path.name}:{number}", where, source)
+
+
+def _shared_keys(objects: Iterator[Numbered], fewest: int) -> list[str]:
+    """The keys that all of a file's first objects have, if there are so many: a key of one record may be text of its own."""
+    try:
+        first = [values for _, _, values in itertools.islice(objects, _LOOKED_AT)]
+    except DataError:  # another record is malformed, which is said when it is its turn
+        return []
+    return [] if len(first) < fewest else key_names(name for name in first[0] if all(name in one for one in first))
 
 
 def _read_csv(path: Path, source: Source) -> Iterator[Record]:
@@ -299,7 +348,8 @@ def _wanted_fields(source: Source) -> list[tuple[str, str]]:
 def _check_columns(columns: Sequence[str], source: Source, place: str) -> None:
     """The fields that the source asks for are there, each once: of two columns with one name nobody knows which one is meant."""
     for option, name in _wanted_fields(source):
-        _field(dict.fromkeys(columns), option, name, place)
+        if name not in columns:
+            raise _no_field(option, name, place, header_names(columns))
         if columns.count(name) > 1:
             raise DataError(f"{place}: there are {columns.count(name)} columns {name!r} ({option}); rename all but one")
 

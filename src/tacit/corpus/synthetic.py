@@ -31,7 +31,7 @@ from tacit.corpus.wordlists.people import (
 )
 from tacit.errors import UsageError
 
-__all__ = ["SyntheticPrivate", "SyntheticPublic", "write_private", "write_public"]
+__all__ = ["SyntheticPrivate", "SyntheticPublic", "expand", "write_json_lines", "write_private", "write_public"]
 
 Grammar = Mapping[str, Sequence[str]]
 
@@ -101,16 +101,17 @@ def write_private(path: Path, options: SyntheticPrivate) -> list[str]:
     """
     canaries = _canaries(options)
     notes = (note for number in range(options.patients) for note in _notes(number, canaries.get(number), options))
-    _write_json_lines(path, notes)
+    write_json_lines(path, notes)
     return list(canaries.values())
 
 
 def write_public(path: Path, options: SyntheticPublic) -> None:
     """Write a public corpus as JSON lines {"id", "text"}, all of it or nothing."""
-    _write_json_lines(path, (_public_record(number, options) for number in range(options.records)))
+    write_json_lines(path, (_public_record(number, options) for number in range(options.records)))
 
 
-def _write_json_lines(path: Path, rows: Iterable[Mapping[str, str]]) -> None:
+def write_json_lines(path: Path, rows: Iterable[Mapping[str, str]]) -> None:
+    """Write objects as JSON lines, all of them or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.partial")
     try:

@@ -160,12 +160,14 @@ def _model_counts(
     public = public_streams("cell", cell.task, cell.fold, cell.seed)  # the same for every model
     tags = tag_set(config.tasks[cell.task].labels or entity_types(split.training))
     cutter = cutter_of(start, training, tags)
-    streams = public if price is None else make_key(Path(config.run)).child(cell.name)
+    streams = public if price is None else make_key(config.resolved_run).child(cell.name)
     stream = cutter.rows(_units(split.training, options.dp), streams)
     phase = plain_phase(training, stream.sequences) if price is None else price.phase
     model = load_tagger(start.folder, tags, public.seed("head") >> 1, training.dropout, options.from_scratch)
     torch.nn.Module.to(model, device)  # transformers' own `to` has no types
-    with tempfile.TemporaryDirectory(dir=config.run, prefix=".cell-") as folder:  # its checkpoint holds what it learnt
+    with tempfile.TemporaryDirectory(
+        dir=config.resolved_run, prefix=".cell-"
+    ) as folder:  # its checkpoint holds what it learnt
         objective = EntityObjective(cutter.special.size)
         compute = compute.model_copy(update={"checkpoint_seconds": 1e9})
         with _ledger(options.dp, price, Path(folder), streams) as ledger:

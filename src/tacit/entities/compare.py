@@ -51,7 +51,7 @@ def compare(config: ComparisonConfig, reporter: Reporter) -> str:
     facts = {name: _facts(model, prices.get(name)) for name, model in config.models.items()}
     digests = _digests(config, splits, prices)
     cells = cells_of(config, splits)
-    root, folder = Path(config.run), Path(config.run) / "cells"
+    root, folder = config.resolved_run, config.resolved_run / "cells"
     for cell in cells:
         _check_stored(folder / f"{cell.name}.json", digests[cell.task, cell.model])
     private_folder(root)

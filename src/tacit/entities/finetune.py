@@ -149,14 +149,14 @@ def finetune(config: FinetuneConfig, reporter: Reporter | None = None) -> Finetu
     """
     with _opened(config, reporter or SilentReporter()) as tuning:
         walk(STAGES, tuning, config, STAGES[-1].name, tuning.reporter.say)
-    return _result(config, RunFolder(Path(config.run)))
+    return _result(config, RunFolder(config.resolved_run))
 
 
 @contextmanager
 def _opened(config: FinetuneConfig, reporter: Reporter) -> Iterator[_Tuning]:
     """All that is given is read and checked, then the folder, its key and ledger are there, and the steps planned."""
     inputs = _read(config)
-    folder, device = RunFolder(Path(config.run)), set_up_torch(config.compute)
+    folder, device = RunFolder(config.resolved_run), set_up_torch(config.compute)
     cutter = cutter_of(inputs.start, config.training, inputs.tags)
     kept = begin_in(folder, _header(config), config.key_seed, lambda: _keep_config(config, folder))
     with one_line_of_storage(folder.root), kept as begun:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.config.entities import StartModel, TuningOptions
-from tacit.config.shape import tagger_shape, weight_files
+from tacit.config.shape import missing_folder, tagger_shape, weight_files
 from tacit.errors import DataError, UsageError
 from tacit.vocabulary.given import GivenTokenizer, read_given, tokenizer_digest
 
@@ -39,6 +39,8 @@ def open_start(options: StartModel, training: TuningOptions) -> Start:
         UsageError: rows longer than its positions, or windows that overlap by all of a row.
     """
     folder = options.resolved_folder
+    if not folder.exists():
+        raise missing_folder(options.folder, folder)
     shape = tagger_shape(folder)
     tokenizer = read_given(folder)
     if shape.vocabulary is None or tokenizer.special.size > shape.vocabulary:

@@ -8,7 +8,6 @@ import string
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from tacit.config import MarkingOptions
 from tacit.corpus.units import Unit
@@ -56,7 +55,7 @@ def marker_of(options: MarkingOptions, streams: KeyedRandomness) -> Spotter:
     Raises:
         DataError: the policy's file is missing or malformed.
     """
-    policy = package_policy("balanced") if options.balanced is None else load_policy(Path(options.balanced))
+    policy = package_policy("balanced") if options.policy_path is None else load_policy(options.policy_path)
     return ForgetfulPolicy(policy, Missed.of(options.missed, streams)) if options.missed else policy
 
 

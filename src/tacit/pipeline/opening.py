@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -61,7 +60,7 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
     reporter = SilentReporter() if reporter is None else reporter
     if config.adaptive is not None and ranks.world > 1:
         raise UsageError("adaptive: one process scores and trains; start the run without torchrun")
-    folder = RunFolder(Path(config.run))
+    folder = RunFolder(config.resolved_run)
     mechanisms, measurement = None, measurement_of_run(config)
     if not _is_planned(config, folder):
         _load_given(config)
@@ -124,7 +123,7 @@ def join_run(config: RunConfig, ranks: Ranks) -> RunState:
     opened = ranks.hear()
     if opened.config != config.model_dump(mode="json"):
         raise UsageError(f"process {ranks.rank} was started with another configuration than process 0")
-    folder = RunFolder(Path(config.run))
+    folder = RunFolder(config.resolved_run)
     path = folder.private / "key"
     key = read_key(path) if path.exists() else bytes(KEY_BYTES)
     if KeyedRandomness(key).commitment() != opened.key_commitment:

@@ -7,7 +7,6 @@ other ranks `assist` it in the stages that train (`tacit.pipeline.training`, doc
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from tacit.audit.attacks import ATTACKS, check_attacks
 from tacit.config import RunConfig
@@ -100,4 +99,4 @@ def run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks = ALON
         TacitError: see the members in tacit.errors; what is already spent stays in the ledger.
     """
     run_until(config, None, reporter, ranks)
-    return RunResult(RunFolder(Path(config.run)))
+    return RunResult(RunFolder(config.resolved_run))

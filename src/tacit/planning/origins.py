@@ -180,16 +180,16 @@ def _things(config: RunConfig) -> Iterator[_Thing]:
 def _models_of_policies(config: RunConfig) -> Iterator[_Thing]:
     """What marks secrets is a function of the record alone only if no private text made it."""
     stated = {
-        "screening.balanced": config.screening and config.screening.balanced,
-        "screening.conservative": config.screening and config.screening.conservative,
-        "marking.balanced": config.marking and config.marking.balanced,
+        "screening.balanced": config.screening and config.screening.policy_paths["balanced"],
+        "screening.conservative": config.screening and config.screening.policy_paths["conservative"],
+        "marking.balanced": config.marking and config.marking.policy_path,
     }
     for option, policy in stated.items():
         if policy:
             from tacit.screening.adapters.contents import contents_digest, model_place
             from tacit.screening.policy import load_policy_options
 
-            for number, detector in enumerate(load_policy_options(Path(policy)).detectors):
+            for number, detector in enumerate(load_policy_options(policy).detectors):
                 place, model = model_place(detector), detector.named_model()
                 if place is not None and model is not None:
                     role = f"the model of detector {number + 1} of {option}"

@@ -169,16 +169,16 @@ def load_policy_options(path: Path) -> PolicyOptions:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise DataError(f"{path}: the policy cannot be read; check the path, and that it is UTF-8 text") from None
-    return _parsed(text, str(path))
+    return _parsed(text, str(path), path.parent)
 
 
-def _parsed(text: str, place: str) -> PolicyOptions:
+def _parsed(text: str, place: str, folder: Path | None = None) -> PolicyOptions:
     try:
         values: Any = parse_yaml(text)
     except yaml.YAMLError:
         raise DataError(f"{place}: this is not valid YAML") from None
     try:
-        return PolicyOptions.model_validate(values)
+        return PolicyOptions.model_validate(values, context=folder)
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
     field = ".".join(map(str, first["loc"])) or "the whole file"

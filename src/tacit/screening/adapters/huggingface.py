@@ -52,7 +52,7 @@ class HuggingFaceDetector(TextByText):
 
     def __init__(self, options: HuggingFaceOptions) -> None:
         self._options = options
-        self._tokenizer, self._model = _loaded(options.folder)
+        self._tokenizer, self._model = _loaded(str(options.located(options.folder)))
         self._padding = cast(int, self._tokenizer.pad_token_id or 0)
         self._tags = _tags(self._model, options)
         self._plain = self._tags.index(None)

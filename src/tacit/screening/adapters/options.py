@@ -7,9 +7,10 @@ is asked for.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from tacit.screening.spans import Detector
 
@@ -30,7 +31,24 @@ Word = Annotated[str, Field(min_length=1)]
 
 
 class _Options(BaseModel):
+    """Options of a policy file, whose folder is no plain value: a policy keeps its digest when it moves."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)
+
+    _folder: Path = PrivateAttr(default=Path())
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Take the policy file's folder from the check's context, if it has one."""
+        if isinstance(context, Path):
+            self._folder = context
+
+    def located(self, path: str) -> Path:
+        """A path of the options: a relative one is relative to the policy file."""
+        return self._folder / path
+
+    def located_model(self, name: str) -> str:
+        """The folder of this name beside the policy file, or else the name, as of an installed package."""
+        return str(self.located(name)) if self.located(name).is_dir() else name
 
 
 class NamedModel(NamedTuple):
@@ -82,6 +100,11 @@ class PresidioOptions(AdapterOptions):
     pipeline: Word | None = None
     public: bool = False
 
+    @property
+    def resolved_pipeline(self) -> str | None:
+        """The pipeline's folder, or its name; None where none is named."""
+        return None if self.pipeline is None else self.located_model(self.pipeline)
+
     def detector(self) -> Detector:
         """See `AdapterOptions`."""
         from tacit.screening.adapters.presidio import PresidioDetector
@@ -90,7 +113,7 @@ class PresidioOptions(AdapterOptions):
 
     def named_model(self) -> NamedModel:
         """See `AdapterOptions`."""
-        return NamedModel("pipeline", self.pipeline, self.public)
+        return NamedModel("pipeline", self.resolved_pipeline, self.public)
 
 
 class SpacyOptions(AdapterOptions):
@@ -111,6 +134,11 @@ class SpacyOptions(AdapterOptions):
     score: Score = 1.0
     public: bool = False
 
+    @property
+    def resolved_pipeline(self) -> str:
+        """The pipeline's folder, or its name."""
+        return self.located_model(self.pipeline)
+
     def detector(self) -> Detector:
         """See `AdapterOptions`."""
         from tacit.screening.adapters.spacy_ner import SpacyDetector
@@ -119,7 +147,7 @@ class SpacyOptions(AdapterOptions):
 
     def named_model(self) -> NamedModel:
         """See `AdapterOptions`."""
-        return NamedModel("pipeline", self.pipeline, self.public)
+        return NamedModel("pipeline", self.resolved_pipeline, self.public)
 
 
 class HuggingFaceOptions(AdapterOptions):
@@ -161,7 +189,7 @@ class HuggingFaceOptions(AdapterOptions):
 
     def named_model(self) -> NamedModel:
         """See `AdapterOptions`."""
-        return NamedModel("folder", self.folder, self.public)
+        return NamedModel("folder", str(self.located(self.folder)), self.public)
 
 
 class TextsOptions(_Options):

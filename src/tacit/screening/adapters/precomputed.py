@@ -56,7 +56,7 @@ class PrecomputedDetector(Detector):
     name = "precomputed"
 
     def __init__(self, options: PrecomputedOptions) -> None:
-        self._path = Path(options.path)
+        self._path = options.located(options.path)
         self._score = options.score
         self._key = KeyedRandomness(secrets.token_bytes(KEY_BYTES))
         self._spans: dict[bytes, frozenset[Span]] = {}
@@ -167,7 +167,7 @@ def _format(path: Path, given: str) -> str:
 
 def _source(options: TextsOptions) -> Source:
     return Source(
-        Path(options.path),
+        options.located(options.path),
         options.format,
         options.text_field,
         options.id_field,

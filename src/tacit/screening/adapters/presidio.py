@@ -42,7 +42,7 @@ class PresidioDetector(TextByText):
         if importlib.util.find_spec("presidio_analyzer") is None:
             raise missing(self.name, "presidio-analyzer", "presidio")
         logging.getLogger("presidio-analyzer").addFilter(_has_no_text)
-        self._pipeline = _pipeline(options.pipeline)
+        self._pipeline = _pipeline(options.resolved_pipeline)
         self._engine = _engine(self._pipeline)
         self._analyzer = _analyzer(self._engine, with_names=options.pipeline is not None)
         known = self._analyzer.get_supported_entities(_LANGUAGE)

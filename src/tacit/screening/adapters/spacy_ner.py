@@ -32,11 +32,11 @@ class SpacyDetector(TextByText):
 
     def __init__(self, options: SpacyOptions) -> None:
         self._options = options
-        self._pipeline = local_pipeline(options.pipeline, self.name)
-        known = _labels(self._pipeline, options.pipeline)
+        self._pipeline = local_pipeline(options.resolved_pipeline, self.name)
+        known = _labels(self._pipeline, options.resolved_pipeline)
         if unknown := sorted(options.labels.keys() - known):
             raise UsageError(
-                f"detector spacy: labels: the pipeline {options.pipeline} has no {', '.join(unknown)}; "
+                f"detector spacy: labels: the pipeline {options.resolved_pipeline} has no {', '.join(unknown)}; "
                 f"it has {', '.join(sorted(known)) or 'no label'}"
             )
 

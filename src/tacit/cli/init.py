@@ -1,0 +1,313 @@
+"""`tacit init`: the first configuration, from the names of a file's fields and a few answers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tacit.cli.options import table
+from tacit.errors import UsageError
+
+if TYPE_CHECKING:
+    pass
+
+__all__ = ["command"]
+
+_MADE_UP = "public-text.jsonl"
+_SCHEMA = "tacit.schema.json"
+
+
+def command(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE", help="The private text: csv, jsonl, json, parquet or txt, also .gz, or a folder of such."
+        ),
+    ] = None,
+    text: Annotated[str | None, typer.Option(metavar="FIELD", help="Field with the text.")] = None,
+    document: Annotated[
+        str | None, typer.Option("--id", metavar="FIELD", help="Field with a document's id: documents are protected.")
+    ] = None,
+    user: Annotated[
+        str | None, typer.Option(metavar="FIELD", help="Field with a person's id: persons are protected.")
+    ] = None,
+    units: Annotated[
+        int | None, typer.Option(help="How many units there are, as a public statement; they are never counted.")
+    ] = None,
+    epsilon: Annotated[float, typer.Option(help="The joint budget; smaller is stronger.")] = 8.0,
+    model: Annotated[str, typer.Option(help="bert, gpt2 or lstm.")] = "bert",
+    public: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Public text; repeatable. Without one, made-up text is written."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The configuration; by default FILE's name with .yaml, here.")
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Copy a packaged recipe, with text to try it on.")
+    ] = None,
+    recipes: Annotated[bool, typer.Option("--list", help="List the packaged recipes.")] = False,
+) -> None:
+    """Write a commented configuration for your own text, which `tacit plan` accepts.
+
+    It reads the names of fields, and neither text nor how many records there are. On a terminal it asks for what no option says.
+
+    Example: tacit init notes.csv --text note --user patient_id --units 5000
+    """
+    if recipes:
+        typer.echo(_list_of_recipes())
+    elif recipe is not None:
+        _refuse_beside("--recipe", file, text, document, user, units)
+        _copy(recipe, out)
+    elif file is None:
+        raise UsageError(
+            "tacit init: name the file with your text, or --recipe NAME; --list shows the packaged recipes"
+        )
+    else:
+        asked = _Asked(text, document, user, units, epsilon, model, tuple(public or ()))
+        _begin(file, asked, out or Path(f"{_stem(file)}.yaml"))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What the options say."""
+
+    text: str | None
+    document: str | None
+    user: str | None
+    units: int | None
+    epsilon: float
+    model: str
+    public: tuple[Path, ...]
+
+
+def _begin(file: Path, asked: _Asked, out: Path) -> None:
+    from tacit.config.load import parse_config
+    from tacit.config.starting import PublicText, Start, written
+    from tacit.strict_yaml import parse_yaml
+
+    _refuse_existing(out)
+    if asked.model not in ("bert", "gpt2", "lstm"):
+        raise UsageError(f"--model {asked.model}: choose bert, gpt2 or lstm")
+    if asked.epsilon <= 0:
+        raise UsageError(f"--epsilon {asked.epsilon:g}: it must be above 0, such as 1, 3 or 8")
+    names = _names(file)
+    text, document, user = _fields_of(file, names, asked)
+    units = _units(file, asked.units, "users" if user else "documents" if document else "records")
+    public = [PublicText(_beside(path, out), _public_field(path, text)) for path in asked.public or _ask_public()]
+    made_up = out.parent / _MADE_UP
+    start = Start(
+        title=f"{asked.model} on {_stem(file)}",
+        run=f"runs/{_stem(out)}",
+        schema=_SCHEMA,
+        private=_beside(file, out),
+        public=tuple(public) or (PublicText(_MADE_UP, None),),
+        text=None if text == "text" else text,
+        document=document,
+        user=user,
+        units=units,
+        epsilon=asked.epsilon,
+        model=asked.model,
+    )
+    said = written(start)
+    config = parse_config(parse_yaml(said), str(out), out.parent)
+    if not public:
+        _write_public(made_up)
+    _write_new(out, said)
+    _write_schema(out)
+    typer.echo(
+        f"{out}: written, for {units:,} {start.unit}s at epsilon {asked.epsilon:g}; it says how to choose each number."
+    )
+    if not public:
+        typer.echo(
+            f"{made_up}: made-up everyday English in place of public text. Replace it with public text that is near yours."
+        )
+    typer.echo(_next(out, config.resolved_run))
+
+
+# what is there -------------------------------------------------------------------------------------------------------
+
+
+def _stem(path: Path) -> str:
+    """The name without its endings: ``notes`` of ``notes.csv.gz``."""
+    return path.name.split(".")[0] or "text"
+
+
+def _names(path: Path) -> list[str] | None:
+    """The names of the fields; None: the format has none."""
+    from tacit.corpus.readers import Source, field_names
+
+    if (
+        (path / "dataset_info.json").is_file()
+        or (path / "state.json").is_file()
+        or (path / "dataset_dict.json").is_file()
+    ):
+        raise UsageError(
+            f"{path}: a folder saved by `datasets` is not read as it is; write it with `dataset.to_parquet(FILE)` and name that file"
+        )
+    return field_names(Source(path))
+
+
+def _fields_of(file: Path, names: list[str] | None, asked: _Asked) -> tuple[str | None, str | None, str | None]:
+    """The fields with text, document's and person's id."""
+    wanted = {"--text": asked.text, "--id": asked.document, "--user": asked.user}
+    if names is None:
+        for option, name in wanted.items():
+            if name is not None:
+                raise UsageError(f"{option}: {file} is plain text, which has no fields; leave it out")
+        return None, None, None
+    from tacit.corpus.columns import listed
+
+    for option, name in wanted.items():
+        if name is not None and name not in names:
+            raise UsageError(f"{option} {name}: there is no such field in {file}; it has {listed(names)}")
+    if asked.text is None and not _on_terminal():
+        if "text" not in names:
+            raise UsageError(f"--text is missing: name the field with the text; {file} has {listed(names)}")
+        return "text", asked.document, asked.user
+    if asked.text is not None and (asked.units is not None or not _on_terminal()):
+        return asked.text, asked.document, asked.user
+    typer.echo(f"{file} has these fields: {listed(names)}")
+    text = asked.text or _choose("Field with the text", names, "text" if "text" in names else None)
+    assert text is not None
+    user = asked.user or _choose("Field with a person's id (enter: none)", names, "")
+    return (
+        text,
+        asked.document or (None if user else _choose("Field with a document's id (enter: none)", names, "")),
+        user,
+    )
+
+
+def _choose(question: str, names: list[str], default: str | None) -> str | None:
+    while True:
+        answer = typer.prompt(question, default=default, show_default=bool(default)).strip()
+        if answer in names or (not answer and default == ""):
+            return answer or None
+        typer.echo("There is no such field.")
+
+
+def _units(file: Path, units: int | None, what: str) -> int:
+    if units is None and _on_terminal():
+        units = typer.prompt(f"How many {what} are there, as you would tell it in public (a round number)", type=int)
+    if units is None:
+        raise UsageError(
+            f"--units is missing: say how many {what} {file} has, as a public statement; a round number is best"
+        )
+    if not 8 <= units <= 10**9:
+        raise UsageError(
+            f"--units {units}: from 8 to a billion; with fewer a model can learn nothing that is not about one of them"
+        )
+    return units
+
+
+def _ask_public() -> list[Path]:
+    if not _on_terminal():
+        return []
+    answer = typer.prompt(
+        "File with public text near yours (enter: made-up text)", default="", show_default=False
+    ).strip()
+    if answer and not Path(answer).exists():
+        raise UsageError(f"--public {answer}: there is no such file")
+    return [Path(answer)] if answer else []
+
+
+def _public_field(path: Path, text: str | None) -> str | None:
+    """The field with the text: ``text``, or the one of the private corpus."""
+    from tacit.corpus.columns import listed
+
+    if not path.exists():
+        raise UsageError(f"--public {path}: there is no such file")
+    names = _names(path)
+    if names is None or "text" in names:
+        return None
+    if text in names:
+        return text
+    raise UsageError(
+        f"--public {path}: it has no field text{f' or {text}' if text else ''}, but {listed(names)}; rename one"
+    )
+
+
+def _on_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+# what is written -----------------------------------------------------------------------------------------------------
+
+
+def _beside(path: Path, out: Path) -> str:
+    """How the configuration names a file: relative to itself, unless the path was given as absolute."""
+    return str(path) if path.is_absolute() else Path(os.path.relpath(path, out.parent)).as_posix()
+
+
+def _refuse_beside(option: str, *others: object) -> None:
+    if any(other is not None for other in others):
+        raise UsageError(f"{option} takes no other option but --out: edit the copy")
+
+
+def _refuse_existing(*paths: Path) -> None:
+    for path in paths:
+        if path.exists():
+            raise UsageError(
+                f"{path} is there already, and is not written over; remove it, or name another file with --out"
+            )
+        if not path.parent.is_dir():
+            raise UsageError(f"{path.parent}: there is no such folder; make it first")
+
+
+def _write_new(path: Path, said: str) -> None:
+    with path.open("x", encoding="utf-8", newline="\n") as file:
+        file.write(said)
+
+
+def _write_public(path: Path) -> None:
+    from tacit.corpus.synthetic import SyntheticPublic, write_public
+
+    if not path.exists():
+        write_public(path, SyntheticPublic())
+
+
+def _write_schema(out: Path) -> None:
+    """Beside the configuration, so that an editor needs no network."""
+    from tacit.cli.schema import schema_text
+
+    path = out.parent / _SCHEMA
+    if not path.exists():
+        path.write_text(schema_text("run"), encoding="utf-8")
+
+
+def _next(out: Path, run: Path) -> str:
+    lines = [f"  tacit plan {out}      what it costs, before anything is read", f"  tacit run {out}"]
+    lines += [f"  tacit verify {run}", f"  tacit report {run}"]
+    return "\n".join(["Next:", *lines])
+
+
+# recipes -------------------------------------------------------------------------------------------------------------
+
+
+def _list_of_recipes() -> str:
+    from tacit.cli.recipes import RECIPES
+
+    return table(["recipe", "what it is"], [[name, recipe.words] for name, recipe in RECIPES.items()])
+
+
+def _copy(name: str, out: Path | None) -> None:
+    from tacit.cli.recipes import RECIPES, recipe_text
+    from tacit.config.load import parse_config
+    from tacit.strict_yaml import parse_yaml
+
+    if name not in RECIPES:
+        raise UsageError(f"--recipe {name}: there is none of this name; there are {', '.join(RECIPES)}")
+    path = Path(f"{name}.yaml") if out is None else out
+    _refuse_existing(path)
+    said = recipe_text(name)
+    config = parse_config(parse_yaml(said), str(path), path.parent)
+    made = RECIPES[name].write_corpora(path.parent)
+    _write_new(path, said)
+    _write_schema(path)
+    typer.echo(f"{path}: written, with made-up text to try it on: {', '.join(str(corpus) for corpus in made)}")
+    typer.echo(_next(path, config.resolved_run))

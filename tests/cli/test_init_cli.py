@@ -1,0 +1,291 @@
+"""`tacit init`: a configuration that plans, from names of fields and answers; nothing of the text is in it, nor how much there is."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tacit.cli.recipes import RECIPES
+from tacit.config.load import load_config
+from tacit.config.starting import PublicText, Start, written
+from tacit.corpus.readers import Source, read_records
+
+from .calling import Tacit, assert_one_line
+
+PRIVATE = "zqprivateword"
+ROWS = 1237  # of which no digit may be seen
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def rows() -> list[dict[str, str]]:
+    return [{"note_id": f"n{i}", "patient": f"p{i // 3}", "note": f"{PRIVATE} {i}"} for i in range(ROWS)]
+
+
+def write_csv(path: Path, names: tuple[str, ...] = ("note_id", "patient", "note")) -> Path:
+    with path.open("w", newline="") as file:
+        table = csv.DictWriter(file, names, extrasaction="ignore")
+        table.writeheader()
+        table.writerows(rows())
+    return path
+
+
+def write_jsonl(path: Path) -> Path:
+    lines = "".join(json.dumps(row) + "\n" for row in rows())
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(lines.encode()))
+    else:
+        path.write_text(lines)
+    return path
+
+
+def write_parquet(path: Path) -> Path:
+    pq.write_table(pa.Table.from_pylist(rows()), path)
+    return path
+
+
+def write_folder(path: Path) -> Path:
+    path.mkdir()
+    for number in range(3):
+        write_jsonl(path / f"part-{number}.jsonl")
+    return path
+
+
+FIELDS = ("--text", "note", "--user", "patient", "--id", "note_id")
+UNITS = ("--units", "400")
+FORMATS = {
+    "notes.csv": write_csv,
+    "notes.jsonl": write_jsonl,
+    "notes.jsonl.gz": write_jsonl,
+    "notes.parquet": write_parquet,
+    "notes": write_folder,
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_gives_a_configuration(tacit: Tacit, folder: Path, name: str) -> None:
+    FORMATS[name](Path(name))
+    done = tacit("init", name, *FIELDS, *UNITS)
+    assert done.code == 0, done.err
+    text = Path("notes.yaml").read_text()
+    config = load_config(Path("notes.yaml"))
+    assert (config.privacy.unit, config.privacy.units, config.privacy.budget.epsilon) == ("user", 400, 8.0)
+    assert (config.private.text_field, config.private.id_field, config.private.user_field) == (
+        "note",
+        "note_id",
+        "patient",
+    )
+    assert next(iter(read_records(Source(config.private.resolved_path, text_field="note")))).text == f"{PRIVATE} 0"
+    assert config.public[0].resolved_path.is_file()
+    for said in (text, done.out):
+        assert PRIVATE not in said
+        assert str(ROWS) not in said.replace(",", "")
+    assert "tacit plan notes.yaml" in done.out
+    assert "tacit run notes.yaml" in done.out
+
+
+def test_plain_text_has_no_fields(tacit: Tacit, folder: Path) -> None:
+    Path("lines.txt").write_text(f"{PRIVATE}\n" * 50)
+    assert tacit("init", "lines.txt", *UNITS).code == 0
+    config = load_config(Path("lines.yaml"))
+    assert config.privacy.unit == "record"
+    assert len(list(read_records(Source(config.private.resolved_path)))) == 50
+    assert_one_line(tacit("init", "lines.txt", "--text", "x", *UNITS, "--out", "b.yaml"), 2, "no fields")
+
+
+@pytest.mark.parametrize("model", ["bert", "gpt2", "lstm"])
+@pytest.mark.parametrize("units", [8, 1700, 250_000])
+def test_each_model_and_size_is_valid(tmp_path: Path, model: str, units: int) -> None:
+    """With names that YAML reads as something else."""
+    for user, document, unit in ((None, None, "record"), (None, "no", "document"), ("12: #a", "true", "user")):
+        start = Start(
+            "a: b",
+            "runs/a b",
+            "tacit.schema.json",
+            "dä ta.csv",
+            (PublicText("p.jsonl", None),),
+            "null",
+            document,
+            user,
+            units,
+            0.5,
+            model,  # type: ignore[arg-type]
+        )
+        (tmp_path / "a.yaml").write_text(written(start))
+        config = load_config(tmp_path / "a.yaml")
+        assert (config.privacy.unit, config.private.user_field, config.private.id_field) == (unit, user, document)
+        assert config.private.text_field == "null"
+        assert config.privacy.budget.delta <= 0.1001 / units
+        assert config.dp_phases[0].expected_batch <= units
+        assert all(len(line) <= 140 for line in written(start).splitlines())
+
+
+@pytest.mark.slow
+def test_what_is_written_plans(tacit: Tacit, folder: Path) -> None:
+    write_csv(Path("notes.csv"))
+    assert tacit("init", "notes.csv", *FIELDS, "--units", "1700", "--epsilon", "3").code == 0
+    done = tacit("plan", "notes.yaml", "--json")
+    assert done.code == 0, done.err
+    assert 2.9 < done.json["epsilon"] <= 3
+    Path("notes.csv").unlink()  # a plan reads no text
+    changed = tacit(
+        "plan", "notes.yaml", "--json", "--set", "privacy.budget.epsilon=6", "--set", "phases.private.steps=20"
+    )
+    assert 5.8 < changed.json["epsilon"] <= 6
+    assert [stage["steps"] for stage in changed.json["stages"] if stage["name"] == "private"] == [20]
+
+
+def test_relative_paths_lead_from_the_file(tacit: Tacit, folder: Path) -> None:
+    write_csv(Path("notes.csv"))
+    Path("configs").mkdir()
+    Path("public.txt").write_text("public words\n")
+    out = Path("configs/a.yaml")
+    assert tacit("init", "notes.csv", *FIELDS, *UNITS, "--public", "public.txt", "--out", out).code == 0
+    config = load_config(out)
+    assert config.private.path == "../notes.csv"
+    assert config.private.resolved_path.resolve() == folder / "notes.csv"
+    assert config.public[0].resolved_path.resolve() == folder / "public.txt"
+    assert config.resolved_run.resolve() == folder / "configs" / "runs" / "a"
+    far = tacit("init", folder / "notes.csv", *FIELDS, *UNITS, "--out", "b.yaml")
+    assert far.code == 0
+    assert load_config(Path("b.yaml")).private.path == str(folder / "notes.csv")
+
+
+def test_the_public_text_has_a_field_of_the_private_texts_name(tacit: Tacit, folder: Path) -> None:
+    write_csv(Path("notes.csv"))
+    write_jsonl(Path("other.jsonl"))
+    Path("wrong.jsonl").write_text('{"body": "a"}\n')
+    arguments = ("init", "notes.csv", *FIELDS, *UNITS, "--public")
+    assert_one_line(tacit(*arguments, "wrong.jsonl"), 2, "--public wrong.jsonl", "body")
+    assert_one_line(tacit(*arguments, "gone.jsonl"), 2, "--public gone.jsonl")
+    assert not Path("notes.yaml").exists()
+    assert tacit(*arguments, "other.jsonl").code == 0
+    assert load_config(Path("notes.yaml")).public[0].text_field == "note"
+
+
+MISSING = [
+    ((), 2, ("name the file",)),
+    (("gone.csv",), 4, ("gone.csv",)),
+    (("notes.csv",), 2, ("--text is missing", "note_id, patient, note")),
+    (("notes.csv", "--text", "body"), 2, ("--text body", "note_id, patient, note")),
+    (("notes.csv", "--text", "note", "--user", "who"), 2, ("--user who", "note_id, patient, note")),
+    (("notes.csv", "--text", "note"), 2, ("--units is missing", "records")),
+    (("notes.csv", "--text", "note", "--user", "patient"), 2, ("--units is missing", "users")),
+    (("notes.csv", "--text", "note", "--units", "3"), 2, ("--units 3",)),
+    (("notes.csv", "--text", "note", "--units", "90", "--epsilon", "-1"), 2, ("--epsilon",)),
+    (("notes.csv", "--text", "note", "--units", "90", "--model", "t5"), 2, ("--model t5", "gpt2")),
+    (("notes.csv", "--text", "note", "--units", "90", "--out", "no/a.yaml"), 2, ("no", "folder")),
+    (("--recipe", "nothing"), 2, ("--recipe nothing", "clinical-notes")),
+    (("notes.csv", "--recipe", "clinical-notes"), 2, ("--recipe",)),
+    (("headless.csv", "--text", "note"), 4, ("headless.csv", "header")),
+    (("saved", "--text", "note"), 2, ("saved", "to_parquet")),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "says"), MISSING)
+def test_off_a_terminal_one_line_says_what_is_missing(
+    tacit: Tacit, folder: Path, arguments: tuple[str, ...], code: int, says: tuple[str, ...]
+) -> None:
+    write_csv(Path("notes.csv"))
+    Path("headless.csv").write_text(f"17,{PRIVATE} came in with a cough and left\n")
+    Path("saved").mkdir()
+    Path("saved/state.json").write_text("{}")
+    before = sorted(folder.rglob("*"))
+    done = tacit("init", *arguments)
+    assert_one_line(done, code, *says)
+    assert PRIVATE not in done.err
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_nothing_is_written_over(tacit: Tacit, folder: Path) -> None:
+    write_csv(Path("notes.csv"))
+    Path("notes.yaml").write_text("mine")
+    Path("public-text.jsonl").write_text('{"text": "mine"}\n')
+    assert_one_line(tacit("init", "notes.csv", *FIELDS, *UNITS), 2, "notes.yaml", "--out")
+    assert_one_line(tacit("init", "--recipe", "user-chats", "--out", "notes.yaml"), 2, "notes.yaml")
+    assert Path("notes.yaml").read_text() == "mine"
+    assert tacit("init", "notes.csv", *FIELDS, *UNITS, "--out", "b.yaml").code == 0
+    assert Path("public-text.jsonl").read_text() == '{"text": "mine"}\n'
+
+
+def answers(folder: Path, arguments: list[str], lines: list[str]) -> tuple[int, str]:
+    """The command on a terminal of its own, with these answers typed."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "tacit", "init", *arguments]
+    done = subprocess.Popen(
+        command, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "COLUMNS": "200"}
+    )
+    os.close(theirs)
+    os.write(ours, "".join(f"{line}\n" for line in lines).encode())
+    said, end = b"", time.monotonic() + 120
+    while time.monotonic() < end:
+        try:
+            part = os.read(ours, 4096)
+        except OSError:  # the other side is closed
+            break
+        if not part:
+            break
+        said += part
+    os.close(ours)
+    return done.wait(10), said.decode()
+
+
+def test_on_a_terminal_it_asks(folder: Path) -> None:
+    write_csv(Path("notes.csv"))
+    code, said = answers(folder, ["notes.csv"], ["nothing", "note", "patient", "500", ""])
+    assert code == 0, said
+    assert "note_id, patient, note" in said
+    assert "There is no such field" in said
+    config = load_config(folder / "notes.yaml")
+    assert (config.private.text_field, config.private.user_field, config.privacy.units) == ("note", "patient", 500)
+    assert config.public[0].path == "public-text.jsonl"
+
+
+# recipes -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_list_names_every_recipe(tacit: Tacit, folder: Path) -> None:
+    shown = tacit("init", "--list").out
+    packaged = {path.stem for path in (Path(__file__).parents[2] / "src" / "tacit" / "recipes").glob("*.yaml")}
+    assert packaged - {"demo"} == set(RECIPES)
+    assert all(name in shown for name in RECIPES)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_brings_the_text_that_it_names(tacit: Tacit, folder: Path, name: str) -> None:
+    done = tacit("init", "--recipe", name)
+    assert done.code == 0, done.err
+    config = load_config(Path(f"{name}.yaml"))
+    corpora = [config.private, *config.public]
+    for corpus in corpora:
+        assert corpus.resolved_path.parent.resolve() == folder
+        source = Source(corpus.resolved_path, id_field=corpus.id_field, user_field=corpus.user_field, limit=50)
+        assert len(list(read_records(source))) == 50
+    planned = tacit("plan", f"{name}.yaml", "--json")
+    assert planned.code == 0, planned.err
+
+
+def test_the_statement_of_units_is_near_what_the_made_up_text_has() -> None:
+    """Only of made-up text may anybody count."""
+    from tacit.corpus.synthetic import SyntheticPrivate
+    from tacit.corpus.synthetic_chats import SyntheticChats
+
+    folder = Path(__file__).parents[2] / "src" / "tacit" / "recipes"
+    assert load_config(folder / "clinical-notes.yaml").privacy.units == SyntheticPrivate().patients
+    assert load_config(folder / "user-chats.yaml").privacy.units == SyntheticChats().customers
