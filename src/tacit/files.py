@@ -241,9 +241,9 @@ def private_folder(path: Path) -> Path:
 def alone_in(folder: Path, refusal: str) -> Iterator[None]:
     """Keep other processes out of the folder; the lock ends with this process, however it ends.
 
-    The lock is that of the operating system on a file ``.NAME.lock`` beside the folder, so the folder may be renamed meanwhile. The file
-    goes at the end; one that a killed process has left locks nobody out. Where a file system has no locks, nothing is locked by a
-    file's mere existence, which a killed process could not take back: the error of the system comes through.
+    It is a lock of the operating system on a file ``.NAME.lock`` beside the folder, which may so be renamed meanwhile. The file goes
+    at the end; one that a killed process has left locks nobody out. Where a file system has no locks, the error of the system comes
+    through: a file's mere existence is no lock, since a killed process could not take it back.
 
     Args:
         refusal: what the error says.
