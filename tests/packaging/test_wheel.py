@@ -102,4 +102,4 @@ def test_policies_and_lists_of_words_are_there(installed: Installed, tmp_path: P
     (tmp_path / "gold.jsonl").write_text(json.dumps(gold) + "\n", encoding="utf-8")
     done = installed.run("tacit", "screen", "--measure", "gold.jsonl", "--json", where=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert {"pi", "pi_c"} <= json.loads(done.stdout).keys()
+    assert {"balanced", "conservative"} <= json.loads(done.stdout).keys()
