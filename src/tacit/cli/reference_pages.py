@@ -7,7 +7,6 @@ have their own page (`tacit.cli.reference`).
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
 import re
 import sys
@@ -16,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit import errors
 from tacit.cli.reference import all_commands
+from tacit.errors import TacitError
 
 __all__ = ["PAGES", "api_page", "commands_page", "errors_page", "refusals"]
 
@@ -60,8 +59,9 @@ def _row(one: Any) -> str:
 def api_page() -> str:
     """The public names of the modules that a program of one's own imports."""
     lines = ["# In Python", "", "For whoever writes a program. " + _MADE.format(what="the docstrings")]
+
     for module in _MODULES:
-        found = importlib.import_module(module)
+        found = sys.modules[module]
         lines += ["", f"## {module}"]
         for name in sorted(found.__all__):
             if not name.startswith("__"):
@@ -119,8 +119,9 @@ def errors_page() -> str:
     return "\n".join([*lines, ""])
 
 
-def _errors() -> list[type[errors.TacitError]]:
-    kinds = [getattr(errors, name) for name in errors.__all__]
+def _errors() -> list[type[TacitError]]:
+    module = sys.modules[TacitError.__module__]
+    kinds = [getattr(module, name) for name in module.__all__]
     return sorted(kinds, key=lambda kind: (kind.exit_code, len(kind.__mro__), kind.__name__))
 
 
@@ -130,7 +131,7 @@ def _first(kind: type) -> str:
 
 def refusals() -> list[Refusal]:
     """Every place in the source that raises a `RefusedError`, by its code."""
-    root = Path(inspect.getfile(errors)).parent
+    root = Path(inspect.getfile(TacitError)).parent
     found = {
         Refusal(code, ".".join(("tacit", *path.relative_to(root).with_suffix("").parts)), message)
         for path in root.rglob("*.py")
