@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-fast check docs wheel bench hostile clean help
+.PHONY: demo test test-fast check docs wheel lock bench hostile clean help
 
 help:
 	@echo "make demo   install, then synthetic notes from text to report (about 3 minutes)"
@@ -38,6 +38,11 @@ check: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python -m mkdocs build --strict --quiet
+
+# What `pip install --require-hashes -r requirements.lock` installs: the versions of constraints.txt, each file with its digest. Needs uv.
+lock:
+	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes -c constraints.txt --no-annotate --no-emit-index-url \
+	  --custom-compile-command "make lock" --quiet -o requirements.lock
 
 wheel: $(STAMP)
 	$(BIN)/python -m tests.packaging.building dist

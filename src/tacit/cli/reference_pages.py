@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from tacit.cli.reference import all_commands
@@ -21,8 +22,6 @@ from tacit.errors import TacitError
 __all__ = ["PAGES", "api_page", "commands_page", "errors_page", "refusals"]
 
 _MADE = "This page is made by `python -m tacit.cli.reference_pages docs/reference`. Do not edit it: change {what}."
-_MODULES = ("tacit", "tacit.engine", "tacit.randomness", "tacit.errors")
-"""What a loop of one's own needs, and what every caller meets."""
 
 
 # commands ------------------------------------------------------------------------------------------------------------
@@ -59,14 +58,21 @@ def _row(one: Any) -> str:
 def api_page() -> str:
     """The public names of the modules that a program of one's own imports."""
     lines = ["# In Python", "", "For whoever writes a program. " + _MADE.format(what="the docstrings")]
-
-    for module in _MODULES:
-        found = sys.modules[module]
-        lines += ["", f"## {module}"]
+    for found in _modules():
+        lines += ["", f"## {found.__name__}"]
         for name in sorted(found.__all__):
             if not name.startswith("__"):
                 lines += ["", f"### {name}", "", *_described(name, getattr(found, name))]
     return "\n".join([*lines, ""])
+
+
+def _modules() -> list[ModuleType]:
+    """What a loop of one's own needs, and what every caller meets."""
+    import tacit.engine
+    import tacit.errors
+    import tacit.randomness
+
+    return [sys.modules["tacit"], tacit.engine, tacit.randomness, tacit.errors]
 
 
 def _described(name: str, value: Any) -> Iterator[str]:
@@ -91,6 +97,7 @@ def _signature(name: str, value: Any) -> str:
         signature = str(inspect.signature(value))
     except ValueError:
         return name
+    signature = re.sub(r"<function ([\w.]+) at \w+>", r"\1", signature)  # a default that is one, without its address
     return name + re.sub(r"\b(?:[A-Za-z_]\w*\.)+(\w+)", r"\1", signature.replace("'", ""))
 
 
