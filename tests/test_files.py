@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
+import signal
 import stat
 from pathlib import Path
 
@@ -118,6 +120,32 @@ def test_one_process_is_alone_in_a_folder_until_it_ends(tmp_path: Path) -> None:
             pass
     assert entered_by_another(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_end_of_one_does_not_take_the_lock_of_another(tmp_path: Path) -> None:
+    """The folder above was removed and made again meanwhile; without its file the other process would no longer be alone."""
+    root = tmp_path / "run"
+    root.mkdir()
+    with alone_in(root / "private", "in use"):
+        shutil.rmtree(root)
+        root.mkdir()
+        (root / ".private.lock").touch()
+    assert names(root) == [".private.lock"]
+
+
+def test_a_lock_that_a_killed_process_left_locks_nobody_out(tmp_path: Path) -> None:
+    def killed() -> None:
+        with alone_in(tmp_path / "private", "in use"):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    process = multiprocessing.get_context("fork").Process(target=killed)
+    process.start()
+    process.join(30)
+    assert process.exitcode == -signal.SIGKILL
+    assert names(tmp_path) == [".private.lock"]
+    with alone_in(tmp_path / "private", "in use"):
+        assert not entered_by_another(tmp_path / "private")
+    assert names(tmp_path) == []
 
 
 def test_a_file_goes_on_without_what_was_written_after_the_checkpoint(tmp_path: Path) -> None:

@@ -55,7 +55,11 @@ def job_in(folder: Path, make: type[Resumable] = Resumable, corpus: str = "c", *
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """All files but the lock, which holds nothing and which a process that is killed leaves behind."""
+    found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    locks = {name for name in found if name.endswith(".lock")}
+    assert {found[name] for name in locks} <= {b""}
+    return {name: found[name] for name in found.keys() - locks}
 
 
 # Crashes --------------------------------------------------------------------------------------------------------------

@@ -7,14 +7,14 @@ written after the checkpoint.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import re
 import shutil
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,6 +33,7 @@ __all__ = [
     "refuse_pipe",
     "refuse_pipes",
     "storage_error",
+    "sync_file",
     "write_atomically",
     "write_json",
     "write_private_json",
@@ -54,12 +55,17 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     partial = path.with_name(f".{path.name}.partial")
     try:
         write(partial)
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
+        sync_file(partial)
         os.replace(partial, path)
         _sync_folder(path.parent)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def sync_file(path: Path) -> None:
+    """Bring a file that is closed to the disk."""
+    with path.open("rb+" if sys.platform == "win32" else "rb") as file:  # Windows syncs only what is open for writing
+        os.fsync(file.fileno())
 
 
 def write_json(path: Path, values: Any) -> None:
@@ -205,7 +211,7 @@ def _number_of(error: BaseException) -> int:
 def _refusal(place: Path, number: int, needed: int) -> StorageError:
     there = next((folder for folder in (place, *place.parents) if folder.is_dir()), Path("."))
     free = shutil.disk_usage(there).free
-    closed = number == errno.EROFS or bool(os.statvfs(there).f_flag & os.ST_RDONLY)
+    closed = number == errno.EROFS or _is_read_only(there)
     # SQLite says that it cannot open a file, or that the disk fails, where it finds no room for its log's index.
     if number not in _FULL and (closed or free > _LEAST_ROOM):
         if number == errno.EIO:
@@ -219,6 +225,11 @@ def _refusal(place: Path, number: int, needed: int) -> StorageError:
     )
 
 
+def _is_read_only(folder: Path) -> bool:
+    """Whether its file system is; Windows does not say, and there the error's number decides."""
+    return sys.platform != "win32" and bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+
+
 def private_folder(path: Path) -> Path:
     """Create a folder that only its owner can enter (mode 0700), also when it existed with other permissions."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -230,21 +241,34 @@ def private_folder(path: Path) -> Path:
 def alone_in(folder: Path, refusal: str) -> Iterator[None]:
     """Keep other processes out of the folder; the lock ends with this process, however it ends.
 
+    It is a lock of the operating system on a file ``.NAME.lock`` beside the folder, which may so be renamed meanwhile. The file goes
+    at the end; one that a killed process has left locks nobody out. Where a file system has no locks, the error of the system comes
+    through: a file's mere existence is no lock, since a killed process could not take it back.
+
     Args:
         refusal: what the error says.
 
     Raises:
         UsageError: another process is in it.
     """
-    descriptor = os.open(folder, os.O_RDONLY)
+    from filelock import FileLock, Timeout
+
+    path = folder.with_name(f".{folder.name}.lock")
+    lock = FileLock(path, mode=0o600, fallback_to_soft=False)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UsageError(refusal) from None
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise UsageError(refusal) from None
+    ours = path.stat()
+    try:
         yield
     finally:
-        os.close(descriptor)
+        # Removed while it is held: whoever opened it before sees that it has no name any more, and opens a new one. Where the folder
+        # above was removed meanwhile, the file of that name may be another process's.
+        with suppress(OSError):  # Windows keeps a file that is open
+            if os.path.samestat(ours, path.stat()):
+                path.unlink()
+        lock.release()
 
 
 def open_truncated(path: Path, size: int) -> IO[bytes]:
@@ -267,6 +291,8 @@ def _write_text(path: Path, text: str) -> None:
 
 
 def _sync_folder(path: Path) -> None:
+    if sys.platform == "win32":  # cannot open a folder, and writes its entries with the file
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -91,9 +91,9 @@ def read_key(path: Path) -> bytes:
 def draw_key(path: Path, seed: str | None = None) -> bytes:
     """A new key from the operating system, or the one that a public seed stands for, in a file of mode 0600, synced."""
     partial = path.with_name(path.name + ".partial")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    os.fchmod(descriptor, 0o600)  # also when an interrupted call left the file with other permissions
-    with os.fdopen(descriptor, "wb") as file:
+    partial.touch(mode=0o600)
+    partial.chmod(0o600)  # also when an interrupted call left the file with other permissions
+    with partial.open("wb") as file:
         file.write(secrets.token_bytes(KEY_BYTES) if seed is None else key_of(seed))
         file.flush()
         os.fsync(file.fileno())

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from tacit.errors import DataError, UsageError
-from tacit.files import alone_in, open_truncated, private_folder, read_json, write_private_json
+from tacit.files import alone_in, open_truncated, private_folder, read_json, sync_file, write_private_json
 
 __all__ = ["RECEIPT", "CheckpointClock", "JobKind", "Resumable"]
 
@@ -104,16 +104,20 @@ class Resumable:
         """
         made = [path for path in self.partial.parents if not path.exists()]
         private_folder(self.partial)
-        with self._alone(), ExitStack() as held:
-            try:
-                sizes = self._restored(restore)
-                for name in self._kind.files:
-                    self._files[name] = held.enter_context(self._opened(name, sizes.get(name, 0)))
-                yield
-            except BaseException:
-                if not (self.partial / _CHECKPOINT).exists():
-                    self._remove(made)
-                raise
+        try:
+            with self._alone(), ExitStack() as held:
+                try:
+                    sizes = self._restored(restore)
+                    for name in self._kind.files:
+                        self._files[name] = held.enter_context(self._opened(name, sizes.get(name, 0)))
+                    yield
+                except BaseException:
+                    if not (self.partial / _CHECKPOINT).exists():
+                        shutil.rmtree(self.partial, ignore_errors=True)
+                    raise
+        except BaseException:
+            _remove_empty(made)  # when the lock, which lies beside the folder, has gone
+            raise
 
     def write(self, name: str, content: bytes) -> None:
         """Let the file grow."""
@@ -135,8 +139,7 @@ class Resumable:
         """
         self._synced()
         for path in self.partial.iterdir():  # also what the job itself has put there
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
+            sync_file(path)
         self._write_state(RECEIPT, receipt)
         self._name()
 
@@ -210,13 +213,6 @@ class Resumable:
             path.unlink(missing_ok=True)
         os.replace(self.partial, self._folder)
 
-    def _remove(self, made: list[Path]) -> None:
-        """Remove the folder, and those above it that were made for it, unless something else has come into them."""
-        shutil.rmtree(self.partial, ignore_errors=True)
-        with suppress(OSError):
-            for path in made:
-                path.rmdir()
-
 
 class CheckpointClock:
     """When a checkpoint is due: after so many seconds, and later where checkpoints take long.
@@ -235,6 +231,13 @@ class CheckpointClock:
             save()
             now = time.monotonic()
             self._due = now + max(self._seconds, _SHARE * (now - begun))
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    """Remove folders, the innermost first, up to one in which there is something."""
+    with suppress(OSError):
+        for path in folders:
+            path.rmdir()
 
 
 def _damaged(path: Path) -> DataError:

@@ -14,7 +14,6 @@ import dataclasses
 import hashlib
 import hmac
 import json
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -206,8 +205,9 @@ class _Marking(ABC):
         line = json.dumps(head, sort_keys=True).encode() + b"\n"
 
         def write(partial: Path) -> None:
-            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                os.fchmod(file.fileno(), 0o600)  # also when an interrupted save left the file with other permissions
+            partial.touch(mode=0o600)
+            partial.chmod(0o600)  # also when an interrupted save left the file with other permissions
+            with partial.open("wb") as file:
                 for piece in [line, *contents, self._mac([line, *contents])]:
                     file.write(piece)
 
