@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from tacit.cli.confidentiality import show_lines
-from tacit.cli.options import ConfigArgument, JsonOption, print_json, table
+from tacit.cli.options import ConfigArgument, JsonOption, print_json, window_width
 from tacit.privacy.rounded import upper
 
 if TYPE_CHECKING:
@@ -59,31 +59,10 @@ def _plan_run(config: Path, as_json: bool) -> None:
 
 
 def _show_run(plan: RunPlan, privacy: PrivacyOptions) -> None:
-    rows = [
-        [
-            stage.name,
-            stage.mechanism,
-            ", ".join(f"{name} {value:g}" for name, value in stage.parameters.items() if not isinstance(value, str)),
-            str(stage.steps),
-            upper(stage.epsilon_alone, ".3f") if stage.event is not None else "-",
-            upper(stage.epsilon_joint, ".3f"),
-            f"{stage.seconds:.0f} s",
-        ]
-        for stage in plan.stages
-    ]
-    typer.echo(table(["stage", "mechanism", "numbers", "steps", "epsilon alone", "joint so far", "about"], rows))
-    typer.echo()
+    from tacit.planning.text import plan_text
+
     unit = plan.unit if isinstance(privacy.unit, str) else f"{plan.unit}, {privacy.unit.description}"
-    typer.echo(f"unit: {unit}; neighbours: one unit {plan.relation}; {plan.parameters:,} parameters")
-    typer.echo(
-        f"joint epsilon {upper(plan.epsilon, '.4f')} at delta {plan.delta:g} (like a Gaussian mechanism with mu {plan.mu:.3f})"
-    )
-    seconds = sum(stage.seconds for stage in plan.stages)
-    typer.echo(
-        f"expected: about {seconds / 60:.0f} min on two laptop cores, {plan.memory_bytes / 1e9:.1f} GB of memory"
-    )
-    for note in plan.notes:
-        typer.echo(f"note: {note}")
+    typer.echo(plan_text(plan, window_width(), unit))
     if plan.confidentiality is not None:
         typer.echo("\nwhat would be kept confidential:")
         show_lines(plan.confidentiality)
@@ -93,32 +72,46 @@ def _show_extraction(plan: ExtractionPlan, as_json: bool) -> None:
     if as_json:
         print_json(plan.to_dict())
         return
-    headers = ["model", "pre-training", "fine-tuning", "steps", "epsilon alone", "joint", "about"]
-    typer.echo(table(headers, [_row(model) for model in plan.models]))
+    from tacit.planning.duration import about
+    from tacit.planning.text import columns, wrapped
+
+    width = window_width()
+    headers = ["model", "steps", "before", "alone", "joint", "about"]
+    typer.echo(columns(headers, [_row(model) for model in plan.models]))
+    typer.echo()
+    for model in plan.models:
+        typer.echo(wrapped(f"{model.model}: {_tuning(model)}", width, "  "))
     typer.echo()
     counted = f"each fine-tuned {plan.times} times, {plan.workers} at a time" if plan.times > 1 else "fine-tuned once"
-    expected = "time depends on the documents" if plan.seconds is None else f"about {plan.seconds / 60:.0f} min"
-    typer.echo(f"{counted}; expected: {expected} on two laptop cores, {plan.memory_bytes / 1e9:.1f} GB of memory")
+    expected = "time depends on the documents" if plan.seconds is None else f"about {about(plan.seconds)}"
+    typer.echo(
+        wrapped(
+            f"{counted}; expected: {expected} on two laptop cores, {plan.memory_bytes / 1e9:.1f}\xa0GB of memory", width
+        )
+    )
     for note in plan.notes:
-        typer.echo(f"note: {note}")
+        typer.echo(wrapped(f"note: {note}", width, "  "))
+
+
+def _tuning(model: TuningPlan) -> str:
+    """How a model is fine-tuned."""
+    if model.unit is None:
+        return "fine-tuned without DP"
+    return (
+        f"DP-SGD of {model.unit}s: sampling_probability\xa0{model.sampling_probability:g}, clip_norm\xa0{model.clip_norm:g}, "
+        f"noise_multiplier\xa0{model.noise_multiplier:g}"
+    )
 
 
 def _row(model: TuningPlan) -> list[str]:
-    tuning = "without DP"
-    if model.unit is not None:
-        tuning = (
-            f"DP-SGD of {model.unit}s: sampling_probability {model.sampling_probability:g}, clip_norm {model.clip_norm:g}, "
-            f"noise_multiplier {model.noise_multiplier:g}"
-        )
-    before = (
-        "no certificate" if model.pretraining_epsilon is None else f"epsilon {upper(model.pretraining_epsilon, '.3f')}"
-    )
+    """Epsilon of its pre-training (before), of its fine-tuning, and of both together."""
+    from tacit.planning.duration import about
+
     return [
         model.model,
-        before,
-        tuning,
         "by epochs" if model.steps is None else str(model.steps),
+        "unknown" if model.pretraining_epsilon is None else upper(model.pretraining_epsilon, ".3f"),
         upper(model.epsilon_alone, ".3f"),
         upper(model.epsilon, ".3f"),
-        "-" if model.seconds is None else f"{model.seconds:.0f} s",
+        about(model.seconds),
     ]
