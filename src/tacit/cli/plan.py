@@ -42,15 +42,17 @@ def command(config: ConfigArgument, as_json: JsonOption = False) -> None:
 
 def _plan_run(config: Path, as_json: bool) -> None:
     from tacit.config import load_config
-    from tacit.planning import make_plan
+    from tacit.planning import plan_and_look
     from tacit.planning.confidentiality import check_confidentiality
+    from tacit.progress import waiting
 
     options = load_config(config)
     if options.audit is not None and options.audit.attacks:  # else nothing that is slow to import is needed
         from tacit.audit.attacks import check_attacks
 
         check_attacks(options)
-    plan = make_plan(options)
+    with waiting("Solving the noise for the budget"):
+        plan = plan_and_look(options)
     if as_json:
         print_json(plan.to_dict())
     else:

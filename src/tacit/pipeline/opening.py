@@ -23,6 +23,7 @@ from tacit.pipeline.rho import check_scorer
 from tacit.pipeline.state import RunState
 from tacit.planning import Mechanisms, disk_bytes, mechanisms_from_ledger, plan_in_ledger, solve
 from tacit.planning.confidentiality import check_confidentiality, planned_statement
+from tacit.planning.corpora import check_corpora
 from tacit.planning.given import check_folder, fingerprints, given_tokenizer
 from tacit.planning.measured import measurement_of_run
 from tacit.planning.origins import provenance_of
@@ -64,9 +65,11 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
     folder = RunFolder(Path(config.run))
     mechanisms, measurement = None, measurement_of_run(config)
     if not _is_planned(config, folder):
+        check_corpora(config)
         _load_given(config)
-        reporter.say("Planning: solving the noise for the budget (no data is read yet) ...")
-        mechanisms = solve(config, list(provenance_of(config).inherited.values()))
+        with reporter.stage("Planning: solving the noise", 1) as bar:
+            mechanisms = solve(config, list(provenance_of(config).inherited.values()))
+            bar.advance_to(1)
         check_confidentiality(config, planned_statement(config, mechanisms.spends(), measurement))
     with one_line_of_storage(folder.root, lambda: disk_bytes(config)), begin(config) as begun:
         ledger, key = begun.ledger, begun.key

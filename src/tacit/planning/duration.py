@@ -110,7 +110,9 @@ def is_for_a_gpu(config: RunConfig, seconds: float) -> bool:
     return config.compute.device == "cuda" or seconds > LAPTOP_SECONDS
 
 
-def timed(stages: Sequence[Stage], work: Sequence[Work], config: RunConfig) -> tuple[tuple[Stage, ...], tuple[Work, ...]]:
+def timed(
+    stages: Sequence[Stage], work: Sequence[Work], config: RunConfig
+) -> tuple[tuple[Stage, ...], tuple[Work, ...]]:
     """Both with unknown times where the run is for a GPU; planning and reading take what they take on any machine."""
     total = sum(stage.seconds or 0 for stage in stages) + sum(one.seconds or 0 for one in work)
     if not is_for_a_gpu(config, total):

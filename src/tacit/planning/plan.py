@@ -11,6 +11,7 @@ from tacit.config import RunConfig
 from tacit.config.shape import shape_of
 from tacit.planning.adaptive import adaptive_notes
 from tacit.planning.confidentiality import planned_statement
+from tacit.planning.corpora import missing_corpora
 from tacit.planning.cost import memory_bytes, sequence_flops
 from tacit.planning.duration import Work, evaluation_seconds, timed, work_after, work_before
 from tacit.planning.evaluation import evaluation_stages
@@ -28,7 +29,7 @@ from tacit.privacy.confidentiality.statement import ConfidentialityStatement
 from tacit.privacy.events import EVERY_PART
 from tacit.privacy.provenance import Provenance
 
-__all__ = ["RunPlan", "make_plan"]
+__all__ = ["RunPlan", "make_plan", "plan_and_look"]
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,17 @@ def make_plan(config: RunConfig) -> RunPlan:
         work=work,
         warnings=plan_warnings(config, mechanisms.vocabulary, mechanisms.phases, parameters),
     )
+
+
+def plan_and_look(config: RunConfig) -> RunPlan:
+    """As `make_plan`, after a look at the corpora (`tacit.planning.corpora`): those that are not here are warnings of the plan.
+
+    Raises:
+        TacitError: as `make_plan`; or a corpus that is here lacks a named field.
+    """
+    missing = missing_corpora(config)
+    plan = make_plan(config)
+    return dataclasses.replace(plan, warnings=(*missing, *plan.warnings))
 
 
 def _stages(config: RunConfig, mechanisms: Mechanisms, start: Provenance) -> tuple[Stage, ...]:

@@ -40,7 +40,9 @@ def columns(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table: the first column to the left, the others, which hold numbers, to the right."""
     widths = [max(len(row[column]) for row in [headers, *rows]) for column in range(len(headers))]
     lines = [
-        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))])
+        "  ".join(
+            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        )
         for row in [headers, *rows]
     ]
     lines.insert(1, "  ".join("-" * width for width in widths))

@@ -118,9 +118,7 @@ def _of_training(config: RunConfig, phases: tuple[Phase, ...], parameters: int) 
     for name, phase in noisy.items():
         plan = next(one.plan for one in phases if one.name == config.phase_name(phase, 0))
         if isinstance(plan, DpPlan):
-            ratio = signal_to_noise(
-                config.rounds * phase.steps, plan.normaliser, plan.noise_multiplier, parameters
-            )
+            ratio = signal_to_noise(config.rounds * phase.steps, plan.normaliser, plan.noise_multiplier, parameters)
             if ratio < 1:
                 found.append(_of_noise(name, phase, plan, ratio, config.rounds))
     if not found:
@@ -158,9 +156,12 @@ def _of_control(config: RunConfig) -> list[str]:
     return [
         f"audit: the control sees each unit about {showings:.1f} times, and with fewer than {_SHOWINGS} it is likely to find "
         "nothing, which leaves the audit undecided: raise audit.control_steps"
-        + ("" if audit.control_steps else f" above what it is when left out, or audit.control_batch (now {audit.control_batch})")
+        + (
+            ""
+            if audit.control_steps
+            else f" above what it is when left out, or audit.control_batch (now {audit.control_batch})"
+        )
     ]
-
 
 
 def _training_units(config: RunConfig) -> float:
