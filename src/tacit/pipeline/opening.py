@@ -19,6 +19,7 @@ from tacit.errors import DataError, UsageError
 from tacit.files import one_line_of_storage, private_folder
 from tacit.folder import RunFolder
 from tacit.models.kinds import build_model
+from tacit.pipeline.event_file import FILE_NAME, EventFile, RecordingReporter
 from tacit.pipeline.rho import check_scorer
 from tacit.pipeline.state import RunState
 from tacit.planning import Mechanisms, disk_bytes, mechanisms_from_ledger, plan_in_ledger, solve
@@ -85,7 +86,8 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
             ledger.bind(MEASUREMENT, measurement.to_json())
         private_folder(folder.checkpoints)
         ranks.tell(_Opened(config.model_dump(mode="json"), KeyedRandomness(key).commitment(), mechanisms))
-        yield RunState(config, folder, ledger, KeyedRandomness(key), mechanisms, reporter, ranks)
+        recording = RecordingReporter(reporter, EventFile(folder.private / FILE_NAME))
+        yield RunState(config, folder, ledger, KeyedRandomness(key), mechanisms, recording, ranks)
         ranks.tell(None)
 
 
