@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tacit.cli.confidentiality import show_lines
-from tacit.cli.options import ConfigArgument, JsonOption, print_json, window_width
+from tacit.cli.options import JsonOption, print_json, window_width
+from tacit.errors import UsageError
 from tacit.privacy.rounded import upper
 
 if TYPE_CHECKING:
@@ -19,12 +20,27 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-def command(config: ConfigArgument, as_json: JsonOption = False) -> None:
-    """Print mechanism, noise, steps and epsilon of every stage, from the configuration alone.
+ConfigOption = Annotated[
+    Path | None,
+    typer.Argument(metavar="CONFIG", help="YAML configuration; with --advise it may be left out."),
+]
+AdviseOption = Annotated[
+    bool, typer.Option("--advise", help="Say what budgets mean for these units, what others state, and what to choose.")
+]
 
-    Noise that the configuration leaves out is solved so that the joint epsilon meets the budget. No data is read. A configuration of
-    `tacit finetune`, or of `tacit compare`, is priced too, from the certificates beside its models.
+
+def command(config: ConfigOption = None, as_json: JsonOption = False, advise: AdviseOption = False) -> None:
+    """Print time, noise, steps and epsilon of every stage, and warnings, from the configuration alone.
+
+    Noise that the configuration leaves out is solved so that the joint epsilon meets the budget. Of the data only this is looked at:
+    are the files there, and has the first record the named fields. A configuration of `tacit finetune`, or of `tacit compare`, is
+    priced too, from the certificates beside its models.
     """
+    if advise:
+        _advise(config, as_json)
+        return
+    if config is None:
+        raise UsageError("name a configuration: tacit plan CONFIG (or tacit plan --advise)")
     from tacit.config.entities import check_finetune, load_comparison, names_documents, names_tasks
     from tacit.config.load import read_yaml
 
@@ -38,6 +54,17 @@ def command(config: ConfigArgument, as_json: JsonOption = False) -> None:
             _show_extraction(plan_finetune(check_finetune(values, str(config))), as_json)
     else:
         _plan_run(config, as_json)
+
+
+def _advise(config: Path | None, as_json: bool) -> None:
+    from tacit.config import load_config
+    from tacit.planning.advice import advice, advice_text
+
+    given = advice(None if config is None else load_config(config))
+    if as_json:
+        print_json(given.to_dict())
+    else:
+        typer.echo(advice_text(given, window_width()))
 
 
 def _plan_run(config: Path, as_json: bool) -> None:

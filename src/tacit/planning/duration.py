@@ -22,7 +22,7 @@ LAPTOP_SECONDS = 6 * 3600.0
 """What takes longer on two laptop cores is for a machine with a GPU, of whose speed nothing is known here."""
 
 _SOLVING = 15.0
-_REPORT = 5.0
+_RELEASE, _REPORT = 4.0, 2.0
 _FORWARD = 1 / 3
 """Of the operations of a forward and a backward pass."""
 
@@ -74,11 +74,11 @@ def work_after(config: RunConfig, phases: Sequence[Phase], sequence_flops: float
         asked = audit.canaries * audit.contexts * len(audit.patterns)
         if config.model.is_causal:
             asked = _CANDIDATE_ROWS
-        found.append(Work("audit", 2 + seconds_of(models * asked * scored)))
+        found.append(Work("audit", 1 + seconds_of(models * asked * scored)))
         if audit.membership is not None:
-            found.append(Work("membership", 5 + seconds_of(models * 2 * audit.membership.pairs * scored)))
+            found.append(Work("membership", 2 + seconds_of(models * 2 * audit.membership.pairs * scored)))
         found += [Work(name, None) for name in audit.attacks]
-    return [*found, Work("release", _REPORT), Work("report", _REPORT)]
+    return [*found, Work("release", _RELEASE), Work("report", _REPORT)]
 
 
 def evaluation_seconds(config: RunConfig, sequence_flops: float) -> float:
@@ -86,7 +86,7 @@ def evaluation_seconds(config: RunConfig, sequence_flops: float) -> float:
     evaluation = config.evaluation
     rows = evaluation.public_sequences * bool(config.public)
     rows += int(config.privacy.units * evaluation.held_out) * evaluation.sequences_per_unit
-    return 5 + seconds_of(_MODELS * rows * _FORWARD * sequence_flops)
+    return 2 + seconds_of(_MODELS * rows * _FORWARD * sequence_flops)
 
 
 _MODELS = 3
