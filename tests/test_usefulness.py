@@ -20,7 +20,14 @@ DELTA = 1e-5
 
 def values(**sections: Any) -> dict[str, Any]:
     """A run about which nothing is to be said."""
-    phase = {"name": "private", "plan": "dp", "stream": "private", "steps": 200, "learning_rate": 1e-3, "clip_norm": 0.5}
+    phase = {
+        "name": "private",
+        "plan": "dp",
+        "stream": "private",
+        "steps": 200,
+        "learning_rate": 1e-3,
+        "clip_norm": 0.5,
+    }
     public = {"name": "public", "plan": "plain", "stream": "public", "steps": 9, "batch_size": 8, "learning_rate": 1e-3}
     return {
         "run": "runs/test",
@@ -103,7 +110,9 @@ def test_the_ratio_is_that_of_training() -> None:
     total = sum((draws.normal(0, noise * clip, size) / batch for _ in range(steps)), np.zeros(size))
     found = np.linalg.norm(steps * signal) / np.linalg.norm(total)
     assert found == pytest.approx(signal_to_noise(steps, batch, noise, size), rel=0.05)
-    assert found != pytest.approx(math.sqrt(steps) * signal_to_noise(steps, batch, noise, size), rel=0.05)  # known wrong
+    assert found != pytest.approx(
+        math.sqrt(steps) * signal_to_noise(steps, batch, noise, size), rel=0.05
+    )  # known wrong
 
 
 @pytest.mark.parametrize(("batch", "steps"), [(2000, 1), (400, 40), (60, 400)])
