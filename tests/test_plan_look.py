@@ -157,3 +157,10 @@ def test_advice_is_a_command_with_and_without_a_configuration(
     assert call("plan", config, "--advise", "--json").json["units"] == 150
     assert "warning: private.path" in call("plan", config).out
     assert any("private.path" in warning for warning in call("plan", config, "--json").json["warnings"])
+
+
+def test_the_page_shows_the_table_that_is_printed() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "budget.md").read_text(encoding="utf-8")
+    table = advice_text(advice(None), 80).split("\n\n")[1]
+    assert table in page
+    assert len(page.split()) <= 700

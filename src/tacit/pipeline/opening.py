@@ -57,7 +57,7 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
     Raises:
         UsageError: the folder holds a run with another configuration (the differences are named), or is in use; or several ranks
             are to train with adaptive DP.
-        BudgetError: the plan exceeds the budget; nothing is spent and no data was read.
+        BudgetError: the plan exceeds the budget; nothing is spent, and of the data no more than each first record was read.
         DataError: the given tokenizer or model is not suitable, or (a LedgerError) another one than when the run began.
     """
     reporter = SilentReporter() if reporter is None else reporter
