@@ -43,15 +43,21 @@ def command(config: ConfigOption = None, as_json: JsonOption = False, advise: Ad
         raise UsageError("name a configuration: tacit plan CONFIG (or tacit plan --advise)")
     from tacit.config.entities import check_finetune, load_comparison, names_documents, names_tasks
     from tacit.config.load import read_yaml
+    from tacit.progress import waiting
 
     values = read_yaml(config)
     if names_tasks(values) or names_documents(values):
         from tacit.entities.plan import plan_comparison, plan_finetune
 
         if names_tasks(values):
-            _show_extraction(plan_comparison(load_comparison(values, str(config))), as_json)
+            comparison = load_comparison(values, str(config))
+            with waiting("Solving the noise for the budget"):
+                plan = plan_comparison(comparison)
         else:
-            _show_extraction(plan_finetune(check_finetune(values, str(config))), as_json)
+            tuning = check_finetune(values, str(config))
+            with waiting("Solving the noise for the budget"):
+                plan = plan_finetune(tuning)
+        _show_extraction(plan, as_json)
     else:
         _plan_run(config, as_json)
 
