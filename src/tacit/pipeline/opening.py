@@ -66,8 +66,8 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
     folder = RunFolder(Path(config.run))
     mechanisms, measurement = None, measurement_of_run(config)
     if not _is_planned(config, folder):
-        check_corpora(config)
         _load_given(config)
+        check_corpora(config)
         with reporter.stage("Planning: solving the noise", 1) as bar:
             mechanisms = solve(config, list(provenance_of(config).inherited.values()))
             bar.advance_to(1)
