@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_NAME = 28
+"""Columns of a model's name, which may be a path."""
+
 
 ConfigOption = Annotated[
     Path | None,
@@ -142,8 +145,9 @@ def _row(model: TuningPlan) -> list[str]:
     """Epsilon of its pre-training (before), of its fine-tuning, and of both together."""
     from tacit.planning.duration import about
 
+    name = model.model if len(model.model) <= _NAME else "..." + model.model[3 - _NAME :]  # whole in the lines below
     return [
-        model.model,
+        name,
         "by epochs" if model.steps is None else str(model.steps),
         "unknown" if model.pretraining_epsilon is None else upper(model.pretraining_epsilon, ".3f"),
         upper(model.epsilon_alone, ".3f"),
