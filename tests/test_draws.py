@@ -22,6 +22,7 @@ TESTS = Path(__file__).parent
 STARTS_TACIT = {
     "cli/test_screen_cli.py": "standard streams that are closed; tells copies apart, whatever the key",
     "test_draws.py": "this list",
+    "test_plan_look.py": "a plan without a configuration, which has no key",
     "training/test_torchrun.py": "copies a folder that was opened first, key and all",
 }
 OPENDP = {

@@ -452,6 +452,10 @@ def test_a_mistake_in_the_public_corpus_shows_before_anything_is_spent(tmp_path:
     write_corpora(tmp_path)
     (tmp_path / "public.jsonl").rename(tmp_path / "elsewhere.jsonl")
     config = write_config(tmp_path / "config.yaml", small_values(tmp_path))
+    assert tacit("run", config, "--until", "vocabulary").returncode == 4
+    assert not (tmp_path / "run").exists()  # seen before there is a run
+    first, *others = (tmp_path / "elsewhere.jsonl").read_text().splitlines()
+    (tmp_path / "public.jsonl").write_text("\n".join([first, "no JSON", *others]))
     for is_there in (False, True):
         assert tacit("run", config, "--until", "vocabulary").returncode == 4
         assert (tmp_path / "run").exists() == is_there  # a folder that this start made is gone

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import time
+import types
 import unicodedata
 from pathlib import Path
 
 import pytest
 
-from tacit.progress import TerminalReporter, one_line
+from tacit.progress import LineBar, TerminalReporter, one_line, waiting
 
 from .cli.calling import assert_one_line, caller
 
@@ -78,3 +81,61 @@ def test_an_error_about_a_hostile_configuration(
     assert done.code in (2, 4)
     assert_one_line(done, done.code)
     assert not acts(done.err + done.out)
+
+
+# where no bar can move ------------------------------------------------------------------------------------------------
+
+
+def test_a_log_gets_a_line_with_what_is_left() -> None:
+    """A clock that is given: 60 seconds for 50 of 200 steps leave about 3 minutes."""
+    clock = iter([0.0, 60.0, 240.0])
+    written: list[str] = []
+    bar = LineBar("Training: private", 200, written.append, interval=3600, clock=clock.__next__)
+    bar.advance_to(1)
+    bar.advance_to(50)
+    assert bar.line() == "Training: private: 50 of 200 steps in 1:00, about 3:00 left"
+    bar.advance_to(200)
+    bar.close()
+    assert written == ["Training: private: 200 of 200 in 4:00"]
+
+
+def test_steps_of_an_earlier_start_are_not_counted_as_speed() -> None:
+    clock = iter([0.0, 60.0])
+    bar = LineBar("Training", 200, lambda line: None, interval=3600, clock=clock.__next__)
+    bar.advance_to(101)
+    bar.advance_to(151)
+    assert bar.line().endswith("about 0:59 left")  # 50 steps a minute, and 49 are left; not 151 a minute
+
+
+def test_lines_come_while_a_stage_runs_and_stop_with_it() -> None:
+    """Also of a stage that no step ends in: nothing is said to the bar."""
+    written: list[str] = []
+    bar = LineBar("Planning: solving the noise", 1, written.append, interval=0.02)
+    deadline = time.monotonic() + 20
+    while len(written) < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    bar.close()
+    assert len(written) >= 4
+    assert "so far" in written[0]
+    after = len(written)
+    time.sleep(0.1)
+    assert len(written) == after
+
+
+def test_a_log_holds_no_codes_of_a_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    reporter = TerminalReporter()
+    with reporter.stage("Training", 3) as bar, waiting("Solving the noise"):
+        bar.advance_to(3)
+    printed = capfd.readouterr().err
+    assert printed == "Training: 3 of 3 in 0:00\n"
+
+
+def test_a_notebook_gets_a_bar_of_letters(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """No widget, which would warn that it is missing: `ipywidgets` is not installed here."""
+    monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+    with TerminalReporter().stage("Training", 10) as bar:
+        bar.advance_to(10)
+    printed = capfd.readouterr().err
+    assert f"[{'#' * 30}] 10/10" in printed
+    assert "ipywidgets" not in printed
+    assert printed.count("\n") == 1

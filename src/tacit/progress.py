@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+import time
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-__all__ = ["Bar", "Reporter", "SilentReporter", "TerminalReporter", "one_line"]
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as RichProgress
+
+__all__ = [
+    "Bar",
+    "LineBar",
+    "Reporter",
+    "SilentReporter",
+    "TerminalReporter",
+    "hours",
+    "in_notebook",
+    "one_line",
+    "waiting",
+]
 
 _NOT_SHOWN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
@@ -69,7 +84,7 @@ class SilentReporter:
 
 
 class _TerminalBar:
-    def __init__(self, progress: Progress, name: str, total: int) -> None:
+    def __init__(self, progress: RichProgress, name: str, total: int) -> None:
         self._progress = progress
         self._task = progress.add_task(name, total=total)
 
@@ -77,11 +92,106 @@ class _TerminalBar:
         self._progress.update(self._task, completed=done)
 
 
+class LineBar:
+    """A stage where no bar can move, as in a log: a line every ``interval`` seconds, with what is left, and one at the end.
+
+    Args:
+        write: takes a line.
+        clock: seconds, from any moment.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        total: int,
+        write: Callable[[str], None],
+        interval: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._name, self._total, self._write, self._clock = name, total, write, clock
+        self._begun = clock()
+        self._done = self._first = 0
+        self._interval = interval
+        self._over = threading.Event()
+        self._ticker = threading.Thread(target=self._tick, daemon=True)
+        self._ticker.start()
+
+    def advance_to(self, done: int) -> None:
+        """Steps that an earlier start has done tell nothing of this one's speed."""
+        if self._done == 0 and done > 1:
+            self._first = done
+        self._done = done
+
+    def line(self) -> str:
+        """How far the stage is, and how long the rest takes at the speed so far.
+
+        >>> bar = LineBar("Training", 200, print, clock=iter([0.0, 60.0]).__next__)
+        >>> bar.advance_to(1), bar.advance_to(50)
+        (None, None)
+        >>> bar.line()
+        'Training: 50 of 200 steps in 1:00, about 3:00 left'
+        """
+        seconds = self._clock() - self._begun
+        made = self._done - self._first
+        told = f"{self._name}: {self._done} of {self._total} steps in {hours(seconds)}" if self._total > 1 else (
+            f"{self._name}: {hours(seconds)} so far"
+        )  # fmt: skip
+        if made <= 0 or self._done >= self._total:
+            return told
+        return f"{told}, about {hours(seconds / made * (self._total - self._done))} left"
+
+    def close(self) -> None:
+        """The last line."""
+        self._over.set()
+        self._ticker.join()
+        seconds = hours(self._clock() - self._begun)
+        self._write(f"{self._name}: {self._done} of {self._total} in {seconds}")
+
+    def _tick(self) -> None:
+        while not self._over.wait(self._interval):
+            self._write(self.line())
+
+
+class _NotebookBar:
+    """A bar of letters on one line, which a notebook shows without any widget."""
+
+    def __init__(self, name: str, total: int) -> None:
+        self._name, self._total, self._begun, self._shown = name, total, time.monotonic(), 0.0
+
+    def advance_to(self, done: int) -> None:
+        now = time.monotonic()
+        if done < self._total and now - self._shown < 0.5:
+            return
+        self._shown = now
+        seconds = now - self._begun
+        left = f", about {hours(seconds / done * (self._total - done))} left" if 0 < done < self._total else ""
+        full = 30 * done // self._total
+        bar = "#" * full + "." * (30 - full)
+        line = f"{self._name}: [{bar}] {done}/{self._total} in {hours(seconds)}{left}"
+        sys.stderr.write(f"\r{line:<110}")
+        sys.stderr.flush()
+
+
+def hours(seconds: float) -> str:
+    """A time as clocks show it.
+
+    >>> hours(59.6), hours(3725)
+    ('1:00', '1:02:05')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    return "ipykernel" in sys.modules
+
+
 class TerminalReporter:
-    """Lines and bars with elapsed and remaining time on standard error."""
+    """Lines and bars with elapsed and remaining time on standard error; where that is no terminal, a line every 30 seconds."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True, soft_wrap=True, highlight=False)
+        self._console = _console()
 
     def say(self, line: str) -> None:
         """Print the line."""
@@ -89,14 +199,61 @@ class TerminalReporter:
 
     @contextmanager
     def stage(self, name: str, total: int) -> Iterator[Bar]:
-        """A rich progress bar that stays when it is done."""
-        columns = (
-            TextColumn("{task.description:<28}"),
-            BarColumn(bar_width=30),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=self._console) as progress:
-            yield _TerminalBar(progress, escape(one_line(name)), total)
+        """A rich progress bar that stays when it is done; in a notebook one of letters, and in a log lines."""
+        name = one_line(name)
+        if in_notebook():
+            bar = _NotebookBar(name, total)
+            bar.advance_to(0)
+            try:
+                yield bar
+            finally:
+                sys.stderr.write("\n")
+        elif self._console.is_terminal:
+            with _rich_progress(self._console) as progress:
+                yield _TerminalBar(progress, escape(name), total)
+        else:
+            lines = LineBar(name, total, self.say)
+            try:
+                yield lines
+            finally:
+                lines.close()
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """A spinner on standard error while something takes long, on a terminal alone."""
+    console = _console()
+    if in_notebook() or not console.is_terminal:
+        yield
+        return
+    with console.status(escape(one_line(what))):
+        yield
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True, soft_wrap=True, highlight=False, force_jupyter=False)
+
+
+def _rich_progress(console: Console) -> RichProgress:
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description:<28}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+    )

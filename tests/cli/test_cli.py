@@ -207,14 +207,20 @@ BAD_CONFIGS: list[tuple[str, Callable[[Path], dict[str, Any]], int, tuple[str, .
     ("values", "code", "parts"), [bad[1:] for bad in BAD_CONFIGS], ids=[bad[0] for bad in BAD_CONFIGS]
 )
 def test_a_bad_configuration_is_one_line_and_leaves_nothing(
-    tacit: Tacit, tmp_path: Path, values: Callable[[Path], dict[str, Any]], code: int, parts: tuple[str, ...]
+    tacit: Tacit,
+    tmp_path: Path,
+    corpora: Path,
+    values: Callable[[Path], dict[str, Any]],
+    code: int,
+    parts: tuple[str, ...],
 ) -> None:
-    path = write_config(tmp_path / "config.yaml", values(tmp_path))
+    path = write_config(tmp_path / "config.yaml", values(corpora))
     for command in ("plan", "run"):
         done = tacit(command, path)
         assert_one_line(done, code, *parts)
         assert done.out == ""
     assert [entry.name for entry in tmp_path.iterdir()] == ["config.yaml"]
+    assert sorted(entry.name for entry in corpora.iterdir()) == ["notes.jsonl", "public.jsonl"]
 
 
 @pytest.mark.parametrize(
@@ -277,6 +283,9 @@ BAD_DATA: dict[str, tuple[Callable[[bytes], bytes | None], str]] = {
 }
 
 
+SEEN_AT_ONCE = {"missing file", "empty corpus", "blank lines"}
+
+
 @pytest.fixture(scope="module")
 def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("corpora")
@@ -290,6 +299,7 @@ def test_bad_data_is_one_line_without_its_text(tacit: Tacit, tmp_path: Path, cor
     data = change((corpora / "notes.jsonl").read_bytes())
     if data is not None:
         (tmp_path / "notes.jsonl").write_bytes(data)
+    (tmp_path / "public.jsonl").write_bytes((corpora / "public.jsonl").read_bytes())
     values = values_with(tmp_path, "private", max_record_bytes=3000)
     run = tmp_path / "run"
     for is_there in (False, True):
@@ -298,6 +308,9 @@ def test_bad_data_is_one_line_without_its_text(tacit: Tacit, tmp_path: Path, cor
         assert PRIVATE_WORD not in done.out + done.err
         assert run.exists() == is_there  # what this start made goes
         run.mkdir(exist_ok=True)
+    if kind in SEEN_AT_ONCE:  # in the first second, before there is a run
+        assert list(run.iterdir()) == []
+        return
     with Ledger.open(run / "ledger.sqlite", readonly=True) as ledger:
         assert ledger.spends() == []
     assert not (run / "release").exists()

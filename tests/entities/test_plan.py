@@ -102,10 +102,13 @@ def test_the_command_prices_both_without_torch(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, *configs], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "DP-SGD of documents: sampling_probability 0.1, clip_norm 0.5, noise_multiplier 1.5" in done.stdout
-    assert "is of fine-tuning and pre-training together" in done.stdout
-    assert "plain: without DP, so epsilon is infinite for the documents" in done.stdout
-    assert "each fine-tuned 3 times, 1 at a time" in done.stdout
+    said = " ".join(done.stdout.split())  # lines are broken at the window's end
+    assert "DP-SGD of documents: sampling_probability 0.1, clip_norm 0.5, noise_multiplier 1.5" in said
+    assert "is of fine-tuning and pre-training together" in said
+    assert "plain: without DP, so epsilon is infinite for the documents" in said
+    assert "each fine-tuned 3 times, 1 at a time" in said
+    tables = [line for line in done.stdout.splitlines() if line.startswith(("model", "---", "..."))]
+    assert max(map(len, tables)) <= 80
     shown = json.loads(done.stdout[done.stdout.index("{") :])
     found = {row["model"]: (row["epsilon"], row["noise_multiplier"]) for row in shown["models"]}
     assert found["plain"] == ("infinity", None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from tacit.cli.options import JsonOption, RunArgument, print_json
+from tacit.cli.options import JsonOption, RunArgument, print_json, window_width
 from tacit.errors import UsageError
 from tacit.privacy.rounded import upper
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from tacit.privacy.confidentiality.statement import ConfidentialityStatement, Line
 
 __all__ = ["command", "show_lines"]
-
-_WIDTH = 110
 
 
 def command(run: RunArgument, as_json: JsonOption = False) -> None:
@@ -69,4 +67,4 @@ def _line_text(line: Line) -> str:
 
 
 def _wrapped(text: str, indent: str = "") -> str:
-    return textwrap.fill(text, _WIDTH, initial_indent=indent, subsequent_indent=indent)
+    return textwrap.fill(text, window_width(), initial_indent=indent, subsequent_indent=indent)

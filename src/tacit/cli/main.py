@@ -29,6 +29,7 @@ from tacit.cli import (
     sign,
     verify,
 )
+from tacit.cli.catalogue import arrange
 from tacit.cli.options import say_error
 from tacit.errors import DataError, StorageError, TacitError, UsageError
 from tacit.failures import is_out_of_memory, is_panic
@@ -88,6 +89,7 @@ app.command("reproduce")(reproduce.command)
 for _name in run.RENAMED:
     app.command(_name, hidden=True)(run.renamed(_name))
 app.add_typer(accountant.app, name="accountant")
+arrange(app)
 
 
 _INTERRUPTED = "tacit: interrupted; run the same command again to continue"

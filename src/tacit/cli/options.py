@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,16 @@ import typer
 
 from tacit.progress import one_line
 
-__all__ = ["ConfigArgument", "JsonOption", "RunArgument", "SetOption", "print_json", "say_error", "table"]
+__all__ = [
+    "ConfigArgument",
+    "JsonOption",
+    "RunArgument",
+    "SetOption",
+    "print_json",
+    "say_error",
+    "table",
+    "window_width",
+]
 
 ConfigArgument = Annotated[
     Path, typer.Argument(metavar="CONFIG", help="YAML configuration; see recipes/, docs/tour.md and docs/options.md.")
@@ -48,6 +58,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and math.isinf(value):
         return "infinity"
     return value
+
+
+def window_width() -> int:
+    """Columns of the terminal, or what COLUMNS says; at least 40, and not so many that lines are hard to read."""
+    return min(max(shutil.get_terminal_size((80, 24)).columns, 40), 110)
 
 
 def table(headers: list[str], rows: list[list[str]]) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tacit.cli.confidentiality import show_lines
-from tacit.cli.options import ConfigArgument, JsonOption, SetOption, print_json, table
+from tacit.cli.options import JsonOption, SetOption, print_json, window_width
+from tacit.errors import UsageError
 from tacit.privacy.rounded import upper
 
 if TYPE_CHECKING:
@@ -19,39 +20,81 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_NAME = 28
+"""Columns of a model's name, which may be a path."""
 
-def command(config: ConfigArgument, as_json: JsonOption = False, settings: SetOption = None) -> None:
-    """Print mechanism, noise, steps and epsilon of every stage, from the configuration alone.
 
-    Noise that the configuration leaves out is solved so that the joint epsilon meets the budget. No data is read. A configuration of
-    `tacit finetune`, or of `tacit compare`, is priced too, from the certificates beside its models.
+ConfigOption = Annotated[
+    Path | None,
+    typer.Argument(metavar="CONFIG", help="YAML configuration; with --advise it may be left out."),
+]
+AdviseOption = Annotated[
+    bool, typer.Option("--advise", help="Say what budgets mean for these units, what others state, and what to choose.")
+]
+
+
+def command(
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+    advise: AdviseOption = False,
+    settings: SetOption = None,
+) -> None:
+    """Print time, noise, steps and epsilon of every stage, and warnings, from the configuration alone.
+
+    Noise that the configuration leaves out is solved so that the joint epsilon meets the budget. Of the data only this is looked at:
+    are the files there, and has the first record the named fields. A configuration of `tacit finetune`, or of `tacit compare`, is
+    priced too, from the certificates beside its models.
     """
+    if advise:
+        _advise(config, as_json, settings or ())
+        return
+    if config is None:
+        raise UsageError("name a configuration: tacit plan CONFIG (or tacit plan --advise)")
     from tacit.config.entities import check_finetune, load_comparison, names_documents, names_tasks
     from tacit.config.load import read_yaml
+    from tacit.progress import waiting
 
     values = read_yaml(config, settings or ())
     if names_tasks(values) or names_documents(values):
         from tacit.entities.plan import plan_comparison, plan_finetune
 
         if names_tasks(values):
-            _show_extraction(plan_comparison(load_comparison(values, str(config), config.parent)), as_json)
+            comparison = load_comparison(values, str(config), config.parent)
+            with waiting("Solving the noise for the budget"):
+                plan = plan_comparison(comparison)
         else:
-            _show_extraction(plan_finetune(check_finetune(values, str(config), config.parent)), as_json)
+            tuning = check_finetune(values, str(config), config.parent)
+            with waiting("Solving the noise for the budget"):
+                plan = plan_finetune(tuning)
+        _show_extraction(plan, as_json)
     else:
         _plan_run(config, as_json, settings or ())
 
 
+def _advise(config: Path | None, as_json: bool, settings: Sequence[str]) -> None:
+    from tacit.config import load_config
+    from tacit.planning.advice import advice, advice_text
+
+    given = advice(None if config is None else load_config(config, settings))
+    if as_json:
+        print_json(given.to_dict())
+    else:
+        typer.echo(advice_text(given, window_width()))
+
+
 def _plan_run(config: Path, as_json: bool, settings: Sequence[str]) -> None:
     from tacit.config import load_config
-    from tacit.planning import make_plan
+    from tacit.planning import plan_and_look
     from tacit.planning.confidentiality import check_confidentiality
+    from tacit.progress import waiting
 
     options = load_config(config, settings)
     if options.audit is not None and options.audit.attacks:  # else nothing that is slow to import is needed
         from tacit.audit.attacks import check_attacks
 
         check_attacks(options)
-    plan = make_plan(options)
+    with waiting("Solving the noise for the budget"):
+        plan = plan_and_look(options)
     if as_json:
         print_json(plan.to_dict())
     else:
@@ -60,31 +103,10 @@ def _plan_run(config: Path, as_json: bool, settings: Sequence[str]) -> None:
 
 
 def _show_run(plan: RunPlan, privacy: PrivacyOptions) -> None:
-    rows = [
-        [
-            stage.name,
-            stage.mechanism,
-            ", ".join(f"{name} {value:g}" for name, value in stage.parameters.items() if not isinstance(value, str)),
-            str(stage.steps),
-            upper(stage.epsilon_alone, ".3f") if stage.event is not None else "-",
-            upper(stage.epsilon_joint, ".3f"),
-            f"{stage.seconds:.0f} s",
-        ]
-        for stage in plan.stages
-    ]
-    typer.echo(table(["stage", "mechanism", "numbers", "steps", "epsilon alone", "joint so far", "about"], rows))
-    typer.echo()
+    from tacit.planning.text import plan_text
+
     unit = plan.unit if isinstance(privacy.unit, str) else f"{plan.unit}, {privacy.unit.description}"
-    typer.echo(f"unit: {unit}; neighbours: one unit {plan.relation}; {plan.parameters:,} parameters")
-    typer.echo(
-        f"joint epsilon {upper(plan.epsilon, '.4f')} at delta {plan.delta:g} (like a Gaussian mechanism with mu {plan.mu:.3f})"
-    )
-    seconds = sum(stage.seconds for stage in plan.stages)
-    typer.echo(
-        f"expected: about {seconds / 60:.0f} min on two laptop cores, {plan.memory_bytes / 1e9:.1f} GB of memory"
-    )
-    for note in plan.notes:
-        typer.echo(f"note: {note}")
+    typer.echo(plan_text(plan, window_width(), unit))
     if plan.confidentiality is not None:
         typer.echo("\nwhat would be kept confidential:")
         show_lines(plan.confidentiality)
@@ -94,32 +116,47 @@ def _show_extraction(plan: ExtractionPlan, as_json: bool) -> None:
     if as_json:
         print_json(plan.to_dict())
         return
-    headers = ["model", "pre-training", "fine-tuning", "steps", "epsilon alone", "joint", "about"]
-    typer.echo(table(headers, [_row(model) for model in plan.models]))
+    from tacit.planning.duration import about
+    from tacit.planning.text import columns, wrapped
+
+    width = window_width()
+    headers = ["model", "steps", "before", "alone", "joint", "about"]
+    typer.echo(columns(headers, [_row(model) for model in plan.models]))
+    typer.echo()
+    for model in plan.models:
+        typer.echo(wrapped(f"{model.model}: {_tuning(model)}", width, "  "))
     typer.echo()
     counted = f"each fine-tuned {plan.times} times, {plan.workers} at a time" if plan.times > 1 else "fine-tuned once"
-    expected = "time depends on the documents" if plan.seconds is None else f"about {plan.seconds / 60:.0f} min"
-    typer.echo(f"{counted}; expected: {expected} on two laptop cores, {plan.memory_bytes / 1e9:.1f} GB of memory")
+    expected = "time depends on the documents" if plan.seconds is None else f"about {about(plan.seconds)}"
+    typer.echo(
+        wrapped(
+            f"{counted}; expected: {expected} on two laptop cores, {plan.memory_bytes / 1e9:.1f}\xa0GB of memory", width
+        )
+    )
     for note in plan.notes:
-        typer.echo(f"note: {note}")
+        typer.echo(wrapped(f"note: {note}", width, "  "))
+
+
+def _tuning(model: TuningPlan) -> str:
+    """How a model is fine-tuned."""
+    if model.unit is None:
+        return "fine-tuned without DP"
+    return (
+        f"DP-SGD of {model.unit}s: sampling_probability\xa0{model.sampling_probability:g}, clip_norm\xa0{model.clip_norm:g}, "
+        f"noise_multiplier\xa0{model.noise_multiplier:g}"
+    )
 
 
 def _row(model: TuningPlan) -> list[str]:
-    tuning = "without DP"
-    if model.unit is not None:
-        tuning = (
-            f"DP-SGD of {model.unit}s: sampling_probability {model.sampling_probability:g}, clip_norm {model.clip_norm:g}, "
-            f"noise_multiplier {model.noise_multiplier:g}"
-        )
-    before = (
-        "no certificate" if model.pretraining_epsilon is None else f"epsilon {upper(model.pretraining_epsilon, '.3f')}"
-    )
+    """Epsilon of its pre-training (before), of its fine-tuning, and of both together."""
+    from tacit.planning.duration import about
+
+    name = model.model if len(model.model) <= _NAME else "..." + model.model[3 - _NAME :]  # whole in the lines below
     return [
-        model.model,
-        before,
-        tuning,
+        name,
         "by epochs" if model.steps is None else str(model.steps),
+        "unknown" if model.pretraining_epsilon is None else upper(model.pretraining_epsilon, ".3f"),
         upper(model.epsilon_alone, ".3f"),
         upper(model.epsilon, ".3f"),
-        "-" if model.seconds is None else f"{model.seconds:.0f} s",
+        about(model.seconds),
     ]

@@ -62,6 +62,8 @@ def _root(kind: str) -> type[BaseModel]:
 
 def _models(root: type[BaseModel]) -> list[type[BaseModel]]:
     """The sections of a configuration, itself among them."""
+    from tacit.config.base import ByName
+
     found: list[type[BaseModel]] = []
     waiting: list[Any] = [root]
     while waiting:
@@ -69,6 +71,8 @@ def _models(root: type[BaseModel]) -> list[type[BaseModel]]:
         if isinstance(kind, type) and issubclass(kind, BaseModel) and kind not in found:
             found.append(kind)
             waiting += [info.annotation for info in kind.model_fields.values()]
+        for one in getattr(kind, "__metadata__", ()):
+            waiting += one.registry.values() if isinstance(one, ByName) else ()
         waiting += typing.get_args(kind)
     return found
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
 from tacit.config.base import MOST, Count, Options, name_in
+
+if TYPE_CHECKING:
+    from tacit.corpus.readers import Source
 
 __all__ = ["CorpusOptions", "PublicCorpusOptions", "TurnsOptions"]
 
@@ -63,6 +66,24 @@ class CorpusOptions(Options):
     def resolved_path(self) -> Path:
         """The path with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
         return self.located(self.path)
+
+    @property
+    def source(self) -> Source:
+        """The same, as readers take it."""
+        from tacit.corpus.readers import Source  # imports pyarrow
+        from tacit.corpus.turns import Turns
+
+        turns = self.turns
+        return Source(
+            path=self.resolved_path,
+            format=self.format,
+            text_field=self.text_field,
+            id_field=self.id_field,
+            user_field=self.user_field,
+            max_record_bytes=self.max_record_bytes,
+            limit=self.limit,
+            turns=None if turns is None else Turns(turns.text, turns.speaker, turns.names),
+        )
 
 
 class PublicCorpusOptions(CorpusOptions):

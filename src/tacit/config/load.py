@@ -12,7 +12,7 @@ import pydantic
 import yaml
 from pydantic import BaseModel
 
-from tacit.config.base import beside, expanded
+from tacit.config.base import ByName, beside, expanded
 from tacit.config.phases import PHASES
 from tacit.config.run import RunConfig, check_meaning
 from tacit.config.settings import with_settings
@@ -105,6 +105,9 @@ def _sections(annotation: Any, item: str = "") -> list[tuple[str, type[BaseModel
     """The sections that an option holds, and how one of several is named."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [(item, annotation)]
+    for one in getattr(annotation, "__metadata__", ()):
+        if isinstance(one, ByName):
+            return [(item, model) for model in one.registry.values()]
     origin, inner = get_origin(annotation), get_args(annotation)
     item = "N." if origin is tuple else "NAME." if origin is dict else item
     return [one for part in inner for one in _sections(part, item)]

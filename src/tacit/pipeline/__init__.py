@@ -2,6 +2,7 @@
 
     opening     folder, lock, key, configuration check, ledger with every private stage planned
     state       what the stages share; corpus: the one owner of the texts, rows: of the rows of token ids
+    event_file  how far it is, for machines: public numbers alone
     stages      their order, and how they are walked; result: what a finished run guarantees
 
     screening   the private corpus, redacted and split (confidentially redacted training)

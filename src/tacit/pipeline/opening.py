@@ -18,10 +18,12 @@ from tacit.errors import DataError, UsageError
 from tacit.files import one_line_of_storage, private_folder
 from tacit.folder import RunFolder
 from tacit.models.kinds import build_model
+from tacit.pipeline.event_file import FILE_NAME, EventFile, RecordingReporter
 from tacit.pipeline.rho import check_scorer
 from tacit.pipeline.state import RunState
 from tacit.planning import Mechanisms, disk_bytes, mechanisms_from_ledger, plan_in_ledger, solve
 from tacit.planning.confidentiality import check_confidentiality, planned_statement
+from tacit.planning.corpora import check_corpora
 from tacit.planning.given import check_folder, fingerprints, given_tokenizer
 from tacit.planning.measured import measurement_of_run
 from tacit.planning.origins import provenance_of
@@ -54,7 +56,7 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
     Raises:
         UsageError: the folder holds a run with another configuration (the differences are named), or is in use; or several ranks
             are to train with adaptive DP.
-        BudgetError: the plan exceeds the budget; nothing is spent and no data was read.
+        BudgetError: the plan exceeds the budget; nothing is spent, and of the data no more than each first record was read.
         DataError: the given tokenizer or model is not suitable, or (a LedgerError) another one than when the run began.
     """
     reporter = SilentReporter() if reporter is None else reporter
@@ -64,8 +66,10 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
     mechanisms, measurement = None, measurement_of_run(config)
     if not _is_planned(config, folder):
         _load_given(config)
-        reporter.say("Planning: solving the noise for the budget (no data is read yet) ...")
-        mechanisms = solve(config, list(provenance_of(config).inherited.values()))
+        check_corpora(config)
+        with reporter.stage("Planning: solving the noise", 1) as bar:
+            mechanisms = solve(config, list(provenance_of(config).inherited.values()))
+            bar.advance_to(1)
         check_confidentiality(config, planned_statement(config, mechanisms.spends(), measurement))
     with one_line_of_storage(folder.root, lambda: disk_bytes(config)), begin(config) as begun:
         ledger, key = begun.ledger, begun.key
@@ -81,7 +85,8 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
             ledger.bind(MEASUREMENT, measurement.to_json())
         private_folder(folder.checkpoints)
         ranks.tell(_Opened(config.model_dump(mode="json"), KeyedRandomness(key).commitment(), mechanisms))
-        yield RunState(config, folder, ledger, KeyedRandomness(key), mechanisms, reporter, ranks)
+        recording = RecordingReporter(reporter, EventFile(folder.private / FILE_NAME))
+        yield RunState(config, folder, ledger, KeyedRandomness(key), mechanisms, recording, ranks)
         ranks.tell(None)
 
 

@@ -9,7 +9,6 @@ from tacit.config import CorpusOptions, RunConfig, TupleUnit
 from tacit.corpus.readers import Source, read_records
 from tacit.corpus.records import Record
 from tacit.corpus.secrets import SecretFormat, canary_records, draw_secret_canaries
-from tacit.corpus.turns import Turns
 from tacit.corpus.units import Unit, UnitKind, group_units, split_held_out
 from tacit.randomness import KeyedRandomness
 
@@ -77,14 +76,4 @@ def planted_units(config: RunConfig, streams: KeyedRandomness) -> list[Unit]:
 
 def source_of(options: CorpusOptions) -> Source:
     """Where a corpus is and how it is read."""
-    turns = options.turns
-    return Source(
-        path=options.resolved_path,
-        format=options.format,
-        text_field=options.text_field,
-        id_field=options.id_field,
-        user_field=options.user_field,
-        max_record_bytes=options.max_record_bytes,
-        limit=options.limit,
-        turns=None if turns is None else Turns(turns.text, turns.speaker, turns.names),
-    )
+    return options.source

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from typing import Any
 
@@ -32,6 +33,10 @@ class RunResult:
     def delta(self) -> float:
         """The certified delta."""
         return float(self.certificate["epsilons"][0]["delta"])
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the statement."""
+        return f"<p>{html.escape(self.statement)}</p>"
 
     @property
     def statement(self) -> str:

@@ -6,6 +6,8 @@ other ranks `assist` it in the stages that train (`tacit.pipeline.training`, doc
 
 from __future__ import annotations
 
+import dataclasses
+import time
 from collections.abc import Callable
 
 from tacit.audit.attacks import ATTACKS, check_attacks
@@ -15,6 +17,7 @@ from tacit.folder import RunFolder
 from tacit.pipeline.attacks import attack_stage, check_stored_gate
 from tacit.pipeline.corpus import rho_of_units, screen
 from tacit.pipeline.evaluation import evaluate
+from tacit.pipeline.event_file import FILE_NAME, EventFile, spent_epsilon
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.release import is_released, is_reported, release_run, report_to_curator
 from tacit.pipeline.result import RunResult
@@ -77,8 +80,20 @@ def walk(state: RunState, until: str | None = None) -> None:
         UsageError: there is no such stage.
         TacitError: see the members in tacit.errors; what is already spent stays in the ledger.
     """
-    all_stages = stages()
+    all_stages = [_recorded(stage) for stage in stages()]
     walk_stages(all_stages, state, state.config, until or all_stages[-1].name, state.reporter.say)
+
+
+def _recorded(stage: Stage[RunState]) -> Stage[RunState]:
+    """The stage, which leaves a line in run/private/events.jsonl when it begins and when it is done."""
+
+    def do(state: RunState) -> None:
+        file, begun = EventFile(state.folder.private / FILE_NAME), time.monotonic()
+        file.reached(stage.name, 0, 1, 0.0)
+        stage.do(state)
+        file.reached(stage.name, 1, 1, time.monotonic() - begun, spent_epsilon(state.ledger))
+
+    return dataclasses.replace(stage, do=do)
 
 
 def run_until(config: RunConfig, until: str | None, reporter: Reporter | None = None, ranks: Ranks = ALONE) -> None:

@@ -11,7 +11,9 @@ from tacit.config import RunConfig
 from tacit.config.shape import shape_of
 from tacit.planning.adaptive import adaptive_notes
 from tacit.planning.confidentiality import planned_statement
+from tacit.planning.corpora import missing_corpora
 from tacit.planning.cost import memory_bytes, sequence_flops
+from tacit.planning.duration import Work, evaluation_seconds, timed, work_after, work_before
 from tacit.planning.evaluation import evaluation_stages
 from tacit.planning.measured import measurement_of_run
 from tacit.planning.mechanisms import Mechanisms, solve
@@ -19,18 +21,26 @@ from tacit.planning.origins import provenance_of
 from tacit.planning.phases import phase_stage
 from tacit.planning.selective import run_account
 from tacit.planning.stages import PUBLIC_KEY, Stage, priced
+from tacit.planning.text import plan_html
+from tacit.planning.usefulness import plan_warnings, recommended_vocabulary
 from tacit.planning.vocabulary import vocabulary_notes, vocabulary_size, vocabulary_stages
 from tacit.privacy.accounting.accountant import mu_at
 from tacit.privacy.confidentiality.statement import ConfidentialityStatement
 from tacit.privacy.events import EVERY_PART
 from tacit.privacy.provenance import Provenance
 
-__all__ = ["RunPlan", "make_plan"]
+__all__ = ["RunPlan", "make_plan", "plan_and_look"]
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """The mechanisms with their price; of a run with screening also what it is going to say of a secret."""
+    """The mechanisms with their price; of a run with screening also what it is going to say of a secret.
+
+    Args:
+        stages: those with a mechanism, or that train.
+        work: all that the run does beside them, with its time.
+        warnings: what is legal and of no use, in whole sentences (`tacit.planning.usefulness`).
+    """
 
     mechanisms: Mechanisms
     stages: tuple[Stage, ...]
@@ -44,10 +54,23 @@ class RunPlan:
     notes: tuple[str, ...]
     config_digest: str
     confidentiality: ConfidentialityStatement | None
+    work: tuple[Work, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def seconds(self) -> float | None:
+        """Expected time of everything on two laptop cores; None: unknown, as on a GPU."""
+        times = [*(stage.seconds for stage in self.stages), *(one.seconds for one in self.work)]
+        known = [time for time in times if time is not None]
+        return sum(known) if len(known) == len(times) else None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; infinite numbers become the string "infinity"."""
-        return _jsonable(dataclasses.asdict(self))
+        return _jsonable({**dataclasses.asdict(self), "seconds": self.seconds})
+
+    def _repr_html_(self) -> str:
+        """In a notebook: what `tacit plan` prints."""
+        return plan_html(self)
 
 
 def _jsonable(value: Any) -> Any:
@@ -72,6 +95,8 @@ def make_plan(config: RunConfig) -> RunPlan:
     mechanisms = solve(config, list(start.inherited.values()))
     stages = _stages(config, mechanisms, start)
     total = stages[-1].epsilon_joint
+    work = [*work_before(config), *work_after(config, mechanisms.phases, sequence_flops(config))]
+    stages, work = timed(stages, work, config)
     return RunPlan(
         mechanisms=mechanisms,
         stages=stages,
@@ -85,7 +110,20 @@ def make_plan(config: RunConfig) -> RunPlan:
         notes=_notes(config, mechanisms),
         config_digest=config.digest(),
         confidentiality=planned_statement(config, mechanisms.spends(), measurement_of_run(config)),
+        work=work,
+        warnings=plan_warnings(config, mechanisms.vocabulary, mechanisms.phases, parameters),
     )
+
+
+def plan_and_look(config: RunConfig) -> RunPlan:
+    """As `make_plan`, after a look at the corpora (`tacit.planning.corpora`): those that are not here are warnings of the plan.
+
+    Raises:
+        TacitError: as `make_plan`; or a corpus that is here lacks a named field.
+    """
+    missing = missing_corpora(config)
+    plan = make_plan(config)
+    return dataclasses.replace(plan, warnings=(*missing, *plan.warnings))
 
 
 def _stages(config: RunConfig, mechanisms: Mechanisms, start: Provenance) -> tuple[Stage, ...]:
@@ -94,7 +132,10 @@ def _stages(config: RunConfig, mechanisms: Mechanisms, start: Provenance) -> tup
         *_inherited_stages(start),
         *vocabulary_stages(config, mechanisms.vocabulary),
         *(phase_stage(phase, flops) for phase in mechanisms.phases),
-        *evaluation_stages(mechanisms.evaluation),
+        *(
+            dataclasses.replace(stage, seconds=evaluation_seconds(config, flops))
+            for stage in evaluation_stages(mechanisms.evaluation)
+        ),
     ]
     public_key = mechanisms.stages().get(PUBLIC_KEY)
     if public_key is not None:
@@ -119,6 +160,7 @@ def _notes(config: RunConfig, mechanisms: Mechanisms) -> tuple[str, ...]:
         *_selective_notes(config),
         *adaptive_notes(config, mechanisms.spends()),
         *vocabulary_notes(config, mechanisms.vocabulary),
+        *recommended_vocabulary(config),
     )
 
 

@@ -52,7 +52,7 @@ class Stage:
         partition: the part of the private units that it reads; empty for public stages.
         epsilon_alone: at the budget's delta; no number before the stage is `priced`.
         epsilon_joint: of this and all earlier stages; likewise.
-        seconds: expected, rough.
+        seconds: expected, rough; None: unknown.
     """
 
     name: str
@@ -63,7 +63,12 @@ class Stage:
     partition: str
     epsilon_alone: float = math.nan
     epsilon_joint: float = math.nan
-    seconds: float = math.nan
+    seconds: float | None = math.nan
+
+    @property
+    def on_device(self) -> bool:
+        """Whether it is the model's work, which a GPU does as fast as that GPU is."""
+        return self.steps > 1 or self.name == EVALUATION
 
 
 def priced(config: RunConfig, stages: Iterable[Stage]) -> tuple[Stage, ...]:

@@ -1,0 +1,126 @@
+"""The help's panels and examples: every command has both, README shows the same, and each example is a command that works."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+from click.exceptions import UsageError as ClickUsageError
+
+from tacit.cli.catalogue import EXAMPLES, PANELS, panel_of
+from tacit.cli.main import app
+from tacit.cli.reference import all_commands
+
+from ..small import small_values, write_config, write_corpora
+from .calling import Tacit
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+COMMANDS = {name.removeprefix("tacit "): command for name, command in all_commands().items()}
+
+
+def first(name: str) -> str:
+    return name.split()[0]
+
+
+def shown_panels(text: str) -> dict[str, list[str]]:
+    """Panels of a help, and their commands in order."""
+    found: dict[str, list[str]] = {}
+    for title, body in re.findall(r"╭─ (\w+) ─+╮\n(.*?)╰", text, re.DOTALL):
+        found[title] = re.findall(r"^│ ([a-z]\S*) ", body, re.MULTILINE)
+    return found
+
+
+def test_every_command_has_a_panel_and_an_example() -> None:
+    assert {first(name) for name in COMMANDS} <= {name for names in PANELS.values() for name in names}
+    assert set(COMMANDS) <= set(EXAMPLES)
+    assert panel_of("train") is None
+
+
+def test_the_help_shows_the_panels_in_order(tacit: Tacit) -> None:
+    registered = {first(name) for name in COMMANDS}
+    expected = {panel: [name for name in names if name in registered] for panel, names in PANELS.items()}
+    found = shown_panels(tacit("--help").out)
+    assert found.pop("Options") == []
+    assert list(found.items()) == list(expected.items())
+
+
+def test_the_readme_shows_the_same() -> None:
+    rows = re.findall(r"^\| (\w+) \| (`[^|]*) \|", README, re.MULTILINE)
+    found = {title: re.findall(r"`tacit (\S+?)(?: [A-Z]+)?`", commands) for title, commands in rows}
+    assert found == {panel.lower(): list(names) for panel, names in PANELS.items()}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_help_ends_with_its_example(name: str, tacit: Tacit) -> None:
+    shown = " ".join(tacit(*name.split(), "--help").out.split())
+    assert f"Example: {EXAMPLES[name]}" in shown
+
+
+def parse(line: str) -> str:
+    """Parse a command line as the program does, without running it; the name of the command.
+
+    Raises:
+        click.UsageError: an unknown command or option, or one that is missing.
+    """
+    program, *words = shlex.split(line)
+    assert program == "tacit"
+    command, name = typer.main.get_command(app), ""
+    while "commands" in vars(command):
+        word = words.pop(0)
+        found = vars(command)["commands"].get(word)
+        if found is None:
+            raise ClickUsageError(f"no command {word}")
+        command, name = found, f"{name} {word}".strip()
+    command.make_context(name, words)
+    return name
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_example_is_a_valid_command_line(name: str) -> None:
+    assert parse(EXAMPLES[name]) == name
+
+
+@pytest.mark.parametrize("line", ["tacit nothing", "tacit plan notes.yaml --colour red", "tacit sign runs/notes"])
+def test_an_example_that_does_not_work_is_found(line: str) -> None:
+    with pytest.raises(Exception) as wrong:  # noqa: PT011 - of a copy of click that typer may bring
+        parse(line)
+    assert type(wrong.value).__name__ in ("UsageError", "NoSuchOption", "MissingParameter")
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name.startswith("accountant") or name == "env"])
+def test_examples_that_need_no_data_run(
+    name: str, tacit: Tacit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = tacit(*shlex.split(EXAMPLES[name])[1:])
+    assert done.code == 0, done.err
+
+
+@pytest.mark.slow
+def test_examples_on_a_run_work_one_after_another(
+    tacit: Tacit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_corpora(tmp_path)
+    write_config(tmp_path / "notes.yaml", small_values(tmp_path, run="runs/notes"))
+    monkeypatch.chdir(tmp_path)
+    for name in ("plan", "overlap", "run"):
+        done = tacit(*shlex.split(EXAMPLES[name])[1:])
+        assert done.code == 0, f"{name}: {done.err}"
+    assert (tmp_path / "runs/notes/private/vocabulary/tokenizer.json").exists()
+    assert tacit("run", "notes.yaml").code == 0
+    _signing_key(tmp_path / "signing-key.pem")
+    for name in ("ledger", "verify", "audit", "report", "sign"):
+        done = tacit(*shlex.split(EXAMPLES[name])[1:])
+        assert done.code == 0, f"{name}: {done.err}"
+
+
+def _signing_key(path: Path) -> None:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    key = Ed25519PrivateKey.generate()
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    path.chmod(0o600)
