@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import shutil
 from pathlib import Path
 
 import pytest
 
 from tacit.config import parse_config
-from tacit.errors import UsageError
+from tacit.errors import RefusedError, UsageError
 from tacit.planning.origins import provenance_of
 from tacit.privacy.accounting.accountant import epsilon, epsilon_of_rho, joint_epsilon
+from tacit.privacy.accounting.composition import Account
 from tacit.privacy.events import BandedPoissonGaussian, PoissonGaussian, Spend, WordCounts, of_run
-from tacit.privacy.provenance import Ancestor, Provenance
+from tacit.privacy.provenance import Ancestor, Provenance, check_composition, merged
 
 from ..adaptive_runs import adaptive_values
 from ..folders import edit_json, gpt2_folder
@@ -76,6 +78,52 @@ def test_of_run_keeps_releases_of_one_key_apart_and_says_the_same_of_each_alone(
     assert len(names) == 2
     assert joint_epsilon(one, DELTA) == joint_epsilon(spends, DELTA)
     assert epsilon_of_rho(one, DELTA, "add-or-remove") == epsilon_of_rho(spends, DELTA, "add-or-remove")
+
+
+@pytest.mark.parametrize(
+    ("keys", "refused"),
+    [(("a", "a"), True), (("a", "b"), False), (("", ""), False), (("a", ""), False)],
+    ids=["copies", "two runs", "of earlier versions", "one of them"],
+)
+def test_nothing_begins_from_releases_of_two_copies(keys: tuple[str, str], refused: bool) -> None:
+    """They may have drawn the same units. Once for both, that is not what the account composes: two independent draws."""
+    spends = (Spend(PoissonGaussian(0.01, 0.8), 1),)
+    both = [
+        dataclasses.replace(ancestor(head, spends), key=key and key * 64) for head, key in zip("12", keys, strict=True)
+    ]
+    start = Provenance(ancestors=tuple(both))
+
+    def check(start: Provenance) -> None:
+        check_composition(start, "document", "add-or-remove", DELTA, unbounded=False)
+
+    if refused:
+        with pytest.raises(RefusedError) as caught:
+            check(start)
+        assert caught.value.reason == "two-releases-of-one-key"
+        assert Provenance.from_dict(start.to_dict()) == start  # so that a chain behind it is refused too
+        check(dataclasses.replace(start, same_people=False))
+        check(Provenance(ancestors=merged([both[0], both[0]])))  # one release, twice
+    else:
+        check(start)
+
+
+def test_one_draw_for_two_releases_costs_more_than_two_draws() -> None:
+    """What the refusal is for: both releases show the unit or neither does (an exact trade-off, by the two-point attack below)."""
+    q, noise = 0.01, 0.8
+    deviation = math.sqrt(2) * noise
+
+    def delta(threshold: float) -> float:
+        """Where the sum of both releases is above it: N(0, 2 s^2), and with the unit N(2, 2 s^2) with probability q."""
+        false_alarm, power = _tail(threshold / deviation), _tail((threshold - 2) / deviation)
+        return q * power + (1 - q) * false_alarm - math.exp(1.0) * false_alarm
+
+    shared_delta = max(delta(threshold / 10) for threshold in range(100))
+    two_draws = Account((Spend(PoissonGaussian(q, noise), 2),), "add-or-remove").delta(1.0)
+    assert shared_delta > 50 * two_draws
+
+
+def _tail(x: float) -> float:
+    return math.erfc(x / math.sqrt(2)) / 2
 
 
 def test_another_scorer_in_the_same_place_is_another_start(tmp_path: Path) -> None:

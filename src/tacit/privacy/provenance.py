@@ -69,6 +69,7 @@ class Ancestor:
         unit, units, relation: of its own certificate.
         epsilon, delta: as it certifies them, with all that it inherited.
         spends: its own, by stage; not those that it inherited.
+        key: the fingerprint of its key; empty where an earlier version of tacit wrote it down.
     """
 
     head: str
@@ -78,6 +79,7 @@ class Ancestor:
     epsilon: float | str
     delta: float
     spends: tuple[tuple[str, Spend], ...]
+    key: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -198,6 +200,7 @@ def read_ancestors(certificate: Mapping[str, Any]) -> tuple[tuple[Ancestor, ...]
         epsilon=pair["epsilon"],
         delta=pair["delta"],
         spends=own,
+        key=certificate["key_commitment"],
     )
     behind = Provenance.from_dict(start)
     given = (replace(given, given_to=_to(given.given_to, head)) for given in behind.given)
@@ -251,10 +254,17 @@ def check_composition(
     Raises:
         RefusedError: the two do not compose, or there is no guarantee to go on with.
     """
+    keys: dict[str, str] = {}
     for ancestor in provenance.ancestors if provenance.same_people else ():
         if not ancestor.spends:
             continue
         short = ancestor.head[:_SHORT]
+        if ancestor.key and keys.setdefault(ancestor.key, short) != short:
+            raise RefusedError(
+                "two-releases-of-one-key",
+                f"the releases {keys[ancestor.key]} and {short} that this starts from were made in copies of one begun run folder: "
+                "they may have drawn the same units, or even the same noise, so that no account of both is known; start from one of them",
+            )
         if any(not spend.event.is_private for _, spend in ancestor.spends) and not unbounded:
             raise RefusedError(
                 "pretraining-without-guarantee",

@@ -137,7 +137,7 @@ class DpStep(Step):
                 with self._clip(units, real), self._dropout(units, real, targets, step):
                     _losses(self._model, source.objective, targets, weights_BN).sum().backward()
 
-    def _clip(self, units: np.ndarray, real: np.ndarray) -> PerExampleClipper:
+    def _clip(self, units: np.ndarray, real: np.ndarray) -> AbstractContextManager[object]:
         """The context that clips these units, each at its own weight where the plan has bands."""
         if self._plan.bands is None:
             return self._clipper
