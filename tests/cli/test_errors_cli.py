@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from tacit.cli.main import app
 from tacit.cli.reference import all_commands
 from tacit.config.entities import ComparisonConfig, FinetuneConfig
-from tacit.config.load import config_differences, load_config, option_places, parse_config
+from tacit.config.load import config_differences, load_config, option_places, parse_config, validated
 from tacit.config.run import RunConfig
 from tacit.config.settings import with_settings
 from tacit.corpus.columns import header_names, key_names, listed
@@ -74,6 +74,20 @@ def test_no_section_is_written_out(tmp_path: Path) -> None:
         with pytest.raises(UsageError) as caught:
             parse_config({**old, section: value})
         assert not re.search(r"\{'|dict|instance of", str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("option", "command"), [("tasks", "tacit compare"), ("documents", "tacit finetune"), ("phases", "tacit run")]
+)
+def test_a_configuration_of_another_command_is_told_its_command(option: str, command: str) -> None:
+    kinds = {"phases": RunConfig, "documents": FinetuneConfig, "tasks": ComparisonConfig}
+    for own, kind in kinds.items():
+        if own == option:
+            continue
+        with pytest.raises(UsageError, match=f"has `{option}`, so it is a configuration of another command: {command}"):
+            validated(kind, {option: {}, "run": "r"}, "here")
+        with pytest.raises(UsageError, match="missing|unknown"):
+            validated(kind, {option: {}, own: {}}, "here")
 
 
 @pytest.mark.parametrize("name", ["bert-base-uncased", "openai-community/gpt2"])

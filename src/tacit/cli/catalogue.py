@@ -22,7 +22,7 @@ _VOCABULARY = "--noise-stddev 60 --threshold 350 --max-words 128"
 _TRAINING = "--sampling-probability 0.05 --steps 500 --delta 1e-6"
 
 EXAMPLES: dict[str, str] = {
-    "init": "tacit init notes.csv",
+    "init": "tacit init notes.csv --text note --user patient_id --units 5000",
     "demo": "tacit demo --folder runs",
     "plan": "tacit plan notes.yaml",
     "run": "tacit run notes.yaml --until vocabulary",

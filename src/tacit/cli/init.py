@@ -56,8 +56,6 @@ def command(
     """Write a commented configuration for your own text, which `tacit plan` accepts.
 
     It reads the names of fields, and neither text nor how many records there are. On a terminal it asks for what no option says.
-
-    Example: tacit init notes.csv --text note --user patient_id --units 5000
     """
     if recipes:
         typer.echo(_list_of_recipes())

@@ -30,8 +30,6 @@ def command(
     """Print the JSON Schema of a configuration, with what each option means.
 
     An editor reads it from the first line of a configuration: `# yaml-language-server: $schema=FILE`.
-
-    Example: tacit schema --kind finetune
     """
     if kind not in KINDS:
         raise UsageError(f"--kind {kind}: choose {', '.join(KINDS)}")

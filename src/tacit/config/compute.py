@@ -12,7 +12,7 @@ __all__ = ["ComputeOptions"]
 
 
 class ComputeOptions(Options):
-    """Speed only: changing any of these changes no event and no guarantee.
+    """Speed only: changing any of these changes no event and no guarantee; how sums are rounded, it may.
 
     Args:
         micro_batch: sequences in memory at once.

@@ -138,6 +138,7 @@ def validated(kind: type[C], values: Any, source: str, folder: Path | None = Non
     """
     if not isinstance(values, dict):
         raise UsageError(f"{source}: a configuration is a mapping of options; see `recipes/`")
+    _refuse_another_commands(kind, values, source)
     relative_to = values.get("relative_to")
     place = _place(folder, relative_to if isinstance(relative_to, str) else None)
     if place is not None and isinstance(relative_to, str | None):
@@ -151,6 +152,19 @@ def validated(kind: type[C], values: Any, source: str, folder: Path | None = Non
         # A misspelt required option is both unknown and missing: the unknown name is what helps.
         errors = sorted(error.errors(include_input=False), key=lambda found: found["type"] != "extra_forbidden")
         raise UsageError(_explain(dict(errors[0]), source, kind)) from None
+
+
+_OWN = {"phases": "tacit run", "documents": "tacit finetune", "tasks": "tacit compare"}
+"""An option that only configurations of one command have, and the command."""
+
+
+def _refuse_another_commands(kind: type[BaseModel], values: dict[str, Any], source: str) -> None:
+    mine = [option for option in _OWN if option in kind.model_fields]
+    others = [option for option in _OWN if option in values and option not in mine]
+    if mine and others and not any(option in values for option in mine):
+        raise UsageError(
+            f"{source}: it has `{others[0]}`, so it is a configuration of another command: {_OWN[others[0]]}"
+        )
 
 
 def _place(folder: Path | None, relative_to: str | None) -> Path | None:

@@ -263,7 +263,7 @@ def check_composition(
             raise RefusedError(
                 "two-releases-of-one-key",
                 f"the releases {keys[ancestor.key]} and {short} that this starts from were made in copies of one begun run folder: "
-                "they may have drawn the same units, or even the same noise, so that no account of both is known; start from one of them",
+                "they may have drawn the same units, or even the same noise, and no account of both is known; start from one",
             )
         if any(not spend.event.is_private for _, spend in ancestor.spends) and not unbounded:
             raise RefusedError(

@@ -142,6 +142,10 @@ VULNERABILITIES = (
     Vulnerability("TACIT-19", "a folder that held another plan or run skipped a refusal or lost a ledger", 1, _any),
     Vulnerability("TACIT-20", "a sum of very many units was rounded by more than a unit is clipped to", 1, _any),
     Vulnerability("TACIT-21", "a mark on a part of a word left the rest of the word public", 1, _marked),
+    Vulnerability("TACIT-22", "who stood beside a unit decided how it was clipped", 1, _any),
+    Vulnerability(
+        "TACIT-23", "two releases of one key drew the same units, and their spends were added up", 1, _started
+    ),
 )
 
 
