@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from tacit.corpus.synthetic import SyntheticPrivate, write_private
+from tacit.privacy.certificate import read_number
 
 from .building import ROOT, Built, Installed, build, install, tracked
 
@@ -103,3 +107,47 @@ def test_policies_and_lists_of_words_are_there(installed: Installed, tmp_path: P
     done = installed.run("tacit", "screen", "--measure", "gold.jsonl", "--json", where=tmp_path)
     assert done.returncode == 0, done.stderr
     assert {"balanced", "conservative"} <= json.loads(done.stdout).keys()
+
+
+def write_rows(path: Path, rows: int) -> int:
+    """A CSV file of so many made-up notes, and how many patients they are of."""
+    write_private(path.with_suffix(".jsonl"), SyntheticPrivate(patients=rows, notes_per_patient=(1, 2)))
+    notes = [json.loads(line) for line in path.with_suffix(".jsonl").read_text(encoding="utf-8").splitlines()][:rows]
+    path.with_suffix(".jsonl").unlink()
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["note", "patient"])
+        writer.writerows([note["text"], note["patient_id"]] for note in notes)
+    return len({note["patient_id"] for note in notes})
+
+
+def test_six_commands_lead_from_a_csv_file_to_a_certified_model(installed: Installed, tmp_path: Path) -> None:
+    """No editor, and nothing but the wheel and 5,000 rows. ``--set`` makes the steps few; what is certified does not change."""
+    assert write_rows(tmp_path / "notes.csv", 5000) > 3000
+    few = (
+        "phases.public.steps=20",
+        "phases.private.steps=3",
+        "audit.control_steps=5",
+        "phases.private.expected_batch=200",
+    )
+    settings = [word for one in few for word in ("--set", one)]
+    said = []
+    for command in (
+        ["init", "notes.csv", "--text", "note", "--user", "patient", "--units", "3300"],
+        ["plan", "notes.yaml", *settings],
+        ["run", "notes.yaml", *settings],
+        ["verify", "runs/notes"],
+        ["report", "runs/notes"],
+        ["ledger", "runs/notes"],
+    ):
+        done = installed.run("tacit", *command, where=tmp_path)
+        assert done.returncode == 0, (command, done.stderr)
+        assert "Traceback" not in done.stderr
+        said.append(done.stdout)
+    assert "tacit plan notes.yaml" in said[0], "each command says the next one"
+    release = tmp_path / "runs" / "notes" / "release"
+    certificate = json.loads((release / "certificate.json").read_text(encoding="utf-8"))
+    assert (certificate["status"], certificate["unit"], certificate["units"]) == ("proved", "user", 3300)
+    assert read_number(certificate["epsilons"][0]["epsilon"]) <= 8.0
+    assert {"README.md", "report.html", "manifest.json"} <= {file.name for file in release.iterdir()}
+    assert (release / "model" / "model.safetensors").stat().st_size > 0
