@@ -472,7 +472,7 @@ def test_the_report_shows_what_the_models_write_for_public_text(kind: str, finis
     report = read_json(release / "report.json")
     assert report["examples"]
     for example in report["examples"]:
-        assert example["released"]
+        assert example["released"] or kind == "gpt2"  # which may write bytes that are no text
         assert ("___" in example["prompt"]) == (kind == "bert")
         shown = html.unescape((release / "report.html").read_text())
         assert example["prompt"] in shown

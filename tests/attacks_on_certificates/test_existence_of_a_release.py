@@ -53,7 +53,7 @@ def observed(run: Path, config: dict[str, Any], key: int) -> Seen:
     begin_with_key({**config, "run": str(run)}, key)
     done = tacit("run", write_config(run.with_suffix(".yaml"), {**config, "run": str(run)}))
     files = (path.relative_to(run / "release").as_posix() for path in (run / "release").rglob("*"))
-    lines = (re.sub(r"\d+:\d\d:\d\d", "TIME", line) for line in (done.stdout + done.stderr).splitlines())
+    lines = (re.sub(r"\d+(:\d\d)+", "TIME", line) for line in (done.stdout + done.stderr).splitlines())
     return Seen(done.returncode, tuple(sorted(files)), tuple(line.replace(str(run), "RUN") for line in lines))
 
 

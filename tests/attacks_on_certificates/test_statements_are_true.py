@@ -223,7 +223,10 @@ def test_a_measured_number_has_its_sample_and_its_confidence(measured: Measureme
 def test_a_run_goes_on_with_the_measurement_that_it_began_with(measured: Measurement, tmp_path: Path) -> None:
     """The configuration names a file, so another sample can lie there at the next start; the ledger holds the first one."""
     path = written(measured, tmp_path)
+    notes = tmp_path / "notes.jsonl"
+    notes.write_text('{"text": "a note"}\n')
     options = config(measurement=path).model_copy(update={"run": str(tmp_path / "run")})
+    options = options.model_copy(update={"private": options.private.model_copy(update={"path": str(notes)})})
     with open_run(options) as state:
         assert state.ledger.bound(MEASUREMENT) == measured.to_json()
     larger = dataclasses.replace(measured, secrets=100 * measured.secrets)

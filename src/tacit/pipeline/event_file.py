@@ -75,7 +75,7 @@ class EventFile:
                 raise UsageError(f"{FILE_NAME}: this is no value of {name!r}")
         line = json.dumps(values, allow_nan=False) + "\n"
         with contextlib.suppress(OSError):
-            place = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+            place = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             try:
                 os.write(place, line.encode())  # one write, so that a killed run leaves no two halves in one line
             finally:

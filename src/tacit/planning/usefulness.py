@@ -23,7 +23,6 @@ from tacit.config import DpPhase, RunConfig
 from tacit.planning.duration import control_steps
 from tacit.planning.vocabulary import vocabulary_releases
 from tacit.privacy.accounting.accountant import mu_at
-from tacit.privacy.events import ThresholdedHistogram, WeightedHistogram
 from tacit.privacy.words import VocabularyEvent
 from tacit.training.plans import DpPlan, Phase
 
@@ -89,13 +88,10 @@ def _of_threshold(config: RunConfig, vocabulary: VocabularyEvent | None) -> list
     if config.vocabulary.knows_words:
         return []
     first = next(iter(vocabulary_releases(vocabulary).values()), None)
-    if isinstance(first, ThresholdedHistogram):
-        least, of_which = first.threshold, ""
-    elif isinstance(first, WeightedHistogram):
-        least = first.threshold / first.resolution * math.sqrt(first.max_words)
-        of_which = f" (of units with {first.max_words} words or more)"
-    else:
+    least = None if first is None else first.least_units
+    if least is None:
         return []
+    of_which = f" (of units with {config.vocabulary.max_words} words or more)" if config.vocabulary.method == "weighted" else ""
     units = _training_units(config)
     share = least / units
     if share <= _SHARE_OF_UNITS:

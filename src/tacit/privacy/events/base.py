@@ -95,6 +95,11 @@ class Event(ABC):
         """The event itself where words that a single unit brought may come out of it, else None."""
         return None
 
+    @property
+    def least_units(self) -> float | None:
+        """In how many units a word has to be to be chosen, but for the noise; None where no words are chosen."""
+        return None
+
     def numbers(self) -> dict[str, int | float | str]:
         """The public numbers of the event, by name."""
         own = {name: value for name, value in asdict(self).items() if isinstance(value, int | float | str)}

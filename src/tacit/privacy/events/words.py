@@ -124,6 +124,10 @@ class ThresholdedHistogram(Choice):
         return "thresholded word histogram with integer Gaussian noise"
 
     @property
+    def least_units(self) -> float:
+        return self.threshold
+
+    @property
     def counts_in_steps_of(self) -> None:
         return None
 
@@ -172,6 +176,11 @@ class WeightedHistogram(Choice):
     @property
     def has_integer_noise(self) -> bool:
         return True
+
+    @property
+    def least_units(self) -> float:
+        """Of units with all of ``max_words`` words; those of fewer words weigh more."""
+        return self.threshold / self.resolution * math.sqrt(self.max_words)
 
     def weight_of_word(self, words: int) -> int:
         return unit_weight(self.resolution, words)
