@@ -124,7 +124,7 @@ def test_rows_as_wide_as_their_company_are_caught(monkeypatch: pytest.MonkeyPatc
     assert any(is_told(kind, company, 200.0) for kind in ("gpt2", "lstm") for company in COMPANY.values())
 
 
-@pytest.mark.parametrize(("micro_batches", "classes"), [(0.3, 1), (3.9, 1), (4.0, 2), (16.0, 8), (1e9, 8)])
+@pytest.mark.parametrize(("micro_batches", "classes"), [(0.3, 1), (2.9, 1), (3.0, 4), (12.0, 6), (1e9, 6)])
 def test_a_width_is_a_function_of_the_units_own_rows_and_public_numbers(micro_batches: float, classes: int) -> None:
     longest_U = np.arange(LENGTH + 1)
     found_U = widths(longest_U, LENGTH, micro_batches)

@@ -22,7 +22,7 @@ from .streams import LENGTH, OBJECTIVE, VOCABULARY
 
 KEY = bytes(range(32))
 STEPS = 3
-PLAN = DpPlan(sampling_probability=0.7, clip_norm=0.4, noise_multiplier=0.5, normaliser=7.0, sequences_per_unit=2)
+PLAN = DpPlan(sampling_probability=0.7, clip_norm=0.4, noise_multiplier=0.5, normaliser=5.0, sequences_per_unit=2)
 PHASE = Phase("private", "private", PLAN, STEPS, AdamOptions(1e-2))
 HEADER = LedgerHeader("user", "add-or-remove", 100, math.inf, 1e-5, "digest", "commitment")
 

@@ -20,6 +20,7 @@ from tacit.engine.distributed import Ranks
 from tacit.errors import LedgerError
 from tacit.privacy.ledger import Ledger
 from tacit.randomness import KeyedRandomness
+from tacit.training import steps
 from tacit.training.checkpoint import Progress, gradients, load_checkpoint, save_checkpoint
 from tacit.training.sequences import SequenceStream
 from tacit.training.steps import DpStep, Source
@@ -192,6 +193,21 @@ def test_another_micro_batch_size_goes_on_at_the_same_unit(
     assert killed(lambda: train(tmp_path, stream, CountedStreams("unit", 2 * AT_ONCE), dropout=dropout))
     assert stored(tmp_path)["partial"]["drawn"] == 4
     assert_close(train(tmp_path, stream, micro_batch=micro_batch, dropout=dropout), expected)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_it_goes_on_inside_a_step_whose_rows_have_several_widths(
+    dropout: float, stream: SequenceStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "WIDTHS", ((0.0, (1 / 4, 1 / 2, 1.0)),))
+    (tmp_path / "whole").mkdir()
+    expected = train(tmp_path / "whole", stream, dropout=dropout)
+    assert killed(lambda: train(tmp_path, stream, CountedStreams("unit", 2 * AT_ONCE), dropout=dropout))
+    assert stored(tmp_path)["partial"]["drawn"] > 0
+    assert same(train(tmp_path, stream, dropout=dropout), expected)
+    monkeypatch.undo()  # one width: the same units, masks and noise
+    (tmp_path / "narrow").mkdir()
+    assert_close(train(tmp_path / "narrow", stream, dropout=dropout), expected)
 
 
 def test_an_older_checkpoint_inside_a_step_never_unspends(

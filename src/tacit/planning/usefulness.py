@@ -91,7 +91,11 @@ def _of_threshold(config: RunConfig, vocabulary: VocabularyEvent | None) -> list
     least = None if first is None else first.least_units
     if least is None:
         return []
-    of_which = f" (of units with {config.vocabulary.max_words} words or more)" if config.vocabulary.method == "weighted" else ""
+    of_which = (
+        f" (of units with {config.vocabulary.max_words} words or more)"
+        if config.vocabulary.method == "weighted"
+        else ""
+    )
     units = _training_units(config)
     share = least / units
     if share <= _SHARE_OF_UNITS:

@@ -68,14 +68,18 @@ class Step(ABC):
         After each round of all ranks but the last, it gives how many entries of the draw are done.
         """
         ranks = self._source.ranks
-        a_round = self._at_once * ranks.world
-        for begin in range(drawn, len(draw), a_round):
-            end = min(begin + a_round, len(draw))
-            places = ranks.slice(np.arange(begin, end))
+        while drawn < len(draw):
+            end = drawn + self.together(draw[drawn : drawn + self._at_once * ranks.world])
+            places = ranks.slice(np.arange(drawn, end))
             if len(places):
                 self.add(draw[places], places, step)
             if end < len(draw):
                 yield end
+            drawn = end
+
+    def together(self, entries: np.ndarray) -> int:
+        """How many entries, from the first on, may be in one micro-batch."""
+        return len(entries)
 
     @abstractmethod
     def draw(self, step: int) -> np.ndarray:
@@ -124,18 +128,22 @@ class DpStep(Step):
         self._drawn = drawn[np.argsort(self._longest_U[drawn], kind="stable")]
         return self._drawn
 
+    def together(self, entries: np.ndarray) -> int:
+        """Units of one width, which stand beside each other in the draw."""
+        others = np.flatnonzero(self._width_U[entries] != self._width_U[entries[0]])
+        return int(others[0]) if len(others) else len(entries)
+
     def add(self, chosen: np.ndarray, places: np.ndarray, step: int) -> None:
         """Each unit's gradient is clipped.
 
         Units of one width share a micro-batch, and blank rows fill it. So the shape of all that is computed for a unit is a
         function of its own text and of public numbers, and with it how its norm is rounded: who stands beside it changes nothing.
         """
-        source = self._source
-        for width in np.unique(self._width_U[chosen]):
-            for units, real in micro_batches(chosen[self._width_U[chosen] == width], self._at_once):
-                targets, weights_BN = unit_targets(units, real, self._plan, source, step, int(width))
-                with self._clip(units, real), self._dropout(units, real, targets, step):
-                    _losses(self._model, source.objective, targets, weights_BN).sum().backward()
+        source, width = self._source, int(self._width_U[chosen[0]])
+        for units, real in micro_batches(chosen, self._at_once):
+            targets, weights_BN = unit_targets(units, real, self._plan, source, step, width)
+            with self._clip(units, real), self._dropout(units, real, targets, step):
+                _losses(self._model, source.objective, targets, weights_BN).sum().backward()
 
     def _clip(self, units: np.ndarray, real: np.ndarray) -> AbstractContextManager[object]:
         """The context that clips these units, each at its own weight where the plan has bands."""
@@ -238,8 +246,13 @@ def _losses(model: PreTrainedModel, objective: Objective, targets: Targets, weig
     return objective.losses(model, arrays, torch.from_numpy(weights_BN.astype(np.float32)).to(model.device))
 
 
-MOST_WIDTHS = 8
-"""Each width may leave one micro-batch of a step half empty, and the next one is at most an eighth of the longest row wider."""
+WIDTHS: tuple[tuple[float, tuple[float, ...]], ...] = (
+    (12.0, (1 / 8, 1 / 4, 3 / 8, 1 / 2, 3 / 4, 1.0)),
+    (3.0, (1 / 8, 1 / 4, 1 / 2, 1.0)),
+    (0.0, (1.0,)),
+)
+"""From so many micro-batches a step the shares of the longest row. Each width leaves a micro-batch of a step half empty, and the wide
+ones cost most, so few micro-batches have few widths (docs/decisions/0009-a-units-shape-is-its-own.md has what was measured)."""
 
 
 def widths(longest_U: np.ndarray, length: int, micro_batches_a_step: float) -> np.ndarray:
@@ -248,11 +261,13 @@ def widths(longest_U: np.ndarray, length: int, micro_batches_a_step: float) -> n
     Args:
         longest_U: length of each unit's longest row.
         length: of the stream's rows.
-        micro_batches_a_step: as expected; with few of them there are few widths, or most micro-batches would be half empty.
+        micro_batches_a_step: as expected.
     """
-    classes = min(MOST_WIDTHS, max(1, int(micro_batches_a_step) // 2))
-    edges = np.unique(np.ceil(length * np.arange(1, classes + 1) / classes).astype(np.int64))
-    return edges[np.searchsorted(edges, np.minimum(np.maximum(longest_U, 2), length))]  # a blank row has two positions
+    shares = next(shares for least, shares in WIDTHS if micro_batches_a_step >= least)
+    edges = np.unique(
+        np.maximum(2, np.ceil(length * np.array(shares))).astype(np.int64)
+    )  # a blank row has two positions
+    return edges[np.searchsorted(edges, np.minimum(longest_U, length))]
 
 
 def unit_targets(
