@@ -18,6 +18,7 @@ import json
 import math
 import os
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -74,8 +75,9 @@ class EventFile:
             if not ALLOWED[name](value):
                 raise UsageError(f"{FILE_NAME}: this is no value of {name!r}")
         line = json.dumps(values, allow_nan=False) + "\n"
+        no_link = 0 if sys.platform == "win32" else os.O_NOFOLLOW
         with contextlib.suppress(OSError):
-            place = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            place = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | no_link, 0o600)
             try:
                 os.write(place, line.encode())  # one write, so that a killed run leaves no two halves in one line
             finally:
