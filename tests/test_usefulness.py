@@ -13,6 +13,7 @@ from tacit.config import RunConfig, load_config, parse_config
 from tacit.planning import make_plan
 from tacit.planning.usefulness import signal_to_noise, signal_to_noise_at_most, units_needed
 from tacit.privacy.accounting.accountant import mu_at
+from tacit.training.plans import DpPlan
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 DELTA = 1e-5
@@ -127,7 +128,9 @@ def test_no_schedule_is_above_the_bound_for_its_units(batch: int, steps: int) ->
         evaluation={"held_out": 0.0},
     )
     plan = make_plan(config)
-    noise = plan.mechanisms.phases[-1].plan.noise_multiplier  # type: ignore[union-attr]
+    private = plan.mechanisms.phases[-1].plan
+    assert isinstance(private, DpPlan)
+    noise = private.noise_multiplier
     found = signal_to_noise(steps, batch, noise, plan.parameters)
     best = signal_to_noise_at_most(2000, mu_at(2.0, DELTA), plan.parameters)
     assert found <= best * 1.01

@@ -6,15 +6,12 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tacit.cli.options import table
 from tacit.errors import UsageError
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["command"]
 
@@ -279,7 +276,7 @@ def _write_schema(out: Path) -> None:
 
 
 def _next(out: Path, run: Path) -> str:
-    lines = [f"  tacit plan {out}      what it costs, before anything is read", f"  tacit run {out}"]
+    lines = [f"  tacit plan {out}      what it costs, before anything is spent", f"  tacit run {out}"]
     lines += [f"  tacit verify {run}", f"  tacit report {run}"]
     return "\n".join(["Next:", *lines])
 

@@ -1,4 +1,4 @@
-"""`tacit plan`: what a configuration will spend, before anything is read."""
+"""`tacit plan`: what a configuration will spend, before anything is spent."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def written(start: Start) -> str:
     lines = [
         SCHEMA_LINE.format(start.schema),
         "# Written by `tacit init`, which read names of fields and no text. Relative paths are relative to this file.",
-        "# All options are in docs/options.md. `tacit plan` says what this one costs, and reads no data.",
+        "# All options are in docs/options.md. `tacit plan` says what this one costs, and reads one record.",
         f"title: {_said(start.title)}",
         f"run: {_said(start.run)}   # everything that is made goes here; one folder is one release",
         "",
