@@ -27,6 +27,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tacit.engine import positions
+
 __all__ = ["Dense", "Factor", "Lookup", "Outer", "extreme", "gram", "rounding_margin", "zero_units"]
 
 # In units of epsilon. The error of an inner product of n terms grows with n in the worst case (constant vectors), so long ones
@@ -133,7 +135,8 @@ class Outer(Factor):
         return self.left_URp.shape[1] if self.judged_by is None else self.judged_by
 
     def squared_norms(self) -> Tensor:
-        precise = torch.float64 if self.left_URp.shape[1] < self.positions else self.left_URp.dtype
+        # Whether positions of a large head are left out depends on the other units: in float64 it changes no norm.
+        precise = torch.float64 if self.left_URp.shape[2] >= positions.WIDE else self.left_URp.dtype
         left_URR, right_URR = gram(self.left_URp, precise), gram(self.right_URd, precise)
         dtype = self.left_URp.dtype
         extreme_U = extreme(left_URR.diagonal(dim1=1, dim2=2), dtype) | extreme(
