@@ -3,7 +3,7 @@
 In a masked language model with its full head they are six of seven rows of the head's gradient. Where their input is infinite, NaN
 or so large that its square may overflow (`factors.extreme`), they stay, since 0 * inf is NaN: whether a unit is dropped must not
 depend on what the other units of its batch hold. Nor may its norm: how many positions stay is a quarter of them, whatever the units
-have, and what is left is multiplied in float64 (`Outer.squared_norms`).
+have, and Gram norms of large heads are float64, left out or not (`Outer.squared_norms`).
 
 Legend: U units, R positions of a unit; a position's own dimensions follow.
 """
