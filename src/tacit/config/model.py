@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from tacit.config.adapter import AdapterOptions
 from tacit.config.base import MOST, Count, Options
-from tacit.config.kinds import KINDS, Kind, KindName, one_of
+from tacit.config.kinds import KINDS, Kind, KindName, kind_named, one_of
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,8 +24,10 @@ class ModelOptions(Options):
     """The shape of the model. Dropout is 0 by default: under DP the noise regularises more than enough.
 
     Args:
-        kind: ``bert`` (masked tokens), ``gpt2`` or ``lstm`` (next tokens; Zhao et al. train one layer of width 200).
-        folder: a local Hugging Face folder of that kind to start from. It decides the shape (``layers``, ``width``, ``heads``,
+        kind: ``bert`` (masked tokens), ``gpt2``, ``llama`` or ``lstm`` (next tokens; Zhao et al. train one layer of width 200). Of a
+            folder also ``causal`` or ``masked``: any other model of transformers that is asked for next or for masked tokens; not
+            given, the folder says it.
+        folder: a local Hugging Face folder to start from. It decides the shape (``layers``, ``width``, ``heads``,
             ``intermediate`` and ``initializer`` are not given then), and the vocabulary is ``given``: the folder's own tokenizer,
             unless another one is named. A release of ours brings its certificate: what was spent on it counts here too, unless
             ``same_people: false``.
@@ -37,11 +40,12 @@ class ModelOptions(Options):
         intermediate: width of the feed-forward layers; not given: 4 times ``width``.
         length: positions of a row; a longer text becomes several rows.
         dropout: in training, whatever the folder says.
+        adapter: train small matrices beside the layers of the folder's model, and nothing else (LoRA); not given: the whole model.
         initializer: of a new BERT's weights. ``standard``: normal of standard deviation 0.02, which suits width 768; ``scaled``:
             1/sqrt(width), and attention that begins with near positions, with which a narrow model learns to use context much sooner.
     """
 
-    added_later: ClassVar = frozenset({"folder", "initializer", "new_vocabulary", "public"})
+    added_later: ClassVar = frozenset({"adapter", "folder", "initializer", "new_vocabulary", "public"})
 
     kind: KindName = "bert"
     folder: str | None = None
@@ -54,6 +58,7 @@ class ModelOptions(Options):
     length: Annotated[int, Field(ge=8, le=MOST)] = 64
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     initializer: Literal["standard", "scaled"] = "standard"
+    adapter: AdapterOptions | None = None
 
     @property
     def resolved_folder(self) -> Path:
@@ -84,7 +89,7 @@ class ModelOptions(Options):
     @property
     def row(self) -> Kind:
         """What there is to know of its kind."""
-        return KINDS[self.kind]
+        return kind_named(self.kind)
 
 
 def check_given(config: RunConfig) -> None:
@@ -106,9 +111,35 @@ def check_given(config: RunConfig) -> None:
         )
     if config.model.public and folder is None:
         raise UsageError("model.public is about model.folder; leave it out, or name the folder")
+    _check_adapter(config)
+    if config.model.row.is_family and folder is None:
+        raise UsageError(
+            f"model.kind {config.model.kind} starts from a folder: name it as model.folder, or take a {one_of(KINDS.values())}"
+        )
+    if folder is not None and config.model.row.counts_stored and config.model.dropout > 0:
+        raise UsageError(
+            "model.dropout: models of this kind drop in ways of their own, which have no seed for each row; leave it out"
+        )
     if config.model.beside_folder:
         raise UsageError(
             f"model.{min(config.model.beside_folder)}: the model in model.folder decides this; leave it out"
+        )
+
+
+def _check_adapter(config: RunConfig) -> None:
+    if config.model.adapter is None:
+        return
+    if config.model.folder is None:
+        raise UsageError(
+            "model.adapter stands beside a model that is trained already; name it as model.folder, or leave it out"
+        )
+    if config.model.new_vocabulary:
+        raise UsageError(
+            "model.adapter: with model.new_vocabulary the table of pieces begins anew, and no adapter trains it; leave one out"
+        )
+    if config.is_literal:
+        raise UsageError(
+            "model.adapter: adaptive.form literal is the published form, of a whole model; leave the adapter out"
         )
 
 

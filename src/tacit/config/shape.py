@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tacit.config.base import MOST
-from tacit.config.kinds import KINDS, ModelShape, kind_of_type, one_of
+from tacit.config.kinds import KINDS, ModelShape, kind_named, kind_of_config, one_of
 from tacit.config.model import ModelOptions
 from tacit.errors import DataError
 from tacit.files import refuse_pipes
 
-__all__ = ["ModelShape", "folder_shape", "missing_folder", "read_config", "shape_of", "tagger_shape", "weight_files"]
+__all__ = [
+    "ModelShape",
+    "folder_shape",
+    "missing_folder",
+    "read_config",
+    "shape_of",
+    "stored_shapes",
+    "tagger_shape",
+    "weight_files",
+]
 
+
+_LONGEST_HEADER = 100_000_000
+"""Bytes of a safetensors header, as the format allows."""
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
@@ -26,7 +39,7 @@ def shape_of(options: ModelOptions) -> ModelShape:
     Raises:
         DataError: see `folder_shape`.
     """
-    kind = KINDS[options.kind]
+    kind = options.row
     if options.folder is not None:
         if not options.resolved_folder.exists():
             raise missing_folder(options.folder, options.resolved_folder)
@@ -38,6 +51,7 @@ def shape_of(options: ModelOptions) -> ModelShape:
         embedding=options.width,
         tied=kind.tied,
         heads=options.heads if kind.has_heads else None,
+        key_value_heads=options.heads if "key_value_heads" in kind.keys else None,
         intermediate=options.intermediate_width if "intermediate" in kind.keys else 0,
         positions=options.length if "positions" in kind.keys else None,
         token_types=2 if "token_types" in kind.keys else 0,
@@ -71,11 +85,13 @@ def read_config(folder: Path) -> tuple[str, dict[str, Any]]:
         values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise DataError(f"{folder} has no config.json that can be read; give the folder of a saved model") from None
-    model_type = values.get("model_type") if isinstance(values, dict) else None
-    kind = kind_of_type(model_type)
+    kind = kind_of_config(values) if isinstance(values, dict) else None
     if kind is None:
-        known = ", ".join(repr(kind.model_type) for kind in KINDS.values())
-        raise DataError(f"{folder} holds a model of type {model_type!r}; known are {known}")
+        model_type = values.get("model_type") if isinstance(values, dict) else None
+        raise DataError(
+            f"{folder} holds a model of type {model_type!r} that is asked neither for next nor for masked tokens; give one whose "
+            "config.json names a ...ForCausalLM or a ...ForMaskedLM under architectures"
+        )
     return kind.name, values
 
 
@@ -90,17 +106,22 @@ def folder_shape(folder: Path, *wanted: str) -> ModelShape:
             trained here.
     """
     name, values = read_config(folder)
-    kind = KINDS[name]
+    kind = kind_named(name)
     if name not in wanted:
-        other = one_of(KINDS[one] for one in wanted)
+        other = one_of(map(kind_named, wanted))
         raise DataError(f"{folder} holds a model of type {values['model_type']!r}; give the folder of a {other}")
     objection = kind.objection(values)
     if objection is not None:
         raise DataError(f"{folder} holds a {name} {objection}; give the folder of a plain {name}")
     values = kind.completed(values)
-    numbers: dict[str, Any] = {part: _number(folder, values, key) for part, key in kind.keys.items()}
+    numbers: dict[str, Any] = {
+        part: _number(folder, values, key)
+        for part, key in kind.keys.items()
+        if part not in kind.may_lack or values.get(key) is not None
+    }
     tied = bool(values.get("tie_word_embeddings", kind.tied))
-    return ModelShape(kind=kind, tied=tied, vocabulary=_number(folder, values, "vocab_size"), **numbers)
+    stored = sum(math.prod(shape) for shape in stored_shapes(folder).values()) if kind.counts_stored else None
+    return ModelShape(kind=kind, tied=tied, vocabulary=_number(folder, values, "vocab_size"), stored=stored, **numbers)
 
 
 def tagger_shape(folder: Path) -> ModelShape:
@@ -115,6 +136,30 @@ def _number(folder: Path, values: Mapping[str, Any], key: str) -> int:
             f"{folder}: config.json has no whole number {key} from 1 to 2**40; save the model with transformers"
         )
     return value
+
+
+def stored_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """The shape of each tensor in a folder's files of weights, by their headers alone.
+
+    Raises:
+        DataError: as `weight_files`, or a file is no safetensors file.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for path in weight_files(folder):
+        try:
+            with path.open("rb") as file:
+                size = int.from_bytes(file.read(8), "little")
+                if size > _LONGEST_HEADER:
+                    raise ValueError
+                header = json.loads(file.read(size))
+            found |= {
+                name: tuple(int(one) for one in entry["shape"])
+                for name, entry in header.items()
+                if name != "__metadata__"
+            }
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            raise DataError(f"{path}: no safetensors file; save the model again with transformers") from None
+    return found
 
 
 def weight_files(folder: Path) -> list[Path]:

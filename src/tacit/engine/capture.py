@@ -133,8 +133,13 @@ class Capture:
     def tap(self, site: Site, input: Tensor, output: Tensor) -> Tensor:
         """The layer's output with one row an example, which reports its gradient here.
 
-        Where the input leads with 1, such as position indices of shape (1, T), the output is expanded to the batch.
+        Where the input leads with 1, such as position indices of shape (1, T), the output is expanded to the batch. Where the layer
+        is known to get the positions of all examples as rows, these are put back under their examples first; the probe sees
+        whether that is right.
         """
+        if site.flattened and input.shape[0] != self.rows and input.shape[0] % self.rows == 0:
+            of_example = (self.rows, input.shape[0] // self.rows)
+            return self.tap(site, input.unflatten(0, of_example), output.unflatten(0, of_example)).flatten(0, 1)
         self._check_rows(site, input)
         if input.shape[0] != self.rows:
             output = output.expand(self.rows, *output.shape[1:])

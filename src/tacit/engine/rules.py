@@ -23,6 +23,7 @@ from tacit.engine.sharding import plain_class
 
 __all__ = [
     "CROSS_EXAMPLE_MODULES",
+    "FLATTENING_MODULES",
     "RULES",
     "SELF_CONTAINED_MODULES",
     "UNREAD_PARAMETERS",
@@ -128,6 +129,11 @@ RULES: dict[type[nn.Module] | str, Rule] = {
 # is zero. Should a version read it after all, the backward is refused by the parameter's name.
 UNREAD_PARAMETERS: dict[str, tuple[str, ...]] = {
     "transformers.models.bert.modeling_bert.BertLMPredictionHead": ("bias",),
+}
+
+# Modules that put all positions of all examples in one row of inputs, examples first, for some of the layers inside them.
+FLATTENING_MODULES: dict[str, tuple[str, ...]] = {
+    "transformers.models.opt.modeling_opt.OPTDecoderLayer": ("final_layer_norm", "fc1", "fc2"),
 }
 
 # Layers that read the parameters of the modules inside them without calling these: they go to the fallback as a whole.

@@ -12,6 +12,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from tacit.engine.rules import (
     CROSS_EXAMPLE_MODULES,
+    FLATTENING_MODULES,
     SELF_CONTAINED_MODULES,
     UNREAD_PARAMETERS,
     Rule,
@@ -36,12 +37,14 @@ class Site:
         module: the layer.
         kind: how its gradients are had: by its rule, by our own LSTM, or by vmap.
         names: its trainable parameters: the name in the layer -> the name in the model (the first one, where tied).
+        flattened: whether its rows may be all positions of all examples, examples first (`FLATTENING_MODULES`).
     """
 
     path: str
     module: nn.Module
     kind: Kind
     names: Mapping[str, str]
+    flattened: bool = False
 
     @property
     def rule(self) -> Rule:
@@ -107,7 +110,12 @@ def find_sites(model: nn.Module) -> list[Site]:
         _check_not_compiled(path, module)
     first_names = {parameter: name for name, parameter in trainable.items()}
     owners = [(path, m, owned) for path, m in _named_modules(model) if (owned := _owned(m, first_names))]
-    sites = [Site(path, m, kind, owned) for path, m, owned in owners if (kind := _kind(m)) != "fallback"]
+    flattened = _flattened_paths(model)
+    sites = [
+        Site(path, m, kind, owned, path.startswith(flattened))
+        for path, m, owned in owners
+        if (kind := _kind(m)) != "fallback"
+    ]
     for site in sites:
         _check_site(site)
     covered = {name for site in sites for name in site.names.values()}
@@ -118,6 +126,15 @@ def find_sites(model: nn.Module) -> list[Site]:
     for site in sites:
         _check_sharding(site)
     return sites
+
+
+def _flattened_paths(model: nn.Module) -> tuple[str, ...]:
+    """How the paths of layers begin that `FLATTENING_MODULES` give rows of positions."""
+    return tuple(
+        f"{path}.{child}" if path else child
+        for path, module in model.named_modules()
+        for child in FLATTENING_MODULES.get(full_name(module), ())
+    )
 
 
 def _kind(module: nn.Module) -> Kind:

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from tacit.config.base import named
-from tacit.config.kinds import KINDS, one_of
+from tacit.config.kinds import KINDS, Kind, one_of
+from tacit.engine.cross_entropy import cross_entropy
 from tacit.engine.heads import causal_losses
 from tacit.engine.logits import IGNORE_INDEX
 from tacit.errors import UsageError
@@ -47,6 +48,8 @@ def causal_row_losses(model: PreTrainedModel, ids_BT: Tensor, attention_BT: Tens
     weighted_BT = weights_BT != 0
     if bool(weighted_BT[:, 0].any()) or bool((weighted_BT & ~attention_BT.bool()).any()):
         raise UsageError("a weight stands at position 0 or at padding; both are predicted by nothing")
+    if not _has_plain_head(model):
+        return _losses_of_logits(_logits(model, ids_BT), ids_BT, weights_BT)
     return weighted_row_losses(*head_and_hidden(model, ids_BT), ids_BT, weights_BT)
 
 
@@ -63,6 +66,8 @@ def causal_logits(model: PreTrainedModel, ids_BT: Tensor, attention_BT: Tensor) 
         UsageError: another kind of model, or padding before a real position.
     """
     check_right_padded(attention_BT)
+    if not _has_plain_head(model):
+        return _logits(model, ids_BT)
     head, hidden_BTD = head_and_hidden(model, ids_BT)
     return head(hidden_BTD)
 
@@ -71,14 +76,48 @@ def head_and_hidden(model: PreTrainedModel, ids_BT: Tensor) -> tuple[nn.Linear, 
     """The head, and what it gets (B, T, D).
 
     Raises:
-        UsageError: another kind of model.
+        UsageError: another kind of model, or one whose logits are more than its head on the hidden states.
     """
-    kind = kind_of_model(model)
-    if kind is None or not kind.is_causal:
-        known = one_of(kind for kind in KINDS.values() if kind.is_causal)
-        raise UsageError(f"{type(model).__name__} is no causal model that is known here; use a {known}")
+    kind = _causal_kind(model)
+    if not _has_plain_head(model):
+        raise UsageError(f"{type(model).__name__} changes what its head gives; use a {_known()}")
     forward: CausalForward = _of_transformers if kind.forward is None else named(kind.forward)
     return forward(model, ids_BT)
+
+
+def _causal_kind(model: PreTrainedModel) -> Kind:
+    kind = kind_of_model(model)
+    if kind is None or not kind.is_causal:
+        raise UsageError(f"{type(model).__name__} is no causal model that is known here; use a {_known()}")
+    return kind
+
+
+def _known() -> str:
+    return one_of(kind for kind in KINDS.values() if kind.is_causal)
+
+
+_PLAIN_WORDS = """
+apertus arcee bloom ernie4_5 exaone4 falcon gemma glm glm4 gpt_neo gpt_neox helium hunyuan_v1_dense lfm2 ministral
+mistral nemotron olmo olmo2 olmo3 phi phi3 qwen2 qwen3 seed_oss smollm3 stablelm starcoder2
+"""
+_PLAIN = frozenset(_PLAIN_WORDS.split())
+"""Types of models whose logits are their head on the last hidden states, and nothing else. Of others all logits are made: some cap
+or scale them (Gemma 2, Cohere, Granite), and a model would be trained to other logits than it is used with."""
+
+
+def _has_plain_head(model: PreTrainedModel) -> bool:
+    return not _causal_kind(model).is_family or model.config.model_type in _PLAIN
+
+
+def _logits(model: PreTrainedModel, ids_BT: Tensor) -> Tensor:
+    """(B, T, V), as the model itself makes them."""
+    return model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT), use_cache=False).logits
+
+
+def _losses_of_logits(logits_BTV: Tensor, ids_BT: Tensor, weights_BT: Tensor) -> Tensor:
+    labels_BT = ids_BT.masked_fill(weights_BT == 0, IGNORE_INDEX)
+    losses_BT = cross_entropy(logits_BTV[:, :-1], labels_BT[:, 1:])
+    return (losses_BT * weights_BT[:, 1:]).sum(dim=1)
 
 
 def _of_transformers(model: PreTrainedModel, ids_BT: Tensor) -> tuple[nn.Linear, Tensor]:

@@ -12,13 +12,27 @@ from typing import Any, TypeVar
 
 import torch
 from safetensors.torch import load_file
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import logging
 
 from tacit.config.shape import read_config, weight_files
 from tacit.errors import DataError
 
 __all__ = ["load_folder"]
+
+_EARLIER_WORDS = """
+rope_theta rope_scaling partial_rotary_factor rope_local_base_freq rotary_pct rotary_emb_base rotary_dim
+local_rope_theta global_rope_theta swa_rope_theta global_attn_every_n_layers no_rope_layer_interval sliding_window
+sliding_window_pattern sliding_window_size use_sliding_window full_attention_interval global_head_dim
+num_global_key_value_heads n_embed num_heads use_bias qkv_bias tie_word_embeddings pad_token_id bos_token_id
+eos_token_id
+"""
+_EARLIER = frozenset(_EARLIER_WORDS.split())
+"""What files of earlier versions call the options of attention and positions; transformers' own classes read them."""
+
+_NEVER = frozenset(
+    {"dtype", "torch_dtype", "quantization_config", "auto_map", "attn_implementation", "per_layer_config"}
+)
 
 M = TypeVar("M", bound=PreTrainedModel)
 
@@ -40,7 +54,7 @@ def load_folder(
     """
     _, values = read_config(folder)
     config_class: Any = model_class.config_class
-    own = vars(config_class)["__annotations__"]
+    own = _own_options(config_class)
     kept = {name: value for name, value in values.items() if name in own}
     files = weight_files(folder)
     verbosity = logging.get_verbosity()
@@ -52,7 +66,7 @@ def load_folder(
             weights = {name: tensor for name, tensor in weights.items() if not name.startswith(new_head)}
         loaded: Any = model_class.from_pretrained(
             None,
-            config=config_class(**{**kept, **(changes or {})}),
+            config=_changed(config_class(**kept), changes or {}),
             state_dict=weights,
             dtype=torch.float32,
             output_loading_info=True,
@@ -71,4 +85,41 @@ def load_folder(
         raise DataError(
             f"{folder} has no weights for {len(missing)} parameters, such as {missing[0]}; give a whole model"
         )
+    _freeze_tables(model)
+    for name, parameter in model.named_parameters():
+        if not bool(parameter.isfinite().all()):
+            raise DataError(
+                f"{folder}: {name} holds numbers that are not finite; give a model that was trained to its end"
+            )
     return model
+
+
+_FIXED_TABLES = ("SinusoidalPositionalEmbedding",)
+_SHARED_TABLES = {"mpnet": "relative_attention_bias"}
+
+
+def _freeze_tables(model: PreTrainedModel) -> None:
+    """Tables that are not to be trained, which loading forgets, and those that no example has for itself.
+
+    MPNet reads its table of distances once for all examples of a batch, so that none has a gradient of its own there.
+    """
+    shared = _SHARED_TABLES.get(model.config.model_type)
+    for name, module in model.named_modules():
+        if type(module).__name__.endswith(_FIXED_TABLES) or name.rpartition(".")[2] == shared:
+            module.requires_grad_(False)
+
+
+def _own_options(config_class: type) -> set[str]:
+    """The options of a family's own, and those that its files had in earlier versions of transformers."""
+    own = set(_EARLIER)
+    for one in config_class.__mro__:
+        if one is PreTrainedConfig:
+            break
+        own |= set(vars(one).get("__annotations__", {}))
+    return own - _NEVER
+
+
+def _changed(config: Any, changes: Mapping[str, Any]) -> Any:
+    for name, value in changes.items():
+        setattr(config, name, value)
+    return config

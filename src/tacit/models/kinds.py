@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -13,9 +14,11 @@ from transformers.utils import logging
 
 from tacit.config import ModelOptions
 from tacit.config.base import named
-from tacit.config.kinds import KINDS, Kind, kind_of_type
+from tacit.config.kinds import Kind, kind_named
 from tacit.config.shape import read_config, shape_of
+from tacit.models.adapters import adapted
 from tacit.models.given import load_folder
+from tacit.models.networks import kind_of_network, network_of
 from tacit.models.seeded import seeded
 from tacit.vocabulary.given import read_given
 from tacit.vocabulary.special import SpecialTokens
@@ -40,8 +43,7 @@ def kind_of_model(model: nn.Module) -> Kind | None:
     """The row whose network this is; None where there is none."""
     if not isinstance(model, PreTrainedModel):
         return None
-    kind = kind_of_type(model.config.model_type)
-    return kind if kind is not None and isinstance(model, named(kind.network)) else None
+    return kind_of_network(type(model), model.config.model_type)
 
 
 def build_model(
@@ -52,14 +54,16 @@ def build_model(
     Args:
         options: kind and shape.
         special: of the run's tokenizer.
-        seed: also of the rows of a given model's table for tokens that were added to its tokenizer.
+        seed: also of the rows of a given model's table for tokens that were added to its tokenizer, and of an adapter.
         tokenizer: of the run; needed with ``options.new_vocabulary`` alone.
 
     Raises:
         DataError: the folder has no whole model of this kind.
+        UsageError: an adapter has nothing to adapt, or peft is not installed.
     """
     if options.folder is not None:
-        return _from_folder(options, special, seed, tokenizer)
+        model = _from_folder(options, special, seed, tokenizer)
+        return model if options.adapter is None else adapted(model, options.adapter, seed)
     shape, kind = shape_of(options), options.row
     numbers = {key: getattr(shape, part) for part, key in kind.keys.items()}
     network = named(kind.network)
@@ -85,8 +89,7 @@ def _from_folder(
     options: ModelOptions, special: SpecialTokens, seed: int, tokenizer: Tokenizer | None
 ) -> PreTrainedModel:
     kind = options.row
-    dropout = dict.fromkeys(kind.dropout, options.dropout)
-    model: PreTrainedModel = load_folder(named(kind.network), options.resolved_folder, dropout)
+    model = _loaded(kind, options.resolved_folder, options.dropout)
     if options.new_vocabulary:
         assert kind.new_vocabulary is not None  # check of the configuration
         assert tokenizer is not None
@@ -101,13 +104,31 @@ def _from_folder(
     return model
 
 
+def _loaded(kind: Kind, folder: Path, dropout: float | None) -> PreTrainedModel:
+    """The model in a folder; with ``dropout`` in place of its own, where that is not None."""
+    _, values = read_config(folder)
+    network = network_of(kind, folder, values)
+    if dropout is None:
+        return load_folder(network, folder)
+    names = _dropout_options(network, values) if kind.is_family else kind.dropout
+    return load_folder(network, folder, dict.fromkeys(names, dropout))
+
+
+def _dropout_options(network: type[PreTrainedModel], values: Mapping[str, Any]) -> list[str]:
+    """What a family's config calls its probabilities of dropout."""
+    assert network.config_class is not None
+    defaults = network.config_class().to_dict()
+    found = {name: value for name, value in {**defaults, **values}.items() if "drop" in name}
+    return [name for name, value in found.items() if isinstance(value, int | float) and not isinstance(value, bool)]
+
+
 def load_model(folder: Path) -> PreTrainedModel:
     """The model in a local folder, of any kind.
 
     Raises:
         DataError: as `tacit.config.shape.read_config` and `tacit.models.given.load_folder`.
     """
-    return load_folder(named(KINDS[read_config(folder)[0]].network), folder)
+    return _loaded(kind_named(read_config(folder)[0]), folder, None)
 
 
 def save_model(model: PreTrainedModel, folder: Path) -> None:

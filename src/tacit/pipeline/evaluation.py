@@ -19,7 +19,7 @@ from tacit.evaluation.examples import Example, completions, fillings
 from tacit.files import write_json
 from tacit.pipeline.corpus import private_units
 from tacit.pipeline.marking import cut
-from tacit.pipeline.rows import public_held_out_rows, public_held_out_units, tokenized, unigram_rows
+from tacit.pipeline.rows import has_unigram, public_held_out_rows, public_held_out_units, tokenized, unigram_rows
 from tacit.pipeline.screening import redacted_units
 from tacit.pipeline.state import RunState
 from tacit.planning import EVALUATION
@@ -99,11 +99,17 @@ def _refuse_diverged(models: Models) -> None:
 
 
 def _models_to_evaluate(state: RunState) -> Models:
-    """The released model, the one before private text where there is one, and the words' own frequencies."""
+    """The released model, the one before private text where there is one, and the words' own frequencies where they may be known."""
     models: Models = {"released model": state.trained_model(state.mechanisms.phases[-1].name)}
     before = last_before_private(state.mechanisms.phases)
     if before is not None:
         models["after public phase"] = state.trained_model(before.name)
+    elif state.config.model.folder is not None and not state.config.model.new_vocabulary:
+        models["given model"] = (
+            state.new_model()
+        )  # with an adapter that has learned nothing, it computes what it did without
+    if not has_unigram(state.config):
+        return models
     stream = unigram_rows(state)
     size, no_text = state.special.size, state.special.ids
     causal = state.config.model.is_causal

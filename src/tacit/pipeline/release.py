@@ -20,6 +20,7 @@ from tacit.config.shape import folder_shape
 from tacit.errors import LedgerError, UsageError
 from tacit.files import atomic_folder, private_folder, read_result, write_json
 from tacit.folder import RunFolder
+from tacit.models.adapters import save_adapted
 from tacit.models.kinds import save_model
 from tacit.pipeline.attacks import stored_attacks
 from tacit.pipeline.opening import training_noise
@@ -171,7 +172,11 @@ def _released_words(folder: RunFolder) -> int:
 
 
 def _write_model(state: RunState, folder: Path) -> None:
-    save_model(state.trained_model(state.mechanisms.phases[-1].name), folder)
+    options, model = state.config.model, state.trained_model(state.mechanisms.phases[-1].name)
+    if options.adapter is None:
+        save_model(model, folder)
+    else:
+        save_adapted(model, options.adapter, options.resolved_folder.name, folder)
     save_tokenizer(state.tokenizer, folder, state.config.model.length, state.special_names)
     start = state.ledger.bound(START)
     began_public = start is None or Provenance.from_dict(json.loads(start)).is_public

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from tacit.config import stratum_number
+from tacit.config import RunConfig, stratum_number
 from tacit.corpus.canaries import Canary, draw_canaries, plant
 from tacit.corpus.units import Unit
 from tacit.pipeline.corpus import marked_texts, private_units, public_units, rho_of_units, screened_units
@@ -16,6 +16,7 @@ from tacit.training.sequences import SequenceStream, tokenize_units
 
 __all__ = [
     "drawn_canaries",
+    "has_unigram",
     "private_rows",
     "public_held_out_rows",
     "public_held_out_units",
@@ -102,6 +103,11 @@ _ROWS = {
     "private": private_rows,
     "marked": _marked_rows,
 }
+
+
+def has_unigram(config: RunConfig) -> bool:
+    """Whether there is text whose tokens may be counted: public, screened, or for the curator's eyes marked."""
+    return bool(config.public) or config.screening is not None or config.marking is not None
 
 
 def unigram_rows(state: RunState) -> SequenceStream:

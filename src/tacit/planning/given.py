@@ -17,6 +17,9 @@ from tacit.screening.redact import MASK
 from tacit.vocabulary.given import GivenTokenizer, read_given, tokenizer_digest
 from tacit.vocabulary.public_words import read_bytes
 
+_PADDING = 1024
+"""More rows than tokens that a table may have: many are filled up to a multiple of 64 or more."""
+
 __all__ = ["check_folder", "fingerprints", "given_tokenizer", "reserved_tokens", "scorer_digest"]
 
 
@@ -64,12 +67,11 @@ def check_folder(config: RunConfig, tokenizer: GivenTokenizer | None = None) -> 
         tokenizer, path = read_given(folder), folder
     else:
         path = config.vocabulary.resolved_path
-    size = tokenizer.special.size - tokenizer.added
-    if shape.vocabulary != size:
+    known, size = shape.vocabulary or 0, tokenizer.special.size - tokenizer.added
+    of_text = max((one for one in range(size) if one not in tokenizer.special.ids), default=-1) + 1
+    if not of_text <= known <= size + _PADDING:  # special tokens beyond the table never stand in a row
         own = "save model and tokenizer together again" if path == folder else "give the tokenizer of this model"
-        raise DataError(
-            f"{folder}: the model knows {shape.vocabulary} token ids and the tokenizer {path} has {size}; {own}"
-        )
+        raise DataError(f"{folder}: the model knows {known} token ids and the tokenizer {path} has {size}; {own}")
     if shape.positions is not None and shape.positions < length:
         raise UsageError(f"model.length {length} is more than the {shape.positions} positions of {folder}; lower it")
     weight_files(folder)

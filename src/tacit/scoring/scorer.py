@@ -39,7 +39,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from tacit.config.kinds import KINDS, one_of
+from tacit.config.kinds import KINDS, kind_named, one_of
 from tacit.config.shape import folder_shape, read_config
 from tacit.errors import DataError, UsageError
 from tacit.models.causal import head_and_hidden, head_of
@@ -87,7 +87,7 @@ class ScorerOptions:
             UsageError: a window is longer than the model's positions.
         """
         kind, values = read_config(self.folder)
-        if not KINDS[kind].is_causal or not _has_causal_head(values.get("architectures")):
+        if not kind_named(kind).is_causal or not _has_causal_head(values.get("architectures")):
             raise DataError(
                 f"{self.folder} holds no causal language model, so nothing there predicts the next token; give the folder of a "
                 + one_of(kind for kind in KINDS.values() if kind.is_causal)

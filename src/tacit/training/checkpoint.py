@@ -73,7 +73,7 @@ def save_checkpoint(
 ) -> None:
     """Write the state after step ``progress.step - 1``; inside a step with the sums of each rank."""
     state: dict[str, Any] = {
-        "model": model.state_dict(),
+        "model": _trained_state(model),
         "optimizer": optimizer.state_dict(),
         "next_step": progress.step,
     }
@@ -84,6 +84,24 @@ def save_checkpoint(
     write_atomically(path, lambda partial: _save(state, partial))
 
 
+def _trained_state(model: nn.Module) -> dict[str, Tensor]:
+    """All of the model's state but what is frozen: that is as the folder has it which the model starts from."""
+    frozen = {name for name, parameter in model.named_parameters(remove_duplicate=False) if not parameter.requires_grad}
+    return {name: tensor for name, tensor in model.state_dict().items() if name not in frozen}
+
+
+def _load_trained(model: nn.Module, state: dict[str, Tensor]) -> None:
+    """The same, in place.
+
+    Raises:
+        RuntimeError: it is of another model.
+    """
+    wanted = _trained_state(model).keys()
+    if wanted != state.keys():
+        raise RuntimeError(f"the checkpoint is of another model: {min(wanted ^ state.keys())}")
+    model.load_state_dict(state, strict=False)
+
+
 def _save(state: dict[str, Any], path: Path) -> None:
     """Through Python's file, whose error says that the disk is full; torch's own says "unexpected pos"."""
     with path.open("wb") as file:
@@ -92,7 +110,7 @@ def _save(state: dict[str, Any], path: Path) -> None:
 
 def checkpoint_bytes(model: nn.Module, ranks: int, averaged: bool) -> int:
     """An upper bound of what a checkpoint takes on disk: weights, AdamW's two moments, partial sums in float64 and the average."""
-    weights = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
+    weights = sum(tensor.numel() * tensor.element_size() for tensor in _trained_state(model).values())
     trained = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
     return weights + (2 + 2 * ranks + averaged) * trained
 
@@ -111,7 +129,7 @@ def load_checkpoint(
     if not path.exists():
         return Progress()
     state = _read(path)
-    model.load_state_dict(state["model"])
+    _load_trained(model, state["model"])
     optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))  # out of the mapped file
     if average is not None:
         average.restore(state["average"])
@@ -133,7 +151,7 @@ def _dealt_out(model: nn.Module, sums: Sequence[list[Tensor]]) -> tuple[Tensor, 
 
 def load_weights(path: Path, model: nn.Module) -> None:
     """Load only the weights, in place."""
-    model.load_state_dict(_read(path)["model"])
+    _load_trained(model, _read(path)["model"])
 
 
 def load_optimizer(path: Path, optimizer: torch.optim.Optimizer) -> None:

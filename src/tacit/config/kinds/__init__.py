@@ -6,16 +6,19 @@ module of `tacit.models`, which the row names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
 
 from tacit.config.base import name_in
 from tacit.config.kinds.bert import BERT
+from tacit.config.kinds.families import FAMILIES, family_of
 from tacit.config.kinds.gpt2 import GPT2
 from tacit.config.kinds.kind import Kind, ModelShape, Tagger, attention_cost, attention_parameters
+from tacit.config.kinds.llama import LLAMA
 from tacit.config.kinds.lstm import LSTM
 
 __all__ = [
+    "FAMILIES",
     "KINDS",
     "Kind",
     "KindName",
@@ -23,6 +26,8 @@ __all__ = [
     "Tagger",
     "attention_cost",
     "attention_parameters",
+    "kind_named",
+    "kind_of_config",
     "kind_of_type",
     "one_of",
 ]
@@ -30,8 +35,19 @@ __all__ = [
 KINDS: dict[str, Kind] = {
     "bert": BERT,
     "gpt2": GPT2,
+    "llama": LLAMA,
     "lstm": LSTM,
 }
+
+
+def kind_named(name: str) -> Kind:
+    """A row, or a family."""
+    return KINDS[name] if name in KINDS else FAMILIES[name]
+
+
+def kind_of_config(values: Mapping[str, Any]) -> Kind | None:
+    """The row of a config.json's ``model_type``, else the family of its ``architectures``; None where there is neither."""
+    return kind_of_type(values.get("model_type")) or family_of(values)
 
 
 def kind_of_type(model_type: object) -> Kind | None:
@@ -49,5 +65,5 @@ def one_of(kinds: Iterable[Kind]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-KindName = Annotated[str, name_in(lambda: KINDS)]
-"""A key of `KINDS`."""
+KindName = Annotated[str, name_in(lambda: (*KINDS, *FAMILIES))]
+"""A key of `KINDS` or `FAMILIES`."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["Kind", "ModelShape", "Tagger", "attention_cost", "attention_parameters"]
+__all__ = ["Kind", "ModelShape", "Tagger", "attention_cost", "attention_parameters", "stored_parameters"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class ModelShape:
         embedding: width of the table of tokens.
         token_types: BERT's segments; 0 elsewhere.
         vocabulary: token ids, where a folder says it.
+        key_value_heads: of attention whose heads share keys and values; None where each has its own.
+        stored: numbers in the folder's files of weights, of a kind that counts these.
     """
 
     kind: Kind = field(repr=False)
@@ -36,6 +38,8 @@ class ModelShape:
     positions: int | None = None
     token_types: int = 0
     vocabulary: int | None = None
+    key_value_heads: int | None = None
+    stored: int | None = field(default=None, compare=False)
 
     def parameters(self, vocabulary: int) -> int:
         """Trainable parameters with so many token ids."""
@@ -51,6 +55,12 @@ def attention_parameters(shape: ModelShape) -> int:
 def attention_cost(shape: ModelShape, length: int) -> int:
     """Multiplications of one such layer at one position of a row of ``length``."""
     return 4 * shape.width**2 + 2 * shape.width * shape.intermediate + 2 * length * shape.width
+
+
+def stored_parameters(shape: ModelShape, vocabulary: int) -> int:
+    """As many numbers as a folder's files hold; and rows for more token ids than its model knows."""
+    added = max(0, vocabulary - (shape.vocabulary or 0))
+    return (shape.stored or 0) + (1 if shape.tied else 2) * added * shape.embedding
 
 
 @dataclass(frozen=True)
@@ -102,6 +112,9 @@ class Kind:
         new_vocabulary: ``(model, its tokenizer, the new tokenizer, special tokens of that) -> model``; None where this is not
             known how.
         tagger: None where it does not tag words.
+        may_lack: numbers of ``keys`` that a config.json may leave out.
+        counts_stored: whether a folder's parameters are counted by the sizes in its files of weights.
+        is_family: whether it stands for every model of transformers that has no row of its own; it starts from a folder then.
         releases_state: whether all that goes from one token to the next is a state which selective DP can release
             (`tacit.models.lstm_release`).
     """
@@ -121,6 +134,9 @@ class Kind:
     initializers: Mapping[str, str] = field(default_factory=dict)
     new_vocabulary: str | None = None
     tagger: Tagger | None = None
+    may_lack: frozenset[str] = frozenset()
+    counts_stored: bool = False
+    is_family: bool = False
     releases_state: bool = False
 
     @property

@@ -23,8 +23,11 @@ def check_streams(config: RunConfig) -> None:
             f"phases: stream: {stream} needs the section `screening`, which says how the private corpus is screened"
         )
     own_words = config.screening is not None or config.marking is not None
-    if not config.public and (not own_words or "public" in streams):
-        raise UsageError("public: name at least one public corpus; a run without screening starts from public text")
+    begun = own_words or config.model.folder is not None
+    if not config.public and (not begun or "public" in streams):
+        raise UsageError(
+            "public: name at least one public corpus; a run without screening starts from public text, or from model.folder"
+        )
     unclipped = config.unclipped_phases
     if unclipped and "heuristic:non-private" not in config.allow:
         raise RefusedError(

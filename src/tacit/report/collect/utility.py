@@ -17,7 +17,7 @@ _CORPORA: dict[str, Any] = {
     "private": "private held-out units (noisy, in the ledger)",
     "curator": schema.CURATOR_TEXT,
 }
-_MODELS: Sequence[Any] = ("released model", "after public phase", "unigram")
+_MODELS: Sequence[Any] = ("released model", "after public phase", "given model", "unigram")
 
 
 def utility_rows(evaluation: dict[str, Any], curator: bool) -> tuple[schema.UtilityRow, ...]:
@@ -68,7 +68,7 @@ def examples(evaluation: dict[str, Any]) -> tuple[schema.Example, ...]:
             prompt=example["prompt"],
             text=example["text"],
             released=example["written"][schema.RELEASED],
-            before=example["written"].get(schema.BEFORE),
+            before=example["written"].get(schema.BEFORE, example["written"].get(schema.GIVEN)),
         )
         for example in evaluation.get("examples", [])
         if example["prompt"]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tacit.report.prose.numbers import number_text
-from tacit.report.schema import BEFORE, RELEASED, UNIFORM, UNIGRAM, UtilityRow
+from tacit.report.schema import BEFORE, GIVEN, RELEASED, UNIFORM, UNIGRAM, UtilityRow
 
 __all__ = ["utility_sentences"]
 
@@ -53,8 +53,8 @@ def _sentences(corpus: str, name: str, scores: _Scores) -> list[str]:
         return []
     mine = scores.by_model[RELEASED]
     found = []
-    if BEFORE in scores.by_model:
-        before = scores.by_model[BEFORE]
+    before = scores.by_model.get(BEFORE, scores.by_model.get(GIVEN))
+    if before is not None:
         said = _against(mine, before, scores.margin)
         found.append(
             f"On {corpus} the released model is {said} the model before the private phases, by {name} ({mine.text} against "

@@ -13,12 +13,13 @@ from tacit.report.schema.guarantee import Assumption, ConfidentialityLine, Epsil
 from tacit.report.schema.ledger import CumulativePoint, LedgerRow
 from tacit.report.schema.model import Example, ModelFacts, PhaseRow, UtilityRow, VocabularyFacts
 from tacit.report.schema.run import ReleasedFile, ReportData
-from tacit.report.schema.values import BEFORE, CONTROL, CURATOR_TEXT, INFINITY, RELEASED, SHARE, UNIFORM, UNIGRAM
+from tacit.report.schema.values import BEFORE, CONTROL, CURATOR_TEXT, GIVEN, INFINITY, RELEASED, SHARE, UNIFORM, UNIGRAM
 
 __all__ = [
     "BEFORE",
     "CONTROL",
     "CURATOR_TEXT",
+    "GIVEN",
     "INFINITY",
     "RELEASED",
     "SHARE",

@@ -60,7 +60,7 @@ class UtilityRow(Facts):
         "private held-out units (noisy, in the ledger)",
         "private held-out text (exact, for the curator)",
     ]
-    model: Literal["after public phase", "released model", "unigram", "uniform"]
+    model: Literal["after public phase", "given model", "released model", "unigram", "uniform"]
     masked_token_accuracy: Probability | None = None
     masked_token_accuracy_interval95: Interval | None = None
     perplexity: Annotated[float, Field(gt=0)] | None = None

@@ -20,6 +20,7 @@ __all__ = [
     "BEFORE",
     "CONTROL",
     "CURATOR_TEXT",
+    "GIVEN",
     "INFINITY",
     "RELEASED",
     "SHARE",
@@ -44,6 +45,7 @@ RELEASED = "released model"
 CONTROL = "control without DP"
 SHARE = "share"
 BEFORE = "after public phase"
+GIVEN = "given model"
 UNIGRAM = "unigram"
 UNIFORM = "uniform"
 CURATOR_TEXT = "private held-out text (exact, for the curator)"

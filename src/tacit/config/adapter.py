@@ -1,0 +1,34 @@
+"""An adapter: the section ``model.adapter``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tacit.config.base import Options, Positive
+
+__all__ = ["AdapterOptions"]
+
+
+class AdapterOptions(Options):
+    """Small matrices beside the layers of the model in ``model.folder``, which alone are trained (LoRA; Hu et al. 2021).
+
+    Under DP they have two merits: the noise is on so few numbers, and the model's own weights need neither gradients nor moments. The
+    release holds the adapter in peft's format under ``model/adapter``.
+
+    Args:
+        kind: ``lora``.
+        rank: of each product of two matrices.
+        alpha: the product is scaled by ``alpha / rank``.
+        targets: ``all-linear``: every linear layer but the head; or the last parts of the names of layers, such as ``q_proj``.
+        dropout: of what enters an adapter, in training.
+        merge: whether the release also holds the whole model, the adapter merged into its layers, so that it loads like any other.
+    """
+
+    kind: Literal["lora"] = "lora"
+    rank: Annotated[int, Field(ge=1, le=4096)] = 8
+    alpha: Positive = 16.0
+    targets: Literal["all-linear"] | Annotated[tuple[str, ...], Field(min_length=1)] = "all-linear"
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    merge: bool = True

@@ -1,0 +1,152 @@
+"""The suite that every architecture passes, with all its weights and with LoRA: loading, clipping, a whole run, its release.
+
+Oracles: transformers' own logits, a row at a time and without padding, with torch's own cross-entropy and autograd, in float64.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import PreTrainedModel
+
+from tacit.config import ModelOptions
+from tacit.config.shape import read_config, shape_of
+from tacit.engine import PerExampleClipper
+from tacit.models.kinds import build_model, kind_of_model
+from tacit.training.masking import Masking
+from tacit.training.objectives import CausalObjective, MaskedObjective, Objective
+from tacit.vocabulary.given import read_given
+from tacit.vocabulary.special import SpecialTokens
+
+from ..architectures import ALL, Architecture, architecture_folder
+
+torch.set_num_threads(1)
+
+ROWS, LENGTH, PER_UNIT, CLIP = 4, 12, 2, 0.5
+LENGTHS = np.array([12, 5, 8, 3])
+ROUNDING = (
+    2.0**-24
+)  # some norms are float32 whatever the model is, and another number of rows rounds them in another way
+
+every_architecture = pytest.mark.parametrize("name", ALL)
+full_and_lora = pytest.mark.parametrize("adapter", [None, {"rank": 2}], ids=["full", "lora"])
+
+
+def loaded(name: str, folder: Path, adapter: dict[str, Any] | None) -> tuple[PreTrainedModel, SpecialTokens]:
+    """As a run begins with it, then in float64 and away from the zeros and ones that it begins with."""
+    architecture_folder(ALL[name], folder)
+    options = ModelOptions.model_validate(
+        {"kind": read_config(folder)[0], "folder": str(folder), "length": LENGTH, "adapter": adapter}
+    )
+    special = read_given(folder).special
+    model = build_model(options, special, seed=1)
+    nn.Module.double(model)
+    torch.manual_seed(11)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.2 * torch.randn_like(parameter)
+    return model.eval(), special
+
+
+def objective_of(architecture: Architecture, special: SpecialTokens) -> Objective:
+    if not architecture.masked:
+        return CausalObjective()
+    assert special.mask is not None
+    return MaskedObjective(Masking(0.4, special.mask, special.ids, special.size))
+
+
+def batch_of(objective: Objective, special: SpecialTokens) -> tuple[list[Tensor], Tensor]:
+    """Arrays of the objective, and weights (B, N) that make units of two rows far below and far above the clip norm."""
+    generator = np.random.default_rng(5)
+    ordinary = np.setdiff1d(np.arange(special.size), special.ids)
+    ids_BT = generator.choice(ordinary, (ROWS, LENGTH))
+    ids_BT[:, 0] = special.start
+    for row, length in enumerate(LENGTHS):
+        ids_BT[row, length - 1], ids_BT[row, length:] = special.end, special.pad
+    targets = objective.targets(ids_BT, LENGTHS, generator.random((ROWS, objective.draws, LENGTH)))
+    real_BN = torch.from_numpy(np.ascontiguousarray(targets.real_BN)).double()
+    of_unit_U = real_BN.view(-1, PER_UNIT * real_BN.shape[1]).sum(1)
+    scale_U = torch.tensor([1e-3, 100.0], dtype=torch.float64)
+    arrays = [torch.from_numpy(np.ascontiguousarray(array)).long() for array in targets.arrays]
+    return arrays, real_BN * (scale_U / of_unit_U).repeat_interleave(PER_UNIT)[:, None]
+
+
+def row_loss(masked: bool, model: PreTrainedModel, arrays: list[Tensor], weights_BN: Tensor, row: int) -> Tensor:
+    """This row alone; of a causal model without its padding, which a masked one is told of."""
+    if not masked:
+        ids_T = arrays[0][row, : LENGTHS[row]]
+        logits_TV = model(input_ids=ids_T[None]).logits[0]
+        losses = F.cross_entropy(logits_TV[:-1], ids_T[1:], reduction="none")
+        return (losses * weights_BN[row, 1 : LENGTHS[row]]).sum()
+    logits_TV = model(input_ids=arrays[0][row, None], attention_mask=arrays[1][row, None]).logits[0]
+    real_N = weights_BN[row] != 0
+    slots_N, labels_N = arrays[2][row][real_N], arrays[3][row][real_N]
+    return (F.cross_entropy(logits_TV[slots_N], labels_N, reduction="none") * weights_BN[row][real_N]).sum()
+
+
+def trained_of(model: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def clipped_by_loop(
+    masked: bool, model: PreTrainedModel, arrays: list[Tensor], weights_BN: Tensor
+) -> dict[str, Tensor]:
+    parameters = trained_of(model)
+    total = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
+    norms = []
+    for first in range(0, ROWS, PER_UNIT):
+        losses = [row_loss(masked, model, arrays, weights_BN, first + row) for row in range(PER_UNIT)]
+        found = torch.autograd.grad(torch.stack(losses).sum(), list(parameters.values()), allow_unused=True)
+        kept = {name: one for name, one in zip(parameters, found, strict=True) if one is not None}
+        norms.append(torch.cat([one.flatten() for one in kept.values()]).norm())
+        for name, one in kept.items():
+            total[name] += one * (CLIP / norms[-1]).clamp(max=1)
+    assert min(norms) < CLIP < max(norms)
+    return total
+
+
+@every_architecture
+@full_and_lora
+def test_clipped_sums_are_those_of_autograd_row_by_row(
+    name: str, adapter: dict[str, Any] | None, tmp_path: Path
+) -> None:
+    model, special = loaded(name, tmp_path / "model", adapter)
+    objective = objective_of(ALL[name], special)
+    arrays, weights_BN = batch_of(objective, special)
+    clipper = PerExampleClipper(model, CLIP, PER_UNIT)
+    with clipper:
+        objective.losses(model, arrays, weights_BN).sum().backward()
+    clipper.close()
+    expected = clipped_by_loop(ALL[name].masked, model, arrays, weights_BN)
+    for parameter, sum_ in expected.items():
+        found = dict(model.named_parameters())[parameter].grad
+        torch.testing.assert_close(
+            torch.zeros_like(sum_) if found is None else found,
+            sum_,
+            rtol=1e-7,
+            atol=CLIP * ROUNDING,
+            msg=lambda said, parameter=parameter: f"{parameter}: {said}",
+        )
+    assert adapter is None or all("lora_" in parameter for parameter in expected)
+    frozen = [p for p in model.parameters() if not p.requires_grad]
+    assert all(p.grad is None for p in frozen)
+
+
+@every_architecture
+def test_the_plan_knows_kind_and_parameters(name: str, tmp_path: Path) -> None:
+    folder = architecture_folder(ALL[name], tmp_path / "model")
+    kind, _ = read_config(folder)
+    options = ModelOptions(kind=kind, folder=str(folder), length=LENGTH)
+    special = read_given(folder).special
+    model = build_model(options, special, seed=1)
+    row = kind_of_model(model)
+    assert row is not None
+    assert (row.name, row.is_causal) == (kind, not ALL[name].masked)
+    assert shape_of(options).parameters(special.size) == sum(parameter.numel() for parameter in model.parameters())
