@@ -198,8 +198,8 @@ def test_the_mask_of_redacted_text_is_counted(tmp_path: Path) -> None:
 # what is refused before anything is written --------------------------------------------------------------------------
 
 
-def _llama(values: dict[str, Any], given: Path) -> None:
-    edit_json(given / "config.json", model_type="llama")
+def _translator(values: dict[str, Any], given: Path) -> None:
+    edit_json(given / "config.json", model_type="t5", architectures=["T5ForConditionalGeneration"])
 
 
 def _pickle(values: dict[str, Any], given: Path) -> None:
@@ -252,7 +252,7 @@ def _very_wide(values: dict[str, Any], given: Path) -> None:
 
 
 UNSUITABLE: list[tuple[Callable[[dict[str, Any], Path], None], int, str]] = [
-    (_llama, 4, "model of type 'llama'"),
+    (_translator, 4, "model of type 't5'"),
     (_pickle, 4, "there is no model.safetensors"),
     (_half, 4, "no weights for 1 parameters"),
     (_other_tokenizer, 4, "knows 300 token ids and the tokenizer"),

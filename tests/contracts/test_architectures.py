@@ -5,21 +5,26 @@ Oracles: transformers' own logits, a row at a time and without padding, with tor
 
 from __future__ import annotations
 
-import dataclasses
+import json
+import random
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from peft import PeftModel
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import PreTrainedModel
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedModel
 
-from tacit.config import ModelOptions
-from tacit.config.shape import read_config, shape_of
+from tacit.config import ModelOptions, RunConfig, parse_config
+from tacit.config.shape import adapter_parameters, read_config, shape_of
 from tacit.engine import PerExampleClipper
+from tacit.folder import RunFolder
 from tacit.models.kinds import build_model, kind_of_model
+from tacit.pipeline.stages import run
+from tacit.release.verification import verify_run
 from tacit.training.masking import Masking
 from tacit.training.objectives import CausalObjective, MaskedObjective, Objective
 from tacit.vocabulary.given import read_given
@@ -150,3 +155,127 @@ def test_the_plan_knows_kind_and_parameters(name: str, tmp_path: Path) -> None:
     assert row is not None
     assert (row.name, row.is_causal) == (kind, not ALL[name].masked)
     assert shape_of(options).parameters(special.size) == sum(parameter.numel() for parameter in model.parameters())
+
+
+# who stands beside a row ---------------------------------------------------------------------------------------------
+
+
+def norms_of(model: PreTrainedModel, objective: Objective, arrays: list[Tensor], weights_BN: Tensor) -> Tensor:
+    clipper = PerExampleClipper(model, CLIP, PER_UNIT)
+    with clipper:
+        objective.losses(model, arrays, weights_BN).sum().backward()
+    clipper.close()
+    model.zero_grad(set_to_none=True)
+    return clipper.norms.clone()
+
+
+@every_architecture
+def test_a_units_norm_is_the_same_to_the_bit_whoever_stands_beside_it(name: str, tmp_path: Path) -> None:
+    """Other tokens, and rows that end elsewhere: no kernel is chosen by what others hold (docs/decisions/0009)."""
+    model, special = loaded(name, tmp_path / "model", None)
+    nn.Module.float(model)
+    objective = objective_of(ALL[name], special)
+    arrays, weights_BN = batch_of(objective, special)
+    norms = norms_of(model, objective, arrays, weights_BN.float())
+    others = [array.clone() for array in arrays]
+    others[0][PER_UNIT:] = others[0][:PER_UNIT].flip(0)  # the tokens of the other unit
+    others[1][PER_UNIT:] = 1  # and its padding
+    changed = norms_of(model, objective, others, weights_BN.float())
+    assert torch.equal(changed[0], norms[0])
+    assert not torch.equal(changed[1], norms[1])
+
+
+# a whole run ---------------------------------------------------------------------------------------------------------
+
+WORDS = [
+    "the",
+    "patient",
+    "reports",
+    "pain",
+    "and",
+    "fever",
+    "is",
+    "there",
+    "anything",
+    "else",
+    "over",
+    "hill",
+    "thank",
+    "you",
+]
+
+
+def values_of(folder: Path, name: str, adapter: dict[str, Any] | None) -> dict[str, Any]:
+    """No public corpus: the folder is what the run begins with."""
+    given = architecture_folder(ALL[name], folder / "given")
+    generator = random.Random(1)
+    texts = [" ".join(generator.choices(WORDS, k=generator.randint(3, 12))) for _ in range(40)]
+    (folder / "notes.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    return {
+        "run": str(folder / "run"),
+        "privacy": {"unit": "record", "units": 40, "budget": {"epsilon": 8.0, "delta": 1e-3}},
+        "private": {"path": str(folder / "notes.jsonl")},
+        "model": {"folder": str(given), "public": True, "length": 12, "adapter": adapter},
+        "phases": [
+            {
+                "name": "private",
+                "plan": "dp",
+                "stream": "private",
+                "steps": 2,
+                "expected_batch": 8,
+                "clip_norm": 1.0,
+                "learning_rate": 0.01,
+                "noise_multiplier": 1.0,
+            }
+        ],
+        "evaluation": {"held_out": 0.0},
+        "compute": {"micro_batch": 8, "threads": 1},
+    }
+
+
+def config_of(folder: Path, name: str, adapter: dict[str, Any] | None) -> RunConfig:
+    return parse_config(values_of(folder, name, adapter))
+
+
+def by_transformers(name: str, folder: Path) -> PreTrainedModel:
+    loader = AutoModelForMaskedLM if ALL[name].masked else AutoModelForCausalLM
+    return loader.from_pretrained(folder, local_files_only=True).eval()
+
+
+def logits(model: nn.Module, size: int) -> Tensor:
+    ids = torch.randint(0, size, (2, 9), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        return model(input_ids=ids).logits
+
+
+@every_architecture
+def test_a_run_with_all_weights_ends_in_a_verified_release(name: str, tmp_path: Path) -> None:
+    config = config_of(tmp_path, name, None)
+    run(config)
+    folder = RunFolder(config.resolved_run)
+    assert all(check.holds for check in verify_run(folder))
+    given, released = by_transformers(name, tmp_path / "given"), by_transformers(name, folder.release / "model")
+    assert type(given) is type(released)
+    assert not torch.equal(logits(given, 200), logits(released, 200))
+
+
+@every_architecture
+def test_a_run_with_an_adapter_ends_in_a_verified_release_that_is_not_the_given_model(
+    name: str, tmp_path: Path
+) -> None:
+    """The adapter through peft, on the given model, and the merged model are one model, and another one than the given."""
+    config = config_of(tmp_path, name, {"rank": 2, "alpha": 64})
+    run(config)
+    folder = RunFolder(config.resolved_run)
+    assert all(check.holds for check in verify_run(folder))
+    given, merged = by_transformers(name, tmp_path / "given"), by_transformers(name, folder.release / "model")
+    before = logits(given, 200)
+    after = logits(PeftModel.from_pretrained(given, str(folder.release / "model" / "adapter")).eval(), 200)
+    torch.testing.assert_close(logits(merged, 200), after, rtol=1e-4, atol=1e-5)
+    assert (after - before).abs().max() > 1e-3
+    page = json.loads((folder.release / "report.json").read_text())
+    assert config.model.adapter is not None
+    planned = adapter_parameters(config.model.adapter, tmp_path / "given")
+    assert page["model"]["adapter"]["parameters"] == pytest.approx(
+        planned, rel=0.15
+    )  # some store several layers as one

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -368,13 +369,14 @@ def test_padding_has_no_loss_and_changes_none(name: str) -> None:
 def test_an_unknown_kind_is_refused_in_one_line_with_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         parse_config(small_values(tmp_path, model={"kind": "zq-secret"}))
-    known = "'bert', 'gpt2', 'lstm', 'toy-neox' or 'toy-distilbert'"
+    known = "'bert', 'gpt2', 'llama', 'lstm', 'toy-neox', 'toy-distilbert', 'causal' or 'masked'"
     assert str(caught.value) == f"configuration: option 'model.kind': input should be {known}"
 
 
-def test_a_folder_of_an_unknown_kind_is_refused_with_the_known_ones(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text('{"model_type": "t5"}')
-    with pytest.raises(DataError, match="type 't5'; known are 'bert', 'gpt2', 'tacit-lstm', 'gpt_neox', 'distilbert'"):
+def test_a_folder_that_is_asked_for_other_things_is_refused(tmp_path: Path) -> None:
+    values = {"model_type": "t5", "architectures": ["T5ForConditionalGeneration"]}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    with pytest.raises(DataError, match="type 't5' that is asked neither for next nor for masked tokens"):
         load_model(tmp_path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,9 +15,10 @@ from tacit.errors import UsageError
 from tacit.privacy.rounded import upper
 
 if TYPE_CHECKING:
-    from tacit.config import PrivacyOptions
+    from tacit.config import PrivacyOptions, RunConfig
     from tacit.entities.plan import ExtractionPlan, TuningPlan
     from tacit.planning import RunPlan
+    from tacit.training.preflight import Preflight
 
 __all__ = ["command"]
 
@@ -33,10 +35,16 @@ AdviseOption = Annotated[
 ]
 
 
+ModelOption = Annotated[
+    bool, typer.Option("--model", help="Load the given model and try a step: what is trained, and how it is clipped.")
+]
+
+
 def command(
     config: ConfigOption = None,
     as_json: JsonOption = False,
     advise: AdviseOption = False,
+    with_model: ModelOption = False,
     settings: SetOption = None,
 ) -> None:
     """Print time, noise, steps and epsilon of every stage, and warnings, from the configuration alone.
@@ -68,7 +76,7 @@ def command(
                 plan = plan_finetune(tuning)
         _show_extraction(plan, as_json)
     else:
-        _plan_run(config, as_json, settings or ())
+        _plan_run(config, as_json, settings or (), with_model)
 
 
 def _advise(config: Path | None, as_json: bool, settings: Sequence[str]) -> None:
@@ -82,7 +90,7 @@ def _advise(config: Path | None, as_json: bool, settings: Sequence[str]) -> None
         typer.echo(advice_text(given, window_width()))
 
 
-def _plan_run(config: Path, as_json: bool, settings: Sequence[str]) -> None:
+def _plan_run(config: Path, as_json: bool, settings: Sequence[str], with_model: bool) -> None:
     from tacit.config import load_config
     from tacit.planning import plan_and_look
     from tacit.planning.confidentiality import check_confidentiality
@@ -95,11 +103,23 @@ def _plan_run(config: Path, as_json: bool, settings: Sequence[str]) -> None:
         check_attacks(options)
     with waiting("Solving the noise for the budget"):
         plan = plan_and_look(options)
+    found = _model_found(options) if with_model else None
     if as_json:
-        print_json(plan.to_dict())
+        print_json(plan.to_dict() | ({} if found is None else {"model": dataclasses.asdict(found)}))
     else:
         _show_run(plan, options.privacy)
+        for line in [] if found is None else found.lines():
+            typer.echo(line)
     check_confidentiality(options, plan.confidentiality)  # what is going to be refused is shown first
+
+
+def _model_found(options: RunConfig) -> Preflight:
+    from tacit.pipeline.opening import load_given
+
+    found = load_given(options)
+    if found is None:
+        raise UsageError("--model: no model is given that is trained with noise; it is about model.folder")
+    return found
 
 
 def _show_run(plan: RunPlan, privacy: PrivacyOptions) -> None:

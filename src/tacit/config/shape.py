@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tacit.config.adapter import AdapterOptions
 from tacit.config.base import MOST
 from tacit.config.kinds import KINDS, ModelShape, kind_named, kind_of_config, one_of
 from tacit.config.model import ModelOptions
@@ -17,12 +18,14 @@ from tacit.files import refuse_pipes
 
 __all__ = [
     "ModelShape",
+    "adapter_parameters",
     "folder_shape",
     "missing_folder",
     "read_config",
     "shape_of",
     "stored_shapes",
     "tagger_shape",
+    "tensor_shapes",
     "weight_files",
 ]
 
@@ -139,27 +142,56 @@ def _number(folder: Path, values: Mapping[str, Any], key: str) -> int:
 
 
 def stored_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """The shape of each tensor in a folder's files of weights, by their headers alone.
+    """The shape of each tensor in a folder's files of weights. Raises as `weight_files` and `tensor_shapes`."""
+    return {name: shape for path in weight_files(folder) for name, shape in tensor_shapes(path).items()}
+
+
+def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shape of each tensor in a safetensors file, by its header alone.
 
     Raises:
-        DataError: as `weight_files`, or a file is no safetensors file.
+        DataError: it is none.
     """
-    found: dict[str, tuple[int, ...]] = {}
-    for path in weight_files(folder):
-        try:
-            with path.open("rb") as file:
-                size = int.from_bytes(file.read(8), "little")
-                if size > _LONGEST_HEADER:
-                    raise ValueError
-                header = json.loads(file.read(size))
-            found |= {
-                name: tuple(int(one) for one in entry["shape"])
-                for name, entry in header.items()
-                if name != "__metadata__"
-            }
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            raise DataError(f"{path}: no safetensors file; save the model again with transformers") from None
-    return found
+    try:
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            if size > _LONGEST_HEADER:
+                raise ValueError
+            header = json.loads(file.read(size))
+        tensors = {name: entry["shape"] for name, entry in header.items() if name != "__metadata__"}
+        return {name: tuple(int(one) for one in shape) for name, shape in tensors.items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise DataError(f"{path}: no safetensors file; save the model again with transformers") from None
+
+
+_TABLES = """
+embed_in embed_positions embed_tokens position_embeddings relative_attention_bias tok_embeddings token_type_embeddings
+word_embeddings wpe wte
+"""
+_NO_LAYER = frozenset(_TABLES.split())
+_HEADS = frozenset({"decoder", "embed_out", "lm_head", "output"})
+
+
+def adapter_parameters(options: AdapterOptions, folder: Path) -> int:
+    """About how many parameters an adapter of the model in a folder has, by the sizes of the layers in its files.
+
+    Exact where its layers are called as transformers calls them: which of them peft adapts is seen when the model is loaded.
+
+    Raises:
+        DataError: as `stored_shapes`.
+    """
+    matrices = [(name.split("."), shape) for name, shape in stored_shapes(folder).items() if len(shape) == 2]
+    return sum(
+        options.rank * sum(shape)
+        for path, shape in matrices
+        if path[-1] == "weight" and _has_adapter(options, path[-2])
+    )
+
+
+def _has_adapter(options: AdapterOptions, layer: str) -> bool:
+    if options.targets == "all-linear":
+        return layer not in _NO_LAYER and layer not in _HEADS
+    return layer in options.targets
 
 
 def weight_files(folder: Path) -> list[Path]:

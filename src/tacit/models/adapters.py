@@ -23,7 +23,10 @@ from tacit.errors import UsageError
 if TYPE_CHECKING:
     from peft import LoraConfig
 
-__all__ = ["adapted", "is_adapted", "merged_model", "save_adapted", "save_adapter"]
+__all__ = ["ADAPTER_FILE", "adapted", "is_adapted", "merged_model", "save_adapted", "save_adapter"]
+
+ADAPTER_FILE = Path("adapter") / "adapter_model.safetensors"
+"""Where a released model folder has the weights of its adapter, as peft calls the file."""
 
 _NAME = "default"  # as peft calls an adapter that is the only one
 
@@ -75,7 +78,7 @@ def save_adapted(model: PreTrainedModel, options: AdapterOptions, base: str, fol
         merged_model(model).save_pretrained(folder)
     else:
         model.config.save_pretrained(folder)
-    save_adapter(model, options, base, folder / "adapter")
+    save_adapter(model, options, base, folder / ADAPTER_FILE.parent)
 
 
 def save_adapter(model: PreTrainedModel, options: AdapterOptions, base: str, folder: Path) -> None:
@@ -92,7 +95,7 @@ def save_adapter(model: PreTrainedModel, options: AdapterOptions, base: str, fol
         for name, parameter in model.named_parameters()
         if parameter.requires_grad
     }
-    save_file(weights, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+    save_file(weights, folder / ADAPTER_FILE.name, metadata={"format": "pt"})
     config = _peft_config(model, options)
     config.target_modules = sorted(
         {name.split(".lora_A.")[0].rpartition(".")[2] for name in weights if ".lora_A." in name}

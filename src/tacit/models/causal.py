@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from tacit.config.base import named
-from tacit.config.kinds import KINDS, Kind, one_of
+from tacit.config.kinds import KINDS, PLAIN_HEADS, Kind, one_of
 from tacit.engine.cross_entropy import cross_entropy
 from tacit.engine.heads import causal_losses
 from tacit.engine.logits import IGNORE_INDEX
@@ -96,17 +96,8 @@ def _known() -> str:
     return one_of(kind for kind in KINDS.values() if kind.is_causal)
 
 
-_PLAIN_WORDS = """
-apertus arcee bloom ernie4_5 exaone4 falcon gemma glm glm4 gpt_neo gpt_neox helium hunyuan_v1_dense lfm2 ministral
-mistral nemotron olmo olmo2 olmo3 phi phi3 qwen2 qwen3 seed_oss smollm3 stablelm starcoder2
-"""
-_PLAIN = frozenset(_PLAIN_WORDS.split())
-"""Types of models whose logits are their head on the last hidden states, and nothing else. Of others all logits are made: some cap
-or scale them (Gemma 2, Cohere, Granite), and a model would be trained to other logits than it is used with."""
-
-
 def _has_plain_head(model: PreTrainedModel) -> bool:
-    return not _causal_kind(model).is_family or model.config.model_type in _PLAIN
+    return not _causal_kind(model).is_family or model.config.model_type in PLAIN_HEADS
 
 
 def _logits(model: PreTrainedModel, ids_BT: Tensor) -> Tensor:

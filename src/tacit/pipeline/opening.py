@@ -20,10 +20,11 @@ from tacit.folder import RunFolder
 from tacit.models.kinds import build_model
 from tacit.pipeline.event_file import FILE_NAME, EventFile, RecordingReporter
 from tacit.pipeline.rho import check_scorer
-from tacit.pipeline.state import RunState
+from tacit.pipeline.state import RunState, objective_of
 from tacit.planning import Mechanisms, disk_bytes, mechanisms_from_ledger, plan_in_ledger, solve
 from tacit.planning.confidentiality import check_confidentiality, planned_statement
 from tacit.planning.corpora import check_corpora
+from tacit.planning.cost import refuse_too_large
 from tacit.planning.given import check_folder, fingerprints, given_tokenizer
 from tacit.planning.measured import measurement_of_run
 from tacit.planning.origins import provenance_of
@@ -33,9 +34,10 @@ from tacit.privacy.provenance import NOISE_SOURCE
 from tacit.progress import Reporter, SilentReporter
 from tacit.randomness import KEY_BYTES, KeyedRandomness, read_key
 from tacit.training.device import set_up_torch
+from tacit.training.preflight import Preflight, preflight
 from tacit.vocabulary.given import read_given
 
-__all__ = ["join_run", "open_run", "training_noise"]
+__all__ = ["join_run", "load_given", "open_run", "training_noise"]
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,9 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
     folder = RunFolder(config.resolved_run)
     mechanisms, measurement = None, measurement_of_run(config)
     if not _is_planned(config, folder):
-        _load_given(config)
+        found = load_given(config)
+        for line in [] if found is None else found.lines():
+            reporter.say(line)
         check_corpora(config)
         with reporter.stage("Planning: solving the noise", 1) as bar:
             mechanisms = solve(config, list(provenance_of(config).inherited.values()))
@@ -99,17 +103,33 @@ def _is_planned(config: RunConfig, folder: RunFolder) -> bool:
         return same and ledger.bound(NOISE_SOURCE) is not None
 
 
-def _load_given(config: RunConfig) -> None:
-    """Load once what the run is given, so that a mistake in it shows before anything is written."""
+def load_given(config: RunConfig) -> Preflight | None:
+    """Load once what the run is given, so that a mistake in it shows before anything is written; and try a step of a given model.
+
+    Returns:
+        what was found of the model that is trained with noise; None where none is given, or its tokenizer is not made yet.
+
+    Raises:
+        TacitError: it is not suitable, or the engine cannot clip it exactly.
+    """
     check_scorer(config)
-    if config.vocabulary.how.brings_tokenizer:
-        given = given_tokenizer(config)
+    if config.model.folder is not None:
+        refuse_too_large(config)
+    if not config.vocabulary.how.brings_tokenizer:
         if config.model.folder is not None:
-            build_model(config.model, given.special, 0, given.tokenizer)
-    elif config.model.folder is not None:
-        check_folder(config)
-        own = read_given(config.model.resolved_folder)
-        build_model(config.model, own.special, 0, own.tokenizer)  # the run's tokenizer is not made yet
+            check_folder(config)
+            own = read_given(config.model.resolved_folder)
+            build_model(config.model, own.special, 0, own.tokenizer)  # the run's tokenizer is not made yet
+        return None
+    given = given_tokenizer(config)
+    if config.model.folder is None:
+        return None
+    model = build_model(config.model, given.special, 0, given.tokenizer)
+    if config.marking is not None or not config.dp_phases:
+        return None
+    rows = max(phase.sequences_per_unit * phase.maskings for phase in config.dp_phases)
+    objective = objective_of(config, given.special)
+    return preflight(model, objective, given.special, config.model.length, rows)
 
 
 def _set_up_torch(config: RunConfig, ranks: Ranks) -> None:

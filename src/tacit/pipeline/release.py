@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,11 @@ from typing import Any
 from tacit.audit.attack import RELEASED, Found, shown
 from tacit.audit.attacks import asked_attacks, check_attacks
 from tacit.config import RunConfig
-from tacit.config.shape import folder_shape
+from tacit.config.shape import ModelShape, folder_shape, shape_of, tensor_shapes
 from tacit.errors import LedgerError, UsageError
 from tacit.files import atomic_folder, private_folder, read_result, write_json
 from tacit.folder import RunFolder
-from tacit.models.adapters import save_adapted
+from tacit.models.adapters import ADAPTER_FILE, save_adapted
 from tacit.models.kinds import save_model
 from tacit.pipeline.attacks import stored_attacks
 from tacit.pipeline.opening import training_noise
@@ -189,6 +190,17 @@ def _curators(folder: RunFolder) -> Path:
     return folder.private / "report"
 
 
+def _released_shape(config: RunConfig, model: Path) -> ModelShape:
+    """Of the released model; an adapter that is released alone has that of the model which it stands beside."""
+    adapter = config.model.adapter
+    alone = adapter is not None and not adapter.merge
+    return shape_of(config.model) if alone else folder_shape(model, config.model.kind)
+
+
+def _numbers_in(file: Path) -> int:
+    return sum(math.prod(shape) for shape in tensor_shapes(file).values())
+
+
 def _write_report(
     config: RunConfig,
     folder: RunFolder,
@@ -199,9 +211,11 @@ def _write_report(
     """The report of a release that is being made, or of a finished one; where it goes says whose copy it is."""
     curator = target == _curators(folder)
     evaluation = read_result(folder.private / "evaluation.json")
-    shape = folder_shape((folder.release if curator else target) / "model", config.model.kind)
+    model = (folder.release if curator else target) / "model"
+    shape = _released_shape(config, model)
+    trained = _numbers_in(model / ADAPTER_FILE) if config.model.adapter is not None else 0
     found, words = stored_attacks(config, folder), _released_words(folder)
-    report = report_data(config, folder, ledger, certificate, found, evaluation, shape, words, curator)
+    report = report_data(config, folder, ledger, certificate, found, evaluation, shape, trained, words, curator)
     if curator:
         shutil.rmtree(private_folder(target), ignore_errors=True)
         private_folder(target)

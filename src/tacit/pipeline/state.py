@@ -32,7 +32,7 @@ from tacit.training.objectives import CausalObjective, MaskedObjective, Objectiv
 from tacit.training.plans import Phase
 from tacit.vocabulary.special import OWN_NAMES, SpecialTokens, special_tokens
 
-__all__ = ["RunState", "once"]
+__all__ = ["RunState", "objective_of", "once"]
 
 _Loaded = TypeVar("_Loaded")
 
@@ -95,15 +95,12 @@ class RunState:
     @functools.cached_property
     def masking(self) -> Masking:
         """How a masked model's rows are masked."""
-        special = self.special
-        if special.mask is None:
-            raise UsageError("the tokenizer has no mask token, which a masked model needs")
-        return Masking(self.config.masking_probability, special.mask, special.ids, special.size)
+        return _masking_of(self.config, self.special)
 
     @property
     def objective(self) -> Objective:
         """What this run's model is asked about rows that are not marked."""
-        return CausalObjective() if self.config.model.is_causal else MaskedObjective(self.masking)
+        return objective_of(self.config, self.special)
 
     def objective_of(self, phase: Phase) -> Objective:
         """What it is asked in a phase: of marked rows public tokens or private ones, by the phase's plan."""
@@ -132,6 +129,17 @@ class RunState:
         model = self.new_model()
         load_weights(self.checkpoint(phase), model)
         return model
+
+
+def objective_of(config: RunConfig, special: SpecialTokens) -> Objective:
+    """What a run's model is asked about rows that are not marked."""
+    return CausalObjective() if config.model.is_causal else MaskedObjective(_masking_of(config, special))
+
+
+def _masking_of(config: RunConfig, special: SpecialTokens) -> Masking:
+    if special.mask is None:
+        raise UsageError("the tokenizer has no mask token, which a masked model needs")
+    return Masking(config.masking_probability, special.mask, special.ids, special.size)
 
 
 def once(load: Callable[[RunState], _Loaded]) -> Callable[[RunState], _Loaded]:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.config import RunConfig
-from tacit.config.shape import shape_of
+from tacit.planning.cost import trained_parameters
 from tacit.planning.text import columns, wrapped
 from tacit.planning.usefulness import units_needed
-from tacit.planning.vocabulary import vocabulary_size
 from tacit.privacy.accounting.accountant import mu_at
 
 __all__ = ["Advice", "advice", "advice_text", "right_guesses", "right_guesses_of_gaussian", "usual_delta"]
@@ -91,7 +90,7 @@ def advice(config: RunConfig | None) -> Advice:
     if config is None:
         return Advice("user", _UNITS, usual_delta(_UNITS), _PARAMETERS)
     privacy = config.privacy
-    parameters = shape_of(config.model).parameters(vocabulary_size(config))
+    parameters = trained_parameters(config)
     return Advice(privacy.unit_name, privacy.units, privacy.budget.delta, parameters)
 
 

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
 
 from tacit.config import RunConfig
-from tacit.config.shape import ModelShape, shape_of
+from tacit.config.shape import ModelShape, adapter_parameters, shape_of
+from tacit.errors import UsageError
 from tacit.planning.vocabulary import vocabulary_size
 
-__all__ = ["disk_bytes", "memory_bytes", "row_flops", "seconds_of", "sequence_flops", "training_bytes"]
+__all__ = [
+    "disk_bytes",
+    "memory_bytes",
+    "memory_of_machine",
+    "model_parameters",
+    "refuse_too_large",
+    "row_flops",
+    "seconds_of",
+    "sequence_flops",
+    "trained_parameters",
+    "training_bytes",
+]
 
 _FLOPS_PER_SECOND = 6e10
 """What two laptop cores reach on these small models (measured by `tacit demo`); only for the expected time."""
@@ -35,18 +49,57 @@ def row_flops(shape: ModelShape, length: int, head: float) -> float:
     return 6.0 * (length * shape.layers * shape.kind.layer_cost(shape, length) + head)
 
 
-def memory_bytes(config: RunConfig, parameters: int) -> int:
+def model_parameters(config: RunConfig) -> int:
+    """Parameters of the model, with an adapter's."""
+    own = shape_of(config.model).parameters(vocabulary_size(config))
+    return own if config.model.adapter is None else own + trained_parameters(config)
+
+
+def trained_parameters(config: RunConfig) -> int:
+    """Those that are trained: all, or an adapter's."""
+    adapter = config.model.adapter
+    if adapter is None:
+        return shape_of(config.model).parameters(vocabulary_size(config))
+    return adapter_parameters(adapter, config.model.resolved_folder)
+
+
+def memory_bytes(config: RunConfig) -> int:
     """What a run needs of memory."""
     logits = 4 * _head_positions(config) * vocabulary_size(config)
-    return training_bytes(shape_of(config.model), config.model.length, config.compute.micro_batch, parameters, logits)
+    shape, trained = shape_of(config.model), trained_parameters(config)
+    needed = training_bytes(shape, config.model.length, config.compute.micro_batch, trained, logits)
+    return needed + 4 * (model_parameters(config) - trained)
+
+
+def refuse_too_large(config: RunConfig) -> None:
+    """Refuse a given model that this machine cannot hold, before it is loaded.
+
+    Raises:
+        UsageError: its weights, with what training keeps beside those that are trained, are more than all memory there is.
+    """
+    trained, machine = trained_parameters(config), memory_of_machine()
+    needed = 4 * (model_parameters(config) + 4 * trained)
+    if machine is not None and needed > machine:
+        raise UsageError(
+            f"the model with what its training keeps takes {needed / 1e9:.1f} GB in float32, and this machine has "
+            f"{machine / 1e9:.1f} GB of memory; take a smaller model, or model.adapter, which trains a small part of it"
+        )
+
+
+def memory_of_machine() -> int | None:
+    """Bytes of memory that the machine has; None where it does not say it in the way of POSIX."""
+    names = ("SC_PHYS_PAGES", "SC_PAGE_SIZE")
+    if sys.platform == "win32" or any(name not in os.sysconf_names for name in names):
+        return None
+    return os.sysconf(names[0]) * os.sysconf(names[1])
 
 
 def disk_bytes(config: RunConfig) -> int:
     """What a run leaves on disk, about: a checkpoint a phase (weights and two moments), one beside it, and the release (float32)."""
-    numbers = shape_of(config.model).parameters(vocabulary_size(config))
+    trained, released = trained_parameters(config), model_parameters(config)
     control = 2 if config.audit is not None and config.audit.control else 1
     checkpoints = config.rounds * len(config.phases) * control
-    return 4 * numbers * (3 * checkpoints + 5 + 1)
+    return 4 * (trained * (3 * checkpoints + 5) + released)
 
 
 def training_bytes(shape: ModelShape, length: int, micro_batch: int, parameters: int, head: int) -> int:

@@ -10,8 +10,8 @@ import hashlib
 from pathlib import Path
 
 from tacit.config import RunConfig
-from tacit.config.kinds import KINDS, one_of
-from tacit.config.shape import shape_of, weight_files
+from tacit.config.kinds import KINDS, is_routed, one_of
+from tacit.config.shape import read_config, shape_of, weight_files
 from tacit.errors import DataError, UsageError
 from tacit.screening.redact import MASK
 from tacit.vocabulary.given import GivenTokenizer, read_given, tokenizer_digest
@@ -63,6 +63,12 @@ def check_folder(config: RunConfig, tokenizer: GivenTokenizer | None = None) -> 
     """
     folder, length = config.model.resolved_folder, config.model.length
     shape = shape_of(config.model)
+    adapter = config.model.adapter
+    if is_routed(read_config(folder)[1]) and (adapter is None or adapter.targets == "all-linear"):
+        raise UsageError(
+            f"{folder} holds a mixture of experts, which cannot be clipped exactly as a whole: all rows share them; train "
+            "an adapter on its attention alone: model.adapter: {targets: [q_proj, k_proj, v_proj, o_proj]}"
+        )
     if tokenizer is None or config.model.new_vocabulary:
         tokenizer, path = read_given(folder), folder
     else:

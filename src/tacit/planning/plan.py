@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.config import RunConfig
-from tacit.config.shape import shape_of
 from tacit.planning.adaptive import adaptive_notes
 from tacit.planning.confidentiality import planned_statement
 from tacit.planning.corpora import missing_corpora
-from tacit.planning.cost import memory_bytes, sequence_flops
+from tacit.planning.cost import memory_bytes, model_parameters, sequence_flops, trained_parameters
 from tacit.planning.duration import Work, evaluation_seconds, timed, work_after, work_before
 from tacit.planning.evaluation import evaluation_stages
 from tacit.planning.measured import measurement_of_run
@@ -23,7 +22,7 @@ from tacit.planning.selective import run_account
 from tacit.planning.stages import PUBLIC_KEY, Stage, priced
 from tacit.planning.text import plan_html
 from tacit.planning.usefulness import plan_warnings, recommended_vocabulary
-from tacit.planning.vocabulary import vocabulary_notes, vocabulary_size, vocabulary_stages
+from tacit.planning.vocabulary import vocabulary_notes, vocabulary_stages
 from tacit.privacy.accounting.accountant import mu_at
 from tacit.privacy.confidentiality.statement import ConfidentialityStatement
 from tacit.privacy.events import EVERY_PART
@@ -50,6 +49,7 @@ class RunPlan:
     delta: float
     mu: float
     parameters: int
+    trained: int
     memory_bytes: int
     notes: tuple[str, ...]
     config_digest: str
@@ -90,7 +90,7 @@ def make_plan(config: RunConfig) -> RunPlan:
     """
     privacy = config.privacy
     # what is given is checked before it is priced
-    parameters = shape_of(config.model).parameters(vocabulary_size(config))
+    trained = trained_parameters(config)
     start = provenance_of(config)
     mechanisms = solve(config, list(start.inherited.values()))
     stages = _stages(config, mechanisms, start)
@@ -105,13 +105,14 @@ def make_plan(config: RunConfig) -> RunPlan:
         epsilon=total,
         delta=privacy.budget.delta,
         mu=mu_at(total, privacy.budget.delta),
-        parameters=parameters,
-        memory_bytes=memory_bytes(config, parameters),
+        parameters=model_parameters(config),
+        trained=trained,
+        memory_bytes=memory_bytes(config),
         notes=_notes(config, mechanisms),
         config_digest=config.digest(),
         confidentiality=planned_statement(config, mechanisms.spends(), measurement_of_run(config)),
         work=work,
-        warnings=plan_warnings(config, mechanisms.vocabulary, mechanisms.phases, parameters),
+        warnings=plan_warnings(config, mechanisms.vocabulary, mechanisms.phases, trained),
     )
 
 

@@ -19,6 +19,11 @@ __all__ = ["columns", "plan_html", "plan_text", "wrapped"]
 _BEFORE = ("planning", "screening")
 
 
+def _parameters(plan: RunPlan) -> str:
+    said = f"{plan.parameters:,}\xa0parameters"
+    return said if plan.trained == plan.parameters else f"{said}, of which about {plan.trained:,}\xa0are trained"
+
+
 def plan_text(plan: RunPlan, width: int, unit: str | None = None) -> str:
     """The whole plan but for its confidentiality account: a table, how each mechanism runs, the joint price, warnings and notes.
 
@@ -91,7 +96,7 @@ def _mechanisms(stages: Iterable[Stage], width: int) -> list[str]:
 
 def _summary(plan: RunPlan, unit: str) -> list[str]:
     return [
-        f"unit: {unit}; neighbours: one unit {plan.relation}; {plan.parameters:,}\xa0parameters",
+        f"unit: {unit}; neighbours: one unit {plan.relation}; {_parameters(plan)}",
         f"joint epsilon\xa0{upper(plan.epsilon, '.4f')} at delta\xa0{plan.delta:g} (like a Gaussian mechanism with "
         f"mu\xa0{plan.mu:.3f})",
     ]

@@ -60,7 +60,7 @@ def plan_warnings(
     """What a reader of the plan should change, one sentence or two each; empty where nothing stands out.
 
     Args:
-        parameters: of the model.
+        parameters: that are trained.
     """
     return (
         *_of_threshold(config, vocabulary),

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 
 from tacit.config import ComputeOptions
 from tacit.config.base import named
+from tacit.config.kinds import is_routed
 from tacit.engine import CLIPPINGS, PerExampleClipper, add_noise_, micro_batches
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.randomness import KeyedRandomness
@@ -110,7 +111,9 @@ class DpStep(Step):
     """Noisy clipped gradients of a logical batch of units."""
 
     def __init__(self, model: PreTrainedModel, plan: DpPlan, compute: ComputeOptions, source: Source) -> None:
-        super().__init__(max(1, compute.micro_batch // plan.rows_per_unit), source)
+        # a mixture of experts multiplies the positions of several rows together: one unit at a time, nobody stands beside it
+        at_once = 1 if is_routed(model.config.to_dict()) else max(1, compute.micro_batch // plan.rows_per_unit)
+        super().__init__(at_once, source)
         self._model = model
         self._plan = plan
         length = source.stream.ids_ST.shape[1]

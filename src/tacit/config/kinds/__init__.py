@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from tacit.config.base import name_in
 from tacit.config.kinds.bert import BERT
-from tacit.config.kinds.families import FAMILIES, family_of
+from tacit.config.kinds.families import FAMILIES, PLAIN_HEADS, family_of, is_routed
 from tacit.config.kinds.gpt2 import GPT2
 from tacit.config.kinds.kind import Kind, ModelShape, Tagger, attention_cost, attention_parameters
 from tacit.config.kinds.llama import LLAMA
@@ -20,12 +20,14 @@ from tacit.config.kinds.lstm import LSTM
 __all__ = [
     "FAMILIES",
     "KINDS",
+    "PLAIN_HEADS",
     "Kind",
     "KindName",
     "ModelShape",
     "Tagger",
     "attention_cost",
     "attention_parameters",
+    "is_routed",
     "kind_named",
     "kind_of_config",
     "kind_of_type",

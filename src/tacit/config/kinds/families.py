@@ -11,7 +11,7 @@ from typing import Any
 
 from tacit.config.kinds.kind import Kind, ModelShape, stored_parameters
 
-__all__ = ["FAMILIES", "family_of"]
+__all__ = ["FAMILIES", "PLAIN_HEADS", "family_of", "is_routed"]
 
 _SPELLINGS = {
     "num_hidden_layers": ("n_layer", "n_layers", "num_layers"),
@@ -31,6 +31,15 @@ _CAUSAL = ("ForCausalLM", "LMHeadModel")
 _MASKED = ("ForMaskedLM",)
 
 
+_PLAIN_WORDS = """
+apertus arcee bloom ernie4_5 exaone4 falcon gemma glm glm4 gpt_neo gpt_neox helium hunyuan_v1_dense lfm2 ministral
+mistral nemotron olmo olmo2 olmo3 phi phi3 qwen2 qwen3 seed_oss smollm3 stablelm starcoder2
+"""
+PLAIN_HEADS = frozenset(_PLAIN_WORDS.split())
+"""Types of models whose logits are their head on the last hidden states, and nothing else. Of others all logits are made: some cap
+or scale them (Gemma 2, Cohere, Granite), and a model would be trained to other logits than it is used with."""
+
+
 def family_of(values: Mapping[str, Any]) -> Kind | None:
     """The family of a config.json, by the class that it names under ``architectures``; None where that is of neither."""
     architectures = values.get("architectures")
@@ -39,6 +48,15 @@ def family_of(values: Mapping[str, Any]) -> Kind | None:
             if isinstance(name, str) and name.endswith(endings):
                 return kind
     return None
+
+
+_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+
+
+def is_routed(values: Mapping[str, Any]) -> bool:
+    """Whether a config.json is of a mixture of experts: which positions share a product there, the positions of all rows decide."""
+    counts = [values.get(name) for name in _EXPERTS]
+    return any(isinstance(count, int) and not isinstance(count, bool) and count > 1 for count in counts)
 
 
 def _layer_cost(shape: ModelShape, length: int) -> int:

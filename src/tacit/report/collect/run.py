@@ -32,6 +32,7 @@ def report_data(
     found: Mapping[str, Found],
     evaluation: dict[str, Any],
     shape: ModelShape,
+    trained: int,
     released_words: int,
     curator: bool,
 ) -> schema.ReportData:
@@ -41,6 +42,7 @@ def report_data(
         found: by attack what it measured (run/private); what of it this reader may see is decided here.
         evaluation: run/private/evaluation.json.
         shape: of the released model.
+        trained: parameters of an adapter; of no adapter it does not matter.
         released_words: of the vocabulary.
         curator: whether this is the curator's copy.
     """
@@ -59,7 +61,7 @@ def report_data(
         utility=utility_rows(evaluation, curator),
         examples=examples(evaluation),
         vocabulary=vocabulary_facts(config, ledger, size, released_words),
-        model=model_facts(config, shape, size),
+        model=model_facts(config, shape, size, trained),
         phases=phase_rows(config, ledger),
         files=tuple(schema.ReleasedFile(path=path, sha256=digest) for path, digest in certificate["files"].items()),
         budget_epsilon=None if math.isinf(header.epsilon) else header.epsilon,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tacit.config import PhaseOptions, RunConfig
+from tacit.config.adapter import AdapterOptions
 from tacit.config.shape import ModelShape
 from tacit.planning.vocabulary import vocabulary_from_plans, vocabulary_releases
 from tacit.privacy.ledger import Ledger
@@ -24,8 +25,8 @@ def vocabulary_facts(config: RunConfig, ledger: Ledger, size: int, released_word
     )
 
 
-def model_facts(config: RunConfig, shape: ModelShape, vocabulary_size: int) -> schema.ModelFacts:
-    """The model's shape, with its parameters at so many token ids."""
+def model_facts(config: RunConfig, shape: ModelShape, vocabulary_size: int, trained: int) -> schema.ModelFacts:
+    """The model's shape, with its parameters at so many token ids, and of an adapter how many were trained."""
     return schema.ModelFacts(
         kind=shape.kind.name,
         layers=shape.layers,
@@ -36,6 +37,14 @@ def model_facts(config: RunConfig, shape: ModelShape, vocabulary_size: int) -> s
         loading_class=shape.kind.loading_class,
         pipeline_tag=shape.kind.pipeline_tag,
         loading_module=shape.kind.loading_module,
+        adapter=None if config.model.adapter is None else _adapter_facts(config.model.adapter, trained),
+    )
+
+
+def _adapter_facts(adapter: AdapterOptions, trained: int) -> schema.AdapterFacts:
+    targets = "all linear layers" if adapter.targets == "all-linear" else ", ".join(adapter.targets)
+    return schema.AdapterFacts(
+        kind=adapter.kind, rank=adapter.rank, targets=targets, parameters=trained, merged=adapter.merge
     )
 
 

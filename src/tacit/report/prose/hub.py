@@ -57,8 +57,19 @@ for _ in range(20):
 print(tokenizer.decode(ids[0], skip_special_tokens=True))"""
 
 
+_ADAPTER = """\
+from peft import PeftModel
+from transformers import {loading}, AutoTokenizer
+
+base = "folder of the model that the adapter stands beside"
+tokenizer = AutoTokenizer.from_pretrained("model")
+model = PeftModel.from_pretrained({loading}.from_pretrained(base), "model/adapter")"""
+
+
 def usage(model: ModelFacts) -> str:
     """Python that uses the released model, run in the release's folder."""
+    if model.adapter is not None and not model.adapter.merged:
+        return _ADAPTER.format(loading=model.loading_class)
     if model.loading_module is not None:
         return _OWN.format(module=model.loading_module)
     return _FILL_MASK if model.pipeline_tag == "fill-mask" else _GENERATION

@@ -11,7 +11,7 @@ from tacit.report.schema.adaptive import AdaptiveFacts, RhoBand
 from tacit.report.schema.attacks import AttackFacts, AttackRow, Estimated, Term
 from tacit.report.schema.guarantee import Assumption, ConfidentialityLine, EpsilonPair, Guarantee, MissedShare, Said
 from tacit.report.schema.ledger import CumulativePoint, LedgerRow
-from tacit.report.schema.model import Example, ModelFacts, PhaseRow, UtilityRow, VocabularyFacts
+from tacit.report.schema.model import AdapterFacts, Example, ModelFacts, PhaseRow, UtilityRow, VocabularyFacts
 from tacit.report.schema.run import ReleasedFile, ReportData
 from tacit.report.schema.values import BEFORE, CONTROL, CURATOR_TEXT, GIVEN, INFINITY, RELEASED, SHARE, UNIFORM, UNIGRAM
 
@@ -25,6 +25,7 @@ __all__ = [
     "SHARE",
     "UNIFORM",
     "UNIGRAM",
+    "AdapterFacts",
     "AdaptiveFacts",
     "Assumption",
     "AttackFacts",

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from tacit.report.schema.values import Count, Facts, Interval, Note, Parameters, Probability, Text
 
-__all__ = ["Example", "ModelFacts", "PhaseRow", "UtilityRow", "VocabularyFacts"]
+__all__ = ["AdapterFacts", "Example", "ModelFacts", "PhaseRow", "UtilityRow", "VocabularyFacts"]
 
 
 class VocabularyFacts(Facts):
@@ -18,6 +18,19 @@ class VocabularyFacts(Facts):
     size: Count
     released_words: Count
     parameters: Parameters
+
+
+class AdapterFacts(Facts):
+    """What was trained beside a given model.
+
+    ``targets``: the layers that it stands beside; ``merged``: whether the release also holds the whole model.
+    """
+
+    kind: Literal["lora"]
+    rank: Count
+    targets: Text
+    parameters: Count
+    merged: bool
 
 
 class ModelFacts(Facts):
@@ -36,6 +49,7 @@ class ModelFacts(Facts):
     loading_class: Literal["AutoModelForCausalLM", "AutoModelForMaskedLM"] | None = None
     pipeline_tag: Literal["text-generation", "fill-mask"] | None = None
     loading_module: Literal["tacit.models.lstm"] | None = None
+    adapter: AdapterFacts | None = None
 
 
 class PhaseRow(Facts):
