@@ -23,8 +23,10 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from transformers import BertConfig, BertForMaskedLM
 
 from tacit.config import ComputeOptions, parse_config
+from tacit.config.adapter import AdapterOptions
 from tacit.errors import LedgerError, RefusedError
 from tacit.files import read_json
+from tacit.models.adapters import adapted
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.release import release_run
 from tacit.pipeline.stages import run, walk
@@ -168,6 +170,19 @@ def test_an_option_that_no_configuration_has_is_in_the_address_too() -> None:
     assert digest_of(one) != digest_of(other)
     rectified, smooth = (torch.nn.Sequential(one, after) for after in (torch.nn.ReLU(), torch.nn.GELU()))
     assert digest_of(rectified) != digest_of(smooth)
+
+
+def test_an_adapters_options_are_in_the_address() -> None:
+    """Of equal matrices another alpha makes other sums; peft keeps it in a dictionary of the layer."""
+
+    def with_adapter(**options: Any) -> torch.nn.Module:
+        return adapted(same_weights(), AdapterOptions.model_validate(options), seed=1)
+
+    assert digest_of(with_adapter(alpha=16)) == digest_of(with_adapter(alpha=16))
+    assert digest_of(with_adapter(alpha=16)) != digest_of(with_adapter(alpha=17))
+    assert digest_of(with_adapter(dropout=0.1)) != digest_of(with_adapter())
+    assert digest_of(with_adapter(targets=["query"])) != digest_of(with_adapter())
+    assert digest_of(with_adapter()) != digest_of(same_weights())
 
 
 def test_a_true_replay_is_the_same_release(tmp_path: Path) -> None:

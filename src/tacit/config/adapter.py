@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tacit.config.base import Options, Positive
+from tacit.config.base import MOST, Options
 
 __all__ = ["AdapterOptions"]
 
@@ -28,7 +28,7 @@ class AdapterOptions(Options):
 
     kind: Literal["lora"] = "lora"
     rank: Annotated[int, Field(ge=1, le=4096)] = 8
-    alpha: Positive = 16.0
+    alpha: Annotated[int, Field(ge=1, le=MOST)] = 16
     targets: Literal["all-linear"] | Annotated[tuple[str, ...], Field(min_length=1)] = "all-linear"
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     merge: bool = True

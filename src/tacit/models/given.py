@@ -111,7 +111,7 @@ def _freeze_tables(model: PreTrainedModel) -> None:
 
 def _own_options(config_class: type) -> set[str]:
     """The options of a family's own, and those that its files had in earlier versions of transformers."""
-    own = set(_EARLIER)
+    own: set[str] = set(_EARLIER)
     for one in config_class.__mro__:
         if one is PreTrainedConfig:
             break

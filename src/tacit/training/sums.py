@@ -144,6 +144,8 @@ def _numbers_of(module: nn.Module) -> list[tuple[str, str]]:
             continue
         if isinstance(value, (int, float, str, tuple, list, torch.dtype)):
             found.append((name, repr(value)))
+        elif isinstance(value, dict) and value and all(isinstance(one, (int, float)) for one in value.values()):
+            found.append((name, repr(sorted(value.items()))))  # of an adapter, by how much its product counts
         elif isinstance(value, (FunctionType, BuiltinFunctionType)):
             found.append((name, f"{value.__module__}.{value.__qualname__}"))
     return found
