@@ -167,6 +167,16 @@ def _llama(shape: Shape, variant: str) -> nn.Module:
     return LlamaForCausalLM(_without_cache(config))
 
 
+def _lora_llama(shape: Shape, variant: str) -> nn.Module:
+    """Rank 8 beside every linear layer but the head, all else frozen: what ``model.adapter`` of a run makes."""
+    config = LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM")
+    model = get_peft_model(_llama(shape, variant), config)
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:  # zeros at the start, where every gradient of lora_A is zero too
+            nn.init.normal_(parameter, std=0.02)
+    return model
+
+
 def _without_cache(config: PreTrainedConfig) -> PreTrainedConfig:
     config.use_cache = False
     return config
@@ -182,6 +192,7 @@ BERT = Family(_bert, False, {"opacus": UNTIED, **_GHOST_UNTIED}, ("position_ids"
 GPT2 = Family(_gpt2, True, _GHOST_UNTIED, ("position_ids",))
 LORA = Family(_lora_gpt2, True, positions=("position_ids",))
 LLAMA = Family(_llama, True, positions=("position_ids",))
+LLAMA_LORA = Family(_lora_llama, True, positions=("position_ids",))
 LSTM = Family(_lstm, True, {"opacus": PEERS_LAYER, "opacus-ghost": PEERS_LAYER})
 
 
@@ -316,6 +327,20 @@ CASES: dict[str, Case] = {
         LLAMA,
         _SMALL,
         (*_FULL, *_ALONE),
+    ),
+    "llama-100m": Case(
+        "Llama, batch 4, T 128, 12 layers, width 768, V 8,192: 98 million parameters",
+        LLAMA,
+        Shape(batch=4, length=128, layers=12, width=768, heads=12, vocabulary=8192),
+        (*_FULL, *_ALONE),
+        {"tacit": Bar(1.15, 1.2)},
+    ),
+    "llama-100m-lora": Case(
+        "LoRA, rank 8 beside all linear layers, on the Llama above",
+        LLAMA_LORA,
+        Shape(batch=4, length=128, layers=12, width=768, heads=12, vocabulary=8192),
+        (*_FULL, *_ALONE),
+        {"tacit": Bar(1.0, 1.05)},
     ),
     "bert-base-cuda": Case(
         "BERT-base, batch 16, T 512, bfloat16 autocast",

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,9 @@ from tacit.vocabulary.given import read_given
 from tacit.vocabulary.special import SpecialTokens
 
 from ..architectures import ALL, Architecture, architecture_folder
+from ..small import write_config
+from ..started import called, command
+from ..test_pipeline import run_and_kill_itself
 
 torch.set_num_threads(1)
 
@@ -279,3 +284,39 @@ def test_a_run_with_an_adapter_ends_in_a_verified_release_that_is_not_the_given_
     assert page["model"]["adapter"]["parameters"] == pytest.approx(
         planned, rel=0.15
     )  # some store several layers as one
+
+
+# killed and started again --------------------------------------------------------------------------------------------
+
+
+def ended(folder: Path) -> dict[str, bytes]:
+    """All files of the released model."""
+    model = folder / "run" / "release" / "model"
+    return {
+        path.relative_to(model).as_posix(): path.read_bytes() for path in sorted(model.rglob("*")) if path.is_file()
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "adapter"),
+    [("llama", {"rank": 2, "dropout": 0.2}), ("gemma2", None), ("opt", {"rank": 2}), ("modernbert", None)],
+)
+def test_killed_in_a_step_and_started_again_equals_uninterrupted(
+    name: str, adapter: dict[str, Any] | None, tmp_path: Path
+) -> None:
+    values = values_of(tmp_path, name, adapter)
+    values["compute"]["checkpoint_seconds"] = 0.0
+    begun = write_config(tmp_path / "config.yaml", values)
+    assert called(command, ["run", str(begun), "--until", "vocabulary"], "who begins").returncode == 0
+    others = []
+    for copy in ("left-alone", "killed"):
+        shutil.copytree(tmp_path / "run", tmp_path / copy / "run")
+        others.append(write_config(tmp_path / f"{copy}.yaml", {**values, "run": str(tmp_path / copy / "run")}))
+    alone, killed = others
+    assert called(command, ["run", str(alone)], "who is left alone").returncode == 0
+    for target, number in (("noise", 1), ("noise", 2), ("charge", 1)):
+        assert called(run_and_kill_itself, target, number, str(killed)).returncode == -signal.SIGKILL
+    done = called(command, ["run", str(killed)], "who goes on")
+    assert done.returncode == 0, done.stderr
+    assert ended(tmp_path / "killed") == ended(tmp_path / "left-alone")
