@@ -23,7 +23,7 @@ def check_streams(config: RunConfig) -> None:
             f"phases: stream: {stream} needs the section `screening`, which says how the private corpus is screened"
         )
     own_words = config.screening is not None or config.marking is not None
-    begun = own_words or config.model.folder is not None
+    begun = own_words or (config.model.folder is not None and not config.model.new_vocabulary)
     if not config.public and (not begun or "public" in streams):
         raise UsageError(
             "public: name at least one public corpus; a run without screening starts from public text, or from model.folder"
