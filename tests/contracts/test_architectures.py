@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from peft import PeftModel
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedModel
@@ -25,6 +26,7 @@ from tacit.config.shape import adapter_parameters, read_config, shape_of
 from tacit.engine import PerExampleClipper
 from tacit.folder import RunFolder
 from tacit.models.kinds import build_model, kind_of_model
+from tacit.pipeline.release import report_run
 from tacit.pipeline.stages import run
 from tacit.release.verification import verify_run
 from tacit.training.masking import Masking
@@ -284,6 +286,28 @@ def test_a_run_with_an_adapter_ends_in_a_verified_release_that_is_not_the_given_
     assert page["model"]["adapter"]["parameters"] == pytest.approx(
         planned, rel=0.15
     )  # some store several layers as one
+
+
+def test_an_adapter_is_released_alone_where_the_model_is_not_to_be_merged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The card's code, with the folder of the given model in the place that it names, makes what the run has trained."""
+    config = config_of(tmp_path, "qwen2", {"rank": 2, "alpha": 64, "merge": False})
+    run(config)
+    folder = RunFolder(config.resolved_run)
+    report_run(folder)
+    assert all(check.holds for check in verify_run(folder))
+    assert not list((folder.release / "model").glob("*.safetensors"))
+    card = (folder.release / "README.md").read_text()
+    code = card.split("```python\n")[1].split("```")[0]
+    monkeypatch.chdir(folder.release)
+    found: dict[str, Any] = {}
+    exec(code.replace("folder of the model that the adapter stands beside", str(tmp_path / "given")), found)
+    trained = load_file(folder.release / "model" / "adapter" / "adapter_model.safetensors")
+    loaded_now = {key.replace(".default.", "."): tensor for key, tensor in found["model"].named_parameters()}
+    assert trained
+    assert all(torch.equal(loaded_now[key], tensor) for key, tensor in trained.items())
+    assert any(tensor.abs().max() > 0 for key, tensor in trained.items() if "lora_B" in key)
 
 
 # killed and started again --------------------------------------------------------------------------------------------
