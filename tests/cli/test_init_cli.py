@@ -21,6 +21,7 @@ from tacit.config.load import load_config
 from tacit.config.starting import PublicText, Start, written
 from tacit.corpus.readers import Source, read_records
 
+from ..architectures import ALL, architecture_folder
 from .calling import Tacit, assert_one_line
 
 PRIVATE = "zqprivateword"
@@ -107,6 +108,25 @@ def test_plain_text_has_no_fields(tacit: Tacit, folder: Path) -> None:
     assert config.privacy.unit == "record"
     assert len(list(read_records(Source(config.private.resolved_path)))) == 50
     assert_one_line(tacit("init", "lines.txt", "--text", "x", *UNITS, "--out", "b.yaml"), 2, "no fields")
+
+
+@pytest.mark.parametrize("name", ["mistral", "roberta"])
+def test_a_given_model_gets_an_adapter_and_needs_no_public_text(tacit: Tacit, folder: Path, name: str) -> None:
+    architecture_folder(ALL[name], Path("models-x"))
+    write_csv(Path("notes.csv"))
+    done = tacit("init", "notes.csv", *FIELDS, *UNITS, "--model-folder", "models-x")
+    assert done.code == 0, done.err
+    config = load_config(Path("notes.yaml"))
+    assert config.model.adapter is not None
+    assert config.model.public
+    assert config.model.is_causal != ALL[name].masked
+    assert not config.public
+    assert not Path("public-text.jsonl").exists()
+    assert tacit("plan", "notes.yaml").code == 0
+    assert PRIVATE not in Path("notes.yaml").read_text()
+    assert_one_line(
+        tacit("init", "notes.csv", *FIELDS, *UNITS, "--model-folder", "org/name", "--out", "b.yaml"), 4, "hf download"
+    )
 
 
 @pytest.mark.parametrize("model", ["bert", "gpt2", "lstm"])

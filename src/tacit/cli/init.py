@@ -6,17 +6,22 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tacit.cli.options import table
 from tacit.errors import UsageError
 
+if TYPE_CHECKING:
+    from tacit.config.starting import GivenModel, StartKind
+
 __all__ = ["command"]
 
 _MADE_UP = "public-text.jsonl"
 _SCHEMA = "tacit.schema.json"
+_LENGTH = 128
+"""Positions of a row, where a given model has so many."""
 
 
 def command(
@@ -38,6 +43,14 @@ def command(
     ] = None,
     epsilon: Annotated[float, typer.Option(help="The joint budget; smaller is stronger.")] = 8.0,
     model: Annotated[str, typer.Option(help="bert, gpt2 or lstm.")] = "bert",
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--model-folder",
+            metavar="FOLDER",
+            help="A Hugging Face model to start from: an adapter (LoRA) is trained beside it.",
+        ),
+    ] = None,
     public: Annotated[
         list[Path] | None,
         typer.Option(metavar="FILE", help="Public text; repeatable. Without one, made-up text is written."),
@@ -64,7 +77,7 @@ def command(
             "tacit init: name the file with your text, or --recipe NAME; --list shows the packaged recipes"
         )
     else:
-        asked = _Asked(text, document, user, units, epsilon, model, tuple(public or ()))
+        asked = _Asked(text, document, user, units, epsilon, model, tuple(public or ()), folder)
         _begin(file, asked, out or Path(f"{_stem(file)}.yaml"))
 
 
@@ -79,6 +92,7 @@ class _Asked:
     epsilon: float
     model: str
     public: tuple[Path, ...]
+    folder: Path | None
 
 
 def _begin(file: Path, asked: _Asked, out: Path) -> None:
@@ -94,35 +108,55 @@ def _begin(file: Path, asked: _Asked, out: Path) -> None:
     names = _names(file)
     text, document, user = _fields_of(file, names, asked)
     units = _units(file, asked.units, "users" if user else "documents" if document else "records")
-    public = [PublicText(_beside(path, out), _public_field(path, text)) for path in asked.public or _ask_public()]
+    paths = asked.public if asked.public or asked.folder else _ask_public()
+    public = [PublicText(_beside(path, out), _public_field(path, text)) for path in paths]
     made_up = out.parent / _MADE_UP
+    needs_public = not public and asked.folder is None
+    kind, given = (asked.model, None) if asked.folder is None else _given(asked.folder, out)
     start = Start(
-        title=f"{asked.model} on {_stem(file)}",
+        title=f"{asked.model if given is None else 'LoRA'} on {_stem(file)}",
         run=f"runs/{_stem(out)}",
         schema=_SCHEMA,
         private=_beside(file, out),
-        public=tuple(public) or (PublicText(_MADE_UP, None),),
+        public=(PublicText(_MADE_UP, None),) if needs_public else tuple(public),
         text=None if text == "text" else text,
         document=document,
         user=user,
         units=units,
         epsilon=asked.epsilon,
-        model=asked.model,
+        model=kind,
+        given=given,
     )
     said = written(start)
     config = parse_config(parse_yaml(said), str(out), out.parent)
-    if not public:
+    if needs_public:
         _write_public(made_up)
     _write_new(out, said)
     _write_schema(out)
     typer.echo(
         f"{out}: written, for {units:,} {start.unit}s at epsilon {asked.epsilon:g}; it says how to choose each number."
     )
-    if not public:
+    if needs_public:
         typer.echo(
             f"{made_up}: made-up everyday English in place of public text. Replace it with public text that is near yours."
         )
     typer.echo(_next(out, config.resolved_run))
+
+
+def _given(folder: Path, out: Path) -> tuple[StartKind, GivenModel]:
+    """The given model, and which kind of our own is asked the same."""
+    from tacit.config.kinds import kind_named
+    from tacit.config.shape import folder_shape, missing_folder, read_config
+    from tacit.config.starting import GivenModel
+    from tacit.privacy.origin import certificate_of
+
+    if not folder.exists():
+        raise missing_folder(str(folder), folder)
+    name = read_config(folder)[0]
+    positions = folder_shape(folder, name).positions
+    length = _LENGTH if positions is None else min(_LENGTH, positions)
+    kind: StartKind = "gpt2" if kind_named(name).is_causal else "bert"
+    return kind, GivenModel(_beside(folder, out), length, certificate_of(folder) is None)
 
 
 # what is there -------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["SCHEMA_LINE", "Start", "StartKind", "written"]
+__all__ = ["SCHEMA_LINE", "GivenModel", "Start", "StartKind", "written"]
 
 StartKind = Literal["bert", "gpt2", "lstm"]
 
@@ -44,7 +44,8 @@ class Start:
         user: the field with a person's id.
         units: how many units there are, as a public statement.
         epsilon: the joint budget.
-        model: the kind of model.
+        model: the kind of a new model; of a given one the kind that is asked the same.
+        given: the model that is given, if one is; it has its own tokenizer, and is trained by an adapter.
     """
 
     title: str
@@ -58,6 +59,7 @@ class Start:
     units: int
     epsilon: float
     model: StartKind
+    given: GivenModel | None = None
 
     @property
     def unit(self) -> str:
@@ -88,11 +90,19 @@ class PublicText:
     text: str | None
 
 
+@dataclass(frozen=True)
+class GivenModel:
+    """A model to start from: its folder, positions of a row, and whether the user has to say that it is public."""
+
+    folder: str
+    length: int
+    declared: bool
+
+
 def written(start: Start) -> str:
     """The configuration as commented YAML."""
     corpus = [f"path: {_said(start.private)}"]
     corpus += [f"{option}: {_said(name)}" for option, name in _fields(start) if name is not None]
-    public = [f"  - {{{_public(text)}}}" for text in start.public]
     lines = [
         SCHEMA_LINE.format(start.schema),
         "# Written by `tacit init`, which read names of fields and no text. Relative paths are relative to this file.",
@@ -114,6 +124,30 @@ def written(start: Start) -> str:
         "private:",
         *(f"  {line}" for line in corpus),
         "",
+        *(_begun_anew(start) if start.given is None else _begun_with(start, start.given)),
+        "  - name: private",
+        "    plan: dp",
+        "    stream: private",
+        f"    steps: {start.steps}               # few steps with large batches are better than the reverse",
+        f"    expected_batch: {start.expected_batch}     # units in a step, on average; with more, noise is smaller beside it",
+        "    clip_norm: 0.5          # bound on what one unit adds to a step; noise grows with it, so rather too small",
+        "    sequences_per_unit: 2   # rows of a unit in a step; more for long units",
+        f"    learning_rate: {'1.0e-3' if start.given is None else '5.0e-3'}",
+        "",
+        "# This share of the units is kept from training, and scored with noise.",
+        "evaluation: {held_out: 0.1}",
+        "",
+        "# The run attacks its own model: canaries are planted and looked for. control: a model without noise shows that the attack",
+        "# can find them; it takes time, and stays private.",
+        f"audit: {_AUDITS[start.model]}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _begun_anew(start: Start) -> list[str]:
+    """Public text, a vocabulary, a new model, and the phases up to the private one."""
+    public = [f"  - {{{_public(text)}}}" for text in start.public]
+    return [
         "# Text that anybody may read, as near to yours as you can find: it costs no privacy, and the model learns most of its",
         "# language here. More, and nearer, public text helps more than a larger epsilon.",
         "public:",
@@ -130,23 +164,35 @@ def written(start: Start) -> str:
         "  # First the public text. More steps are better until the public text is learned by heart; they cost time alone.",
         "  - {name: public, plan: plain, stream: public, steps: 2000, batch_size: 64, learning_rate: 2.0e-3}",
         "  # Then the private text, with noise that is solved from the budget.",
-        "  - name: private",
-        "    plan: dp",
-        "    stream: private",
-        f"    steps: {start.steps}               # few steps with large batches are better than the reverse",
-        f"    expected_batch: {start.expected_batch}     # units in a step, on average; with more, noise is smaller beside it",
-        "    clip_norm: 0.5          # bound on what one unit adds to a step; noise grows with it, so rather too small",
-        "    sequences_per_unit: 2   # rows of a unit in a step; more for long units",
-        "    learning_rate: 1.0e-3",
-        "",
-        "# This share of the units is kept from training, and scored with noise.",
-        "evaluation: {held_out: 0.1}",
-        "",
-        "# The run attacks its own model: canaries are planted and looked for. control: a model without noise shows that the attack",
-        "# can find them; it takes time, and stays private.",
-        f"audit: {_AUDITS[start.model]}",
     ]
-    return "\n".join(lines) + "\n"
+
+
+def _begun_with(start: Start, given: GivenModel) -> list[str]:
+    """A given model, and public text where there is some: it is scored, and no phase needs it."""
+    public = [f"  - {{{_public(text)}}}" for text in start.public]
+    return [
+        *(
+            [
+                "# Text that anybody may read: the models are scored on it, and show what they write.",
+                "public:",
+                *public,
+                "",
+            ]
+            if public
+            else []
+        ),
+        "# The model to start from, with its own tokenizer. `public: true` says that it was made from public text alone,",
+        "# and knows none of the private text: your statement. An adapter (LoRA) is trained beside it: noise lies on few numbers then.",
+        "# rank: more learns more and has more noise. length: positions of a row; a longer text becomes several rows.",
+        "model:",
+        f"  folder: {_said(given.folder)}",
+        f"  length: {given.length}",
+        *(["  public: true"] if given.declared else []),
+        "  adapter: {kind: lora, rank: 8, alpha: 16, targets: all-linear}",
+        "",
+        "phases:",
+        "  # The private text, with noise that is solved from the budget.",
+    ]
 
 
 def _fields(start: Start) -> list[tuple[str, str | None]]:
