@@ -182,7 +182,7 @@ def _begun_with(start: Start, given: GivenModel) -> list[str]:
             else []
         ),
         "# The model to start from, with its own tokenizer. `public: true` says that it was made from public text alone,",
-        "# and knows none of the private text: your statement. An adapter (LoRA) is trained beside it: noise lies on few numbers then.",
+        "# and knows none of the private text: your statement. An adapter (LoRA) is trained beside it: noise lies on few numbers.",
         "# rank: more learns more and has more noise. length: positions of a row; a longer text becomes several rows.",
         "model:",
         f"  folder: {_said(given.folder)}",
