@@ -15,7 +15,7 @@ from pydantic import Field
 from tacit.config.adaptive import AdaptiveOptions, check_adaptive
 from tacit.config.audit import AuditOptions, check_membership
 from tacit.config.base import Count, WholeConfig
-from tacit.config.compute import ComputeOptions
+from tacit.config.compute import ComputeOptions, check_compute
 from tacit.config.corpus import CorpusOptions, PublicCorpusOptions
 from tacit.config.evaluation import EvaluationOptions
 from tacit.config.marking import MarkingOptions, check_marking
@@ -183,6 +183,7 @@ CHECKS: tuple[Callable[[RunConfig], None], ...] = (
     check_given,
     check_vocabulary,
     check_model,
+    check_compute,
     check_phases,
     check_users,
 )

@@ -23,6 +23,7 @@ from tacit.training.checkpoint import gradients
 from tacit.training.dropout import RowDropout, uses_dropout
 from tacit.training.objectives import Objective, Targets
 from tacit.training.plans import DpPlan, Phase, PlainPlan
+from tacit.training.recomputing import in_precision
 from tacit.training.sequences import SequenceStream
 
 __all__ = ["DpStep", "PlainStep", "Source", "Step", "step_of_phase", "unit_targets"]
@@ -113,6 +114,7 @@ class DpStep(Step):
         super().__init__(max(1, compute.micro_batch // plan.rows_per_unit), source)
         self._model = model
         self._plan = plan
+        self._compute = compute
         length = source.stream.ids_ST.shape[1]
         self._longest_U = _longest_rows(source.stream)
         self._width_U = widths(self._longest_U, length, plan.normaliser / self._at_once)
@@ -143,7 +145,9 @@ class DpStep(Step):
         for units, real in micro_batches(chosen, self._at_once):
             targets, weights_BN = unit_targets(units, real, self._plan, source, step, width)
             with self._clip(units, real), self._dropout(units, real, targets, step):
-                _losses(self._model, source.objective, targets, weights_BN).sum().backward()
+                with in_precision(self._compute, self._model.device):
+                    losses_B = _losses(self._model, source.objective, targets, weights_BN)
+                losses_B.sum().backward()
 
     def _clip(self, units: np.ndarray, real: np.ndarray) -> AbstractContextManager[object]:
         """The context that clips these units, each at its own weight where the plan has bands."""
@@ -197,6 +201,7 @@ class PlainStep(Step):
         super().__init__(compute.micro_batch, source)
         self._model = model
         self._plan = plan
+        self._compute = compute
         self._uniforms_BnT = np.zeros((0, 0, 0))
 
     def draw(self, step: int) -> np.ndarray:
@@ -216,7 +221,9 @@ class PlainStep(Step):
         ids_BT = stream.ids_ST[chosen, :width].astype(np.int64)
         targets = objective.targets(ids_BT, lengths_B, self._uniforms_BnT[places])
         of_row_BN = targets.real_BN / np.maximum(1, targets.real_BN.sum(axis=1, keepdims=True))
-        _losses(self._model, objective, targets, of_row_BN / self._plan.batch_size).sum().backward()
+        with in_precision(self._compute, self._model.device):
+            losses_B = _losses(self._model, objective, targets, of_row_BN / self._plan.batch_size)
+        losses_B.sum().backward()
 
     def sums(self) -> list[torch.Tensor]:
         return gradients(self._model)
