@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -76,19 +77,18 @@ class _CallRecord:
     def factors(self, units: int) -> Iterator[tuple[str, Factor]]:
         site = self.call.site
         try:
-            gradients, alone = self._run_again(units)
-            within = self.outputs
+            gradients, again = self._run_again(units)
+            is_same = all(map(partial(_same, lower=self.call.autocast), again, self.outputs))
             if self.call.autocast is not None:
-                alone, within = self._in_full(units), self._in_full(1)
+                is_same = is_same and all(map(_same, self._in_full(units), self._in_full(1)))
         except RuntimeError as error:
             raise _refusal(
                 site, "cannot run one example at a time under vmap (dropout, or other code that it forbids)"
             ) from error
-        for again, before in zip(alone, within, strict=True):
-            if not _same(again, before.reshape(again.shape)):
-                raise _refusal(
-                    site, "gives an example another output alone than within the batch (it mixes examples or is random)"
-                )
+        if not is_same:
+            raise _refusal(
+                site, "gives an example another output alone than within the batch (it mixes examples or is random)"
+            )
         for name, name_in_model in site.names.items():
             yield name_in_model, Dense(gradients[name])
 
@@ -150,15 +150,19 @@ def _product(x: Tensor, y: Tensor) -> Tensor:
     return (x.to(dtype) * y.to(dtype)).sum()
 
 
-def _same(again: Tensor, before: Tensor) -> bool:
-    """Equal but for rounding. The room is that of a middling entry of the unit: one huge value must not hide the others."""
+def _same(again: Tensor, before: Tensor, lower: torch.dtype | None = None) -> bool:
+    """Equal but for rounding. The room is that of a middling entry of the unit: one huge value must not hide the others.
+
+    Args:
+        lower: the precision of autocast, in which the layer's products were rounded whatever the output's own is.
+    """
     if again.numel() != before.numel():
         return False
     if again.numel() == 0:
         return True
     before_Un = before.reshape(len(again), -1)
     again_Un = again.reshape(len(again), -1)
-    room = _TOLERANCE * torch.finfo(before.dtype).eps
+    room = _TOLERANCE * max(torch.finfo(dtype).eps for dtype in (before.dtype, lower or before.dtype))
     middling_U = before_Un.abs().nan_to_num(0.0).float().median(1, keepdim=True).values
     difference = (again_Un - before_Un).abs()
     close = difference <= room * (before_Un.abs() + middling_U)
