@@ -49,3 +49,4 @@ def recomputed(model: PreTrainedModel, compute: ComputeOptions) -> Iterator[None
         yield
     finally:
         model.activation_checkpointing_disable()
+        model.disable_input_require_grads()  # a hook that transformers leaves behind
