@@ -6,6 +6,7 @@ sums of one step in the two differ far beyond that, and under one noise the diff
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -166,4 +167,9 @@ def test_a_run_in_bf16_says_so_and_is_verified(tmp_path: Path) -> None:
     assert certificate["randomness"].endswith(
         "Gradients of private: computed in bfloat16, with norms and sums in float32."
     )
-    assert all(check.holds for check in verify_run(RunFolder(tmp_path / "run")))
+    folder = RunFolder(tmp_path / "run")
+    assert [check.name for check in verify_run(folder) if not check.holds] == []
+    said = certificate["randomness"].partition(" Gradients")[0]  # known wrong: as if it had been float32
+    (tmp_path / "silent.json").write_text(json.dumps({**certificate, "randomness": said}))
+    wrong = [check.name for check in verify_run(folder, tmp_path / "silent.json") if not check.holds]
+    assert "words on randomness" in wrong

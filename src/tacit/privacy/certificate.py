@@ -23,7 +23,6 @@ from tacit.privacy.accounting.renyi import rdp_epsilon
 from tacit.privacy.certificate_file import check_certificate
 from tacit.privacy.events import Relation, Spend
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.precision import precision_words
 from tacit.privacy.provenance import MADE_BY, START, Provenance, spend_to_dict
 from tacit.privacy.rounded import upper
 
@@ -130,7 +129,7 @@ def make_certificate(
     Args:
         ledger: the whole run; every planned stage counts with what was paid.
         files: SHA-256 of the covered files, by path in the release.
-        randomness: what the noise was drawn from, in words; to these come those on phases below float32.
+        randomness: what the noise was drawn from, in words, with those on phases below float32.
         confidentiality: of a run with screening, its statement; it stands apart from epsilon.
     """
     header = ledger.header
@@ -160,7 +159,7 @@ def make_certificate(
         "ledger_head": ledger.certified_head,
         "config_digest": header.config_digest,
         "key_commitment": header.key_commitment,
-        "randomness": randomness + precision_words(ledger),
+        "randomness": randomness,
         "files": files,
         "start": Provenance().to_dict() if start is None else json.loads(start),
         **({} if rho is None else {"rho": json.loads(rho)}),
