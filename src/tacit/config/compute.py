@@ -52,7 +52,7 @@ def check_compute(config: RunConfig) -> None:
     """What the model or a phase cannot do is not asked of it."""
     compute, kind = config.compute, config.model.row
     if compute.checkpointing and not kind.has_heads:
-        raise UsageError(f"compute.checkpointing: a {kind.name} has no layers that can be computed again; leave it out")
+        raise UsageError(f"compute.checkpointing: layers of kind {kind.name} cannot be computed again; leave it out")
     if compute.precision != "float32" and config.selective_phases:
         name = config.selective_phases[0].name
         raise UsageError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tacit.config import RunConfig
+from tacit.config import ComputeOptions, RunConfig
 from tacit.config.shape import ModelShape, shape_of
 from tacit.planning.vocabulary import vocabulary_size
 
@@ -38,7 +38,7 @@ def row_flops(shape: ModelShape, length: int, head: float) -> float:
 def memory_bytes(config: RunConfig, parameters: int) -> int:
     """What a run needs of memory."""
     logits = 4 * _head_positions(config) * vocabulary_size(config)
-    return training_bytes(shape_of(config.model), config.model.length, config.compute.micro_batch, parameters, logits)
+    return training_bytes(shape_of(config.model), config.model.length, config.compute, parameters, logits)
 
 
 def disk_bytes(config: RunConfig) -> int:
@@ -49,17 +49,23 @@ def disk_bytes(config: RunConfig) -> int:
     return 4 * numbers * (3 * checkpoints + 5 + 1)
 
 
-def training_bytes(shape: ModelShape, length: int, micro_batch: int, parameters: int, head: int) -> int:
-    """Weights, gradients, two Adam moments, and the activations of one micro-batch (float32), plus the libraries.
+def training_bytes(shape: ModelShape, length: int, compute: ComputeOptions, parameters: int, head: int) -> int:
+    """Weights, gradients, two Adam moments, and what one micro-batch keeps, plus the libraries.
+
+    Of a layer, its inputs and the gradients at its outputs stay in float32 until the norms are known. The other activations are half
+    as large in bfloat16, and those of one layer at a time where they are computed again.
 
     Args:
         length: positions of a row.
-        micro_batch: rows in memory at once.
+        compute: rows in memory at once, precision, and whether activations are computed again.
         head: numbers that the head keeps of one row.
     """
-    per_position = shape.layers * (16 * shape.width + 2 * shape.intermediate + (shape.heads or 0) * length)
-    activations = micro_batch * (length * per_position + head)
-    return 4 * (5 * parameters + activations) + 600_000_000
+    factors = 10 * shape.width + 2 * shape.intermediate
+    others = 6 * shape.width + (shape.heads or 0) * length
+    size = 4 if compute.precision == "float32" else 2
+    layers = 1 if compute.checkpointing else shape.layers
+    activations = length * (4 * shape.layers * factors + size * layers * others) + 4 * head
+    return 4 * 5 * parameters + compute.micro_batch * activations + 600_000_000
 
 
 def _head_positions(config: RunConfig) -> int:
