@@ -64,11 +64,13 @@ class Logits(Factor):
         return 2**0.5 * torch.linalg.vector_norm(self.right_URd(), dim=2).sum(1)
 
     def without(self, dropped_U: Tensor) -> Logits:
+        """Their positions keep a place in the products: with fewer rows, the others' P could be rounded otherwise than in their norms."""
+        largest = torch.finfo(self.lse_UR.dtype).max
         return replace(
             self,
             hidden_URd=zero_units(self.hidden_URd, dropped_U),
             upstream_UR=zero_units(self.upstream_UR, dropped_U),
-            label_UR=self.label_UR.masked_fill(dropped_U[:, None], IGNORE_INDEX),
+            lse_UR=self.lse_UR.masked_fill(dropped_U[:, None], largest),  # so their softmax is 0
         )
 
     def weighted_sum(self, weight_U: Tensor) -> Tensor:
