@@ -199,12 +199,11 @@ def _check_run(folder: RunFolder, ledger: Ledger, stated: dict[str, Any]) -> lis
     privacy, header = config.privacy, ledger.header
     epsilon = math.inf if config.is_unbounded else privacy.budget.epsilon
     promised = (privacy.unit_name, privacy.relation, privacy.units, epsilon, privacy.budget.delta)
-    source = ledger.bound(NOISE_SOURCE) or ""
     return [
         _check_digest(values, RunConfig.changeable, ledger),
         _check_header(promised, ledger),
         _check_plans(config, ledger),
-        _check_words(run_randomness(source, config.seed is not None) + precision_words(ledger), stated),
+        _check_words(_words(config, ledger), stated),
         Check("no fine-tuning is stated", "fine_tuning" not in stated, header.unit),
         *check_statement(config, ledger, stated),
     ]
@@ -253,6 +252,11 @@ def _check_header(promised: tuple[Any, ...], ledger: Ledger) -> Check:
         f"epsilon {header.epsilon:g} at delta {header.delta:g} for each of {header.units} units of kind {header.unit}"
     )
     return Check("ledger promises what the configuration asks for", found == promised, detail)
+
+
+def _words(config: RunConfig, ledger: Ledger) -> str:
+    source = ledger.bound(NOISE_SOURCE) or ""
+    return run_randomness(source, config.seed is not None, config.grid_phases) + precision_words(ledger)
 
 
 def _check_words(words: str, stated: dict[str, Any]) -> Check:

@@ -18,6 +18,7 @@ from tacit.config import ComputeOptions
 from tacit.config.base import named
 from tacit.engine import CLIPPINGS, PerExampleClipper, add_noise_, micro_batches
 from tacit.engine.distributed import ALONE, Ranks
+from tacit.engine.noise import Grid
 from tacit.randomness import KeyedRandomness
 from tacit.training.checkpoint import gradients
 from tacit.training.dropout import RowDropout, uses_dropout
@@ -26,7 +27,7 @@ from tacit.training.plans import DpPlan, Phase, PlainPlan
 from tacit.training.recomputing import in_precision
 from tacit.training.sequences import SequenceStream
 
-__all__ = ["DpStep", "PlainStep", "Source", "Step", "step_of_phase", "unit_targets"]
+__all__ = ["DpStep", "GridStep", "PlainStep", "Source", "Step", "step_of_phase", "unit_targets"]
 
 
 @dataclass(frozen=True)
@@ -180,18 +181,31 @@ class DpStep(Step):
 
     def finish(self, step: int) -> None:
         """Noise once for all ranks, then the public normaliser."""
-        source = self._source
-        rho_U = source.stream.rho_U
-        stddev = self._plan.noise_on(None if rho_U is None else rho_U[self._drawn])
+        source, (stddev, grid) = self._source, self._noise()
         rests = self._clipper.take_rests()
-        add_noise_(self._model.named_parameters(), stddev, source.streams, step, source.ranks, rests=rests)
+        add_noise_(self._model.named_parameters(), stddev, source.streams, step, source.ranks, grid, rests)
         for parameter in self._model.parameters():
             if parameter.grad is not None:
                 parameter.grad.div_(self._plan.normaliser)
 
+    def _noise(self) -> tuple[float, Grid | None]:
+        """Standard deviation of the noise on the sum, and what it is rounded to."""
+        rho_U = self._source.stream.rho_U
+        return self._plan.noise_on(None if rho_U is None else rho_U[self._drawn]), None
+
     def close(self) -> None:
         """End the clipper."""
         self._clipper.close()
+
+
+class GridStep(DpStep):
+    """A `DpStep` whose sum and noise are rounded to a grid that the clip norm and the number of parameters decide."""
+
+    def _noise(self) -> tuple[float, Grid | None]:
+        plan = self._plan
+        dimensions = sum(parameter.numel() for parameter in self._model.parameters() if parameter.requires_grad)
+        grid = Grid.fine_enough(plan.clip_norm, dimensions)
+        return plan.noise_multiplier * grid.sensitivity(plan.clip_norm, dimensions), grid
 
 
 class PlainStep(Step):
