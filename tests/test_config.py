@@ -622,6 +622,8 @@ def test_the_digest_changes_with_everything_that_changes_a_result() -> None:
         ("compute.workers", 1),
         ("compute.counting_memory_mb", 64),
         ("compute.device", "cuda"),  # what it changes, the noise's source, is bound in the ledger
+        ("compute.precision", "bf16"),  # likewise, for each private phase
+        ("compute.checkpointing", True),
     ],
 )
 def test_the_digest_ignores_place_title_and_speed(place: str, value: Any) -> None:
@@ -630,7 +632,14 @@ def test_the_digest_ignores_place_title_and_speed(place: str, value: Any) -> Non
 
 def test_every_speed_option_is_covered_above() -> None:
     names = {"micro_batch", "threads", "workers", "checkpoint_seconds", "device", "counting_memory_mb"}
-    assert set(ComputeOptions.model_fields) == names
+    assert set(ComputeOptions.model_fields) == names | {"precision", "checkpointing"}
+
+
+def test_an_lstm_computes_no_activations_again() -> None:
+    given = {**with_value("model.kind", "lstm"), "compute": {"checkpointing": True}}
+    with pytest.raises(UsageError, match=r"compute\.checkpointing: layers of kind lstm cannot be computed again"):
+        parse_config(given)
+    parse_config({**given, "compute": {"precision": "bf16"}})
 
 
 def test_defaults_and_the_same_values_written_out_have_one_digest() -> None:

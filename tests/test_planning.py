@@ -314,6 +314,19 @@ def test_memory_grows_with_model_and_micro_batch(config: RunConfig) -> None:
     assert memory_bytes(less) < memory_bytes(config) < memory_bytes(more)
 
 
+def test_memory_shrinks_with_precision_and_activations_that_are_computed_again(plan: RunPlan) -> None:
+    float32, bf16, again, both = (
+        memory_bytes(configure(compute=compute), plan.parameters)
+        for compute in (
+            {},
+            {"precision": "bf16"},
+            {"checkpointing": True},
+            {"precision": "bf16", "checkpointing": True},
+        )
+    )
+    assert both < min(bf16, again) <= max(bf16, again) < float32
+
+
 PLAN_ONLY = """
 import sys
 from tacit.config import load_config

@@ -70,6 +70,12 @@ def configure(**sections: Any) -> RunConfig:
     return parse_config(values(Path("/nowhere"), **sections))
 
 
+def test_states_are_released_in_float32_alone() -> None:
+    phase = r"compute\.precision: the states that phase \w+ releases are bounded in float32"
+    with pytest.raises(UsageError, match=phase):
+        configure(compute={"precision": "bf16"})
+
+
 # the plan ----------------------------------------------------------------------------------------------------------------
 
 

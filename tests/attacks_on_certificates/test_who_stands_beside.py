@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from transformers import GPT2LMHeadModel, PreTrainedModel
 
 from tacit.config import ComputeOptions, ModelOptions
+from tacit.config.compute import Precision
 from tacit.engine import clipper as engine_clipper
 from tacit.randomness import KeyedRandomness
 from tacit.training import steps
@@ -59,12 +60,17 @@ class Watched(DpStep):
 
 
 def clipped(
-    model: PreTrainedModel, objective: Objective, texts: Texts, clip_norm: float, expected: float
+    model: PreTrainedModel,
+    objective: Objective,
+    texts: Texts,
+    clip_norm: float,
+    expected: float,
+    precision: Precision = "float32",
 ) -> tuple[Tensor, dict[str, float]]:
     """The sum before the noise, in float64, and each unit's norm, in a step that all units are in."""
     source = Source(stream_of({name: [text] for name, text in texts.items()}, LENGTH), objective, STREAMS)
     plan = DpPlan(1.0, clip_norm, 1.0, expected)
-    step = Watched(model, plan, ComputeOptions(micro_batch=AT_ONCE, threads=1), source)
+    step = Watched(model, plan, ComputeOptions(micro_batch=AT_ONCE, threads=1, precision=precision), source)
     step.norms = {}
     model.zero_grad()
     for _ in step.add_up(0, step.draw(0), 0):
@@ -100,18 +106,21 @@ COMPANY: dict[str, Texts] = {
 }
 
 
-def is_told(kind: str, company: Texts, expected: float) -> bool:
+def is_told(kind: str, company: Texts, expected: float, precision: Precision = "float32") -> bool:
     """Whether a unit's norm is another one in this company than alone."""
     model, objective = network(kind)
-    (alone,) = clipped(model, objective, {"one": TEXT}, 0.1, expected)[1].values()
-    return clipped(model, objective, {**company, "one": TEXT}, 0.1, expected)[1]["one"] != alone
+    (alone,) = clipped(model, objective, {"one": TEXT}, 0.1, expected, precision)[1].values()
+    return clipped(model, objective, {**company, "one": TEXT}, 0.1, expected, precision)[1]["one"] != alone
 
 
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
 @pytest.mark.parametrize("expected", [1.0, 200.0], ids=["one width", "many widths"])
 @pytest.mark.parametrize("company", COMPANY)
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "lstm"])
-def test_a_norm_is_the_same_to_the_bit_in_any_company(kind: str, company: str, expected: float) -> None:
-    assert not is_told(kind, COMPANY[company], expected)
+def test_a_norm_is_the_same_to_the_bit_in_any_company(
+    kind: str, company: str, expected: float, precision: Precision
+) -> None:
+    assert not is_told(kind, COMPANY[company], expected, precision)
 
 
 def as_it_was(longest_U: np.ndarray, length: int, micro_batches_a_step: float) -> np.ndarray:
@@ -121,7 +130,10 @@ def as_it_was(longest_U: np.ndarray, length: int, micro_batches_a_step: float) -
 
 def test_rows_as_wide_as_their_company_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "widths", as_it_was)
-    assert any(is_told(kind, company, 200.0) for kind in ("gpt2", "lstm") for company in COMPANY.values())
+    for precision in ("float32", "bf16"):
+        assert any(
+            is_told(kind, company, 200.0, precision) for kind in ("gpt2", "lstm") for company in COMPANY.values()
+        )
 
 
 @pytest.mark.parametrize(("micro_batches", "classes"), [(0.3, 1), (2.9, 1), (3.0, 4), (12.0, 6), (1e9, 6)])
@@ -172,21 +184,21 @@ def fitted(scale: float) -> tuple[GPT2LMHeadModel, float]:
     return model, norm
 
 
-def moved(expected: float) -> float:
+def moved(expected: float, precision: Precision = "float32") -> float:
     """In clip norms: what one longer document does to the 60 others in the sum."""
     model, norm = fitted(1000.0)
     clip_norm = max(norm, 1e-4) / 10
     texts: Texts = {f"unit {number}": TEXT for number in range(UNITS)}
     without, with_it, alone = (
-        clipped(model, CausalObjective(), chosen, clip_norm, expected)[0]
+        clipped(model, CausalObjective(), chosen, clip_norm, expected, precision)[0]
         for chosen in (texts, {**texts, "long": LONG}, {"long": LONG})
     )
     return float((with_it - without - alone).norm() / clip_norm)
 
 
 def test_one_longer_document_moves_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    for expected in (1.0, 200.0):
-        assert moved(expected) <= UNITS * 2.0**-22
+    for expected, precision in ((1.0, "float32"), (200.0, "float32"), (200.0, "bf16")):
+        assert moved(expected, precision) <= UNITS * 2.0**-22
     monkeypatch.setattr(steps, "widths", as_it_was)
     assert (
         moved(200.0) > 1.0

@@ -165,6 +165,18 @@ def test_a_head_call_that_is_not_finite_has_no_norm_and_is_zero_when_dropped(
     torch.testing.assert_close(total, expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("rounding", [torch.float32, torch.bfloat16])
+def test_a_dropped_unit_changes_no_others_softmax(rounding: torch.dtype) -> None:
+    """One row is multiplied by another kernel than two, and the softmax is rounded otherwise than it was in the norm."""
+    generator = torch.Generator().manual_seed(0)
+    hidden, weight = torch.randn(2, 1, 64, generator=generator) * 4, torch.randn(5000, 64, generator=generator)
+    lse = rounded_product(hidden.flatten(0, 1), weight.T, rounding).logsumexp(1)[:, None]
+    head = Logits(hidden, torch.ones(2, 1), torch.tensor([[7], [9]]), lse, weight, None, rounding, 20_000)
+    dropped = torch.tensor([False, True])
+    expected = head.weighted_sum(torch.tensor([1.0, 0.0]))
+    assert torch.equal(head.without(dropped).weighted_sum(torch.ones(2)), expected)
+
+
 def sharp_logits(rounding: torch.dtype, positions: int) -> Logits:
     """In float32, with logits of some tens, where bfloat16 changes the softmax."""
     hidden, weight = random(U, positions, D).float() * 6, HEAD_WEIGHT.float()

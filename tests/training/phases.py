@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import torch
@@ -59,10 +62,11 @@ def train(
     ranks: Ranks = ALONE,
     dropout: float = 0.2,
     limit: int = STEPS,
+    compute: Mapping[str, Any] = MappingProxyType({}),
 ) -> Weights:
     """Run the phase, from its checkpoint if it has one, and give the weights at its end."""
     model = dropping_bert(dropout)
-    compute = ComputeOptions(micro_batch=micro_batch, threads=1, checkpoint_seconds=checkpoint_seconds)
+    options = ComputeOptions(micro_batch=micro_batch, threads=1, checkpoint_seconds=checkpoint_seconds, **compute)
     ledger = opened_ledger(folder, limit) if ranks.first else None
     try:
         run_phase(
@@ -72,7 +76,7 @@ def train(
             OBJECTIVE,
             ledger,
             streams or KeyedRandomness(KEY),
-            compute,
+            options,
             checkpoint_of(folder),
             ranks=ranks,
         )

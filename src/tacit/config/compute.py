@@ -1,18 +1,24 @@
-"""What changes speed alone: the section ``compute``."""
+"""What changes speed and memory alone: the section ``compute``."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from tacit.config.base import MOST, Count, Options
+from tacit.errors import UsageError
 
-__all__ = ["ComputeOptions"]
+if TYPE_CHECKING:
+    from tacit.config.run import RunConfig
+
+__all__ = ["ComputeOptions", "Precision", "check_compute"]
+
+Precision = Literal["float32", "bf16"]
 
 
 class ComputeOptions(Options):
-    """Speed only: changing any of these changes no event and no guarantee; how sums are rounded, it may.
+    """Speed and memory only: changing any of these changes no event and no guarantee; how sums are rounded, it may.
 
     Args:
         micro_batch: sequences in memory at once.
@@ -23,7 +29,14 @@ class ComputeOptions(Options):
         checkpoint_seconds: seconds between checkpoints.
         device: cpu or cuda. The noise on a GPU is Philox, which is not cryptographic; the ledger and the certificate say so,
             and a run cannot change it after its start.
+        precision: of forward and backward in training. ``bf16`` is torch's autocast to bfloat16; weights, norms, sums, noise and the
+            optimizer stay float32, and evaluation, audit and scores are computed in float32. A private phase that has begun cannot
+            change it, nor with bf16 ``micro_batch``; the next phase may. The certificate names phases in bf16.
+        checkpointing: keep fewer activations in training, and compute the others a second time in the backward: the same sums. Not
+            for an lstm.
     """
+
+    added_later: ClassVar = frozenset({"precision", "checkpointing"})
 
     micro_batch: Count = 64
     device: Literal["cpu", "cuda"] = "cpu"
@@ -31,3 +44,17 @@ class ComputeOptions(Options):
     workers: Annotated[int, Field(ge=1, le=1024)] = 2
     counting_memory_mb: Annotated[int, Field(ge=64, le=MOST)] = 512
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 30.0
+    precision: Precision = "float32"
+    checkpointing: bool = False
+
+
+def check_compute(config: RunConfig) -> None:
+    """What the model or a phase cannot do is not asked of it."""
+    compute, kind = config.compute, config.model.row
+    if compute.checkpointing and not kind.has_heads:
+        raise UsageError(f"compute.checkpointing: layers of kind {kind.name} cannot be computed again; leave it out")
+    if compute.precision != "float32" and config.selective_phases:
+        name = config.selective_phases[0].name
+        raise UsageError(
+            f"compute.precision: the states that phase {name} releases are bounded in float32; leave it out"
+        )

@@ -15,7 +15,7 @@ from pydantic import Field
 from tacit.config.adaptive import AdaptiveOptions, check_adaptive
 from tacit.config.audit import AuditOptions, check_membership
 from tacit.config.base import Count, WholeConfig
-from tacit.config.compute import ComputeOptions
+from tacit.config.compute import ComputeOptions, check_compute
 from tacit.config.corpus import CorpusOptions, PublicCorpusOptions
 from tacit.config.evaluation import EvaluationOptions
 from tacit.config.marking import MarkingOptions, check_marking
@@ -138,6 +138,12 @@ class RunConfig(WholeConfig):
         return [phase for phase in self.phases if isinstance(phase, DpPhase)]
 
     @property
+    def grid_phases(self) -> list[str]:
+        """Names of the phases, of all rounds, whose sums and noise are rounded to a grid."""
+        phases = [phase for phase in self.dp_phases if phase.grid]
+        return [self.phase_name(phase, number) for number in range(self.rounds) for phase in phases]
+
+    @property
     def unclipped_phases(self) -> list[PhaseOptions]:
         """The phases that train on private text without noise, as baselines."""
         return [phase for phase in self.phases if phase.is_baseline]
@@ -183,6 +189,7 @@ CHECKS: tuple[Callable[[RunConfig], None], ...] = (
     check_given,
     check_vocabulary,
     check_model,
+    check_compute,
     check_phases,
     check_users,
 )

@@ -4,6 +4,9 @@ A layer is taken where that is exact: it must give one unit alone the same outpu
 is checked at every call, so a layer that mixes examples, or draws random numbers, is refused by name. The cost is one more
 forward and backward of the layer and a gradient a unit of its own parameters. Layers inside it that have rules keep them.
 
+Where autocast computed the layer in a lower precision, rounding would hide much of what is mixed. So there the check is made of two
+more forwards in the parameters' precision: of the batch, and of the units alone. The gradients are those of the lower precision.
+
 Legend: B rows of the batch, U units, k rows a unit.
 """
 
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -73,45 +77,71 @@ class _CallRecord:
     def factors(self, units: int) -> Iterator[tuple[str, Factor]]:
         site = self.call.site
         try:
-            gradients, outputs = self._run_again(units)
+            gradients, again = self._run_again(units)
+            is_same = all(map(partial(_same, lower=self.call.autocast), again, self.outputs))
+            if self.call.autocast is not None:
+                is_same = is_same and all(map(_same, self._in_full(units), self._in_full(1)))
         except RuntimeError as error:
             raise _refusal(
                 site, "cannot run one example at a time under vmap (dropout, or other code that it forbids)"
             ) from error
-        for again, before in zip(outputs, self.outputs, strict=True):
-            if not _same(again, before):
-                raise _refusal(
-                    site, "gives an example another output alone than within the batch (it mixes examples or is random)"
-                )
+        if not is_same:
+            raise _refusal(
+                site, "gives an example another output alone than within the batch (it mixes examples or is random)"
+            )
         for name, name_in_model in site.names.items():
             yield name_in_model, Dense(gradients[name])
 
     def _run_again(self, units: int) -> tuple[dict[str, Tensor], tuple[Tensor, ...]]:
         """Per-unit gradients by the parameter's name in the layer, and the outputs of this run as (U, k, ...)."""
-        rows = self.call.capture.rows
-        per_unit = [isinstance(leaf, Tensor) and leaf.dim() > 0 and leaf.shape[0] == rows for leaf in self.inputs]
-        inputs = [_cut(leaf, units) if cut else leaf for leaf, cut in zip(self.inputs, per_unit, strict=True)]
-        in_dims = (None, tuple(0 if cut else None for cut in per_unit), 0)
-        module, site = self.call.site.module, self.call.site
-        parameters = {name: module.get_parameter(name).detach() for name in site.names}
+        inputs, dims = self._cut_inputs(units)
 
         def weighted(parameters: dict[str, Tensor], inputs: tuple[Any, ...], gradients: tuple[Tensor, ...]) -> Any:
-            args, kwargs = tree_unflatten(list(inputs), self.call.input_form)
-            leaves, _ = tree_flatten(functional_call(module, parameters, args, kwargs, tie_weights=False))
-            outputs = tuple(leaves[place] for place in self.call.places)
+            outputs = self._forward(parameters, inputs)
             products = [_product(o, g) for o, g in zip(outputs, gradients, strict=True)]
             return torch.stack(products).sum(), outputs
 
         gradients = tuple(_cut(gradient, units) for gradient in self.gradients)
-        run = vmap(grad_and_value(weighted, has_aux=True), in_dims=in_dims, randomness="error")
+        run = vmap(grad_and_value(weighted, has_aux=True), in_dims=(None, dims, 0), randomness="error")
         device = self.outputs[0].device.type
         with torch.autocast(device, dtype=self.call.autocast, enabled=self.call.autocast is not None):
-            found, (_, outputs) = run(parameters, tuple(inputs), gradients)
+            found, (_, outputs) = run(self._parameters(), inputs, gradients)
         return found, outputs
+
+    def _in_full(self, units: int) -> tuple[Tensor, ...]:
+        """The outputs (U, k, ...) in the parameters' precision, of so many units one at a time."""
+        parameters = self._parameters()
+        dtype = next(iter(parameters.values())).dtype
+        inputs, dims = self._cut_inputs(units)
+        inputs = tuple(_raised(leaf, dtype) for leaf in inputs)
+        return vmap(self._forward, in_dims=(None, dims), randomness="error")(parameters, inputs)
+
+    def _parameters(self) -> dict[str, Tensor]:
+        module = self.call.site.module
+        return {name: module.get_parameter(name).detach() for name in self.call.site.names}
+
+    def _cut_inputs(self, units: int) -> tuple[tuple[Any, ...], tuple[int | None, ...]]:
+        """The inputs as (U, k, ...) where they are per example, and vmap's dimension of each."""
+        rows = self.call.capture.rows
+        per_unit = [isinstance(leaf, Tensor) and leaf.dim() > 0 and leaf.shape[0] == rows for leaf in self.inputs]
+        inputs = tuple(_cut(leaf, units) if cut else leaf for leaf, cut in zip(self.inputs, per_unit, strict=True))
+        return inputs, tuple(0 if cut else None for cut in per_unit)
+
+    def _forward(self, parameters: dict[str, Tensor], inputs: tuple[Any, ...]) -> tuple[Tensor, ...]:
+        """The layer's outputs of which gradients were recorded."""
+        args, kwargs = tree_unflatten(list(inputs), self.call.input_form)
+        leaves, _ = tree_flatten(functional_call(self.call.site.module, parameters, args, kwargs, tie_weights=False))
+        return tuple(leaves[place] for place in self.call.places)
 
 
 def _cut(x_B: Tensor, units: int) -> Tensor:
     return x_B.reshape(units, len(x_B) // max(units, 1), *x_B.shape[1:])
+
+
+def _raised(leaf: Any, dtype: torch.dtype) -> Any:
+    """Numbers in a precision that is higher than theirs; anything else as it is."""
+    is_lower = isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.dtype.itemsize < dtype.itemsize
+    return leaf.to(dtype) if is_lower else leaf
 
 
 def _product(x: Tensor, y: Tensor) -> Tensor:
@@ -120,15 +150,19 @@ def _product(x: Tensor, y: Tensor) -> Tensor:
     return (x.to(dtype) * y.to(dtype)).sum()
 
 
-def _same(again: Tensor, before: Tensor) -> bool:
-    """Equal but for rounding. The room is that of a middling entry of the unit: one huge value must not hide the others."""
+def _same(again: Tensor, before: Tensor, lower: torch.dtype | None = None) -> bool:
+    """Equal but for rounding. The room is that of a middling entry of the unit: one huge value must not hide the others.
+
+    Args:
+        lower: the precision of autocast, in which the layer's products were rounded whatever the output's own is.
+    """
     if again.numel() != before.numel():
         return False
     if again.numel() == 0:
         return True
     before_Un = before.reshape(len(again), -1)
     again_Un = again.reshape(len(again), -1)
-    room = _TOLERANCE * torch.finfo(before.dtype).eps
+    room = _TOLERANCE * max(torch.finfo(dtype).eps for dtype in (before.dtype, lower or before.dtype))
     middling_U = before_Un.abs().nan_to_num(0.0).float().median(1, keepdim=True).values
     difference = (again_Un - before_Un).abs()
     close = difference <= room * (before_Un.abs() + middling_U)

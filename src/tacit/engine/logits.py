@@ -17,6 +17,8 @@ __all__ = ["IGNORE_INDEX", "Logits", "rounded_product", "spread_rows"]
 
 IGNORE_INDEX = -100  # the label of a position without a loss, as in torch and transformers
 
+_DROPPED = -101  # the label of a position whose unit was dropped: its P is 0
+
 # Fewer units at a time rather than fewer columns of the vocabulary than this: thin products are slow.
 LEAST_COLUMNS = 1024
 
@@ -64,11 +66,13 @@ class Logits(Factor):
         return 2**0.5 * torch.linalg.vector_norm(self.right_URd(), dim=2).sum(1)
 
     def without(self, dropped_U: Tensor) -> Logits:
+        """Their positions keep a place in the products: of fewer rows the others' P could be rounded otherwise than in the norm."""
+        gone_UR = dropped_U[:, None] & (self.label_UR != IGNORE_INDEX)
         return replace(
             self,
             hidden_URd=zero_units(self.hidden_URd, dropped_U),
             upstream_UR=zero_units(self.upstream_UR, dropped_U),
-            label_UR=self.label_UR.masked_fill(dropped_U[:, None], IGNORE_INDEX),
+            label_UR=self.label_UR.masked_fill(gone_UR, _DROPPED),
         )
 
     def weighted_sum(self, weight_U: Tensor) -> Tensor:
@@ -164,6 +168,8 @@ class Logits(Factor):
         """P at the labelled rows, in blocks of columns of the vocabulary."""
         hidden_Nd = self.hidden_URd.flatten(0, 1)[row_N]
         label_N1, lse_N1 = self.label_UR.flatten()[row_N, None], self.lse_UR.flatten()[row_N, None]
+        gone_N1 = label_N1 == _DROPPED
+        some_gone = bool(gone_N1.any())
         width = max(1, self.block // max(1, self.label_UR.numel()))
         for first in range(0, len(self.weight_Vd), width):
             columns = slice(first, min(first + width, len(self.weight_Vd)))
@@ -174,6 +180,8 @@ class Logits(Factor):
             place_N1 = label_N1 - first
             here_N1 = (place_N1 >= 0) & (place_N1 < p_Nv.shape[1])
             p_Nv.scatter_add_(1, place_N1.clamp(0, p_Nv.shape[1] - 1), -here_N1.to(p_Nv.dtype))
+            if some_gone:
+                p_Nv.masked_fill_(gone_N1, 0)  # whatever the head's weight holds
             yield columns, p_Nv
 
     def _spread_blocks(self) -> Iterator[tuple[slice, Tensor]]:

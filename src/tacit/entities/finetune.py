@@ -63,6 +63,7 @@ from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.events import EVERY_PART
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.origin import mark_released
+from tacit.privacy.precision import precision_words
 from tacit.privacy.provenance import NOISE_SOURCE, Ancestor, Provenance
 from tacit.progress import Reporter, SilentReporter
 from tacit.randomness import KeyedRandomness
@@ -278,7 +279,7 @@ def _release(tuning: _Tuning) -> None:
 
     def certify(digests: dict[str, str]) -> dict[str, Any]:
         randomness = finetuning_randomness(noise_source(tuning.device).value, config.key_seed is not None)
-        certificate = make_certificate(ledger, digests, randomness)
+        certificate = make_certificate(ledger, digests, randomness + precision_words(ledger))
         epsilon, delta = read_number(certificate["epsilons"][0]["epsilon"]), ledger.header.delta
         return {**certificate, "fine_tuning": finetuning_facts(config, inputs.pretraining, epsilon, delta)}
 

@@ -185,7 +185,7 @@ def _tuning_plan(
         epsilon=math.inf if price is None else price.epsilon,
         counts_pretraining=price is not None and bool(price.inherited),
         parameters=parameters,
-        memory_bytes=training_bytes(shape, start.length, compute.micro_batch, parameters, 0),
+        memory_bytes=training_bytes(shape, start.length, compute, parameters, 0),
         seconds=seconds,
     )
 

@@ -32,6 +32,7 @@ from tacit.privacy.certificate import file_digests, make_certificate, run_random
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.origin import mark_released
+from tacit.privacy.precision import precision_words
 from tacit.privacy.provenance import START, Provenance
 from tacit.release.verification import verify_statements
 from tacit.release.writing import refuse_unpaid, write_pages_again, write_release
@@ -57,7 +58,7 @@ def release_run(state: RunState) -> None:
         state.ledger.bind(_FIGURES, _figures_digest(state.config, state.folder))
         statement = run_statement(state.config, state.ledger)
         stated = None if statement is None else statement.to_dict()
-        return make_certificate(state.ledger, digests, _randomness(state.config), stated)
+        return make_certificate(state.ledger, digests, _randomness(state), stated)
 
     def write_pages(folder: Path, certificate: dict[str, Any]) -> None:
         _write_report(state.config, state.folder, state.ledger, certificate, folder)
@@ -87,7 +88,7 @@ def leave_model(state: RunState, folder: Path) -> None:
     with atomic_folder(folder) as partial:
         _write_model(state, partial)
         digests = {f"model/{name}": digest for name, digest in file_digests(partial).items()}
-        write_json(partial / "certificate.json", make_certificate(state.ledger, digests, _randomness(state.config)))
+        write_json(partial / "certificate.json", make_certificate(state.ledger, digests, _randomness(state)))
 
 
 def _pay_for_the_key(state: RunState) -> None:
@@ -96,8 +97,11 @@ def _pay_for_the_key(state: RunState) -> None:
         state.ledger.charge(PUBLIC_KEY)
 
 
-def _randomness(config: RunConfig) -> str:
-    return run_randomness(training_noise(config), config.seed is not None)
+def _randomness(state: RunState) -> str:
+    config = state.config
+    return run_randomness(training_noise(config), config.seed is not None, config.grid_phases) + precision_words(
+        state.ledger
+    )
 
 
 def report_run(folder: RunFolder) -> Path:

@@ -67,7 +67,7 @@ def memory_bytes(config: RunConfig) -> int:
     """What a run needs of memory."""
     logits = 4 * _head_positions(config) * vocabulary_size(config)
     shape, trained = shape_of(config.model), trained_parameters(config)
-    needed = training_bytes(shape, config.model.length, config.compute.micro_batch, trained, logits)
+    needed = training_bytes(shape, config.model.length, config.compute, trained, logits)
     return needed + 4 * (model_parameters(config) - trained)
 
 
@@ -92,6 +92,9 @@ def memory_of_machine() -> int | None:
     if sys.platform == "win32" or any(name not in os.sysconf_names for name in names):
         return None
     return os.sysconf(names[0]) * os.sysconf(names[1])
+=======
+    return training_bytes(shape_of(config.model), config.model.length, config.compute, parameters, logits)
+>>>>>>> precision
 
 
 def disk_bytes(config: RunConfig) -> int:
@@ -102,17 +105,23 @@ def disk_bytes(config: RunConfig) -> int:
     return 4 * (trained * (3 * checkpoints + 5) + released)
 
 
-def training_bytes(shape: ModelShape, length: int, micro_batch: int, parameters: int, head: int) -> int:
-    """Weights, gradients, two Adam moments, and the activations of one micro-batch (float32), plus the libraries.
+def training_bytes(shape: ModelShape, length: int, compute: ComputeOptions, parameters: int, head: int) -> int:
+    """Weights, gradients, two Adam moments, and what one micro-batch keeps, plus the libraries.
+
+    Of a layer, its inputs and the gradients at its outputs stay in float32 until the norms are known. The other activations are half
+    as large in bfloat16, and those of one layer at a time where they are computed again.
 
     Args:
         length: positions of a row.
-        micro_batch: rows in memory at once.
+        compute: rows in memory at once, precision, and whether activations are computed again.
         head: numbers that the head keeps of one row.
     """
-    per_position = shape.layers * (16 * shape.width + 2 * shape.intermediate + (shape.heads or 0) * length)
-    activations = micro_batch * (length * per_position + head)
-    return 4 * (5 * parameters + activations) + 600_000_000
+    factors = 10 * shape.width + 2 * shape.intermediate
+    others = 6 * shape.width + (shape.heads or 0) * length
+    size = 4 if compute.precision == "float32" else 2
+    layers = 1 if compute.checkpointing else shape.layers
+    activations = length * (4 * shape.layers * factors + size * layers * others) + 4 * head
+    return 4 * 5 * parameters + compute.micro_batch * activations + 600_000_000
 
 
 def _head_positions(config: RunConfig) -> int:

@@ -17,7 +17,7 @@ from tacit.privacy.accounting.accountant import account_parts
 from tacit.privacy.events import Event, PoissonGaussian, Spend
 from tacit.privacy.ledger import StagePlan
 from tacit.privacy.words import VocabularyEvent
-from tacit.training.plans import AdamOptions, DpPlan, LiteralPlan, Phase, PlainPlan, Plan, SelectivePlan
+from tacit.training.plans import AdamOptions, DpPlan, GridPlan, LiteralPlan, Phase, PlainPlan, Plan, SelectivePlan
 
 __all__ = [
     "dp_plan",
@@ -141,7 +141,7 @@ def selective_plan(phase: SelectivePhase, config: RunConfig, noise: PhaseNoise |
 def dp_plan(phase: DpPhase, config: RunConfig, noise: PhaseNoise | None) -> DpPlan:
     """DP-SGD, with the noise that was solved or given."""
     assert noise is not None  # `solved_noise` and `planned_noise` have all DP phases
-    plan = DpPlan(
+    plan = (GridPlan if phase.grid else DpPlan)(
         sampling_probability=sampling_probability(config, phase),
         clip_norm=phase.clip_norm,
         noise_multiplier=noise.multiplier,

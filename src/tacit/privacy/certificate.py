@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,17 +79,19 @@ def file_digests(folder: Path, leave_out: tuple[str, ...] = ()) -> dict[str, str
     }
 
 
-def run_randomness(training: str, public_key: bool) -> str:
+def run_randomness(training: str, public_key: bool, on_grid: Sequence[str] = ()) -> str:
     """What a run draws from, in words.
 
     Args:
         training: the source of the training noise, as the ledger binds it.
         public_key: the key is made from the option ``seed``.
+        on_grid: the phases whose sums and noise are rounded to a grid.
     """
+    grid = f" Sums and noise of {' and '.join(on_grid)}: in float64, on a public grid." if on_grid else ""
     key = _PUBLIC_KEY if public_key else "256 bits from the operating system (cryptographic)"
     return (
         f"Training noise: {training}, in float32; sampling and evaluation noise: ChaCha20 keyed by {key}; vocabulary noise: "
-        "OpenDP's exact discrete Gaussian from the operating system."
+        f"OpenDP's exact discrete Gaussian from the operating system.{grid}"
     )
 
 
@@ -129,7 +131,7 @@ def make_certificate(
     Args:
         ledger: the whole run; every planned stage counts with what was paid.
         files: SHA-256 of the covered files, by path in the release.
-        randomness: what the noise was drawn from, in words.
+        randomness: what the noise was drawn from, in words, with those on phases below float32.
         confidentiality: of a run with screening, its statement; it stands apart from epsilon.
     """
     header = ledger.header

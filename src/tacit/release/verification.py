@@ -42,6 +42,7 @@ from tacit.privacy.events import (
     event_from_dict,
 )
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.precision import precision_words
 from tacit.privacy.provenance import NOISE_SOURCE, Ancestor, is_inherited, stated_start
 from tacit.privacy.strict_json import read_strict
 from tacit.release.manifest import CERTIFICATE, check_bound, check_manifest
@@ -198,12 +199,11 @@ def _check_run(folder: RunFolder, ledger: Ledger, stated: dict[str, Any]) -> lis
     privacy, header = config.privacy, ledger.header
     epsilon = math.inf if config.is_unbounded else privacy.budget.epsilon
     promised = (privacy.unit_name, privacy.relation, privacy.units, epsilon, privacy.budget.delta)
-    source = ledger.bound(NOISE_SOURCE) or ""
     return [
         _check_digest(values, RunConfig.changeable, ledger),
         _check_header(promised, ledger),
         _check_plans(config, ledger),
-        _check_words(run_randomness(source, config.seed is not None), stated),
+        _check_words(_words(config, ledger), stated),
         Check("no fine-tuning is stated", "fine_tuning" not in stated, header.unit),
         *check_statement(config, ledger, stated),
     ]
@@ -225,7 +225,7 @@ def _check_finetuning(folder: RunFolder, ledger: Ledger, stated: dict[str, Any])
         _check_digest(values, FinetuneConfig.changeable, ledger),
         _check_header(promised, ledger),
         _check_tuning(config, ledger),
-        _check_words(finetuning_randomness(source, config.key_seed is not None), stated),
+        _check_words(finetuning_randomness(source, config.key_seed is not None) + precision_words(ledger), stated),
         _check_facts(config, header.delta, stated),
         Check("no confidentiality is stated", "confidentiality" not in stated, "a fine-tuning has none"),
     ]
@@ -252,6 +252,11 @@ def _check_header(promised: tuple[Any, ...], ledger: Ledger) -> Check:
         f"epsilon {header.epsilon:g} at delta {header.delta:g} for each of {header.units} units of kind {header.unit}"
     )
     return Check("ledger promises what the configuration asks for", found == promised, detail)
+
+
+def _words(config: RunConfig, ledger: Ledger) -> str:
+    source = ledger.bound(NOISE_SOURCE) or ""
+    return run_randomness(source, config.seed is not None, config.grid_phases) + precision_words(ledger)
 
 
 def _check_words(words: str, stated: dict[str, Any]) -> Check:

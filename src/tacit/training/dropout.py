@@ -11,6 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar, Token
+from types import TracebackType
 from typing import Any
 
 import torch
@@ -18,13 +21,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["RowDropout", "uses_dropout"]
+__all__ = ["RowDropout", "dropped_again", "uses_dropout"]
 
 
 def uses_dropout(model: nn.Module) -> bool:
-    """Whether the model drops anything in training; torch's own layers and those of transformers say so in a module."""
+    """Whether the model drops anything in training: torch's own layers, and transformers' attention that keeps a bare number."""
     return any(
-        (isinstance(module, nn.Dropout) and module.p > 0) or (isinstance(module, nn.LSTM) and module.dropout > 0)
+        (isinstance(module, nn.Dropout) and module.p > 0)
+        or (isinstance(module, nn.LSTM) and module.dropout > 0)
+        or vars(module).get("attention_dropout", 0.0) > 0
         for module in model.modules()
     )
 
@@ -47,6 +52,27 @@ class RowDropout(TorchFunctionMode):
         super().__init__()
         self._generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
         self._whole = whole
+        self._tokens: list[Token[RowDropout | None]] = []
+
+    def __enter__(self) -> RowDropout:
+        self._tokens.append(_current.set(self))
+        super().__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        _current.reset(self._tokens.pop())
+
+    def states(self) -> list[Tensor]:
+        """Where each row's generator is."""
+        return [generator.get_state() for generator in self._generators]
+
+    def go_to(self, states: Sequence[Tensor]) -> None:
+        """Draw from `states` on."""
+        for generator, state in zip(self._generators, states, strict=True):
+            generator.set_state(state)
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         if func is F.dropout:
@@ -103,3 +129,35 @@ class RowDropout(TorchFunctionMode):
         )
         cut = uniforms[tuple(slice(size) for size in input.shape)]
         return (cut >= p).to(input.dtype) / (1 - p)
+
+
+_current: ContextVar[RowDropout | None] = ContextVar("dropout by rows that is entered", default=None)
+
+
+def dropped_again() -> tuple[AbstractContextManager[object], AbstractContextManager[object]]:
+    """What ``torch.utils.checkpoint`` wants of ``context_fn``: a context for a layer's forward, and one for its recomputation.
+
+    The second draws the masks of the first. Without dropout by rows, torch's own generators are torch's matter.
+    """
+    dropout = _current.get()
+    return (nullcontext(), nullcontext()) if dropout is None else (nullcontext(), _Again(dropout))
+
+
+class _Again:
+    """Dropout by rows as it was when this was made. It may be entered several times: a probe goes back more than once."""
+
+    def __init__(self, dropout: RowDropout) -> None:
+        self._dropout = dropout
+        self._before = dropout.states()
+        self._after: list[Tensor] = []
+
+    def __enter__(self) -> None:
+        self._after = self._dropout.states()
+        self._dropout.go_to(self._before)
+        self._dropout.__enter__()  # a backward runs outside the modes that are entered
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._dropout.__exit__(kind, error, trace)
+        self._dropout.go_to(self._after)

@@ -28,15 +28,17 @@ from tacit.training.averaging import InterpolateFromStart, IterateAverage
 from tacit.training.checkpoint import (
     Progress,
     checkpoint_bytes,
+    finished_steps,
     load_checkpoint,
     load_optimizer,
     save_checkpoint,
 )
 from tacit.training.objectives import Objective
 from tacit.training.plans import Phase
+from tacit.training.recomputing import recomputed
 from tacit.training.sequences import SequenceStream
 from tacit.training.steps import Source, step_of_phase
-from tacit.training.sums import bind_sums, sums_digest
+from tacit.training.sums import as_begun, bind_sums, sums_digest
 
 __all__ = ["run_phase"]
 
@@ -66,14 +68,16 @@ def run_phase(
         objective: what the model is asked about the records' rows.
         ledger: needed by a DP phase. Without one, ordinary training is not paid for: its model must stay private.
         streams: keyed randomness of this phase alone; what is drawn depends on all that its sums are made from, too.
-        compute: speed options.
+        compute: speed options; the precision of a DP phase that has begun stays what it was.
         checkpoint: file of the phase's checkpoint; that of ``phase.previous`` lies beside it.
         on_step: called with the number of finished steps.
         ranks: the processes that train together.
 
     Raises:
         ValueError: a DP phase has no ledger.
-        DataError: a rank has other weights or records than the first one; or (a LedgerError) the phase began with others.
+        UsageError: the model cannot compute its activations again, and is asked to.
+        DataError: a rank has other weights or records than the first one; or (a LedgerError) the phase began with others, or in
+            another precision.
     """
     if phase.plan.is_dp and ranks.first and ledger is None:
         raise ValueError("a DP phase needs a ledger")
@@ -84,18 +88,24 @@ def run_phase(
     # from the phase's first weights, so before a checkpoint is loaded
     way = None if phase.optimizer.keep is None else InterpolateFromStart(model, phase.optimizer.keep)
     if phase.event is not None or ranks.world > 1:  # a public phase has no noise, and nothing to hide
-        made_from = sums_digest(model, optimizer, phase, stream, objective, compute, streams)
+
+        def digest_with(options: ComputeOptions) -> str:
+            return sums_digest(model, optimizer, phase, stream, objective, options, streams)
+
+        made_from = digest_with(compute)
         ranks.agree(f"what the sums of phase {phase.name} are made from", made_from.encode())
         if phase.event is not None:
             if ledger is not None:
-                bind_sums(ledger, phase, made_from)
+                done = finished_steps(checkpoint) == phase.steps
+                then = as_begun(ledger, phase, compute) if done else compute
+                bind_sums(ledger, phase, made_from if then == compute else digest_with(then), then)
             streams = streams.child("sums", made_from)
     start = load_checkpoint(checkpoint, model, optimizer, ranks, average)
     ranks.agree(f"the weights and the step at the start of phase {phase.name}", _digest(model, ranks, start))
     saver = _Saver(checkpoint, model, optimizer, average, compute.checkpoint_seconds, ranks)
     model.train()
     source = Source(stream, objective, streams, ranks)
-    with closing(step_of_phase(model, phase, compute, source)) as step_of:
+    with recomputed(model, compute), closing(step_of_phase(model, phase, compute, source)) as step_of:
         if start.drawn:
             step_of.put_sums(start.sums)
         for step in range(start.step, phase.steps):

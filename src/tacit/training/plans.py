@@ -22,7 +22,17 @@ from tacit.randomness import KeyedRandomness
 if TYPE_CHECKING:
     from tacit.training.objectives import Objective
 
-__all__ = ["AdamOptions", "DpPlan", "LiteralPlan", "Phase", "PlainPlan", "Plan", "SelectivePlan", "last_before_private"]
+__all__ = [
+    "AdamOptions",
+    "DpPlan",
+    "GridPlan",
+    "LiteralPlan",
+    "Phase",
+    "PlainPlan",
+    "Plan",
+    "SelectivePlan",
+    "last_before_private",
+]
 
 
 class Plan(ABC):
@@ -275,6 +285,27 @@ class DpPlan(Plan):
     def noise_on(self, rho_B: np.ndarray | None) -> float:
         """Standard deviation of the noise on the sum over a batch: the same for every batch, or it would tell them apart."""
         return self.noise_stddev
+
+
+@dataclass(frozen=True)
+class GridPlan(DpPlan):
+    """DP-SGD whose sum and noise are multiples of a public number (`tacit.engine.noise.Grid`).
+
+    Rounding a sum of d numbers to multiples of h moves it by at most h sqrt(d) / 2, so a unit moves the rounded sum by at most
+    C + h sqrt(d). The noise is s times that, and rounding it too is post-processing: the event is that of s.
+
+    Raises:
+        ValueError: with bands, of whose bounds w C the rounding would be a larger part than of C.
+    """
+
+    step: ClassVar[str] = "tacit.training.steps:GridStep"
+
+    def __post_init__(self) -> None:
+        if self.bands is not None:
+            raise ValueError("a grid's rounding does not shrink with a unit's weight")
+
+    def mechanism(self, stream: str) -> str:
+        return f"{super().mechanism(stream)}, on a grid"
 
 
 @dataclass(frozen=True)

@@ -19,14 +19,16 @@ from tacit.config.base import named
 from tacit.config.kinds import is_routed
 from tacit.engine import CLIPPINGS, PerExampleClipper, add_noise_, micro_batches
 from tacit.engine.distributed import ALONE, Ranks
+from tacit.engine.noise import Grid
 from tacit.randomness import KeyedRandomness
 from tacit.training.checkpoint import gradients
 from tacit.training.dropout import RowDropout, uses_dropout
 from tacit.training.objectives import Objective, Targets
 from tacit.training.plans import DpPlan, Phase, PlainPlan
+from tacit.training.recomputing import in_precision
 from tacit.training.sequences import SequenceStream
 
-__all__ = ["DpStep", "PlainStep", "Source", "Step", "step_of_phase", "unit_targets"]
+__all__ = ["DpStep", "GridStep", "PlainStep", "Source", "Step", "step_of_phase", "unit_targets"]
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,7 @@ class DpStep(Step):
         super().__init__(at_once, source)
         self._model = model
         self._plan = plan
+        self._compute = compute
         length = source.stream.ids_ST.shape[1]
         self._longest_U = _longest_rows(source.stream)
         self._width_U = widths(self._longest_U, length, plan.normaliser / self._at_once)
@@ -146,7 +149,9 @@ class DpStep(Step):
         for units, real in micro_batches(chosen, self._at_once):
             targets, weights_BN = unit_targets(units, real, self._plan, source, step, width)
             with self._clip(units, real), self._dropout(units, real, targets, step):
-                _losses(self._model, source.objective, targets, weights_BN).sum().backward()
+                with in_precision(self._compute, self._model.device):
+                    losses_B = _losses(self._model, source.objective, targets, weights_BN)
+                losses_B.sum().backward()
 
     def _clip(self, units: np.ndarray, real: np.ndarray) -> AbstractContextManager[object]:
         """The context that clips these units, each at its own weight where the plan has bands."""
@@ -179,18 +184,31 @@ class DpStep(Step):
 
     def finish(self, step: int) -> None:
         """Noise once for all ranks, then the public normaliser."""
-        source = self._source
-        rho_U = source.stream.rho_U
-        stddev = self._plan.noise_on(None if rho_U is None else rho_U[self._drawn])
+        source, (stddev, grid) = self._source, self._noise()
         rests = self._clipper.take_rests()
-        add_noise_(self._model.named_parameters(), stddev, source.streams, step, source.ranks, rests=rests)
+        add_noise_(self._model.named_parameters(), stddev, source.streams, step, source.ranks, grid, rests)
         for parameter in self._model.parameters():
             if parameter.grad is not None:
                 parameter.grad.div_(self._plan.normaliser)
 
+    def _noise(self) -> tuple[float, Grid | None]:
+        """Standard deviation of the noise on the sum, and what it is rounded to."""
+        rho_U = self._source.stream.rho_U
+        return self._plan.noise_on(None if rho_U is None else rho_U[self._drawn]), None
+
     def close(self) -> None:
         """End the clipper."""
         self._clipper.close()
+
+
+class GridStep(DpStep):
+    """A `DpStep` whose sum and noise are rounded to a grid that the clip norm and the number of parameters decide."""
+
+    def _noise(self) -> tuple[float, Grid | None]:
+        plan = self._plan
+        dimensions = sum(parameter.numel() for parameter in self._model.parameters() if parameter.requires_grad)
+        grid = Grid.fine_enough(plan.clip_norm, dimensions)
+        return plan.noise_multiplier * grid.sensitivity(plan.clip_norm, dimensions), grid
 
 
 class PlainStep(Step):
@@ -200,6 +218,7 @@ class PlainStep(Step):
         super().__init__(compute.micro_batch, source)
         self._model = model
         self._plan = plan
+        self._compute = compute
         self._uniforms_BnT = np.zeros((0, 0, 0))
 
     def draw(self, step: int) -> np.ndarray:
@@ -219,7 +238,9 @@ class PlainStep(Step):
         ids_BT = stream.ids_ST[chosen, :width].astype(np.int64)
         targets = objective.targets(ids_BT, lengths_B, self._uniforms_BnT[places])
         of_row_BN = targets.real_BN / np.maximum(1, targets.real_BN.sum(axis=1, keepdims=True))
-        _losses(self._model, objective, targets, of_row_BN / self._plan.batch_size).sum().backward()
+        with in_precision(self._compute, self._model.device):
+            losses_B = _losses(self._model, objective, targets, of_row_BN / self._plan.batch_size)
+        losses_B.sum().backward()
 
     def sums(self) -> list[torch.Tensor]:
         return gradients(self._model)

@@ -6,8 +6,9 @@ the start, the corpus, a canary. The difference of the two released models would
 of a phase, sampling and masks too, holds a digest of everything that its sums depend on. What is the same in all of that gives the
 same sums under the same noise, which is one release and not two.
 
-Speed options are no part of it, since the sums do not depend on them but for the rounding of floating-point numbers. Dropout in
-ordinary training is drawn for a micro-batch as a whole: there its size is a part.
+Speed options are no part of it, since the sums do not depend on them but for the last digits of float32. In bfloat16 there are few
+digits: the precision is a part, and with it the micro-batch, whose shape may decide how a device rounds. Dropout in ordinary training
+is drawn for a micro-batch as a whole: there its size is a part too. Activations that are computed again are the same to the bit.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ from transformers import PreTrainedModel
 from tacit.config import ComputeOptions
 from tacit.errors import LedgerError
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.precision import FLOAT32, Rounding, rounding_of, sums_of
 from tacit.randomness import KeyedRandomness
 from tacit.training.dropout import uses_dropout
 from tacit.training.objectives import Objective
 from tacit.training.plans import Phase
 from tacit.training.sequences import SequenceStream
 
-__all__ = ["bind_sums", "scores_digest", "sums_digest"]
+__all__ = ["as_begun", "bind_sums", "scores_digest", "sums_digest"]
 
 _OF_NO_SUM = {"_name_or_path", "name_or_path", "transformers_version", "training", "gradient_checkpointing"}
 """Options and attributes of a model on which no gradient depends."""
@@ -55,7 +57,7 @@ def sums_digest(
         phase: the plan, the steps and the optimizer's options.
         stream: the phase's records, with their canaries and their rho.
         objective: what the model is asked about them.
-        compute: of which the micro-batch counts, and only for dropout without clipping.
+        compute: of which a precision below float32 counts with the micro-batch; else only this, for dropout without clipping.
         streams: of this phase; the digest's key is theirs.
     """
     digest = hashlib.blake2b(key=streams.derive("sums"), digest_size=32, person=b"tacit-sums")
@@ -69,6 +71,9 @@ def sums_digest(
         repr(compute.micro_batch if by_batch else None),
     ):
         _add(digest, described.encode())
+    rounding = _rounding(compute)
+    if rounding != Rounding():
+        _add(digest, repr(rounding).encode())
     _add_stream(digest, stream)
     _add_model(digest, model)
     _add(digest, repr([parameter.requires_grad for parameter in model.parameters()]).encode())
@@ -77,22 +82,42 @@ def sums_digest(
     return digest.hexdigest()
 
 
-def bind_sums(ledger: Ledger, phase: Phase, made_from: str) -> None:
+def as_begun(ledger: Ledger, phase: Phase, compute: ComputeOptions) -> ComputeOptions:
+    """The options that a phase began with, as far as its sums hang on them: what a finished phase is looked at with."""
+    begun = rounding_of(ledger, phase.name) or _rounding(compute)
+    micro_batch = begun.micro_batch or compute.micro_batch
+    return compute.model_copy(update={"precision": begun.precision, "micro_batch": micro_batch})
+
+
+def _rounding(compute: ComputeOptions) -> Rounding:
+    return Rounding() if compute.precision == FLOAT32 else Rounding(compute.precision, compute.micro_batch)
+
+
+def bind_sums(ledger: Ledger, phase: Phase, made_from: str, compute: ComputeOptions) -> None:
     """Bind the digest of a phase that is paid for: a step that is paid is never run again with other sums.
 
     Args:
         phase: with an event.
+        made_from: `sums_digest`.
+        compute: of which the digest holds a precision below float32; it is bound in words too, for the error and the certificate.
 
     Raises:
-        LedgerError: the phase began with other weights, records, tokenizer or options, or with an earlier version of tacit.
+        LedgerError: the phase began with other weights, records, tokenizer or options, in another precision, or with an earlier
+            version of tacit.
     """
-    name = f"what the sums of {phase.name} are made from"
+    name = sums_of(phase.name)
     if ledger.bound(name) is None and ledger.spent(phase.name):
         raise LedgerError(
             f"phase {phase.name} was begun by an earlier version of tacit, which drew its noise in another way: end the run with "
             "that version, or use a new run folder"
         )
-    ledger.bind(name, made_from)
+    begun, now = rounding_of(ledger, phase.name), _rounding(compute)
+    if begun not in (None, now):
+        raise LedgerError(
+            f"phase {phase.name} began with {begun}; with {now} its noise would meet other sums: set it back, and change it when the "
+            "phase is done"
+        )
+    ledger.bind(name, now.bound(made_from))
 
 
 def scores_digest(
