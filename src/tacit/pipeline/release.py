@@ -172,7 +172,7 @@ def _released_words(folder: RunFolder) -> int:
 
 def _write_model(state: RunState, folder: Path) -> None:
     save_model(state.trained_model(state.mechanisms.phases[-1].name), folder)
-    save_tokenizer(state.tokenizer, folder, state.config.model.length, state.special_names)
+    save_tokenizer(state.tokenizer, folder, state.config.model.length, state.special_names, state.chat_template)
     start = state.ledger.bound(START)
     began_public = start is None or Provenance.from_dict(json.loads(start)).is_public
     if state.ledger.plans or not began_public:
