@@ -58,11 +58,11 @@ class CorpusOptions(Options):
         max_record_bytes: a longer record is refused.
         limit: read this many records and stop; see docs/sharp-edges.md before you use it on private text.
         turns: how a list of turns becomes text, one turn a line; ``{}`` takes every default; not given: the field holds the text.
-        messages_field: field with a conversation, a list of messages with ``role`` (``system``, ``developer``, ``user``, ``assistant``
-            or ``tool``) and ``content``, in JSON or Parquet; instead of ``text_field``. The tokenizer's chat template makes rows of it,
-            and the loss is on what the assistant says.
+        messages_field: field with a conversation, a list of messages with ``role`` (``system``, ``developer``, ``user``,
+            ``assistant`` or ``tool``) and ``content``, in JSON or Parquet; instead of ``text_field``. The tokenizer's chat template
+            makes rows of it, and the loss is on what the assistant says.
         prompt_field: field with a prompt, in JSON, CSV or Parquet; instead of ``text_field``, with ``response_field``.
-        response_field: field with the response, which stands on a new line behind the prompt; the loss is on the response.
+        response_field: field with the response, which stands on a new line after the prompt; the loss is on the response.
     """
 
     added_later: ClassVar = frozenset({"messages_field", "prompt_field", "response_field"})

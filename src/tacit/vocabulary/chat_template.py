@@ -84,7 +84,7 @@ class ChatTemplate:
 
 
 def read_chat_template(path: Path) -> str | None:
-    """The source of the template in a tokenizer's folder: ``chat_template.jinja``, else a value in ``tokenizer_config.json``; or None.
+    """The source of the template in a tokenizer's folder (``chat_template.jinja``, else in ``tokenizer_config.json``), or None.
 
     Of several named ones it is that of the name ``default``.
 
