@@ -14,7 +14,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
 from tacit.config import parse_config
-from tacit.errors import DataError, LedgerError
+from tacit.errors import DataError, LedgerError, UsageError
 from tacit.files import read_json
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.rows import private_rows, public_held_out_rows, public_rows
@@ -102,6 +102,7 @@ def test_from_chats_to_a_release_that_chats(corpora: Path, tmp_path: Path) -> No
 
     report = read_json(tmp_path / "run" / "release" / "report.json")
     assert [attack["name"] for attack in report["attacks"]] == ["exposure"]
+    assert all("the responses alone" in row["note"] for row in report["utility"] if row["model"] == "released model")
     with open_run(parse_config(stated)) as state:
         private, public, held_out = private_rows(state), public_rows(state), public_held_out_rows(state)
     for stream in (private, public, held_out):
@@ -184,6 +185,22 @@ def test_a_template_without_use_is_refused(
     with pytest.raises(DataError, match=message):
         start(stated)
     assert not (tmp_path / "run").exists()
+
+
+def test_the_plan_says_that_the_default_template_is_used(corpora: Path, tmp_path: Path) -> None:
+    for template, is_said in ((CHATML, False), (None, True)):
+        given = chat_folder(tmp_path / str(is_said), template)
+        notes = make_plan(parse_config(values(corpora, given, {"format": "chat"}))).notes
+        assert any("has no chat template, so a default one is used" in note for note in notes) == is_said
+
+
+def test_private_chats_are_not_taken_for_public_ones(corpora: Path, tmp_path: Path) -> None:
+    """Whatever the file is called."""
+    (tmp_path / "other.jsonl").hardlink_to(corpora / "talks.jsonl")
+    stated = values(corpora, chat_folder(tmp_path / "given"), {"format": "chat"})
+    stated["public"][0]["path"] = str(tmp_path / "other.jsonl")
+    with pytest.raises(UsageError, match=r"public\.0\.path is the private corpus"):
+        make_plan(parse_config(stated))
 
 
 def test_a_run_without_chats_does_not_ask_what_the_template_is(corpora: Path, tmp_path: Path) -> None:

@@ -285,9 +285,11 @@ def test_a_template_that_cannot_be_used_is_refused_at_once(source: str) -> None:
         check_template(encoder, "tokenizers/x")
 
 
-def test_what_is_no_jinja_is_refused() -> None:
+@pytest.mark.parametrize("source", ["{% for message in %}", "{{ messages | random }}"])
+def test_what_is_no_jinja_is_refused(source: str) -> None:
+    """And what would write a text in another way each time."""
     with pytest.raises(DataError, match="x: the chat template is no valid Jinja"):
-        ChatTemplate("{% for message in %}", "x")
+        ChatTemplate(source, "x")
 
 
 def test_the_default_template_is_one_of_transformers_too() -> None:

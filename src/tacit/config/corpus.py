@@ -85,6 +85,11 @@ class CorpusOptions(Options):
         return "messages" if self.messages_field is None and self.format == CHAT else self.messages_field
 
     @property
+    def read_field(self) -> str:
+        """The field that holds the text, or what a text is made of."""
+        return self.messages or self.prompt_field or self.text_field
+
+    @property
     def is_chat(self) -> bool:
         """Whether the loss is on a part of each record: the assistant's messages, or the response."""
         return self.messages is not None or self.prompt_field is not None

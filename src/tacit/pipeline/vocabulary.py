@@ -17,7 +17,7 @@ import numpy as np
 from tacit.config.vocabulary_methods.method import WordSource
 from tacit.corpus.units import Unit
 from tacit.errors import LedgerError, UsageError
-from tacit.files import private_folder, write_atomically, write_json
+from tacit.files import private_folder, write_atomically, write_json, write_text
 from tacit.pipeline.corpus import check_corpora, marked_texts, private_units, public_units, screened_units
 from tacit.pipeline.state import RunState
 from tacit.planning import VOCABULARY, VOCABULARY_COUNTS
@@ -83,7 +83,7 @@ def _write_given(state: RunState, folder: Path) -> None:
 
 
 def _write_template(folder: Path, template: str) -> None:
-    write_atomically(folder / TEMPLATE_FILE, lambda partial: partial.write_text(template, encoding="utf-8"))
+    write_text(folder / TEMPLATE_FILE, template)
 
 
 @final

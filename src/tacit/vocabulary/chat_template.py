@@ -1,7 +1,7 @@
 """Chat templates: how a tokenizer's folder says that messages are written, as Jinja; rendered here as transformers renders them.
 
 A template is public, a part of the given tokenizer. It is code of the folder, so it runs in Jinja's sandbox, where it can read its
-arguments and nothing else. ``strftime_now`` is not there: with a date in it a text would have other tokens tomorrow.
+arguments and nothing else. ``strftime_now`` and what draws at random are not there: a text must have the same tokens tomorrow.
 """
 
 from __future__ import annotations
@@ -152,6 +152,7 @@ def _environment() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
         trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, "jinja2.ext.loopcontrols"]
     )
     environment.filters["tojson"] = _as_json
+    del environment.filters["random"], environment.globals["lipsum"]
     environment.globals["raise_exception"] = _raise
     return environment
 
