@@ -79,9 +79,8 @@ def chat_template(config: RunConfig, tokenizer: GivenTokenizer) -> str | None:
         return None
     if found is not None or not has_chats(config):
         return found
-    start, end = (
-        tokenizer.tokenizer.id_to_token(number) for number in (tokenizer.special.start, tokenizer.special.end)
-    )
+    special = tokenizer.special
+    start, end = (tokenizer.tokenizer.id_to_token(number) or "" for number in (special.start, special.end))
     return default_template(start, end)
 
 
