@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
 from tokenizers.decoders import Metaspace as MetaspaceDecoder
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import Metaspace
@@ -129,15 +129,16 @@ def messages(talk: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
     return [{"role": role, "content": content} for role, content in talk]
 
 
-def case(name: str, base: str = "bytes") -> Case:
+def case(
+    name: str, base: str = "bytes", template: str | None = None, tokens: Sequence[str | AddedToken] | None = None
+) -> Case:
+    template = template or TEMPLATES[name]
     tokenizer = BASES[base]()
-    tokenizer.add_special_tokens(TOKENS[name])
+    tokenizer.add_special_tokens(list(tokens or TOKENS[name]))
     names = {**NAMES[name], **({} if base == "bytes" else {"unk_token": tokenizer.model.unk_token})}
     oracle = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(tokenizer.to_str()), **names)
-    oracle.chat_template = TEMPLATES[name]
-    return Case(
-        oracle, ChatEncoder(tokenizer, special_tokens(tokenizer, names), names, ChatTemplate(TEMPLATES[name], name))
-    )
+    oracle.chat_template = template
+    return Case(oracle, ChatEncoder(tokenizer, special_tokens(tokenizer, names), names, ChatTemplate(template, name)))
 
 
 every_template = pytest.mark.parametrize("name", TEMPLATES)
@@ -255,15 +256,56 @@ def test_a_conversation_that_its_template_refuses_has_no_tokens() -> None:
 
 def test_a_content_that_a_template_changes_in_other_ways_has_no_tokens() -> None:
     """Upper case can be followed; the half of a content cannot."""
-    for change, is_followed in (("| upper", True), ("[::2]", False), (".split('</think>')[-1]", False)):
+    for change, is_followed in (("| upper", True), ("[::2]", False), (".split(' is ')[-1]", False)):
         template = ChatTemplate(CHATML.replace("message['content']", f"message['content']{change}"), "x")
         tokenizer = byte_bpe()
         tokenizer.add_special_tokens(TOKENS["chatml"])
         names = NAMES["chatml"]
         encoder = ChatEncoder(tokenizer, special_tokens(tokenizer, names), names, template)
-        (found,) = encoder.encode([chat_text([Message("user", "abc"), Message("assistant", "so</think> it is")])])
+        (found,) = encoder.encode([chat_text([Message("user", "abc"), Message("assistant", "so</think> it is so")])])
         assert found is not None
         assert any(found.counted) == is_followed
+
+
+QWEN3 = (
+    "{% for message in messages %}{% set content = message.content %}{% if message.role == 'assistant' and '</think>' in content %}"
+    "{% set content = content.split('</think>')[-1].lstrip('\\n') %}{% endif %}"
+    "{{ '<|im_start|>' + message.role + '\\n' + content + '<|im_end|>\\n' }}{% endfor %}"
+)
+
+
+def test_of_a_content_whose_thoughts_a_template_leaves_out_the_answer_counts() -> None:
+    talk = (("user", "so?"), ("assistant", "<think>\nhm</think>\n\nit is\n"), ("user", "ok"), ("assistant", "yes"))
+    own = case("chatml", template=QWEN3)
+    assert list(own.encode(talk).ids) == own.expected(talk)
+    assert [said.rstrip() for said in own.said(talk)] == ["it is\n<|im_end|>", "yes<|im_end|>"]
+    assert "hm" not in own.oracle.decode(own.encode(talk).ids)
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_a_special_token_may_take_the_blanks_beside_it(base: str) -> None:
+    """As those of Phi-3 do; one that begins a turn is none that the assistant says, whatever stands behind it."""
+    tokens = [AddedToken(token, lstrip=True, rstrip=True, normalized=False, special=True) for token in TOKENS["phi3"]]
+    own = case("phi3", base, tokens=tokens)
+    for talk in (*TALKS, SYSTEM):
+        assert list(own.encode(talk).ids) == own.expected(talk)
+    begin = own.oracle.convert_tokens_to_ids("<|assistant|>")
+    found = own.encode(TALKS[1])
+    assert not any(counted for number, counted in zip(found.ids, found.counted, strict=True) if number == begin)
+    assert sum(counted for counted in found.counted) > 4
+
+
+def test_a_special_token_that_cannot_be_told_from_text_is_refused() -> None:
+    """Its normaliser changes what it is found in, so its stand-in is found elsewhere."""
+    tokenizer = wordpiece()
+    tokens = [AddedToken(token, normalized=True, special=True) for token in ("BEGIN", "END")]
+    names = {"eos_token": "end", "unk_token": "[UNK]"}
+    template = ChatTemplate("{% for message in messages %}{{ 'begin ' + message.content + 'end' }}{% endfor %}", "x")
+    tokenizer.add_special_tokens(tokens)
+    names["eos_token"] = "END"
+    encoder = ChatEncoder(tokenizer, special_tokens(tokenizer, names), names, template)
+    with pytest.raises(DataError, match="x: a special token of the chat template is read in another way"):
+        check_template(encoder, "x")
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,7 @@ class ChatEncoder:
     ) -> None:
         self._special = special
         self._names = names
+        self._original = tokenizer.to_str()
         self._template = template
         self._tokenizer, self._id_of = _with_stand_ins(tokenizer, names)
         self._stand_in = {token: _stand_in(number) for token, number in self._id_of.items()}
@@ -98,6 +99,13 @@ class ChatEncoder:
         found = [self._written(text) for text in texts]
         encodings = iter(encode_texts(self._tokenizer, [one.text for one in found if one is not None], offsets=True))
         return [None if one is None else self._counted(one, next(encodings)) for one in found]
+
+    def as_transformers(self, messages: Sequence[Message]) -> list[int]:
+        """The ids of messages in which nobody spells a special token, as `apply_chat_template` reads them off the whole text."""
+        plain = Tokenizer.from_str(self._original)
+        plain.add_special_tokens(list(self._names.values()))
+        rendered = _MARK.sub("", self._render(messages) or "")
+        return plain.encode(rendered, add_special_tokens=False).ids
 
     def _written(self, text: str) -> _Written | None:
         messages, exchange = messages_of(text), exchange_of(text)
@@ -130,12 +138,14 @@ class ChatEncoder:
         return self._token.findall(_MARK.sub("", rendered))
 
     def _with_marks(self, rendered: str, messages: Sequence[Message]) -> str | None:
-        """The same text with marks around the assistant's contents: as they are, or, where a template strips them, without blanks."""
-        for around in (_around, _around_words):
+        """The same text with marks around the assistant's contents: as they are, else without the blanks around them, which some
+        templates strip, else behind the thoughts in them, which some leave out.
+        """
+        for around in (_around, _around_words, _around_answer):
             marked = self._render(
                 [m._replace(content=around(m.content)) if m.role == "assistant" else m for m in messages]
             )
-            if marked is not None and _MARK.sub("", marked) == rendered:
+            if marked is not None and _MARK.sub("", marked) == rendered and _in_pairs(marked):
                 return self._with_turn_ends(marked)
         return None
 
@@ -149,22 +159,24 @@ class ChatEncoder:
         return first
 
     def _with_tokens(self, marked: str) -> _Written | None:
-        """Special tokens replaced by stand-ins, and marks by places; None where the marks are no pairs."""
+        """Special tokens replaced by stand-ins, and marks by places; None where the marks are no pairs, as of a template's own."""
+        if not _in_pairs(marked):
+            return None
         text, places = "", list[int]()
         for number, piece in enumerate(re.split(f"({_MARK.pattern})", marked)):
             if number % 2 == 0:
                 text += self._token.sub(lambda found: self._stand_in[found[0]], piece).replace(_BREAK, "")
-            elif (piece == _BEGIN) == (len(places) % 2 == 0):
-                places.append(len(text))
             else:
-                return None
-        if len(places) % 2:
-            return None
+                places.append(len(text))
         return _Written(text, tuple(zip(places[::2], places[1::2], strict=True)), None)
 
     def _counted(self, written: _Written, encoding: Encoding) -> CountedIds:
         """Ids of the tokenizer itself; what a special token is spelled with in a content is an unknown one, as in every text."""
-        counted_of = _overlapping(encoding.offsets, written.ranges)
+        offsets = [
+            _of_stand_in(written.text, first) if number in self._ids else (first, last)
+            for number, (first, last) in zip(encoding.ids, encoding.offsets, strict=True)
+        ]
+        counted_of = _overlapping(offsets, written.ranges)
         ids, counted = list[int](), list[bool]()
         for number, is_counted in zip(encoding.ids, counted_of, strict=True):
             own = [self._ids[number]] if number in self._ids else self._special.text_ids([number])
@@ -197,6 +209,11 @@ def check_template(encoder: ChatEncoder, place: str) -> None:
         DataError: it gives up on one question and its answer, or nobody can tell there which tokens are the answer's.
     """
     (found,) = encoder.encode([chat_text(_PROBE)])
+    if found is not None and found.ids and list(found.ids) != encoder.as_transformers(_PROBE):
+        raise DataError(
+            f"{place}: a special token of the chat template is read in another way when the same word in a message is text; set "
+            "normalized: false for it in tokenizer.json"
+        )
     if found is None or not any(found.counted[1:]):
         raise DataError(
             f"{place}: the chat template cannot write a user's message and the assistant's answer so that the answer is found in it; "
@@ -210,6 +227,12 @@ def _of_exchange(exchange: Exchange) -> _Written:
     return _Written(whole, ((len(before), len(whole)),), exchange)
 
 
+def _in_pairs(marked: str) -> bool:
+    """Whether a mark that ends follows each that begins, and no other."""
+    marks = _MARK.findall(marked)
+    return marks == [_BEGIN, _END] * (len(marks) // 2)
+
+
 def _around(content: str) -> str:
     return f"{_BEGIN}{content}{_END}" if content else ""
 
@@ -218,6 +241,11 @@ def _around_words(content: str) -> str:
     words = content.strip()
     place = content.find(words)
     return f"{content[:place]}{_around(words)}{content[place + len(words) :]}"
+
+
+def _around_answer(content: str) -> str:
+    thought, end, answer = content.rpartition("</think>")
+    return f"{thought}{end}{_around_words(answer)}"
 
 
 def _broken(found: re.Match[str]) -> str:
@@ -250,6 +278,12 @@ def _with_stand_ins(tokenizer: Tokenizer, names: Mapping[str, str]) -> tuple[Tok
         ]
     )
     return copy, ids
+
+
+def _of_stand_in(text: str, first: int) -> tuple[int, int]:
+    """Where a stand-in is, without the blanks that some special tokens take from the text beside them."""
+    start = text.index(_STAND_IN[0], first)
+    return start, text.index(_STAND_IN[1], start) + 1
 
 
 def _overlapping(offsets: Sequence[tuple[int, int]], ranges: Sequence[tuple[int, int]]) -> list[bool]:
