@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from tokenizers import AddedToken, Encoding, Tokenizer
 
 from tacit.corpus.chats import Exchange, Message, chat_text, exchange_of, messages_of
@@ -177,11 +178,14 @@ class ChatEncoder:
             for number, (first, last) in zip(encoding.ids, encoding.offsets, strict=True)
         ]
         counted_of = _overlapping(offsets, written.ranges)
-        ids, counted = list[int](), list[bool]()
-        for number, is_counted in zip(encoding.ids, counted_of, strict=True):
-            own = [self._ids[number]] if number in self._ids else self._special.text_ids([number])
-            ids += own
-            counted += [is_counted] * len(own)
+        own_ids = {
+            number: [self._ids[number]] if number in self._ids else self._special.text_ids([number])
+            for number in set(encoding.ids)
+        }
+        pairs = [
+            (own, counted) for number, counted in zip(encoding.ids, counted_of, strict=True) for own in own_ids[number]
+        ]
+        ids, counted = [own for own, _ in pairs], [counted for _, counted in pairs]
         if written.exchange is None:
             return CountedIds(tuple(ids), tuple(counted))
         return CountedIds((self._special.start, *ids, self._special.end), (False, *counted, True)) if ids else _NOTHING
@@ -288,9 +292,10 @@ def _of_stand_in(text: str, first: int) -> tuple[int, int]:
 
 def _overlapping(offsets: Sequence[tuple[int, int]], ranges: Sequence[tuple[int, int]]) -> list[bool]:
     """Which tokens count: from the first one that has a character of a range to the last, those without characters between too."""
-    counted = [False] * len(offsets)
+    first_N, last_N = np.array(offsets, dtype=np.int64).reshape(-1, 2).T
+    counted_N = np.zeros(len(offsets), dtype=bool)
     for start, end in ranges:
-        inside = [place for place, (first, last) in enumerate(offsets) if first < end and last > start and first < last]
-        if inside:
-            counted[inside[0] : inside[-1] + 1] = [True] * (inside[-1] - inside[0] + 1)
-    return counted
+        inside = np.flatnonzero((first_N < end) & (last_N > start) & (first_N < last_N))
+        if len(inside):
+            counted_N[inside[0] : inside[-1] + 1] = True
+    return counted_N.tolist()
