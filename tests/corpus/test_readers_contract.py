@@ -344,7 +344,9 @@ def test_a_reader_of_this_file_needs_one_line(tmp_path: Path, monkeypatch: pytes
 
     path = tmp_path / "corpus.shout"
     path.write_text("one\ntwo\n")
-    with pytest.raises(pydantic.ValidationError, match=r"Input should be 'auto', 'txt', .*'parquet' or 'conll'"):
+    with pytest.raises(
+        pydantic.ValidationError, match=r"Input should be 'auto', 'chat', 'txt', .*'parquet' or 'conll'"
+    ):
         CorpusOptions(path=str(path), format="shout")
     with pytest.raises(DataError, match="this ending is not known"):
         read_records(Source(path))

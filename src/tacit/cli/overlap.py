@@ -58,7 +58,7 @@ def command(
         pairs = zip(run.public, found, strict=True)
         print_json(
             [
-                {"corpus": options.path, "text_field": options.text_field, "shared": [row._asdict() for row in own]}
+                {"corpus": options.path, "text_field": options.read_field, "shared": [row._asdict() for row in own]}
                 for options, own in pairs
             ]
         )
@@ -91,7 +91,7 @@ def _found_in(options: CorpusOptions, index: RunIndex, share: float, runs: int) 
 
 def _show(options: CorpusOptions, found: list[_Found]) -> None:
     typer.echo(
-        f"{options.path} ({options.text_field}): records that share text with a private one: {len(found) or 'none'}"
+        f"{options.path} ({options.read_field}): records that share text with a private one: {len(found) or 'none'}"
     )
     if found:
         rows = [[repr(row.id), str(row.runs), f"{row.share:.2f}"] for row in found[:_SHOWN]]

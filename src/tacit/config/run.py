@@ -16,7 +16,7 @@ from tacit.config.adaptive import AdaptiveOptions, check_adaptive
 from tacit.config.audit import AuditOptions, check_membership
 from tacit.config.base import Count, WholeConfig
 from tacit.config.compute import ComputeOptions, check_compute
-from tacit.config.corpus import CorpusOptions, PublicCorpusOptions
+from tacit.config.corpus import CorpusOptions, PublicCorpusOptions, check_chats
 from tacit.config.evaluation import EvaluationOptions
 from tacit.config.marking import MarkingOptions, check_marking
 from tacit.config.model import ModelOptions, check_given, check_model
@@ -181,6 +181,7 @@ CHECKS: tuple[Callable[[RunConfig], None], ...] = (
     check_allow,
     check_seed,
     check_formula,
+    check_chats,
     check_marking,
     check_adaptive,
     check_streams,

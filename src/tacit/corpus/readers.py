@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tacit.corpus.chats import read_chat, read_exchange
 from tacit.corpus.columns import header_names, key_names, listed
 from tacit.corpus.json_objects import Numbered, objects_by_line, objects_of_array
 from tacit.corpus.lines import attempt, numbered_lines, place_of, too_long
@@ -51,9 +52,13 @@ class Source:
         max_record_bytes: a record whose text, line or CSV field is longer than this is refused.
         limit: read this many records and stop.
         turns: how a list of turns becomes text, one turn a line (JSON, Parquet); None: the field holds the text.
+        messages_field: the field (JSON, Parquet) with a conversation, a list of messages with ``role`` and ``content``, instead of a
+            text (`tacit.corpus.chats`).
+        prompt_field: the field (JSON, CSV, Parquet) with a prompt, instead of a text.
+        response_field: the field with the response to it.
 
     Raises:
-        UsageError: an unknown format, or a number out of range.
+        UsageError: an unknown format, a number out of range, or a prompt without a response.
     """
 
     path: Path
@@ -64,8 +69,13 @@ class Source:
     max_record_bytes: int = 1_000_000
     limit: int | None = None
     turns: Turns | None = None
+    messages_field: str | None = None
+    prompt_field: str | None = None
+    response_field: str | None = None
 
     def __post_init__(self) -> None:
+        if (self.prompt_field is None) != (self.response_field is None):
+            raise UsageError("prompt_field and response_field go together; give both, or neither")
         if self.format != "auto" and self.format not in READERS:
             raise UsageError(f"format {self.format!r} is not known; use auto or one of {', '.join(READERS)}")
         if not 1 <= self.max_record_bytes <= MOST_RECORD_BYTES:
@@ -205,13 +215,28 @@ def _record(fields: Mapping[str, Any], default_id: str, place: str, source: Sour
     """
     document_id = default_id if source.id_field is None else _identity(fields, "id_field", source.id_field, place)
     user_id = None if source.user_field is None else _identity(fields, "user_field", source.user_field, place)
-    value = _field(fields, "text_field", source.text_field, place)
-    text = value if source.turns is None else dialogue_text(value, source.turns, place, source.text_field)
-    if not isinstance(text, str):
-        raise DataError(
-            f"{place}: the field {source.text_field!r} is not a string; set the option text_field, or turns for a list of turns"
-        )
-    return Record(document_id, user_id, _checked_text(text, place, source))
+    return Record(document_id, user_id, _checked_text(_text(fields, place, source), place, source))
+
+
+def _text(fields: Mapping[str, Any], place: str, source: Source) -> str:
+    """The text of a record, or that of its conversation, or of its prompt and response."""
+    if source.messages_field is not None:
+        values = _field(fields, "messages_field", source.messages_field, place)
+        return read_chat(values, place, source.messages_field)
+    if source.prompt_field is not None and source.response_field is not None:
+        prompt = _string(fields, "prompt_field", source.prompt_field, place)
+        return read_exchange(prompt, _string(fields, "response_field", source.response_field, place))
+    if source.turns is not None:
+        values = _field(fields, "text_field", source.text_field, place)
+        return dialogue_text(values, source.turns, place, source.text_field)
+    return _string(fields, "text_field", source.text_field, place, ", or turns for a list of turns")
+
+
+def _string(fields: Mapping[str, Any], option: str, name: str, place: str, otherwise: str = "") -> str:
+    value = _field(fields, option, name, place)
+    if not isinstance(value, str):
+        raise DataError(f"{place}: the field {name!r} is not a string; set the option {option}{otherwise}")
+    return value
 
 
 def _field(fields: Mapping[str, Any], option: str, name: str, place: str) -> Any:
@@ -260,7 +285,14 @@ def _read_txt(path: Path, source: Source) -> Iterator[Record]:
 
 
 def _refuse_fields(path: Path, source: Source) -> None:
-    for option, value in (("id_field", source.id_field), ("user_field", source.user_field), ("turns", source.turns)):
+    asked = {
+        "id_field": source.id_field,
+        "user_field": source.user_field,
+        "turns": source.turns,
+        "messages_field": source.messages_field,
+        "prompt_field": source.prompt_field,
+    }
+    for option, value in asked.items():
         if value is not None:
             raise UsageError(f"{path}: a file of this format has no fields; leave out the option {option}")
 
@@ -298,6 +330,10 @@ def _read_csv(path: Path, source: Source) -> Iterator[Record]:
     """Comma-separated rows under a header; quoted fields may hold line breaks (RFC 4180)."""
     if source.turns is not None:
         raise UsageError(f"{path}: a CSV file has no lists of turns; leave out the option turns")
+    if source.messages_field is not None:
+        raise UsageError(
+            f"{path}: a CSV file has no lists of messages; use prompt_field and response_field, or JSON lines"
+        )
     rows = _csv_rows(path, source)
     _, header = next(rows, (1, None))
     if header is None:
@@ -341,7 +377,13 @@ def _next_row(reader: Iterator[list[str]], place: str, source: Source) -> list[s
 
 def _wanted_fields(source: Source) -> list[tuple[str, str]]:
     """(option, field) of the fields that the source asks for."""
-    named = {"text_field": source.text_field, "id_field": source.id_field, "user_field": source.user_field}
+    instead = {
+        "messages_field": source.messages_field,
+        "prompt_field": source.prompt_field,
+        "response_field": source.response_field,
+    }
+    text = {"text_field": source.text_field} if set(instead.values()) == {None} else instead
+    named = {**text, "id_field": source.id_field, "user_field": source.user_field}
     return [(option, name) for option, name in named.items() if name is not None]
 
 
@@ -381,17 +423,25 @@ def _parquet_row(batch: pa.RecordBatch, row: int, source: Source, place: str) ->
 
 
 def _parquet_value(value: Any, name: str, source: Source) -> Any:
-    """The value; of turns the fields that the source asks for, since one that nobody asked for must stop nothing."""
-    turns = source.turns
-    if turns is None or name != source.text_field or not isinstance(value, pa.ListScalar) or not value.is_valid:
+    """The value; of turns and messages the fields that the source asks for: one that nobody asked for must stop nothing."""
+    wanted = _wanted_of_turns(name, source)
+    if wanted is None or not isinstance(value, pa.ListScalar) or not value.is_valid:
         return value.as_py()
-    wanted = [where for where in (turns.text, turns.speaker) if isinstance(where, str)]
     return [
         {field: turn[field].as_py() for field in wanted if field in turn}
         if isinstance(turn, pa.StructScalar) and turn.is_valid
         else turn.as_py()
         for turn in value
     ]
+
+
+def _wanted_of_turns(name: str, source: Source) -> list[str] | None:
+    """The fields of a turn or message that are read; None: this column has no turns."""
+    if name == source.messages_field:
+        return ["role", "content"]
+    if source.turns is None or name != source.text_field:
+        return None
+    return [where for where in (source.turns.text, source.turns.speaker) if isinstance(where, str)]
 
 
 def _read_conll(path: Path, source: Source) -> Iterator[Record]:

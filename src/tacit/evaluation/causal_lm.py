@@ -6,7 +6,8 @@ with Gaussian noise on it (`tacit.evaluation.masked_lm.noisy_sum`). There a unit
 number is exp of the mean over units of a unit's own nats per token; it is not the perplexity per token of the text as a whole.
 
 Every token of a row but the first is predicted from those before it in the row, the end token too. A text that was cut
-into several rows gives an end token for each, and no row sees the one before it.
+into several rows gives an end token for each, and no row sees the one before it. Of a conversation, or a prompt with its response,
+the tokens alone count that training learns (`SequenceStream.counted_ST`).
 
 Shapes: U units, S rows of the stream, B rows that are scored, T positions, V vocabulary, M measured quantities.
 """
@@ -48,7 +49,8 @@ class UnitLosses:
 
     Args:
         nats_U: sum over the unit's predicted tokens of -ln p(token given the tokens before it in its row).
-        tokens_U: how many these are: all but the first of each row that counts, end tokens included.
+        tokens_U: how many these are: all but the first of each row, end tokens included; of a conversation, and of a prompt with its
+            response, those that count.
         whole: whether all rows of every unit counted.
     """
 
@@ -99,7 +101,7 @@ def unigram(stream: SequenceStream, vocabulary_size: int) -> np.ndarray:
 
     One is added for every id, so that no token of another text has probability 0, whatever special token a text may spell.
     """
-    predicted_ST = _predicted(stream.lengths_S, stream.ids_ST.shape[1])
+    predicted_ST = _predicted(stream, np.arange(stream.sequences))
     counts_V = np.bincount(stream.ids_ST[predicted_ST], minlength=vocabulary_size).astype(float) + 1
     return np.log(counts_V / counts_V.sum())
 
@@ -131,7 +133,8 @@ def score_units(
     ]
     row_B = np.concatenate([*chosen, np.zeros(0, dtype=np.int64)])
     owner_B = np.repeat(np.arange(stream.units), [len(rows) for rows in chosen])
-    tokens_U = np.bincount(owner_B, stream.lengths_S[row_B] - 1, minlength=stream.units).astype(np.int64)
+    tokens_B = _predicted(stream, row_B).sum(axis=1)
+    tokens_U = np.bincount(owner_B, tokens_B, minlength=stream.units).astype(np.int64)
     found: dict[str, UnitLosses] = {}
     for name, model in models.items():
         nats_B = (
@@ -142,14 +145,15 @@ def score_units(
     return found
 
 
-def _predicted(lengths_B: np.ndarray, positions: int) -> np.ndarray:
-    """Where a row's predicted tokens are (B, T): not at position 0, not at padding."""
-    place_T = np.arange(positions)
-    return (place_T > 0) & (place_T < lengths_B[:, None])
+def _predicted(stream: SequenceStream, row_B: np.ndarray) -> np.ndarray:
+    """Where the predicted tokens of these rows are (B, T): not at position 0, not at padding, and where they count."""
+    place_T = np.arange(stream.ids_ST.shape[1])
+    real_BT = (place_T > 0) & (place_T < stream.lengths_S[row_B][:, None])
+    return real_BT if stream.counted_ST is None else real_BT & stream.counted_ST[row_B]
 
 
 def _table_nats(log_probabilities_V: np.ndarray, stream: SequenceStream, row_B: np.ndarray) -> np.ndarray:
-    predicted_BT = _predicted(stream.lengths_S[row_B], stream.ids_ST.shape[1])
+    predicted_BT = _predicted(stream, row_B)
     return np.where(predicted_BT, -log_probabilities_V[stream.ids_ST[row_B]], 0.0).sum(axis=1)
 
 
@@ -166,7 +170,7 @@ def _model_nats(model: PreTrainedModel, stream: SequenceStream, row_B: np.ndarra
         positions = int(lengths.max())
         ids = stream.ids_ST[row_B[part], :positions].astype(np.int64)
         attention = np.arange(positions) < lengths[:, None]
-        weights = _predicted(lengths, positions).astype(np.float32)
+        weights = _predicted(stream, row_B[part])[:, :positions].astype(np.float32)
         tensors = (torch.from_numpy(array).to(model.device) for array in (ids, attention, weights))
         nats_B[part] = causal_row_losses(model, *tensors).double().cpu().numpy()
     model.train(training)

@@ -19,7 +19,7 @@ from tacit.evaluation.examples import Example, completions, fillings
 from tacit.files import write_json
 from tacit.pipeline.corpus import private_units
 from tacit.pipeline.marking import cut
-from tacit.pipeline.rows import has_unigram, public_held_out_rows, public_held_out_units, tokenized, unigram_rows
+from tacit.pipeline.rows import has_unigram, public_answers, public_held_out_rows, tokenized, unigram_rows
 from tacit.pipeline.screening import redacted_units
 from tacit.pipeline.state import RunState
 from tacit.planning import EVALUATION
@@ -44,7 +44,7 @@ def evaluate(state: RunState) -> None:
     found: dict[str, Any] = {"vocabulary_size": state.special.size}
     streams = state.streams.child("evaluation")
     if state.config.public:
-        found["public"] = _exact_scores(state, models, public_held_out_rows(state), public_held_out_units(state), 1)
+        found["public"] = _exact_scores(state, models, public_held_out_rows(state), public_answers(state), 1)
         found["examples"] = [dataclasses.asdict(example) for example in _examples(state, models)]
     if state.mechanisms.evaluation is not None:
         found["private"] = _evaluate_private(state, state.mechanisms.evaluation, models, streams)

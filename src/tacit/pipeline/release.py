@@ -182,7 +182,7 @@ def _write_model(state: RunState, folder: Path) -> None:
         save_model(model, folder)
     else:
         save_adapted(model, options.adapter, options.resolved_folder.name, folder)
-    save_tokenizer(state.tokenizer, folder, state.config.model.length, state.special_names)
+    save_tokenizer(state.tokenizer, folder, state.config.model.length, state.special_names, state.chat_template)
     start = state.ledger.bound(START)
     began_public = start is None or Provenance.from_dict(json.loads(start)).is_public
     if state.ledger.plans or not began_public:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
-from tacit.config import RunConfig, stratum_number
+from tacit.config import PublicCorpusOptions, RunConfig, stratum_number
 from tacit.corpus.canaries import Canary, draw_canaries, plant
+from tacit.corpus.chats import answer_of
 from tacit.corpus.units import Unit
 from tacit.pipeline.corpus import marked_texts, private_units, public_units, rho_of_units, screened_units
 from tacit.pipeline.state import RunState, once
 from tacit.training.marked import tokenize_marked, unmarked
 from tacit.training.sequences import SequenceStream, tokenize_units
+from tacit.vocabulary.chat_template import ChatTemplate
+from tacit.vocabulary.chats import ChatEncoder
 
 __all__ = [
     "drawn_canaries",
     "has_unigram",
     "private_rows",
+    "public_answers",
     "public_held_out_rows",
     "public_held_out_units",
     "public_rows",
@@ -32,21 +37,43 @@ def rows_of(state: RunState, stream: str) -> SequenceStream:
     return _ROWS["private" if stratum_number(stream) is not None else stream](state)
 
 
-def tokenized(state: RunState, units: list[Unit]) -> SequenceStream:
-    """Rows of units."""
+def tokenized(state: RunState, units: list[Unit], is_chat: Sequence[bool] | None = None) -> SequenceStream:
+    """Rows of units.
+
+    Args:
+        is_chat: of each unit whether its corpus has conversations; None: that of private ones.
+    """
     length, streams = state.config.model.length, state.streams.child("sequences")
-    return tokenize_units(units, state.tokenizer, state.special, length, streams)
+    is_chat = [state.config.private.is_chat] * len(units) if is_chat is None else is_chat
+    chats = _chats(state) if any(is_chat) else None
+    return tokenize_units(units, state.tokenizer, state.special, length, streams, chats, is_chat)
+
+
+@once
+def _chats(state: RunState) -> ChatEncoder:
+    template = ChatTemplate(state.chat_template or "", str(state.vocabulary_folder))
+    return ChatEncoder(state.tokenizer, state.special, state.special_names, template)
+
+
+def _public_chats(state: RunState, units: Sequence[Unit]) -> list[bool]:
+    """Of each public unit whether its corpus has conversations."""
+    return [_corpus_of(state, unit).is_chat for unit in units]
+
+
+def _corpus_of(state: RunState, unit: Unit) -> PublicCorpusOptions:
+    return state.config.public[int(unit.unit_id.split(":")[0])]
 
 
 @once
 def public_rows(state: RunState) -> SequenceStream:
     """Public training rows: of each unit as often as its corpus says."""
-    return tokenized(state, [copy for unit in public_units(state)[0] for copy in _copies(state, unit)])
+    units = [copy for unit in public_units(state)[0] for copy in _copies(state, unit)]
+    return tokenized(state, units, _public_chats(state, units))
 
 
 def _copies(state: RunState, unit: Unit) -> list[Unit]:
     """A public unit, and the same text under other ids, which have random choices of their own."""
-    times = state.config.public[int(unit.unit_id.split(":")[0])].times
+    times = _corpus_of(state, unit).times
     return [unit, *(Unit(f"{unit.unit_id}:copy {number}", unit.texts) for number in range(2, times + 1))]
 
 
@@ -125,10 +152,20 @@ def public_held_out_units(state: RunState) -> list[Unit]:
     return units[: state.config.evaluation.public_sequences] if state.config.model.is_causal else units
 
 
+def public_answers(state: RunState) -> list[Unit]:
+    """Public held-out texts, of conversations and responses that part which is scored."""
+    units = public_held_out_units(state)
+    return [
+        Unit(unit.unit_id, tuple(map(answer_of, unit.texts))) if is_chat else unit
+        for unit, is_chat in zip(units, _public_chats(state, units), strict=True)
+    ]
+
+
 @once
 def public_held_out_rows(state: RunState) -> SequenceStream:
     """Public held-out rows: of a masked model one unit a row, at most ``evaluation.public_sequences``; of a causal one whole."""
-    stream = tokenized(state, public_held_out_units(state))
+    units = public_held_out_units(state)
+    stream = tokenized(state, units, _public_chats(state, units))
     if state.config.model.is_causal:
         return stream
     rows = min(stream.sequences, state.config.evaluation.public_sequences)

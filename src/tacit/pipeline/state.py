@@ -30,6 +30,7 @@ from tacit.training.checkpoint import load_weights
 from tacit.training.masking import Masking
 from tacit.training.objectives import CausalObjective, MaskedObjective, Objective
 from tacit.training.plans import Phase
+from tacit.vocabulary.chat_template import TEMPLATE_FILE
 from tacit.vocabulary.special import OWN_NAMES, SpecialTokens, special_tokens
 
 __all__ = ["RunState", "objective_of", "once"]
@@ -86,6 +87,12 @@ class RunState:
         """The tokenizer's special tokens by role; those of a given one were written beside it."""
         path = self.vocabulary_folder / "special_tokens.json"
         return read_result(path) if path.exists() else OWN_NAMES
+
+    @functools.cached_property
+    def chat_template(self) -> str | None:
+        """How the tokenizer writes messages, in Jinja; the stage `vocabulary` has left it."""
+        path = self.vocabulary_folder / TEMPLATE_FILE
+        return path.read_text(encoding="utf-8") if path.exists() else None
 
     @functools.cached_property
     def special(self) -> SpecialTokens:

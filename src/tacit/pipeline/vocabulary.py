@@ -17,15 +17,16 @@ import numpy as np
 from tacit.config.vocabulary_methods.method import WordSource
 from tacit.corpus.units import Unit
 from tacit.errors import LedgerError, UsageError
-from tacit.files import private_folder, write_atomically, write_json
+from tacit.files import private_folder, write_atomically, write_json, write_text
 from tacit.pipeline.corpus import check_corpora, marked_texts, private_units, public_units, screened_units
 from tacit.pipeline.state import RunState
 from tacit.planning import VOCABULARY, VOCABULARY_COUNTS
-from tacit.planning.given import given_tokenizer, reserved_tokens
+from tacit.planning.given import chat_template, given_tokenizer, has_chats, reserved_tokens
 from tacit.planning.vocabulary import vocabulary_releases
 from tacit.privacy.accounting.calibrate_words import RESOLUTION
 from tacit.privacy.events import Event
 from tacit.privacy.words import WordEvents, WordRelease, word_release
+from tacit.vocabulary.chat_template import TEMPLATE_FILE, own_template
 from tacit.vocabulary.count import count_words, sorted_word_counts
 from tacit.vocabulary.estimate import ChosenWords, estimate_counts, weights_as_counts
 from tacit.vocabulary.public_words import OFTEN, count_public_words, read_public_words
@@ -49,6 +50,8 @@ def vocabulary(state: RunState) -> None:
     if options.how.brings_tokenizer:
         _write_given(state, folder)
         return
+    if has_chats(state.config):
+        _write_template(folder, own_template())
     text = TokenizerOptions(lowercase=options.lowercase)
     event = state.mechanisms.vocabulary
     source = _PaidWords(state, folder, text, vocabulary_releases(event))
@@ -72,8 +75,15 @@ def _write_given(state: RunState, folder: Path) -> None:
     given = given_tokenizer(state.config)
     write_json(folder / "released.json", {})
     write_json(folder / "special_tokens.json", dict(given.names))
+    template = chat_template(state.config, given)
+    if template is not None:
+        _write_template(folder, template)
     write_atomically(folder / "tokenizer.json", lambda partial: given.tokenizer.save(str(partial)))
     state.reporter.say(f"Vocabulary: given, {given.special.size} entries")
+
+
+def _write_template(folder: Path, template: str) -> None:
+    write_text(folder / TEMPLATE_FILE, template)
 
 
 @final

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 
-from tacit.config import RunConfig
+from tacit.config import ComputeOptions, RunConfig
 from tacit.config.shape import ModelShape, adapter_parameters, shape_of
 from tacit.errors import UsageError
 from tacit.planning.vocabulary import vocabulary_size
@@ -92,9 +92,6 @@ def memory_of_machine() -> int | None:
     if sys.platform == "win32" or any(name not in os.sysconf_names for name in names):
         return None
     return os.sysconf(names[0]) * os.sysconf(names[1])
-=======
-    return training_bytes(shape_of(config.model), config.model.length, config.compute, parameters, logits)
->>>>>>> precision
 
 
 def disk_bytes(config: RunConfig) -> int:

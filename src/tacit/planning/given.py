@@ -14,13 +14,23 @@ from tacit.config.kinds import KINDS, is_routed, one_of
 from tacit.config.shape import read_config, shape_of, weight_files
 from tacit.errors import DataError, UsageError
 from tacit.screening.redact import MASK
+from tacit.vocabulary.chat_template import ChatTemplate, default_template, read_chat_template
+from tacit.vocabulary.chats import ChatEncoder, check_template
 from tacit.vocabulary.given import GivenTokenizer, read_given, tokenizer_digest
 from tacit.vocabulary.public_words import read_bytes
 
 _PADDING = 1024
 """More rows than tokens that a table may have: many are filled up to a multiple of 64 or more."""
 
-__all__ = ["check_folder", "fingerprints", "given_tokenizer", "reserved_tokens", "scorer_digest"]
+__all__ = [
+    "chat_template",
+    "check_folder",
+    "fingerprints",
+    "given_tokenizer",
+    "has_chats",
+    "reserved_tokens",
+    "scorer_digest",
+]
 
 
 def reserved_tokens(config: RunConfig) -> tuple[str, ...]:
@@ -47,7 +57,34 @@ def given_tokenizer(config: RunConfig) -> GivenTokenizer:
             )
     if config.model.folder is not None:
         check_folder(config, found)
+    if has_chats(config):
+        template = ChatTemplate(chat_template(config, found) or "", str(path))
+        check_template(ChatEncoder(found.tokenizer, found.special, found.names, template), str(path))
     return found
+
+
+def has_chats(config: RunConfig) -> bool:
+    """Whether records of a corpus are conversations, which the tokenizer's chat template writes."""
+    return any(corpus.messages is not None for corpus in (config.private, *config.public))
+
+
+def chat_template(config: RunConfig, tokenizer: GivenTokenizer) -> str | None:
+    """The chat template of the given tokenizer, in Jinja; where it has none, the default one if the run needs one.
+
+    Raises:
+        DataError: the run needs it, and it cannot be read.
+    """
+    try:
+        found = read_chat_template(config.vocabulary.resolved_path)
+    except DataError:
+        if has_chats(config):
+            raise
+        return None
+    if found is not None or not has_chats(config):
+        return found
+    special = tokenizer.special
+    start, end = (tokenizer.tokenizer.id_to_token(number) or "" for number in (special.start, special.end))
+    return default_template(start, end)
 
 
 def check_folder(config: RunConfig, tokenizer: GivenTokenizer | None = None) -> None:
@@ -87,7 +124,10 @@ def fingerprints(config: RunConfig) -> dict[str, str]:
     """SHA-256 of what the run is given, by name; empty where that is nothing. The ledger binds them."""
     found: dict[str, str] = {}
     if config.vocabulary.how.brings_tokenizer:
-        found["the given tokenizer"] = tokenizer_digest(config.vocabulary.resolved_path)
+        path = config.vocabulary.resolved_path
+        found["the given tokenizer"] = tokenizer_digest(path)
+        if has_chats(config) and (template := read_chat_template(path)) is not None:
+            found["the chat template"] = hashlib.sha256(template.encode()).hexdigest()
     if config.vocabulary.public_words:
         digest = hashlib.sha256()
         for path in config.vocabulary.public_word_paths:

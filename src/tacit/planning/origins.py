@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tacit.config import RunConfig
 from tacit.config.corpus import CorpusOptions
-from tacit.corpus.readers import Source, files_of
+from tacit.corpus.readers import files_of
 from tacit.errors import RefusedError, TacitError, UsageError
 from tacit.files import real_path
 from tacit.privacy.events import Spend
@@ -84,7 +84,7 @@ def _public_and_private(option: str) -> UsageError:
 def _inodes_read(corpus: CorpusOptions) -> set[tuple[int, int]]:
     """Of the files that a corpus is, whatever folder, pattern or link names them; nothing is read."""
     try:
-        paths = files_of(Source(corpus.resolved_path, corpus.format))
+        paths = files_of(corpus.source)
     except TacitError:  # there is none; whoever reads it says so
         return set()
     return set().union(*map(_inodes, paths))

@@ -160,9 +160,23 @@ def _notes(config: RunConfig, mechanisms: Mechanisms) -> tuple[str, ...]:
         *_screening_notes(config),
         *_selective_notes(config),
         *adaptive_notes(config, mechanisms.spends()),
+        *_chat_notes(config),
         *vocabulary_notes(config, mechanisms.vocabulary),
         *recommended_vocabulary(config),
     )
+
+
+def _chat_notes(config: RunConfig) -> list[str]:
+    if not any(corpus.messages is not None for corpus in (config.private, *config.public)):
+        return []
+    from tacit.vocabulary.chat_template import read_chat_template  # Jinja comes with it, which other plans do not need
+
+    if config.vocabulary.how.brings_tokenizer and read_chat_template(config.vocabulary.resolved_path) is not None:
+        return []
+    return [
+        "messages: the tokenizer has no chat template, so a default one is used and released (role, line break, content, the token "
+        "that ends a row); put a chat_template.jinja beside the tokenizer for another one"
+    ]
 
 
 def _screening_notes(config: RunConfig) -> list[str]:

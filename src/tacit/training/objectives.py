@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
+from tacit.errors import UsageError
 from tacit.models.causal import causal_row_losses
 from tacit.models.masked import masked_losses
 from tacit.training.masking import Masking, mask_rows
@@ -52,6 +53,16 @@ class Objective(ABC):
     def targets_of(self, length: int) -> int:
         """N for rows of T = ``length``."""
         return length
+
+    def only(self, targets: Targets, counted_BT: np.ndarray) -> Targets:
+        """Of the targets those at tokens that count, as a response's (`SequenceStream.counted_ST`).
+
+        Raises:
+            UsageError: this objective asks for no next tokens.
+        """
+        raise UsageError(
+            "tokens of a response are learned by a causal model alone; give this one rows that count as a whole"
+        )
 
     @abstractmethod
     def losses(self, model: PreTrainedModel, arrays: Sequence[torch.Tensor], weights_BN: torch.Tensor) -> torch.Tensor:
@@ -91,6 +102,9 @@ class CausalObjective(Objective):
         place_T = np.arange(ids_BT.shape[1])
         attention_BT = place_T < lengths_B[:, None]
         return Targets((ids_BT, attention_BT), attention_BT & (place_T > 0))
+
+    def only(self, targets: Targets, counted_BT: np.ndarray) -> Targets:
+        return Targets(targets.arrays, targets.real_BN & counted_BT)
 
     def losses(self, model: PreTrainedModel, arrays: Sequence[torch.Tensor], weights_BN: torch.Tensor) -> torch.Tensor:
         """`tacit.models.causal.causal_row_losses`."""

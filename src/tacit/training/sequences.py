@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 
 from tacit.corpus.units import Unit
 from tacit.randomness import KeyedRandomness
+from tacit.vocabulary.chats import ChatEncoder, CountedIds
 from tacit.vocabulary.encode import encode_texts
 from tacit.vocabulary.special import SpecialTokens
 
@@ -32,6 +33,7 @@ class SequenceStream:
         starts_U1: unit u owns rows starts[u] .. starts[u + 1] - 1; there may be none.
         keys_U: a keyed number of each unit's id: the address of its random choices, whatever its place in the corpus.
         rho_U: each unit's privacy probability, a public function of the unit alone (adaptive DP); None where there is none.
+        counted_ST: the tokens that a causal model learns to say, none of them at position 0; None: all but the first of each row.
     """
 
     ids_ST: np.ndarray
@@ -39,6 +41,7 @@ class SequenceStream:
     starts_U1: np.ndarray
     keys_U: tuple[str, ...]
     rho_U: np.ndarray | None = None
+    counted_ST: np.ndarray | None = None
 
     @property
     def units(self) -> int:
@@ -67,29 +70,81 @@ def _windows(ids: Sequence[int], body: int) -> Iterator[Sequence[int]]:
         yield ids[start : start + body]
 
 
+_Row = tuple[Sequence[int], Sequence[bool] | None]
+"""Ids, and which of them count; None: all but the first."""
+
+
 def tokenize_units(
-    units: Sequence[Unit], tokenizer: Tokenizer, special: SpecialTokens, length: int, streams: KeyedRandomness
+    units: Sequence[Unit],
+    tokenizer: Tokenizer,
+    special: SpecialTokens,
+    length: int,
+    streams: KeyedRandomness,
+    chats: ChatEncoder | None = None,
+    is_chat_U: Sequence[bool] | None = None,
 ) -> SequenceStream:
     """Tokenise every text and cut it into rows of at most ``length`` positions; a row never spans two texts or units.
 
     Nothing is dropped: a long text becomes several rows of the same unit, which are sampled and clipped as one.
+
+    Args:
+        units: any.
+        tokenizer: without padding and truncation.
+        special: its special tokens.
+        length: positions of a row.
+        streams: for the units' keys.
+        chats: for conversations, and prompts with responses: only a part of their tokens counts, and rows without one are left out.
+        is_chat_U: whose texts may be such; None: all units'. Another's are plain text, whatever they look like.
     """
     counts = np.zeros(len(units), dtype=np.int64)
-    windows: list[Sequence[int]] = []
+    rows: list[_Row] = []
     texts = [(number, text) for number, unit in enumerate(units) for text in unit.texts]
+    may_be_chat = [chats is not None and (is_chat_U is None or is_chat_U[number]) for number, _ in texts]
     for start in range(0, len(texts), _TEXTS_AT_ONCE):
         part = texts[start : start + _TEXTS_AT_ONCE]
-        encodings = encode_texts(tokenizer, [text for _, text in part])
-        for (number, _), encoding in zip(part, encodings, strict=True):
-            pieces = list(_windows(special.text_ids(encoding.ids), length - 2))
-            windows += pieces
-            counts[number] += len(pieces)
-    ids_ST = np.full((len(windows), length), special.pad, dtype=np.int32)
-    lengths_S = np.empty(len(windows), dtype=np.int32)
-    for row, window in enumerate(windows):
-        ids_ST[row, : len(window) + 2] = [special.start, *window, special.end]
-        lengths_S[row] = len(window) + 2
-    return SequenceStream(ids_ST, lengths_S, np.concatenate([[0], np.cumsum(counts)]), unit_keys(units, streams))
+        told = _told([text for _, text in part], may_be_chat[start : start + _TEXTS_AT_ONCE], chats)
+        rows_of = _rows_of([text for _, text in part], told, tokenizer, special, length)
+        for (number, _), own in zip(part, rows_of, strict=True):
+            rows += own
+            counts[number] += len(own)
+    ids_ST = np.full((len(rows), length), special.pad, dtype=np.int32)
+    lengths_S = np.empty(len(rows), dtype=np.int32)
+    counted_ST = None if chats is None else np.zeros((len(rows), length), dtype=bool)
+    for row, (ids, counted) in enumerate(rows):
+        ids_ST[row, : len(ids)] = ids
+        lengths_S[row] = len(ids)
+        if counted_ST is not None:
+            counted_ST[row, 1 : len(ids)] = True if counted is None else counted[1:]
+    starts_U1 = np.concatenate([[0], np.cumsum(counts)])
+    return SequenceStream(ids_ST, lengths_S, starts_U1, unit_keys(units, streams), counted_ST=counted_ST)
+
+
+def _told(texts: Sequence[str], may_be_chat: Sequence[bool], chats: ChatEncoder | None) -> list[CountedIds | None]:
+    """The tokens of conversations, and of prompts with their responses; None: plain text."""
+    if chats is None:
+        return [None] * len(texts)
+    found = iter(chats.encode([text for text, may_be in zip(texts, may_be_chat, strict=True) if may_be]))
+    return [next(found) if may_be else None for may_be in may_be_chat]
+
+
+def _rows_of(
+    texts: Sequence[str],
+    told: Sequence[CountedIds | None],
+    tokenizer: Tokenizer,
+    special: SpecialTokens,
+    length: int,
+) -> list[list[_Row]]:
+    """The rows of each text: of what was told of it, or of the text itself."""
+    plain = iter(encode_texts(tokenizer, [text for text, one in zip(texts, told, strict=True) if one is None]))
+    return [
+        [
+            ([special.start, *window, special.end], None)
+            for window in _windows(special.text_ids(next(plain).ids), length - 2)
+        ]
+        if one is None
+        else list(one.windows(length))
+        for one in told
+    ]
 
 
 def unit_keys(units: Sequence[Unit], streams: KeyedRandomness) -> tuple[str, ...]:

@@ -237,6 +237,8 @@ class PlainStep(Step):
         width = int(lengths_B.max(initial=1)) if objective.may_be_cut else stream.ids_ST.shape[1]
         ids_BT = stream.ids_ST[chosen, :width].astype(np.int64)
         targets = objective.targets(ids_BT, lengths_B, self._uniforms_BnT[places])
+        if stream.counted_ST is not None:
+            targets = objective.only(targets, stream.counted_ST[chosen, :width])
         of_row_BN = targets.real_BN / np.maximum(1, targets.real_BN.sum(axis=1, keepdims=True))
         with in_precision(self._compute, self._model.device):
             losses_B = _losses(self._model, objective, targets, of_row_BN / self._plan.batch_size)
@@ -305,6 +307,7 @@ def unit_targets(
     rows = len(chosen) * per_unit
     ids_BT, lengths_B = _blank_rows(rows, stream)
     uniforms_BnT = np.zeros((rows, objective.draws, stream.ids_ST.shape[1]))
+    counted_BT = None if stream.counted_ST is None else np.zeros(ids_BT.shape, dtype=bool)
     for place, unit in enumerate(chosen):
         if not real[place]:
             continue
@@ -313,8 +316,13 @@ def unit_targets(
         at = slice(place * per_unit, place * per_unit + len(own))
         ids_BT[at], lengths_B[at] = stream.ids_ST[own], stream.lengths_S[own]
         uniforms_BnT[at] = generator.random((len(own), *uniforms_BnT.shape[1:]))
+        if counted_BT is not None and stream.counted_ST is not None:
+            counted_BT[at] = stream.counted_ST[own]
     targets = objective.targets(ids_BT[:, :width], lengths_B, uniforms_BnT[:, :, :width])
-    real_BN = targets.real_BN & (lengths_B > 2)[:, None]
+    if counted_BT is None:
+        real_BN = targets.real_BN & (lengths_B > 2)[:, None]
+    else:  # nothing counts in a blank row, and a row of a conversation may have two tokens
+        real_BN = objective.only(targets, counted_BT[:, :width]).real_BN
     of_unit_B = np.repeat(real_BN.reshape(len(chosen), -1).sum(axis=1), per_unit)
     return targets, real_BN / np.maximum(1, of_unit_B)[:, None]
 

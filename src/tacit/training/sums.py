@@ -146,6 +146,8 @@ def scores_digest(
 def _add_stream(digest: hashlib.blake2b, stream: SequenceStream) -> None:
     for array in (stream.ids_ST, stream.lengths_S, stream.starts_U1, stream.rho_U):
         _add_array(digest, array)
+    if stream.counted_ST is not None:
+        _add_array(digest, stream.counted_ST)
     _add(digest, "\n".join(stream.keys_U).encode())
 
 

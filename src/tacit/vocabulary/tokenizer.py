@@ -21,6 +21,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
 
 from tacit.errors import UsageError
+from tacit.vocabulary.chat_template import TEMPLATE_FILE
 from tacit.vocabulary.special import OWN_NAMES
 
 __all__ = [
@@ -130,7 +131,11 @@ def build_tokenizer(pieces: Sequence[str], options: TokenizerOptions, reserved: 
 
 
 def save_tokenizer(
-    tokenizer: Tokenizer, folder: Path, model_max_length: int, names: Mapping[str, str] = OWN_NAMES
+    tokenizer: Tokenizer,
+    folder: Path,
+    model_max_length: int,
+    names: Mapping[str, str] = OWN_NAMES,
+    chat_template: str | None = None,
 ) -> None:
     """Write ``tokenizer.json`` and ``tokenizer_config.json``, which ``AutoTokenizer.from_pretrained(folder)`` loads.
 
@@ -143,6 +148,7 @@ def save_tokenizer(
         folder: made if missing; it may be the model's own folder.
         model_max_length: tokens, with those that begin and end a row.
         names: its special tokens by their roles.
+        chat_template: how it writes messages, in Jinja; None: it has no words for that.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -154,6 +160,8 @@ def save_tokenizer(
         **names,
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    if chat_template is not None:
+        (folder / TEMPLATE_FILE).write_text(chat_template, encoding="utf-8")
 
 
 @lru_cache(maxsize=2)

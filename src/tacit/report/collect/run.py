@@ -58,7 +58,7 @@ def report_data(
         ledger=ledger_rows(ledger),
         cumulative=cumulative(ledger),
         attacks=attack_facts(config, found, curator),
-        utility=utility_rows(evaluation, curator),
+        utility=utility_rows(config, evaluation, curator),
         examples=examples(evaluation),
         vocabulary=vocabulary_facts(config, ledger, size, released_words),
         model=model_facts(config, shape, size, trained),

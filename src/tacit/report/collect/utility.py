@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tacit.config import RunConfig
 from tacit.report import schema
 
 __all__ = ["RELEASED_SCORES", "examples", "utility_rows"]
@@ -20,16 +21,19 @@ _CORPORA: dict[str, Any] = {
 _MODELS: Sequence[Any] = ("released model", "after public phase", "given model", "unigram")
 
 
-def utility_rows(evaluation: dict[str, Any], curator: bool) -> tuple[schema.UtilityRow, ...]:
+def utility_rows(config: RunConfig, evaluation: dict[str, Any], curator: bool) -> tuple[schema.UtilityRow, ...]:
     """The models of run/private/evaluation.json on each text; the exact private text for the curator alone."""
     rows = []
     size = evaluation["vocabulary_size"]
+    responses = {"public": any(corpus.is_chat for corpus in config.public), "private": config.private.is_chat}
     for key, corpus in _CORPORA.items():
         if key not in evaluation or (key not in RELEASED_SCORES and not curator):
             continue
         for model in _MODELS:
             if model in evaluation[key]:
-                rows.append(_utility_row(corpus, model, evaluation[key][model], noisy=key == "private"))
+                rows.append(
+                    _utility_row(corpus, model, evaluation[key][model], key == "private", responses.get(key, False))
+                )
         masked = "accuracy" in evaluation[key]["released model"]
         accuracy = 1 / size if masked else None
         rows.append(
@@ -38,7 +42,10 @@ def utility_rows(evaluation: dict[str, Any], curator: bool) -> tuple[schema.Util
     return tuple(rows)
 
 
-def _utility_row(corpus: Any, model: Any, scores: dict[str, Any], noisy: bool) -> schema.UtilityRow:
+_RESPONSES = "of conversations and prompts the responses alone"
+
+
+def _utility_row(corpus: Any, model: Any, scores: dict[str, Any], noisy: bool, responses: bool) -> schema.UtilityRow:
     accuracies = scores.get("accuracy_interval") if noisy else None
     return schema.UtilityRow(
         corpus=corpus,
@@ -49,7 +56,7 @@ def _utility_row(corpus: Any, model: Any, scores: dict[str, Any], noisy: bool) -
         perplexity_interval95=tuple(scores["perplexity_interval"]) if noisy else None,
         perplexity_per_word=scores.get("perplexity_per_word"),
         bits_per_byte=scores.get("bits_per_byte"),
-        note=_utility_note(scores, noisy),
+        note="; ".join(filter(None, (_utility_note(scores, noisy), _RESPONSES if responses else ""))),
     )
 
 

@@ -1,0 +1,163 @@
+"""Conversations and instructions as records: from every format that can hold them, and back; errors never show a value."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacit.config import CorpusOptions
+from tacit.corpus.chats import ROLES, Exchange, Message, answer_of, chat_text, exchange_of, messages_of, read_exchange
+from tacit.corpus.readers import Source, read_records
+from tacit.corpus.units import Unit, UnitKind, group_units
+from tacit.errors import DataError, UsageError
+from tacit.vocabulary.tokenizer import TokenizerOptions, words_of
+
+TALK = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Chest pain,\n\nsince Monday: user:"},
+    {"role": "assistant", "content": "  Zürich 🩺\n"},
+]
+MESSAGES = [Message(one["role"], one["content"]) for one in TALK]
+SECRET = "zqsecret"
+
+
+def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def write_array(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.write_text(json.dumps(rows))
+
+
+def write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
+    pq.write_table(pa.Table.from_pylist(rows), path)
+
+
+def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+WRITERS: dict[str, Callable[[Path, list[dict[str, Any]]], None]] = {
+    "jsonl": write_lines,
+    "json": write_array,
+    "parquet": write_parquet,
+    "csv": write_csv,
+}
+WITH_MESSAGES = ("jsonl", "json", "parquet")
+
+
+@pytest.mark.parametrize("name", WITH_MESSAGES)
+def test_conversations_are_read_from_every_format_with_lists(name: str, tmp_path: Path) -> None:
+    """With fields beside ``role`` and ``content`` that nobody asked for."""
+    path = tmp_path / f"talks.{name}"
+    named = [{**message, "weight": number} for number, message in enumerate(TALK)]
+    WRITERS[name](path, [{"who": "a", "talk": named}, {"who": "b", "talk": TALK[1:]}])
+    records = list(read_records(Source(path, user_field="who", messages_field="talk")))
+    assert [record.user_id for record in records] == ["a", "b"]
+    assert [messages_of(record.text) for record in records] == [MESSAGES, MESSAGES[1:]]
+    (first, _) = group_units(records, UnitKind("user"))
+    assert first == Unit("a", (chat_text(MESSAGES),))
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_prompts_and_responses_are_read_from_every_format_with_fields(name: str, tmp_path: Path) -> None:
+    path = tmp_path / f"tasks.{name}"
+    WRITERS[name](path, [{"ask": "Say\nyes", "answer": "Yes."}, {"ask": "", "answer": ""}])
+    records = list(read_records(Source(path, prompt_field="ask", response_field="answer")))
+    assert [exchange_of(record.text) for record in records] == [Exchange("Say\nyes", "Yes."), Exchange("", "")]
+
+
+def test_format_chat_is_messages_in_a_file_of_any_such_ending(tmp_path: Path) -> None:
+    for name in WITH_MESSAGES:
+        path = tmp_path / f"talks.{name}"
+        WRITERS[name](path, [{"messages": TALK}])
+        (record,) = read_records(CorpusOptions(path=str(path), format="chat").source)
+        assert messages_of(record.text) == MESSAGES
+
+
+@given(
+    st.lists(st.builds(Message, st.sampled_from(ROLES), st.text(st.characters(exclude_categories=["Cs"])))),
+    st.lists(st.builds(Message, st.sampled_from(ROLES), st.text("\x1d\x1e\x1f:user \n\ufdd0a", max_size=12))),
+)
+def test_two_conversations_never_have_one_text(one: list[Message], other: list[Message]) -> None:
+    """But for separators and noncharacters, which become blanks."""
+    for messages in (one, other):
+        cleaned = [m._replace(content="".join(" " if c in _RESERVED else c for c in m.content)) for m in messages]
+        assert (messages_of(chat_text(messages)) or []) == cleaned
+        texts = [m.content for m in messages[:2]]
+        if len(texts) == 2:
+            assert exchange_of(read_exchange(*texts)) == tuple(m.content for m in cleaned[:2])
+
+
+_RESERVED = {*"\x1d\x1e\x1f", *(chr(code) for code in range(0xFDD0, 0xFDF0))}
+
+
+def test_what_is_said_in_another_text_is_all_of_it() -> None:
+    assert answer_of("plain") == "plain"
+    assert answer_of(chat_text(MESSAGES)) == "  Zürich 🩺\n"
+    assert answer_of(read_exchange("a", "b")) == "b"
+    assert messages_of("plain") is None
+    assert exchange_of("plain") is None
+
+
+def test_a_vocabulary_counts_the_words_and_the_roles() -> None:
+    counted = words_of(chat_text([Message("user", "Hello there"), Message("assistant", "Hi")]), TokenizerOptions())
+    assert counted == ["user", ":", "hello", "there", "assistant", ":", "hi"]
+    assert words_of(read_exchange("Hello", "Hi"), TokenizerOptions()) == ["hello", "hi"]
+
+
+BROKEN: list[tuple[Any, str]] = [
+    (SECRET, r"talks\.jsonl, line 1: the field 'messages' is no list of messages; set the option messages_field"),
+    ([SECRET], r"talks\.jsonl, line 1, message 1: a message must be an object"),
+    ([TALK[0], {"from": "human", "value": SECRET}], r"line 1, message 2: a message must be an object"),
+    ([{"role": SECRET, "content": "x"}], r"message 1: the role is none of system, developer, user, assistant, tool"),
+    ([{"role": ["user"], "content": "x"}], r"message 1: the role is none of"),
+    ([{"role": "assistant", "content": None}], r"message 1: the content is not a string"),
+    ([{"role": "user", "content": [{"type": "text", "text": SECRET}]}], r"message 1: the content is not a string"),
+    ([{"role": "user", "content": "\ud800"}], "half a surrogate pair"),
+    ([{"role": "user", "content": "x" * 100}], "max_record_bytes"),
+]
+
+
+@pytest.mark.parametrize(("value", "message"), BROKEN)
+def test_a_malformed_conversation_stops_the_run_without_a_word_of_it(value: Any, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "talks.jsonl"
+    write_lines(path, [{"messages": value}])
+    with pytest.raises(DataError, match=message) as caught:
+        list(read_records(Source(path, messages_field="messages", max_record_bytes=100)))
+    assert SECRET not in str(caught.value)
+
+
+def test_a_field_that_is_missing_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "talks.jsonl"
+    write_lines(path, [{"other": TALK, "prompt": "a", "number": 7}] * 6)
+    for asked, message in (
+        ({"messages_field": "messages"}, "no field 'messages'; set the option messages_field to .*other"),
+        ({"prompt_field": "prompt", "response_field": "answer"}, "no field 'answer'; set the option response_field"),
+        ({"prompt_field": "prompt", "response_field": "number"}, "'number' is not a string; set the option response_f"),
+    ):
+        with pytest.raises(DataError, match=message):
+            list(read_records(Source(path, **asked)))
+
+
+@pytest.mark.parametrize("asked", [{"messages_field": "m"}, {"prompt_field": "p", "response_field": "r"}])
+def test_formats_without_lists_or_fields_refuse(asked: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x\n")
+    (tmp_path / "a.csv").write_text("m\nx\n")
+    with pytest.raises(UsageError, match="has no fields; leave out the option"):
+        list(read_records(Source(tmp_path / "a.txt", **asked)))
+    if "messages_field" in asked:
+        with pytest.raises(UsageError, match="a CSV file has no lists of messages; use prompt_field"):
+            list(read_records(Source(tmp_path / "a.csv", **asked)))
