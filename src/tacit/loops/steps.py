@@ -119,14 +119,16 @@ class PrivateSteps:
         noise = noise_source(next(iter(trained.values())).device).value
         key = secrets.token_bytes(KEY_BYTES)
         with ExitStack() as context:
-            loop = context.enter_context(begin_loop(self._folder, self._plan, key, _shapes(trained), noise))
-            dp = loop.dp
-            clipper = PerExampleClipper(self._model, dp.clip_norm, dp.rows_per_unit, CLIPPINGS[dp.clipping])
+            plan = self._plan
+            clipper = PerExampleClipper(
+                self._model, plan.clip_norm, plan.sequences_per_unit, CLIPPINGS[plan.clipping]
+            )  # it refuses a model before there is a folder
             context.callback(clipper.close)
+            loop = context.enter_context(begin_loop(self._folder, plan, key, _shapes(trained), noise))
             for name, parameter in trained.items():
                 context.callback(parameter.register_hook(partial(_refuse_ordinary, name)).remove)
             self._loop = loop
-            self._tools = _Tools(self._model, dp, clipper, KeyedRandomness(key), os.getpid())
+            self._tools = _Tools(self._model, loop.dp, clipper, KeyedRandomness(key), os.getpid())
             self._context = context.pop_all()
         return self
 

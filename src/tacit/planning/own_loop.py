@@ -161,8 +161,9 @@ class StepPlan:
         """Raises:
         BudgetError: the given noise costs more than the given epsilon.
         """
-        given = self.epsilon is not None and self.noise_multiplier is not None  # what is solved meets it
-        if given and self.total_epsilon > self.epsilon:
+        if self.epsilon is None or self.noise_multiplier is None:  # what is solved meets it
+            return
+        if self.total_epsilon > self.epsilon:
             raise BudgetError(
                 f"{self.steps} steps with noise_multiplier {self.dp.noise_multiplier:g} have epsilon {upper(self.total_epsilon)} at "
                 f"delta {self.delta:g}; the budget is {self.epsilon:g}: raise the noise, lower steps, or leave the noise out to have "
