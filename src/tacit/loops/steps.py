@@ -61,7 +61,8 @@ class PrivateSteps:
     ordinary backward, a step that is left out, ended twice or not ended is refused in one line. What it cannot know is in the
     certificate as assumptions, and in docs/own-loop.md.
 
-    ``private.paid`` steps were begun, ``private.left`` are left, ``private.epsilon`` is the price of those that were begun.
+    A step has a ``number`` (of all starts together, from 0, for schedules), ``micro_batches(size)``, ``clipped()``, ``finish()``, and
+    ``generator(unit)``: random numbers for a unit, such as for masking its tokens. ``private.paid`` steps were begun, ``private.left`` are left, ``private.epsilon`` is the price of those that were begun.
 
     Stop the program and start it again as you like: it goes on with the steps that were not begun. Weights and optimizer are yours to
     save. A step that was begun is never begun again: a crash loses it. Randomness is a new key at every start, in memory alone.
