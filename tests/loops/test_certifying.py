@@ -13,7 +13,7 @@ from tacit.beginning import begin
 from tacit.config import parse_config
 from tacit.errors import LedgerError, TacitError, UsageError
 from tacit.folder import RunFolder
-from tacit.planning.own_loop import ASSUMPTIONS
+from tacit.planning.own_loop import ASSUMPTIONS, START_OF_LOOP
 from tacit.privacy.events import EVERY_PART, Spend
 from tacit.privacy.origin import is_marked, origin_of
 from tacit.release.verification import verify_release, verify_run
@@ -160,6 +160,9 @@ def test_a_later_run_inherits_what_the_loop_spent(tmp_path: Path) -> None:
     origin = origin_of("model", folder / "release" / "model", "model.folder", declared=False)
     assert [dict(one.spends) for one in origin.ancestors] == [{"training": Spend(PLAN.event, PLAN.steps, EVERY_PART)}]
     assert [one.unit for one in origin.ancestors] == ["record"]
+    assert [one.role for one in origin.behind] == [
+        one.role for one in START_OF_LOOP.given
+    ]  # and what its author answers for
 
 
 def test_a_released_configuration_is_marked(tmp_path: Path) -> None:

@@ -546,6 +546,41 @@ def test_the_folder_of_a_run_is_refused(tmp_path: Path) -> None:
         train(tmp_path / "run")
 
 
+class Gain(nn.Module):
+    """A layer without a rule: the engine's fallback."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.gain * x
+
+
+class Last(nn.Module):
+    def forward(self, found: tuple[Tensor, Tensor]) -> Tensor:
+        return found[0][:, -1]
+
+
+class AsSequence(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.unsqueeze(1).repeat(1, 3, 1)
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [nn.Linear(3, 4), Gain(), nn.Linear(4, 2)],
+        [AsSequence(), nn.LSTM(3, 4, batch_first=True), Last(), nn.Linear(4, 2)],
+    ],
+    ids=["fallback", "lstm"],
+)
+def test_the_guard_against_ordinary_gradients_lets_every_kind_of_layer_be_clipped(
+    tmp_path: Path, layers: list[nn.Module]
+) -> None:
+    assert train(tmp_path / "run", model=nn.Sequential(*layers)).left == 0
+
+
 def test_nothing_is_made_for_a_model_that_cannot_be_clipped(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="cross-example-operation"):
         train(tmp_path / "run", model=nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)))

@@ -62,7 +62,8 @@ class PrivateSteps:
     certificate as assumptions, and in docs/own-loop.md.
 
     A step has a ``number`` (of all starts together, from 0, for schedules), ``micro_batches(size)``, ``clipped()``, ``finish()``, and
-    ``generator(unit)``: random numbers for a unit, such as for masking its tokens. ``private.paid`` steps were begun, ``private.left`` are left, ``private.epsilon`` is the price of those that were begun.
+    ``generator(unit)``: random numbers for a unit, such as for masking its tokens. ``private.paid`` steps were begun,
+    ``private.left`` are left, ``private.epsilon`` is the price of those that were begun.
 
     Stop the program and start it again as you like: it goes on with the steps that were not begun. Weights and optimizer are yours to
     save. A step that was begun is never begun again: a crash loses it. Randomness is a new key at every start, in memory alone.

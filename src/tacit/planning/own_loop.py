@@ -46,8 +46,9 @@ ASSUMPTIONS = (
 )
 """What a certificate of such a loop rests on and no program can check, in words for its reader."""
 
-START_OF_LOOP = Provenance(given=(Given("the weights and all else that the loop was given", None, PUBLIC),))
-"""Public by the word of the loop's author."""
+_ANSWERED_FOR = "all that a training loop of its author's own was given, and did between its private steps,"
+START_OF_LOOP = Provenance(given=(Given(_ANSWERED_FOR, None, PUBLIC),))
+"""Public by the word of the loop's author; a run that starts from its release has this among its own assumptions."""
 
 
 @dataclass(frozen=True, kw_only=True)
