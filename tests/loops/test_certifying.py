@@ -145,6 +145,15 @@ def test_after_the_certificate_nothing_is_trained_and_no_other_model_released(tm
     assert failed(folder) == []
 
 
+def test_nothing_is_certified_while_the_loop_runs(tmp_path: Path) -> None:
+    train(tmp_path / "run")
+    with (
+        tacit.PrivateSteps(new_model(), PLAN, tmp_path / "run", present=UNITS),
+        pytest.raises(UsageError, match="another process is using"),
+    ):
+        tacit.certify(tmp_path / "run", saved(tmp_path / "model"))
+
+
 def test_nothing_to_certify(tmp_path: Path) -> None:
     model = saved(tmp_path / "model")
     with pytest.raises(UsageError, match="not the folder of a loop"):

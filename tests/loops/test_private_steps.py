@@ -531,6 +531,20 @@ def test_one_folder_is_for_one_plan_one_model_and_one_process(tmp_path: Path) ->
         train(folder)
 
 
+def test_a_model_on_several_devices_or_moved_meanwhile_is_refused(tmp_path: Path) -> None:
+    split = new_model()
+    split[2].to("meta")
+    with pytest.raises(UsageError, match=r"on several devices \(cpu, meta\)"):
+        train(tmp_path / "split", model=split)
+    assert not (tmp_path / "split").exists()
+    model = new_model()
+    with PrivateSteps(model, PLAN, tmp_path / "run", present=UNITS) as private:
+        model.to("meta")
+        with pytest.raises(UsageError, match="meta"):
+            next(private)
+        assert private.paid == 0
+
+
 def test_a_lost_ledger_is_not_begun_again(tmp_path: Path) -> None:
     train(tmp_path / "run")
     for path in (tmp_path / "run").glob("ledger.sqlite*"):

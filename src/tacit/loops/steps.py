@@ -118,7 +118,7 @@ class PrivateSteps:
         if self._loop is not None:
             raise UsageError("these private steps were begun already; make new ones, which go on where the folder is")
         trained = trainable_parameters(self._model)
-        noise = noise_source(next(iter(trained.values())).device).value
+        noise = _noise_of(trained)
         key = secrets.token_bytes(KEY_BYTES)
         with ExitStack() as context:
             plan = self._plan
@@ -130,7 +130,7 @@ class PrivateSteps:
             for name, parameter in trained.items():
                 context.callback(parameter.register_hook(partial(_refuse_ordinary, name)).remove)
             self._loop = loop
-            self._tools = _Tools(self._model, loop.dp, clipper, KeyedRandomness(key), os.getpid())
+            self._tools = _Tools(self._model, loop.dp, clipper, KeyedRandomness(key), noise, os.getpid())
             self._context = context.pop_all()
         return self
 
@@ -158,6 +158,7 @@ class PrivateSteps:
         if self._tools is None:
             raise UsageError("the steps are over: their `with` block has ended")
         self._tools.refuse_other_process()
+        self._tools.refuse_other_device()
         self._refuse_unfinished()
         if self.left == 0:
             raise StopIteration
@@ -184,6 +185,7 @@ class _Tools:
     """What the steps of one start share.
 
     Args:
+        noise: what the noise is drawn from, as the ledger has it.
         process: that drew the key.
     """
 
@@ -191,6 +193,7 @@ class _Tools:
     dp: DpPlan
     clipper: PerExampleClipper
     streams: KeyedRandomness
+    noise: str
     process: int
 
     def refuse_other_process(self) -> None:
@@ -201,6 +204,13 @@ class _Tools:
             raise UsageError(
                 "this process is a fork of the one that began the steps; both would draw the same noise: begin them after the fork"
             )
+
+    def refuse_other_device(self) -> None:
+        """Raises:
+        UsageError: the model was moved, so that its noise would be of another source than the certificate says.
+        """
+        if _noise_of(trainable_parameters(self.model)) != self.noise:
+            raise UsageError("the model was moved to another device; move it before the private steps are begun")
 
 
 class PrivateStep:
@@ -361,7 +371,7 @@ class PrivateStep:
         wrong = ""
         if len(norms) != len(batch.real):
             wrong = f"the batch had {len(norms)} units and {len(batch.real)} were given out: one row for each, in their order"
-        else:
+        elif not batch.real.all():
             over = norms[torch.from_numpy(~batch.real).to(norms.device)]
             if bool((over.isfinite() & (over != 0)).any()):  # one that is not finite adds exactly zero
                 wrong = "a place that is left over has a gradient: multiply the losses by the weights before the sum"
@@ -433,6 +443,18 @@ def _refuse_model(model: nn.Module) -> None:
             "the model was released by tacit from private text, which a ledger of a loop cannot take over yet; start from another "
             "model, or go on by `tacit run` with model.start",
         )
+
+
+def _noise_of(trained: Mapping[str, nn.Parameter]) -> str:
+    """What the noise of these parameters is drawn from, in words.
+
+    Raises:
+        UsageError: they are on several devices, or on one without a source.
+    """
+    devices = {parameter.device for parameter in trained.values()}
+    if len(devices) > 1:
+        raise UsageError(f"the model is on several devices ({', '.join(sorted(map(str, devices)))}); put it on one")
+    return noise_source(devices.pop()).value
 
 
 def _shapes(trained: Mapping[str, nn.Parameter]) -> str:
