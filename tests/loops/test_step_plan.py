@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
+import sys
 from typing import Any
 
 import dp_accounting
 import pytest
 from dp_accounting.pld import PLDAccountant
 
+import tacit
 from tacit import StepPlan
 from tacit.errors import BudgetError, DataError, RefusedError, UsageError
 from tacit.planning.own_loop import ASSUMPTIONS
@@ -106,3 +109,20 @@ def test_values_come_back_and_others_do_not() -> None:
 
 def test_every_assumption_is_a_sentence() -> None:
     assert all(line[0].isupper() and line.rstrip(")").endswith(".") for line in ASSUMPTIONS)
+
+
+def test_a_plan_needs_no_torch() -> None:
+    code = (
+        "import sys\nimport tacit\n"
+        "plan = tacit.StepPlan(units=100, expected_batch=10, clip_norm=1.0, steps=3, noise_multiplier=1.0, delta=1e-3)\n"
+        "assert plan.total_epsilon > 0\n"
+        "assert not {'torch', 'transformers'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_tacit_has_no_other_names() -> None:
+    assert all(getattr(tacit, name) is not None for name in tacit.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'PrivateStep'"):
+        tacit.PrivateStep  # noqa: B018
