@@ -12,7 +12,7 @@ from safetensors.torch import save_model
 from torch import Tensor, nn
 
 from tacit import PrivateSteps, StepPlan
-from tacit.loops.steps import PrivateStep
+from tacit.loops.step import PrivateStep
 
 UNITS, FEATURES = 40, 3
 DATA = torch.randn(UNITS, FEATURES, generator=torch.Generator().manual_seed(1)) * torch.logspace(-2, 1, UNITS)[:, None]

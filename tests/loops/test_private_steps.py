@@ -18,7 +18,7 @@ from tacit import PrivateSteps, StepPlan
 from tacit.engine import add_noise_, poisson_sample
 from tacit.errors import LedgerError, RefusedError, UsageError
 from tacit.folder import RunFolder
-from tacit.loops.steps import PrivateStep
+from tacit.loops.step import PrivateStep
 from tacit.privacy.ledger import Ledger
 from tacit.randomness import KeyedRandomness
 
