@@ -32,8 +32,8 @@ test-fast: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 check: $(STAMP)
-	$(BIN)/ruff format --check src tests benchmarks hostile
-	$(BIN)/ruff check src tests benchmarks hostile
+	$(BIN)/ruff format --check src tests benchmarks hostile examples
+	$(BIN)/ruff check src tests benchmarks hostile examples
 	$(BIN)/pyright
 
 docs: $(STAMP)

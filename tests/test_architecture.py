@@ -63,6 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 MAY_IMPORT["beginning"] = BASE | {"config", "folder", "privacy"}
 MAY_IMPORT["stages"] = {"errors"}
 MAY_IMPORT["release"] = BASE | {"folder", "config", "privacy", "planning"}
+MAY_IMPORT["loops"] = BASE | {"folder", "privacy", "engine", "planning", "training", "release"}
 MAY_IMPORT["entities"] = BASE | {
     "config",
     "folder",
@@ -96,6 +97,7 @@ TORCH = {
     "reproduce",
     "cli",
     "entities",
+    "loops",
 }
 
 TORCH_IN_FUNCTIONS = {"screening/adapters/huggingface.py"}  # loaded when the adapter is used, and not before

@@ -17,10 +17,13 @@ from tacit.version import VERSION
 
 if TYPE_CHECKING:
     from tacit.config import RunConfig
+    from tacit.loops.certifying import LoopCertificate
+    from tacit.loops.steps import PrivateSteps
     from tacit.pipeline.result import RunResult
     from tacit.planning import RunPlan
+    from tacit.planning.own_loop import StepPlan
 
-__all__ = ["TacitError", "__version__", "plan", "run"]
+__all__ = ["PrivateSteps", "StepPlan", "TacitError", "__version__", "certify", "plan", "run"]
 
 __version__ = VERSION
 
@@ -57,6 +60,39 @@ def run(config: str | Path | Mapping[str, Any]) -> RunResult:
     from tacit.progress import TerminalReporter
 
     return run_config(_options(config), TerminalReporter())
+
+
+def certify(run: str | Path, model: str | Path, *, forfeit: bool = False) -> LoopCertificate:
+    """Certify the model of a training loop of one's own (`PrivateSteps`): it goes to ``RUN/release``, with its certificate.
+
+    No step can be taken after it. `tacit verify RUN` checks the release, and `tacit run` can start from ``RUN/release/model``.
+
+    Args:
+        run: the folder of the loop.
+        model: a folder with the saved model and its tokenizer and nothing else, as ``save_pretrained`` writes it.
+        forfeit: pay for the steps that were not taken; without it all have to be taken.
+
+    Raises:
+        UsageError: steps are left; there is a file that neither a model nor a tokenizer has; not the folder of a loop.
+        DataError: there is no model; (a LedgerError) the ledger is missing or damaged, or another model was certified before.
+    """
+    from tacit.folder import RunFolder
+    from tacit.loops.certifying import certify_loop
+
+    return certify_loop(RunFolder(Path(run)), Path(model), forfeit)
+
+
+def __getattr__(name: str) -> Any:
+    """The classes for a training loop of one's own, which are loaded when they are used: the first needs torch."""
+    if name == "PrivateSteps":
+        from tacit.loops.steps import PrivateSteps
+
+        return PrivateSteps
+    if name == "StepPlan":
+        from tacit.planning.own_loop import StepPlan
+
+        return StepPlan
+    raise AttributeError(f"module 'tacit' has no attribute {name!r}")
 
 
 def _options(config: str | Path | Mapping[str, Any]) -> RunConfig:

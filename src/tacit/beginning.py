@@ -79,11 +79,12 @@ def begin_in(
         keep_config: refuses the configuration where the folder has another one, and keeps it there.
 
     Raises:
-        UsageError: the folder is in use.
+        UsageError: the folder is in use, or is that of a training loop of one's own.
         LedgerError: key and ledger do not belong together, or one of them is missing.
     """
     was_there = folder.root.exists()
     with taken(folder), remove_if_refused(folder.root, was_there, lambda: _has_spent_or_done(folder)):
+        _refuse_own_loop(folder)
         keep_config()
         key, ledger = _open_ledger_and_key(folder, header, seed)
         with ledger:
@@ -96,6 +97,13 @@ def another_configuration(folder: RunFolder, what: str, differences: Sequence[st
         f"{folder.root}: {what} was started with another configuration: {'; '.join(differences)}. "
         "Use the old one, or another `run:` folder"
     )
+
+
+def _refuse_own_loop(folder: RunFolder) -> None:
+    if folder.loop_plan.exists():
+        raise UsageError(
+            f"{folder.root}: a training loop has this folder (`tacit.PrivateSteps`); use another `run:` folder"
+        )
 
 
 def _open_ledger_and_key(folder: RunFolder, header: LedgerHeader, seed: str | None) -> tuple[bytes, Ledger]:

@@ -66,6 +66,16 @@ class RunFolder:
         return self.root / "finetune.json"
 
     @property
+    def loop_plan(self) -> Path:
+        """The plan of a training loop of one's own (`tacit.loops`), which has no configuration."""
+        return self.root / "loop.json"
+
+    @property
+    def is_own_loop(self) -> bool:
+        """Whether this is the folder of a training loop of one's own."""
+        return self.loop_plan.is_file() and not self.config.is_file() and not self.finetune_config.is_file()
+
+    @property
     def is_finetuning(self) -> bool:
         """Whether this is the folder of `tacit finetune`."""
         return self.finetune_config.is_file() and not self.config.is_file()

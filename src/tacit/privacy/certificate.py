@@ -36,6 +36,7 @@ __all__ = [
     "check_epsilons",
     "file_digests",
     "finetuning_randomness",
+    "is_certified",
     "make_certificate",
     "read_number",
     "run_randomness",
@@ -114,6 +115,11 @@ def bind_model(ledger: Ledger, release: Path) -> None:
         LedgerError: another model was released before.
     """
     ledger.bind(_RELEASED, _model_digest(file_digests(release)))
+
+
+def is_certified(ledger: Ledger) -> bool:
+    """Whether a model was bound: what is paid after it would not be in its certificate."""
+    return ledger.bound(_RELEASED) is not None
 
 
 def _model_digest(files: dict[str, str]) -> str:
@@ -240,7 +246,7 @@ def verify_certificate(ledger: Ledger, certificate: dict[str, Any], release: Pat
 _COMPARED_APART = {
     *("epsilons", "total_variation", "mu", "adaptive"),  # numbers, to the last digits but a few
     "ledger_head",  # beside the rows of the release, which come after it
-    "fine_tuning",  # not in the ledger alone: `tacit.release.verification`
+    *("fine_tuning", "own_loop"),  # not in the ledger alone: `tacit.release.verification`
 }
 
 

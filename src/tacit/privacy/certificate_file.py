@@ -72,6 +72,13 @@ class _FineTuning(BaseModel):
     statement: str
 
 
+class _OwnLoop(Strict):
+    """Of a training loop of one's own."""
+
+    statement: str
+    assumptions: Annotated[list[str], Field(min_length=1)]
+
+
 class _Certificate(Strict):
     version: Annotated[int, Field(ge=1, le=2)]
     status: Literal["proved", "heuristic"]
@@ -92,6 +99,7 @@ class _Certificate(Strict):
     adaptive: _Adaptive | None = None
     confidentiality: _Confidentiality | None = None
     fine_tuning: _FineTuning | None = None
+    own_loop: _OwnLoop | None = None
     start: dict[str, JsonValue] | None = None
     tacit_version: str | None = None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tacit.files import real_path, write_json
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.provenance import PUBLIC, UNKNOWN, Ancestor, Given, read_ancestors
 
-__all__ = ["Origin", "certificate_of", "mark_released", "origin_of", "released_model"]
+__all__ = ["Origin", "certificate_of", "is_marked", "mark_released", "origin_of", "released_model"]
 
 _MARK = "tacit_run"
 _MARKED = ("config.json", "tokenizer_config.json")
@@ -148,7 +149,12 @@ def _is_marked(file: Path) -> bool:
         values = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return False
-    return isinstance(values, dict) and _MARK in values
+    return isinstance(values, dict) and is_marked(values)
+
+
+def is_marked(config: Mapping[str, Any]) -> bool:
+    """Whether a model's configuration says that tacit released it from private text."""
+    return _MARK in config
 
 
 def mark_released(model: Path, run: str) -> None:

@@ -22,6 +22,7 @@ from tacit.planning import mechanisms_from_ledger
 from tacit.planning.confidentiality import check_statement
 from tacit.planning.finetuning import FINETUNING, dp_phase, plain_phase
 from tacit.planning.finetuning_facts import finetuning_facts
+from tacit.planning.own_loop import STAGE, StepPlan, loop_randomness, loop_statement
 from tacit.planning.phases import has_given_noise
 from tacit.planning.stages import VOCABULARY
 from tacit.privacy.accounting.accountant import mu_at
@@ -41,7 +42,7 @@ from tacit.privacy.events import (
     Spend,
     event_from_dict,
 )
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import Ledger, StagePlan
 from tacit.privacy.precision import precision_words
 from tacit.privacy.provenance import NOISE_SOURCE, Ancestor, is_inherited, stated_start
 from tacit.privacy.strict_json import read_strict
@@ -105,7 +106,7 @@ def verify_statements(folder: RunFolder, ledger: Ledger, stated: dict[str, Any])
     Raises:
         LedgerError: the certificate is not one of ours, or the configuration cannot be read.
     """
-    own = _check_finetuning if folder.is_finetuning else _check_run
+    own = _check_finetuning if folder.is_finetuning else _check_loop if folder.is_own_loop else _check_run
     checks = verify_certificate(ledger, stated, folder.release)
     checks += [_check_payments(ledger), _check_model(stated), _check_start(stated)]
     return checks + own(folder, ledger, stated)
@@ -182,7 +183,8 @@ def _check_start(stated: dict[str, Any]) -> Check:
 def _check_model(stated: dict[str, Any]) -> Check:
     """Whether the certificate covers a model and its tokenizer."""
     files = stated["files"]
-    missing = [name for name in ("model/config.json", "model/tokenizer.json") if name not in files]
+    wanted = () if "own_loop" in stated else ("model/config.json", "model/tokenizer.json")
+    missing = [name for name in wanted if name not in files]
     if not any(name.startswith("model/") and name.endswith(".safetensors") for name in files):
         missing.append("the weights")
     return Check(
@@ -205,6 +207,7 @@ def _check_run(folder: RunFolder, ledger: Ledger, stated: dict[str, Any]) -> lis
         _check_plans(config, ledger),
         _check_words(_words(config, ledger), stated),
         Check("no fine-tuning is stated", "fine_tuning" not in stated, header.unit),
+        _check_no_loop(stated),
         *check_statement(config, ledger, stated),
     ]
 
@@ -228,7 +231,44 @@ def _check_finetuning(folder: RunFolder, ledger: Ledger, stated: dict[str, Any])
         _check_words(finetuning_randomness(source, config.key_seed is not None) + precision_words(ledger), stated),
         _check_facts(config, header.delta, stated),
         Check("no confidentiality is stated", "confidentiality" not in stated, "a fine-tuning has none"),
+        _check_no_loop(stated),
     ]
+
+
+def _check_loop(folder: RunFolder, ledger: Ledger, stated: dict[str, Any]) -> list[Check]:
+    try:
+        values = _read_config(folder.loop_plan)
+        plan = StepPlan.from_values(values, str(folder.loop_plan))
+    except DataError as error:
+        return [Check("plan of the loop", False, str(error))]
+    header = plan.header(ledger.header.key_commitment)
+    own = loop_statement(plan, read_number(stated["epsilons"][0]["epsilon"]))
+    same = stated.get("own_loop") == own
+    return [
+        _check_digest(values, frozenset(), ledger),
+        _check_header((header.unit, header.relation, header.units, header.epsilon, header.delta), ledger),
+        Check("ledger's stages are the plan's", _has_planned(plan, ledger), STAGE),
+        _check_words(loop_randomness(ledger.bound(NOISE_SOURCE) or ""), stated),
+        Check(
+            "statement and assumptions of the loop", same, "as recomputed" if same else "differ from what is recomputed"
+        ),
+        Check("no fine-tuning is stated", "fine_tuning" not in stated, header.unit),
+        Check("no confidentiality is stated", "confidentiality" not in stated, "a loop of one's own has none"),
+    ]
+
+
+def _has_planned(plan: StepPlan, ledger: Ledger) -> bool:
+    known = ledger.plans.get(STAGE)
+    try:
+        return known is not None and ledger.plans == {
+            STAGE: StagePlan(STAGE, plan.with_noise_of(known.event).event, plan.steps, EVERY_PART)
+        }
+    except UsageError:
+        return False
+
+
+def _check_no_loop(stated: dict[str, Any]) -> Check:
+    return Check("no loop of one's own is stated", "own_loop" not in stated, "tacit ran it")
 
 
 def _read_config(path: Path) -> Any:
