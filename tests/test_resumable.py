@@ -68,6 +68,8 @@ OPERATIONS = {
     *("open", "write", "flush", "truncate", "fsync", "replace", "rename", "unlink", "rmdir", "mkdir", "chmod"),
     *("touch", "close", "flock", "scandir"),
 }
+CREATING = {"open", "mkdir", "touch"}
+"""What gives a number of the file system to something new."""
 
 
 def crash_at(operation: int, work: Callable[[], None], folder: Path, *, power: bool) -> bool:
@@ -88,9 +90,10 @@ def crash_at(operation: int, work: Callable[[], None], folder: Path, *, power: b
         def watch(frame: FrameType, event: str, called: Any) -> None:
             nonlocal left
             if event == "c_call" and called.__name__ in OPERATIONS:
-                there = {path.stat().st_ino for path in folder.rglob("*")}
-                for gone in synced.keys() - there:  # a new file may get its number
-                    del synced[gone]
+                if power and synced and called.__name__ in CREATING:
+                    there = {path.stat().st_ino for path in folder.rglob("*")}
+                    for gone in synced.keys() - there:  # the new file may get its number
+                        del synced[gone]
                 left -= 1
                 if left == 0:
                     sys.setprofile(None)
