@@ -35,13 +35,15 @@ def pytest_collection() -> Iterator[None]:
     """The collector of garbage walks through none of the modules and tests that stay to the end: not now, and not later.
 
     They are millions of objects, which took it half of the time of collecting the tests, half a second at a time while these ran,
-    and a page of memory for each one that it looked at in a process forked from this one. What tests make is collected as ever.
+    and a page of memory for each one that it looked at in a process forked from this one. What tests make is collected, but less
+    often: a model's graph and a configuration are thousands of objects, and looking at them again and again took a fifteenth of all.
     """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(50_000, 20, 20)
         gc.enable()
 
 
