@@ -25,11 +25,12 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/tacit demo
 
+# Bytecode is kept, also where an image says that none should be: without it each run compiles the tests, and each process tacit.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-fast: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 check: $(STAMP)
 	$(BIN)/ruff format --check src tests benchmarks hostile examples

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
-import signal
 import socket
 import time
 from collections.abc import Callable
@@ -16,6 +15,8 @@ from typing import Any
 import torch
 
 from tacit.engine.distributed import Ranks, join
+
+from .crashes import killed as killed
 
 LIMIT = 60.0
 """Seconds after which processes count as hanging."""
@@ -103,18 +104,3 @@ def _child(
     answer.send_bytes(pickle.dumps(found))
     answer.close()
     os._exit(code)  # nothing of the test's own is to be torn down here
-
-
-def killed(work: Callable[[], object], seconds: float = 120.0) -> bool:
-    """Do the work in a forked process; whether it was killed, which the work itself sees to."""
-
-    def child() -> None:
-        torch.set_num_threads(1)
-        work()
-        os._exit(0)
-
-    process = multiprocessing.get_context("fork").Process(target=child)
-    process.start()
-    process.join(seconds)
-    assert process.exitcode in (0, -signal.SIGKILL)
-    return process.exitcode != 0

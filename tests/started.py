@@ -93,7 +93,7 @@ def _context() -> ForkServerContext:
     own = [name for name in modules if not name.endswith("__main__") and ".adapters." not in name]
     context = multiprocessing.get_context("forkserver")
     forkserver._forkserver._stop()  # pyright: ignore[reportAttributeAccessIssue] - one that tacit has made knows less
-    context.set_forkserver_preload([*own, *_USED_LATE])
+    context.set_forkserver_preload([*own, *_USED_LATE, "tests.frozen"])
     threads = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"  # a pool of threads would not live through a fork
     try:

@@ -125,10 +125,11 @@ def test_six_commands_lead_from_a_csv_file_to_a_certified_model(installed: Insta
     """No editor, and nothing but the wheel and 5,000 rows. ``--set`` makes the steps few; what is certified does not change."""
     assert write_rows(tmp_path / "notes.csv", 5000) > 3000
     few = (
-        "phases.public.steps=20",
+        "phases.public.steps=5",
+        "phases.public.batch_size=16",
         "phases.private.steps=3",
-        "audit.control_steps=5",
-        "phases.private.expected_batch=200",
+        "phases.private.expected_batch=50",
+        "audit.control_steps=3",
     )
     settings = [word for one in few for word in ("--set", one)]
     said = []

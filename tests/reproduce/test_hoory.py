@@ -73,8 +73,8 @@ TINY = Scale(
     dp=DpTraining(steps=4, expected_batch=8, sequences=1, learning_rate=1e-3),
     rates=(1e-3,),
     tasks={
-        "mtsamples": TaskSize(folds=2, epochs=1, learning_rate=1e-3),
-        "ncbi-disease": TaskSize(folds=1, epochs=1, learning_rate=1e-3, sentences=200),
+        "mtsamples": TaskSize(folds=2, epochs=1, learning_rate=1e-3, batch=128),
+        "ncbi-disease": TaskSize(folds=1, epochs=1, learning_rate=1e-3, batch=128, sentences=200),
     },
     vocabulary_options={"method": "weighted", "max_words": 4},
     canaries_each=1,

@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 import pytest
+from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,6 +36,25 @@ def composed(spends: tuple[Spend, ...], relation: Relation = "add-or-remove") ->
     return found
 
 
+def deltas(pmf: pld_pmf.PLDPmf, epsilons: np.ndarray) -> np.ndarray:
+    """The library's own sums for many rising epsilons, term by term in its order, without its loop over each one in Python."""
+    dense = pmf.to_dense_pmf()
+    losses = (np.arange(dense.size) + dense._lower_loss) * dense._discretization
+    terms = (dense._probs, dense._probs * np.exp(-losses))
+    upper, lower = (
+        np.cumsum(np.concatenate([[start], term[::-1]])) for start, term in zip((dense._infinity_mass, 0.0), terms)
+    )
+    above = dense.size - np.searchsorted(losses, epsilons, side="right")
+    return upper[above] - np.exp(epsilons) * lower[above]
+
+
+def test_many_deltas_at_once_are_those_of_the_library() -> None:
+    for spends in (CROSSING[0], CROSSING[2]):
+        found = composed(spends)._pmf_add
+        epsilons = np.array([-30.0, *EPSILONS, 12.0, 500.0])
+        assert deltas(found, epsilons).tolist() == np.asarray(found.get_delta_for_epsilon(epsilons)).tolist()
+
+
 @pytest.mark.parametrize("relation", ["add-or-remove", "replace"])
 def test_it_lies_on_the_largest_curve_everywhere(relation: Relation) -> None:
     each = [composed(spends, relation) for spends in CROSSING]
@@ -49,19 +69,20 @@ def test_it_lies_on_the_largest_curve_everywhere(relation: Relation) -> None:
     }
     assert len(directions) == (1 if relation == "replace" else 2)
     for pmfs, whole in directions.values():
-        largest = np.max([pmf.get_delta_for_epsilon(epsilons) for pmf in pmfs], axis=0)
-        found = np.asarray(whole.get_delta_for_epsilon(epsilons))
+        largest = np.max([deltas(pmf, epsilons) for pmf in pmfs], axis=0)
+        found = deltas(whole, epsilons)
         assert np.all(found >= largest * (1 - 1e-12))
         # What the transforms leave below 0, about -1e-20 a place, counts as 0: 1e-15 in all.
         assert np.all(found <= largest * (1 + 1e-7) + 1e-14)
     between = np.linspace(-4, 12, 577)
-    largest = np.max([pmf._pmf_remove.get_delta_for_epsilon(between) for pmf in each], axis=0)
-    assert np.all(np.asarray(one._pmf_remove.get_delta_for_epsilon(between)) >= largest * (1 - 1e-12))
+    largest = np.max([deltas(pmf._pmf_remove, between) for pmf in each], axis=0)
+    assert np.all(deltas(one._pmf_remove, between) >= largest * (1 - 1e-12))
 
 
 def test_every_curve_is_the_largest_somewhere_or_the_test_above_says_nothing() -> None:
     epsilons = np.linspace(0, 8, 200)
-    curves = [composed(spends).get_delta_for_epsilon(epsilons) for spends in CROSSING[:2]]
+    each = [composed(spends) for spends in CROSSING[:2]]
+    curves = [np.maximum(deltas(one._pmf_remove, epsilons), deltas(one._pmf_add, epsilons)) for one in each]
     assert {0, 1} == set(np.argmax(curves, axis=0).tolist())
 
 
