@@ -1,4 +1,4 @@
-"""A process that is killed while it works. Nothing large is imported here: a process of a few megabytes is forked in a millisecond."""
+"""A process that is killed while it works. Nothing large is imported here: a process of a few megabytes forks in a millisecond."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ print("end")
 
 
 def found_ends(folder: Path, make: type[Resumable], power: bool) -> list[int]:
-    """`other_ends`, of a wrong job only the first; from an interpreter of its own, since this one is large and forked hundreds of times."""
+    """`other_ends`, of a wrong job only the first; from its own interpreter, since this one is large and forked hundreds of times."""
     done = subprocess.run(
         [sys.executable, "-c", _FOUND, str(folder), make.__name__, str(power)],
         cwd=Path(__file__).parents[1],
