@@ -71,7 +71,10 @@ MEMBERSHIP = {"canaries": 2, "copies": 2, "digits": 2, "membership": {}}
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
-        ({"model": BERT}, "private: messages and responses are for a model that writes on, .*use a gpt2 or lstm"),
+        (
+            {"model": BERT},
+            "private: messages and responses are for a model that writes on, .*use a gpt2, llama or lstm",
+        ),
         ({"audit": MEMBERSHIP}, r"audit\.membership reads plain texts so far"),
         (
             {"privacy": {"unit": {"tuple": 16}, "units": 150, "budget": {"epsilon": 9.0, "delta": 1e-4}}},

@@ -211,7 +211,7 @@ def no_config(folder: Path) -> None:
 
 
 def other_kind(folder: Path) -> None:
-    edit_json(folder / "config.json", model_type="llama")
+    edit_json(folder / "config.json", model_type="t5", architectures=["T5ForConditionalGeneration"])
 
 
 def no_weights(folder: Path) -> None:
@@ -225,7 +225,7 @@ def no_weights(folder: Path) -> None:
         (larger_tokenizer, "embedding ends at 299"),
         (classifier, "no causal language model"),
         (no_config, "config.json"),
-        (other_kind, "'llama'"),
+        (other_kind, "'t5'"),
         (no_weights, "model.safetensors"),
     ],
 )

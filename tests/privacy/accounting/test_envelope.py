@@ -42,7 +42,8 @@ def deltas(pmf: pld_pmf.PLDPmf, epsilons: np.ndarray) -> np.ndarray:
     losses = (np.arange(dense.size) + dense._lower_loss) * dense._discretization
     terms = (dense._probs, dense._probs * np.exp(-losses))
     upper, lower = (
-        np.cumsum(np.concatenate([[start], term[::-1]])) for start, term in zip((dense._infinity_mass, 0.0), terms, strict=True)
+        np.cumsum(np.concatenate([[start], term[::-1]]))
+        for start, term in zip((dense._infinity_mass, 0.0), terms, strict=True)
     )
     above = dense.size - np.searchsorted(losses, epsilons, side="right")
     return upper[above] - np.exp(epsilons) * lower[above]
