@@ -6,6 +6,7 @@ the old report whole. Equal data give equal bytes: nothing here reads a clock or
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -99,13 +100,19 @@ def context(data: ReportData) -> dict[str, Any]:
     }
 
 
+@functools.cache
+def _template(name: str) -> jinja2.Template:
+    """A template, compiled once in a process: that takes longer than to fill it."""
+    return environment().get_template(name)
+
+
 def render(data: ReportData) -> dict[str, str]:
     """The three files' text by file name."""
-    templates, values = environment(), context(data)
+    values = context(data)
     return {
-        HTML: templates.get_template("report.html.j2").render(values),
+        HTML: _template("report.html.j2").render(values),
         JSON: data.model_copy(update={"verdict": _said(values["verdict"])}).model_dump_json(indent=2) + "\n",
-        CARD: templates.get_template("card.md.j2").render(values),
+        CARD: _template("card.md.j2").render(values),
     }
 
 
