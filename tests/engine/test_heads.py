@@ -18,9 +18,10 @@ from torch.utils.checkpoint import checkpoint
 from transformers import GPT2LMHeadModel
 
 from tacit.engine import PerExampleClipper
+from tacit.engine import logits as logits_of_heads
 from tacit.engine.factors import Lookup
 from tacit.engine.heads import at_positions, causal_losses, token_losses
-from tacit.engine.logits import Logits
+from tacit.engine.logits import IGNORE_INDEX, LEAST_ROWS, Logits
 from tacit.errors import RefusedError, UsageError
 
 from .cases import Batch, Case, Losses, take, tiny_gpt2, tiny_llama, tokens
@@ -400,7 +401,7 @@ def largest_of_a_step(losses: Losses, in_context: bool) -> int:
 @pytest.mark.parametrize("in_context", [False, True])
 @pytest.mark.parametrize("combination", [causal, every_token, two_calls])
 def test_logits_never_exist_whole(combination: Combination, in_context: bool) -> None:
-    assert largest_of_a_step(pair(combination, 9)[0], in_context) == 9 * 400
+    assert largest_of_a_step(pair(combination, LEAST_ROWS)[0], in_context) == LEAST_ROWS * 400
     assert largest_of_a_step(pair(every_token, None)[1], in_context) == 6 * 11 * 400
 
 
@@ -567,3 +568,40 @@ def test_states_changed_before_the_backward_are_an_error() -> None:
     hidden += 1
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         losses.sum().backward()
+
+
+# who else has a label ------------------------------------------------------------------------------------------------
+
+
+def hidden_gradients(labels: Tensor, chunk: int | None) -> tuple[Tensor, Tensor]:
+    """Losses and their gradients at the hidden states, in float32, of a head that is wide enough for kernels to differ."""
+    generator = torch.Generator().manual_seed(7)
+    head = nn.Linear(64, 500)
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    hidden = torch.randn(4, 6, 64, generator=generator, requires_grad=True)
+    losses = token_losses(head, hidden, labels, chunk)
+    losses.sum().backward()
+    assert hidden.grad is not None
+    return losses.detach(), hidden.grad
+
+
+def depends_on_others(chunk: int | None) -> bool:
+    """Whether the last row's two losses, or their gradients, hang on how many labels the other rows have."""
+    full = torch.randint(0, 500, (4, 6), generator=torch.Generator().manual_seed(8))
+    few = full.clone()
+    few[:3], few[3, 2:] = IGNORE_INDEX, IGNORE_INDEX
+    more = few.clone()
+    more[:3] = full[:3]
+    alone, beside = hidden_gradients(few, chunk), hidden_gradients(more, chunk)
+    return not all(torch.equal(one[3], other[3]) for one, other in zip(alone, beside, strict=True))
+
+
+@pytest.mark.parametrize("chunk", [None, 18])  # with 18 the row's two labels are a chunk of their own beside the others
+def test_a_rows_gradient_is_the_same_to_the_bit_however_many_others_have_a_label(
+    chunk: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not depends_on_others(chunk)
+    monkeypatch.setattr(logits_of_heads, "LEAST_ROWS", 1)  # known wrong: other kernels for one to three rows
+    assert depends_on_others(None)

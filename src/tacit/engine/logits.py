@@ -22,6 +22,9 @@ _DROPPED = -101  # the label of a position whose unit was dropped: its P is 0
 # Fewer units at a time rather than fewer columns of the vocabulary than this: thin products are slow.
 LEAST_COLUMNS = 1024
 
+# How many positions have a label, others than the unit itself decide; of one to three rows the products were other bits.
+LEAST_ROWS = 16
+
 
 @dataclass(frozen=True)
 class Logits(Factor):
@@ -204,8 +207,14 @@ def rounded_product(left_nd: Tensor, right_dm: Tensor, rounding: torch.dtype) ->
     """``left @ right`` of values rounded to a precision, multiplied and added up in float32 (float64 for float64).
 
     Unlike a product in bfloat16, whose results are rounded too, it is the same to float32 precision on every device
-    and for every shape.
+    and for every shape. On the CPU a row of it is the same to the bit however many rows there are: fewer than `LEAST_ROWS`, for which
+    the mathematics library has kernels of their own, are filled up with zeros.
     """
+    rows = len(left_nd)
+    if 0 < rows < LEAST_ROWS:
+        filled = left_nd.new_zeros(LEAST_ROWS, left_nd.shape[1])
+        filled[:rows] = left_nd
+        return rounded_product(filled, right_dm, rounding)[:rows]
     left_nd, right_dm = left_nd.to(rounding), right_dm.to(rounding)
     if rounding in (torch.float32, torch.float64):
         return left_nd @ right_dm
