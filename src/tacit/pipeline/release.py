@@ -181,13 +181,19 @@ def _write_model(state: RunState, folder: Path) -> None:
     if options.adapter is None:
         save_model(model, folder)
     else:
-        save_adapted(model, options.adapter, options.resolved_folder.name, folder)
+        save_adapted(model, options.adapter, _name_of(options.resolved_folder), folder)
     save_tokenizer(state.tokenizer, folder, state.config.model.length, state.special_names, state.chat_template)
     start = state.ledger.bound(START)
     began_public = start is None or Provenance.from_dict(json.loads(start)).is_public
     if state.ledger.plans or not began_public:
         mark_released(folder, state.ledger.rows[0].digest)
     (folder / "generation_config.json").unlink(missing_ok=True)
+
+
+def _name_of(folder: Path) -> str:
+    """What a model's folder is called: of a release of ours the run's name, since all of these are called "model"."""
+    parts = folder.absolute().parts
+    return next((part for part in reversed(parts) if part not in ("model", "release")), folder.name)
 
 
 def _curators(folder: RunFolder) -> Path:
