@@ -11,7 +11,7 @@ import pytest
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from tacit.report.plots import attack, cumulative_epsilon
+from tacit.report.plots import attack, cumulative_epsilon, perplexities
 from tacit.report.schema import Estimated, ReportData
 
 from .example import example_report_data, with_highest
@@ -63,6 +63,19 @@ def test_cumulative_bars_are_to_scale() -> None:
         assert before == pytest.approx((0, min(spent, point.epsilon)), abs=1e-4)
         assert added == pytest.approx((spent, point.epsilon), abs=1e-4)
         spent = point.epsilon
+
+
+def test_bars_of_perplexity_are_bits_to_scale() -> None:
+    """Known wrong: a bar of the perplexity itself, beside which a good model is not seen."""
+    rows = [row for row in example_report_data().utility if row.perplexity is not None]
+    svg = perplexities(rows)
+    zero, unit = _x(svg, "0"), (_x(svg, "10") - _x(svg, "0")) / 10
+    found = [(right - zero) / unit for _, right in _bars(svg)]
+    wanted = [math.log2(row.perplexity) for row in rows if row.perplexity is not None]
+    assert found == pytest.approx(wanted, abs=1e-3)
+    assert found != pytest.approx([row.perplexity for row in rows], abs=1e-3)
+    label = ElementTree.fromstring(svg).attrib["aria-label"]
+    assert all(f"{row.model} on {row.corpus}: perplexity" in label for row in rows)
 
 
 def test_infinite_epsilons_fill_their_row() -> None:

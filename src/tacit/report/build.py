@@ -94,10 +94,15 @@ def context(data: ReportData) -> dict[str, Any]:
         "plots": {
             "adaptive": plots.epsilon_of_rho(data) if data.adaptive and data.adaptive.bands else None,
             "cumulative": plots.cumulative_epsilon(data) if data.cumulative else None,
+            "perplexities": plots.perplexities(data.utility) if _has_perplexities(data) else None,
         },
         "front_matter": Markup(prose.front_matter(data)),
         "usage": Markup(prose.usage(data.model)),
     }
+
+
+def _has_perplexities(data: ReportData) -> bool:
+    return any(row.perplexity is not None for row in data.utility)
 
 
 @functools.cache

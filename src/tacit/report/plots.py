@@ -26,9 +26,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from tacit.report.prose import bound_text, number_text
-from tacit.report.schema import CONTROL, SHARE, AttackFacts, AttackRow, ReportData
+from tacit.report.schema import CONTROL, RELEASED, SHARE, AttackFacts, AttackRow, ReportData, UtilityRow
 
-__all__ = ["attack", "cumulative_epsilon", "epsilon_of_rho"]
+__all__ = ["attack", "cumulative_epsilon", "epsilon_of_rho", "perplexities"]
 
 WIDTH = 440.0
 """Width of a figure in its own units; the page scales it, and text of this size stays readable from 340 pixels on."""
@@ -95,6 +95,31 @@ def epsilon_of_rho(data: ReportData) -> Markup:
             )
         words = "; ".join(f"{band.begin:g} to {band.end:g}: {bound_text(band.epsilon)}" for band in bands)
         return _inline(figure, "epsilon-of-rho", "Epsilon as a function of the privacy probability", words)
+
+
+def perplexities(rows: Sequence[UtilityRow]) -> Markup:
+    """The perplexity of each model on each text, as a bar of bits a token, with the interval of the noise, as an SVG element.
+
+    Bits are the logarithm to base 2: equal steps are equal factors, and 0 is a text that is known beforehand.
+
+    Args:
+        rows: those with a perplexity; there must be one.
+    """
+    measured = [(row, row.perplexity) for row in rows if row.perplexity is not None]
+    ends = [math.log2(end) for row, _ in measured for end in row.perplexity_interval95 or () if end >= 1]
+    right = max(*ends, *(math.log2(max(value, 1)) for _, value in measured), 1e-9) * 1.12
+    with _style("perplexities"):
+        figure, axes = _frame(len(measured), 0.0, right, "bits a token (fewer are better); at the right the perplexity")
+        for place, (row, value) in enumerate(measured):
+            _row_text(axes, place, f"{row.model}, {row.corpus.partition(' (')[0]}", "left", color=INK)
+            _row_text(axes, place, number_text(value, 4), "right", color=INK, weight="bold")
+            color = ADDED if row.model == RELEASED else BEFORE
+            axes.barh(place + 0.2, math.log2(max(value, 1)), height=0.3, color=color)
+            if row.perplexity_interval95 is not None:
+                reach = [math.log2(max(end, 1)) for end in row.perplexity_interval95]
+                axes.plot(reach, [place + 0.2] * 2, color=MUTED, linewidth=1.5, solid_capstyle="butt")
+        words = [f"{row.model} on {row.corpus}: perplexity {number_text(value, 4)}" for row, value in measured]
+        return _inline(figure, "perplexities", "Perplexity of each model on each text", "; ".join(words))
 
 
 def attack(found: AttackFacts) -> tuple[Markup, ...]:
