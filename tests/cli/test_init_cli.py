@@ -129,6 +129,20 @@ def test_a_given_model_gets_an_adapter_and_needs_no_public_text(tacit: Tacit, fo
     )
 
 
+def test_conversations_are_for_a_model_that_writes_on(tacit: Tacit, folder: Path) -> None:
+    talk = [{"role": "user", "content": PRIVATE}, {"role": "assistant", "content": PRIVATE}]
+    Path("talks.jsonl").write_text((json.dumps({"messages": talk, "who": "p1"}) + "\n") * 50)
+    options = ("--messages", "messages", "--user", "who", *UNITS)
+    done = tacit("init", "talks.jsonl", *options, "--model", "gpt2")
+    assert done.code == 0, done.err
+    config = load_config(Path("talks.yaml"))
+    assert config.private.messages == "messages"
+    assert PRIVATE not in Path("talks.yaml").read_text()
+    assert tacit("plan", "talks.yaml").code == 0
+    assert_one_line(tacit("init", "talks.jsonl", *options, "--out", "b.yaml"), 2, "for a model that writes on")
+    assert_one_line(tacit("init", "talks.jsonl", "--text", "who", *options, "--out", "b.yaml"), 2, "name one of them")
+
+
 @pytest.mark.parametrize("model", ["bert", "gpt2", "lstm"])
 @pytest.mark.parametrize("units", [8, 1700, 250_000])
 def test_each_model_and_size_is_valid(tmp_path: Path, model: str, units: int) -> None:

@@ -32,6 +32,13 @@ def command(
         ),
     ] = None,
     text: Annotated[str | None, typer.Option(metavar="FIELD", help="Field with the text.")] = None,
+    messages: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD",
+            help="Field with a conversation, a list of messages with role and content; in place of --text.",
+        ),
+    ] = None,
     document: Annotated[
         str | None, typer.Option("--id", metavar="FIELD", help="Field with a document's id: documents are protected.")
     ] = None,
@@ -77,7 +84,7 @@ def command(
             "tacit init: name the file with your text, or --recipe NAME; --list shows the packaged recipes"
         )
     else:
-        asked = _Asked(text, document, user, units, epsilon, model, tuple(public or ()), folder)
+        asked = _Asked(text, document, user, units, epsilon, model, tuple(public or ()), folder, messages)
         _begin(file, asked, out or Path(f"{_stem(file)}.yaml"))
 
 
@@ -93,6 +100,7 @@ class _Asked:
     model: str
     public: tuple[Path, ...]
     folder: Path | None
+    messages: str | None
 
 
 def _begin(file: Path, asked: _Asked, out: Path) -> None:
@@ -119,7 +127,8 @@ def _begin(file: Path, asked: _Asked, out: Path) -> None:
         schema=_SCHEMA,
         private=_beside(file, out),
         public=(PublicText(_MADE_UP, None),) if needs_public else tuple(public),
-        text=None if text == "text" else text,
+        text=None if text == "text" or asked.messages is not None else text,
+        messages=asked.messages,
         document=document,
         user=user,
         units=units,
@@ -184,7 +193,9 @@ def _names(path: Path) -> list[str] | None:
 
 def _fields_of(file: Path, names: list[str] | None, asked: _Asked) -> tuple[str | None, str | None, str | None]:
     """The fields with text, document's and person's id."""
-    wanted = {"--text": asked.text, "--id": asked.document, "--user": asked.user}
+    if asked.text is not None and asked.messages is not None:
+        raise UsageError("--text and --messages: a record is a text or a conversation; name one of them")
+    wanted = {"--text": asked.text, "--messages": asked.messages, "--id": asked.document, "--user": asked.user}
     if names is None:
         for option, name in wanted.items():
             if name is not None:
@@ -195,6 +206,8 @@ def _fields_of(file: Path, names: list[str] | None, asked: _Asked) -> tuple[str 
     for option, name in wanted.items():
         if name is not None and name not in names:
             raise UsageError(f"{option} {name}: there is no such field in {file}; it has {listed(names)}")
+    if asked.messages is not None:
+        return asked.messages, asked.document, asked.user
     if asked.text is None and not _on_terminal():
         if "text" not in names:
             raise UsageError(f"--text is missing: name the field with the text; {file} has {listed(names)}")

@@ -45,6 +45,7 @@ class Start:
         units: how many units there are, as a public statement.
         epsilon: the joint budget.
         model: the kind of a new model; of a given one the kind that is asked the same.
+        messages: the field with a conversation, where the records are such; in place of ``text``.
         given: the model that is given, if one is; it has its own tokenizer, and is trained by an adapter.
     """
 
@@ -60,6 +61,7 @@ class Start:
     epsilon: float
     model: StartKind
     given: GivenModel | None = None
+    messages: str | None = None
 
     @property
     def unit(self) -> str:
@@ -196,7 +198,12 @@ def _begun_with(start: Start, given: GivenModel) -> list[str]:
 
 
 def _fields(start: Start) -> list[tuple[str, str | None]]:
-    return [("text_field", start.text), ("id_field", start.document), ("user_field", start.user)]
+    return [
+        ("text_field", start.text),
+        ("messages_field", start.messages),
+        ("id_field", start.document),
+        ("user_field", start.user),
+    ]
 
 
 def _public(corpus: PublicText) -> str:
