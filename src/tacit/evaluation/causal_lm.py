@@ -25,8 +25,10 @@ from transformers import PreTrainedModel
 from tacit.corpus.units import Unit
 from tacit.errors import DataError
 from tacit.models.causal import causal_row_losses
+from tacit.models.networks import is_routed_model
 from tacit.randomness import KeyedRandomness
 from tacit.training.sequences import SequenceStream
+from tacit.training.steps import widths
 
 __all__ = [
     "Perplexities",
@@ -40,7 +42,7 @@ __all__ = [
     "unit_vectors",
 ]
 
-_ROWS_AT_ONCE = 64
+_ROWS_AT_ONCE = 32
 
 
 @dataclass(frozen=True)
@@ -159,22 +161,38 @@ def _table_nats(log_probabilities_V: np.ndarray, stream: SequenceStream, row_B: 
 
 @torch.no_grad()
 def _model_nats(model: PreTrainedModel, stream: SequenceStream, row_B: np.ndarray) -> np.ndarray:
-    """Rows of similar length together, so that little padding is computed."""
+    """Rows of one width together, and blank rows fill each batch.
+
+    So the shapes of all that is computed for a row are a function of its own length and of public numbers, and with them how its
+    loss is rounded: a released sum over units moves by what one unit adds, and not by how others are computed beside it
+    (docs/decisions/0009-a-units-shape-is-its-own.md).
+    """
     training = model.training
     model.eval()
     nats_B = np.zeros(len(row_B))
-    order_B = np.argsort(stream.lengths_S[row_B], kind="stable")
-    for start in range(0, len(row_B), _ROWS_AT_ONCE):
-        part = order_B[start : start + _ROWS_AT_ONCE]
-        lengths = stream.lengths_S[row_B[part]]
-        positions = int(lengths.max())
-        ids = stream.ids_ST[row_B[part], :positions].astype(np.int64)
-        attention = np.arange(positions) < lengths[:, None]
-        weights = _predicted(stream, row_B[part])[:, :positions].astype(np.float32)
-        tensors = (torch.from_numpy(array).to(model.device) for array in (ids, attention, weights))
-        nats_B[part] = causal_row_losses(model, *tensors).double().cpu().numpy()
+    width_B = widths(stream.lengths_S[row_B], stream.ids_ST.shape[1], math.inf)
+    at_once = 1 if is_routed_model(model) else _ROWS_AT_ONCE
+    for width in np.unique(width_B):
+        same_B = np.flatnonzero(width_B == width)
+        for start in range(0, len(same_B), at_once):
+            part = same_B[start : start + at_once]
+            nats_B[part] = _batch_nats(model, stream, row_B[part], int(width), at_once)
     model.train(training)
     return nats_B
+
+
+def _batch_nats(
+    model: PreTrainedModel, stream: SequenceStream, row_B: np.ndarray, width: int, at_once: int
+) -> np.ndarray:
+    ids = np.zeros((at_once, width), dtype=np.int64)
+    lengths = np.full(at_once, 2)  # a blank row has two positions
+    weights = np.zeros((at_once, width), dtype=np.float32)
+    ids[: len(row_B)] = stream.ids_ST[row_B, :width]
+    lengths[: len(row_B)] = stream.lengths_S[row_B]
+    weights[: len(row_B)] = _predicted(stream, row_B)[:, :width]
+    attention = np.arange(width) < lengths[:, None]
+    tensors = (torch.from_numpy(array).to(model.device) for array in (ids, attention, weights))
+    return causal_row_losses(model, *tensors).double().cpu().numpy()[: len(row_B)]
 
 
 def perplexities(losses: UnitLosses, words_U: np.ndarray, bytes_U: np.ndarray) -> Perplexities:

@@ -97,18 +97,28 @@ def _score_table(log_probabilities_V: np.ndarray, masked: MaskedRows) -> tuple[n
 
 @torch.no_grad()
 def _score_model(model: PreTrainedModel, masked: MaskedRows) -> tuple[np.ndarray, np.ndarray]:
+    """In batches of one size, which blank rows fill: how a row is rounded is no matter of how many others there are."""
     model.eval()
-    right, loss = [], []
+    shape = masked.slots_BK.shape
+    right_BK, loss_BK = np.zeros(shape, dtype=bool), np.zeros(shape)
     for start in range(0, len(masked.ids_BT), _ROWS_AT_ONCE):
         part = slice(start, start + _ROWS_AT_ONCE)
-        ids_BT = torch.from_numpy(masked.ids_BT[part])
-        attention_BT = torch.from_numpy(masked.attention_BT[part].astype(np.int64))
-        slots_BK, labels_BK = torch.from_numpy(masked.slots_BK[part]), torch.from_numpy(masked.labels_BK[part])
+        rows = len(masked.ids_BT[part])
+        ids_BT = _filled(masked.ids_BT[part])
+        attention_BT = _filled(masked.attention_BT[part].astype(np.int64))
+        attention_BT[rows:, :2] = 1  # a blank row has two positions
+        slots_BK, labels_BK = _filled(masked.slots_BK[part]), _filled(masked.labels_BK[part])
         logits_BKV = masked_logits(model, ids_BT, attention_BT, slots_BK)
-        right.append((logits_BKV.argmax(dim=-1) == labels_BK).numpy())
-        loss.append(cross_entropy(logits_BKV, labels_BK).double().numpy())
-    shape = masked.slots_BK.shape
-    return (np.concatenate(right), np.concatenate(loss)) if right else (np.zeros(shape), np.zeros(shape))
+        right_BK[part] = (logits_BKV.argmax(dim=-1) == labels_BK).numpy()[:rows]
+        loss_BK[part] = cross_entropy(logits_BKV, labels_BK).double().numpy()[:rows]
+    return right_BK, loss_BK
+
+
+def _filled(array: np.ndarray) -> torch.Tensor:
+    """With rows of zeros up to the size of a batch."""
+    whole = np.zeros((_ROWS_AT_ONCE, *array.shape[1:]), dtype=array.dtype)
+    whole[: len(array)] = array
+    return torch.from_numpy(whole)
 
 
 def unit_vectors(scores: Mapping[str, Scores], loss_bound: float) -> np.ndarray:

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tacit.errors import DataError, LedgerError, UsageError
-from tacit.files import refuse_pipes
+from tacit.files import refuse_pipes, write_json
 from tacit.folder import RunFolder, taken
 from tacit.loops.folder import read_plan, refuse_other_folders
 from tacit.planning.own_loop import STAGE, StepPlan, loop_randomness, loop_statement
@@ -18,9 +18,12 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.origin import mark_released
 from tacit.privacy.provenance import NOISE_SOURCE
 from tacit.privacy.rounded import upper
+from tacit.privacy.strict_json import read_strict
 from tacit.release.writing import write_release
 
 __all__ = ["LoopCertificate", "certify_loop"]
+
+_MOST_BYTES = 1 << 20
 
 _WEIGHTS = ".safetensors"
 _NAMES = frozenset(
@@ -72,6 +75,7 @@ def certify_loop(folder: RunFolder, model: Path, forfeit: bool) -> LoopCertifica
             target.mkdir()
             for file in files:
                 shutil.copyfile(file, target / file.name)
+            _name_base(target / "adapter_config.json")
             mark_released(target, mark)
 
         def certify(digests: dict[str, str]) -> dict[str, Any]:
@@ -101,6 +105,16 @@ def _files_of(model: Path) -> list[Path]:
     if not any(path.suffix == _WEIGHTS for path in found):
         raise DataError(f"{model}: no weights in safetensors there; save the model first")
     return found
+
+
+def _name_base(file: Path) -> None:
+    """Of the base model of an adapter the name alone: peft writes where it lies on this machine."""
+    if not file.is_file():
+        return
+    values = read_strict(file, _MOST_BYTES)
+    base = values.get("base_model_name_or_path") if isinstance(values, dict) else None
+    if isinstance(base, str) and Path(base).is_absolute():
+        write_json(file, {**values, "base_model_name_or_path": Path(base).name})
 
 
 def _check_ledger(folder: RunFolder, plan: StepPlan, ledger: Ledger) -> None:

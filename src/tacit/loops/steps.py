@@ -192,7 +192,8 @@ def _refuse_model(model: nn.Module) -> None:
         raise UsageError(
             "private steps run in one process: start the program without several ranks (docs/distributed.md)"
         )
-    if isinstance(model, PreTrainedModel) and is_marked(model.config.to_dict()):
+    configs = [part.config.to_dict() for part in model.modules() if isinstance(part, PreTrainedModel)]
+    if any(map(is_marked, configs)):  # also one that stands under an adapter, or in a module of one's own
         raise RefusedError(
             "start-without-certificate",
             "the model was released by tacit from private text, which a ledger of a loop cannot take over yet; start from another "

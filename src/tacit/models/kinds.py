@@ -110,15 +110,16 @@ def _loaded(kind: Kind, folder: Path, dropout: float | None) -> PreTrainedModel:
     network = network_of(kind, folder, values)
     if dropout is None:
         return load_folder(network, folder)
-    names = _dropout_options(network, values) if kind.is_family else kind.dropout
-    return load_folder(network, folder, dict.fromkeys(names, dropout))
+    if not kind.is_family:
+        return load_folder(network, folder, dict.fromkeys(kind.dropout, dropout))
+    return load_folder(network, folder, dict.fromkeys(_random_options(network, values), dropout))
 
 
-def _dropout_options(network: type[PreTrainedModel], values: Mapping[str, Any]) -> list[str]:
-    """What a family's config calls its probabilities of dropout."""
+def _random_options(network: type[PreTrainedModel], values: Mapping[str, Any]) -> list[str]:
+    """What a family's config calls its probabilities of dropout, and the noise of what chooses experts."""
     assert network.config_class is not None
     defaults = network.config_class().to_dict()
-    found = {name: value for name, value in {**defaults, **values}.items() if "drop" in name}
+    found = {name: value for name, value in {**defaults, **values}.items() if "drop" in name or "jitter" in name}
     return [name for name, value in found.items() if isinstance(value, int | float) and not isinstance(value, bool)]
 
 

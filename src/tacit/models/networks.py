@@ -12,10 +12,14 @@ from typing import Any
 from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING, PreTrainedModel
 
 from tacit.config.base import named
-from tacit.config.kinds import FAMILIES, Kind, kind_of_type
+from tacit.config.kinds import FAMILIES, Kind, is_routed, kind_of_type
 from tacit.errors import DataError
 
-__all__ = ["kind_of_network", "network_of"]
+__all__ = ["is_routed_model", "kind_of_network", "network_of", "reads_padding"]
+
+
+_READ_PADDING = frozenset({"convbert", "fnet"})
+"""ConvBERT's convolutions and FNet's Fourier transforms go over padding."""
 
 
 def network_of(kind: Kind, folder: Path, values: Mapping[str, Any]) -> type[PreTrainedModel]:
@@ -58,6 +62,16 @@ def kind_of_network(network: type[PreTrainedModel], model_type: str) -> Kind | N
         if config_class in mapping and issubclass(network, mapping[config_class]):
             return kind
     return None
+
+
+def reads_padding(model: PreTrainedModel) -> bool:
+    """Whether a row's result hangs on how far it is padded, mask or not: its rows are always as wide as the longest."""
+    return model.config.model_type in _READ_PADDING
+
+
+def is_routed_model(model: PreTrainedModel) -> bool:
+    """Whether a model is a mixture of experts (`tacit.config.kinds.is_routed`)."""
+    return is_routed(model.config.to_dict())
 
 
 def _mapping(kind: Kind) -> Any:

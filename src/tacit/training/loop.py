@@ -23,6 +23,7 @@ from tacit.config import ComputeOptions
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.files import refuse_little_room
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.precision import FLOAT32
 from tacit.randomness import KeyedRandomness
 from tacit.training.averaging import InterpolateFromStart, IterateAverage
 from tacit.training.checkpoint import (
@@ -33,6 +34,7 @@ from tacit.training.checkpoint import (
     load_optimizer,
     save_checkpoint,
 )
+from tacit.training.device import processor
 from tacit.training.objectives import Objective
 from tacit.training.plans import Phase
 from tacit.training.recomputing import recomputed
@@ -99,6 +101,8 @@ def run_phase(
                 done = finished_steps(checkpoint) == phase.steps
                 then = as_begun(ledger, phase, compute) if done else compute
                 bind_sums(ledger, phase, made_from if then == compute else digest_with(then), then)
+                if not done and compute.precision != FLOAT32:
+                    ledger.bind(f"the processor that {phase.name} is computed on", processor(model.device))
             streams = streams.child("sums", made_from)
     start = load_checkpoint(checkpoint, model, optimizer, ranks, average)
     ranks.agree(f"the weights and the step at the start of phase {phase.name}", _digest(model, ranks, start))

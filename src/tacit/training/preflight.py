@@ -7,6 +7,7 @@ Shapes: B rows, T positions.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
@@ -18,6 +19,8 @@ from transformers import PreTrainedModel
 from tacit.engine import PerExampleClipper
 from tacit.engine.sites import find_sites
 from tacit.training.objectives import Objective
+from tacit.training.steadiness import refuse_unsteady
+from tacit.training.steps import widths
 from tacit.vocabulary.special import SpecialTokens
 
 __all__ = ["Layers", "Preflight", "preflight"]
@@ -64,7 +67,10 @@ class Preflight:
             for layer in self.layers
         ]
         said += [f"  not trained: {name}" for name in self.frozen]
-        return [*said, "Rows are independent: one unit's loss reached no other unit's rows in any of these layers"]
+        return [
+            *said,
+            "Rows are independent: one unit's loss reached no other unit's rows, and no row changed how others are computed",
+        ]
 
 
 _WAYS = {"rule": "rule", "lstm": "our own backward pass", "fallback": "running the layer again for each unit"}
@@ -76,18 +82,20 @@ def preflight(
     """Try one step, without any text.
 
     Args:
-        model: as the run begins with it; it is left as it was.
+        model: as the run begins with it. It is to be made anew for the run, since some change when they are called.
         objective: what it is asked.
         special: of the run's tokenizer.
         length: positions of a row.
         rows_per_unit: rows of a unit.
 
     Raises:
-        RefusedError: a layer cannot be clipped exactly, or one row's loss reaches another row.
+        RefusedError: a layer cannot be clipped exactly, one row's loss reaches another row, or ``unsteady-model``.
         UsageError: a layer flattens the batch, or nothing can be trained.
     """
     sites = find_sites(model)
     _one_step(model, objective, special, length, rows_per_unit)
+    edges = np.unique(widths(np.arange(2, length + 1), length, math.inf))
+    refuse_unsteady(model.train(), objective, special, edges, rows_per_unit)
     counted: set[str] = set()
     layers: Counter[tuple[str, Literal["rule", "lstm", "fallback"]]] = Counter()
     numbers: Counter[tuple[str, Literal["rule", "lstm", "fallback"]]] = Counter()

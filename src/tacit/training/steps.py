@@ -16,10 +16,10 @@ from transformers import PreTrainedModel
 
 from tacit.config import ComputeOptions
 from tacit.config.base import named
-from tacit.config.kinds import is_routed
 from tacit.engine import CLIPPINGS, PerExampleClipper, add_noise_, micro_batches
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.engine.noise import Grid
+from tacit.models.networks import is_routed_model, reads_padding
 from tacit.randomness import KeyedRandomness
 from tacit.training.checkpoint import gradients
 from tacit.training.dropout import RowDropout, uses_dropout
@@ -114,14 +114,17 @@ class DpStep(Step):
 
     def __init__(self, model: PreTrainedModel, plan: DpPlan, compute: ComputeOptions, source: Source) -> None:
         # a mixture of experts multiplies the positions of several rows together: one unit at a time, nobody stands beside it
-        at_once = 1 if is_routed(model.config.to_dict()) else max(1, compute.micro_batch // plan.rows_per_unit)
+        at_once = 1 if is_routed_model(model) else max(1, compute.micro_batch // plan.rows_per_unit)
         super().__init__(at_once, source)
         self._model = model
         self._plan = plan
         self._compute = compute
         length = source.stream.ids_ST.shape[1]
         self._longest_U = _longest_rows(source.stream)
-        self._width_U = widths(self._longest_U, length, plan.normaliser / self._at_once)
+        a_step = (
+            0.0 if reads_padding(model) else plan.normaliser / self._at_once
+        )  # with few, all are as wide as the longest
+        self._width_U = widths(self._longest_U, length, a_step)
         self._weights_U = plan.weights(source.stream.units, source.stream.rho_U)
         self._drawn = np.zeros(0, dtype=np.int64)
         self._clipper = PerExampleClipper(model, plan.clip_norm, plan.rows_per_unit, CLIPPINGS[plan.clipping])

@@ -34,7 +34,7 @@ from tacit.training.objectives import Objective
 from tacit.training.plans import Phase
 from tacit.training.sequences import SequenceStream
 
-__all__ = ["as_begun", "bind_sums", "scores_digest", "sums_digest"]
+__all__ = ["as_begun", "bind_sums", "plain_options", "scores_digest", "sums_digest"]
 
 _OF_NO_SUM = {"_name_or_path", "name_or_path", "transformers_version", "training", "gradient_checkpointing"}
 """Options and attributes of a model on which no gradient depends."""
@@ -161,6 +161,14 @@ def _add_model(digest: hashlib.blake2b, model: nn.Module) -> None:
     for name, tensor in (*model.state_dict().items(), *model.named_buffers()):  # some buffers are in no state_dict
         _add(digest, name.encode())
         _add_tensor(digest, tensor)
+
+
+def plain_options(model: nn.Module) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    """The class and the own options of every module, by its name: with the weights, the function that a model computes."""
+    return [
+        (name, f"{type(module).__module__}.{type(module).__qualname__}", _numbers_of(module))
+        for name, module in model.named_modules()
+    ]
 
 
 def _numbers_of(module: nn.Module) -> list[tuple[str, str]]:
