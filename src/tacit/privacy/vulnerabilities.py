@@ -146,6 +146,7 @@ VULNERABILITIES = (
     Vulnerability(
         "TACIT-23", "two releases of one key drew the same units, and their spends were added up", 1, _started
     ),
+    Vulnerability("TACIT-24", "who stood beside a held-out unit decided how it was scored", 1, _started),
 )
 
 
