@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from tacit.engine.combining import Gathered
 from tacit.engine.factors import Factor, Outer
@@ -143,7 +144,8 @@ class Capture:
         self._check_rows(site, input)
         if input.shape[0] != self.rows:
             output = output.expand(self.rows, *output.shape[1:])
-        below = output if self._probe_due and output.requires_grad else None
+        # An edge of the graph, not the tensor: a model's graph need not keep the outputs of layers.
+        below = get_gradient_edge(output) if self._probe_due and output.requires_grad else None
         return _Tap.apply(output, self.anchor, input.detach(), self, site, below)
 
     def _check_rows(self, site: Site, input: Tensor) -> None:
@@ -334,7 +336,7 @@ class _Tap(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, output: Tensor, anchor: Tensor, input: Tensor, capture: Capture, site: Site, below: Tensor | None
+        ctx: Any, output: Tensor, anchor: Tensor, input: Tensor, capture: Capture, site: Site, below: GradientEdge | None
     ) -> Tensor:
         ctx.save_for_backward(input)
         ctx.capture, ctx.site, ctx.below = capture, site, below
@@ -351,8 +353,8 @@ class _Tap(torch.autograd.Function):
         return gradient, None, None, None, None, None
 
 
-def _run_back(below: Tensor, anchor: Tensor, gradient_B: Tensor, own: slice) -> None:
+def _run_back(below: GradientEdge, anchor: Tensor, gradient_B: Tensor, own: slice) -> None:
     """From a layer's output down, with the gradient of some rows alone."""
     alone_B = torch.zeros_like(gradient_B)
     alone_B[own] = gradient_B[own]
-    torch.autograd.grad(below, anchor, alone_B, retain_graph=True, allow_unused=True)
+    torch.autograd.grad((below,), anchor, alone_B, retain_graph=True, allow_unused=True)
