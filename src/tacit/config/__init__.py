@@ -12,7 +12,7 @@ vocabulary_methods/   how a vocabulary is made, a file a method
 """
 
 from tacit.config.adaptive import AdaptiveOptions, RhoScorer, stratum_number
-from tacit.config.audit import AuditOptions, MembershipOptions
+from tacit.config.audit import AuditOptions, CoinOptions, MembershipOptions
 from tacit.config.compute import ComputeOptions
 from tacit.config.corpus import CorpusOptions, PublicCorpusOptions, TurnsOptions
 from tacit.config.evaluation import EvaluationOptions
@@ -29,6 +29,7 @@ __all__ = [
     "AdaptiveOptions",
     "AuditOptions",
     "Budget",
+    "CoinOptions",
     "ComputeOptions",
     "CorpusOptions",
     "DpPhase",

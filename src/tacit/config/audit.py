@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -13,7 +13,7 @@ from tacit.errors import UsageError
 if TYPE_CHECKING:
     from tacit.config.run import RunConfig
 
-__all__ = ["AuditOptions", "MembershipOptions", "check_membership"]
+__all__ = ["AuditOptions", "CoinOptions", "MembershipOptions", "check_coins", "check_membership"]
 
 
 _SHOWINGS = 25
@@ -39,6 +39,28 @@ class MembershipOptions(Options):
         return 4 * self.group_size
 
 
+class CoinOptions(Options):
+    """A lower bound on epsilon: audit examples, each trained on or not as a keyed coin says, and guessed from the model (docs/attacks.md).
+
+    An example is a row of random pieces, a unit of its own: count about half of them in ``privacy.units``. With ``relation: replace``
+    a coin chooses between two rows. How they are scored and what makes a bound of the scores is bound in the ledger before training.
+
+    Args:
+        examples: how many coins. What a perfect attack can show grows with them: epsilon 5.8 with 1,000, 8 with 8,932 (delta 0).
+        pieces: of an example.
+        score: what makes an example look trained on: ``calibrated``, its loss before the private phases less its loss after them;
+            ``loss``; or ``min-k``, the loss of its least likely fifth.
+        bound: what makes a lower bound of all scores and coins (docs/audit-bounds.md).
+        confidence: of the bound.
+    """
+
+    examples: Annotated[int, Field(ge=10, le=2**20)] = 1000
+    pieces: Annotated[int, Field(ge=2, le=MOST)] = 12
+    score: Literal["calibrated", "loss", "min-k"] = "calibrated"
+    bound: Literal["one-run", "clopper-pearson", "one-run-f-dp", "gaussian-dp"] = "one-run"
+    confidence: Annotated[float, Field(ge=0.5, lt=1)] = 0.95
+
+
 class AuditOptions(Options):
     """Planted canaries (Hoory et al. 5.2; Carlini et al. 2019). A causal model gets texts, "My ID is: 281265".
 
@@ -56,12 +78,13 @@ class AuditOptions(Options):
         control_learning_rate: high enough that a model without DP does memorise: a control at its null tests nothing.
         membership: membership inference on texts of the corpus that hold a secret, of a causal model; ``{}`` takes the defaults;
             needs ``held_out`` above 0; for the curator alone. Not given: none.
+        coins: a lower bound on epsilon by examples that a coin puts into the text; ``{}`` takes the defaults. Not given: none.
         attacks: other attacks that are registered (docs/adding.md#an-attack), by name, each with its own options.
         max_exposure_p_value: fail (exit code 5) when any pattern's p-value is below this; 0: never. Of a causal model, twice the
             smaller one of the p-values of mean and highest exposure. So with every attack whose rows are part of the release.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"attacks"})
+    added_later: ClassVar[frozenset[str]] = frozenset({"attacks", "coins"})
 
     patterns: tuple[Annotated[str, Field(pattern=r"^H*SH*$")], ...] = ("HS", "HSH", "HHSHH")
     canaries: Count = 10
@@ -74,6 +97,7 @@ class AuditOptions(Options):
     control_batch: Count = 64
     control_learning_rate: Rate = 6e-3
     membership: MembershipOptions | None = None
+    coins: CoinOptions | None = None
     attacks: dict[str, dict[str, Any]] = {}  # noqa: RUF012 - a frozen model copies it
     max_exposure_p_value: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
@@ -101,4 +125,27 @@ def check_membership(config: RunConfig) -> None:
         raise UsageError(
             f"audit.membership: {options.pairs} pairs are fewer than four groups of {options.group_size}; raise pairs to "
             f"{options.least_pairs}, or lower group_size"
+        )
+
+
+def check_coins(config: RunConfig) -> None:
+    """The examples go where training reads units with noise, and fit into a row."""
+    options = config.audit.coins if config.audit else None
+    if options is None:
+        return
+    streams = {phase.stream for phase in config.phases} - {"public"}
+    if config.adaptive is not None or config.screening is not None or streams != {"private"}:
+        raise UsageError(
+            "audit.coins puts units into the private stream, which `screening`, `marking`, `adaptive` and runs on public text alone do "
+            "not have as a whole: leave it out"
+        )
+    if options.pieces + 2 > config.model.length:
+        raise UsageError(
+            f"audit.coins.pieces is {options.pieces}, which does not fit into model.length {config.model.length} with a start and an "
+            "end token; lower it"
+        )
+    if options.examples > config.privacy.units:
+        raise UsageError(
+            f"audit.coins.examples is {options.examples:,}, more than the {config.privacy.units:,} privacy.units: the text would be "
+            "mostly made up; lower it"
         )

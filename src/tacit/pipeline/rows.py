@@ -11,6 +11,7 @@ from tacit.config import PublicCorpusOptions, RunConfig, stratum_number
 from tacit.corpus.canaries import Canary, draw_canaries, plant
 from tacit.corpus.chats import answer_of
 from tacit.corpus.units import Unit
+from tacit.pipeline.coins import has_coins, with_coins
 from tacit.pipeline.corpus import marked_texts, private_units, public_units, rho_of_units, screened_units
 from tacit.pipeline.state import RunState, once
 from tacit.training.marked import tokenize_marked, unmarked
@@ -79,10 +80,14 @@ def _copies(state: RunState, unit: Unit) -> list[Unit]:
 
 @once
 def private_rows(state: RunState) -> SequenceStream:
-    """Private training rows; for a masked model with the canaries planted (a causal one's are texts of the corpus)."""
-    stream = tokenized(state, private_units(state)[0])
+    """Private training rows, with the audit's canaries (a causal model's are texts of the corpus) and the examples with coins."""
+    stream = _with_canaries(state, tokenized(state, private_units(state)[0]))
     if state.config.adaptive is not None:
         stream = dataclasses.replace(stream, rho_U=rho_of_units(state))
+    return with_coins(state, stream) if has_coins(state.config) else stream
+
+
+def _with_canaries(state: RunState, stream: SequenceStream) -> SequenceStream:
     if state.config.audit is None or state.config.model.is_causal:
         return stream
     ids, lengths = plant(
