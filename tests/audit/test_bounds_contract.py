@@ -140,6 +140,14 @@ def test_the_oracle_of_capacities(epsilon: float, size: int) -> None:
     assert everything.coins_needed(epsilon, 0.0) == size
 
 
+def test_rates_become_epsilon_in_both_directions_and_mu() -> None:
+    """ln((TPR - delta) / FPR) or ln((1 - FPR - delta) / (1 - TPR)); mu = Phi^-1(TPR) - Phi^-1(FPR)."""
+    tpr, fpr = np.array([0.5, 0.9, 0.1, 0.0]), np.array([0.1, 0.5, 0.5, 1.0])
+    wanted = [np.log(0.45 / 0.1), np.log(0.45 / 0.1), 0.0, 0.0]
+    assert ClopperPearson().shown(tpr, fpr, 0.05) == pytest.approx(wanted)
+    assert GaussianDp().shown(tpr, fpr, 0.05) == pytest.approx([1.2815516, 1.2815516, 0.0, 0.0])
+
+
 def test_options_are_checked() -> None:
     for shares in ((), (0.0,), (1.1,)):
         with pytest.raises(UsageError, match="shares"):
@@ -158,6 +166,8 @@ def test_evidence_is_checked() -> None:
             Scores(*wrong)
     with pytest.raises(UsageError, match="permutation"):
         Scores(scores_m, included_m, np.array([0, 0]))
+    with pytest.raises(UsageError, match="not fair"):
+        Scores(np.zeros(1000), np.arange(1000) < 400)
     with pytest.raises(UsageError, match="relation"):
         Scores(scores_m, included_m, relation="swap")  # type: ignore[arg-type]
     with pytest.raises(DataError, match="finite"):

@@ -35,6 +35,20 @@ def test_no_mechanism_beats_the_law(secrets: int, candidates: int, guesses: int,
             assert best > most_right(right, guesses, secrets, epsilon, 0.0, candidates) + 1e-3
 
 
+@pytest.mark.parametrize(
+    ("right", "guesses", "candidates"), [(9, 12, 2), (2, 12, 2), (12, 12, 2), (1, 12, 5), (6, 7, 5)]
+)
+def test_the_term_for_delta_is_the_one_that_is_proved(right: int, guesses: int, candidates: int) -> None:
+    for epsilon in (0.0, 1.0, 3.0):
+        accuracy = math.exp(epsilon) / (math.exp(epsilon) + candidates - 1)
+        peaks = [
+            max(binom.pmf(i, guesses - j, accuracy) for i in range(max(0, right - j), right))
+            for j in range(1, guesses + 1)
+        ]
+        wanted = binom.sf(right - 1, guesses, accuracy) + 20 * 1e-3 * (1 - accuracy) * np.mean(peaks)
+        assert most_right(right, guesses, 20, epsilon, 1e-3, candidates) == pytest.approx(min(1, wanted), rel=1e-9)
+
+
 @pytest.mark.parametrize(("guesses", "epsilon", "right"), [(200, 1.0, 158), (200, 3.0, 196), (60, 0.5, 45)])
 def test_a_leak_of_every_size_keeps_to_the_law(guesses: int, epsilon: float, right: int) -> None:
     """With probability chance, a random set of ``told`` secrets is told: each secret's delta is chance * told / guesses."""

@@ -9,11 +9,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from scipy import special
 
 from tacit.errors import DataError, UsageError
 from tacit.privacy.events.base import Relation, check_relation
 
 __all__ = ["Ranks", "Scores"]
+
+_UNFAIR = 1e-9
+"""Fair coins are so uneven once in a billion audits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +34,8 @@ class Scores:
             place.
 
     Raises:
-        UsageError: the shapes do not fit, ``included_m`` is not of bools, ``order_m`` is no permutation, or the
-            relation is unknown.
+        UsageError: the shapes do not fit, ``included_m`` is not of bools or cannot be of fair coins, ``order_m`` is no
+            permutation, or the relation is unknown.
         DataError: a score is not a finite number.
     """
 
@@ -45,6 +49,11 @@ class Scores:
             raise UsageError("an audit needs one score and one coin for each example, and at least one example")
         if self.included_m.dtype != np.bool_:
             raise UsageError("the coins of an audit must be an array of bools")
+        size, fewer = len(self.included_m), min(np.count_nonzero(self.included_m), np.count_nonzero(~self.included_m))
+        if 2 * special.bdtr(fewer, size, 0.5) < _UNFAIR:
+            raise UsageError(
+                "the coins of an audit are not fair; members and non-members of another source are no coins"
+            )
         if self.order_m is not None and not np.array_equal(np.sort(self.order_m), np.arange(len(self.scores_m))):
             raise UsageError("order_m of an audit must be a permutation of the examples")
         check_relation(self.relation)
