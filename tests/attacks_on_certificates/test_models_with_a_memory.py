@@ -25,6 +25,8 @@ from transformers import (
     ElectraForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    OlmoConfig,
+    OlmoForCausalLM,
     PhimoeConfig,
     PhimoeForCausalLM,
     PreTrainedModel,
@@ -32,9 +34,10 @@ from transformers import (
 from transformers.utils import logging
 
 from tacit.config import ComputeOptions, parse_config
-from tacit.errors import RefusedError
+from tacit.errors import RefusedError, UsageError
 from tacit.models import networks
 from tacit.pipeline.opening import load_given
+from tacit.scoring.scorer import Scorer, ScorerOptions
 from tacit.training import preflight, steps
 from tacit.training.device import set_up_torch
 from tacit.training.masking import Masking
@@ -46,6 +49,7 @@ from tacit.vocabulary.special import SpecialTokens
 
 from ..architectures import ALL
 from ..contracts.test_architectures import values_of
+from ..folders import END, byte_bpe, save_tokenizer
 from ..training.streams import stream_of
 from .test_who_stands_beside import STREAMS, Texts
 
@@ -271,3 +275,43 @@ def test_nothing_of_a_rows_length_is_said_on_the_terminal() -> None:
     finally:
         logging.set_verbosity(before)
         torch.use_deterministic_algorithms(False)
+
+
+def turned_of(vocabulary: int, positions: int) -> PreTrainedModel:
+    """Its frequencies change for good at the first row that is longer than ``positions``."""
+    turning = {"rope_type": "dynamic", "factor": 8.0, "rope_theta": 10000.0}
+    numbers = {"vocab_size": vocabulary, "max_position_embeddings": positions, "pad_token_id": 0}
+    return moved(OlmoForCausalLM(OlmoConfig(**NARROW, **numbers, rope_parameters=turning)))
+
+
+def test_a_scorer_with_a_memory_is_refused(tmp_path: Path) -> None:
+    """Fourteenth attack: bands 200 to 0 without, and 89 to 112 with, one more unit, in a run certified with epsilon 2."""
+    tokenizer = byte_bpe()
+    size = tokenizer.get_vocab_size()
+    special = SpecialTokens(
+        pad=size - 1, start=size - 1, end=size - 1, mask=None, unknown=None, ids=(size - 1,), size=size
+    )
+
+    def scorer(positions: int) -> Scorer:
+        return Scorer(turned_of(size, positions), tokenizer, special, 128)
+
+    texts = ["one two three four five six seven eight nine ten " * 2, "one " * 60]
+    forgetful = scorer(32)
+    alone = forgetful.score(texts[:1])
+    assert forgetful.score([texts[1], texts[0]])[1:] != alone  # what the trial is for
+    with pytest.raises(RefusedError, match=r"unsteady-model.*another score after other rows"):
+        scorer(32).refuse_memory()
+    scorer(128).refuse_memory()
+
+
+def test_a_scorer_reads_no_more_positions_than_its_class_has(tmp_path: Path) -> None:
+    """A config.json that does not say how many there are says what its class says."""
+    tokenizer = byte_bpe()
+    folder = tmp_path / "scorer"
+    turned_of(tokenizer.get_vocab_size(), 2048).save_pretrained(folder)
+    save_tokenizer(tokenizer, folder, bos_token=END, eos_token=END)
+    values = json.loads((folder / "config.json").read_text())
+    del values["max_position_embeddings"]
+    (folder / "config.json").write_text(json.dumps(values))
+    with pytest.raises(UsageError, match="it must be from 1 to the 2048 positions"):
+        ScorerOptions(folder, 4096).load()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -232,3 +233,31 @@ def test_an_adapter_is_certified_without_the_path_of_its_base(tmp_path: Path) ->
     found = json.loads((release / "model" / "adapter_config.json").read_text())
     assert found["base_model_name_or_path"] == "base"
     assert failed(tmp_path / "run") == []
+
+
+def released_gpt2(folder: Path) -> Path:
+    """The model folder of a release, of a model that says which type it is."""
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=20, n_positions=8, n_embd=8, n_layer=1, n_head=1))
+    model.save_pretrained(folder / "saved")
+    train(folder / "run")
+    return tacit.certify(folder / "run", folder / "saved").release / "model"
+
+
+@pytest.mark.parametrize("with_certificate", [True, False])
+def test_a_release_is_not_certified_again(with_certificate: bool, tmp_path: Path) -> None:
+    """Fourteenth attack: a release of epsilon 0.5 was certified by a loop of one step with epsilon 0.000256, its mark lost."""
+    release = released_gpt2(tmp_path / "first")
+    if not with_certificate:
+        release = Path(shutil.copytree(release, tmp_path / "copy"))
+    train(tmp_path / "second")
+    with pytest.raises(RefusedError, match=r"start-without-certificate.*was released by tacit"):
+        tacit.certify(tmp_path / "second", release)
+    assert not (tmp_path / "second" / "release").exists()
+
+
+def test_a_part_of_a_release_that_was_trained_on_is_not_certified(tmp_path: Path) -> None:
+    """The part has no configuration, so the loop cannot see whose it is; what is saved has one."""
+    GPT2LMHeadModel.from_pretrained(released_gpt2(tmp_path / "first")).save_pretrained(tmp_path / "saved")
+    train(tmp_path / "second")
+    with pytest.raises(RefusedError, match="start-without-certificate"):
+        tacit.certify(tmp_path / "second", tmp_path / "saved")

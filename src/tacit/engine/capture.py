@@ -336,7 +336,13 @@ class _Tap(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, output: Tensor, anchor: Tensor, input: Tensor, capture: Capture, site: Site, below: GradientEdge | None
+        ctx: Any,
+        output: Tensor,
+        anchor: Tensor,
+        input: Tensor,
+        capture: Capture,
+        site: Site,
+        below: GradientEdge | None,
     ) -> Tensor:
         ctx.save_for_backward(input)
         ctx.capture, ctx.site, ctx.below = capture, site, below

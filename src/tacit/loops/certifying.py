@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from tacit.errors import DataError, LedgerError, UsageError
+from tacit.errors import DataError, LedgerError, RefusedError, UsageError
 from tacit.files import refuse_pipes, write_json
 from tacit.folder import RunFolder, taken
 from tacit.loops.folder import read_plan, refuse_other_folders
@@ -15,7 +15,7 @@ from tacit.planning.own_loop import STAGE, StepPlan, loop_randomness, loop_state
 from tacit.privacy.certificate import make_certificate, read_number
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.origin import mark_released
+from tacit.privacy.origin import carries_mark, certificate_of, mark_released
 from tacit.privacy.provenance import NOISE_SOURCE
 from tacit.privacy.rounded import upper
 from tacit.privacy.strict_json import read_strict
@@ -66,6 +66,7 @@ def certify_loop(folder: RunFolder, model: Path, forfeit: bool) -> LoopCertifica
     refuse_other_folders(folder)
     plan = read_plan(folder)
     files = _files_of(model)
+    _refuse_released(model)
     with taken(folder), Ledger.open(folder.ledger) as ledger:
         _check_ledger(folder, plan, ledger)
         _pay_all(folder, plan, ledger, forfeit)
@@ -105,6 +106,16 @@ def _files_of(model: Path) -> list[Path]:
     if not any(path.suffix == _WEIGHTS for path in found):
         raise DataError(f"{model}: no weights in safetensors there; save the model first")
     return found
+
+
+def _refuse_released(model: Path) -> None:
+    """A model that another ledger has paid for is not certified by this one, whatever the loop has trained of it."""
+    if certificate_of(model) is not None or carries_mark(model):
+        raise RefusedError(
+            "start-without-certificate",
+            f"{model} was released by tacit from private text, which the ledger of this loop does not know; certify a model that the "
+            "loop trained from another start, or go on from that release by `tacit run` with model.start",
+        )
 
 
 def _name_base(file: Path) -> None:

@@ -18,7 +18,7 @@ from tacit.files import real_path, write_json
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.provenance import PUBLIC, UNKNOWN, Ancestor, Given, read_ancestors
 
-__all__ = ["Origin", "certificate_of", "is_marked", "mark_released", "origin_of", "released_model"]
+__all__ = ["Origin", "carries_mark", "certificate_of", "is_marked", "mark_released", "origin_of", "released_model"]
 
 _MARK = "tacit_run"
 _MARKED = ("config.json", "tokenizer_config.json")
@@ -137,11 +137,16 @@ def _refuse_parts_of_runs(path: Path, option: str) -> None:
                 "run, and name its release/model",
             )
     folder = resolved if resolved.is_dir() else resolved.parent
-    if any(_is_marked(folder / name) for name in _MARKED):
+    if carries_mark(folder):
         raise RefusedError(
             "start-without-certificate",
             f"{option}: {path} was released by tacit from private text, and its certificate.json is not beside it; bring that back",
         )
+
+
+def carries_mark(folder: Path) -> bool:
+    """Whether a model's own files say that tacit released it from private text."""
+    return any(_is_marked(folder / name) for name in _MARKED)
 
 
 def _is_marked(file: Path) -> bool:

@@ -41,7 +41,7 @@ from transformers import PreTrainedModel
 
 from tacit.config.kinds import KINDS, kind_named, one_of
 from tacit.config.shape import folder_shape, read_config
-from tacit.errors import DataError, UsageError
+from tacit.errors import DataError, RefusedError, UsageError
 from tacit.models.causal import head_and_hidden, head_of
 from tacit.models.kinds import load_model
 from tacit.vocabulary.encode import encode_texts
@@ -85,6 +85,7 @@ class ScorerOptions:
         Raises:
             DataError: the folder has no causal model, no fast tokenizer, or the two do not belong together.
             UsageError: a window is longer than the model's positions.
+            RefusedError: ``unsteady-model``.
         """
         kind, values = read_config(self.folder)
         if not kind_named(kind).is_causal or not _has_causal_head(values.get("architectures")):
@@ -100,11 +101,20 @@ class ScorerOptions:
                 f"{self.folder}: the tokenizer has ids up to {size - 1} and the model's embedding ends at {known - 1}; give the "
                 "tokenizer of this model"
             )
-        most = shape.positions or self.length or _LSTM_LENGTH
+        model = load_model(self.folder)
+        most = shape.positions or _positions_of(model) or self.length or _LSTM_LENGTH
         length = most if self.length is None else self.length
         if not 1 <= length <= most:
             raise UsageError(f"length is {length}; it must be from 1 to the {most} positions of {self.folder}")
-        return Scorer(load_model(self.folder), given.tokenizer, given.special, length)
+        scorer = Scorer(model, given.tokenizer, given.special, length)
+        scorer.refuse_memory()
+        return scorer
+
+
+def _positions_of(model: PreTrainedModel) -> int | None:
+    """Where config.json does not say how many there are, its class does: with more of them, some types change their frequencies."""
+    stated = model.config.to_dict().get("max_position_embeddings")
+    return stated if isinstance(stated, int) else None
 
 
 def _has_causal_head(architectures: object) -> bool:
@@ -138,6 +148,26 @@ class Scorer:
     def length(self) -> int:
         """Tokens of a window."""
         return self._length
+
+    def refuse_memory(self) -> None:
+        """Try made-up rows of every padded length: the longest first, then all upwards, and downwards again.
+
+        Raises:
+            RefusedError: ``unsteady-model``: a row had other bits the next time, so what was read before it decides its score.
+        """
+        draw = torch.Generator().manual_seed(0)
+        ids_1T = torch.randint(self._special.size, (1, self._length), generator=draw)
+        widths = sorted({_padded(tokens, self._length) for tokens in range(1, self._length + 1)})
+        found: dict[int, Tensor] = {}
+        with _one_thread(), torch.inference_mode():
+            for width in (widths[-1], *widths, *reversed(widths)):
+                nats = self._read(ids_1T[:, :width], ids_1T[:, :width])
+                if not torch.equal(found.setdefault(width, nats).view(torch.int32), nats.view(torch.int32)):  # NaN too
+                    raise RefusedError(
+                        "unsteady-model",
+                        f"the scorer, a {type(self._model).__name__}, gives a row of {width} tokens another score after other rows; "
+                        "take another type of model, or another option of its config.json",
+                    )
 
     def score(self, texts: Sequence[str]) -> list[TextScore]:
         """The score of each text, in order."""

@@ -1,7 +1,8 @@
 """Chat templates: how a tokenizer's folder says that messages are written, as Jinja; rendered here as transformers renders them.
 
-A template is public, a part of the given tokenizer. It is code of the folder, so it runs in Jinja's sandbox, where it can read its
-arguments and nothing else. ``strftime_now`` and what draws at random are not there: a text must have the same tokens tomorrow.
+A template is public, a part of the given tokenizer. It is code of the folder, so it runs in a sandbox, where it can read its
+arguments and nothing else (`tacit.vocabulary.template_sandbox`). ``strftime_now`` and what draws at random are not there: a text must
+have the same tokens tomorrow.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ import jinja2
 import jinja2.ext
 import jinja2.nodes
 import jinja2.parser
-import jinja2.sandbox
 
 from tacit.errors import DataError
 from tacit.failures import is_out_of_memory
 from tacit.vocabulary.special import OWN_NAMES
+from tacit.vocabulary.template_sandbox import TemplateSandbox
 
 __all__ = ["GENERATED", "TEMPLATE_FILE", "ChatTemplate", "default_template", "own_template", "read_chat_template"]
 
@@ -146,14 +147,10 @@ class _GenerationTag(jinja2.ext.Extension):
         return f"{GENERATED[0]}{caller()}{GENERATED[1]}"
 
 
-def _environment() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
-    """As transformers makes it (utils/chat_template_utils.py, 5.x)."""
-    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, "jinja2.ext.loopcontrols"]
-    )
+def _environment() -> TemplateSandbox:
+    environment = TemplateSandbox([_GenerationTag, "jinja2.ext.loopcontrols"])
     environment.filters["tojson"] = _as_json
-    del environment.filters["random"], environment.globals["lipsum"]
-    environment.globals["raise_exception"] = _raise
+    environment.add_global("raise_exception", _raise)
     return environment
 
 

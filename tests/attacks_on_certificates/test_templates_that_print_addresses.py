@@ -1,0 +1,111 @@
+"""A chat template may not ask where something lies in memory: other units decide that (fourteenth attack).
+
+What was wrong. Jinja prints a function, a method or an iterator by its address. A template that prints one text or another by a bit
+of it wrote 591 of 600 conversations one way, and 0 of 600 with one more unit in the corpus; the run's certificate said epsilon 0.5.
+No released version read conversations.
+"""
+
+from __future__ import annotations
+
+import re
+
+import jinja2
+import jinja2.sandbox
+import pytest
+
+from tacit.vocabulary.chat_template import ChatTemplate
+
+MESSAGES = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+ADDRESS = re.compile("0x[0-9a-f]{6}", re.IGNORECASE)
+
+PRINTS = [
+    "{{ 'x'.join }}",
+    "{{ 'x'['jo' ~ 'in'] }}",
+    "{{ 'x'|attr('join') }}",
+    "{{ 'x'.join|string }}",
+    "{{ 'x'.join|upper }}",
+    "{{ 'x'.join|pprint }}",
+    "{{ messages[0].role.join ~ '!' }}",
+    "{{ '%s' % messages[0].role.join }}",
+    "{{ '{}'.format('x'.join) }}",
+    "{{ '{0.join}'.format('x') }}",
+    "{{ ['x'.join] }}",
+    "{{ ['x'.join]|join }}",
+    "{{ ('x'.join,)|string }}",
+    "{{ {'a': 'x'.join} }}",
+    "{{ {'x'.join: 'a'} }}",
+    "{{ namespace(a='x'.join) }}",
+    "{{ messages|map(attribute='role') }}",
+    "{{ [messages|map('length')] }}",
+    "{{ messages|reverse }}",
+    "{{ messages|batch(2) }}",
+    "{{ messages|map('attr', 'items')|list }}",
+    "{{ messages|map(attribute='items')|list }}",
+    "{{ messages[0]|items }}",
+    "{{ range }}",
+    "{{ cycler('a') }}",
+    "{{ joiner() }}",
+    "{% block one %}{{ self.one }}{% endblock %}",
+]
+
+
+@pytest.mark.parametrize("source", PRINTS)
+def test_no_template_prints_an_address(source: str) -> None:
+    wrong = jinja2.sandbox.ImmutableSandboxedEnvironment().from_string(source).render(messages=MESSAGES)
+    assert ADDRESS.search(wrong)  # the known-wrong sandbox, which is transformers'
+    assert ChatTemplate(source, "here").render(MESSAGES, {}) is None
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ 'join' in ('x'.join|string) }}",  # one bit, and no address
+        "{{ (messages|map('length')|string)|length }}",
+        "{{ 'x'.join == 'x'.join }}",
+        "{{ ['x'.join]|unique|list|length }}",
+        "{{ messages[0].content is sameas 'a' }}",
+        "{{ 'x'.join in ['y'.join] }}",
+        "{{ lipsum() }}",
+    ],
+)
+def test_no_template_sees_a_bit_of_one(source: str) -> None:
+    assert ChatTemplate(source, "here").render(MESSAGES, {}) is None
+
+
+def test_a_templates_text_hangs_on_no_text_before_it() -> None:
+    """The attack: a string of so many bytes lies elsewhere if it is the longest so far."""
+    source = (
+        "{{ 'up' if 'at 0x7' in (('x' * (20000000 + 30000 * messages[0]['content']|int)).join|string) else 'down' }}"
+    )
+
+    def told(render, numbers: list[int]) -> list[str | None]:
+        return [render([{"role": "user", "content": str(number)}]) for number in numbers]
+
+    def wrong(messages: list[dict[str, str]]) -> str:
+        return jinja2.sandbox.ImmutableSandboxedEnvironment().from_string(source).render(messages=messages)
+
+    ours = ChatTemplate(source, "here")
+    assert set(told(lambda messages: ours.render(messages, {}), [1, 300, 2, 3])) == {None}
+    assert {*told(wrong, [1, 300, 2, 3])} <= {"up", "down"}  # which one is the process's doing
+
+
+def test_what_templates_are_written_with_works_as_in_transformers() -> None:
+    """Methods that are called, filters that give iterators, macros, namespaces, loops."""
+    sources = [
+        "{{ ', '.join(messages|map(attribute='role')) }}",
+        "{{ messages|map(attribute='content')|map('upper')|list }}",
+        "{{ messages|selectattr('role', 'equalto', 'user')|list|length }}",
+        "{{ (messages|selectattr('role', 'equalto', 'user')|first).content.strip().title() }}",
+        "{% for key, value in messages[0].items() %}{{ key }}={{ value }};{% endfor %}",
+        "{% for key, value in messages[0]|items %}{{ loop.index0 }}{{ key }}{{ loop.cycle('a', 'b') }}{% endfor %}",
+        "{% macro one(text) %}<{{ text }}>{% endmacro %}{{ one(messages[0].content) }}",
+        "{% set ns = namespace(last=0) %}{% for m in messages %}{% set ns.last = loop.index %}{% endfor %}{{ ns.last }}",
+        "{{ range(3)|list }}{{ dict(a=1) }}{{ '%s-%s' % ('a', 1) }}{{ '{:>3}'.format(7) }}",
+        "{{ messages|reverse|map(attribute='role')|join('>') }}{{ 'a,b'.split(',')[-1] }}{{ messages|length }}",
+        "{{ messages is iterable }}{{ missing is defined }}{{ none is sameas none }}{{ messages[0].items is callable }}",
+        "{% for part in messages|batch(1) %}{{ part|length }}{% endfor %}{{ messages|groupby('role') }}",
+    ]
+    plain = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    for source in sources:
+        expected = plain.from_string(source).render(messages=MESSAGES)
+        assert ChatTemplate(source, "here").render(MESSAGES, {}) == expected, source
