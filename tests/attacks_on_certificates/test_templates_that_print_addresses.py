@@ -14,6 +14,9 @@ import jinja2.sandbox
 import pytest
 
 from tacit.vocabulary.chat_template import ChatTemplate
+from tacit.vocabulary.encode import encode_texts
+
+from ..folders import byte_bpe
 
 MESSAGES = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
 ADDRESS = re.compile("0x[0-9a-f]{6}", re.IGNORECASE)
@@ -109,3 +112,21 @@ def test_what_templates_are_written_with_works_as_in_transformers() -> None:
     for source in sources:
         expected = plain.from_string(source).render(messages=MESSAGES)
         assert ChatTemplate(source, "here").render(MESSAGES, {}) == expected, source
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ '{:c}'.format(55357) }}",  # half a surrogate: its error ended the run, so one text decided whether it is released
+        "{{ '%c' % 55357 }}",
+        "{{ 'x' * 10 ** messages[0].content|length * 10 ** 12 }}",  # as much memory as one content says
+        "{{ messages * 10 ** 9 }}",
+        "{{ 7 ** (10 ** 9) }}",
+    ],
+)
+def test_what_is_no_text_or_too_large_has_no_tokens(source: str) -> None:
+    assert ChatTemplate(source, "here").render(MESSAGES, {}) is None
+
+
+def test_a_text_that_the_tokenizer_cannot_read_has_no_tokens() -> None:
+    assert [one.ids for one in encode_texts(byte_bpe(), ["\ud83d", "a"])] == [[], byte_bpe().encode("a").ids]

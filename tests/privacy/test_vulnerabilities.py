@@ -38,9 +38,13 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
         (
             certificate(GAUSSIAN),
             {**PLAIN, "model": {"folder": "somewhere"}},
-            {"TACIT-1", "TACIT-10", "TACIT-23", "TACIT-24"},
+            {"TACIT-1", "TACIT-10", "TACIT-23", "TACIT-24", "TACIT-25"},
         ),
-        (certificate(GAUSSIAN), {**PLAIN, "vocabulary": {"path": "somewhere"}}, {"TACIT-1", "TACIT-23", "TACIT-24"}),
+        (
+            certificate(GAUSSIAN),
+            {**PLAIN, "vocabulary": {"path": "somewhere"}},
+            {"TACIT-1", "TACIT-23", "TACIT-24", "TACIT-25"},
+        ),
         (certificate(BANDED, WORDS), PLAIN, {"TACIT-3", "TACIT-17"}),
         (certificate(BANDED), PLAIN, {"TACIT-17"}),
         (certificate(GAUSSIAN), {**PLAIN, "audit": {"membership": {"pairs": 9}}}, {"TACIT-4"}),
@@ -63,7 +67,18 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
         (
             certificate(GAUSSIAN),
             {},
-            {"TACIT-1", "TACIT-4", "TACIT-10", "TACIT-13", "TACIT-14", "TACIT-15", "TACIT-21", "TACIT-23", "TACIT-24"},
+            {
+                "TACIT-1",
+                "TACIT-4",
+                "TACIT-10",
+                "TACIT-13",
+                "TACIT-14",
+                "TACIT-15",
+                "TACIT-21",
+                "TACIT-23",
+                "TACIT-24",
+                "TACIT-25",
+            },
         ),  # without the configuration nobody can rule them out
     ],
 )

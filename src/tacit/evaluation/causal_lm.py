@@ -25,10 +25,10 @@ from transformers import PreTrainedModel
 from tacit.corpus.units import Unit
 from tacit.errors import DataError
 from tacit.models.causal import causal_row_losses
-from tacit.models.networks import is_routed_model
+from tacit.models.places import together
 from tacit.randomness import KeyedRandomness
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import widths
+from tacit.training.steps import all_widths, widths
 
 __all__ = [
     "Perplexities",
@@ -171,7 +171,7 @@ def _model_nats(model: PreTrainedModel, stream: SequenceStream, row_B: np.ndarra
     model.eval()
     nats_B = np.zeros(len(row_B))
     width_B = widths(stream.lengths_S[row_B], stream.ids_ST.shape[1], math.inf)
-    at_once = 1 if is_routed_model(model) else _ROWS_AT_ONCE
+    at_once = together(model, _ROWS_AT_ONCE, 1, all_widths(stream.ids_ST.shape[1]))
     for width in np.unique(width_B):
         same_B = np.flatnonzero(width_B == width)
         for start in range(0, len(same_B), at_once):

@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 
 from tacit.engine import cross_entropy
 from tacit.models.masked import masked_logits
+from tacit.models.places import together
 from tacit.randomness import KeyedRandomness
 from tacit.training.masking import MaskedRows, Masking, mask_rows
 from tacit.training.sequences import SequenceStream
@@ -101,22 +102,23 @@ def _score_model(model: PreTrainedModel, masked: MaskedRows) -> tuple[np.ndarray
     model.eval()
     shape = masked.slots_BK.shape
     right_BK, loss_BK = np.zeros(shape, dtype=bool), np.zeros(shape)
-    for start in range(0, len(masked.ids_BT), _ROWS_AT_ONCE):
-        part = slice(start, start + _ROWS_AT_ONCE)
+    at_once = together(model, _ROWS_AT_ONCE, 1, (masked.ids_BT.shape[1], shape[1]))
+    for start in range(0, len(masked.ids_BT), at_once):
+        part = slice(start, start + at_once)
         rows = len(masked.ids_BT[part])
-        ids_BT = _filled(masked.ids_BT[part])
-        attention_BT = _filled(masked.attention_BT[part].astype(np.int64))
+        ids_BT = _filled(masked.ids_BT[part], at_once)
+        attention_BT = _filled(masked.attention_BT[part].astype(np.int64), at_once)
         attention_BT[rows:, :2] = 1  # a blank row has two positions
-        slots_BK, labels_BK = _filled(masked.slots_BK[part]), _filled(masked.labels_BK[part])
+        slots_BK, labels_BK = _filled(masked.slots_BK[part], at_once), _filled(masked.labels_BK[part], at_once)
         logits_BKV = masked_logits(model, ids_BT, attention_BT, slots_BK)
         right_BK[part] = (logits_BKV.argmax(dim=-1) == labels_BK).numpy()[:rows]
         loss_BK[part] = cross_entropy(logits_BKV, labels_BK).double().numpy()[:rows]
     return right_BK, loss_BK
 
 
-def _filled(array: np.ndarray) -> torch.Tensor:
+def _filled(array: np.ndarray, rows: int) -> torch.Tensor:
     """With rows of zeros up to the size of a batch."""
-    whole = np.zeros((_ROWS_AT_ONCE, *array.shape[1:]), dtype=array.dtype)
+    whole = np.zeros((rows, *array.shape[1:]), dtype=array.dtype)
     whole[: len(array)] = array
     return torch.from_numpy(whole)
 

@@ -147,6 +147,7 @@ VULNERABILITIES = (
         "TACIT-23", "two releases of one key drew the same units, and their spends were added up", 1, _started
     ),
     Vulnerability("TACIT-24", "who stood beside a held-out unit decided how it was scored", 1, _started),
+    Vulnerability("TACIT-25", "where a unit stood in its micro-batch decided how it was rounded", 1, _started),
 )
 
 

@@ -44,6 +44,7 @@ from tacit.config.shape import folder_shape, read_config
 from tacit.errors import DataError, RefusedError, UsageError
 from tacit.models.causal import head_and_hidden, head_of
 from tacit.models.kinds import load_model
+from tacit.models.places import together
 from tacit.vocabulary.encode import encode_texts
 from tacit.vocabulary.given import read_given
 from tacit.vocabulary.special import SpecialTokens
@@ -185,8 +186,8 @@ class Scorer:
         """How many windows of so many tokens are read together: a constant of the model, the machine and the padded length."""
         positions = _padded(tokens, self._length)
         if positions not in self._rows:
-            rows = max(1, _POSITIONS_AT_ONCE // positions)
             with _one_thread(), torch.inference_mode():
+                rows = together(self._model, max(1, _POSITIONS_AT_ONCE // positions), 1, [positions])
                 self._rows[positions] = rows if rows == 1 or self._independent(rows, positions) else 1
         return self._rows[positions]
 

@@ -19,7 +19,8 @@ from tacit.config.base import named
 from tacit.engine import CLIPPINGS, PerExampleClipper, add_noise_, micro_batches
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.engine.noise import Grid
-from tacit.models.networks import is_routed_model, reads_padding
+from tacit.models.networks import reads_padding
+from tacit.models.places import together
 from tacit.randomness import KeyedRandomness
 from tacit.training.checkpoint import gradients
 from tacit.training.dropout import RowDropout, uses_dropout
@@ -113,13 +114,14 @@ class DpStep(Step):
     """Noisy clipped gradients of a logical batch of units."""
 
     def __init__(self, model: PreTrainedModel, plan: DpPlan, compute: ComputeOptions, source: Source) -> None:
-        # a mixture of experts multiplies the positions of several rows together: one unit at a time, nobody stands beside it
-        at_once = 1 if is_routed_model(model) else max(1, compute.micro_batch // plan.rows_per_unit)
-        super().__init__(at_once, source)
+        length = source.stream.ids_ST.shape[1]
+        shapes = all_widths(length)
+        shapes |= {source.objective.targets_of(width) for width in shapes}
+        most = max(1, compute.micro_batch // plan.rows_per_unit)
+        super().__init__(together(model, most, plan.rows_per_unit, shapes), source)
         self._model = model
         self._plan = plan
         self._compute = compute
-        length = source.stream.ids_ST.shape[1]
         self._longest_U = _longest_rows(source.stream)
         a_step = (
             0.0 if reads_padding(model) else plan.normaliser / self._at_once
@@ -282,6 +284,11 @@ WIDTHS: tuple[tuple[float, tuple[float, ...]], ...] = (
 )
 """From so many micro-batches a step the shares of the longest row. Each width leaves a micro-batch of a step half empty, and the wide
 ones cost most, so few micro-batches have few widths (docs/decisions/0009-a-units-shape-is-its-own.md has what was measured)."""
+
+
+def all_widths(length: int) -> set[int]:
+    """Every width that rows of a stream may be padded to, however many micro-batches a step has."""
+    return {int(width) for least, _ in WIDTHS for width in widths(np.arange(2, length + 1), length, least)}
 
 
 def widths(longest_U: np.ndarray, length: int, micro_batches_a_step: float) -> np.ndarray:

@@ -50,7 +50,12 @@ class ChatTemplate:
         self.source = source
         try:
             self._compiled = _environment().from_string(source)
-        except jinja2.TemplateError as error:
+        except (
+            jinja2.TemplateError,
+            ArithmeticError,
+            ValueError,
+            RecursionError,
+        ) as error:  # of constants, while they are folded
             raise DataError(
                 f"{place}: the chat template is no valid Jinja ({type(error).__name__}); repair it"
             ) from None
@@ -71,13 +76,15 @@ class ChatTemplate:
             tokens: the tokenizer's special tokens by role, such as ``eos_token``.
         """
         try:
-            return self._compiled.render(
+            written = self._compiled.render(
                 messages=[dict(message) for message in messages],
                 tools=None,
                 documents=None,
                 add_generation_prompt=False,
                 **tokens,
             )
+            written.encode()  # half a surrogate is no text
+            return written
         except Exception as error:
             if is_out_of_memory(error):
                 raise

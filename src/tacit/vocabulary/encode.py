@@ -27,8 +27,13 @@ def encode_texts(tokenizer: Tokenizer, texts: Sequence[str], *, offsets: bool = 
     try:
         return encode(list(texts), add_special_tokens=False)
     except BaseException as error:
-        if not is_panic(error) or is_out_of_memory(error):
+        if not (is_panic(error) or any(map(_has_half_a_surrogate, texts))) or is_out_of_memory(error):
             raise
     if len(texts) == 1:
         return encode([""], add_special_tokens=False)
     return [encoding for text in texts for encoding in encode_texts(tokenizer, [text], offsets=offsets)]
+
+
+def _has_half_a_surrogate(text: object) -> bool:
+    """Which is no character, and cannot be given to the library."""
+    return isinstance(text, str) and any("\ud800" <= character <= "\udfff" for character in text)

@@ -5,7 +5,8 @@ Python prints these by their place in memory, "<built-in method join of str obje
 process did before: a template that asks for one bit of it writes each conversation by the ones before it, so one unit would change
 the tokens of all others. Here such an object can be called, or walked through, and has no text: who asks for one gets an error.
 
-What draws at random, tells the time, or compares by identity is not there.
+What draws at random, tells the time, or compares by identity is not there. Products and powers have a largest size: how much memory
+is left is the process's doing too.
 """
 
 from __future__ import annotations
@@ -43,11 +44,15 @@ _HAVE_TEXT = (
 )
 """Kinds of values whose text is made of what is in them; bool is an int, and Markup a str."""
 
+_LARGEST = 1 << 20
+
 _GLOBALS = ("range", "dict", "namespace")
 
 
 class TemplateSandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
     """As transformers makes it (utils/chat_template_utils.py, 5.x), for templates that are functions of their arguments alone."""
+
+    intercepted_binops = frozenset({"*", "**"})
 
     def __init__(self, extensions: list[str | type[jinja2.ext.Extension]]) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
@@ -59,6 +64,12 @@ class TemplateSandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
     def add_global(self, name: str, function: Callable[..., Any]) -> None:
         """A function that templates may call."""
         self.globals[name] = _SilentCall(function)
+
+    def call_binop(self, context: jinja2.runtime.Context, operator: str, left: Any, right: Any) -> Any:
+        """A product, or a power."""
+        if _size_of(operator, left, right) > _LARGEST:
+            raise jinja2.TemplateRuntimeError("a product or a power is too large for a template")
+        return super().call_binop(context, operator, left, right)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """A method of a value can be called, and has no text."""
@@ -100,6 +111,16 @@ class _SilentIterator(_Silent):
 
     def __next__(self) -> Any:
         return _silent(next(self._value))
+
+
+def _size_of(operator: str, left: Any, right: Any) -> int:
+    """About how many bytes the result takes."""
+    if operator == "**":
+        return left.bit_length() * abs(right) // 8 if isinstance(left, int) and isinstance(right, int) else 0
+    for text, times in ((left, right), (right, left)):
+        if isinstance(text, str | list | tuple) and isinstance(times, int):
+            return len(text) * times
+    return 0
 
 
 def _silent(value: Any) -> Any:
