@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers import LlamaConfig, LlamaForCausalLM, OPTConfig, OPTForCausalLM, PreTrainedModel
 
 from tacit.config import ComputeOptions
 from tacit.models.places import together
@@ -88,6 +88,7 @@ def test_the_measure_finds_places_that_differ() -> None:
         (12, 3, 1, [12], 1),  # the attack's
         (12, 64, 3, [12], 64),
         (33, 64, 1, [12], 64),
+        (36, 16, 1, [15], 16),
         (12, 5, 1, [12, 3], 4),
     ],
 )
@@ -99,6 +100,25 @@ def test_how_many_units_stand_together(
     for width in positions if found > 1 else []:
         for size in (32, features):
             assert found * per_unit * width * size % 64 == 0
+
+
+def test_products_of_few_features_stand_alone() -> None:
+    """An OPT of width 33 with 8 features, rows of 15 and micro-batches of 64: one more unit moved 960 others by 20 clip norms."""
+    narrow = OPTForCausalLM(
+        OPTConfig(
+            vocab_size=64, hidden_size=33, word_embed_proj_dim=33, ffn_dim=8, num_hidden_layers=1, num_attention_heads=3
+        )
+    )
+    assert together(narrow, 64, 1, [15]) == 1
+    generator = torch.Generator().manual_seed(0)
+    x, w = torch.randn(64, 15, 33, generator=generator), torch.randn(8, 33, generator=generator)
+    found = F.linear(x, w)
+    rolled = [torch.equal(F.linear(x.roll(shift, 0), w), found.roll(shift, 0)) for shift in (1, 2, 3)]
+    wide = torch.randn(12, 33, generator=generator)
+    assert all(torch.equal(F.linear(x.roll(shift, 0), wide), F.linear(x, wide).roll(shift, 0)) for shift in (1, 2, 3))
+    assert (
+        not all(rolled) or torch.backends.cpu.get_cpu_capability() != "AVX512"
+    )  # the positive control, where it was seen
 
 
 def test_shares_of_threads_have_no_ends_either() -> None:
