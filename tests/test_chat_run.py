@@ -138,7 +138,13 @@ def test_without_a_template_there_is_the_default_one(corpora: Path, tmp_path: Pa
     stated = values(corpora, chat_folder(tmp_path / "given", None), {"format": "chat"}, run=str(tmp_path / "run"))
     if own_words:
         stated["model"] = {"kind": "gpt2", "layers": 1, "width": 16, "heads": 2, "length": LENGTH}
-        stated["vocabulary"] = {"max_words": 16, "size": 500, "noise_stddev": 6.0, "threshold": 40}
+        stated["vocabulary"] = {
+            "method": "histogram",
+            "max_words": 16,
+            "size": 500,
+            "noise_stddev": 6.0,
+            "threshold": 40,
+        }
     folder = run(parse_config(stated)).folder.root
     tokenizer = AutoTokenizer.from_pretrained(folder / "release" / "model", local_files_only=True)
     start, end = ("[CLS]", "[SEP]") if own_words else (END, TURNS[1])

@@ -151,8 +151,9 @@ def test_a_heuristic_runs_only_when_it_is_allowed_by_name() -> None:
     ("place", "value", "said"),
     [
         ("allow", ["heuristic:all"], "unknown entry 'heuristic:all'; known: heuristic:adp, heuristic:hoory"),
-        ("vocabulary.noise_stddev", 30.0, "noise_stddev and threshold together"),
-        ("vocabulary.threshold", 200, "noise_stddev and threshold together"),
+        ("vocabulary", {"method": "histogram", "noise_stddev": 30.0}, "noise_stddev and threshold together"),
+        ("vocabulary", {"method": "histogram", "threshold": 200}, "noise_stddev and threshold together"),
+        ("vocabulary", {"noise_stddev": 30.0, "threshold": 200}, "or write method: histogram alone"),
         ("model.heads", 3, "not a multiple of model.heads 3"),
         ("phases.1.name", "public", "share a name"),
         ("phases.1.expected_batch", 1001, "exceeds privacy.units 1000"),
