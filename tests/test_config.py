@@ -413,6 +413,28 @@ def test_a_path_without_its_variable_is_refused(monkeypatch: pytest.MonkeyPatch)
         _ = config.private.resolved_path
 
 
+# evaluation ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "model", "said"),
+    [
+        ({"words_and_bytes": True}, {"kind": "bert"}, "a masked model predicts gaps"),
+        ({"words_and_bytes": True, "held_out": 0.0}, {"kind": "gpt2"}, "no private evaluation to release them in"),
+        ({"words_and_bytes": True}, {"kind": "gpt2"}, None),
+        ({"held_out": 0.0}, {"kind": "gpt2"}, None),
+    ],
+)
+def test_words_and_bytes_need_a_release_that_can_hold_them(
+    evaluation: dict[str, Any], model: dict[str, Any], said: str | None
+) -> None:
+    changed = {**values(), "evaluation": evaluation, "model": model}
+    if said is None:
+        assert parse_config(changed).evaluation.words_and_bytes == ("words_and_bytes" in evaluation)
+    else:
+        assert said in message(changed)
+
+
 # streams and screening -------------------------------------------------------------------------------------------------
 
 
