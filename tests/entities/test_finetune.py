@@ -14,7 +14,9 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForTokenClassification, AutoTokenizer
 
+from tacit.config.entities import load_comparison
 from tacit.entities.cells import cutter_of
+from tacit.entities.compare import compare
 from tacit.entities.finetune import FinetuneResult, _read, finetune
 from tacit.entities.plan import plan_finetune
 from tacit.errors import BudgetError, DataError, LedgerError, RefusedError, UsageError
@@ -90,6 +92,68 @@ def test_without_dp_epsilon_is_infinite_and_says_so(
     assert (result.folder / "finetune.json").stat().st_mode & 0o777 == 0o600
     assert files_with(tmp_path / "tuned", SENTINEL) == []
     assert SENTINEL not in "".join(capfd.readouterr())
+
+
+# folds ---------------------------------------------------------------------------------------------------------------
+
+
+def test_by_folds_every_document_is_scored_by_a_model_that_has_not_seen_it(tmp_path: Path, model: Path) -> None:
+    """It is what `tacit compare` finds of the same model, and the release is the one without folds."""
+    write_notes(tmp_path / "notes", 7)
+    alone = finetune(configured(tmp_path, model, run=str(tmp_path / "alone"), seed=7))
+    assert alone.scores is None
+    config = configured(tmp_path, model, seed=7, folds=3)
+    result = finetune(config)
+    assert all(torch.equal(tensor, weights(alone)[name]) for name, tensor in weights(result).items())
+    assert result.scores is not None
+    found = read_json(result.scores)
+    assert found["folds"] == 3
+    assert {kind: counts[2] for kind, counts in found["counts"].items()} == {"problem": 7 * 3, "test": 7}
+    values = finetune_values(tmp_path, model)
+    compared = load_comparison(
+        {
+            "run": str(tmp_path / "compared"),
+            "models": {"x": values["model"]},
+            "tasks": {"documents": {**values["documents"], "folds": 3, "labels": LABELS}},
+            **{name: values[name] for name in ("training", "compute")},
+            "baselines": False,
+        },
+        "test",
+    )
+    compare(compared, SilentReporter())
+    cells = [read_json(path)["counts"] for path in sorted((tmp_path / "compared" / "cells").iterdir())]
+    assert found["counts"] == {
+        kind: [sum(document[kind][place] for cell in cells for document in cell) for place in range(3)]
+        for kind in found["counts"]
+    }
+    assert not list((result.folder / "private" / "folds").rglob("*.pt"))  # no model of a fold is kept
+    before = result.scores.read_bytes()
+    assert finetune(config).scores == result.scores
+    assert result.scores.read_bytes() == before
+
+
+def test_folds_of_a_private_fine_tuning_stay_with_the_curator(
+    tmp_path: Path, model: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They cost nothing of what is released: same spends, same certificate; and they may be asked for later."""
+    write_notes(tmp_path / "notes", 4)
+    dp = {"dp": {**DP, "noise_multiplier": 2.0}, "labels": LABELS, "model": {"folder": str(model), "public": True}}
+    first = finetune(configured(tmp_path, model, **dp))
+    release = {path: path.read_bytes() for path in (first.folder / "release").rglob("*") if path.is_file()}
+    result = finetune(configured(tmp_path, model, **dp, folds=2))
+    assert {path: path.read_bytes() for path in release} == release
+    assert ledger_spends(result) == ledger_spends(first)
+    assert set(ledger_spends(result)) == {"fine-tuning"}
+    check_verified(result)
+    assert result.scores is not None
+    assert read_json(result.scores)["folds"] == 2
+    assert files_with(result.folder, SENTINEL) == []
+    assert SENTINEL not in "".join(capfd.readouterr())
+
+
+def test_folds_and_test_documents_exclude_each_other(tmp_path: Path, model: Path) -> None:
+    with pytest.raises(UsageError, match="leave out folds, or test"):
+        configured(tmp_path, model, folds=2, test={"path": "x"})
 
 
 class Stopped(Exception):

@@ -146,6 +146,8 @@ class FinetuneConfig(WholeConfig):
         labels: the types of entities; with DP they must be given, since which types occur is private. Not given: those of the
             documents.
         test: documents to score the model on, for the curator alone: ``private/scores.json``.
+        folds: where there is no ``test``: so many more models are fine-tuned in the same way, each without a part of the documents,
+            and scored on that part. They are not kept, and their scores are for the curator alone.
         training: how it is trained.
         dp: fine-tuning with DP; not given: epsilon is infinite for the documents.
         seed: makes fine-tuning without DP repeatable in another folder; not given: a secret key of the folder's own.
@@ -153,8 +155,8 @@ class FinetuneConfig(WholeConfig):
         relative_to: the folder that relative paths are relative to, itself relative to the file; not given: the file's own folder.
     """
 
-    added_later = frozenset({"relative_to"})
-    changeable = frozenset({"run", "title", "compute", "test", "relative_to"})
+    added_later = frozenset({"folds", "relative_to"})
+    changeable = frozenset({"run", "title", "compute", "test", "folds", "relative_to"})
 
     title: str = "entity extraction"
     run: str
@@ -163,6 +165,7 @@ class FinetuneConfig(WholeConfig):
     same_people: bool = True
     labels: tuple[str, ...] | None = None
     test: AnnotatedSource | None = None
+    folds: Annotated[int, Field(ge=2, le=MOST)] | None = None
     training: TuningOptions
     dp: DpTuning | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
@@ -288,6 +291,8 @@ def check_finetune(values: Any, source: str, folder: Path | None = None) -> Fine
     config = validated(FinetuneConfig, values, source, folder)
     _check_tuning(config.training, "training")
     _check_labels(config.labels, "labels")
+    if config.test is not None and config.folds is not None:
+        raise UsageError("folds are for documents without a test part; leave out folds, or test")
     if config.dp is not None:
         if config.seed is not None:
             raise RefusedError(
