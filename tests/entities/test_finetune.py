@@ -41,6 +41,7 @@ from .annotated import (
     finetune_values,
     release,
     write_notes,
+    write_users,
 )
 
 
@@ -271,11 +272,49 @@ def test_sentences_of_a_document_are_one_unit_unless_the_unit_is_a_sentence(tmp_
         dp, public = {**DP, "unit": unit}, {"folder": str(model), "public": True}
         config = configured(tmp_path, model, model=public, dp=dp, labels=LABELS, training=training)
         inputs = _read(config)
-        stream = cutter_of(inputs.start, config.training, inputs.tags).rows(
-            inputs.documents, KeyedRandomness(bytes(32))
+        stream = cutter_of(inputs.start, config.training, inputs.tags).unit_rows(
+            inputs.units, KeyedRandomness(bytes(32))
         )
         assert stream.units == expected
         assert stream.sequences >= 24
+
+
+def test_all_documents_of_a_user_are_one_unit(tmp_path: Path) -> None:
+    """In pre-training and fine-tuning alike, whose spends add up."""
+    write_users(tmp_path / "notes.jsonl")
+    start = release(tmp_path / "pre", unit="user")
+    dp = {**DP, "unit": "user", "noise_multiplier": 1.5, "budget": {"epsilon": 20.0, "delta": 1e-4}}
+    documents = {"path": str(tmp_path / "notes.jsonl"), "format": "jsonl", "id_field": "note", "user_field": "who"}
+    config = configured(tmp_path, start, documents=documents, dp=dp, labels=LABELS)
+    inputs = _read(config)
+    assert [len(unit.documents) for unit in inputs.units] == [4, 4, 4]
+    result = finetune(config)
+    check_verified(result)
+    certificate = read_json(result.folder / "release" / "certificate.json")
+    assert certificate["unit"] == "user"
+    assert "when all text of one user is added or removed" in result.statement
+    assert any("at most one user of the pre-training" in text for text in certificate["fine_tuning"]["assumed"])
+    assert set(ledger_spends(result)) > {"fine-tuning"}
+    changed = (tmp_path / "notes.jsonl").read_text().replace('"who": "u1"', '"who": "u2"', 1)
+    (tmp_path / "notes.jsonl").write_text(changed)
+    with pytest.raises(DataError, match="another user's than on a line before"):
+        finetune(config)
+
+
+def test_users_need_their_field_and_a_pretraining_of_users(tmp_path: Path) -> None:
+    write_users(tmp_path / "notes.jsonl")
+    documents = {"path": str(tmp_path / "notes.jsonl"), "format": "jsonl", "id_field": "note", "user_field": "who"}
+    dp = {**DP, "unit": "user", "noise_multiplier": 1.5}
+    without = {name: value for name, value in documents.items() if name != "user_field"}
+    with pytest.raises(UsageError, match=r"documents\.user_field does not name"):
+        configured(tmp_path, tmp_path, documents=without, dp=dp, labels=LABELS)
+    start = release(tmp_path / "pre")
+    with pytest.raises(RefusedError):
+        finetune(configured(tmp_path, start, documents=documents, dp=dp, labels=LABELS))
+    nameless = {name: value for name, value in documents.items() if name != "id_field"}
+    by_document = {**dp, "unit": "document"}
+    with pytest.raises(DataError, match="does not say where a document ends"):  # a line may be a sentence of one
+        finetune(configured(tmp_path, start, documents=nameless, dp=by_document, labels=LABELS))
 
 
 def test_an_earlier_training_that_was_declared_apart_is_not_forgotten(tmp_path: Path) -> None:

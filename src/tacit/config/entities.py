@@ -46,12 +46,18 @@ class AnnotatedSource(Options):
 
     Args:
         path: a file or a folder.
-        format: ``bio``, columns of tokens and tags, or ``i2b2-2010``, concept files beside their texts; a key of
-            `tacit.corpus.annotations.ANNOTATION_FORMATS`.
+        format: ``bio``, columns of tokens and tags, ``i2b2-2010``, concept files beside their texts, or ``jsonl``, objects with
+            ``tokens`` and ``tags``; a key of `tacit.corpus.annotations.ANNOTATION_FORMATS`.
+        id_field: of ``jsonl``: the field with a document's id; objects with one id are its sentences.
+        user_field: of ``jsonl``: the field with the id of the person whose document it is, for ``unit: user``.
     """
+
+    added_later = frozenset({"id_field", "user_field"})
 
     path: str
     format: Layout = "bio"
+    id_field: str | None = None
+    user_field: str | None = None
 
     @property
     def resolved_path(self) -> Path:
@@ -110,8 +116,8 @@ class DpTuning(Options):
     """Fine-tuning with DP: Poisson sampling of units, each unit's gradient clipped, noise on the sum.
 
     Args:
-        unit: ``document``, one annotated document, or ``sentence``. It must be the unit of the pre-training where the people are
-            the same; a document is then one document of the pre-training too.
+        unit: ``user``, all documents of one, ``document``, one annotated document, or ``sentence``. It must be the unit of the
+            pre-training where the people are the same; a document, or a user, is then one of the pre-training too.
         units: how many there are, as a public statement.
         relation: neighbours differ by one unit added or removed, or exchanged.
         budget: of everything together: the pre-training's releases too, where the people are the same.
@@ -122,7 +128,7 @@ class DpTuning(Options):
         noise_multiplier: given instead of solved from the budget.
     """
 
-    unit: Literal["document", "sentence"]
+    unit: Literal["user", "document", "sentence"]
     units: Count
     relation: Literal["add-or-remove", "replace"] = "add-or-remove"
     budget: Budget
@@ -191,15 +197,21 @@ class TaskOptions(Options):
         train: the training documents of a fixed split.
         test: the test documents of a fixed split.
         format: as of ``documents``.
+        id_field: likewise.
+        user_field: likewise; the documents of one user are in one fold.
         folds: how many, with ``path``; every document is tested once.
         labels: the types of entities; where a model is tuned with DP they must be given, since which types occur is private. Not
             given: those of the training documents.
     """
 
+    added_later = frozenset({"id_field", "user_field"})
+
     path: str | None = None
     train: str | None = None
     test: str | None = None
     format: Layout = "bio"
+    id_field: str | None = None
+    user_field: str | None = None
     folds: Annotated[int, Field(ge=2, le=MOST)] = 5
     labels: tuple[str, ...] | None = None
 
@@ -207,7 +219,10 @@ class TaskOptions(Options):
         """One of its sources."""
         path = {"path": self.path, "train": self.train, "test": self.test}[which]
         assert path is not None
-        return AnnotatedSource.model_validate({"path": path, "format": self.format}, context=beside(self._folder))
+        fields = {"id_field": self.id_field, "user_field": self.user_field}
+        return AnnotatedSource.model_validate(
+            {"path": path, "format": self.format, **fields}, context=beside(self._folder)
+        )
 
 
 class ComparedModel(StartModel):
@@ -299,6 +314,7 @@ def check_finetune(values: Any, source: str, folder: Path | None = None) -> Fine
                 "public-key", "seed with dp: the noise would be a function of a public number; leave seed out"
             )
         _check_dp(config.dp, config.training)
+        _check_user(config.dp, config.documents.user_field, "documents")
         _refuse_without_labels(config.labels, "labels")
     return config
 
@@ -329,6 +345,7 @@ def _check_compared(config: ComparisonConfig, name: str, model: ComparedModel) -
         _check_tuning(model.training, f"models.{name}.training")
     _check_dp(model.dp, config.training_of(name), f"models.{name}.")
     for task, options in config.tasks.items():
+        _check_user(model.dp, options.user_field, f"tasks.{task}")
         _refuse_without_labels(options.labels, f"tasks.{task}.labels")
 
 
@@ -350,6 +367,11 @@ def _refuse_without_labels(labels: tuple[str, ...] | None, place: str) -> None:
             "labels-from-private-data",
             f"dp without labels: which types of entities occur in the documents is private; name them in the option {place}",
         )
+
+
+def _check_user(dp: DpTuning, user_field: str | None, place: str) -> None:
+    if dp.unit == "user" and user_field is None:
+        raise UsageError(f"dp.unit is user, but {place}.user_field does not name the field with a person's id")
 
 
 def _check_dp(dp: DpTuning, training: TuningOptions, place: str = "") -> None:

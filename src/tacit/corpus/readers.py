@@ -21,7 +21,7 @@ from tacit.corpus.chats import read_chat, read_exchange
 from tacit.corpus.columns import header_names, key_names, listed
 from tacit.corpus.json_objects import Numbered, objects_by_line, objects_of_array
 from tacit.corpus.lines import attempt, numbered_lines, place_of, too_long
-from tacit.corpus.records import Record
+from tacit.corpus.records import Record, identity, unicode_bytes
 from tacit.corpus.turns import Turns, dialogue_text
 from tacit.errors import DataError, UsageError
 from tacit.files import refuse_pipe
@@ -251,26 +251,13 @@ def _no_field(option: str, name: str, place: str, others: Sequence[str] = ()) ->
 
 
 def _identity(fields: Mapping[str, Any], option: str, name: str, place: str) -> str:
-    """An id as a string.
-
-    Floats are refused, since 7 and 7.0 would make two people of one; so are empty ids, which would make one of many.
-    """
-    value = _field(fields, option, name, place)
-    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-        raise DataError(f"{place}: the field {name!r} is not a whole number or a non-empty string; see option {option}")
-    return _unicode(str(value), place)[0]
+    return identity(_field(fields, option, name, place), option, name, place)
 
 
 def _checked_text(text: str, place: str, source: Source) -> str:
-    if _unicode(text, place)[1] > source.max_record_bytes:
+    if unicode_bytes(text, place) > source.max_record_bytes:
         raise DataError(too_long(place, source.max_record_bytes))
     return text
-
-
-def _unicode(text: str, place: str) -> tuple[str, int]:
-    """The text and its bytes in UTF-8; JSON can smuggle in half a surrogate pair, which no UTF-8 file can hold."""
-    problem = f"{place}: there is half a surrogate pair, which is not valid Unicode; repair the record"
-    return text, len(attempt(text.encode, (UnicodeEncodeError,), problem))
 
 
 # Formats

@@ -26,6 +26,8 @@ from tacit.config import config_differences
 from tacit.config.entities import ComparedModel, ComparisonConfig, FinetuneConfig, TaskOptions
 from tacit.corpus.annotated import (
     AnnotatedDocument,
+    AnnotatedUnit,
+    alone,
     entity_types,
     refuse_shared_documents,
     refuse_unknown_types,
@@ -33,10 +35,9 @@ from tacit.corpus.annotated import (
     type_of,
     units_of,
 )
-from tacit.corpus.annotations import read_annotated
 from tacit.corpus.units import Unit, unit_fingerprint
 from tacit.engine.noise import noise_source
-from tacit.entities.cells import count_entities, cutter_of
+from tacit.entities.cells import count_entities, cutter_of, documents_of
 from tacit.entities.compare import compare
 from tacit.entities.rows import RowCutter
 from tacit.entities.scores import TypeCounts, add_counts, score_of
@@ -102,11 +103,11 @@ class FinetuneResult:
 
 @dataclass(frozen=True)
 class _Inputs:
-    """All that is read before anything is written; ``documents`` are the units."""
+    """All that is read before anything is written."""
 
     start: Start
     provenance: Provenance
-    documents: list[AnnotatedDocument]
+    units: list[AnnotatedUnit]
     test: list[AnnotatedDocument]
     tags: tuple[str, ...]
 
@@ -165,7 +166,7 @@ def _opened(config: FinetuneConfig, reporter: Reporter) -> Iterator[_Tuning]:
     with one_line_of_storage(folder.root), kept as begun:
         ledger, streams = begun.ledger, KeyedRandomness(begun.key)
         _bind(ledger, config, inputs, streams)
-        rows = cutter.rows(inputs.documents, streams.child("rows"))
+        rows = cutter.unit_rows(inputs.units, streams.child("rows"))
         phase = _planned_phase(config, inputs, ledger, rows.sequences)
         assert phase.event is not None  # a phase on private text has one
         ledger.plan(phase.name, phase.event, phase.steps, EVERY_PART)
@@ -199,16 +200,16 @@ def _trained_model(tuning: _Tuning) -> PreTrainedModel:
 def _read(config: FinetuneConfig) -> _Inputs:
     start = open_start(config.model, config.training)
     provenance = provenance_of_model(config.model, config.dp, config.same_people, start.digest)
-    documents = read_annotated(config.documents.resolved_path, config.documents.format)
+    documents = documents_of(config.documents)
     types = config.labels or entity_types(documents)
     if config.labels is not None:
         refuse_unknown_types(documents, types, "the option labels")
     test: list[AnnotatedDocument] = []
     if config.test is not None:
-        test = read_annotated(config.test.resolved_path, config.test.format)
+        test = documents_of(config.test)
         refuse_shared_documents(documents, test)
         refuse_unknown_types(test, types, "the training documents" if config.labels is None else "the option labels")
-    units = documents if config.dp is None else units_of(documents, config.dp.unit)
+    units = alone(documents) if config.dp is None else units_of(documents, config.dp.unit)
     return _Inputs(start, provenance, units, test, tag_set(types))
 
 
@@ -244,9 +245,18 @@ def _header(config: FinetuneConfig) -> LedgerHeader:
 def _bind(ledger: Ledger, config: FinetuneConfig, inputs: _Inputs, streams: KeyedRandomness) -> None:
     """Bind the model and the documents, and take over what is inherited."""
     ledger.bind("the model folder", inputs.start.digest)
-    units = [Unit(document.document_id, (*document.tokens, *document.tags)) for document in inputs.documents]
+    units = [Unit(unit.unit_id, _bound(unit)) for unit in inputs.units]
     ledger.bind("the annotated documents", unit_fingerprint(units, streams.child("documents")))
     take_over(ledger, inputs.provenance, inherited(config.dp, inputs.provenance))
+
+
+def _bound(unit: AnnotatedUnit) -> tuple[str, ...]:
+    """Its words and tags; of several documents, where each begins too."""
+    if len(unit.documents) == 1:
+        (document,) = unit.documents
+        return (*document.tokens, *document.tags)
+    sizes = [str(len(document.tokens)) for document in unit.documents]
+    return (*sizes, *(word for document in unit.documents for word in (*document.tokens, *document.tags)))
 
 
 def _planned_phase(config: FinetuneConfig, inputs: _Inputs, ledger: Ledger, rows: int) -> Phase:
@@ -337,6 +347,8 @@ def _comparison(tuning: _Tuning) -> ComparisonConfig:
     task = TaskOptions(
         path=str(documents.resolved_path.absolute()),
         format=documents.format,
+        id_field=documents.id_field,
+        user_field=documents.user_field,
         folds=config.folds,
         labels=tuple(types),
     )
