@@ -247,7 +247,7 @@ def test_noise_of_words_that_is_put_back_meets_no_other_counts(tmp_path: Path) -
     Of 106 words the two released counts differed by 0 or 1, exactly: the words that one patient had.
     """
     write_corpora(tmp_path)
-    vocabulary_options = {"max_words": 400, "size": 500, "noise_stddev": 6.0, "threshold": 40}
+    vocabulary_options = {"method": "histogram", "max_words": 400, "size": 500, "noise_stddev": 6.0, "threshold": 40}
     budget = {"unit": "user", "units": 150, "budget": {"epsilon": 200.0, "delta": 1e-4}}
     sections = {"vocabulary": vocabulary_options, "privacy": budget}
     with open_run(parse_config(values(tmp_path, "run", **sections))):
