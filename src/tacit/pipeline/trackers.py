@@ -139,8 +139,8 @@ def _followed(path: Path, wait: Callable[[float], None]) -> Iterator[dict[str, A
 @contextmanager
 def _tensorboard(private: Path, into: str | None) -> Iterator[Send]:
     """Event files in ``run/private/tensorboard``, or in the folder ``into``; the number of a line stands for its time."""
-    from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportMissingImports]
-    from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportMissingImports]
+    from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportMissingImports, reportAttributeAccessIssue]
+    from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportMissingImports, reportAttributeAccessIssue]
     from tensorboard.summary.writer.event_file_writer import EventFileWriter  # pyright: ignore[reportMissingImports]
 
     folder = private / "tensorboard" if into is None else Path(into)
