@@ -219,7 +219,8 @@ def test_errors_are_one_line(tmp_path: Path, tacit: Tacit, monkeypatch: pytest.M
     assert sorted(path.name for path in (run / "private").iterdir()) == [FILE_NAME]
 
 
-def test_the_trackers_are_those_of_the_extra() -> None:
+def test_the_extra_brings_the_tracker_that_needs_no_server() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     names = [line.split(">")[0].removesuffix("-skinny") for line in project["optional-dependencies"]["trackers"]]
-    assert sorted(names) == sorted(TRACKERS)
+    assert names == ["tensorboard"]  # the others are used where they are installed
+    assert sorted(TRACKERS) == ["mlflow", "tensorboard", "wandb"]

@@ -73,7 +73,8 @@ def _is_even(rows: int, features: set[int], threads: int) -> bool:
 
 def _has_odd_products(model: PreTrainedModel) -> bool:
     """Whether a weight has a shape whose products, forward or backward, hang on where their rows begin."""
-    shapes = [sorted(parameter.shape) for parameter in model.parameters() if parameter.dim() == 2]
+    layers = [module for module in model.modules() if not isinstance(module, nn.Embedding)]  # a table is looked up
+    shapes = [sorted(own.shape) for layer in layers for own in layer.parameters(recurse=False) if own.dim() == 2]
     return any((few < _FEW and many % 4) or (many < _FEW and few % 4) for few, many in shapes)
 
 
