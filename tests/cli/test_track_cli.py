@@ -46,6 +46,12 @@ def write_events(run: Path) -> Path:
     return run
 
 
+ENDS = {name: points for name, points in CURVES.items() if name != "done/Training: private"} | {
+    "done/report": [(2, 1.0)]
+}
+"""What a server has of them: no line within a stage, of which there is one every 30 seconds."""
+
+
 class Recorder:
     """What a third-party module is told."""
 
@@ -104,7 +110,7 @@ def like_wandb(recorder: Recorder) -> types.ModuleType:
 
 def of_tensorboard(folder: Path) -> dict[str, list[tuple[int, float]]]:
     """The curves in a folder of event files; the time of each point is the number of its line."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-not-found]
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     found = EventAccumulator(str(folder))
     found.Reload()
@@ -158,8 +164,8 @@ def test_servers_get_the_same_and_nothing_of_the_machine(
     recorder = Recorder()
     monkeypatch.setitem(sys.modules, name, module(recorder))
     run = write_events(tmp_path / "a telling name")
-    assert track(run, name, into="place") == 4
-    assert recorder.curves == CURVES
+    assert track(run, name, into="place") == 3
+    assert recorder.curves == ENDS
     assert "place" in recorder.told
     assert str(SECONDS) not in str(recorder.told)
     assert "telling" not in str(recorder.told)
@@ -177,6 +183,21 @@ def test_what_keeps_the_time_of_its_lines_cannot_follow(tmp_path: Path) -> None:
         if not TRACKERS[name].is_local:
             with pytest.raises(UsageError, match="how many units a step drew"):
                 track(run, name, follow=True)
+
+
+def test_a_server_cannot_count_the_lines_of_a_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two runs that differ in how long their steps took send the same."""
+    sent = []
+    for run, lines in (("slow", (2, 5, 7)), ("fast", (6,))):
+        recorder = Recorder()
+        monkeypatch.setitem(sys.modules, "mlflow", like_mlflow(recorder))
+        (tmp_path / run / "private").mkdir(parents=True)
+        file = EventFile(tmp_path / run / "private" / FILE_NAME)
+        for step in (0, *lines, 12):
+            file.reached("Training: private", step, 12, SECONDS)
+        track(tmp_path / run, "mlflow")
+        sent.append(recorder.curves)
+    assert sent[0] == sent[1] == {"done/Training: private": [(0, 0.0), (1, 1.0)]}
 
 
 def test_seconds_are_no_point() -> None:

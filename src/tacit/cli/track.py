@@ -28,4 +28,4 @@ def command(
     """Show how far a run is in a tracker: shares of steps, and epsilon spent, from RUN/private/events.jsonl and nothing else."""
     from tacit.pipeline.trackers import track
 
-    typer.echo(f"{track(run, tracker, into, follow)} lines sent to {tracker}; no time, loss or count is among them")
+    typer.echo(f"{track(run, tracker, into, follow)} lines sent to {tracker}: shares of steps, and epsilon")

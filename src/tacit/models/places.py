@@ -31,10 +31,11 @@ _IN_A_VECTOR = 64
 _LEAST_ROWS = 8
 """Rows of a product in a thread's share; of four and more each was the same to the bit."""
 
-_ROWS_AT_ONCE = 4
+_ROWS_MULTIPLE = 4
 """Products with a few features, such as of an adapter of rank 1, differ where rows are odd in number; of even ones none did."""
 
 _FEW = 12
+"""Features from which on rows were alike whatever the other side's number (2,880 shapes of torch's linear, one and two threads)."""
 
 _GRAIN = 32768
 """at::internal::GRAIN_SIZE: numbers in a thread's share at least (torch's TensorIterator.h)."""
@@ -66,7 +67,7 @@ def together(model: PreTrainedModel, most: int, rows_per_unit: int, positions: I
 
 def _is_even(rows: int, features: set[int], threads: int) -> bool:
     """Whether a tensor of so many rows has no end that is computed in another way, and no thread's share of it has one."""
-    if rows < _LEAST_ROWS * threads or rows % _ROWS_AT_ONCE:
+    if rows < _LEAST_ROWS * threads or rows % _ROWS_MULTIPLE:
         return False
     return all(rows * size % (_IN_A_VECTOR * _shares(rows * size, threads)) == 0 for size in features)
 

@@ -3,7 +3,9 @@
 A tracker runs in a process of its own (`tacit track`), never in that of a run: libraries that collect what they find (the host's
 name, the command line, what is printed, the code's commit, memory in use) are not near private text. What they may get is the share
 of a stage's steps that is done, and the epsilon spent. Times are left out, since the time of a step shows how many units were drawn
-(docs/sharp-edges.md), and what has the time of its arrival on it is sent when it can show nothing: all lines at once, in one go.
+(docs/sharp-edges.md), and what has the time of its arrival on it is sent when it can show nothing: all lines at once, in one go. Within a
+stage the file has a line every 30 seconds, so how many lines there are, and how far each came, is a time too: a server gets the
+beginnings and ends of stages alone.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ class Tracker:
     Args:
         open: imports its library and gives, as a context, what takes the points. It is told the run's private folder, and ``--into``.
         package: to install.
-        is_local: whether it writes files here alone, which nobody else sees grow; else a run cannot be followed.
+        is_local: whether it writes files here alone, which nobody else sees grow; else a run cannot be followed, and no line within
+            a stage is sent.
     """
 
     open: Callable[[Path, str | None], AbstractContextManager[Send]]
@@ -72,6 +75,8 @@ def track(run: Path, name: str, into: str | None = None, follow: bool = False) -
     lines = read_events(
         private / FILE_NAME
     )  # before the library is asked: nothing is begun for a run that is not there
+    if not tracker.is_local:
+        lines = [line for line in lines if line["step"] in (0, line["steps"])]
     if follow:
         lines = _followed(private / FILE_NAME, time.sleep)
     sent = 0

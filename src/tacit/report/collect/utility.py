@@ -61,7 +61,7 @@ def _utility_row(corpus: Any, model: Any, scores: dict[str, Any], noisy: bool, r
 
 
 def _utility_note(scores: dict[str, Any], noisy: bool) -> str:
-    noise = "interval of the added noise alone" if noisy else ""
+    noise = "means over units; interval of the added noise alone" if noisy else ""
     if "bits_per_byte" not in scores:
         return noise
     words, bits = f"{scores['perplexity_per_word']:.4g} a word", f"{scores['bits_per_byte']:.3f} bits a byte"

@@ -145,7 +145,7 @@ class HuggingFaceDetector(TextByText):
         draw = torch.Generator().manual_seed(0)
         ids_1T = torch.randint(vectors, (1, self._window), generator=draw)
         ids_1T[ids_1T == self._padding] = (self._padding + 1) % vectors
-        lengths = sorted({max(1, self._window * share // 8) for share in range(1, 9)} | {1, 2, 3})
+        lengths = sorted({max(3, self._window * share // 8) for share in range(1, 9)} | {3, 4})
         found: dict[int, Any] = {}
         with torch.inference_mode():
             for length in (self._window, *lengths, *reversed(lengths)):
