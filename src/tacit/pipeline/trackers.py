@@ -3,9 +3,9 @@
 A tracker runs in a process of its own (`tacit track`), never in that of a run: libraries that collect what they find (the host's
 name, the command line, what is printed, the code's commit, memory in use) are not near private text. What they may get is the share
 of a stage's steps that is done, and the epsilon spent. Times are left out, since the time of a step shows how many units were drawn
-(docs/sharp-edges.md), and what has the time of its arrival on it is sent when it can show nothing: all lines at once, in one go. Within a
-stage the file has a line every 30 seconds, so how many lines there are, and how far each came, is a time too: a server gets the
-beginnings and ends of stages alone.
+(docs/sharp-edges.md), and what has the time of its arrival on it is sent when it can show nothing: all lines at once, in one go.
+Within a stage the file has a line every 30 seconds, so how many lines there are, and how far each came, is a time too: a server gets
+the beginnings and ends of stages alone.
 """
 
 from __future__ import annotations
