@@ -28,6 +28,7 @@ from transformers import (
 
 from tacit.config import ComputeOptions
 from tacit.evaluation import causal_lm, masked_lm
+from tacit.models import places
 from tacit.models.places import together
 from tacit.scoring.scorer import Scorer
 from tacit.training.masking import Masking, mask_rows
@@ -201,6 +202,24 @@ def test_shares_of_threads_have_no_ends_either() -> None:
         numbers = units * 10 * size
         assert numbers % 64 == 0
         assert numbers < 32768 or numbers % 128 == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "threads", "even"),
+    [
+        (412, 80, 1, True),
+        (412, 80, 2, False),  # 32,960 numbers, cut in two: 16,480 is no multiple of 64
+        (416, 80, 2, True),
+        (64, 64, 1, True),
+        (66, 64, 1, False),  # rows that are no multiple of 4
+        (8, 64, 1, True),
+        (8, 64, 2, False),  # four rows for each thread
+        (4, 64, 1, False),
+        (20, 12, 1, False),  # 240 numbers
+    ],
+)
+def test_shapes_without_an_end(rows: int, size: int, threads: int, even: bool) -> None:
+    assert places._is_even(rows, {size}, threads) == even
 
 
 CLIP = 0.1

@@ -26,6 +26,7 @@ from tacit.pipeline.state import RunState
 from tacit.planning import EVALUATION
 from tacit.privacy.events import Gaussian
 from tacit.randomness import KeyedRandomness
+from tacit.training.objectives import Objective
 from tacit.training.plans import last_before_private
 from tacit.training.sequences import SequenceStream
 from tacit.training.sums import scores_digest
@@ -174,17 +175,22 @@ def _evaluate_private(state: RunState, event: Gaussian, models: Models, streams:
     units = private_units(state)[1]
     stream = tokenized(state, units)
     per_unit = state.config.evaluation.sequences_per_unit
-    sizes, plan = None, repr((event, per_unit, state.objective))
+    sizes = None
     if state.config.evaluation.words_and_bytes:
         sizes = causal_lm.unit_sizes(stream, _answers(units) if state.config.private.is_chat else units)
-        plan += repr([sizes.words_U.tolist(), sizes.bytes_U.tolist()])  # texts with equal tokens may differ in these
-    made_from = scores_digest(models, stream, plan, streams)
+    made_from = scores_digest(models, stream, _plan(event, per_unit, state.objective, sizes), streams)
     state.ledger.bind("what the evaluation is made from", made_from)
     state.ledger.charge(EVALUATION)
     streams = streams.child("sums", made_from)
     vectors = _unit_vectors(state, models, stream, per_unit, streams, sizes)
     total = masked_lm.noisy_sum(vectors, event.noise_multiplier, streams.generator("noise"))
     return _means(state, models, total, event.noise_multiplier * float(np.sqrt(vectors.shape[1])), sizes is not None)
+
+
+def _plan(event: Gaussian, per_unit: int, objective: Objective, sizes: causal_lm.UnitSizes | None) -> str:
+    """All that decides a unit's vector beside models and rows, private too: texts with equal tokens may differ in words and bytes."""
+    plan = repr((event, per_unit, objective))
+    return plan if sizes is None else plan + repr([sizes.words_U.tolist(), sizes.bytes_U.tolist()])
 
 
 def _answers(units: list[Unit]) -> list[Unit]:
