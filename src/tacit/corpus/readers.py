@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import csv
 import itertools
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tacit.corpus.arrow_files import arrow_batches, broken_arrow, checked_batch, saved_dataset
 from tacit.corpus.chats import read_chat, read_exchange
 from tacit.corpus.columns import header_names, key_names, listed
 from tacit.corpus.json_objects import Numbered, objects_by_line, objects_of_array
@@ -152,7 +151,7 @@ def field_names(source: Source) -> list[str] | None:
         broken = f"{path}: this is not a readable Parquet file; write it again"
         names = attempt(lambda: list(pq.read_schema(path).names), (pa.ArrowException, OSError, ValueError), broken)
     elif format_ == "arrow":
-        with _arrow_batches(path) as (names, _):
+        with arrow_batches(path) as (names, _):
             pass
     elif format_ in _OBJECTS:
         names = _shared_keys(_OBJECTS[format_](path, source.max_record_bytes), 1)
@@ -169,7 +168,7 @@ def _files(source: Source) -> list[tuple[Path, str]]:
     """The files to read with the format of each."""
     refuse_pipe(source.path)
     if source.path.is_dir():
-        saved = _saved_dataset(source.path) if source.format in ("auto", "arrow") else None
+        saved = saved_dataset(source.path) if source.format in ("auto", "arrow") else None
         if saved is not None:
             return [(path, "arrow") for path in saved]
         listed = source.path.iterdir()
@@ -184,42 +183,6 @@ def _files(source: Source) -> list[tuple[Path, str]]:
     if not known:
         raise DataError(f"{source.path}: no file there has one of the endings {_known_endings(source)}")
     return known
-
-
-def _saved_dataset(folder: Path) -> list[Path] | None:
-    """The data files, in their order, of a folder that ``datasets`` has saved; None of another folder.
-
-    Raises:
-        DataError: it holds several datasets, or names files that are not in it.
-    """
-    if (folder / "dataset_dict.json").is_file():
-        raise DataError(
-            f"{folder}: several datasets are saved here, one a split; name the folder of one, such as {folder}/train"
-        )
-    state = _state_of(folder / "state.json")
-    if state is None:
-        return None
-    names = [one.get("filename") if isinstance(one, dict) else None for one in state["_data_files"]]
-    if state.get("_indices_data_files"):
-        raise DataError(
-            f"{folder}: an old version of datasets chose among its rows by a file; load it and save it again"
-        )
-    if not names or not all(isinstance(name, str) and _is_inside(folder, name) for name in names):
-        raise DataError(f"{folder}: state.json names files that are not in this folder; save the dataset again")
-    return [folder / str(name) for name in names]
-
-
-def _state_of(path: Path) -> dict[str, Any] | None:
-    """What ``datasets`` has written there; None where there is no such file, or another one of this name."""
-    try:
-        state = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return state if isinstance(state, dict) and isinstance(state.get("_data_files"), list) else None
-
-
-def _is_inside(folder: Path, name: str) -> bool:
-    return name == Path(name).name and (folder / name).is_file()
 
 
 def _format_of_file(source: Source) -> str:
@@ -448,44 +411,14 @@ def _rows_of_batches(path: Path, source: Source, batches: Iterator[pa.RecordBatc
             yield _record(_table_row(batch, row, source, place), f"{path.name}:{number}", place, source)
 
 
-_BROKEN_ARROW = "{}: this is not a readable Arrow file, stream or not; write it again"
-
-
 def _read_arrow(path: Path, source: Source) -> Iterator[Record]:
     """One record per row, as of Parquet: a file in Arrow's IPC format, as a stream (which ``datasets`` writes) or with a footer."""
-    with _arrow_batches(path) as (columns, batches):
+    with arrow_batches(path) as (columns, batches):
         _check_columns(columns, source, str(path))
         names = sorted({name for _, name in _wanted_fields(source)})
         yield from _rows_of_batches(
-            path, source, (_checked_batch(batch, names) for batch in batches), _BROKEN_ARROW.format(path)
+            path, source, (checked_batch(batch, names) for batch in batches), broken_arrow(path)
         )
-
-
-@contextmanager
-def _arrow_batches(path: Path) -> Iterator[tuple[list[str], Iterator[pa.RecordBatch]]]:
-    """Names of the columns, and batches. The file is not mapped: one that is cut short meanwhile must not end the process."""
-    broken = _BROKEN_ARROW.format(path)
-    with attempt(lambda: pa.OSFile(str(path)), (pa.ArrowException, OSError), broken) as file:
-        opened = attempt(lambda: _opened_arrow(file), (pa.ArrowException, OSError), broken)
-        with opened:
-            if isinstance(opened, pa.RecordBatchFileReader):
-                batches = (opened.get_batch(number) for number in range(opened.num_record_batches))
-            else:
-                batches = iter(opened)
-            yield attempt(lambda: list(opened.schema.names), (ValueError,), broken), batches
-
-
-def _opened_arrow(file: pa.NativeFile) -> pa.RecordBatchFileReader | pa.RecordBatchStreamReader:
-    with_footer = file.read(6) == b"ARROW1"
-    file.seek(0)
-    return pa.ipc.open_file(file) if with_footer else pa.ipc.open_stream(file)
-
-
-def _checked_batch(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """The columns that are read. Unlike Parquet's, their bytes are used as they are, so lengths and UTF-8 are looked at first."""
-    chosen = batch.select(list(names))
-    chosen.validate(full=True)
-    return chosen
 
 
 def _table_row(batch: pa.RecordBatch, row: int, source: Source, place: str) -> dict[str, Any]:

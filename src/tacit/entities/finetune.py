@@ -23,7 +23,7 @@ from transformers.utils import logging
 
 from tacit.beginning import another_configuration, begin_in
 from tacit.config import config_differences
-from tacit.config.entities import ComparedModel, ComparisonConfig, FinetuneConfig, TaskOptions
+from tacit.config.entities import FinetuneConfig
 from tacit.corpus.annotated import (
     AnnotatedDocument,
     AnnotatedUnit,
@@ -32,13 +32,13 @@ from tacit.corpus.annotated import (
     refuse_shared_documents,
     refuse_unknown_types,
     tag_set,
-    type_of,
     units_of,
 )
 from tacit.corpus.units import Unit, unit_fingerprint
 from tacit.engine.noise import noise_source
 from tacit.entities.cells import count_entities, cutter_of, documents_of
 from tacit.entities.compare import compare
+from tacit.entities.fold_comparison import fold_comparison
 from tacit.entities.rows import RowCutter
 from tacit.entities.scores import TypeCounts, add_counts, score_of
 from tacit.entities.start import Start, open_start
@@ -75,7 +75,7 @@ from tacit.stages import RELEASE, Stage, walk
 from tacit.training.checkpoint import finished_steps, load_weights
 from tacit.training.device import set_up_torch
 from tacit.training.loop import run_phase
-from tacit.training.plans import DpPlan, Phase
+from tacit.training.plans import Phase
 from tacit.training.sequences import SequenceStream
 from tacit.vocabulary.tokenizer import save_tokenizer
 
@@ -323,43 +323,11 @@ def _score_folds(tuning: _Tuning) -> None:
     It is `tacit compare` with this one model, in a folder of the private part, so it has a key of its own and goes on after a
     stop. It comes after the release and changes nothing of it.
     """
-    config = _comparison(tuning)
+    run = tuning.folder.private.absolute() / "folds"
+    config = fold_comparison(tuning.config, tuning.phase.plan, tuning.inputs.tags, run)
     compare(config, tuning.reporter)
     cells = [read_json(path) for path in sorted((config.resolved_run / "cells").glob("*.json"))]
     _write_scores(tuning, add_counts(counts for cell in cells for counts in cell["counts"]), folds=len(cells))
-
-
-def _comparison(tuning: _Tuning) -> ComparisonConfig:
-    """Each fold is tuned as the release was: with its noise, and its types of entities."""
-    config, dp, plan = tuning.config, tuning.config.dp, tuning.phase.plan
-    assert config.folds is not None
-    if dp is not None and isinstance(plan, DpPlan):
-        dp = dp.model_copy(update={"noise_multiplier": plan.noise_multiplier})
-    model = ComparedModel(
-        folder=str(config.model.resolved_folder.absolute()),
-        public=config.model.public,
-        from_scratch=config.model.from_scratch,
-        dp=dp,
-        same_people=config.same_people,
-    )
-    documents = config.documents
-    types = dict.fromkeys(kind for tag in tuning.inputs.tags if (kind := type_of(tag)) is not None)
-    task = TaskOptions(
-        path=str(documents.resolved_path.absolute()),
-        format=documents.format,
-        id_field=documents.id_field,
-        user_field=documents.user_field,
-        folds=config.folds,
-        labels=tuple(types),
-    )
-    return ComparisonConfig(
-        run=str(tuning.folder.private.absolute() / "folds"),
-        models={"fine-tuned": model},
-        tasks={"documents": task},
-        training=config.training,
-        baselines=False,
-        compute=config.compute,
-    )
 
 
 def _write_scores(tuning: _Tuning, counts: TypeCounts, **more: int) -> None:
