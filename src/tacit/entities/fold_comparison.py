@@ -1,4 +1,4 @@
-"""A fine-tuning that scores itself by folds: the same tuning as a comparison of one model, each fold without a part of the documents."""
+"""A fine-tuning that scores itself by folds: a comparison of one model, tuned again in each fold without a part of the documents."""
 
 from __future__ import annotations
 
