@@ -35,7 +35,7 @@ def small_values(folder: Path, **sections: Any) -> dict[str, Any]:
         "privacy": {"unit": "user", "units": 150, "budget": {"epsilon": 9.0, "delta": 1e-4}},
         "private": {"path": str(folder / "notes.jsonl"), "id_field": "note_id", "user_field": "patient_id"},
         "public": [{"path": str(folder / "public.jsonl"), "id_field": "id"}],
-        "vocabulary": {"max_words": 16, "size": 500, "noise_stddev": 6.0, "threshold": 40},
+        "vocabulary": {"method": "histogram", "max_words": 16, "size": 500, "noise_stddev": 6.0, "threshold": 40},
         "model": {"layers": 1, "width": 32, "heads": 2, "length": 24},
         "phases": [
             {

@@ -85,7 +85,8 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_from_chats_to_a_release_that_chats(corpora: Path, tmp_path: Path) -> None:
     given = chat_folder(tmp_path / "given")
     audit = {"canaries": 3, "copies": 2, "digits": 2, "control": True, "control_steps": 2}
-    stated = values(corpora, given, {"format": "chat"}, run=str(tmp_path / "run"), audit=audit)
+    evaluation = {"held_out": 0.2, "public_sequences": 32, "words_and_bytes": True}
+    stated = values(corpora, given, {"format": "chat"}, run=str(tmp_path / "run"), audit=audit, evaluation=evaluation)
     done = tacit("run", write_config(tmp_path / "run.yaml", stated))
     assert done.returncode == 0, done.stderr
     checked = tacit("verify", tmp_path / "run")
@@ -103,6 +104,12 @@ def test_from_chats_to_a_release_that_chats(corpora: Path, tmp_path: Path) -> No
     report = read_json(tmp_path / "run" / "release" / "report.json")
     assert [attack["name"] for attack in report["attacks"]] == ["exposure"]
     assert all("the responses alone" in row["note"] for row in report["utility"] if row["model"] == "released model")
+    for row in report["utility"]:
+        if row["model"] == "released model":  # of private units under noise, which is more than a tenth with so few
+            assert row["bits_per_byte"] == pytest.approx(5, abs=4)
+            assert row["perplexity_per_word"] > row["perplexity"]
+            assert "bits a byte" in row["note"]
+            assert ("noise" in row["note"]) == row["corpus"].startswith("private")
     with open_run(parse_config(stated)) as state:
         private, public, held_out = private_rows(state), public_rows(state), public_held_out_rows(state)
     for stream in (private, public, held_out):
@@ -138,7 +145,13 @@ def test_without_a_template_there_is_the_default_one(corpora: Path, tmp_path: Pa
     stated = values(corpora, chat_folder(tmp_path / "given", None), {"format": "chat"}, run=str(tmp_path / "run"))
     if own_words:
         stated["model"] = {"kind": "gpt2", "layers": 1, "width": 16, "heads": 2, "length": LENGTH}
-        stated["vocabulary"] = {"max_words": 16, "size": 500, "noise_stddev": 6.0, "threshold": 40}
+        stated["vocabulary"] = {
+            "method": "histogram",
+            "max_words": 16,
+            "size": 500,
+            "noise_stddev": 6.0,
+            "threshold": 40,
+        }
     folder = run(parse_config(stated)).folder.root
     tokenizer = AutoTokenizer.from_pretrained(folder / "release" / "model", local_files_only=True)
     start, end = ("[CLS]", "[SEP]") if own_words else (END, TURNS[1])

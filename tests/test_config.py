@@ -151,8 +151,9 @@ def test_a_heuristic_runs_only_when_it_is_allowed_by_name() -> None:
     ("place", "value", "said"),
     [
         ("allow", ["heuristic:all"], "unknown entry 'heuristic:all'; known: heuristic:adp, heuristic:hoory"),
-        ("vocabulary.noise_stddev", 30.0, "noise_stddev and threshold together"),
-        ("vocabulary.threshold", 200, "noise_stddev and threshold together"),
+        ("vocabulary", {"method": "histogram", "noise_stddev": 30.0}, "noise_stddev and threshold together"),
+        ("vocabulary", {"method": "histogram", "threshold": 200}, "noise_stddev and threshold together"),
+        ("vocabulary", {"noise_stddev": 30.0, "threshold": 200}, "or write method: histogram alone"),
         ("model.heads", 3, "not a multiple of model.heads 3"),
         ("phases.1.name", "public", "share a name"),
         ("phases.1.expected_batch", 1001, "exceeds privacy.units 1000"),
@@ -410,6 +411,28 @@ def test_a_path_without_its_variable_is_refused(monkeypatch: pytest.MonkeyPatch)
     config = parse_config(with_value("private.path", "${TACIT_ABSENT}/notes"))
     with pytest.raises(UsageError, match="TACIT_ABSENT"):
         _ = config.private.resolved_path
+
+
+# evaluation ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "model", "said"),
+    [
+        ({"words_and_bytes": True}, {"kind": "bert"}, "a masked model predicts gaps"),
+        ({"words_and_bytes": True, "held_out": 0.0}, {"kind": "gpt2"}, "no private evaluation to release them in"),
+        ({"words_and_bytes": True}, {"kind": "gpt2"}, None),
+        ({"held_out": 0.0}, {"kind": "gpt2"}, None),
+    ],
+)
+def test_words_and_bytes_need_a_release_that_can_hold_them(
+    evaluation: dict[str, Any], model: dict[str, Any], said: str | None
+) -> None:
+    changed = {**values(), "evaluation": evaluation, "model": model}
+    if said is None:
+        assert parse_config(changed).evaluation.words_and_bytes == ("words_and_bytes" in evaluation)
+    else:
+        assert said in message(changed)
 
 
 # streams and screening -------------------------------------------------------------------------------------------------

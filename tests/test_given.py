@@ -116,7 +116,7 @@ def test_another_tokenizer_may_be_named(tmp_path: Path) -> None:
         ("model", {"new_vocabulary": True}, "model.new_vocabulary: only a bert"),
         ("model", {"intermediate": 24}, "model.intermediate: the model in model.folder decides this"),
         ("vocabulary", {"method": "public"}, "vocabulary.method is public"),
-        ("vocabulary", {"size": 400}, "vocabulary.method is histogram"),
+        ("vocabulary", {"size": 400}, "vocabulary.method is weighted"),
         ("vocabulary", {"method": "given", "size": 400}, "vocabulary.size: the given tokenizer decides this"),
         ("vocabulary", {"method": "given", "noise_stddev": 6.0}, "vocabulary.noise_stddev: the given tokenizer"),
     ],

@@ -48,7 +48,7 @@ PRIVATE = {
     "sequences_per_unit": 2,
     "learning_rate": 1e-3,
 }
-GIVEN_VOCABULARY = {"max_words": 16, "noise_stddev": 45.0, "threshold": 240}
+GIVEN_VOCABULARY = {"method": "histogram", "max_words": 16, "noise_stddev": 45.0, "threshold": 240}
 
 
 def configure(**sections: Any) -> RunConfig:
@@ -58,7 +58,7 @@ def configure(**sections: Any) -> RunConfig:
             "privacy": {"unit": "user", "units": 1000, "budget": {"epsilon": BUDGET, "delta": DELTA}},
             "private": {"path": "/nowhere/notes.jsonl", "user_field": "patient"},
             "public": [{"path": "/nowhere/public.jsonl"}],
-            "vocabulary": {"max_words": 16},
+            "vocabulary": {"method": "histogram", "max_words": 16},
             "phases": [PUBLIC, PRIVATE],
             **sections,
         }
@@ -182,8 +182,8 @@ def test_phases_without_noise_of_their_own_share_one_multiplier() -> None:
     "sections",
     [
         {"phases": [{**PRIVATE, "noise_multiplier": 3.0}]},
-        {"vocabulary": {"max_words": 16, "noise_stddev": 5.0, "threshold": 40}},
-        {"vocabulary": {"max_words": 16, "noise_stddev": 45.0, "threshold": 60}},
+        {"vocabulary": {**GIVEN_VOCABULARY, "noise_stddev": 5.0, "threshold": 40}},
+        {"vocabulary": {**GIVEN_VOCABULARY, "threshold": 60}},
     ],
     ids=["training noise", "vocabulary noise", "threshold"],
 )

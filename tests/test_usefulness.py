@@ -148,14 +148,39 @@ def test_a_control_that_its_own_cap_makes_too_short() -> None:
     assert "audit" not in warned(audit={"control": False}, privacy=budget(50_000))
 
 
-def test_the_method_that_is_left_out_is_recommended_and_the_default_stays() -> None:
-    """A begun run's digest holds the method, so the default is what it was."""
-    own = {"noise_stddev": 45.0, "threshold": 240, "max_words": 16, "size": 2000}
-    config = configure(vocabulary=own)
-    assert config.vocabulary.method == "histogram"
-    assert config.digest() == configure().digest()
-    assert [note for note in make_plan(config).notes if "vocabulary.method is left out" in note]
-    assert not [note for note in make_plan(configure()).notes if "left out" in note]
+def test_public_words_are_recommended_where_nothing_is_said_of_them() -> None:
+    def noted(**options: Any) -> bool:
+        vocabulary = {"max_words": 16, "size": 2000, **options}
+        return any("public_corpora is left out" in note for note in make_plan(configure(vocabulary=vocabulary)).notes)
+
+    assert noted()
+    assert not noted(public_corpora=True)
+    assert not noted(public_corpora=False)
+    assert not noted(method="weighted")
+
+
+def covered_by_the_table() -> dict[tuple[str, str], dict[str, float]]:
+    """Of docs/vocabulary.md, by (epsilon, column): which share of the notes' words each method covers."""
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for line in (RECIPES.parent / "docs" / "vocabulary.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 6 and cells[1] in ("histogram", "weighted", "sips"):
+            for column, cell in (("alone", cells[3]), ("beside public words", cells[5])):
+                found.setdefault((cells[0], column), {})[cells[1]] = float(cell)
+    return found
+
+
+def test_the_default_method_is_the_best_of_the_documented_table() -> None:
+    """Best, or as good as the best, most often; and nowhere below the method that is simplest."""
+    table = covered_by_the_table()
+    assert len(table) == 4
+    default = configure(vocabulary={}).vocabulary.method
+    wins = {
+        method: sum(row[method] == max(row.values()) for row in table.values())
+        for method in ("histogram", "weighted", "sips")
+    }
+    assert wins[default] > max(number for method, number in wins.items() if method != default)
+    assert all(row[default] > row["histogram"] for row in table.values() if default != "histogram")
 
 
 def test_the_recipe_that_was_measured_as_good_is_not_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,7 +168,7 @@ def _check_config(config: RunConfig, folder: RunFolder, start_over: bool) -> Non
         raise UsageError(f"{folder.root}: this is the folder of a fine-tuning; use another `run:` folder")
     if folder.config.exists() and folder.ledger.exists():
         old = folder.load_config()
-        differences = config_differences(old.comparable(), config.comparable())
+        differences = _differences(old, config)
         if differences:
             with Ledger.open(folder.ledger, readonly=True) as ledger:
                 spent = ledger.has_paid
@@ -186,6 +186,15 @@ def _check_config(config: RunConfig, folder: RunFolder, start_over: bool) -> Non
                 )
             _forget_start(folder)
     write_private_json(folder.config, config.model_dump(mode="json"))  # it names the private files
+
+
+def _differences(old: RunConfig, config: RunConfig) -> list[str]:
+    """What differs; and where nobody changed it, but the default did, what to write to go on."""
+    found = config_differences(old.comparable(), config.comparable())
+    before = old.vocabulary.method
+    if before != config.vocabulary.method and "method" not in config.vocabulary.model_fields_set:
+        found.append(f"vocabulary.method is left out, and its default has changed: write method: {before} to go on")
+    return found
 
 
 def _forget_start(folder: RunFolder) -> None:

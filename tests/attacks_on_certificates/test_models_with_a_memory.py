@@ -16,10 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
 from torch import Tensor
 from transformers import (
     BigBirdConfig,
     BigBirdForMaskedLM,
+    BigBirdForTokenClassification,
     ConvBertConfig,
     ConvBertForMaskedLM,
     ElectraForCausalLM,
@@ -30,6 +34,7 @@ from transformers import (
     PhimoeConfig,
     PhimoeForCausalLM,
     PreTrainedModel,
+    PreTrainedTokenizerFast,
 )
 from transformers.utils import logging
 
@@ -38,6 +43,8 @@ from tacit.errors import RefusedError, UsageError
 from tacit.models import networks
 from tacit.pipeline.opening import load_given
 from tacit.scoring.scorer import Scorer, ScorerOptions
+from tacit.screening.adapters.huggingface import HuggingFaceDetector
+from tacit.screening.adapters.options import HuggingFaceOptions
 from tacit.training import preflight, steps
 from tacit.training.device import set_up_torch
 from tacit.training.masking import Masking
@@ -241,6 +248,10 @@ def between_micro_batches() -> float:
 
 def test_another_micro_batch_changes_no_padding_of_a_model_that_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert between_micro_batches() < 1e-4
+    monkeypatch.setattr(
+        steps, "together", lambda model, most, per_unit, shapes: most
+    )  # else each of its units stands alone
+    assert between_micro_batches() < 1e-4
     monkeypatch.setattr(steps, "reads_padding", lambda model: False)  # known wrong
     assert between_micro_batches() > 0.01
     refuse_unsteady(conv_bert().train(), MASKED, SPECIAL, EDGES, 1)
@@ -315,3 +326,18 @@ def test_a_scorer_reads_no_more_positions_than_its_class_has(tmp_path: Path) -> 
     (folder / "config.json").write_text(json.dumps(values))
     with pytest.raises(UsageError, match="it must be from 1 to the 2048 positions"):
         ScorerOptions(folder, 4096).load()
+
+
+def test_a_policys_model_with_a_memory_is_refused(tmp_path: Path) -> None:
+    """Fourteenth attack: one short record changed the marks of 42 of 60 later ones, where the stated stability is 1."""
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(f"w{number}" for number in range(40))]
+    tokenizer = Tokenizer(WordLevel({word: number for number, word in enumerate(words)}, "[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    special = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token"), words, strict=False))
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=64, **special).save_pretrained(tmp_path)
+    labels = {0: "O", 1: "B-PER"}
+    numbers = {"vocab_size": len(words), "max_position_embeddings": 64, "pad_token_id": 0}
+    config = BigBirdConfig(**NARROW, **BLOCKS, **numbers, id2label=labels, label2id={"O": 0, "B-PER": 1})
+    moved(BigBirdForTokenClassification(config)).save_pretrained(tmp_path)
+    with pytest.raises(UsageError, match="one record would decide the marks of others"):
+        HuggingFaceDetector(HuggingFaceOptions(folder=str(tmp_path)))

@@ -25,11 +25,14 @@ from transformers import BertConfig, BertForMaskedLM
 from tacit.config import ComputeOptions, parse_config
 from tacit.config.adapter import AdapterOptions
 from tacit.errors import LedgerError, RefusedError
+from tacit.evaluation.causal_lm import UnitSizes
 from tacit.files import read_json
 from tacit.models.adapters import adapted
+from tacit.pipeline import evaluation
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.release import release_run
 from tacit.pipeline.stages import run, walk
+from tacit.privacy.events import Gaussian
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.randomness import KeyedRandomness
 from tacit.training.loop import run_phase
@@ -165,6 +168,20 @@ def test_equal_weights_in_another_architecture_have_another_address(name: str) -
     )
 
 
+@pytest.mark.parametrize("changed", ["words_U", "bytes_U"])
+def test_texts_with_equal_tokens_and_other_sizes_have_another_address(changed: str) -> None:
+    """Perplexity a word of held-out units: two blanks in place of one are one byte more, and no token."""
+    event, probabilities = Gaussian(2.0), {"unigram": np.full(60, -4.0)}
+    sizes = UnitSizes(*(np.full(STREAM.units, size) for size in (12, 5, 30)))
+    more = dataclasses.replace(sizes, **{changed: getattr(sizes, changed) + 1})
+
+    def address(of: UnitSizes | None) -> str:
+        return scores_digest(probabilities, STREAM, evaluation._plan(event, 4, OBJECTIVE, of), KeyedRandomness(KEY))
+
+    assert len({address(sizes), address(more), address(None)}) == 3
+    assert evaluation._plan(event, 4, OBJECTIVE, None) == repr((event, 4, OBJECTIVE))  # runs that were begun go on
+
+
 def test_an_option_that_no_configuration_has_is_in_the_address_too() -> None:
     one, other = torch.nn.LayerNorm(4, eps=1e-5), torch.nn.LayerNorm(4, eps=1e-3)
     assert digest_of(one) != digest_of(other)
@@ -247,7 +264,7 @@ def test_noise_of_words_that_is_put_back_meets_no_other_counts(tmp_path: Path) -
     Of 106 words the two released counts differed by 0 or 1, exactly: the words that one patient had.
     """
     write_corpora(tmp_path)
-    vocabulary_options = {"max_words": 400, "size": 500, "noise_stddev": 6.0, "threshold": 40}
+    vocabulary_options = {"method": "histogram", "max_words": 400, "size": 500, "noise_stddev": 6.0, "threshold": 40}
     budget = {"unit": "user", "units": 150, "budget": {"epsilon": 200.0, "delta": 1e-4}}
     sections = {"vocabulary": vocabulary_options, "privacy": budget}
     with open_run(parse_config(values(tmp_path, "run", **sections))):

@@ -9,19 +9,35 @@ certified with epsilon 0.4998. It takes a public model that was made for it; tan
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    OPTConfig,
+    OPTForCausalLM,
+    PreTrainedModel,
+)
 
 from tacit.config import ComputeOptions
+from tacit.evaluation import causal_lm, masked_lm
+from tacit.models import places
 from tacit.models.places import together
+from tacit.scoring.scorer import Scorer
+from tacit.training.masking import Masking, mask_rows
 from tacit.training.objectives import CausalObjective
 from tacit.training.plans import DpPlan
 from tacit.training.steps import DpStep, Source
+from tacit.vocabulary.special import SpecialTokens
 
+from ..folders import byte_bpe
 from ..training.streams import stream_of
 from .test_who_stands_beside import STREAMS
 
@@ -88,6 +104,7 @@ def test_the_measure_finds_places_that_differ() -> None:
         (12, 3, 1, [12], 1),  # the attack's
         (12, 64, 3, [12], 64),
         (33, 64, 1, [12], 64),
+        (36, 16, 1, [15], 16),
         (12, 5, 1, [12, 3], 4),
     ],
 )
@@ -99,6 +116,76 @@ def test_how_many_units_stand_together(
     for width in positions if found > 1 else []:
         for size in (32, features):
             assert found * per_unit * width * size % 64 == 0
+
+
+def narrow_opt() -> PreTrainedModel:
+    width: dict[str, Any] = {"hidden_size": 33, "word_embed_proj_dim": 33, "ffn_dim": 8, "num_attention_heads": 3}
+    return OPTForCausalLM(OPTConfig(vocab_size=VOCABULARY, num_hidden_layers=1, max_position_embeddings=64, **width))
+
+
+def rows_seen(model: PreTrainedModel, ask: Callable[[], object]) -> set[int]:
+    """How many rows the model was asked about at once."""
+    seen: set[int] = set()
+    layer = next(module for module in model.modules() if isinstance(module, nn.Embedding))
+    with layer.register_forward_pre_hook(lambda module, given: seen.add(len(given[0]))):
+        ask()
+    return seen
+
+
+def test_held_out_rows_of_a_causal_model_stand_together_or_alone() -> None:
+    """3,200 held-out units of such an OPT: one more moved the others' sum by 31, where the noise is for 1.41."""
+    stream = stream_of({f"u{number}": [[7] * 13] for number in range(40)}, 15)
+    for model, rows in ((narrow_opt(), 1), (llama(32), 32)):
+        assert rows_seen(model, lambda of=model: causal_lm.score_units({"m": of}, stream, STREAMS, 1)) == {rows}
+
+
+def test_held_out_rows_of_a_masked_model_are_scored_alike_in_every_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = {"hidden_size": 33, "intermediate_size": 8, "num_hidden_layers": 2, "num_attention_heads": 3}
+    torch.manual_seed(0)
+    model = BertForMaskedLM(BertConfig(vocab_size=VOCABULARY, max_position_embeddings=LENGTH, **numbers)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(10 if parameter.dim() == 2 else 1)
+    ids_BT = np.tile([2, 9, 17, 23, 40, 11, 31, 50, 8, 19, 27, 33, 44, 12, 3], (40, 1))
+    uniforms = np.random.default_rng(0).random((1, 3, 15)).repeat(40, axis=0)
+    masked = mask_rows(ids_BT, np.full(40, 15), uniforms, Masking(0.3, 4, tuple(range(5)), VOCABULARY))
+
+    def losses() -> set[float]:
+        return set(masked_lm._score_model(model, masked)[1].sum(axis=1).tolist())
+
+    assert len(losses()) == 1
+    monkeypatch.setattr(masked_lm, "together", lambda model, most, per_unit, positions: most)  # as it was
+    assert len(losses()) > 1 or torch.backends.cpu.get_cpu_capability() != "AVX512"
+
+
+def test_a_scorer_reads_such_a_models_rows_one_by_one() -> None:
+    tokenizer = byte_bpe()
+    size = tokenizer.get_vocab_size()
+    special = SpecialTokens(size - 1, size - 1, size - 1, None, None, (size - 1,), size)
+    model = llama(12)
+    model.resize_token_embeddings(size)
+    assert [
+        Scorer(model, tokenizer, special, 15).rows_at_once(15),
+        Scorer(model, tokenizer, special, 16).rows_at_once(16),
+    ] == [
+        together(model, 34, 1, [15]),
+        32,
+    ]
+    assert together(model, 34, 1, [15]) < 34
+
+
+def test_products_of_few_features_stand_alone() -> None:
+    """An OPT of width 33 with 8 features, rows of 15 and micro-batches of 64: one more unit moved 960 others by 20 clip norms."""
+    assert together(narrow_opt(), 64, 1, [15]) == 1
+    generator = torch.Generator().manual_seed(0)
+    x, w = torch.randn(64, 15, 33, generator=generator), torch.randn(8, 33, generator=generator)
+    found = F.linear(x, w)
+    rolled = [torch.equal(F.linear(x.roll(shift, 0), w), found.roll(shift, 0)) for shift in (1, 2, 3)]
+    wide = torch.randn(12, 33, generator=generator)
+    assert all(torch.equal(F.linear(x.roll(shift, 0), wide), F.linear(x, wide).roll(shift, 0)) for shift in (1, 2, 3))
+    assert (
+        not all(rolled) or torch.backends.cpu.get_cpu_capability() != "AVX512"
+    )  # the positive control, where it was seen
 
 
 def test_shares_of_threads_have_no_ends_either() -> None:
@@ -115,6 +202,24 @@ def test_shares_of_threads_have_no_ends_either() -> None:
         numbers = units * 10 * size
         assert numbers % 64 == 0
         assert numbers < 32768 or numbers % 128 == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "threads", "even"),
+    [
+        (412, 80, 1, True),
+        (412, 80, 2, False),  # 32,960 numbers, cut in two: 16,480 is no multiple of 64
+        (416, 80, 2, True),
+        (64, 64, 1, True),
+        (66, 64, 1, False),  # rows that are no multiple of 4
+        (8, 64, 1, True),
+        (8, 64, 2, False),  # four rows for each thread
+        (4, 64, 1, False),
+        (20, 12, 1, False),  # 240 numbers
+    ],
+)
+def test_shapes_without_an_end(rows: int, size: int, threads: int, even: bool) -> None:
+    assert places._is_even(rows, {size}, threads) == even
 
 
 CLIP = 0.1

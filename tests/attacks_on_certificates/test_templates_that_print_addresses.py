@@ -13,6 +13,7 @@ import jinja2
 import jinja2.sandbox
 import pytest
 
+from tacit.errors import DataError
 from tacit.vocabulary.chat_template import ChatTemplate
 from tacit.vocabulary.encode import encode_texts
 
@@ -121,6 +122,7 @@ def test_what_templates_are_written_with_works_as_in_transformers() -> None:
         "{{ '%c' % 55357 }}",
         "{{ 'x' * 10 ** messages[0].content|length * 10 ** 12 }}",  # as much memory as one content says
         "{{ messages * 10 ** 9 }}",
+        "{{ 'x'.encode() * 10 ** 12 }}",
         "{{ 7 ** (10 ** 9) }}",
     ],
 )
@@ -130,3 +132,8 @@ def test_what_is_no_text_or_too_large_has_no_tokens(source: str) -> None:
 
 def test_a_text_that_the_tokenizer_cannot_read_has_no_tokens() -> None:
     assert [one.ids for one in encode_texts(byte_bpe(), ["\ud83d", "a"])] == [[], byte_bpe().encode("a").ids]
+
+
+def test_a_template_that_is_nested_too_deep_is_refused() -> None:
+    with pytest.raises(DataError, match="no valid Jinja"):
+        ChatTemplate("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "here")

@@ -127,7 +127,7 @@ def test_senseless_numbers_are_refused(bound: Bound[Any]) -> None:
 def test_a_model_is_named(bound: Bound[Any]) -> None:
     assert bound.assumes or not bound.model_based
     with pytest.raises(FrozenInstanceError):
-        bound.lower_bound(perfect_evidence(bound, 20), DELTA).epsilon = 0.0  # type: ignore[misc]
+        bound.lower_bound(perfect_evidence(bound, 20), DELTA).epsilon = 0.0
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_evidence_is_checked() -> None:
     with pytest.raises(UsageError, match="not fair"):
         Scores(np.zeros(1000), np.arange(1000) < 400)
     with pytest.raises(UsageError, match="relation"):
-        Scores(scores_m, included_m, relation="swap")  # type: ignore[arg-type]
+        Scores(scores_m, included_m, relation="swap")
     with pytest.raises(DataError, match="finite"):
         Scores(np.array([0.5, np.nan]), included_m)
     with pytest.raises(UsageError, match="order_m"):

@@ -68,6 +68,17 @@ def write_folder(path: Path) -> Path:
     return path
 
 
+def write_saved(path: Path) -> Path:
+    """As ``save_to_disk`` of `datasets` leaves it."""
+    path.mkdir()
+    table = pa.Table.from_pylist(rows())
+    with pa.ipc.new_stream(path / "data-00000-of-00001.arrow", table.schema) as writer:
+        writer.write_table(table)
+    (path / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}))
+    (path / "dataset_info.json").write_text("{}")
+    return path
+
+
 FIELDS = ("--text", "note", "--user", "patient", "--id", "note_id")
 UNITS = ("--units", "400")
 FORMATS = {
@@ -76,6 +87,7 @@ FORMATS = {
     "notes.jsonl.gz": write_jsonl,
     "notes.parquet": write_parquet,
     "notes": write_folder,
+    "notes.d": write_saved,
 }
 
 
@@ -228,7 +240,7 @@ MISSING = [
     (("--recipe", "nothing"), 2, ("--recipe nothing", "clinical-notes")),
     (("notes.csv", "--recipe", "clinical-notes"), 2, ("--recipe",)),
     (("headless.csv", "--text", "note"), 4, ("headless.csv", "header")),
-    (("saved", "--text", "note"), 2, ("saved", "to_parquet")),
+    (("saved", "--text", "note"), 4, ("saved", "name the folder of one")),
 ]
 
 
@@ -239,7 +251,7 @@ def test_off_a_terminal_one_line_says_what_is_missing(
     write_csv(Path("notes.csv"))
     Path("headless.csv").write_text(f"17,{PRIVATE} came in with a cough and left\n")
     Path("saved").mkdir()
-    Path("saved/state.json").write_text("{}")
+    Path("saved/dataset_dict.json").write_text("{}")
     before = sorted(folder.rglob("*"))
     done = tacit("init", *arguments)
     assert_one_line(done, code, *says)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pydantic
 import pytest
@@ -22,8 +24,10 @@ from tacit.corpus.annotated import (
     sentences_apart,
     tag_set,
 )
-from tacit.corpus.annotations import ANNOTATION_FORMATS, read_annotated
+from tacit.corpus.annotations import ANNOTATION_FORMATS, AnnotatedFields, read_annotated
+from tacit.entities.folds import k_folds
 from tacit.errors import DataError, UsageError
+from tacit.randomness import KeyedRandomness
 
 SENTINEL = "zqsentinel"
 
@@ -285,7 +289,7 @@ def test_nothing_private_is_in_repr(tmp_path: Path) -> None:
 def test_a_layout_of_this_file_needs_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its name is an option of the configuration; without the line it is refused."""
 
-    def slashes(path: Path) -> Iterator[AnnotatedDocument]:
+    def slashes(path: Path, fields: AnnotatedFields) -> Iterator[AnnotatedDocument]:
         """token/tag, a line a document."""
         for number, line in enumerate(path.read_text().splitlines(), start=1):
             tokens, tags = zip(*(word.split("/") for word in line.split()), strict=True)
@@ -294,7 +298,7 @@ def test_a_layout_of_this_file_needs_one_line(tmp_path: Path, monkeypatch: pytes
     path = tmp_path / "notes"
     path.write_text("Chest/O pain/B-problem\n")
     sections = ({"path": "a"}, {"train": "a", "test": "b"})
-    with pytest.raises(pydantic.ValidationError, match="Input should be 'bio' or 'i2b2-2010'"):
+    with pytest.raises(pydantic.ValidationError, match="Input should be 'bio', 'i2b2-2010' or 'jsonl'"):
         AnnotatedSource(path=str(path), format="slashes")
     monkeypatch.setitem(ANNOTATION_FORMATS, "slashes", slashes)
     assert all(TaskOptions.model_validate({**section, "format": "slashes"}) for section in sections)
@@ -302,6 +306,85 @@ def test_a_layout_of_this_file_needs_one_line(tmp_path: Path, monkeypatch: pytes
     assert plain(read_annotated(options.resolved_path, options.format)) == [
         ("1", [[("Chest", "O"), ("pain", "B-problem")]])
     ]
+
+
+# JSON lines ----------------------------------------------------------------------------------------------------------
+
+WHOSE = AnnotatedFields("note", "who")
+
+
+def json_line(**values: Any) -> str:
+    row = {"note": "a", "who": "u", "tokens": ["Chest", "pain"], "tags": ["O", "B-problem"], **values}
+    return json.dumps({name: value for name, value in row.items() if value is not None}) + "\n"
+
+
+def test_sentences_with_one_id_are_a_document_and_one_users(tmp_path: Path) -> None:
+    path = tmp_path / "notes.jsonl"
+    path.write_text(
+        json_line(note=7, who=1) + json_line(note="b", who="v") + json_line(note="7", who="1", tokens=["x", "y"])
+    )
+    documents = read_annotated(path, "jsonl", WHOSE)
+    first = [("Chest", "O"), ("pain", "B-problem")]
+    assert plain(documents) == [("7", [first, [("x", "O"), ("y", "B-problem")]]), ("b", [first])]
+    assert [(document.user_id, document.named) for document in documents] == [("1", True), ("v", True)]
+    apart = read_annotated(path, "jsonl")
+    assert [len(document.sentences) for document in apart] == [1, 1, 1]
+    assert {(document.user_id, document.named) for document in apart} == {(None, False)}
+    (tmp_path / "more").mkdir()
+    path.rename(tmp_path / "more" / "a.jsonl")
+    (tmp_path / "more" / "b.jsonl").write_text(json_line(note="c"))
+    assert [document.document_id for document in read_annotated(tmp_path / "more", "jsonl", WHOSE)] == ["7", "b", "c"]
+    (tmp_path / "more" / "b.jsonl").write_text(json_line(note="b"))
+    with pytest.raises(DataError, match="has a document with this id too"):
+        read_annotated(tmp_path / "more", "jsonl", WHOSE)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"who": None}, "no field 'who'; set the option user_field"),
+        ({"note": 1.5}, "see option id_field"),
+        ({"note": ""}, "see option id_field"),
+        ({"who": True}, "see option user_field"),
+        ({"who": "\ud800"}, "not valid Unicode"),
+        ({"tokens": [SENTINEL]}, "a tag for each token"),
+        ({"tokens": [SENTINEL, " "]}, "no blank token"),
+        ({"tokens": [], "tags": []}, "at least one"),
+        ({"tokens": SENTINEL}, "two lists of strings"),
+        ({"tags": [0, 1]}, "convert numbers of tags"),
+        ({"tags": None}, "two lists of strings"),
+        ({"tokens": [SENTINEL, "\ud800"]}, "not valid Unicode"),
+        ({"tags": ["O", "I-problem"]}, "an I- tag without"),
+    ],
+)
+def test_a_malformed_object_is_named_by_its_line(tmp_path: Path, values: dict[str, Any], said: str) -> None:
+    path = tmp_path / "notes.jsonl"
+    path.write_text(json_line() + json_line(**{"note": "b", **values}))
+    with pytest.raises(DataError, match=said) as caught:
+        read_annotated(path, "jsonl", WHOSE)
+    assert str(caught.value).startswith(f"{path}, line 2: ")
+    assert SENTINEL not in str(caught.value)
+
+
+@pytest.mark.parametrize("layout", ["bio", "i2b2-2010"])
+def test_other_layouts_have_no_fields(tmp_path: Path, layout: str) -> None:
+    (tmp_path / "a.bio").write_text(NOTE)
+    with pytest.raises(UsageError, match="leave out user_field"):
+        read_annotated(tmp_path, layout, AnnotatedFields(user_field="who"))
+
+
+def test_a_fold_holds_all_documents_of_a_user(tmp_path: Path) -> None:
+    """Also of users who have one text in common."""
+    path = tmp_path / "notes.jsonl"
+    rows = [json_line(note=f"n{n}", who=f"u{n % 5}", tokens=[f"w{n}", "pain"]) for n in range(20)]
+    same = [json_line(note=f"s{n}", who=f"u{n}", tokens=["the", "same"]) for n in (0, 3)]
+    path.write_text("".join(rows + same))
+    splits = k_folds(read_annotated(path, "jsonl", WHOSE), 4, KeyedRandomness(bytes(32)))
+    tested = [{document.user_id for document in split.test} for split in splits]
+    assert sorted(user for users in tested for user in users if user is not None) == [f"u{n}" for n in range(5)]
+    assert any({"u0", "u3"} <= users for users in tested)
+    with pytest.raises(DataError, match="4 different documents, or users, are too few for 5 folds"):
+        k_folds(read_annotated(path, "jsonl", WHOSE), 5, KeyedRandomness(bytes(32)))
 
 
 # real corpora --------------------------------------------------------------------------------------------------------

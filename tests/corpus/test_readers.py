@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import itertools
 import json
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tacit.corpus.readers import Source, read_records
+from tacit.corpus.readers import Source, field_names, read_records
 from tacit.corpus.records import Record
 from tacit.corpus.turns import Turns
 from tacit.errors import DataError, TacitError, UsageError
@@ -52,6 +54,15 @@ class Bad:
     place: str
     says: str
     options: dict[str, Any] = field(default_factory=dict)
+
+
+def arrow_bytes(*rows: bytes, name: str = "text") -> bytes:
+    """A stream with one column of strings, whatever their bytes are."""
+    table = pa.table({name: strings_of_bytes(*rows)})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
 
 
 ONE_ROW = parquet_bytes(pa.table({"text": [SENTINEL]}))
@@ -153,9 +164,23 @@ BAD = {
         "a.parquet:",
         "not a readable Parquet file",
     ),
-    "unknown ending": Bad("a.pdf", S, "a.pdf:", ".txt, .jsonl, .json, .csv, .parquet, .conll"),
+    "arrow is no arrow": Bad("a.arrow", S * 9, "a.arrow:", "not a readable Arrow file"),
+    "arrow cut short": Bad("a.arrow", arrow_bytes(S)[:-60], "a.arrow:", "not a readable Arrow file"),
+    "arrow bad utf-8": Bad("a.arrow", arrow_bytes(b"fine", S + b"\xff"), "a.arrow:", "not a readable Arrow file"),
+    "arrow with lengths beyond its end": Bad(
+        "a.arrow",
+        arrow_bytes(S).replace(len(S).to_bytes(4, "little"), (1 << 20).to_bytes(4, "little")),
+        "a.arrow:",
+        "not a readable Arrow file",
+    ),
+    "arrow with a name that is no UTF-8": Bad(
+        "a.arrow", arrow_bytes(S, name="text" + "e" * 9).replace(b"texte", b"text\xff"), "a.arrow:", "not a readable Arrow"
+    ),
+    "no arrow column": Bad("a.arrow", arrow_bytes(S, name="note"), "a.arrow:", "set the option text_field"),
+    "zipped arrow": Bad("a.arrow.gz", S, "a.arrow.gz:", "also with .gz"),
+    "unknown ending": Bad("a.pdf", S, "a.pdf:", ".txt, .jsonl, .json, .csv, .parquet, .arrow, .conll"),
     "no ending": Bad("notes", S, "notes:", "set the option format"),
-    "zipped parquet": Bad("a.parquet.gz", S, "a.parquet.gz:", "all but .parquet also with .gz"),
+    "zipped parquet": Bad("a.parquet.gz", S, "a.parquet.gz:", "all but .parquet and .arrow also with .gz"),
     "array cut short": Bad("a.json", b'[{"text": "fine"}, {"text": "' + S, ", record 2:", "no JSON array of objects"),
     "array without its end": Bad("a.json", b'[{"text": "' + S + b'"}', ", record 2:", "no JSON array of objects"),
     "array of strings": Bad("a.json", b'["' + S + b'"]', ", record 1:", "no JSON array of objects"),
@@ -275,7 +300,7 @@ def test_directory_without_a_known_file(tmp_path: Path) -> None:
         read_records(Source(tmp_path, format="csv"))
     (tmp_path / "a.txt").unlink()
     with pytest.raises(
-        DataError, match=re.escape("endings .txt, .jsonl, .json, .csv, .parquet, .conll, .bio, .iob (all")
+        DataError, match=re.escape("endings .txt, .jsonl, .json, .csv, .parquet, .arrow, .conll, .bio, .iob (all")
     ):
         read_records(Source(tmp_path))
 
@@ -351,6 +376,69 @@ def test_parquet_reads_large_and_dictionary_strings_over_row_groups(tmp_path: Pa
         pq.write_table(table, tmp_path / "a.parquet", row_group_size=300)
         records = list(read_records(Source(tmp_path / "a.parquet", id_field="n")))
         assert [(r.document_id, r.text) for r in records] == [(str(i), text) for i, text in enumerate(texts)]
+
+
+def test_arrow_reads_large_and_dictionary_strings_in_both_formats(tmp_path: Path) -> None:
+    texts = [f"text {i % 7}" for i in range(1000)]
+    for kind in (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())):
+        table = pa.table({"n": list(range(1000)), "text": pa.array(texts).cast(kind)})
+        for new in (pa.ipc.new_stream, pa.ipc.new_file):
+            with new(tmp_path / "a.arrow", table.schema) as writer:
+                writer.write_table(table, max_chunksize=300)
+            records = list(read_records(Source(tmp_path / "a.arrow", id_field="n")))
+            assert [(r.document_id, r.text) for r in records] == [(str(i), text) for i, text in enumerate(texts)]
+
+
+SAVED = Path(__file__).parent / "saved"
+"""What `datasets` 5.2.0 has saved: four of five rows in two files."""
+
+
+def test_a_folder_that_datasets_has_saved_is_read(tmp_path: Path) -> None:
+    source = Source(SAVED, text_field="note", user_field="patient")
+    assert [(record.document_id, record.user_id, record.text) for record in read_records(source)] == [
+        ("data-00000-of-00002.arrow:1", "p0", "the note 0"),
+        ("data-00000-of-00002.arrow:2", "p0", "the note 1"),
+        ("data-00001-of-00002.arrow:1", "p1", "the note 2"),
+        ("data-00001-of-00002.arrow:2", "p2", "the note 4"),
+    ]
+    assert field_names(source) == ["note", "patient", "talk", "label"]
+    talks = [record.text for record in read_records(Source(SAVED, messages_field="talk"))]
+    assert "ask 4" in talks[3]
+    folder = tmp_path / "train"
+    shutil.copytree(SAVED, folder)
+    shutil.copy(folder / "data-00000-of-00002.arrow", folder / "data-left-over.arrow")
+    assert len(list(read_records(Source(folder, text_field="note")))) == 4  # the files that it names, and no other
+    (tmp_path / "dataset_dict.json").write_text('{"splits": ["train"]}')
+    with pytest.raises(DataError, match="name the folder of one, such as"):
+        read_records(Source(tmp_path, text_field="note"))
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        ({"_data_files": [{"filename": "../secret.arrow"}]}, "not in this folder"),
+        ({"_data_files": [{"filename": "absent.arrow"}]}, "not in this folder"),
+        ({"_data_files": [{"name": SENTINEL}]}, "not in this folder"),
+        ({"_data_files": []}, "not in this folder"),
+        ({"_data_files": [{"filename": "a.arrow"}], "_indices_data_files": [{"filename": "i"}]}, "save it again"),
+    ],
+)
+def test_a_saved_folder_is_what_its_state_says(tmp_path: Path, state: dict[str, object], says: str) -> None:
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    for place in (folder / "a.arrow", tmp_path / "secret.arrow"):
+        place.write_bytes(arrow_bytes(S))
+    (folder / "state.json").write_text(json.dumps(state))
+    with pytest.raises(DataError, match=says) as caught:
+        read_records(Source(folder))
+    assert SENTINEL not in str(caught.value)
+
+
+def test_another_state_json_makes_no_saved_folder(tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_text('[{"text": "a record"}]')
+    (tmp_path / "b.jsonl").write_bytes(GOOD_JSON)
+    assert [record.text for record in read_records(Source(tmp_path))][-1] == "a record"
+    assert len(list(read_records(Source(tmp_path, format="jsonl")))) == GOOD_JSON.count(b"\n")
 
 
 ODD_COLUMNS: dict[str, pa.Array] = {

@@ -62,6 +62,14 @@ def write_parquet(path: Path, texts: Sequence[str]) -> None:
     )
 
 
+def write_arrow(path: Path, texts: Sequence[str]) -> None:
+    """As `datasets` does: a stream, here in batches of two rows."""
+    rows = [{"id": i, "who": f"u{i % 2}", "text": text} for i, text in enumerate(texts)]
+    table = pa.Table.from_pylist(rows, pa.schema({"id": pa.int64(), "who": pa.string(), "text": pa.string()}))
+    with pa.ipc.new_stream(path, table.schema) as writer:
+        writer.write_table(table, max_chunksize=2)
+
+
 def write_conll(path: Path, texts: Sequence[str]) -> None:
     lines = ["".join(f"{token}\tO\n" for token in text.split(" ")) for text in texts]
     path.write_text("\n".join(lines), encoding="utf-8")
@@ -73,11 +81,12 @@ WRITERS: dict[str, Callable[[Path, Sequence[str]], None]] = {
     "json": write_json,
     "csv": write_csv,
     "parquet": write_parquet,
+    "arrow": write_arrow,
     "conll": write_conll,
 }
-WITH_FIELDS = ("jsonl", "json", "csv", "parquet")
-WITH_TURNS = ("jsonl", "json", "parquet")
-ZIPPED = tuple(name for name in WRITERS if name != "parquet")
+WITH_FIELDS = ("jsonl", "json", "csv", "parquet", "arrow")
+WITH_TURNS = ("jsonl", "json", "parquet", "arrow")
+ZIPPED = tuple(name for name in WRITERS if name not in ("parquet", "arrow"))
 
 every_format = pytest.mark.parametrize("name", READERS)
 every_zipped_format = pytest.mark.parametrize("name", ZIPPED)
@@ -296,6 +305,10 @@ def dialogues(path: Path, name: str, objects: bool) -> Source:
     path = path / f"dialogues.{name}"
     if name == "parquet":
         pq.write_table(pa.Table.from_pylist(rows), path)
+    elif name == "arrow":
+        table = pa.Table.from_pylist(rows)
+        with pa.ipc.new_stream(path, table.schema) as writer:
+            writer.write_table(table)
     else:
         path.write_text(json.dumps(rows) if name == "json" else "".join(json.dumps(row) + "\n" for row in rows))
     return Source(path, text_field="turns", id_field="id", turns=Turns("what", "who") if objects else Turns())
@@ -344,9 +357,7 @@ def test_a_reader_of_this_file_needs_one_line(tmp_path: Path, monkeypatch: pytes
 
     path = tmp_path / "corpus.shout"
     path.write_text("one\ntwo\n")
-    with pytest.raises(
-        pydantic.ValidationError, match=r"Input should be 'auto', 'chat', 'txt', .*'parquet' or 'conll'"
-    ):
+    with pytest.raises(pydantic.ValidationError, match=r"Input should be 'auto', 'chat', 'txt', .*'arrow' or 'conll'"):
         CorpusOptions(path=str(path), format="shout")
     with pytest.raises(DataError, match="this ending is not known"):
         read_records(Source(path))

@@ -318,6 +318,22 @@ def test_rounding_moves_the_sum_by_no_more_than_the_sensitivity_says() -> None:
     check_sensitivity(lambda grid, dimensions: grid.sensitivity(CLIP_NORM, dimensions))
 
 
+@pytest.mark.parametrize("ranks", [2, 8])
+def test_every_rank_may_round_otherwise(ranks: int) -> None:
+    """One unit more moves all behind it to other ranks. Known wrong: one rank's rounding was counted (fourteenth attack)."""
+    grid, dimensions = Grid(2.0**-3), 50
+    nearly, other = (
+        np.full(dimensions, grid.spacing / 2 * (1 - 1e-9)),
+        np.full(dimensions, grid.spacing / 2 * (1 + 1e-9)),
+    )
+    one = sum(noisy(nearly, grid, noise_stddev=0.0) for _ in range(ranks))
+    two = sum(noisy(other, grid, noise_stddev=0.0) for _ in range(ranks))  # the sums' own difference is next to nothing
+    moved = float(np.linalg.norm(np.asarray(two) - np.asarray(one)))
+    rounding = grid.sensitivity(CLIP_NORM, dimensions, ranks) - CLIP_NORM
+    assert moved <= rounding * (1 + 1e-12)
+    assert moved > grid.sensitivity(CLIP_NORM, dimensions) - CLIP_NORM
+
+
 def test_the_check_of_the_sensitivity_catches_the_clip_norm_alone() -> None:
     with pytest.raises(AssertionError):
         check_sensitivity(lambda grid, dimensions: CLIP_NORM)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,22 @@ def write_notes(folder: Path, documents: int = 12, start: int = 0) -> Path:
         text = "\n\n".join("\n".join(f"{token}\t{tag}" for token, tag in part) for part in (rows, second))
         (folder / f"note{number:02d}.bio").write_text(text + "\n")
     return folder
+
+
+def write_users(path: Path, users: int = 3, documents: int = 4) -> Path:
+    """JSON lines of notes with two sentences each, in turns of the users."""
+    rows = [
+        {
+            "who": f"u{number % users}",
+            "note": f"n{number}",
+            "tokens": [f"{SENTINEL}{number}{end}", "pain"],
+            "tags": ["O", "B-problem"],
+        }
+        for number in range(users * documents)
+        for end in "ab"
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
 
 
 def release(

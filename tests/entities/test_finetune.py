@@ -14,7 +14,9 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForTokenClassification, AutoTokenizer
 
+from tacit.config.entities import load_comparison
 from tacit.entities.cells import cutter_of
+from tacit.entities.compare import compare
 from tacit.entities.finetune import FinetuneResult, _read, finetune
 from tacit.entities.plan import plan_finetune
 from tacit.errors import BudgetError, DataError, LedgerError, RefusedError, UsageError
@@ -39,6 +41,7 @@ from .annotated import (
     finetune_values,
     release,
     write_notes,
+    write_users,
 )
 
 
@@ -90,6 +93,68 @@ def test_without_dp_epsilon_is_infinite_and_says_so(
     assert (result.folder / "finetune.json").stat().st_mode & 0o777 == 0o600
     assert files_with(tmp_path / "tuned", SENTINEL) == []
     assert SENTINEL not in "".join(capfd.readouterr())
+
+
+# folds ---------------------------------------------------------------------------------------------------------------
+
+
+def test_by_folds_every_document_is_scored_by_a_model_that_has_not_seen_it(tmp_path: Path, model: Path) -> None:
+    """It is what `tacit compare` finds of the same model, and the release is the one without folds."""
+    write_notes(tmp_path / "notes", 7)
+    alone = finetune(configured(tmp_path, model, run=str(tmp_path / "alone"), seed=7))
+    assert alone.scores is None
+    config = configured(tmp_path, model, seed=7, folds=3)
+    result = finetune(config)
+    assert all(torch.equal(tensor, weights(alone)[name]) for name, tensor in weights(result).items())
+    assert result.scores is not None
+    found = read_json(result.scores)
+    assert found["folds"] == 3
+    assert {kind: counts[2] for kind, counts in found["counts"].items()} == {"problem": 7 * 3, "test": 7}
+    values = finetune_values(tmp_path, model)
+    compared = load_comparison(
+        {
+            "run": str(tmp_path / "compared"),
+            "models": {"x": values["model"]},
+            "tasks": {"documents": {**values["documents"], "folds": 3, "labels": LABELS}},
+            **{name: values[name] for name in ("training", "compute")},
+            "baselines": False,
+        },
+        "test",
+    )
+    compare(compared, SilentReporter())
+    cells = [read_json(path)["counts"] for path in sorted((tmp_path / "compared" / "cells").iterdir())]
+    assert found["counts"] == {
+        kind: [sum(document[kind][place] for cell in cells for document in cell) for place in range(3)]
+        for kind in found["counts"]
+    }
+    assert not list((result.folder / "private" / "folds").rglob("*.pt"))  # no model of a fold is kept
+    before = result.scores.read_bytes()
+    assert finetune(config).scores == result.scores
+    assert result.scores.read_bytes() == before
+
+
+def test_folds_of_a_private_fine_tuning_stay_with_the_curator(
+    tmp_path: Path, model: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They cost nothing of what is released: same spends, same certificate; and they may be asked for later."""
+    write_notes(tmp_path / "notes", 4)
+    dp = {"dp": {**DP, "noise_multiplier": 2.0}, "labels": LABELS, "model": {"folder": str(model), "public": True}}
+    first = finetune(configured(tmp_path, model, **dp))
+    release = {path: path.read_bytes() for path in (first.folder / "release").rglob("*") if path.is_file()}
+    result = finetune(configured(tmp_path, model, **dp, folds=2))
+    assert {path: path.read_bytes() for path in release} == release
+    assert ledger_spends(result) == ledger_spends(first)
+    assert set(ledger_spends(result)) == {"fine-tuning"}
+    check_verified(result)
+    assert result.scores is not None
+    assert read_json(result.scores)["folds"] == 2
+    assert files_with(result.folder, SENTINEL) == []
+    assert SENTINEL not in "".join(capfd.readouterr())
+
+
+def test_folds_and_test_documents_exclude_each_other(tmp_path: Path, model: Path) -> None:
+    with pytest.raises(UsageError, match="leave out folds, or test"):
+        configured(tmp_path, model, folds=2, test={"path": "x"})
 
 
 class Stopped(Exception):
@@ -207,11 +272,49 @@ def test_sentences_of_a_document_are_one_unit_unless_the_unit_is_a_sentence(tmp_
         dp, public = {**DP, "unit": unit}, {"folder": str(model), "public": True}
         config = configured(tmp_path, model, model=public, dp=dp, labels=LABELS, training=training)
         inputs = _read(config)
-        stream = cutter_of(inputs.start, config.training, inputs.tags).rows(
-            inputs.documents, KeyedRandomness(bytes(32))
+        stream = cutter_of(inputs.start, config.training, inputs.tags).unit_rows(
+            inputs.units, KeyedRandomness(bytes(32))
         )
         assert stream.units == expected
         assert stream.sequences >= 24
+
+
+def test_all_documents_of_a_user_are_one_unit(tmp_path: Path) -> None:
+    """In pre-training and fine-tuning alike, whose spends add up."""
+    write_users(tmp_path / "notes.jsonl")
+    start = release(tmp_path / "pre", unit="user")
+    dp = {**DP, "unit": "user", "noise_multiplier": 1.5, "budget": {"epsilon": 20.0, "delta": 1e-4}}
+    documents = {"path": str(tmp_path / "notes.jsonl"), "format": "jsonl", "id_field": "note", "user_field": "who"}
+    config = configured(tmp_path, start, documents=documents, dp=dp, labels=LABELS)
+    inputs = _read(config)
+    assert [len(unit.documents) for unit in inputs.units] == [4, 4, 4]
+    result = finetune(config)
+    check_verified(result)
+    certificate = read_json(result.folder / "release" / "certificate.json")
+    assert certificate["unit"] == "user"
+    assert "when all text of one user is added or removed" in result.statement
+    assert any("at most one user of the pre-training" in text for text in certificate["fine_tuning"]["assumed"])
+    assert set(ledger_spends(result)) > {"fine-tuning"}
+    changed = (tmp_path / "notes.jsonl").read_text().replace('"who": "u1"', '"who": "u2"', 1)
+    (tmp_path / "notes.jsonl").write_text(changed)
+    with pytest.raises(DataError, match="another user's than on a line before"):
+        finetune(config)
+
+
+def test_users_need_their_field_and_a_pretraining_of_users(tmp_path: Path) -> None:
+    write_users(tmp_path / "notes.jsonl")
+    documents = {"path": str(tmp_path / "notes.jsonl"), "format": "jsonl", "id_field": "note", "user_field": "who"}
+    dp = {**DP, "unit": "user", "noise_multiplier": 1.5}
+    without = {name: value for name, value in documents.items() if name != "user_field"}
+    with pytest.raises(UsageError, match=r"documents\.user_field does not name"):
+        configured(tmp_path, tmp_path, documents=without, dp=dp, labels=LABELS)
+    start = release(tmp_path / "pre")
+    with pytest.raises(RefusedError):
+        finetune(configured(tmp_path, start, documents=documents, dp=dp, labels=LABELS))
+    nameless = {name: value for name, value in documents.items() if name != "id_field"}
+    by_document = {**dp, "unit": "document"}
+    with pytest.raises(DataError, match="does not say where a document ends"):  # a line may be a sentence of one
+        finetune(configured(tmp_path, start, documents=nameless, dp=by_document, labels=LABELS))
 
 
 def test_an_earlier_training_that_was_declared_apart_is_not_forgotten(tmp_path: Path) -> None:

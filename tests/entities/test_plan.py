@@ -50,6 +50,8 @@ def test_the_plan_has_the_joint_price(tmp_path: Path) -> None:
     parts = [epsilon([Spend(event, count), own], 1e-4) for event, count, _ in SPENT.values()]
     assert given.epsilon == pytest.approx(max(parts))
     assert (given.noise_multiplier, given.sampling_probability, given.steps) == (1.5, 0.1, 4)
+    by_folds = plan_finetune(finetuning(tmp_path, model, dp=NOISE, labels=LABELS, folds=3))
+    assert (by_folds.times, by_folds.models[0].epsilon) == (4, given.epsilon)
     apart = plan_finetune(finetuning(tmp_path, model, dp=NOISE, labels=LABELS, same_people=False))
     assert apart.models[0].epsilon == given.epsilon_alone
     assert "the user declares that nobody is in both" in apart.notes[0]

@@ -16,7 +16,7 @@ from seqeval.scheme import IOB2
 from transformers import AutoModelForTokenClassification
 
 from tacit.config import ComputeOptions
-from tacit.corpus.annotated import AnnotatedDocument, Sentence
+from tacit.corpus.annotated import AnnotatedDocument, Sentence, units_of
 from tacit.entities import rows as rows_module
 from tacit.entities.rows import RowCutter, split_labels
 from tacit.entities.scores import add_counts, entity_counts, score_of
@@ -201,6 +201,21 @@ def autograd_sum(stream: SequenceStream, chosen: np.ndarray, clip_norm: float) -
         total = clipped if total is None else total + clipped
     assert total is not None
     return total
+
+
+def test_all_documents_of_a_user_are_clipped_as_one() -> None:
+    documents = telling_documents(6, np.random.default_rng(5))
+    cutter, clip_norm = telling_cutter(), 0.4
+    users = [dataclasses.replace(document, user_id=f"u{number % 2}") for number, document in enumerate(documents)]
+    stream = cutter.unit_rows(units_of(users, "user"), STREAMS)
+    assert stream.units == 2
+    apart = cutter.rows(documents, STREAMS)
+    order = [row for first in (0, 1) for number in (first, first + 2, first + 4) for row in apart.rows_of(number)]
+    assert np.array_equal(stream.ids_ST, apart.ids_ST[order])  # no row holds words of two documents
+    one = step_sum(EntityObjective(cutter.special.size), stream, np.array([0]), 3, clip_norm)
+    assert float(one.norm()) <= clip_norm * (1 + 1e-6)
+    wrong = step_sum(EntityObjective(cutter.special.size), apart, np.array([0, 2, 4]), 3, clip_norm)
+    assert float(wrong.norm()) > 1.2 * clip_norm  # known wrong: each document of the user clipped by itself
 
 
 CHOSEN = np.array([0, 2, 3, 5])

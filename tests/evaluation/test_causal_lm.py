@@ -18,13 +18,17 @@ from tacit.corpus.units import Unit
 from tacit.errors import DataError
 from tacit.evaluation import causal_lm
 from tacit.evaluation.causal_lm import (
+    TOKENS_PER_BYTE,
+    TOKENS_PER_WORD,
     UnitLosses,
+    UnitSizes,
     means_of_sum,
     perplexities,
     score_units,
     text_sizes,
     uniform,
     unigram,
+    unit_sizes,
     unit_vectors,
 )
 from tacit.evaluation.masked_lm import noisy_sum
@@ -316,6 +320,77 @@ def test_one_unit_moves_the_sum_by_at_most_root_m(units: int, models: int, data:
     assert np.linalg.norm(totals[0] - totals[1]) <= math.sqrt(1 + models) + 1e-9
 
 
+@given(st.integers(0, 6), st.data())
+@settings(max_examples=200, deadline=None)
+def test_with_sizes_too_one_unit_moves_the_sum_by_at_most_root_m(units: int, data: st.DataObject) -> None:
+    """Whatever the lengths are; a unit may be a billion words long, or hold no word at all."""
+    lengths = nps.arrays(np.int64, units + 1, elements=st.integers(0, 10**12))
+    tokens_U = data.draw(nps.arrays(np.int64, units + 1, elements=st.integers(0, 1000)))
+    nats_U = data.draw(nps.arrays(float, units + 1, elements=any_loss))
+    sizes = UnitSizes(data.draw(lengths), data.draw(lengths), data.draw(lengths))
+    fewer = UnitSizes(sizes.tokens_U[:-1], sizes.words_U[:-1], sizes.bytes_U[:-1])
+    vectors = (
+        unit_vectors({"m": UnitLosses(nats_U, tokens_U, False)}, BOUND, sizes),
+        unit_vectors({"m": UnitLosses(nats_U[:-1], tokens_U[:-1], False)}, BOUND, fewer),
+    )
+    one, other = (noisy_sum(each, 0.0, STREAMS.generator("x")) for each in vectors)
+    assert one.shape == (4,)
+    assert np.linalg.norm(one - other) <= math.sqrt(4) + 1e-9
+
+
+def test_sums_of_words_and_bytes_would_move_it_further() -> None:
+    """The known-wrong vectors: the unit's words themselves, for a quotient of sums over all units."""
+    losses = {"m": UnitLosses(np.array([10.0]), np.array([10]), True)}
+    sizes = UnitSizes(np.array([10]), np.array([5]), np.array([40]))
+    assert unit_vectors(losses, BOUND, sizes)[0, 2:].tolist() == [2 / TOKENS_PER_WORD, 0.25 / TOKENS_PER_BYTE]
+    with pytest.raises(ValueError, match=r"\[0, 1\]"):
+        noisy_sum(np.array([[1.0, 0.5, 5.0, 40.0]]), 0.0, STREAMS.generator("x"))
+
+
+def test_a_text_of_white_space_counts_as_the_bound() -> None:
+    losses = {"m": UnitLosses(np.array([1.0, 1.0]), np.array([1, 0]), True)}
+    sizes = UnitSizes(np.array([1, 0]), np.array([0, 0]), np.array([3, 0]))
+    assert unit_vectors(losses, BOUND, sizes)[:, 2:].tolist() == [[1.0, 1 / 3]]
+
+
+def test_without_noise_words_and_bytes_are_those_of_equal_units() -> None:
+    """Units that are alike: there the means over units are the quotients of sums, which `perplexities` gives."""
+    tokens_U, words_U, bytes_U = (np.full(5, size) for size in (12, 8, 50))
+    losses = UnitLosses(np.full(5, 30.0), tokens_U, True)
+    vectors = unit_vectors({"m": losses}, BOUND, UnitSizes(tokens_U, words_U, bytes_U))
+    found = means_of_sum(vectors.sum(axis=0), ("m",), 0.0, BOUND, with_sizes=True)["m"]
+    exact = perplexities(losses, words_U, bytes_U)
+    assert found["perplexity"] == pytest.approx(exact.per_token)
+    assert found["perplexity_per_word"] == pytest.approx(exact.per_word)
+    assert found["bits_per_byte"] == pytest.approx(exact.bits_per_byte)
+    assert found["bits_per_byte_interval"] == pytest.approx([exact.bits_per_byte] * 2)
+
+
+def test_the_interval_of_a_product_holds_it_as_often_as_it_says() -> None:
+    """The count is large, so that the noise on it adds nothing."""
+    count, stddev = 1e5, 300.0
+    true_M = count * np.array([1.0, 0.4, 0.3, 0.25])
+    noise = np.random.default_rng(3).normal(0, stddev, (2000, 4))
+    noise[:, 0] = 0
+    bits = 0.4 * BOUND * 0.25 * TOKENS_PER_BYTE / math.log(2)
+    held = 0
+    for one in noise:
+        low, high = means_of_sum(true_M + one, ("m",), stddev, BOUND, with_sizes=True)["m"]["bits_per_byte_interval"]
+        held += low <= bits <= high
+    assert held / len(noise) == pytest.approx(0.95, abs=0.015)
+
+
+def test_sizes_are_of_whole_units() -> None:
+    stream = stream_of({"a": [[5, 6], [7]], "b": [], "c": [[8, 9, 10]]})
+    units = [Unit("a", ("fünf sechs", "sieben")), Unit("b", ()), Unit("c", ("x",))]
+    sizes = unit_sizes(stream, units)
+    assert [sizes.tokens_U.tolist(), sizes.words_U.tolist(), sizes.bytes_U.tolist()] == [
+        [5, 0, 4],
+        [3, 0, 1],
+        [17, 0, 1],
+    ]
+
+
 def test_sums_of_nats_would_move_it_further() -> None:
     """The known-wrong vectors: a unit's total instead of its mean, and a mean that is not clipped."""
     long = UnitLosses(np.array([400 * BOUND / 2]), np.array([400]), True)
@@ -346,6 +421,13 @@ def test_without_noise_the_means_are_plain_means() -> None:
 @given(nps.arrays(float, 3, elements=st.floats(-1e6, 1e6)), st.floats(0, 1e4))
 @settings(max_examples=200, deadline=None)
 def test_means_of_any_noisy_sum_are_possible_values(total: np.ndarray, noise: float) -> None:
+    for found in means_of_sum(np.append(total, total[:2]), ("a", "b"), noise, BOUND, with_sizes=True).values():
+        for name, least, most in (
+            ("perplexity_per_word", 1, math.exp(BOUND * TOKENS_PER_WORD)),
+            ("bits_per_byte", 0, BOUND * TOKENS_PER_BYTE / math.log(2)),
+        ):
+            low, high = found[f"{name}_interval"]
+            assert least <= low <= found[name] <= high <= most * (1 + 1e-12)
     for found in means_of_sum(total, ("a", "b"), noise, BOUND).values():
         low, high = found["perplexity_interval"]
         assert 1 <= low <= found["perplexity"] <= high <= math.exp(BOUND) * (1 + 1e-12)

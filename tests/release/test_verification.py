@@ -30,10 +30,10 @@ PRIVATE = {
 KINDS: dict[str, dict[str, Any]] = {
     "given noise": {},
     "solved noise": {"phases": [PRIVATE]},
-    "solved histogram": {"phases": [PRIVATE], "vocabulary": {"max_words": 16, "size": 500}},
+    "solved histogram": {"phases": [PRIVATE], "vocabulary": {"method": "histogram", "max_words": 16, "size": 500}},
     "replacement": {
         "phases": [PRIVATE],
-        "vocabulary": {"max_words": 16, "size": 500},
+        "vocabulary": {"method": "histogram", "max_words": 16, "size": 500},
         "privacy": {
             "unit": "user",
             "units": 150,

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tacit.config import ComputeOptions, parse_config
 from tacit.config.base import named
+from tacit.engine.distributed import Ranks
 from tacit.engine.noise import Grid
 from tacit.errors import UsageError
 from tacit.planning.adaptive import PhaseNoise
@@ -70,6 +71,14 @@ def test_the_noise_pays_for_the_rounding() -> None:
     halves = np.random.default_rng(0).choice([-0.5, 0.5], DIMENSIONS) * GRID.spacing  # where rounding moves most
     moved = GRID.rounded(torch.from_numpy(halves * 1.0001)) - GRID.rounded(torch.from_numpy(-halves * 0.9999))
     assert float(moved.norm()) <= float(np.linalg.norm(2 * halves)) + GRID.spacing * math.sqrt(DIMENSIONS)
+
+
+def test_with_several_ranks_the_noise_pays_for_the_rounding_of_each() -> None:
+    source = Source(STREAM, OBJECTIVE, KeyedRandomness(KEY), Ranks(1, 4))
+    with closing(named(ON_GRID.step)(dropping_bert(0.0), ON_GRID, COMPUTE, source)) as step_of:
+        stddev, grid = step_of._noise()
+    assert grid == GRID
+    assert stddev / ON_GRID.noise_multiplier == ON_GRID.clip_norm + 4 * GRID.spacing * math.sqrt(DIMENSIONS)
 
 
 def test_the_scale_of_the_noise() -> None:

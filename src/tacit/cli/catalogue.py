@@ -9,7 +9,7 @@ __all__ = ["EXAMPLES", "PANELS", "arrange", "panel_of"]
 
 PANELS: dict[str, tuple[str, ...]] = {
     "Start": ("init", "demo", "plan", "run"),
-    "Look": ("ledger", "verify", "sign", "audit", "report", "confidentiality"),
+    "Look": ("ledger", "verify", "sign", "audit", "report", "confidentiality", "track"),
     "Text": ("screen", "score", "overlap"),
     "Tasks": ("finetune", "compare"),
     "Numbers": ("env", "schema", "accountant"),
@@ -32,6 +32,7 @@ EXAMPLES: dict[str, str] = {
     "audit": "tacit audit runs/notes",
     "report": "tacit report runs/notes",
     "confidentiality": "tacit confidentiality runs/chats",
+    "track": "tacit track runs/notes --with tensorboard",
     "screen": "tacit screen chats.yaml --preview 20",
     "score": "tacit score adaptive.yaml --fit-public",
     "overlap": "tacit overlap notes.yaml",

@@ -22,4 +22,6 @@ def command(config: ConfigArgument, settings: SetOption = None) -> None:
     typer.echo(done.statement)
     typer.echo(f"model and certificate: {done.folder}/release; `tacit verify {done.folder}` recomputes the certificate")
     if done.scores is not None:
-        typer.echo(f"exact scores of the test documents, for the curator: {done.scores}")
+        typer.echo(f"exact scores, for the curator: {done.scores}")
+    else:
+        typer.echo("no scores: name `test` documents, or set `folds: 5` and run it again")

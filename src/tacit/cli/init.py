@@ -28,7 +28,8 @@ def command(
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="FILE", help="The private text: csv, jsonl, json, parquet or txt, also .gz, or a folder of such."
+            metavar="FILE",
+            help="The private text: csv, jsonl, json, parquet, arrow or txt, also .gz, a folder of such, or one saved by `datasets`.",
         ),
     ] = None,
     text: Annotated[str | None, typer.Option(metavar="FIELD", help="Field with the text.")] = None,
@@ -180,14 +181,6 @@ def _names(path: Path) -> list[str] | None:
     """The names of the fields; None: the format has none."""
     from tacit.corpus.readers import Source, field_names
 
-    if (
-        (path / "dataset_info.json").is_file()
-        or (path / "state.json").is_file()
-        or (path / "dataset_dict.json").is_file()
-    ):
-        raise UsageError(
-            f"{path}: a folder saved by `datasets` is not read as it is; write it with `dataset.to_parquet(FILE)` and name that file"
-        )
     return field_names(Source(path))
 
 

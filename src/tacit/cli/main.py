@@ -27,6 +27,7 @@ from tacit.cli import (
     score,
     screen,
     sign,
+    track,
     verify,
 )
 from tacit.cli.catalogue import arrange
@@ -83,6 +84,7 @@ app.command("overlap")(overlap.command)
 app.command("screen")(screen.command)
 app.command("score")(score.command)
 app.command("confidentiality")(confidentiality.command)
+app.command("track")(track.command)
 app.command("schema")(schema.command)
 app.command("env")(env.command)
 app.command("reproduce")(reproduce.command)

@@ -46,12 +46,18 @@ class AnnotatedSource(Options):
 
     Args:
         path: a file or a folder.
-        format: ``bio``, columns of tokens and tags, or ``i2b2-2010``, concept files beside their texts; a key of
-            `tacit.corpus.annotations.ANNOTATION_FORMATS`.
+        format: ``bio``, columns of tokens and tags, ``i2b2-2010``, concept files beside their texts, or ``jsonl``, objects with
+            ``tokens`` and ``tags``; a key of `tacit.corpus.annotations.ANNOTATION_FORMATS`.
+        id_field: of ``jsonl``: the field with a document's id; objects with one id are its sentences.
+        user_field: of ``jsonl``: the field with the id of the person whose document it is, for ``unit: user``.
     """
+
+    added_later = frozenset({"id_field", "user_field"})
 
     path: str
     format: Layout = "bio"
+    id_field: str | None = None
+    user_field: str | None = None
 
     @property
     def resolved_path(self) -> Path:
@@ -110,8 +116,8 @@ class DpTuning(Options):
     """Fine-tuning with DP: Poisson sampling of units, each unit's gradient clipped, noise on the sum.
 
     Args:
-        unit: ``document``, one annotated document, or ``sentence``. It must be the unit of the pre-training where the people are
-            the same; a document is then one document of the pre-training too.
+        unit: ``user``, all documents of one, ``document``, one annotated document, or ``sentence``. It must be the unit of the
+            pre-training where the people are the same; a document, or a user, is then one of the pre-training too.
         units: how many there are, as a public statement.
         relation: neighbours differ by one unit added or removed, or exchanged.
         budget: of everything together: the pre-training's releases too, where the people are the same.
@@ -122,7 +128,7 @@ class DpTuning(Options):
         noise_multiplier: given instead of solved from the budget.
     """
 
-    unit: Literal["document", "sentence"]
+    unit: Literal["user", "document", "sentence"]
     units: Count
     relation: Literal["add-or-remove", "replace"] = "add-or-remove"
     budget: Budget
@@ -146,6 +152,8 @@ class FinetuneConfig(WholeConfig):
         labels: the types of entities; with DP they must be given, since which types occur is private. Not given: those of the
             documents.
         test: documents to score the model on, for the curator alone: ``private/scores.json``.
+        folds: where there is no ``test``: so many more models are fine-tuned in the same way, each without a part of the documents,
+            and scored on that part. They are not kept, and their scores are for the curator alone.
         training: how it is trained.
         dp: fine-tuning with DP; not given: epsilon is infinite for the documents.
         seed: makes fine-tuning without DP repeatable in another folder; not given: a secret key of the folder's own.
@@ -153,8 +161,8 @@ class FinetuneConfig(WholeConfig):
         relative_to: the folder that relative paths are relative to, itself relative to the file; not given: the file's own folder.
     """
 
-    added_later = frozenset({"relative_to"})
-    changeable = frozenset({"run", "title", "compute", "test", "relative_to"})
+    added_later = frozenset({"folds", "relative_to"})
+    changeable = frozenset({"run", "title", "compute", "test", "folds", "relative_to"})
 
     title: str = "entity extraction"
     run: str
@@ -163,6 +171,7 @@ class FinetuneConfig(WholeConfig):
     same_people: bool = True
     labels: tuple[str, ...] | None = None
     test: AnnotatedSource | None = None
+    folds: Annotated[int, Field(ge=2, le=MOST)] | None = None
     training: TuningOptions
     dp: DpTuning | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
@@ -188,15 +197,21 @@ class TaskOptions(Options):
         train: the training documents of a fixed split.
         test: the test documents of a fixed split.
         format: as of ``documents``.
+        id_field: likewise.
+        user_field: likewise; the documents of one user are in one fold.
         folds: how many, with ``path``; every document is tested once.
         labels: the types of entities; where a model is tuned with DP they must be given, since which types occur is private. Not
             given: those of the training documents.
     """
 
+    added_later = frozenset({"id_field", "user_field"})
+
     path: str | None = None
     train: str | None = None
     test: str | None = None
     format: Layout = "bio"
+    id_field: str | None = None
+    user_field: str | None = None
     folds: Annotated[int, Field(ge=2, le=MOST)] = 5
     labels: tuple[str, ...] | None = None
 
@@ -204,7 +219,10 @@ class TaskOptions(Options):
         """One of its sources."""
         path = {"path": self.path, "train": self.train, "test": self.test}[which]
         assert path is not None
-        return AnnotatedSource.model_validate({"path": path, "format": self.format}, context=beside(self._folder))
+        fields = {"id_field": self.id_field, "user_field": self.user_field}
+        return AnnotatedSource.model_validate(
+            {"path": path, "format": self.format, **fields}, context=beside(self._folder)
+        )
 
 
 class ComparedModel(StartModel):
@@ -288,12 +306,15 @@ def check_finetune(values: Any, source: str, folder: Path | None = None) -> Fine
     config = validated(FinetuneConfig, values, source, folder)
     _check_tuning(config.training, "training")
     _check_labels(config.labels, "labels")
+    if config.test is not None and config.folds is not None:
+        raise UsageError("folds are for documents without a test part; leave out folds, or test")
     if config.dp is not None:
         if config.seed is not None:
             raise RefusedError(
                 "public-key", "seed with dp: the noise would be a function of a public number; leave seed out"
             )
         _check_dp(config.dp, config.training)
+        _check_user(config.dp, config.documents.user_field, "documents")
         _refuse_without_labels(config.labels, "labels")
     return config
 
@@ -324,6 +345,7 @@ def _check_compared(config: ComparisonConfig, name: str, model: ComparedModel) -
         _check_tuning(model.training, f"models.{name}.training")
     _check_dp(model.dp, config.training_of(name), f"models.{name}.")
     for task, options in config.tasks.items():
+        _check_user(model.dp, options.user_field, f"tasks.{task}")
         _refuse_without_labels(options.labels, f"tasks.{task}.labels")
 
 
@@ -345,6 +367,11 @@ def _refuse_without_labels(labels: tuple[str, ...] | None, place: str) -> None:
             "labels-from-private-data",
             f"dp without labels: which types of entities occur in the documents is private; name them in the option {place}",
         )
+
+
+def _check_user(dp: DpTuning, user_field: str | None, place: str) -> None:
+    if dp.unit == "user" and user_field is None:
+        raise UsageError(f"dp.unit is user, but {place}.user_field does not name the field with a person's id")
 
 
 def _check_dp(dp: DpTuning, training: TuningOptions, place: str = "") -> None:

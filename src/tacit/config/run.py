@@ -17,7 +17,7 @@ from tacit.config.audit import AuditOptions, check_coins, check_membership
 from tacit.config.base import Count, WholeConfig
 from tacit.config.compute import ComputeOptions, check_compute
 from tacit.config.corpus import CorpusOptions, PublicCorpusOptions, check_chats
-from tacit.config.evaluation import EvaluationOptions
+from tacit.config.evaluation import EvaluationOptions, check_evaluation
 from tacit.config.marking import MarkingOptions, check_marking
 from tacit.config.model import ModelOptions, check_given, check_model
 from tacit.config.phases import DpPhase, Phase, PhaseOptions, SelectivePhase, check_phases, check_streams
@@ -191,6 +191,7 @@ CHECKS: tuple[Callable[[RunConfig], None], ...] = (
     check_given,
     check_vocabulary,
     check_model,
+    check_evaluation,
     check_compute,
     check_phases,
     check_users,

@@ -27,8 +27,9 @@ class VocabularyOptions(Options):
     """The vocabulary of the tokenizer (Hoory et al. 3.2 under the exact law; docs/vocabulary.md).
 
     Args:
-        method: ``histogram`` (exact law, integer noise), ``weighted`` (a unit's words share its weight: 1/sqrt(words) each),
-            ``sips`` (the same in rounds; what a round releases leaves room for the rest in the next one),
+        method: ``weighted`` (a unit's words share its weight: 1/sqrt(words) each; exact law up to integer noise), ``histogram``
+            (each word counts 1; exact law, and the one whose noise may be given),
+            ``sips`` (as weighted in rounds; what a round releases leaves room for the rest in the next one),
             ``hoory`` (the paper's formula; needs ``allow: [heuristic:hoory]``),
             ``public`` (from the public corpora alone, which costs nothing; with ``screening`` and none, from the screened text),
             or ``given`` (a tokenizer that was not made from the private text, which costs nothing either).
@@ -48,7 +49,7 @@ class VocabularyOptions(Options):
         epsilon_share: the vocabulary alone gets this share of the budget's epsilon when its noise is solved. Gaussian
             mechanisms add up in squares, so 0.3 costs the training only a few percent more noise.
         delta_share: the same for delta.
-        noise_stddev: noise on a word's count, given instead of solved; give it together with ``threshold``, at least 3.
+        noise_stddev: of ``histogram``: noise on a word's count, given instead of solved; with ``threshold``, at least 3.
         threshold: smallest noisy count that is released, a whole number, given instead of solved.
         lowercase: normalise to lower case and strip accents.
         min_count: WordPiece merges pairs that occur at least this often in the noisy counts.
@@ -56,7 +57,7 @@ class VocabularyOptions(Options):
 
     added_later: ClassVar = frozenset({"path", "public", "public_words", "public_corpora", "counts_share", "rounds"})
 
-    method: Annotated[str, NameIn(_known, lambda: METHODS)] = "histogram"
+    method: Annotated[str, NameIn(_known, lambda: METHODS)] = "weighted"
     path: str | None = None
     public: bool = False
     public_words: tuple[str, ...] = ()

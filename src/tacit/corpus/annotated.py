@@ -18,7 +18,9 @@ from tacit.errors import DataError
 __all__ = [
     "OUTSIDE",
     "AnnotatedDocument",
+    "AnnotatedUnit",
     "Sentence",
+    "alone",
     "check_sequence",
     "entity_types",
     "refuse_shared_documents",
@@ -54,12 +56,14 @@ class AnnotatedDocument:
         sentences: in order.
         named: whether it is a document of its own; False where a file does not say which sentences are one document, and
             each counts as one.
+        user_id: whose it is; None where the source does not say.
     """
 
     document_id: str
     path: Path
     sentences: tuple[Sentence, ...]
     named: bool
+    user_id: str | None = None
 
     def __repr__(self) -> str:
         return "AnnotatedDocument(<private>)"
@@ -77,6 +81,17 @@ class AnnotatedDocument:
     def content(self) -> bytes:
         """A digest of its tokens: equal for the same text under two names."""
         return hashlib.sha256("\0".join(self.tokens).encode()).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatedUnit:
+    """What is drawn, clipped and counted as one: a document, a sentence, or all documents of a user. Private."""
+
+    unit_id: str
+    documents: tuple[AnnotatedDocument, ...]
+
+    def __repr__(self) -> str:
+        return "AnnotatedUnit(<private>)"
 
 
 def type_of(tag: str) -> str | None:
@@ -164,21 +179,46 @@ def _first_line(document: AnnotatedDocument) -> int:
     return next((sentence.lines[0] for sentence in document.sentences if sentence.lines), 1)
 
 
-def units_of(documents: Sequence[AnnotatedDocument], unit: Literal["document", "sentence"]) -> list[AnnotatedDocument]:
+def units_of(
+    documents: Sequence[AnnotatedDocument], unit: Literal["user", "document", "sentence"]
+) -> list[AnnotatedUnit]:
     """What is drawn, clipped and counted as one.
 
     Raises:
-        DataError: ``document``, of a source that does not say where a document ends: each sentence would be called one.
+        DataError: ``document``, of a source that does not say where a document ends: each sentence would be called one; ``user``,
+            of one that does not say whose a document is.
     """
     if unit == "sentence":
-        return list(sentences_apart(documents))
+        return alone(sentences_apart(documents))
+    if unit == "user":
+        return _by_user(documents)
     for document in documents:
         if not document.named:
             raise DataError(
                 f"{document.path}: it does not say where a document ends, so every sentence would be a unit; put -DOCSTART- lines "
-                "between documents or give a folder with a file for each, or set dp.unit to sentence"
+                "between documents, give a folder with a file for each, name id_field (jsonl), or set dp.unit to sentence"
             )
-    return list(documents)
+    return alone(documents)
+
+
+def alone(documents: Iterable[AnnotatedDocument]) -> list[AnnotatedUnit]:
+    """Every document as a unit of its own."""
+    return [AnnotatedUnit(document.document_id, (document,)) for document in documents]
+
+
+def _by_user(documents: Sequence[AnnotatedDocument]) -> list[AnnotatedUnit]:
+    """A user's documents together, in the order of their own ids, so that no other user moves them."""
+    grouped: dict[str, list[AnnotatedDocument]] = {}
+    for document in documents:
+        if document.user_id is None:
+            raise DataError(
+                f"{document.path}: it does not say whose a document is; name documents.user_field, or another dp.unit"
+            )
+        grouped.setdefault(document.user_id, []).append(document)
+    return [
+        AnnotatedUnit(user, tuple(sorted(own, key=lambda document: document.document_id)))
+        for user, own in sorted(grouped.items())
+    ]
 
 
 def sentences_apart(documents: Iterable[AnnotatedDocument]) -> Iterator[AnnotatedDocument]:

@@ -1,43 +1,65 @@
-"""Readers of documents with entities: BIO columns (CoNLL), and the concept files of i2b2-2010.
+"""Readers of documents with entities: BIO columns (CoNLL), the concept files of i2b2-2010, and JSON lines of tokens and tags.
 
 Errors name a file and a line, and hold no text; nothing is chained to them (as in readers.py).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tacit.corpus.annotated import OUTSIDE, AnnotatedDocument, Sentence, check_sequence, type_of
+from tacit.corpus.json_objects import objects_by_line
 from tacit.corpus.lines import numbered_lines, place_of
+from tacit.corpus.records import identity, unicode_bytes
 from tacit.errors import DataError, UsageError
 from tacit.files import refuse_pipe
 
-__all__ = ["ANNOTATION_FORMATS", "read_annotated"]
+__all__ = ["ANNOTATION_FORMATS", "AnnotatedFields", "read_annotated"]
 
 _MOST_BYTES = 1_000_000  # of a line
 _BIO_ENDINGS = (".bio", ".iob", ".conll", ".tsv")
 _DOCUMENT_START = "-DOCSTART-"
 
 
-def read_annotated(path: Path, layout: str = "bio") -> list[AnnotatedDocument]:
+@dataclass(frozen=True)
+class AnnotatedFields:
+    """Names of fields, where a layout has fields.
+
+    Args:
+        id_field: with a document's id; records with one id are its sentences.
+        user_field: with the id of the person whose document it is.
+    """
+
+    id_field: str | None = None
+    user_field: str | None = None
+
+
+_NO_FIELDS = AnnotatedFields()
+
+
+def read_annotated(path: Path, layout: str = "bio", fields: AnnotatedFields = _NO_FIELDS) -> list[AnnotatedDocument]:
     """The documents of a file or a folder, in the order of their ids.
 
     Args:
         path: a file, or a folder with its sub-folders.
         layout: a key of ``ANNOTATION_FORMATS``.
+        fields: of a layout with fields.
 
     Raises:
         DataError: nothing is there, or a line is malformed; with file and line.
-        UsageError: an unknown layout.
+        UsageError: an unknown layout, or fields of a layout that has none.
     """
     if layout not in ANNOTATION_FORMATS:
         raise UsageError(f"format {layout!r} is not known; use one of {', '.join(ANNOTATION_FORMATS)}")
     if not path.exists():
         raise DataError(f"{path}: there is no such file or folder; check the path")
     refuse_pipe(path)
-    documents = sorted(ANNOTATION_FORMATS[layout](path), key=lambda document: document.document_id)
+    documents = sorted(ANNOTATION_FORMATS[layout](path, fields), key=lambda document: document.document_id)
     if not any(document.sentences for document in documents):
         raise DataError(f"{path}: there is no token in it; check the path and the format")
     return documents
@@ -46,13 +68,14 @@ def read_annotated(path: Path, layout: str = "bio") -> list[AnnotatedDocument]:
 # BIO columns
 
 
-def _read_bio(path: Path) -> Iterator[AnnotatedDocument]:
+def _read_bio(path: Path, fields: AnnotatedFields) -> Iterator[AnnotatedDocument]:
     """``token<TAB>tag`` lines, a blank line between sentences; with more columns, the first and the last count.
 
     In a folder every file is one document. In a single file, documents begin at ``-DOCSTART-`` lines; without any, every
     sentence is a document of its own. Where a blank line of a document cuts an entity (I- goes on with what the sentence before
     it ended in), both sentences are one.
     """
+    _refuse_fields(path, fields)
     if path.is_dir():
         for file in _files(path, _BIO_ENDINGS):
             sentences = _joined(sentence for _, sentence in _bio_sentences(file))
@@ -123,12 +146,13 @@ def _bio_sentence(rows: list[tuple[str, str, int]], started: int) -> Iterator[tu
 _CONCEPT = re.compile(r'c="(.*)" (\d+):(\d+) (\d+):(\d+)\|\|t="([^"\s]+)"')
 
 
-def _read_i2b2(path: Path) -> Iterator[AnnotatedDocument]:
+def _read_i2b2(path: Path, fields: AnnotatedFields) -> Iterator[AnnotatedDocument]:
     """``c="chest pain" 12:3 12:4||t="problem"`` in ``.con`` files, their texts in ``.txt`` files of the same stem.
 
     Lines count from 1 and tokens, between blanks, from 0; the last one is part of the concept. The texts are in the same
     folder or in ``txt`` beside it; a concept file may end in ``.txt.con`` too. A line is a sentence.
     """
+    _refuse_fields(path, fields)
     if not path.is_dir():
         raise DataError(
             f"{path}: the i2b2-2010 layout is a folder, with .con and .txt files below it; give that folder"
@@ -212,7 +236,77 @@ def _files(folder: Path, endings: tuple[str, ...]) -> list[Path]:
     return found
 
 
-ANNOTATION_FORMATS: dict[str, Callable[[Path], Iterator[AnnotatedDocument]]] = {
+def _refuse_fields(path: Path, fields: AnnotatedFields) -> None:
+    for option, name in (("id_field", fields.id_field), ("user_field", fields.user_field)):
+        if name is not None:
+            raise UsageError(
+                f"{path}: documents of this format have no fields; leave out {option}, or use format: jsonl"
+            )
+
+
+# JSON lines
+
+
+def _read_jsonl(path: Path, fields: AnnotatedFields) -> Iterator[AnnotatedDocument]:
+    """``{"tokens": ["chest", "pain"], "tags": ["B-problem", "I-problem"]}``, an object a sentence; a file, or a folder of such.
+
+    With ``id_field`` the sentences with one id are a document, which is in one file; without it each is one by itself, and no
+    document is named. With ``user_field`` a document is one user's.
+    """
+    file_of: dict[str, Path] = {}
+    for file in _files(path, (".jsonl",)) if path.is_dir() else [path]:
+        where = file.relative_to(path).as_posix() if path.is_dir() else file.name
+        grouped: dict[str, list[Sentence]] = {}
+        user_of: dict[str, str | None] = {}
+        for number, place, values in objects_by_line(file, _MOST_BYTES):
+            name, user = _owner(values, fields, f"{where}:{number:09d}", place)
+            if file_of.setdefault(name, file) != file:
+                raise DataError(
+                    f"{place}: {file_of[name]} has a document with this id too; put a document into one file"
+                )
+            if user_of.setdefault(name, user) != user:
+                raise DataError(f"{place}: this document is another user's than on a line before; see user_field")
+            grouped.setdefault(name, []).append(_json_sentence(values, number, place))
+        for name, sentences in grouped.items():
+            document = _document(name, file, sentences, fields.id_field is not None)
+            yield dataclasses.replace(document, user_id=user_of[name])
+
+
+def _owner(values: dict[str, Any], fields: AnnotatedFields, default: str, place: str) -> tuple[str, str | None]:
+    """(document, user) of a sentence."""
+    found: list[str | None] = []
+    for option, name, otherwise in (("id_field", fields.id_field, default), ("user_field", fields.user_field, None)):
+        if name is None:
+            found.append(otherwise)
+        elif name not in values:
+            raise DataError(f"{place}: there is no field {name!r}; set the option {option} to a field that is there")
+        else:
+            found.append(identity(values[name], option, name, place))
+    document, user = found
+    assert document is not None
+    return document, user
+
+
+def _json_sentence(values: dict[str, Any], number: int, place: str) -> Sentence:
+    tokens, tags = (values.get(name) for name in ("tokens", "tags"))
+    both = (tokens, tags)
+    if not all(isinstance(one, list) and all(isinstance(word, str) for word in one) for one in both):
+        raise DataError(
+            f"{place}: tokens and tags must be two lists of strings; convert numbers of tags to their names"
+        )
+    assert isinstance(tokens, list)
+    assert isinstance(tags, list)
+    if len(tokens) != len(tags) or not tokens or any(not token.strip() for token in tokens):
+        raise DataError(
+            f"{place}: there must be a tag for each token, at least one, and no blank token; repair the record"
+        )
+    for word in (*tokens, *tags):
+        unicode_bytes(word, place)
+    return Sentence(tuple(tokens), tuple(tags), (number,) * len(tokens))
+
+
+ANNOTATION_FORMATS: dict[str, Callable[[Path, AnnotatedFields], Iterator[AnnotatedDocument]]] = {
     "bio": _read_bio,
     "i2b2-2010": _read_i2b2,
+    "jsonl": _read_jsonl,
 }

@@ -1,6 +1,6 @@
-"""Readers of text corpora: plain text, JSON lines, JSON arrays, CSV, Parquet, CoNLL, and directories of these.
+"""Readers of text corpora: plain text, JSON lines, JSON arrays, CSV, Parquet, Arrow, CoNLL, and directories of these.
 
-Readers stream: one record (Parquet: one batch) is in memory at a time. Every error names a file, a line and the option
+Readers stream: one record (Parquet, Arrow: one batch) is in memory at a time. Every error names a file, a line and the option
 to change. It never holds the text, nor does an exception chained to it: the errors of ``json``, ``csv`` and
 ``bytes.decode`` quote or keep their input, so they are dropped before ours is raised.
 """
@@ -17,11 +17,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tacit.corpus.arrow_files import arrow_batches, broken_arrow, checked_batch, saved_dataset
 from tacit.corpus.chats import read_chat, read_exchange
 from tacit.corpus.columns import header_names, key_names, listed
 from tacit.corpus.json_objects import Numbered, objects_by_line, objects_of_array
 from tacit.corpus.lines import attempt, numbered_lines, place_of, too_long
-from tacit.corpus.records import Record
+from tacit.corpus.records import Record, identity, unicode_bytes
 from tacit.corpus.turns import Turns, dialogue_text
 from tacit.errors import DataError, UsageError
 from tacit.files import refuse_pipe
@@ -30,6 +31,7 @@ __all__ = ["MOST_RECORD_BYTES", "READERS", "Source", "field_names", "files_of", 
 
 _ALIASES = {".bio": "conll", ".iob": "conll"}
 _PARQUET_ROWS = 256
+_NEVER_ZIPPED = ("parquet", "arrow")
 _LOOKED_AT = 20  # records whose keys are compared for the names of fields
 _FEWEST_WITH_A_KEY = 5
 
@@ -43,18 +45,19 @@ class Source:
 
     Args:
         path: a file, or a dataset directory: its files with known endings, sorted by name (sub-directories and hidden
-            files are left out). The last part may be a pattern, such as ``dialogues_*.json``, for some files of a directory.
+            files are left out). The last part may be a pattern, such as ``dialogues_*.json``, for some files of a directory. Of a
+            folder that ``datasets.Dataset.save_to_disk`` wrote, the data files that it names are read.
         format: a key of ``READERS``; "auto" goes by each file's ending. In a directory any other value keeps the files
-            of that format only. All but Parquet may be gzipped (``.gz`` after the ending).
-        text_field: the field (JSON, CSV, Parquet) that holds the text or, with ``turns``, the list of turns.
+            of that format only. All but Parquet and Arrow may be gzipped (``.gz`` after the ending).
+        text_field: the field (JSON, CSV, Parquet, Arrow) that holds the text or, with ``turns``, the list of turns.
         id_field: the field that holds the document's id; without it the id is ``<file name>:<line number>``.
         user_field: the field that holds the id of the person the text belongs to.
         max_record_bytes: a record whose text, line or CSV field is longer than this is refused.
         limit: read this many records and stop.
-        turns: how a list of turns becomes text, one turn a line (JSON, Parquet); None: the field holds the text.
-        messages_field: the field (JSON, Parquet) with a conversation, a list of messages with ``role`` and ``content``, instead of a
-            text (`tacit.corpus.chats`).
-        prompt_field: the field (JSON, CSV, Parquet) with a prompt, instead of a text.
+        turns: how a list of turns becomes text, one turn a line (JSON, Parquet, Arrow); None: the field holds the text.
+        messages_field: the field (JSON, Parquet, Arrow) with a conversation, a list of messages with ``role`` and ``content``, in
+            place of a text (`tacit.corpus.chats`).
+        prompt_field: the field (JSON, CSV, Parquet, Arrow) with a prompt, instead of a text.
         response_field: the field with the response to it.
 
     Raises:
@@ -146,7 +149,10 @@ def field_names(source: Source) -> list[str] | None:
         names = header_names(next(_csv_rows(path, source), (1, []))[1])
     elif format_ == "parquet":
         broken = f"{path}: this is not a readable Parquet file; write it again"
-        names = list(attempt(lambda: pq.read_schema(path), (pa.ArrowException, OSError), broken).names)
+        names = attempt(lambda: list(pq.read_schema(path).names), (pa.ArrowException, OSError, ValueError), broken)
+    elif format_ == "arrow":
+        with arrow_batches(path) as (names, _):
+            pass
     elif format_ in _OBJECTS:
         names = _shared_keys(_OBJECTS[format_](path, source.max_record_bytes), 1)
     else:
@@ -162,6 +168,9 @@ def _files(source: Source) -> list[tuple[Path, str]]:
     """The files to read with the format of each."""
     refuse_pipe(source.path)
     if source.path.is_dir():
+        saved = saved_dataset(source.path) if source.format in ("auto", "arrow") else None
+        if saved is not None:
+            return [(path, "arrow") for path in saved]
         listed = source.path.iterdir()
     elif source.path.exists():
         return [(source.path, _format_of_file(source))]
@@ -192,7 +201,7 @@ def _format_by_ending(path: Path) -> str | None:
     """The format that the name's ending stands for: ``a.txt.gz`` is txt, ``a.pdf`` and ``a.parquet.gz`` are None."""
     zipped = path.suffix.lower() == ".gz"
     name = _endings().get(Path(path.stem).suffix.lower() if zipped else path.suffix.lower())
-    return None if zipped and name == "parquet" else name
+    return None if zipped and name in _NEVER_ZIPPED else name
 
 
 def _endings() -> dict[str, str]:
@@ -201,7 +210,7 @@ def _endings() -> dict[str, str]:
 
 def _known_endings(source: Source) -> str:
     names = [ending for ending, name in _endings().items() if source.format in ("auto", name)]
-    return ", ".join(names) + " (all but .parquet also with .gz)"
+    return ", ".join(names) + " (all but .parquet and .arrow also with .gz)"
 
 
 # Records
@@ -251,26 +260,13 @@ def _no_field(option: str, name: str, place: str, others: Sequence[str] = ()) ->
 
 
 def _identity(fields: Mapping[str, Any], option: str, name: str, place: str) -> str:
-    """An id as a string.
-
-    Floats are refused, since 7 and 7.0 would make two people of one; so are empty ids, which would make one of many.
-    """
-    value = _field(fields, option, name, place)
-    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-        raise DataError(f"{place}: the field {name!r} is not a whole number or a non-empty string; see option {option}")
-    return _unicode(str(value), place)[0]
+    return identity(_field(fields, option, name, place), option, name, place)
 
 
 def _checked_text(text: str, place: str, source: Source) -> str:
-    if _unicode(text, place)[1] > source.max_record_bytes:
+    if unicode_bytes(text, place) > source.max_record_bytes:
         raise DataError(too_long(place, source.max_record_bytes))
     return text
-
-
-def _unicode(text: str, place: str) -> tuple[str, int]:
-    """The text and its bytes in UTF-8; JSON can smuggle in half a surrogate pair, which no UTF-8 file can hold."""
-    problem = f"{place}: there is half a surrogate pair, which is not valid Unicode; repair the record"
-    return text, len(attempt(text.encode, (UnicodeEncodeError,), problem))
 
 
 # Formats
@@ -400,29 +396,43 @@ def _read_parquet(path: Path, source: Source) -> Iterator[Record]:
     """One record per row; the row number takes the line number's place."""
     broken = f"{path}: this is not a readable Parquet file; write it again"
     with attempt(lambda: pq.ParquetFile(path), (pa.ArrowException, OSError), broken) as file:
-        _check_columns(file.schema_arrow.names, source, str(path))
+        _check_columns(attempt(lambda: file.schema_arrow.names, (ValueError,), broken), source, str(path))
         names = sorted({name for _, name in _wanted_fields(source)})
         batches = file.iter_batches(batch_size=_PARQUET_ROWS, columns=names)
-        number = 0
-        while (batch := attempt(lambda: next(batches, None), (pa.ArrowException, OSError), broken)) is not None:
-            for row in range(batch.num_rows):
-                number += 1
-                place = place_of(path, number, "row")
-                yield _record(_parquet_row(batch, row, source, place), f"{path.name}:{number}", place, source)
+        yield from _rows_of_batches(path, source, batches, broken)
 
 
-def _parquet_row(batch: pa.RecordBatch, row: int, source: Source, place: str) -> dict[str, Any]:
+def _rows_of_batches(path: Path, source: Source, batches: Iterator[pa.RecordBatch], broken: str) -> Iterator[Record]:
+    number = 0
+    while (batch := attempt(lambda: next(batches, None), (pa.ArrowException, OSError), broken)) is not None:
+        for row in range(batch.num_rows):
+            number += 1
+            place = place_of(path, number, "row")
+            yield _record(_table_row(batch, row, source, place), f"{path.name}:{number}", place, source)
+
+
+def _read_arrow(path: Path, source: Source) -> Iterator[Record]:
+    """One record per row, as of Parquet: a file in Arrow's IPC format, as a stream (which ``datasets`` writes) or with a footer."""
+    with arrow_batches(path) as (columns, batches):
+        _check_columns(columns, source, str(path))
+        names = sorted({name for _, name in _wanted_fields(source)})
+        yield from _rows_of_batches(
+            path, source, (checked_batch(batch, names) for batch in batches), broken_arrow(path)
+        )
+
+
+def _table_row(batch: pa.RecordBatch, row: int, source: Source, place: str) -> dict[str, Any]:
     problem = f"{place}: a value is not valid UTF-8, or one that cannot be read; convert the file"
     columns = zip(batch.schema.names, batch.columns, strict=True)
     # Of an odd time, time zone or struct pyarrow raises almost anything.
     return attempt(
-        lambda: {name: _parquet_value(column[row], name, source) for name, column in columns},
+        lambda: {name: _table_value(column[row], name, source) for name, column in columns},
         (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, ImportError, pa.ArrowException),
         problem,
     )
 
 
-def _parquet_value(value: Any, name: str, source: Source) -> Any:
+def _table_value(value: Any, name: str, source: Source) -> Any:
     """The value; of turns and messages the fields that the source asks for: one that nobody asked for must stop nothing."""
     wanted = _wanted_of_turns(name, source)
     if wanted is None or not isinstance(value, pa.ListScalar) or not value.is_valid:
@@ -483,5 +493,6 @@ READERS: dict[str, Callable[[Path, Source], Iterator[Record]]] = {
     "json": _read_json,
     "csv": _read_csv,
     "parquet": _read_parquet,
+    "arrow": _read_arrow,
     "conll": _read_conll,
 }

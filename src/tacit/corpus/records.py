@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["Record", "require_rereadable", "text_bytes"]
+from tacit.corpus.lines import attempt
+from tacit.errors import DataError
+
+__all__ = ["Record", "identity", "require_rereadable", "text_bytes", "unicode_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,26 @@ class Record:
 def text_bytes(record: Record) -> int:
     """Bytes of a record's text in UTF-8."""
     return len(record.text.encode("utf-8", "surrogatepass"))
+
+
+def identity(value: Any, option: str, name: str, place: str) -> str:
+    """An id as a string: of a document or a person.
+
+    Floats are refused, since 7 and 7.0 would make two people of one; so are empty ids, which would make one of many.
+
+    Args:
+        option, name, place: for the error: which option names the field, the field, file and line.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+        raise DataError(f"{place}: the field {name!r} is not a whole number or a non-empty string; see option {option}")
+    unicode_bytes(str(value), place)
+    return str(value)
+
+
+def unicode_bytes(text: str, place: str) -> int:
+    """Bytes of a text in UTF-8; JSON can smuggle in half a surrogate pair, which no UTF-8 file can hold, and which is refused."""
+    problem = f"{place}: there is half a surrogate pair, which is not valid Unicode; repair the record"
+    return len(attempt(text.encode, (UnicodeEncodeError,), problem))
 
 
 def require_rereadable(records: Iterable[Record]) -> None:

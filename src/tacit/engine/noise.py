@@ -65,11 +65,12 @@ class Grid:
     a mitigation and no proof in exact arithmetic. It costs float64 noise and a float64 copy of the gradients.
 
     Rounding moves each coordinate by at most spacing / 2, for the sum with a unit and for the sum without it, so the
-    rounded sums differ by at most ``clip_norm + spacing * sqrt(dimensions)`` in l2. A unit is in the sum of one rank
-    only, so this holds for any number of ranks. Set the noise from that bound and the event stays what it is:
+    rounded sums differ by at most ``clip_norm + spacing * sqrt(dimensions)`` in l2. Each rank rounds its own sum, and one unit more
+    moves all behind it to other ranks, so every rank's rounding may differ: the second term is so many times as large. Set the
+    noise from that bound and the event stays what it is:
 
         grid = Grid.fine_enough(clip_norm, dimensions)
-        noise_stddev = noise_multiplier * grid.sensitivity(clip_norm, dimensions)
+        noise_stddev = noise_multiplier * grid.sensitivity(clip_norm, dimensions, ranks.world)
 
     Args:
         spacing: a power of two, so that scaling by it is exact.
@@ -86,12 +87,12 @@ class Grid:
 
     @classmethod
     def fine_enough(cls, clip_norm: float, dimensions: int) -> Grid:
-        """The widest grid that raises the sensitivity by less than a thousandth (1/1024)."""
+        """The widest grid that raises the sensitivity by less than a thousandth (1/1024) for each rank."""
         return cls(2.0 ** math.floor(math.log2(clip_norm / (1024 * math.sqrt(dimensions)))))
 
-    def sensitivity(self, clip_norm: float, dimensions: int) -> float:
-        """Bound on what one unit changes the rounded sum of ``dimensions`` coordinates, in l2."""
-        return clip_norm + self.spacing * math.sqrt(dimensions)
+    def sensitivity(self, clip_norm: float, dimensions: int, ranks: int = 1) -> float:
+        """Bound on what one unit changes the sum of the ranks' rounded sums of ``dimensions`` coordinates, in l2."""
+        return clip_norm + ranks * self.spacing * math.sqrt(dimensions)
 
     def rounded(self, values: Tensor) -> Tensor:
         """The nearest multiples of the spacing, in float64."""

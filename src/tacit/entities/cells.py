@@ -13,16 +13,18 @@ from typing import Any
 
 import torch
 
-from tacit.config.entities import ComparisonConfig, DpTuning, TaskOptions, TuningOptions
+from tacit.config.entities import AnnotatedSource, ComparisonConfig, DpTuning, TaskOptions, TuningOptions
 from tacit.corpus.annotated import (
     AnnotatedDocument,
+    AnnotatedUnit,
+    alone,
     entity_types,
     refuse_shared_documents,
     refuse_unknown_types,
     tag_set,
     units_of,
 )
-from tacit.corpus.annotations import read_annotated
+from tacit.corpus.annotations import AnnotatedFields, read_annotated
 from tacit.entities.baselines import BASELINES
 from tacit.entities.folds import Split, k_folds
 from tacit.entities.rows import RowCutter
@@ -40,6 +42,7 @@ __all__ = [
     "Cell",
     "count_entities",
     "cutter_of",
+    "documents_of",
     "make_key",
     "public_streams",
     "run_cell",
@@ -72,6 +75,11 @@ def make_key(run: Path) -> KeyedRandomness:
     return KeyedRandomness(load_or_create_key(run / "key"))
 
 
+def documents_of(source: AnnotatedSource) -> list[AnnotatedDocument]:
+    """The documents of a source. Raises as `read_annotated`."""
+    return read_annotated(source.resolved_path, source.format, AnnotatedFields(source.id_field, source.user_field))
+
+
 def splits_of(task: TaskOptions) -> list[Split]:
     """The splits of a task, checked.
 
@@ -80,11 +88,10 @@ def splits_of(task: TaskOptions) -> list[Split]:
             in test that is not in training.
     """
     if task.path is not None:
-        source = task.source("path")
-        splits = k_folds(read_annotated(source.resolved_path, source.format), task.folds, public_streams("folds"))
+        splits = k_folds(documents_of(task.source("path")), task.folds, public_streams("folds"))
     else:
         parts = [task.source("train"), task.source("test")]
-        training, test = (tuple(read_annotated(part.resolved_path, part.format)) for part in parts)
+        training, test = (tuple(documents_of(part)) for part in parts)
         splits = [Split(training, test)]
     for split in splits:
         refuse_shared_documents(split.training, split.test)
@@ -161,7 +168,7 @@ def _model_counts(
     tags = tag_set(config.tasks[cell.task].labels or entity_types(split.training))
     cutter = cutter_of(start, training, tags)
     streams = public if price is None else make_key(config.resolved_run).child(cell.name)
-    stream = cutter.rows(_units(split.training, options.dp), streams)
+    stream = cutter.unit_rows(_units(split.training, options.dp), streams)
     phase = plain_phase(training, stream.sequences) if price is None else price.phase
     model = load_tagger(start.folder, tags, public.seed("head") >> 1, training.dropout, options.from_scratch)
     torch.nn.Module.to(model, device)  # transformers' own `to` has no types
@@ -175,9 +182,9 @@ def _model_counts(
     return count_entities(row_labels(model), cutter, split.test), phase.steps
 
 
-def _units(documents: Sequence[AnnotatedDocument], dp: DpTuning | None) -> Sequence[AnnotatedDocument]:
+def _units(documents: Sequence[AnnotatedDocument], dp: DpTuning | None) -> list[AnnotatedUnit]:
     """What is drawn and clipped as one."""
-    return documents if dp is None else units_of(documents, dp.unit)
+    return alone(documents) if dp is None else units_of(documents, dp.unit)
 
 
 @contextlib.contextmanager

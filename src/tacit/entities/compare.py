@@ -123,7 +123,10 @@ def _model_digest(config: ComparisonConfig, name: str, model: ComparedModel, pri
 
 def _task_digest(splits: Sequence[Split], task: TaskOptions) -> str:
     documents = [
-        [[document.content().hex(), document.tags] for document in part]
+        [
+            [document.content().hex(), document.tags, *([] if document.user_id is None else [document.user_id])]
+            for document in part
+        ]
         for split in splits
         for part in (split.training, split.test)
     ]

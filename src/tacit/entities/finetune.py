@@ -3,7 +3,7 @@
     RUN/finetune.json     the configuration
     RUN/ledger.sqlite     the fine-tuning's steps and, where the people are the same, what the pre-training spent
     RUN/release/          model/ (Hugging Face layout), certificate.json, README.md
-    RUN/private/          mode 0700: key, checkpoint, scores.json
+    RUN/private/          mode 0700: key, checkpoint, scores.json, and with folds their tables
 
 The same command again continues, bit for bit. Everything is read and checked before the folder is made.
 """
@@ -26,18 +26,21 @@ from tacit.config import config_differences
 from tacit.config.entities import FinetuneConfig
 from tacit.corpus.annotated import (
     AnnotatedDocument,
+    AnnotatedUnit,
+    alone,
     entity_types,
     refuse_shared_documents,
     refuse_unknown_types,
     tag_set,
     units_of,
 )
-from tacit.corpus.annotations import read_annotated
 from tacit.corpus.units import Unit, unit_fingerprint
 from tacit.engine.noise import noise_source
-from tacit.entities.cells import count_entities, cutter_of
+from tacit.entities.cells import count_entities, cutter_of, documents_of
+from tacit.entities.compare import compare
+from tacit.entities.fold_comparison import fold_comparison
 from tacit.entities.rows import RowCutter
-from tacit.entities.scores import add_counts, score_of
+from tacit.entities.scores import TypeCounts, add_counts, score_of
 from tacit.entities.start import Start, open_start
 from tacit.entities.tagger import EntityObjective, load_tagger, row_labels
 from tacit.errors import UsageError
@@ -89,7 +92,7 @@ class FinetuneResult:
     Args:
         epsilon: of the whole release, as certified; infinite without DP.
         statement: one paragraph: what holds, and for whom.
-        scores: the file with the scores of the test documents, for the curator; None without any.
+        scores: the file with the scores of the test documents, or of all documents by folds, for the curator; None without either.
     """
 
     folder: Path
@@ -100,11 +103,11 @@ class FinetuneResult:
 
 @dataclass(frozen=True)
 class _Inputs:
-    """All that is read before anything is written; ``documents`` are the units."""
+    """All that is read before anything is written."""
 
     start: Start
     provenance: Provenance
-    documents: list[AnnotatedDocument]
+    units: list[AnnotatedUnit]
     test: list[AnnotatedDocument]
     tags: tuple[str, ...]
 
@@ -163,7 +166,7 @@ def _opened(config: FinetuneConfig, reporter: Reporter) -> Iterator[_Tuning]:
     with one_line_of_storage(folder.root), kept as begun:
         ledger, streams = begun.ledger, KeyedRandomness(begun.key)
         _bind(ledger, config, inputs, streams)
-        rows = cutter.rows(inputs.documents, streams.child("rows"))
+        rows = cutter.unit_rows(inputs.units, streams.child("rows"))
         phase = _planned_phase(config, inputs, ledger, rows.sequences)
         assert phase.event is not None  # a phase on private text has one
         ledger.plan(phase.name, phase.event, phase.steps, EVERY_PART)
@@ -197,16 +200,16 @@ def _trained_model(tuning: _Tuning) -> PreTrainedModel:
 def _read(config: FinetuneConfig) -> _Inputs:
     start = open_start(config.model, config.training)
     provenance = provenance_of_model(config.model, config.dp, config.same_people, start.digest)
-    documents = read_annotated(config.documents.resolved_path, config.documents.format)
+    documents = documents_of(config.documents)
     types = config.labels or entity_types(documents)
     if config.labels is not None:
         refuse_unknown_types(documents, types, "the option labels")
     test: list[AnnotatedDocument] = []
     if config.test is not None:
-        test = read_annotated(config.test.resolved_path, config.test.format)
+        test = documents_of(config.test)
         refuse_shared_documents(documents, test)
         refuse_unknown_types(test, types, "the training documents" if config.labels is None else "the option labels")
-    units = documents if config.dp is None else units_of(documents, config.dp.unit)
+    units = alone(documents) if config.dp is None else units_of(documents, config.dp.unit)
     return _Inputs(start, provenance, units, test, tag_set(types))
 
 
@@ -242,9 +245,18 @@ def _header(config: FinetuneConfig) -> LedgerHeader:
 def _bind(ledger: Ledger, config: FinetuneConfig, inputs: _Inputs, streams: KeyedRandomness) -> None:
     """Bind the model and the documents, and take over what is inherited."""
     ledger.bind("the model folder", inputs.start.digest)
-    units = [Unit(document.document_id, (*document.tokens, *document.tags)) for document in inputs.documents]
+    units = [Unit(unit.unit_id, _bound(unit)) for unit in inputs.units]
     ledger.bind("the annotated documents", unit_fingerprint(units, streams.child("documents")))
     take_over(ledger, inputs.provenance, inherited(config.dp, inputs.provenance))
+
+
+def _bound(unit: AnnotatedUnit) -> tuple[str, ...]:
+    """Its words and tags; of several documents, where each begins too."""
+    if len(unit.documents) == 1:
+        (document,) = unit.documents
+        return (*document.tokens, *document.tags)
+    sizes = [str(len(document.tokens)) for document in unit.documents]
+    return (*sizes, *(word for document in unit.documents for word in (*document.tokens, *document.tags)))
 
 
 def _planned_phase(config: FinetuneConfig, inputs: _Inputs, ledger: Ledger, rows: int) -> Phase:
@@ -302,10 +314,27 @@ def _page(config: FinetuneConfig, tags: Sequence[str], statement: str, head: str
 def _score(tuning: _Tuning) -> None:
     """Exact scores of the test documents: the curator's alone."""
     model = _trained_model(tuning)
-    counts = add_counts(count_entities(row_labels(model), tuning.cutter, tuning.inputs.test))
+    _write_scores(tuning, add_counts(count_entities(row_labels(model), tuning.cutter, tuning.inputs.test)))
+
+
+def _score_folds(tuning: _Tuning) -> None:
+    """Exact scores of all documents, each by a model that has not seen it: the curator's alone.
+
+    It is `tacit compare` with this one model, in a folder of the private part, so it has a key of its own and goes on after a
+    stop. It comes after the release and changes nothing of it.
+    """
+    run = tuning.folder.private.absolute() / "folds"
+    config = fold_comparison(tuning.config, tuning.phase.plan, tuning.inputs.tags, run)
+    compare(config, tuning.reporter)
+    cells = [read_json(path) for path in sorted((config.resolved_run / "cells").glob("*.json"))]
+    _write_scores(tuning, add_counts(counts for cell in cells for counts in cell["counts"]), folds=len(cells))
+
+
+def _write_scores(tuning: _Tuning, counts: TypeCounts, **more: int) -> None:
     types = {kind: dataclasses.asdict(score_of(counts, kind)) for kind in counts}
-    found = {"all": dataclasses.asdict(score_of(counts)), "types": types, "counts": counts}
-    write_json(_scores(tuning.folder), found)
+    write_json(
+        _scores(tuning.folder), {"all": dataclasses.asdict(score_of(counts)), "types": types, "counts": counts, **more}
+    )
 
 
 STAGES: tuple[Stage[_Tuning], ...] = (
@@ -316,7 +345,12 @@ STAGES: tuple[Stage[_Tuning], ...] = (
         _train,
     ),
     Stage(RELEASE, lambda config: True, lambda tuning: tuning.folder.is_released, _release),
-    Stage("scores", lambda config: config.test is not None, lambda tuning: _scores(tuning.folder).exists(), _score),
+    Stage(
+        "scores",
+        lambda config: config.test is not None or config.folds is not None,
+        lambda tuning: _scores(tuning.folder).exists(),
+        lambda tuning: _score(tuning) if tuning.config.folds is None else _score_folds(tuning),
+    ),
 )
 """All of a fine-tuning, in order."""
 
@@ -331,5 +365,5 @@ def _result(config: FinetuneConfig, folder: RunFolder) -> FinetuneResult:
         folder=folder.root,
         epsilon=read_number(certificate["epsilons"][0]["epsilon"]),
         statement=certificate["fine_tuning"]["statement"],
-        scores=_scores(folder) if config.test is not None else None,
+        scores=None if config.test is None and config.folds is None else _scores(folder),
     )

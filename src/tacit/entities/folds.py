@@ -1,4 +1,4 @@
-"""Folds by document: no document, and no two documents with the same text, stands on both sides of a split."""
+"""Folds by document: no document, no two documents with the same text, and no user's documents stand on both sides of a split."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ class Split:
 
 
 def k_folds(documents: Sequence[AnnotatedDocument], folds: int, streams: KeyedRandomness) -> list[Split]:
-    """Every document is tested once. Documents with equal text are one group, and the folds have about as many documents each.
+    """Every document is tested once. Documents with equal text are one group, as are a user's, and the folds have about as many
+    documents each.
 
     Raises:
         DataError: there are fewer groups than folds.
     """
-    groups: dict[bytes, list[int]] = {}
-    for number, document in enumerate(documents):
-        groups.setdefault(document.content(), []).append(number)
+    groups = _groups(documents)
     if len(groups) < folds:
-        raise DataError(f"{documents[0].path}: {len(groups)} different documents are too few for {folds} folds")
+        raise DataError(
+            f"{documents[0].path}: {len(groups)} different documents, or users, are too few for {folds} folds"
+        )
     ordered = sorted(groups.items(), key=lambda group: streams.derive("fold", group[0].hex()))
     fold_of = [0] * len(documents)
     sizes = [0] * folds
@@ -40,6 +41,26 @@ def k_folds(documents: Sequence[AnnotatedDocument], folds: int, streams: KeyedRa
         for number in members:
             fold_of[number] = fold
     return [_split(documents, fold_of, fold) for fold in range(folds)]
+
+
+def _groups(documents: Sequence[AnnotatedDocument]) -> dict[bytes, list[int]]:
+    """Numbers of the documents that stay together, by the text of the first of them."""
+    first_of: dict[bytes | str, int] = {}  # of a text, or of a user: whose group it is in
+    parent = list(range(len(documents)))
+
+    def root(number: int) -> int:
+        while parent[number] != number:
+            number = parent[number]
+        return number
+
+    for number, document in enumerate(documents):
+        for mark in (document.content(), *([] if document.user_id is None else [document.user_id])):
+            one, other = sorted((root(first_of.setdefault(mark, number)), root(number)))
+            parent[other] = one
+    groups: dict[bytes, list[int]] = {}
+    for number in range(len(documents)):
+        groups.setdefault(documents[root(number)].content(), []).append(number)
+    return groups
 
 
 def _split(documents: Sequence[AnnotatedDocument], fold_of: Sequence[int], fold: int) -> Split:

@@ -108,7 +108,12 @@ def plan_finetune(config: FinetuneConfig) -> ExtractionPlan:
     one = _tuning_plan(
         config.model.folder, config.model, config.dp, config.training, config.compute, pretraining, price
     )
-    return ExtractionPlan((one,), 1, 1, (_note(one, config.same_people),))
+    notes = [_note(one, config.same_people)]
+    if config.folds is not None:
+        notes.append(
+            f"{config.folds} more models are tuned for scores by folds, which are for the curator alone, and removed"
+        )
+    return ExtractionPlan((one,), 1 + (config.folds or 0), 1, tuple(notes))
 
 
 def plan_comparison(config: ComparisonConfig) -> ExtractionPlan:

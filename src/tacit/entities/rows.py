@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from tokenizers import Tokenizer
 
-from tacit.corpus.annotated import AnnotatedDocument, Sentence
+from tacit.corpus.annotated import AnnotatedDocument, AnnotatedUnit, Sentence, alone
 from tacit.corpus.units import Unit
 from tacit.entities.windows import cut_windows
 from tacit.randomness import KeyedRandomness
@@ -51,14 +51,21 @@ class RowCutter:
     by_sentence: bool = False
 
     def rows(self, documents: Sequence[AnnotatedDocument], streams: KeyedRandomness) -> SequenceStream:
-        """The rows of all documents, a unit each, in their order; of a tag that the classifier does not know the label is 0."""
+        """The rows of all documents, a unit each, in their order."""
+        return self.unit_rows(alone(documents), streams)
+
+    def unit_rows(self, units: Sequence[AnnotatedUnit], streams: KeyedRandomness) -> SequenceStream:
+        """The rows of all units, in their order: no row holds words of two documents, so a unit of several has rows of each.
+
+        Of a tag that the classifier does not know the label is 0.
+        """
         label_of = {tag: label for label, tag in enumerate(self.tags)}
-        pieces = self._pieces({token for document in documents for token in document.tokens})
+        pieces = self._pieces({token for unit in units for document in unit.documents for token in document.tokens})
         rows: list[np.ndarray] = []
         counts: list[int] = []
-        for document in documents:
+        for unit in units:
             before = len(rows)
-            for part in self._parts(document):
+            for part in (part for document in unit.documents for part in self._parts(document)):
                 words = [pieces[token] for sentence in part for token in sentence.tokens]
                 labels = [label_of.get(tag, 0) for sentence in part for tag in sentence.tags]
                 rows += self._windows(words, labels)
@@ -66,9 +73,9 @@ class RowCutter:
         ids_ST = np.full((len(rows), self.length), self.special.pad, dtype=np.int32)
         for number, row in enumerate(rows):
             ids_ST[number, : len(row)] = row
-        units = [Unit(document.document_id, ()) for document in documents]
         lengths_S = np.array([len(row) for row in rows], dtype=np.int32)
-        return SequenceStream(ids_ST, lengths_S, np.concatenate([[0], np.cumsum(counts)]), unit_keys(units, streams))
+        keys = unit_keys([Unit(unit.unit_id, ()) for unit in units], streams)
+        return SequenceStream(ids_ST, lengths_S, np.concatenate([[0], np.cumsum(counts)]), keys)
 
     def _pieces(self, tokens: set[str]) -> dict[str, list[int]]:
         """Pieces of each word: at least one, so that every word is judged, and no more than a row holds."""

@@ -4,6 +4,8 @@ On public text, and for the curator alone, the means are exact (`perplexities`).
 release: every unit gives one vector whose entries lie in [0, 1] (`unit_vectors`), and only the sum of these vectors leaves,
 with Gaussian noise on it (`tacit.evaluation.masked_lm.noisy_sum`). There a unit counts once whatever its length, so the released
 number is exp of the mean over units of a unit's own nats per token; it is not the perplexity per token of the text as a whole.
+With `UnitSizes` two more entries say how many tokens a word and a byte have, each a mean over units too, and turn it into a
+perplexity per word and bits per byte.
 
 Every token of a row but the first is predicted from those before it in the row, the end token too. A text that was cut
 into several rows gives an end token for each, and no row sees the one before it. Of a conversation, or a prompt with its response,
@@ -31,16 +33,26 @@ from tacit.training.sequences import SequenceStream
 from tacit.training.steps import all_widths, widths
 
 __all__ = [
+    "TOKENS_PER_BYTE",
+    "TOKENS_PER_WORD",
     "Perplexities",
     "UnitLosses",
+    "UnitSizes",
     "means_of_sum",
     "perplexities",
     "score_units",
     "text_sizes",
     "uniform",
     "unigram",
+    "unit_sizes",
     "unit_vectors",
 ]
+
+TOKENS_PER_WORD = 8.0
+"""The most tokens a word that count in a release: a public constant, well above what tokenizers make of text."""
+
+TOKENS_PER_BYTE = 1.0
+"""The same of a byte."""
 
 _ROWS_AT_ONCE = 32
 
@@ -59,6 +71,21 @@ class UnitLosses:
     nats_U: np.ndarray
     tokens_U: np.ndarray
     whole: bool
+
+
+@dataclass(frozen=True)
+class UnitSizes:
+    """How long each unit is (U,), by three measures; all private.
+
+    Args:
+        tokens_U: predicted tokens of all its rows, those that are not scored too.
+        words_U: from `text_sizes`.
+        bytes_U: likewise.
+    """
+
+    tokens_U: np.ndarray
+    words_U: np.ndarray
+    bytes_U: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -96,6 +123,14 @@ def text_sizes(units: Sequence[Unit]) -> tuple[np.ndarray, np.ndarray]:
     words = [sum(len(text.split()) for text in unit.texts) for unit in units]
     sizes = [sum(len(text.encode()) for text in unit.texts) for unit in units]
     return np.array(words, dtype=np.int64), np.array(sizes, dtype=np.int64)
+
+
+def unit_sizes(stream: SequenceStream, units: Sequence[Unit]) -> UnitSizes:
+    """Sizes of the units that the stream was made of; of conversations those of the part that counts."""
+    tokens_S = _predicted(stream, np.arange(stream.sequences)).sum(axis=1)
+    owner_S = np.repeat(np.arange(stream.units), np.diff(stream.starts_U1))
+    tokens_U = np.bincount(owner_S, tokens_S, minlength=stream.units).astype(np.int64)
+    return UnitSizes(tokens_U, *text_sizes(units))
 
 
 def unigram(stream: SequenceStream, vocabulary_size: int) -> np.ndarray:
@@ -224,10 +259,13 @@ def _exp(value: float) -> float:
     return value if math.isnan(value) else math.exp(value) if value < 700 else math.inf
 
 
-def unit_vectors(losses: Mapping[str, UnitLosses], loss_bound: float) -> np.ndarray:
-    """Vectors (U, 1 + models) with entries in [0, 1]: a one, then each model's nats per token of the unit over ``loss_bound``.
+def unit_vectors(losses: Mapping[str, UnitLosses], loss_bound: float, sizes: UnitSizes | None = None) -> np.ndarray:
+    """Vectors (U, M) with entries in [0, 1]: a one, then each model's nats per token of the unit over ``loss_bound``.
 
-    What is above the bound counts as the bound, so one unit moves the sum by at most sqrt(1 + models) in l2, and clipping
+    With ``sizes`` two more: the unit's tokens a word over `TOKENS_PER_WORD`, and a byte over `TOKENS_PER_BYTE`. They are the unit's
+    own ratios, so no unit is divided by what others hold; sums of tokens, words and bytes would move by the longest unit's.
+
+    What is above the bound counts as the bound, so one unit moves the sum by at most sqrt(M) in l2, and clipping
     can only make a model look better. With 1.5 ln V (the uniform model has ln V) it happens to units that a model expects
     less than blind chance by far. A loss that is not a number (a model that diverged) counts as the bound too: whether a
     release fails must not depend on a unit. Units without a token are left out, each by itself.
@@ -237,23 +275,56 @@ def unit_vectors(losses: Mapping[str, UnitLosses], loss_bound: float) -> np.ndar
     for loss in losses.values():
         mean_U = loss.nats_U[some_U] / loss.tokens_U[some_U]
         columns.append(np.nan_to_num(np.clip(mean_U / loss_bound, 0.0, 1.0), nan=1.0))
+    if sizes is not None:
+        tokens_U = sizes.tokens_U[some_U]
+        for size_U, bound in ((sizes.words_U, TOKENS_PER_WORD), (sizes.bytes_U, TOKENS_PER_BYTE)):
+            # A text of white space has tokens and no word.
+            ratio_U = tokens_U / np.maximum(size_U[some_U], 1)
+            columns.append(np.where(size_U[some_U] > 0, np.clip(ratio_U / bound, 0.0, 1.0), 1.0))
     return np.stack(columns, axis=1)
 
 
 def means_of_sum(
-    total_M: np.ndarray, names: tuple[str, ...], noise_stddev: float, loss_bound: float
+    total_M: np.ndarray, names: tuple[str, ...], noise_stddev: float, loss_bound: float, with_sizes: bool = False
 ) -> dict[str, dict[str, float | list[float]]]:
     """Perplexity of each model from a (noisy) sum of unit vectors, with the 95 % interval of the noise alone.
 
-    Ratios of noisy sums, clipped to what is possible; a noisy count below 1 counts as 1.
+    Ratios of noisy sums, clipped to what is possible; a noisy count below 1 counts as 1. Per word and per byte they are products of
+    two such means, whose interval is that of independent noise on both (the first order of their product).
+
+    Args:
+        with_sizes: whether the vectors were made with sizes.
     """
     count = max(1.0, float(total_M[0]))
     margin = 1.96 * noise_stddev / count
+    losses_M, sizes_M = (total_M[1:-2], total_M[-2:]) if with_sizes else (total_M[1:], None)
     found: dict[str, dict[str, float | list[float]]] = {}
-    for name, total in zip(names, total_M[1:], strict=True):
+    for name, total in zip(names, losses_M, strict=True):
         loss = float(total) / count
         low, mean, high = (
             math.exp(min(1.0, max(0.0, value)) * loss_bound) for value in (loss - margin, loss, loss + margin)
         )
         found[name] = {"perplexity": mean, "perplexity_interval": [low, high]}
+        if sizes_M is not None:
+            shares = [min(1.0, max(0.0, float(value) / count)) for value in (total, *sizes_M)]
+            word = _product(shares[0], shares[1], margin)
+            byte = _product(shares[0], shares[2], margin)
+            per_word = [math.exp(loss_bound * TOKENS_PER_WORD * value) for value in word]
+            bits = [loss_bound * TOKENS_PER_BYTE / math.log(2) * value for value in byte]
+            found[name] |= {
+                "perplexity_per_word": per_word[1],
+                "perplexity_per_word_interval": [per_word[0], per_word[2]],
+                "bits_per_byte": bits[1],
+                "bits_per_byte_interval": [bits[0], bits[2]],
+            }
     return found
+
+
+def _product(one: float, other: float, margin: float) -> tuple[float, float, float]:
+    """(low, product, high) of two numbers from 0 to 1 with independent errors of this margin each.
+
+    >>> _product(0.5, 0.5, 0.0)
+    (0.25, 0.25, 0.25)
+    """
+    product, off = one * other, margin * math.hypot(one, other)
+    return max(0.0, product - off), product, min(1.0, product + off)

@@ -3,7 +3,8 @@
 Who stands beside a unit another unit may decide, and so its place among the rows of a micro-batch. In two ways a place shows in last
 bits (measured with torch 2.13 and AVX-512; the second one in 3,300 of 9,400 shapes of SiLU and tanh-GELU):
 
-- *Products of few rows.* The library takes other kernels for the last three rows or fewer, of all or of a thread's share.
+- *Products of few rows, or few features.* The library takes other kernels for the last three rows or fewer, of all or of a thread's
+  share; and where a weight has fewer than 12 features on one side and no multiple of 4 on the other.
 - *Functions of single numbers.* A tensor is gone through in vectors, and what is left over at its end, or at the end of a thread's
   share, by another program for one number at a time, which rounds exp otherwise.
 
@@ -30,8 +31,11 @@ _IN_A_VECTOR = 64
 _LEAST_ROWS = 8
 """Rows of a product in a thread's share; of four and more each was the same to the bit."""
 
-_ROWS_AT_ONCE = 4
-"""Products with up to five features, such as of an adapter of rank 1, differ where rows are odd in number; of even ones none did."""
+_ROWS_MULTIPLE = 4
+"""Products with a few features, such as of an adapter of rank 1, differ where rows are odd in number; of even ones none did."""
+
+_FEW = 12
+"""Features from which on rows were alike whatever the other side's number (2,880 shapes of torch's linear, one and two threads)."""
 
 _GRAIN = 32768
 """at::internal::GRAIN_SIZE: numbers in a thread's share at least (torch's TensorIterator.h)."""
@@ -50,6 +54,8 @@ def together(model: PreTrainedModel, most: int, rows_per_unit: int, positions: I
         return 1
     if model.device.type != "cpu":
         return most
+    if _has_odd_products(model):
+        return 1
     features, threads = _features(model), torch.get_num_threads()
     wanted = sorted({*positions, 1} if model.config.model_type == "tacit-lstm" else {*positions})
     for units in range(most, 1, -1):
@@ -61,9 +67,16 @@ def together(model: PreTrainedModel, most: int, rows_per_unit: int, positions: I
 
 def _is_even(rows: int, features: set[int], threads: int) -> bool:
     """Whether a tensor of so many rows has no end that is computed in another way, and no thread's share of it has one."""
-    if rows < _LEAST_ROWS * threads or rows % _ROWS_AT_ONCE:
+    if rows < _LEAST_ROWS * threads or rows % _ROWS_MULTIPLE:
         return False
     return all(rows * size % (_IN_A_VECTOR * _shares(rows * size, threads)) == 0 for size in features)
+
+
+def _has_odd_products(model: PreTrainedModel) -> bool:
+    """Whether a weight has a shape whose products, forward or backward, hang on where their rows begin."""
+    layers = [module for module in model.modules() if not isinstance(module, nn.Embedding)]  # a table is looked up
+    shapes = [sorted(own.shape) for layer in layers for own in layer.parameters(recurse=False) if own.dim() == 2]
+    return any((few < _FEW and many % 4) or (many < _FEW and few % 4) for few, many in shapes)
 
 
 def _shares(numbers: int, threads: int) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from tacit.config import RunConfig
+from tacit.corpus.chats import answer_of
 from tacit.corpus.units import Unit
 from tacit.errors import DataError
 from tacit.evaluation import causal_lm, masked_lm
@@ -25,6 +26,7 @@ from tacit.pipeline.state import RunState
 from tacit.planning import EVALUATION
 from tacit.privacy.events import Gaussian
 from tacit.randomness import KeyedRandomness
+from tacit.training.objectives import Objective
 from tacit.training.plans import last_before_private
 from tacit.training.sequences import SequenceStream
 from tacit.training.sums import scores_digest
@@ -123,18 +125,28 @@ def _loss_bound(state: RunState) -> float:
 
 
 def _unit_vectors(
-    state: RunState, models: Models, stream: SequenceStream, per_unit: int, streams: KeyedRandomness
+    state: RunState,
+    models: Models,
+    stream: SequenceStream,
+    per_unit: int,
+    streams: KeyedRandomness,
+    sizes: causal_lm.UnitSizes | None = None,
 ) -> np.ndarray:
     """What each unit adds to a sum that may be released: entries in [0, 1]."""
     if state.config.model.is_causal:
-        return causal_lm.unit_vectors(causal_lm.score_units(models, stream, streams, per_unit), _loss_bound(state))
+        losses = causal_lm.score_units(models, stream, streams, per_unit)
+        return causal_lm.unit_vectors(losses, _loss_bound(state), sizes)
     scores = masked_lm.score_units(models, stream, per_unit, state.masking, streams)
     return masked_lm.unit_vectors(scores, _loss_bound(state))
 
 
-def _means(state: RunState, models: Models, total_M: np.ndarray, noise_stddev: float) -> dict[str, Any]:
-    means_of_sum = causal_lm.means_of_sum if state.config.model.is_causal else masked_lm.means_of_sum
-    return means_of_sum(total_M, tuple(models), noise_stddev, _loss_bound(state))
+def _means(
+    state: RunState, models: Models, total_M: np.ndarray, noise_stddev: float, with_sizes: bool = False
+) -> dict[str, Any]:
+    names, bound = tuple(models), _loss_bound(state)
+    if state.config.model.is_causal:
+        return causal_lm.means_of_sum(total_M, names, noise_stddev, bound, with_sizes)
+    return masked_lm.means_of_sum(total_M, names, noise_stddev, bound)
 
 
 def _exact_scores(
@@ -160,12 +172,27 @@ def _exact_scores(
 
 
 def _evaluate_private(state: RunState, event: Gaussian, models: Models, streams: KeyedRandomness) -> dict[str, Any]:
-    stream = tokenized(state, private_units(state)[1])
+    units = private_units(state)[1]
+    stream = tokenized(state, units)
     per_unit = state.config.evaluation.sequences_per_unit
-    made_from = scores_digest(models, stream, repr((event, per_unit, state.objective)), streams)
+    sizes = None
+    if state.config.evaluation.words_and_bytes:
+        sizes = causal_lm.unit_sizes(stream, _answers(units) if state.config.private.is_chat else units)
+    made_from = scores_digest(models, stream, _plan(event, per_unit, state.objective, sizes), streams)
     state.ledger.bind("what the evaluation is made from", made_from)
     state.ledger.charge(EVALUATION)
     streams = streams.child("sums", made_from)
-    vectors = _unit_vectors(state, models, stream, per_unit, streams)
+    vectors = _unit_vectors(state, models, stream, per_unit, streams, sizes)
     total = masked_lm.noisy_sum(vectors, event.noise_multiplier, streams.generator("noise"))
-    return _means(state, models, total, event.noise_multiplier * float(np.sqrt(vectors.shape[1])))
+    return _means(state, models, total, event.noise_multiplier * float(np.sqrt(vectors.shape[1])), sizes is not None)
+
+
+def _plan(event: Gaussian, per_unit: int, objective: Objective, sizes: causal_lm.UnitSizes | None) -> str:
+    """All that decides a unit's vector beside models and rows, private too: texts with equal tokens may differ in words and bytes."""
+    plan = repr((event, per_unit, objective))
+    return plan if sizes is None else plan + repr([sizes.words_U.tolist(), sizes.bytes_U.tolist()])
+
+
+def _answers(units: list[Unit]) -> list[Unit]:
+    """Of conversations and responses that part which is scored."""
+    return [Unit(unit.unit_id, tuple(map(answer_of, unit.texts))) for unit in units]

@@ -29,7 +29,7 @@ from tacit.privacy.accounting.accountant import joint_epsilon
 from tacit.privacy.ledger import Ledger
 from tacit.progress import Bar, Reporter
 
-__all__ = ["FILE_NAME", "EventFile", "RecordingReporter", "spent_epsilon"]
+__all__ = ["FILE_NAME", "EventFile", "RecordingReporter", "check_values", "spent_epsilon"]
 
 FILE_NAME = "events.jsonl"
 
@@ -57,6 +57,19 @@ ALLOWED: Mapping[str, Callable[[Value], bool]] = {
 """What a line holds, whole, and what each value may be."""
 
 
+def check_values(values: Mapping[str, Value]) -> None:
+    """What a line holds, checked against `ALLOWED`.
+
+    Raises:
+        UsageError: a key that is not allowed or is missing, or a value that is not such a number.
+    """
+    if values.keys() != ALLOWED.keys():
+        raise UsageError(f"{FILE_NAME} holds {', '.join(ALLOWED)} and nothing else")
+    for name, value in values.items():
+        if not ALLOWED[name](value):
+            raise UsageError(f"{FILE_NAME}: this is no value of {name!r}")
+
+
 class EventFile:
     """Appends lines to the file; each is checked against `ALLOWED` first."""
 
@@ -64,16 +77,8 @@ class EventFile:
         self._path = path
 
     def write(self, values: Mapping[str, Value]) -> None:
-        """One line.
-
-        Raises:
-            UsageError: a key that is not allowed or is missing, or a value that is not such a number.
-        """
-        if values.keys() != ALLOWED.keys():
-            raise UsageError(f"{FILE_NAME} holds {', '.join(ALLOWED)} and nothing else")
-        for name, value in values.items():
-            if not ALLOWED[name](value):
-                raise UsageError(f"{FILE_NAME}: this is no value of {name!r}")
+        """One line. Raises as `check_values`."""
+        check_values(values)
         line = json.dumps(values, allow_nan=False) + "\n"
         no_link = 0 if sys.platform == "win32" else os.O_NOFOLLOW
         with contextlib.suppress(OSError):

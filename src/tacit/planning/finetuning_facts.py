@@ -42,7 +42,7 @@ def _statement(config: FinetuneConfig, pretraining: Ancestor | None, epsilon: fl
     together = pretraining is not None and config.same_people
     whose = "the fine-tuning and the pre-training together" if together else "the fine-tuning"
     return (
-        f"Guaranteed for every {unit} of {whose}: when one {unit} is {change}, the probability of anything that can be seen of the "
+        f"Guaranteed for every {unit} of {whose}: when {_ONE[unit]} is {change}, the probability of anything that can be seen of the "
         f"model changes by at most a factor of e^{upper(epsilon, '.2f')}, give or take {delta:g} (differential privacy with epsilon "
         f"{upper(epsilon, '.2f')}). {_beside(config, pretraining)}"
     )
@@ -71,6 +71,7 @@ _NO_GUARANTEE = (
     "No guarantee for the documents of the fine-tuning: they were trained on without noise, so epsilon is infinite for every "
     "one of them."
 )
+_ONE = {"user": "all text of one user", "document": "one document", "sentence": "one sentence"}
 _CHANGES = {"add-or-remove": "added or removed", "replace": "exchanged for another"}
 _DECLARED = "as the user declares that nobody is in both (same_people: false), which nothing here can check"
 

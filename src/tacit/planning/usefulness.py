@@ -70,16 +70,14 @@ def plan_warnings(
 
 
 def recommended_vocabulary(config: RunConfig) -> tuple[str, ...]:
-    """Where the method was left out, the one that docs/vocabulary.md measures as the best. The default itself stays.
-
-    A begun run's digest holds the method, so another default would end every run that leaves it out.
-    """
+    """Where method and public words were left out: that the words of the public corpora do more than any method."""
     options = config.vocabulary
-    if "method" in options.model_fields_set or options.knows_words or not config.public:
+    left_out = not options.model_fields_set & {"method", "public_corpora"}
+    if not left_out or options.knows_words or not config.public:
         return ()
     return (
-        "vocabulary.method is left out, which means histogram; {method: weighted, public_corpora: true} covers most of the "
-        "text's words (docs/vocabulary.md)",
+        "vocabulary.public_corpora is left out: with true, the words of the public corpora are in the vocabulary and cost nothing, "
+        "which covers most of the text's words (docs/vocabulary.md)",
     )
 
 

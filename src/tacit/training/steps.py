@@ -213,7 +213,7 @@ class GridStep(DpStep):
         plan = self._plan
         dimensions = sum(parameter.numel() for parameter in self._model.parameters() if parameter.requires_grad)
         grid = Grid.fine_enough(plan.clip_norm, dimensions)
-        return plan.noise_multiplier * grid.sensitivity(plan.clip_norm, dimensions), grid
+        return plan.noise_multiplier * grid.sensitivity(plan.clip_norm, dimensions, self._source.ranks.world), grid
 
 
 class PlainStep(Step):

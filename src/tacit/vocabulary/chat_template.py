@@ -50,12 +50,7 @@ class ChatTemplate:
         self.source = source
         try:
             self._compiled = _environment().from_string(source)
-        except (
-            jinja2.TemplateError,
-            ArithmeticError,
-            ValueError,
-            RecursionError,
-        ) as error:  # of constants, while they are folded
+        except (jinja2.TemplateError, RecursionError) as error:
             raise DataError(
                 f"{place}: the chat template is no valid Jinja ({type(error).__name__}); repair it"
             ) from None

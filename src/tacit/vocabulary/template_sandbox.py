@@ -118,7 +118,7 @@ def _size_of(operator: str, left: Any, right: Any) -> int:
     if operator == "**":
         return left.bit_length() * abs(right) // 8 if isinstance(left, int) and isinstance(right, int) else 0
     for text, times in ((left, right), (right, left)):
-        if isinstance(text, str | list | tuple) and isinstance(times, int):
+        if isinstance(text, str | bytes | list | tuple) and isinstance(times, int):
             return len(text) * times
     return 0
 

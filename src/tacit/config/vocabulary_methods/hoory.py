@@ -30,7 +30,7 @@ class Hoory(VocabularyMethod):
         return RefusedError(
             "vocabulary-formula",
             "vocabulary.method: hoory uses the paper's threshold, whose true delta is far above the one it claims; "
-            "use method: histogram, or add heuristic:hoory to allow (reported with epsilon = infinity)",
+            "use method: weighted, or add heuristic:hoory to allow (reported with epsilon = infinity)",
         )
 
     def check_options(self, options: VocabularyOptions) -> None:

@@ -33,8 +33,8 @@ def check_solved(options: VocabularyOptions) -> None:
     """The noise of several releases is solved together."""
     if options.noise_stddev is not None or options.threshold is not None:
         raise UsageError(
-            "vocabulary: noise_stddev and threshold cannot be given with method weighted or sips, public_words, public_corpora or "
-            "counts_share: they are solved; leave them out"
+            "vocabulary: noise_stddev and threshold cannot be given with method weighted (the default) or sips, public_words, "
+            "public_corpora or counts_share: they are solved; leave them out, or write method: histogram alone"
         )
 
 

@@ -61,11 +61,14 @@ def _utility_row(corpus: Any, model: Any, scores: dict[str, Any], noisy: bool, r
 
 
 def _utility_note(scores: dict[str, Any], noisy: bool) -> str:
-    if noisy:
-        return "interval of the added noise alone"
+    noise = "means over units; interval of the added noise alone" if noisy else ""
     if "bits_per_byte" not in scores:
-        return ""
-    return f"perplexity a token; {scores['perplexity_per_word']:.4g} a word, {scores['bits_per_byte']:.3f} bits a byte"
+        return noise
+    words, bits = f"{scores['perplexity_per_word']:.4g} a word", f"{scores['bits_per_byte']:.3f} bits a byte"
+    if noisy:
+        words += " ({:.4g} to {:.4g})".format(*scores["perplexity_per_word_interval"])
+        bits += " ({:.3f} to {:.3f})".format(*scores["bits_per_byte_interval"])
+    return "; ".join(filter(None, (f"perplexity a token; {words}, {bits}", noise)))
 
 
 def examples(evaluation: dict[str, Any]) -> tuple[schema.Example, ...]:

@@ -133,9 +133,29 @@ class HuggingFaceDetector(TextByText):
             _one_line(f"{place} cannot read {self._window} tokens at once; set window to fewer"),
         ):
             self._model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT))
+        self._refuse_memory(place, vectors)
         device = self._options.device
         with _one_line(f"detector huggingface: device: torch has no {device} on this machine; use cpu"):
             self._model.to(device)  # pyright: ignore[reportArgumentType]
+
+    def _refuse_memory(self, place: str, vectors: int) -> None:
+        """Try made-up windows, the longest first, shorter ones, all again: one record may not change how others are read."""
+        import torch
+
+        draw = torch.Generator().manual_seed(0)
+        ids_1T = torch.randint(vectors, (1, self._window), generator=draw)
+        ids_1T[ids_1T == self._padding] = (self._padding + 1) % vectors
+        lengths = sorted({max(3, self._window * share // 8) for share in range(1, 9)} | {3, 4})
+        found: dict[int, Any] = {}
+        with torch.inference_mode():
+            for length in (self._window, *lengths, *reversed(lengths)):
+                ids = ids_1T[:, : min(length, self._window)]
+                logits = self._model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
+                if not torch.equal(found.setdefault(length, logits).nan_to_num(), logits.nan_to_num()):
+                    raise UsageError(
+                        f"{place} reads a text differently after other texts, so one record would decide the marks of others; take "
+                        "another type of model, or another option of its config.json"
+                    )
 
 
 @contextmanager
@@ -160,6 +180,7 @@ def _loaded(folder: str) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
         raise UsageError(f"{place} is no folder; name the folder of a model on this machine (nothing is downloaded)")
     refuse_pipes(Path(folder))
     logging.disable_progress_bar()
+    logging.set_verbosity_error()  # a type of model may say how long a text was
     local = {"local_files_only": True, "trust_remote_code": False}
     try:
         model, info = AutoModelForTokenClassification.from_pretrained(folder, output_loading_info=True, **local)
