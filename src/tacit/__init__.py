@@ -8,6 +8,7 @@ print(result.statement)
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ def plan(config: str | Path | Mapping[str, Any]) -> RunPlan:
     Raises:
         TacitError: see tacit.errors.
     """
+    from tacit.audit.coins_plan import check_coin_names, coin_warnings
     from tacit.planning import plan_and_look
 
     options = _options(config)
@@ -44,7 +46,9 @@ def plan(config: str | Path | Mapping[str, Any]) -> RunPlan:
         from tacit.audit.attacks import check_attacks
 
         check_attacks(options)
-    return plan_and_look(options)
+    check_coin_names(options)
+    planned = plan_and_look(options)
+    return dataclasses.replace(planned, warnings=(*planned.warnings, *coin_warnings(options, planned.epsilon)))
 
 
 def run(config: str | Path | Mapping[str, Any]) -> RunResult:

@@ -8,6 +8,7 @@
     │   ├── LedgerError   4   the ledger was altered, or disagrees with the certificate
     │   └── StorageError  4   a disk is full, or cannot be written
     └── AuditError        5   the audit's gate failed
+        └── ContradictedError  6   a lower bound on epsilon is above the proven one
 
 An error's message is one line: what is wrong, where, and what to do. It never holds private text: readers name a file and
 a line number, never the line.
@@ -18,6 +19,7 @@ from __future__ import annotations
 __all__ = [
     "AuditError",
     "BudgetError",
+    "ContradictedError",
     "DataError",
     "LedgerError",
     "RefusedError",
@@ -84,3 +86,9 @@ class AuditError(TacitError):
     """The audit's gate failed (exit code 5)."""
 
     exit_code = 5
+
+
+class ContradictedError(AuditError):
+    """The audit's lower bound on epsilon is above the proven epsilon (exit code 6)."""
+
+    exit_code = 6

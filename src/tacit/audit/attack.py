@@ -23,6 +23,7 @@ from tacit.audit.samples import MembershipSamples
 from tacit.config import RunConfig
 from tacit.config.base import Options
 from tacit.corpus.canaries import Canary
+from tacit.corpus.coins import Coins
 from tacit.corpus.secrets import SecretFormat
 from tacit.corpus.units import Unit
 from tacit.errors import TacitError
@@ -80,6 +81,9 @@ class Given:
         public_rows: public held-out text as rows of token ids.
         canaries: those planted in a masked model's rows.
         secrets: of a causal model the template of the planted texts, and their secrets.
+        coins: the audit's examples and coins.
+        model_before: the model as it was before the first phase on private text.
+        proven: epsilon of all that the ledger has been charged with, at the budget's delta; infinite where nothing is proved.
         private_units: (training, held out) of the private corpus. A public attack is refused it (`UsageError`).
         membership_samples: texts of the training part and as many others, which hold secrets. A public attack is refused them.
     """
@@ -93,6 +97,9 @@ class Given:
     public_rows: Callable[[], SequenceStream]
     canaries: Callable[[], list[Canary]]
     secrets: Callable[[], tuple[SecretFormat, tuple[int, ...]]]
+    coins: Callable[[], Coins]
+    model_before: Callable[[], PreTrainedModel]
+    proven: Callable[[], float]
     private_units: Callable[[], tuple[list[Unit], list[Unit]]]
     membership_samples: Callable[[], MembershipSamples]
 
@@ -161,6 +168,8 @@ class Attack:
         public: whether its rows of the released model are part of the release. It may then read no private text.
         prepare: what it loads for all models, and what measures one. `UndecidedError` where it cannot be made.
         answer: rows from what was measured, by model, of the models that the reader may see.
+        refuted: of what was measured in the released model, why it contradicts the certificate, as a sentence without its full stop;
+            None: it does not. None in its place: it never does.
         subject: what a model gives away, as in "the model gives ... away".
         counted: what one test is called, in the singular.
         asked: whether a configuration asks for it; None: where it is named in ``audit.attacks``.
@@ -179,6 +188,7 @@ class Attack:
     counted: str = "test"
     asked: Callable[[RunConfig], bool] | None = None
     options: type[Options] = NoOptions
+    refuted: Callable[[RunConfig, Any], str | None] | None = None
     stage: str = ""
     terms: tuple[tuple[str, str], ...] = ()
     remedy: str = ""

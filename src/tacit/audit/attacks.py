@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tacit.audit.attack import RELEASED, Answer, Attack, Found, joint_p_values, shown
+from tacit.audit.coins_attack import COINS
+from tacit.audit.coins_plan import check_coin_names
 from tacit.audit.exposure_attack import EXPOSURE
 from tacit.audit.membership_attack import MEMBERSHIP
 from tacit.config import RunConfig
 from tacit.config.load import validated
-from tacit.errors import AuditError, UsageError
+from tacit.errors import AuditError, ContradictedError, UsageError
 
 __all__ = ["ATTACKS", "answer_of", "asked_attacks", "check_attacks", "check_gate"]
 
-ATTACKS: dict[str, Attack] = {"exposure": EXPOSURE, "membership": MEMBERSHIP}
+ATTACKS: dict[str, Attack] = {"exposure": EXPOSURE, "membership": MEMBERSHIP, "coins": COINS}
 """In the order in which a run makes them and a report tells them."""
 
 
@@ -23,11 +25,13 @@ def asked_attacks(config: RunConfig) -> list[Attack]:
 
 
 def check_attacks(config: RunConfig) -> None:
-    """Check the section ``audit.attacks``, whose options are each attack's own.
+    """Check the section ``audit.attacks``, whose options are each attack's own, and the names in ``audit.coins``.
 
     Raises:
-        UsageError: it names no attack that is asked for there, or the options are not those of the attack.
+        UsageError: it names no attack that is asked for there, or the options are not those of the attack; or there is no such score,
+            bound or kind of examples.
     """
+    check_coin_names(config)
     for name, values in config.audit.attacks.items() if config.audit else ():
         known = [other for other, attack in ATTACKS.items() if attack.asked is None]
         if name not in known:
@@ -56,7 +60,7 @@ def answer_of(attack: Attack, config: RunConfig, found: Found, curator: bool) ->
 
 
 def check_gate(config: RunConfig, found: Mapping[str, Found]) -> None:
-    """Fail when a test of a public attack finds the released model below the configured p-value; several rows may be one test.
+    """Fail when a public attack contradicts the certificate, or a test of one finds the released model below the configured p-value.
 
     What is the curator's alone decides nothing here: whether a release is made must not hang on it.
 
@@ -64,8 +68,14 @@ def check_gate(config: RunConfig, found: Mapping[str, Found]) -> None:
         found: by attack.
 
     Raises:
-        AuditError: a test is below the gate.
+        ContradictedError: a lower bound is above the proven epsilon.
+        AuditError: a test is below the gate; several rows may be one test.
     """
+    for attack in asked_attacks(config):
+        seen = shown(attack, found.get(attack.name, {}), curator=False) or {}
+        why = attack.refuted(config, seen[RELEASED]) if attack.refuted is not None and RELEASED in seen else None
+        if why is not None:
+            raise ContradictedError(f"audit: {why}; do not publish this release: check the engine and the ledger")
     gate = config.audit.max_exposure_p_value if config.audit else 0.0
     for attack in asked_attacks(config):
         answer = answer_of(attack, config, found[attack.name], curator=False) if attack.name in found else None

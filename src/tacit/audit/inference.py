@@ -25,6 +25,7 @@ __all__ = [
     "attack_scores",
     "auc_estimate",
     "check_scores",
+    "clopper_pearson",
     "delong_auc",
     "folds",
     "grouped",
@@ -93,7 +94,7 @@ def attack_scores(member_n: np.ndarray, non_member_n: np.ndarray, streams: Keyed
     for fit, judge in folds(len(member_n), streams):
         threshold, _ = _best_threshold(member_n[fit], non_member_n[fit])
         correct += np.count_nonzero(member_n[judge] < threshold) + np.count_nonzero(non_member_n[judge] >= threshold)
-    accuracy = _clopper_pearson(int(correct), 2 * len(member_n))
+    accuracy = clopper_pearson(int(correct), 2 * len(member_n))
     return Attack(
         members=len(member_n),
         accuracy=accuracy,
@@ -155,7 +156,7 @@ def auc_estimate(halves: list[tuple[float, float]], pairs: int) -> Estimate:
     value = float(np.mean([auc for auc, _ in halves]))
     deviation = float(np.mean([math.sqrt(variance) for _, variance in halves]))
     if value in (0.0, 1.0):
-        return _clopper_pearson(round(value * pairs), pairs)
+        return clopper_pearson(round(value * pairs), pairs)
     if deviation == 0:
         reach = math.sqrt(math.log(2 / (1 - CONFIDENCE)) / (2 * pairs))
         return Estimate(value, max(0.0, value - reach), min(1.0, value + reach))
@@ -198,7 +199,8 @@ def _binomial_high(successes: int, trials: int, tail: float) -> float:
     return 1.0 if successes == trials else float(betaincinv(successes + 1, trials - successes, 1 - tail))
 
 
-def _clopper_pearson(successes: int, trials: int) -> Estimate:
+def clopper_pearson(successes: int, trials: int) -> Estimate:
+    """A share with its interval, from independent trials."""
     tail = (1 - CONFIDENCE) / 2
     low, high = _binomial_low(successes, trials, tail), _binomial_high(successes, trials, tail)
     return Estimate(successes / trials, low, high)
@@ -206,7 +208,7 @@ def _clopper_pearson(successes: int, trials: int) -> Estimate:
 
 def half_the_trials(successes: int, trials: int) -> Estimate:
     """The interval for trials whose two halves may be copies of each other, rounded outwards."""
-    low, high = (_clopper_pearson(count, trials // 2) for count in (successes // 2, (successes + 1) // 2))
+    low, high = (clopper_pearson(count, trials // 2) for count in (successes // 2, (successes + 1) // 2))
     return Estimate(successes / trials, low.low, high.high)
 
 

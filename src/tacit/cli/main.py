@@ -55,7 +55,7 @@ app = typer.Typer(
     help=(
         "Train language models on text that must not leak, and prove what the release can reveal.\n\n"
         "Exit codes: 0 done, 2 wrong command or configuration, 3 budget exceeded, 4 data or ledger, 5 audit gate, "
-        "130 interrupted (run the same command again to continue)."
+        "6 the audit contradicts the certificate, 130 interrupted (run the same command again to continue)."
     ),
 )
 

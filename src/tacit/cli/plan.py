@@ -91,6 +91,7 @@ def _advise(config: Path | None, as_json: bool, settings: Sequence[str]) -> None
 
 
 def _plan_run(config: Path, as_json: bool, settings: Sequence[str], with_model: bool) -> None:
+    from tacit.audit.coins_plan import check_coin_names, coin_warnings
     from tacit.config import load_config
     from tacit.planning import plan_and_look
     from tacit.planning.confidentiality import check_confidentiality
@@ -101,8 +102,10 @@ def _plan_run(config: Path, as_json: bool, settings: Sequence[str], with_model: 
         from tacit.audit.attacks import check_attacks
 
         check_attacks(options)
+    check_coin_names(options)
     with waiting("Solving the noise for the budget"):
         plan = plan_and_look(options)
+        plan = dataclasses.replace(plan, warnings=(*plan.warnings, *coin_warnings(options, plan.epsilon)))
     found = _model_found(options) if with_model else None
     if as_json:
         print_json(plan.to_dict() | ({} if found is None else {"model": dataclasses.asdict(found)}))

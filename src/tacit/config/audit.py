@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -40,24 +40,30 @@ class MembershipOptions(Options):
 
 
 class CoinOptions(Options):
-    """A lower bound on epsilon: audit examples, each trained on or not as a keyed coin says, and guessed from the model (docs/attacks.md).
+    """A lower bound on epsilon: examples, each trained on or not as a keyed coin says, are told apart by the model.
 
-    An example is a row of random pieces, a unit of its own: count about half of them in ``privacy.units``. With ``relation: replace``
-    a coin chooses between two rows. How they are scored and what makes a bound of the scores is bound in the ledger before training.
+    An example is a unit of its own: count half of them in ``privacy.units``, and with ``relation: replace``, where a coin chooses
+    between two examples, all. What is judged is in the ledger before the training: one score and one bound. The others are shown
+    beside it, as exploratory (docs/audit-bounds.md).
 
     Args:
-        examples: how many coins. What a perfect attack can show grows with them: epsilon 5.8 with 1,000, 8 with 8,932 (delta 0).
+        examples: how many coins. What a perfect attack can show grows with them (`tacit plan` says it): epsilon 5.5 with 1,000.
         pieces: of an example.
-        score: what makes an example look trained on: ``calibrated``, its loss before the private phases less its loss after them;
-            ``loss``; or ``min-k``, the loss of its least likely fifth.
-        bound: what makes a lower bound of all scores and coins (docs/audit-bounds.md).
+        kind: what it is made of: ``random-pieces`` of the vocabulary; ``random-words``, of letters; ``public-text``, which is
+            trained on publicly too; ``new-piece``, random pieces with one that no public text has; or ``secret``, random pieces
+            after a prompt.
+        score: what makes an example look trained on: its ``loss``; ``calibrated``, less its loss before the private phases; ``zlib``,
+            over its compressed length; ``min-k``, of its least likely fifth; or ``min-k++``, of that in standard deviations.
+        bound: what makes a lower bound of scores and coins: ``one-run``, which assumes nothing; ``clopper-pearson``,
+            ``one-run-f-dp`` or ``gaussian-dp``, which can contradict nothing by themselves.
         confidence: of the bound.
     """
 
     examples: Annotated[int, Field(ge=10, le=2**20)] = 1000
     pieces: Annotated[int, Field(ge=2, le=MOST)] = 12
-    score: Literal["calibrated", "loss", "min-k"] = "calibrated"
-    bound: Literal["one-run", "clopper-pearson", "one-run-f-dp", "gaussian-dp"] = "one-run"
+    kind: str = "random-pieces"
+    score: str = "calibrated"
+    bound: str = "one-run"
     confidence: Annotated[float, Field(ge=0.5, lt=1)] = 0.95
 
 
@@ -81,7 +87,8 @@ class AuditOptions(Options):
         coins: a lower bound on epsilon by examples that a coin puts into the text; ``{}`` takes the defaults. Not given: none.
         attacks: other attacks that are registered (docs/adding.md#an-attack), by name, each with its own options.
         max_exposure_p_value: fail (exit code 5) when any pattern's p-value is below this; 0: never. Of a causal model, twice the
-            smaller one of the p-values of mean and highest exposure. So with every attack whose rows are part of the release.
+            smaller one of the p-values of mean and highest exposure. So with every attack whose rows are part of the release, but
+            for ``coins``, which fail (exit code 6) when they contradict the proven epsilon.
     """
 
     added_later: ClassVar[frozenset[str]] = frozenset({"attacks", "coins"})
@@ -136,8 +143,8 @@ def check_coins(config: RunConfig) -> None:
     streams = {phase.stream for phase in config.phases} - {"public"}
     if config.adaptive is not None or config.screening is not None or streams != {"private"}:
         raise UsageError(
-            "audit.coins puts units into the private stream, which `screening`, `marking`, `adaptive` and runs on public text alone do "
-            "not have as a whole: leave it out"
+            "audit.coins puts units into the private stream, which `screening`, `marking`, `adaptive` and runs on public text alone "
+            "do not have as a whole: leave it out"
         )
     if options.pieces + 2 > config.model.length:
         raise UsageError(

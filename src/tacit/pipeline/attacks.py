@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
+
+from transformers import PreTrainedModel
 
 from tacit.audit.attack import CONTROL, RELEASED, Attack, Found, Given, UndecidedError
 from tacit.audit.attacks import asked_attacks, check_gate
@@ -16,11 +19,13 @@ from tacit.failures import is_out_of_memory
 from tacit.files import read_result, storage_error, write_json
 from tacit.folder import RunFolder
 from tacit.pipeline.corpus import membership_samples, private_units
+from tacit.pipeline.event_file import spent_epsilon
 from tacit.pipeline.records import secret_form, secrets_of
-from tacit.pipeline.rows import drawn_canaries, public_held_out_rows
+from tacit.pipeline.rows import drawn_canaries, drawn_coins, public_held_out_rows
 from tacit.pipeline.state import RunState
 from tacit.stages import Stage
 from tacit.training.checkpoint import load_weights
+from tacit.training.plans import last_before_private
 
 __all__ = ["attack_stage", "check_stored_gate", "measure", "store", "stored_attacks"]
 
@@ -130,9 +135,23 @@ def _given(state: RunState, attack: Attack) -> Given:
         public_rows=own(public_held_out_rows),
         canaries=own(drawn_canaries),
         secrets=own(_secrets),
+        coins=own(drawn_coins),
+        model_before=own(_model_before),
+        proven=own(_proven),
         private_units=refuse if attack.public else own(private_units),
         membership_samples=refuse if attack.public else own(membership_samples),
     )
+
+
+def _model_before(state: RunState) -> PreTrainedModel:
+    """As the public phases left it, or as the run begins with it."""
+    before = last_before_private(state.mechanisms.phases)
+    return state.new_model() if before is None else state.trained_model(before.name)
+
+
+def _proven(state: RunState) -> float:
+    """What the run is certified with. A public key is paid for when something is released, and makes it infinite from the start."""
+    return math.inf if state.config.is_unbounded else spent_epsilon(state.ledger)
 
 
 def _secrets(state: RunState) -> tuple[SecretFormat, tuple[int, ...]]:

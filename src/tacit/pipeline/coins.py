@@ -1,17 +1,24 @@
-"""The audit's coins in a run: tossed once, bound in the ledger before training, and put among the private rows."""
+"""The audit's coins in a run: tossed once, bound in the ledger before training, and put among the private rows.
+
+They stand in the training rows alone: neither the vocabulary nor screening nor the evaluation ever sees them, and the units of the
+text are divided as they would be without. How many examples are in is decided by the coins: sampling probability and normaliser come
+from ``privacy.units``, as always, and from nothing that is counted here.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 
 import numpy as np
 
-from tacit.config import RunConfig
+from tacit.audit.coin_examples import EXAMPLES, Material
+from tacit.config import CoinOptions, RunConfig
 from tacit.corpus.coins import Coins, toss_coins
 from tacit.corpus.units import Unit
-from tacit.errors import UsageError
-from tacit.pipeline.state import RunState, once
+from tacit.errors import DataError, UsageError
+from tacit.pipeline.state import RunState
 from tacit.training.sequences import SequenceStream, unit_keys
 
 __all__ = ["has_coins", "tossed_coins", "with_coins"]
@@ -24,45 +31,60 @@ def has_coins(config: RunConfig) -> bool:
     return config.audit is not None and config.audit.coins is not None
 
 
-@once
-def tossed_coins(state: RunState) -> Coins:
+def tossed_coins(state: RunState, public_rows: Callable[[RunState], SequenceStream]) -> Coins:
     """Examples and coins. The ledger has their digest, and how they will be judged, before anything is trained on them.
+
+    Args:
+        public_rows: loads what some kinds of examples are made of.
 
     Raises:
         UsageError: the configuration asks for none.
-        LedgerError: the ledger has others.
+        DataError: no examples of the kind can be made; or (a LedgerError) the ledger has others.
     """
     options = state.config.audit.coins if state.config.audit else None
     if options is None:
         raise UsageError("the configuration has no section `audit.coins`")
+    special, streams = state.special, state.streams.child("audit's coins")
     replace = state.config.privacy.relation == "replace"
-    special = state.special
-    ordinary = np.setdiff1d(np.arange(special.size), special.ids)
+
+    def bodies(side: str) -> np.ndarray:
+        generator = streams.generator("examples", side)
+        material = Material(
+            options.examples, options.pieces, state.tokenizer, special, generator, lambda: public_rows(state)
+        )
+        return _with_a_loss(EXAMPLES[options.kind].make(material), material)
+
     ends = (special.start, special.end, special.pad)
-    coins = toss_coins(
-        options.examples,
-        options.pieces,
-        ordinary,
-        ends,
-        state.config.model.length,
-        replace,
-        state.streams.child("audit's coins"),
-    )
+    others_mP = bodies("others") if replace else None
+    coins = toss_coins(bodies("these"), others_mP, ends, state.config.model.length, streams)
     if state.ledger_if_first is not None:
-        judged = {**options.model_dump(), "relation": state.config.privacy.relation, "commitment": coins.commitment}
-        state.ledger_if_first.bind(_BOUND, json.dumps(judged, sort_keys=True))
+        state.ledger_if_first.bind(_BOUND, _judged(options, state.config, coins))
     return coins
 
 
-def with_coins(state: RunState, stream: SequenceStream) -> SequenceStream:
+def _judged(options: CoinOptions, config: RunConfig, coins: Coins) -> str:
+    """What is fixed before anybody looks: examples and coins, how they are scored, and what makes a bound of the scores."""
+    own = {**options.model_dump(), "relation": config.privacy.relation, "delta": config.privacy.budget.delta}
+    return json.dumps({**own, "commitment": coins.commitment}, sort_keys=True)
+
+
+def _with_a_loss(bodies_mP: np.ndarray, material: Material) -> np.ndarray:
+    """The pieces, each of whose examples has one that a model is asked about.
+
+    Raises:
+        DataError: one has none: it would be trained on without a loss.
+    """
+    if not np.isin(bodies_mP, material.ordinary).any(axis=1).all():
+        raise DataError("audit.coins: an example has no ordinary piece; choose another kind of examples")
+    return bodies_mP
+
+
+def with_coins(state: RunState, stream: SequenceStream, coins: Coins) -> SequenceStream:
     """The private training rows with the planted examples behind them, a unit each."""
-    coins = tossed_coins(state)
     planted_PT = coins.planted_PT
     count = len(planted_PT)
     # by the number of the coin: what one example draws hangs on no other coin
-    numbers = np.flatnonzero(coins.included_m) if coins.others_mT is None else np.arange(count)
-    units = [Unit(f"audit-example-{number}", ()) for number in numbers]
-    keys = unit_keys(units, state.streams.child("audit's coins"))
+    units = [Unit(f"audit-example-{number}", ()) for number in coins.planted_numbers]
     counted_ST = stream.counted_ST
     if counted_ST is not None:
         place_T = np.arange(planted_PT.shape[1])
@@ -73,6 +95,6 @@ def with_coins(state: RunState, stream: SequenceStream) -> SequenceStream:
         ids_ST=np.concatenate([stream.ids_ST, planted_PT]),
         lengths_S=np.concatenate([stream.lengths_S, np.full(count, coins.length, dtype=stream.lengths_S.dtype)]),
         starts_U1=np.concatenate([stream.starts_U1, stream.starts_U1[-1] + 1 + np.arange(count)]),
-        keys_U=(*stream.keys_U, *keys),
+        keys_U=(*stream.keys_U, *unit_keys(units, state.streams.child("audit's coins"))),
         counted_ST=counted_ST,
     )

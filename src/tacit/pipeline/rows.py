@@ -10,8 +10,9 @@ import numpy as np
 from tacit.config import PublicCorpusOptions, RunConfig, stratum_number
 from tacit.corpus.canaries import Canary, draw_canaries, plant
 from tacit.corpus.chats import answer_of
+from tacit.corpus.coins import Coins
 from tacit.corpus.units import Unit
-from tacit.pipeline.coins import has_coins, with_coins
+from tacit.pipeline.coins import has_coins, tossed_coins, with_coins
 from tacit.pipeline.corpus import marked_texts, private_units, public_units, rho_of_units, screened_units
 from tacit.pipeline.state import RunState, once
 from tacit.training.marked import tokenize_marked, unmarked
@@ -21,6 +22,7 @@ from tacit.vocabulary.chats import ChatEncoder
 
 __all__ = [
     "drawn_canaries",
+    "drawn_coins",
     "has_unigram",
     "private_rows",
     "public_answers",
@@ -84,7 +86,13 @@ def private_rows(state: RunState) -> SequenceStream:
     stream = _with_canaries(state, tokenized(state, private_units(state)[0]))
     if state.config.adaptive is not None:
         stream = dataclasses.replace(stream, rho_U=rho_of_units(state))
-    return with_coins(state, stream) if has_coins(state.config) else stream
+    return with_coins(state, stream, drawn_coins(state)) if has_coins(state.config) else stream
+
+
+@once
+def drawn_coins(state: RunState) -> Coins:
+    """The audit's examples and coins (`tacit.pipeline.coins`)."""
+    return tossed_coins(state, public_rows)
 
 
 def _with_canaries(state: RunState, stream: SequenceStream) -> SequenceStream:
