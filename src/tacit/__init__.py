@@ -48,7 +48,9 @@ def plan(config: str | Path | Mapping[str, Any]) -> RunPlan:
         check_attacks(options)
     check_coin_names(options)
     planned = plan_and_look(options)
-    return dataclasses.replace(planned, warnings=(*planned.warnings, *coin_warnings(options, planned.epsilon)))
+    return dataclasses.replace(
+        planned, warnings=(*planned.warnings, *coin_warnings(options, planned.mechanisms.spends()))
+    )
 
 
 def run(config: str | Path | Mapping[str, Any]) -> RunResult:

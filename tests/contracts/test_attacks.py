@@ -182,6 +182,7 @@ def values_in(folder: Path, **attacks: Any) -> dict[str, Any]:
             "control": True,
             "control_steps": 2,
             "membership": {"pairs": 20, "group_size": 2},
+            "coins": {"examples": 30, "pieces": 6},
             "attacks": {"guesses": {}, "counts": {}, **attacks},
         },
         "compute": {"threads": 1, "checkpoint_seconds": 30.0},
@@ -216,8 +217,8 @@ def pages(folder: Path) -> dict[str, str]:
 
 def test_a_new_public_attack_is_in_the_release(finished: RunFolder) -> None:
     report = read_json(finished.release / "report.json")
-    assert [attack["name"] for attack in report["attacks"]] == ["exposure", "guesses"]
-    facts = AttackFacts.model_validate(report["attacks"][1])
+    assert [attack["name"] for attack in report["attacks"]] == ["exposure", "coins", "guesses"]
+    facts = AttackFacts.model_validate(report["attacks"][2])
     (row,) = facts.rows
     values = stored(finished, GUESSES)[RELEASED]
     assert (row.model, row.value, row.null, row.ceiling) == (RELEASED, values["right"], 20, 40)
@@ -233,8 +234,14 @@ def test_a_new_public_attack_is_in_the_release(finished: RunFolder) -> None:
 def test_what_is_the_curators_is_in_the_curators_copy_alone(finished: RunFolder) -> None:
     curators, public = pages(finished.private / "report"), pages(finished.release)
     report = json.loads(curators["report.json"])
-    assert [attack["name"] for attack in report["attacks"]] == ["exposure", "membership", "guesses", "counts"]
-    assert [row["model"] for row in report["attacks"][2]["rows"]] == [RELEASED, CONTROL]
+    assert [attack["name"] for attack in report["attacks"]] == [
+        "exposure",
+        "membership",
+        "coins",
+        "guesses",
+        "counts",
+    ]
+    assert [row["model"] for row in report["attacks"][3]["rows"]] == [RELEASED, CONTROL]
     for name in public:
         for needle in (COUNTS.title, "A toy count of private units", CONTROL):
             assert needle in curators[name]
@@ -304,7 +311,7 @@ def test_it_is_a_stage(tmp_path: Path) -> None:
     assert not (tmp_path / "run" / "private" / "counts.json").exists()
     assert stored(RunFolder(tmp_path / "run"), GUESSES)[RELEASED]["right"] == 40
     none = tacit("run", config, "--until", "nix")
-    assert "membership, guesses, counts, release" in none.stderr
+    assert "membership, coins, guesses, counts, release" in none.stderr
 
 
 # the gate ------------------------------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ class Given:
         secrets: of a causal model the template of the planted texts, and their secrets.
         coins: the audit's examples and coins.
         model_before: the model as it was before the first phase on private text.
-        proven: epsilon of all that the ledger has been charged with, at the budget's delta; infinite where nothing is proved.
+        proven: the epsilon that coins test (`tacit.audit.coins_plan.claimed_epsilon`); infinite where nothing is proved.
         private_units: (training, held out) of the private corpus. A public attack is refused it (`UsageError`).
         membership_samples: texts of the training part and as many others, which hold secrets. A public attack is refused them.
     """

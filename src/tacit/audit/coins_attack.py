@@ -27,6 +27,7 @@ from tacit.audit.inference import clopper_pearson
 from tacit.audit.token_nats import token_nats
 from tacit.config import CoinOptions, RunConfig
 from tacit.corpus.coins import Coins
+from tacit.privacy.rounded import upper
 from tacit.randomness import KeyedRandomness
 
 __all__ = ["COINS", "audit_coins", "verdict_of"]
@@ -141,15 +142,15 @@ def _refuted(config: RunConfig, values: Mapping[str, Any]) -> str | None:
         return None
     bound = _counts(values)
     return (
-        f"the lower bound on epsilon by coins, {bound.epsilon:.3g} ({100 * bound.confidence:g} %), is above the proven "
-        f"{float(values['proven']):.3g} at delta {bound.delta:g}, so the certificate is contradicted"
+        f"the lower bound on epsilon by coins, {_lower(bound.epsilon)} ({100 * bound.confidence:g} %), is above the proven "
+        f"{upper(float(values['proven']), '.3g')} at delta {bound.delta:g}, so the certificate is contradicted"
     )
 
 
 def _answer(config: RunConfig, found: Mapping[str, Any]) -> Answer:
     options = _options(config)
     verdict = str(verdict_of(config, found)) if RELEASED in found else ""
-    rows = [row for model, values in found.items() for row in _rows(model, values, options, verdict)]
+    rows = [row for model, values in found.items() for row in _rows(model, values, config, verdict)]
     return Answer(tuple(rows), (_introduction(config, options),), _NOTE)
 
 
@@ -161,7 +162,8 @@ def _introduction(config: RunConfig, options: CoinOptions) -> str:
     )
 
 
-def _rows(model: str, values: Mapping[str, Any], options: CoinOptions, verdict: str) -> Iterator[AttackRow]:
+def _rows(model: str, values: Mapping[str, Any], config: RunConfig, verdict: str) -> Iterator[AttackRow]:
+    options = _options(config)
     guessed = clopper_pearson(values["right"], options.examples)
     yield AttackRow(
         model=model,
@@ -192,17 +194,23 @@ def _rows(model: str, values: Mapping[str, Any], options: CoinOptions, verdict: 
                 "proven epsilon": _NO_EPSILON if math.isinf(proven) else proven,
                 "verdict": verdict if is_judged else "positive control" if number == 0 else "exploratory",
             },
-            words=_bound_words(bound, proven, verdict) if is_judged else "",
+            words=_bound_words(bound, proven, verdict, config) if is_judged else "",
         )
 
 
-def _bound_words(bound: Mapping[str, Any], proven: float, verdict: str) -> str:
-    claim = "no epsilon is proved" if math.isinf(proven) else f"{proven:.3g} is proved"
+def _bound_words(bound: Mapping[str, Any], proven: float, verdict: str, config: RunConfig) -> str:
+    of = "" if config.screening is None else " of the phases with noise"
+    claim = "no epsilon is proved" if math.isinf(proven) else f"{upper(proven, '.3g')} is proved{of}"
     return (
-        f"So epsilon is at least {bound['epsilon']:.3g} at delta {bound['delta']:g} ({100 * bound['confidence']:g} % confidence, "
-        f"{bound['bound']}, {bound['score']}); a perfect attack would show {bound['capacity']:.3g}, and {claim}: "
+        f"So epsilon is at least {_lower(bound['epsilon'])} at delta {bound['delta']:g} ({100 * bound['confidence']:g} % confidence, "
+        f"{bound['bound']}, {bound['score']}); a perfect attack would show {_lower(bound['capacity'])}, and {claim}: "
         f"{_VERDICT_WORDS[verdict]}"
     )
+
+
+def _lower(value: float) -> str:
+    """A lower bound as text, rounded down."""
+    return upper(-value, ".3g").lstrip("-")
 
 
 _VERDICT_WORDS: dict[str, str] = {

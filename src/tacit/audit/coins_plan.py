@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tacit.audit.bounds.bound import MOST_COINS, Bound
@@ -13,8 +13,10 @@ from tacit.audit.coin_examples import EXAMPLES
 from tacit.audit.coin_scores import SCORES
 from tacit.config import CoinOptions, RunConfig
 from tacit.errors import UsageError
+from tacit.privacy.accounting.accountant import joint_epsilon
+from tacit.privacy.events import NonPrivate, Spend
 
-__all__ = ["COIN_BOUNDS", "check_coin_names", "coin_warnings"]
+__all__ = ["COIN_BOUNDS", "check_coin_names", "claimed_epsilon", "coin_warnings"]
 
 COIN_BOUNDS: dict[str, type[Bound[Any]]] = {name: bound for name, bound in BOUNDS.items() if bound.reads is Scores}
 """Those of `BOUNDS` that read one score an example."""
@@ -48,11 +50,32 @@ def _check(option: str, name: str, known: Iterable[str]) -> None:
         raise UsageError(f"audit.coins.{option}: there is no {name!r}; there are: {', '.join(known)}")
 
 
-def coin_warnings(config: RunConfig, epsilon: float) -> tuple[str, ...]:
-    """Whether a perfect attack on so many examples could contradict the epsilon that a run is going to prove."""
+def claimed_epsilon(config: RunConfig, spends: Sequence[Spend]) -> float:
+    """The epsilon that coins test: the run's, and with screening that of the phases with noise alone.
+
+    With screening examples are in the private stream, of which ordinary training reads nothing, so for them what follows from the
+    phases with noise holds. A key that everyone can make is no spend before the release, and makes epsilon infinite from the start.
+
+    Args:
+        spends: all of the run.
+    """
+    if config.uses_heuristic:
+        return math.inf
+    if config.screening is not None:
+        spends = [spend for spend in spends if not isinstance(spend.event, NonPrivate)]
+    return joint_epsilon(spends, config.privacy.budget.delta, config.privacy.relation)
+
+
+def coin_warnings(config: RunConfig, spends: Sequence[Spend]) -> tuple[str, ...]:
+    """Whether a perfect attack on so many examples could contradict the epsilon that a run is going to prove.
+
+    Args:
+        spends: as planned.
+    """
     options = _options(config)
     if options is None:
         return ()
+    epsilon = claimed_epsilon(config, spends)
     if math.isinf(epsilon):
         return ("audit.coins: no epsilon is proved, so no lower bound can contradict it",)
     bound, delta = COIN_BOUNDS[options.bound](), config.privacy.budget.delta

@@ -105,7 +105,7 @@ def _plan_run(config: Path, as_json: bool, settings: Sequence[str], with_model: 
     check_coin_names(options)
     with waiting("Solving the noise for the budget"):
         plan = plan_and_look(options)
-        plan = dataclasses.replace(plan, warnings=(*plan.warnings, *coin_warnings(options, plan.epsilon)))
+        plan = dataclasses.replace(plan, warnings=(*plan.warnings, *coin_warnings(options, plan.mechanisms.spends())))
     found = _model_found(options) if with_model else None
     if as_json:
         print_json(plan.to_dict() | ({} if found is None else {"model": dataclasses.asdict(found)}))

@@ -140,11 +140,11 @@ def check_coins(config: RunConfig) -> None:
     options = config.audit.coins if config.audit else None
     if options is None:
         return
-    streams = {phase.stream for phase in config.phases} - {"public"}
-    if config.adaptive is not None or config.screening is not None or streams != {"private"}:
+    streams = {phase.stream for phase in config.phases}
+    if config.adaptive is not None or config.marking is not None or "private" not in streams:
         raise UsageError(
-            "audit.coins puts units into the private stream, which `screening`, `marking`, `adaptive` and runs on public text alone "
-            "do not have as a whole: leave it out"
+            "audit.coins puts units into the private stream as a whole, which `marking`, `adaptive` and runs on public text alone do "
+            "not have: leave it out"
         )
     if options.pieces + 2 > config.model.length:
         raise UsageError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from transformers import PreTrainedModel
 
 from tacit.audit.attack import CONTROL, RELEASED, Attack, Found, Given, UndecidedError
 from tacit.audit.attacks import asked_attacks, check_gate
+from tacit.audit.coins_plan import claimed_epsilon
 from tacit.config import RunConfig
 from tacit.corpus.secrets import SecretFormat
 from tacit.errors import StorageError, TacitError, UsageError
@@ -19,7 +19,6 @@ from tacit.failures import is_out_of_memory
 from tacit.files import read_result, storage_error, write_json
 from tacit.folder import RunFolder
 from tacit.pipeline.corpus import membership_samples, private_units
-from tacit.pipeline.event_file import spent_epsilon
 from tacit.pipeline.records import secret_form, secrets_of
 from tacit.pipeline.rows import drawn_canaries, drawn_coins, public_held_out_rows
 from tacit.pipeline.state import RunState
@@ -150,8 +149,7 @@ def _model_before(state: RunState) -> PreTrainedModel:
 
 
 def _proven(state: RunState) -> float:
-    """What the run is certified with. A public key is paid for when something is released, and makes it infinite from the start."""
-    return math.inf if state.config.is_unbounded else spent_epsilon(state.ledger)
+    return claimed_epsilon(state.config, state.ledger.spends())
 
 
 def _secrets(state: RunState) -> tuple[SecretFormat, tuple[int, ...]]:

@@ -77,6 +77,11 @@ def work_after(config: RunConfig, phases: Sequence[Phase], sequence_flops: float
         found.append(Work("audit", 1 + seconds_of(models * asked * scored)))
         if audit.membership is not None:
             found.append(Work("membership", 2 + seconds_of(models * 2 * audit.membership.pairs * scored)))
+        if audit.coins is not None:
+            asked = audit.coins.examples * (1 if config.model.is_causal else audit.coins.pieces)
+            sides = 2 if config.privacy.relation == "replace" else 1
+            share = (audit.coins.pieces + 2) / config.model.length
+            found.append(Work("coins", 2 + seconds_of((1 + models) * sides * asked * share * scored)))
         found += [Work(name, None) for name in audit.attacks]
     return [*found, Work("release", _RELEASE), Work("report", _REPORT)]
 
@@ -123,7 +128,7 @@ def timed(
     )
 
 
-_ON_DEVICE = {"scoring", "control", EVALUATION, "audit", "membership"}
+_ON_DEVICE = {"scoring", "control", EVALUATION, "audit", "membership", "coins"}
 
 
 def about(seconds: float | None) -> str:
