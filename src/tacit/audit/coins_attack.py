@@ -27,10 +27,10 @@ from tacit.audit.inference import clopper_pearson
 from tacit.audit.token_nats import token_nats
 from tacit.config import CoinOptions, RunConfig
 from tacit.corpus.coins import Coins
-from tacit.privacy.rounded import upper
+from tacit.privacy.rounded import lower, upper
 from tacit.randomness import KeyedRandomness
 
-__all__ = ["COINS", "audit_coins", "verdict_of"]
+__all__ = ["COINS", "audit_coins", "blind_guesses", "verdict_of"]
 
 _NO_EPSILON = "infinity"
 
@@ -50,7 +50,7 @@ def _prepare(given: Given) -> Measure:
         return [token_nats(model, ids_mT, coins.length, special.size, masking) for ids_mT in sides]
 
     before, texts = asked(given.model_before()), [_texts(given.tokenizer, ids_mT, coins.length) for ids_mT in sides]
-    proven, blind = given.proven(), _blind(coins, texts, given.streams)
+    proven, blind = given.proven(), blind_guesses(coins, texts, given.streams)
 
     def measure(model: PreTrainedModel) -> dict[str, Any]:
         seen = [Seen(*parts) for parts in zip(asked(model), before, texts, strict=True)]
@@ -67,7 +67,7 @@ def _texts(tokenizer: Tokenizer, ids_mT: np.ndarray, length: int) -> tuple[str, 
     return tuple(tokenizer.decode_batch(ids_mT[:, 1 : length - 1].tolist(), skip_special_tokens=False))
 
 
-def _blind(coins: Coins, texts: list[tuple[str, ...]], streams: KeyedRandomness) -> Estimated:
+def blind_guesses(coins: Coins, texts: list[tuple[str, ...]], streams: KeyedRandomness) -> Estimated:
     """How often coins are guessed from the examples' text alone; as many of those that are out as of those that are in."""
     if len(texts) == 2:  # of two examples, which one is in
         pairs = list(zip(coins.included_m, *texts, strict=True))
@@ -142,7 +142,7 @@ def _refuted(config: RunConfig, values: Mapping[str, Any]) -> str | None:
         return None
     bound = _counts(values)
     return (
-        f"the lower bound on epsilon by coins, {_lower(bound.epsilon)} ({100 * bound.confidence:g} %), is above the proven "
+        f"the lower bound on epsilon by coins, {lower(bound.epsilon, '.3g')} ({100 * bound.confidence:g} %), is above the proven "
         f"{upper(float(values['proven']), '.3g')} at delta {bound.delta:g}, so the certificate is contradicted"
     )
 
@@ -202,15 +202,10 @@ def _bound_words(bound: Mapping[str, Any], proven: float, verdict: str, config: 
     of = "" if config.screening is None else " of the phases with noise"
     claim = "no epsilon is proved" if math.isinf(proven) else f"{upper(proven, '.3g')} is proved{of}"
     return (
-        f"So epsilon is at least {_lower(bound['epsilon'])} at delta {bound['delta']:g} ({100 * bound['confidence']:g} % confidence, "
-        f"{bound['bound']}, {bound['score']}); a perfect attack would show {_lower(bound['capacity'])}, and {claim}: "
+        f"So epsilon is at least {lower(bound['epsilon'], '.3g')} at delta {bound['delta']:g} ({100 * bound['confidence']:g} % confidence, "
+        f"{bound['bound']}, {bound['score']}); a perfect attack would show {lower(bound['capacity'], '.3g')}, and {claim}: "
         f"{_VERDICT_WORDS[verdict]}"
     )
-
-
-def _lower(value: float) -> str:
-    """A lower bound as text, rounded down."""
-    return upper(-value, ".3g").lstrip("-")
 
 
 _VERDICT_WORDS: dict[str, str] = {

@@ -15,6 +15,7 @@ from tacit.config import CoinOptions, RunConfig
 from tacit.errors import UsageError
 from tacit.privacy.accounting.accountant import joint_epsilon
 from tacit.privacy.events import NonPrivate, Spend
+from tacit.privacy.rounded import lower, upper
 
 __all__ = ["COIN_BOUNDS", "check_coin_names", "claimed_epsilon", "coin_warnings"]
 
@@ -83,8 +84,8 @@ def coin_warnings(config: RunConfig, spends: Sequence[Spend]) -> tuple[str, ...]
     if capacity >= epsilon:
         return ()
     return (
-        f"audit.coins: with {options.examples:,} examples even a perfect attack shows no more than epsilon {capacity:.2f} by "
-        f"{options.bound}, and {epsilon:.2f} is to be proved, so the audit will be inconclusive: "
+        f"audit.coins: with {options.examples:,} examples even a perfect attack shows no more than epsilon {lower(capacity, '.2f')} by "
+        f"{options.bound}, and {upper(epsilon, '.2f')} is to be proved, so the audit will be inconclusive: "
         f"{_enough(bound, epsilon, options, delta)}",
     )
 
