@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from tacit.audit.attack import RELEASED
+from tacit.audit.coin_examples import EXAMPLES
+from tacit.config import parse_config
 from tacit.corpus.synthetic import SyntheticPublic, write_public
+from tacit.errors import LedgerError
+from tacit.files import read_json
+from tacit.folder import RunFolder
+from tacit.pipeline.corpus import private_units
+from tacit.pipeline.opening import open_run
+from tacit.pipeline.rows import drawn_coins, private_rows
+from tacit.pipeline.stages import walk
+from tacit.privacy.ledger import Ledger
 
 from .draws import who_asks
 from .keys import begin_with_key
@@ -45,7 +58,153 @@ def values(folder: Path, run: str = "run", **sections: Any) -> dict[str, Any]:
 
 def without_noise(arguments: list[str], who: str) -> None:
     """`tacit ARGUMENTS...` of an engine that leaves the noise out: the known-wrong one."""
-    import tacit.training.steps as steps
+    from tacit.training import steps
 
     steps.add_noise_ = lambda *given: None
     command(arguments, who)
+
+
+def run_of(folder: Path, work: Any = command, run: str = "run", **sections: Any) -> tuple[RunFolder, Any]:
+    given = values(folder, run, **sections)
+    begin_with_key(given)
+    done = called(work, ["run", str(write_config(folder / f"{run}.yaml", given))], who_asks())
+    return RunFolder(folder / run), done
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("coins")
+    write_texts(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def finished(folder: Path) -> RunFolder:
+    """A finished run, which is read only."""
+    run, done = run_of(folder)
+    assert done.returncode == 0, done.stderr
+    return run
+
+
+def rows_of_ledger(run: RunFolder) -> list[Any]:
+    with Ledger.open(run.ledger, readonly=True) as ledger:
+        return list(ledger.rows)
+
+
+def bound_coins(run: RunFolder) -> tuple[int, dict[str, Any]]:
+    """(place in the ledger, what is bound there)."""
+    ((place, row),) = [
+        (place, row)
+        for place, row in enumerate(rows_of_ledger(run))
+        if row.kind == "bind" and row.body["name"] == "the audit's coins"
+    ]
+    return place, json.loads(row.body["value"])
+
+
+def test_what_is_judged_is_bound_before_the_first_step(finished: RunFolder) -> None:
+    place, bound = bound_coins(finished)
+    spends = [at for at, row in enumerate(rows_of_ledger(finished)) if row.kind == "spend"]
+    assert place < spends[0]
+    assert {name: bound[name] for name in ("score", "bound", "examples", "delta", "relation")} == {
+        "score": "calibrated",
+        "bound": "one-run",
+        "examples": 160,
+        "delta": 1e-4,
+        "relation": "add-or-remove",
+    }
+    assert len(bound["commitment"]) == 64
+
+
+def test_an_engine_with_noise_is_not_contradicted(finished: RunFolder) -> None:
+    found = read_json(finished.private / "coins.json")[RELEASED]
+    assert found["bounds"][0]["epsilon"] <= found["proven"] <= 1.0
+    report = read_json(finished.release / "report.json")
+    (facts,) = [attack for attack in report["attacks"] if attack["name"] == "coins"]
+    assert [row["model"] for row in facts["rows"]] == [RELEASED] * len(facts["rows"])
+    page = (finished.release / "report.html").read_text()
+    assert "a perfect attack would show 3.65" in page
+    verified = tacit("verify", finished.root)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+
+
+def test_an_engine_without_noise_is_contradicted_with_exit_code_6(folder: Path) -> None:
+    run, done = run_of(folder, without_noise, "without-noise")
+    assert done.returncode == 6, done.stderr
+    assert "the lower bound on epsilon by coins, 2.4" in done.stderr.splitlines()[-1]
+    assert "above the proven 1 at delta 0.0001" in done.stderr.splitlines()[-1]
+    audited = tacit("audit", run.root)
+    assert audited.returncode == 6, audited.stderr
+    assert "violated" in audited.stdout
+    assert "VIOLATED" in (run.release / "report.html").read_text()
+
+
+def test_a_run_that_was_stopped_comes_to_the_same(folder: Path, finished: RunFolder) -> None:
+    given = values(folder, "stopped")
+    begin_with_key(given)
+    config = write_config(folder / "stopped.yaml", given)
+    for part in (["--until", "training"], []):
+        done = tacit("run", config, *part)
+        assert done.returncode == 0, done.stderr
+    stopped = RunFolder(folder / "stopped")
+    assert bound_coins(stopped) == bound_coins(finished)
+    assert (stopped.private / "coins.json").read_bytes() == (finished.private / "coins.json").read_bytes()
+    weights = "model/model.safetensors"
+    assert (stopped.release / weights).read_bytes() == (finished.release / weights).read_bytes()
+
+
+def test_coins_cannot_be_changed_once_the_run_has_begun(
+    folder: Path, finished: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = folder / "copy"
+    shutil.copytree(finished.root, copy)
+    audit = values(folder)["audit"]
+    for changed in ({"score": "loss"}, {"bound": "gaussian-dp"}, {"examples": 150}, {"pieces": 7}):
+        other = {**audit, "coins": {**audit["coins"], **changed}}
+        done = tacit("run", write_config(folder / "copy.yaml", values(folder, "copy", audit=other)))
+        assert done.returncode == 2, done.stderr
+        assert f"audit.coins.{next(iter(changed))}" in done.stderr
+    monkeypatch.setitem(EXAMPLES, "random-pieces", EXAMPLES["secret"])  # as another version might make them
+    with (
+        pytest.raises(LedgerError, match="the audit's coins changed"),
+        open_run(parse_config(values(folder, "copy"))) as state,
+    ):
+        drawn_coins(state)
+
+
+# what coins leave as it is -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("relation", ["add-or-remove", "replace"])
+def test_the_units_of_the_text_are_as_without_coins(folder: Path, relation: str) -> None:
+    """Words, held-out units and the rows of every unit of the text, under one key."""
+    privacy = {**values(folder)["privacy"], "relation": relation}
+    audit = values(folder)["audit"]
+    found = {}
+    for name, coins in (("with", audit["coins"]), ("without", None)):
+        given = values(folder, f"{relation}-{name}", privacy=privacy, audit={**audit, "coins": coins})
+        begin_with_key(given)
+        with open_run(parse_config(given)) as state:
+            walk(state, until="vocabulary")
+            words = (state.vocabulary_folder / "tokenizer.json").read_bytes()
+            plans = [phase.plan for phase in state.mechanisms.phases]
+            found[name] = (words, private_units(state), plans), private_rows(state)
+    (same, rows), (as_without, own) = found["with"], found["without"]
+    assert same == as_without
+    units = own.units
+    assert np.array_equal(rows.ids_ST[: own.sequences], own.ids_ST)
+    assert rows.keys_U[:units] == own.keys_U
+    assert np.array_equal(rows.starts_U1[: units + 1], own.starts_U1)
+    assert len(set(rows.keys_U)) == rows.units
+    assert rows.units - units == rows.sequences - own.sequences > 0
+
+
+def test_each_planted_example_is_a_unit_of_one_row(folder: Path) -> None:
+    given = values(folder, "units")
+    begin_with_key(given)
+    with open_run(parse_config(given)) as state:
+        walk(state, until="vocabulary")
+        rows, coins = private_rows(state), drawn_coins(state)
+    count = int(coins.included_m.sum())
+    assert np.array_equal(rows.ids_ST[-count:], coins.planted_PT)
+    assert (np.diff(rows.starts_U1)[-count:] == 1).all()
+    assert (rows.lengths_S[-count:] == 10).all()

@@ -20,7 +20,19 @@ from tacit.vocabulary.tokenizer import TokenizerOptions, build_tokenizer
 M, P, WIDTH = 40, 6, 12
 STREAMS = KeyedRandomness(bytes(32))
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-PIECES = [*OWN_NAMES.values(), *LETTERS, *(f"##{letter}" for letter in LETTERS), "my", "code", "is", ":", "the", "pain", "went", "never"]
+PIECES = [
+    *OWN_NAMES.values(),
+    *LETTERS,
+    *(f"##{letter}" for letter in LETTERS),
+    "my",
+    "code",
+    "is",
+    ":",
+    "the",
+    "pain",
+    "went",
+    "never",
+]
 TOKENIZER = build_tokenizer(PIECES, TokenizerOptions())
 SPECIAL = special_tokens(TOKENIZER, OWN_NAMES)
 
@@ -121,7 +133,9 @@ def tossed(key: int = 0, others: bool = False, bodies: str = "these") -> Coins:
 def test_what_is_planted_is_what_the_coins_say() -> None:
     coins = tossed()
     assert 0 < coins.included_m.sum() < M
-    assert np.array_equal(coins.planted_PT, [row for row, coin in zip(coins.ids_mT, coins.included_m, strict=True) if coin])
+    assert np.array_equal(
+        coins.planted_PT, [row for row, coin in zip(coins.ids_mT, coins.included_m, strict=True) if coin]
+    )
     assert list(coins.planted_numbers) == [number for number in range(M) if coins.included_m[number]]
     assert (coins.ids_mT[:, 0] == SPECIAL.start).all()
     assert (coins.ids_mT[:, P + 1] == SPECIAL.end).all()
@@ -148,7 +162,12 @@ def test_coins_are_fair_and_hang_on_nothing_but_the_key() -> None:
 
 
 def test_the_commitment_binds_examples_coins_and_key_and_says_none_of_them() -> None:
-    commitments = {tossed().commitment, tossed(1).commitment, tossed(others=True).commitment, tossed(bodies="others").commitment}
+    commitments = {
+        tossed().commitment,
+        tossed(1).commitment,
+        tossed(others=True).commitment,
+        tossed(bodies="others").commitment,
+    }
     assert len(commitments) == 4
     assert tossed().commitment == tossed().commitment
     assert repr(tossed()) == "Coins(40 examples, <secret>)"

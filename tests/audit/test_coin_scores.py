@@ -67,7 +67,7 @@ def test_an_example_is_scored_by_itself(score: Callable[[Seen], np.ndarray]) -> 
 
 def test_a_configuration_may_ask_for_a_new_score(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     config = parse_config(small_values(tmp_path, audit={"coins": {"examples": 20, "pieces": 4, "score": "toy"}}))
-    with pytest.raises(UsageError, match="audit.coins.score: there is no 'toy'; there are: calibrated, loss"):
+    with pytest.raises(UsageError, match="there is no 'toy'; there are: calibrated, loss"):
         check_attacks(config)
     monkeypatch.setitem(SCORES, "toy", toy)
     check_attacks(config)
@@ -113,11 +113,19 @@ def sharp(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def models() -> dict[str, PreTrainedModel]:
-    small = {"vocab_size": V, "num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
+    small = {
+        "vocab_size": V,
+        "num_hidden_layers": 1,
+        "hidden_size": 16,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+    }
     return {
         "bert": sharp(BertForMaskedLM(BertConfig(**small, max_position_embeddings=16))),
         "gpt2": sharp(GPT2LMHeadModel(GPT2Config(vocab_size=V, n_positions=16, n_embd=16, n_layer=1, n_head=2))),
-        "lstm": sharp(LstmForCausalLM(LstmConfig(vocab_size=V, embedding_size=16, hidden_size=16, num_hidden_layers=1))),
+        "lstm": sharp(
+            LstmForCausalLM(LstmConfig(vocab_size=V, embedding_size=16, hidden_size=16, num_hidden_layers=1))
+        ),
     }
 
 

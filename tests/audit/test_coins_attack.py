@@ -1,4 +1,4 @@
-"""What the coins say of a claim: verdicts, power, the pair that counts, and the gate's exit code; on models that know nothing or all."""
+"""What coins say of a claim: verdicts, power, the pair that counts, the gate's exit code; on models that know nothing or all."""
 
 from __future__ import annotations
 
@@ -96,7 +96,9 @@ def test_under_replacement_a_model_that_learned_the_other_example_is_found_too(t
 )
 def test_verdicts(tmp_path: Path, memory: float, control: float | None, proven: Any, expected: Verdict) -> None:
     config = config_of(tmp_path)
-    found = {RELEASED: values(config, memory, proven)} | ({} if control is None else {CONTROL: values(config, control, proven)})
+    found = {RELEASED: values(config, memory, proven)} | (
+        {} if control is None else {CONTROL: values(config, control, proven)}
+    )
     assert verdict_of(config, found) is expected
 
 
@@ -126,7 +128,9 @@ def test_one_pair_counts_and_the_others_are_exploratory(tmp_path: Path) -> None:
 
 def test_a_contradiction_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
     config = config_of(tmp_path)
-    with pytest.raises(ContradictedError, match=r"the lower bound on epsilon by coins, \d\.\d+ \(95 %\), is above the proven 1 ") as one:
+    with pytest.raises(
+        ContradictedError, match=r"the lower bound on epsilon by coins, \d\.\d+ \(95 %\), is above the proven 1 "
+    ) as one:
         check_gate(config, {"coins": {RELEASED: values(config, 9.0)}})
     assert one.value.exit_code == 6
     assert isinstance(one.value, AuditError)
@@ -201,7 +205,7 @@ def test_a_plan_says_how_many_examples_are_needed(tmp_path: Path) -> None:
     needed = int(warning.partition("it takes ")[2].partition(" ")[0].replace(",", ""))
     privacy = {"unit": "user", "units": 20_000, "budget": {"epsilon": 9.0, "delta": 1e-5}}
     enough = parse_config(small_values(tmp_path, privacy=privacy, audit={"coins": {"examples": 15_000}}))
-    assert M < needed
+    assert needed > M
     assert coin_warnings(enough, [Spend(PoissonGaussian(0.1, 2.0), 60, "training")]) == ()
 
 

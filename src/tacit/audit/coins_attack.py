@@ -201,9 +201,10 @@ def _rows(model: str, values: Mapping[str, Any], config: RunConfig, verdict: str
 def _bound_words(bound: Mapping[str, Any], proven: float, verdict: str, config: RunConfig) -> str:
     of = "" if config.screening is None else " of the phases with noise"
     claim = "no epsilon is proved" if math.isinf(proven) else f"{upper(proven, '.3g')} is proved{of}"
+    least, capacity = lower(bound["epsilon"], ".3g"), lower(bound["capacity"], ".3g")
     return (
-        f"So epsilon is at least {lower(bound['epsilon'], '.3g')} at delta {bound['delta']:g} ({100 * bound['confidence']:g} % confidence, "
-        f"{bound['bound']}, {bound['score']}); a perfect attack would show {lower(bound['capacity'], '.3g')}, and {claim}: "
+        f"So epsilon is at least {least} at delta {bound['delta']:g} ({100 * bound['confidence']:g} % confidence, {bound['bound']}, "
+        f"{bound['score']}); a perfect attack would show {capacity}, and {claim}: "
         f"{_VERDICT_WORDS[verdict]}"
     )
 

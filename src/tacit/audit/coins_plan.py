@@ -84,9 +84,9 @@ def coin_warnings(config: RunConfig, spends: Sequence[Spend]) -> tuple[str, ...]
     if capacity >= epsilon:
         return ()
     return (
-        f"audit.coins: with {options.examples:,} examples even a perfect attack shows no more than epsilon {lower(capacity, '.2f')} by "
-        f"{options.bound}, and {upper(epsilon, '.2f')} is to be proved, so the audit will be inconclusive: "
-        f"{_enough(bound, epsilon, options, delta)}",
+        f"audit.coins: with {options.examples:,} examples even a perfect attack shows no more than epsilon "
+        f"{lower(capacity, '.2f')} by {options.bound}, and {upper(epsilon, '.2f')} is to be proved, so the audit will be "
+        f"inconclusive: {_enough(bound, epsilon, options, delta)}",
     )
 
 
