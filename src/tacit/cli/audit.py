@@ -30,8 +30,8 @@ def command(run: RunArgument, as_json: JsonOption = False, vocabulary: Vocabular
     """Make the attacks again: exposure of the planted canaries, and what else the run asks for (curator's view: not for publication).
 
     Only what a public attack finds in the released model may be shown to others. Exit code 5 when that is below
-    `audit.max_exposure_p_value`. With --vocabulary no private text is read: made-up words go through the run's mechanism; exit code 5
-    when they come out more often than its law allows.
+    `audit.max_exposure_p_value`; 6 when coins contradict the proven epsilon. With --vocabulary no private text is read: made-up words
+    go through the run's mechanism; exit code 5 when they come out more often than its law allows.
     """
     if vocabulary:
         _audit_vocabulary(run, as_json)
