@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.audit.attack import RELEASED
+from tacit.audit.attack import CONTROL, RELEASED
 from tacit.audit.coin_examples import EXAMPLES
 from tacit.config import parse_config
 from tacit.corpus.synthetic import SyntheticPublic, write_public
@@ -19,7 +19,7 @@ from tacit.files import read_json
 from tacit.folder import RunFolder
 from tacit.pipeline.corpus import private_units
 from tacit.pipeline.opening import open_run
-from tacit.pipeline.rows import drawn_coins, private_rows
+from tacit.pipeline.rows import control_rows, drawn_coins, private_rows
 from tacit.pipeline.stages import walk
 from tacit.privacy.ledger import Ledger
 
@@ -50,7 +50,14 @@ def values(folder: Path, run: str = "run", **sections: Any) -> dict[str, Any]:
         "model": {"kind": "lstm", "layers": 1, "width": 48, "length": 16},
         "phases": [{**phase, "learning_rate": 1e-2}],
         "evaluation": {"held_out": 0.1, "public_sequences": 8},
-        "audit": {"canaries": 2, "copies": 2, "digits": 2, "coins": {"examples": 160, "pieces": 8}},
+        "audit": {
+            "canaries": 2,
+            "copies": 2,
+            "digits": 2,
+            "control": True,
+            "control_steps": 80,
+            "coins": {"examples": 160},
+        },
         "compute": {"threads": 1, "checkpoint_seconds": 30.0},
         **sections,
     }
@@ -106,7 +113,7 @@ def test_what_is_judged_is_bound_before_the_first_step(finished: RunFolder) -> N
     spends = [at for at, row in enumerate(rows_of_ledger(finished)) if row.kind == "spend"]
     assert place < spends[0]
     assert {name: bound[name] for name in ("score", "bound", "examples", "delta", "relation")} == {
-        "score": "calibrated",
+        "score": "loss",
         "bound": "one-run",
         "examples": 160,
         "delta": 1e-4,
@@ -123,12 +130,21 @@ def test_an_engine_with_noise_is_not_contradicted(finished: RunFolder) -> None:
     assert [row["model"] for row in facts["rows"]] == [RELEASED] * len(facts["rows"])
     page = (finished.release / "report.html").read_text()
     assert "a perfect attack would show 3.65" in page
+    assert "UNDECIDED: no power" in page  # the control is the curator's
     verified = tacit("verify", finished.root)
     assert verified.returncode == 0, verified.stdout + verified.stderr
 
 
+def test_the_positive_control_gives_the_attack_its_power(finished: RunFolder) -> None:
+    found = read_json(finished.private / "coins.json")
+    assert found[CONTROL]["bounds"][0]["epsilon"] > 1.0
+    page = (finished.private / "report" / "report.html").read_text()
+    assert "NOT CONTRADICTED" in page
+    assert "UNDECIDED: no power" not in page
+
+
 def test_an_engine_without_noise_is_contradicted_with_exit_code_6(folder: Path) -> None:
-    run, done = run_of(folder, without_noise, "without-noise")
+    run, done = run_of(folder, without_noise, "without-noise", audit={**values(folder)["audit"], "control": False})
     assert done.returncode == 6, done.stderr
     assert "the lower bound on epsilon by coins, 2.4" in done.stderr.splitlines()[-1]
     assert "above the proven 1 at delta 0.0001" in done.stderr.splitlines()[-1]
@@ -158,7 +174,7 @@ def test_coins_cannot_be_changed_once_the_run_has_begun(
     copy = folder / "copy"
     shutil.copytree(finished.root, copy)
     audit = values(folder)["audit"]
-    for changed in ({"score": "loss"}, {"bound": "gaussian-dp"}, {"examples": 150}, {"pieces": 7}):
+    for changed in ({"score": "zlib"}, {"bound": "gaussian-dp"}, {"examples": 150}, {"pieces": 7}):
         other = {**audit, "coins": {**audit["coins"], **changed}}
         done = tacit("run", write_config(folder / "copy.yaml", values(folder, "copy", audit=other)))
         assert done.returncode == 2, done.stderr
@@ -208,3 +224,20 @@ def test_each_planted_example_is_a_unit_of_one_row(folder: Path) -> None:
     assert np.array_equal(rows.ids_ST[-count:], coins.planted_PT)
     assert (np.diff(rows.starts_U1)[-count:] == 1).all()
     assert (rows.lengths_S[-count:] == 10).all()
+
+
+def test_the_control_is_shown_an_example_as_often_as_a_unit(folder: Path) -> None:
+    """It draws rows: where units have six, an example of one row would be seen a sixth as often."""
+    texts = [{"id": f"d{place}", "text": "My order is 12345678. " * 9} for place in range(DOCUMENTS)]
+    (folder / "long.jsonl").write_text("".join(json.dumps(text) + "\n" for text in texts))
+    given = values(folder, "long", private={"path": str(folder / "long.jsonl"), "id_field": "id"})
+    begin_with_key(given)
+    with open_run(parse_config(given)) as state:
+        walk(state, until="vocabulary")
+        rows, control, coins = private_rows(state), control_rows(state), drawn_coins(state)
+    planted = int(coins.included_m.sum())
+    text_rows = rows.sequences - planted
+    times = (control.sequences - text_rows) / planted
+    assert times == round(text_rows / (rows.units - planted)) > 3
+    assert np.array_equal(control.ids_ST[:text_rows], rows.ids_ST[:text_rows])
+    assert len(set(control.keys_U)) == control.units

@@ -60,9 +60,9 @@ class CoinOptions(Options):
     """
 
     examples: Annotated[int, Field(ge=10, le=2**20)] = 1000
-    pieces: Annotated[int, Field(ge=2, le=MOST)] = 12
+    pieces: Annotated[int, Field(ge=2, le=MOST)] = 8
     kind: str = "random-pieces"
-    score: str = "calibrated"
+    score: str = "loss"
     bound: str = "one-run"
     confidence: Annotated[float, Field(ge=0.5, lt=1)] = 0.95
 

@@ -21,7 +21,7 @@ from tacit.errors import DataError, UsageError
 from tacit.pipeline.state import RunState
 from tacit.training.sequences import SequenceStream, unit_keys
 
-__all__ = ["has_coins", "tossed_coins", "with_coins"]
+__all__ = ["copies_in_control", "has_coins", "tossed_coins", "with_coins"]
 
 _BOUND = "the audit's coins"
 
@@ -62,6 +62,17 @@ def tossed_coins(state: RunState, public_rows: Callable[[RunState], SequenceStre
     return coins
 
 
+def copies_in_control(stream: SequenceStream) -> int:
+    """How often the control is shown each example: as often as a unit of the text, all of whose rows it goes through.
+
+    Training with noise draws units, and the control rows: an example, which has one, would be seen too seldom to be remembered.
+
+    Args:
+        stream: the rows of the text.
+    """
+    return max(1, round(stream.sequences / max(1, stream.units)))
+
+
 def _judged(options: CoinOptions, config: RunConfig, coins: Coins) -> str:
     """What is fixed before anybody looks: examples and coins, how they are scored, and what makes a bound of the scores."""
     own = {**options.model_dump(), "relation": config.privacy.relation, "delta": config.privacy.budget.delta}
@@ -79,12 +90,19 @@ def _with_a_loss(bodies_mP: np.ndarray, material: Material) -> np.ndarray:
     return bodies_mP
 
 
-def with_coins(state: RunState, stream: SequenceStream, coins: Coins) -> SequenceStream:
-    """The private training rows with the planted examples behind them, a unit each."""
-    planted_PT = coins.planted_PT
+def with_coins(state: RunState, stream: SequenceStream, coins: Coins, copies: int = 1) -> SequenceStream:
+    """The private training rows with the planted examples behind them, a unit each.
+
+    Args:
+        copies: of each example; more than one for the control alone.
+    """
+    planted_PT = np.tile(coins.planted_PT, (copies, 1))
     count = len(planted_PT)
     # by the number of the coin: what one example draws hangs on no other coin
-    units = [Unit(f"audit-example-{number}", ()) for number in coins.planted_numbers]
+    numbers = [
+        f"{number}" if copy == 0 else f"{number}-{copy}" for copy in range(copies) for number in coins.planted_numbers
+    ]
+    units = [Unit(f"audit-example-{number}", ()) for number in numbers]
     counted_ST = stream.counted_ST
     if counted_ST is not None:
         place_T = np.arange(planted_PT.shape[1])

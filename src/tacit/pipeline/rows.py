@@ -12,7 +12,7 @@ from tacit.corpus.canaries import Canary, draw_canaries, plant
 from tacit.corpus.chats import answer_of
 from tacit.corpus.coins import Coins
 from tacit.corpus.units import Unit
-from tacit.pipeline.coins import has_coins, tossed_coins, with_coins
+from tacit.pipeline.coins import copies_in_control, has_coins, tossed_coins, with_coins
 from tacit.pipeline.corpus import marked_texts, private_units, public_units, rho_of_units, screened_units
 from tacit.pipeline.state import RunState, once
 from tacit.training.marked import tokenize_marked, unmarked
@@ -21,6 +21,7 @@ from tacit.vocabulary.chat_template import ChatTemplate
 from tacit.vocabulary.chats import ChatEncoder
 
 __all__ = [
+    "control_rows",
     "drawn_canaries",
     "drawn_coins",
     "has_unigram",
@@ -83,10 +84,23 @@ def _copies(state: RunState, unit: Unit) -> list[Unit]:
 @once
 def private_rows(state: RunState) -> SequenceStream:
     """Private training rows, with the audit's canaries (a causal model's are texts of the corpus) and the examples with coins."""
-    stream = _with_canaries(state, tokenized(state, private_units(state)[0]))
-    if state.config.adaptive is not None:
-        stream = dataclasses.replace(stream, rho_U=rho_of_units(state))
+    stream = _own_rows(state)
     return with_coins(state, stream, drawn_coins(state)) if has_coins(state.config) else stream
+
+
+@once
+def control_rows(state: RunState) -> SequenceStream:
+    """The same for the control without DP."""
+    stream = _own_rows(state)
+    return (
+        with_coins(state, stream, drawn_coins(state), copies_in_control(stream)) if has_coins(state.config) else stream
+    )
+
+
+@once
+def _own_rows(state: RunState) -> SequenceStream:
+    stream = _with_canaries(state, tokenized(state, private_units(state)[0]))
+    return stream if state.config.adaptive is None else dataclasses.replace(stream, rho_U=rho_of_units(state))
 
 
 @once

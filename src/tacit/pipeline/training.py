@@ -13,7 +13,7 @@ from tacit.engine.distributed import Ranks
 from tacit.errors import DataError
 from tacit.pipeline.corpus import fingerprint
 from tacit.pipeline.opening import join_run
-from tacit.pipeline.rows import rows_of
+from tacit.pipeline.rows import control_rows, rows_of
 from tacit.pipeline.state import RunState
 from tacit.training.checkpoint import finished_steps, load_weights
 from tacit.training.loop import run_phase
@@ -88,7 +88,8 @@ def _run_part(state: RunState, part: Part) -> None:
     if len(own) < len(phases):
         load_weights(state.checkpoint(phases[len(phases) - len(own) - 1].name), model)
     for phase in own:
-        stream = rows_of(state, phase.stream)
+        is_control = part == "control" and phase.stream == "private"
+        stream = control_rows(state) if is_control else rows_of(state, phase.stream)
         state.ranks.meet()
         with state.reporter.stage(f"{_TITLES[part]}: {phase.name}", phase.steps) as bar:
             run_phase(
