@@ -12,6 +12,7 @@ import pytest
 
 from tacit.audit.attack import CONTROL, RELEASED
 from tacit.audit.coin_examples import EXAMPLES
+from tacit.audit.coins_plan import claimed_epsilon
 from tacit.config import parse_config
 from tacit.corpus.synthetic import SyntheticPublic, write_public
 from tacit.errors import LedgerError
@@ -19,10 +20,12 @@ from tacit.files import read_json
 from tacit.folder import RunFolder
 from tacit.pipeline.corpus import private_units
 from tacit.pipeline.opening import open_run
-from tacit.pipeline.rows import control_rows, drawn_coins, private_rows
+from tacit.pipeline.rows import control_rows, drawn_coins, private_rows, rows_of
 from tacit.pipeline.stages import walk
+from tacit.privacy.accounting.accountant import joint_epsilon
 from tacit.privacy.ledger import Ledger
 
+from .dialogues import dialogue_values, write_dialogues
 from .draws import who_asks
 from .keys import begin_with_key
 from .small import tacit, write_config
@@ -241,3 +244,60 @@ def test_the_control_is_shown_an_example_as_often_as_a_unit(folder: Path) -> Non
     assert times == round(text_rows / (rows.units - planted)) > 3
     assert np.array_equal(control.ids_ST[:text_rows], rows.ids_ST[:text_rows])
     assert len(set(control.keys_U)) == control.units
+
+
+def test_coins_are_the_same_with_a_unit_more(folder: Path) -> None:
+    """Under one key: neither examples nor coins nor the other units' rows hang on a unit of the text."""
+    lines = (folder / "texts.jsonl").read_text().splitlines(keepends=True)
+    (folder / "fewer.jsonl").write_text("".join(lines[:-1]))
+    found = []
+    for name in ("texts", "fewer"):
+        given = values(folder, f"unit-{name}", private={"path": str(folder / f"{name}.jsonl"), "id_field": "id"})
+        begin_with_key(given)
+        with open_run(parse_config(given)) as state:
+            walk(state, until="vocabulary")
+            found.append((drawn_coins(state), private_rows(state)))
+    (coins, rows), (other, fewer) = found
+    assert coins.commitment == other.commitment
+    assert rows.units - fewer.units in (0, 1)  # it may be held out
+    assert {*fewer.keys_U} <= {*rows.keys_U}
+
+
+def test_screened_text_has_no_example_and_the_phases_with_noise_are_tested(tmp_path: Path) -> None:
+    write_dialogues(tmp_path, 40)
+    phase = {"expected_batch": 20, "learning_rate": 1e-2}
+    given = dialogue_values(
+        tmp_path,
+        units=200,
+        screening={"data_point": "line", "gamma": 0.01, "delta2": 0.00005},
+        phases=[
+            {
+                "name": "public",
+                "plan": "plain",
+                "stream": "screened",
+                "steps": 1,
+                "batch_size": 8,
+                "learning_rate": 1e-2,
+            },
+            {
+                **phase,
+                "name": "private",
+                "plan": "dp",
+                "stream": "private",
+                "steps": 3,
+                "clip_norm": 0.5,
+                "noise_multiplier": 0.9,
+            },
+        ],
+        audit={"canaries": 3, "copies": 4, "digits": 3, "coins": {"examples": 30}},
+    )
+    begin_with_key(given)
+    config = parse_config(given)
+    with open_run(config) as state:
+        walk(state, until="vocabulary")
+        screened, private, coins = rows_of(state, "screened"), rows_of(state, "private"), drawn_coins(state)
+        tested, noisy = claimed_epsilon(config, state.mechanisms.spends()), state.mechanisms.noisy_spends()
+    assert np.array_equal(private.ids_ST[-30:], coins.planted_PT)  # one of two, always
+    examples = {row.tobytes() for row in coins.planted_PT}
+    assert not examples & {row.tobytes() for row in screened.ids_ST}
+    assert tested == joint_epsilon(noisy, 1e-4, "replace") < 8.0

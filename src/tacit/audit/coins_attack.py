@@ -191,7 +191,7 @@ def _rows(model: str, values: Mapping[str, Any], config: RunConfig, verdict: str
             judged=False,
             parameters={
                 "examples": options.examples,
-                "proven epsilon": _NO_EPSILON if math.isinf(proven) else proven,
+                "proven epsilon": _NO_EPSILON if math.isinf(proven) else upper(proven),
                 "verdict": verdict if is_judged else "positive control" if number == 0 else "exploratory",
             },
             words=_bound_words(bound, proven, verdict, config) if is_judged else "",
