@@ -122,6 +122,10 @@ def test_one_pair_counts_and_the_others_are_exploratory(tmp_path: Path) -> None:
     answer = answer_of(COINS, config, {RELEASED: found, CONTROL: found}, curator=True)
     assert isinstance(answer, Answer)
     verdicts = [row.parameters.get("verdict") for row in answer.rows if row.model == RELEASED]
+    assert [row.name for row in answer.rows if "model-based" in row.name] == [
+        "lower bound, one-run-f-dp (model-based), min-k",
+        "lower bound, gaussian-dp (model-based), min-k",
+    ]
     assert verdicts == [None, "inconclusive", *["exploratory"] * (len(pairs) - 1)]
     assert [row.parameters.get("verdict") for row in answer.rows if row.model == CONTROL] == [None, "positive control"]
 

@@ -183,7 +183,7 @@ def _rows(model: str, values: Mapping[str, Any], config: RunConfig, verdict: str
         is_judged = number == 0 and model == RELEASED
         yield AttackRow(
             model=model,
-            name=f"lower bound, {bound['bound']}, {bound['score']}",
+            name=f"lower bound, {bound['bound']}{' (model-based)' if bound['model_based'] else ''}, {bound['score']}",
             value=bound["epsilon"],
             unit="epsilon",
             null=0.0,
