@@ -582,9 +582,9 @@ OTHER_VALUES: dict[str, Any] = {
 DIGESTS = {
     "recipes/clinical-bert-large.yaml": "aaf32eceb5b4925c6143a1aa7bb93c1ba8f1bd5055b5b8d40de1bc8fc86a6e9e",
     "recipes/clinical-bert.yaml": "95b96b5f0965287e7fbfd9d86879203ac76289417e8a5a5b3428bbc8c837cf3b",
-    "recipes/crt-customersim.yaml": "79f52b1832676fd5a46b8f93a9b8e3a6876c0bd327187116311fb2807473805f",
+    "recipes/crt-customersim.yaml": "f63d6fa164f3c1f0a21df96d9aabd953d512cdda30dfd09d7b33c8ed49af218d",
     "recipes/selective-customersim.yaml": "2678782aa8fd7bc153e74e39c5778c3fe472e0098dbe58b8a1e30d61e47df94f",
-    "src/tacit/recipes/demo.yaml": "6453e7b00e7e3002cc812ac39ca3ef493f4b7f1be030ce1cc68fa36f7daf77fb",
+    "src/tacit/recipes/demo.yaml": "833f2cafd9a56a603edefa1d1a905c1a2516ec14932df4944e63a80164b83c92",
 }
 """As they were when the recipes were written; a run that was begun with one of them goes on only while its digest stays."""
 

@@ -15,7 +15,18 @@ import numpy as np
 from tokenizers import Tokenizer
 from transformers import PreTrainedModel
 
-from tacit.audit.attack import RELEASED, SHARE, Answer, Attack, AttackRow, Estimated, Given, Measure, UndecidedError
+from tacit.audit.attack import (
+    CONTROL,
+    RELEASED,
+    SHARE,
+    Answer,
+    Attack,
+    AttackRow,
+    Estimated,
+    Given,
+    Measure,
+    UndecidedError,
+)
 from tacit.audit.blind import blind_baseline
 from tacit.audit.bounds.bound import LowerBound
 from tacit.audit.bounds.evidence import Scores
@@ -150,7 +161,7 @@ def _refuted(config: RunConfig, values: Mapping[str, Any]) -> str | None:
 def _answer(config: RunConfig, found: Mapping[str, Any]) -> Answer:
     options = _options(config)
     verdict = str(verdict_of(config, found)) if RELEASED in found else ""
-    rows = [row for model, values in found.items() for row in _rows(model, values, config, verdict)]
+    rows = [row for model, values in found.items() for row in _rows(model, values, config, verdict, CONTROL in found)]
     return Answer(tuple(rows), (_introduction(config, options),), _NOTE)
 
 
@@ -162,7 +173,9 @@ def _introduction(config: RunConfig, options: CoinOptions) -> str:
     )
 
 
-def _rows(model: str, values: Mapping[str, Any], config: RunConfig, verdict: str) -> Iterator[AttackRow]:
+def _rows(
+    model: str, values: Mapping[str, Any], config: RunConfig, verdict: str, has_control: bool
+) -> Iterator[AttackRow]:
     options = _options(config)
     guessed = clopper_pearson(values["right"], options.examples)
     yield AttackRow(
@@ -194,27 +207,32 @@ def _rows(model: str, values: Mapping[str, Any], config: RunConfig, verdict: str
                 "proven epsilon": _NO_EPSILON if math.isinf(proven) else upper(proven),
                 "verdict": verdict if is_judged else "positive control" if number == 0 else "exploratory",
             },
-            words=_bound_words(bound, proven, verdict, config) if is_judged else "",
+            words=_bound_words(bound, proven, _verdict_words(verdict, has_control), config) if is_judged else "",
         )
 
 
 def _bound_words(bound: Mapping[str, Any], proven: float, verdict: str, config: RunConfig) -> str:
+    """Of the pair that counts; ``verdict`` in words."""
     of = "" if config.screening is None else " of the phases with noise"
     claim = "no epsilon is proved" if math.isinf(proven) else f"{upper(proven, '.3g')} is proved{of}"
     least, capacity = lower(bound["epsilon"], ".3g"), lower(bound["capacity"], ".3g")
     return (
         f"So epsilon is at least {least} at delta {bound['delta']:g} ({100 * bound['confidence']:g} % confidence, {bound['bound']}, "
         f"{bound['score']}); a perfect attack would show {capacity}, and {claim}: "
-        f"{_VERDICT_WORDS[verdict]}"
+        f"{verdict}"
     )
 
 
-_VERDICT_WORDS: dict[str, str] = {
-    Verdict.NOT_CONTRADICTED: "NOT CONTRADICTED",
-    Verdict.INCONCLUSIVE: "INCONCLUSIVE, since this audit could not have contradicted it",
-    Verdict.VIOLATED: "VIOLATED",
-    Verdict.UNDECIDED: "UNDECIDED: no power, since nothing was found that shows the attack to work",
-}
+def _verdict_words(verdict: str, has_control: bool) -> str:
+    why = "nothing is found in the control either" if has_control else "a positive control is the curator’s alone"
+    words = {
+        Verdict.NOT_CONTRADICTED: "NOT CONTRADICTED",
+        Verdict.INCONCLUSIVE: "INCONCLUSIVE, since this audit could not have contradicted it",
+        Verdict.VIOLATED: "VIOLATED",
+        Verdict.UNDECIDED: f"UNDECIDED: no power is shown, for {why}",
+    }
+    return words[Verdict(verdict)]
+
 
 _NOTE = (
     "Lower bound: with the stated confidence no smaller epsilon is true (docs/audit-bounds.md). Ceiling: its capacity, which a "
