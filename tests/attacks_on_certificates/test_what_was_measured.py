@@ -198,7 +198,7 @@ def test_spans_of_given_texts_are_no_measured_policy(tmp_path: Path) -> None:
     theirs = measured(gold)
     forged = Measurement(**{**theirs.__dict__, "balanced_policy": digest, "conservative_policy": digest})
     config = options(tmp_path, balanced=str(mine), conservative=str(mine), measurement=written(forged, tmp_path))
-    with pytest.raises(UsageError, match="the balanced policy takes spans"):
+    with pytest.raises(UsageError, match="the balanced policy uses precomputed spans"):
         measurement_of_run(config)
 
 
