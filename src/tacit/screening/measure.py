@@ -1,8 +1,8 @@
 """Measuring policies on gold labels: recall, precision, and upper confidence bounds on what they miss.
 
-A gold span is found when every character of it is marked, and caught without a trace when redaction gives the text that it gives with the
-span masked beforehand (`tacit.screening.alike`). Precision is by characters. The bounds are Clopper and Pearson's, one-sided: with
-probability ``confidence`` over the draw of the labels, the rate of misses is at most the bound. They hold for secrets drawn like
+A gold span is found when every character of it is marked, and caught without a trace when redaction gives the text that it
+gives with the span masked beforehand (`tacit.screening.alike`). Precision is by characters. The
+bounds are Clopper and Pearson's, one-sided: with probability ``confidence`` over the draw of the labels, the rate of misses is at most the bound. They hold for secrets drawn like
 the labelled ones, and drawn independently (20 misses of 200 give gamma <= 0.142, none of 200 give delta_2 <= 0.0149).
 """
 
@@ -110,7 +110,7 @@ def measure(policies: Sequence[Policy], gold: Iterator[GoldRecord], *, alike: bo
     """Each policy on all records, which stream.
 
     Args:
-        alike: also count what is caught without a trace, which reads each record once more for each of its secrets. A policy that knows
+        alike: also count what is caught without a trace, which reads each record again for each of its secrets. A policy that knows
             given texts only (`Policy.reads_any_text`) is left out.
 
     Raises:
