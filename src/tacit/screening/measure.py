@@ -1,9 +1,10 @@
 """Measuring policies on gold labels: recall, precision, and upper confidence bounds on what they miss.
 
 A gold span is found when every character of it is marked, and caught without a trace when redaction gives the text that it
-gives with the span masked beforehand (`tacit.screening.alike`). Precision is by characters. The
-bounds are Clopper and Pearson's, one-sided: with probability ``confidence`` over the draw of the labels, the rate of misses is at most the bound. They hold for secrets drawn like
-the labelled ones, and drawn independently (20 misses of 200 give gamma <= 0.142, none of 200 give delta_2 <= 0.0149).
+gives with the span masked beforehand (`tacit.screening.alike`). Precision is by characters. The bounds are Clopper and Pearson's,
+one-sided: with probability ``confidence`` over the draw of the labels, the rate of misses is at most the bound. They hold for
+secrets drawn like the labelled ones, and drawn independently (20 misses of 200 give gamma <= 0.142, none of 200 give delta_2 <=
+0.0149).
 """
 
 from __future__ import annotations
