@@ -91,8 +91,8 @@ class Crowd(Game):
         return self.words
 
     def attack(self, made_by: type[DpStep], included_m: np.ndarray, streams: KeyedRandomness) -> np.ndarray:
-        model, members = word_table(self.words, streams), np.flatnonzero(included_m)
-        stream = stream_of([canary_row(word) for word in members], members.tolist(), 3)
+        model, members = word_table(self.words, streams), np.flatnonzero(included_m).tolist()
+        stream = stream_of([canary_row(word) for word in members], members, 3)
         scores_m, word_m = np.zeros(self.words), np.arange(self.words)
         for step, sum_VD in enumerate(noisy_sums(made_by, model, stream, self.plan, self.steps, streams)):
             scores_m += self.weights(step, word_m) * derivatives(model, word_m, sum_VD)

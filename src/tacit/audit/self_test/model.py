@@ -31,21 +31,20 @@ _WIDTH = 16
 
 
 class WordTableConfig(PreTrainedConfig):
-    """V words."""
+    """Of a `WordTable`, which is never saved."""
 
     model_type = "tacit-self-test"
-    vocab_size: int = 64
 
 
 class WordTable(PreTrainedModel):
-    """An embedding table and a head without bias, which hold one parameter unless ``tied`` is False."""
+    """An embedding table of so many words, and a head without bias: one parameter, unless ``tied`` is False."""
 
     config_class = WordTableConfig
 
-    def __init__(self, config: WordTableConfig, tied: bool = True) -> None:
-        super().__init__(config)
-        self.table = nn.Embedding(config.vocab_size, _WIDTH)
-        self.head = nn.Linear(_WIDTH, config.vocab_size, bias=False)
+    def __init__(self, words: int, tied: bool = True) -> None:
+        super().__init__(WordTableConfig())
+        self.table = nn.Embedding(words, _WIDTH)
+        self.head = nn.Linear(_WIDTH, words, bias=False)
         if tied:
             self.head.weight = self.table.weight
 
@@ -61,7 +60,7 @@ class NextWord(CausalObjective):
 
 def word_table(words: int, streams: KeyedRandomness) -> WordTable:
     """A model of so many words (a multiple of 4 at least), its rows of norm 1 in random directions."""
-    model = WordTable(WordTableConfig(vocab_size=words))
+    model = WordTable(words)
     rows_VD = streams.generator("weights").standard_normal((words, _WIDTH), dtype=np.float32)
     with torch.no_grad():
         model.table.weight.copy_(F.normalize(torch.from_numpy(rows_VD)))

@@ -6,7 +6,7 @@ game too: accusing the correct one is a failure. Everything is drawn from one ke
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tacit.audit.bounds.verdict import Claim, Verdict, has_power, judge
@@ -18,14 +18,13 @@ from tacit.progress import Bar, Reporter
 from tacit.randomness import KeyedRandomness
 from tacit.training.steps import DpStep
 
-__all__ = ["DELTA", "FALSE_ALARM", "SIZES", "SelfTest", "Size", "Tried", "self_test"]
+__all__ = ["DELTA", "FALSE_ALARM", "SIZES", "SelfTest", "Size", "Tried", "self_test", "try_break"]
 
 DELTA = 1e-5
 """Of every claim."""
 
 FALSE_ALARM = 0.01
 """With a new key, the probability that a correct engine is accused in any of the games, at most (Bonferroni)."""
-
 
 
 @dataclass(frozen=True)
@@ -109,13 +108,42 @@ def self_test(streams: KeyedRandomness, size: Size, reporter: Reporter) -> SelfT
     """Break the engine in each of the ways of `BREAKS`, audit it, and audit the correct one; ``streams`` decide everything."""
     trainings = sum(sum(_numbers(one, size.times)) for one in BREAKS.values())
     with reporter.stage("Trainings, broken and correct", trainings) as bar:
-        tried = tuple(_tried(bar, size.times, streams))
+        counter = _Counter(bar)
+        tried = [try_break(name, one, size.times, streams, counter.count) for name, one in BREAKS.items()]
     found: list[Calibration] = []
     with reporter.stage("Simulated audits", CALIBRATIONS) as bar:
         for row in calibrations(size.audits, streams):
             found.append(row)
             bar.advance_to(len(found))
-    return SelfTest(tried, tuple(found))
+    return SelfTest(tuple(tried), tuple(found))
+
+
+def try_break(
+    name: str, one: Break, times: int, streams: KeyedRandomness, on_training: Callable[[], None] = lambda: None
+) -> Tried:
+    """Play one break's game with the broken engine, the correct one and the control, and judge the first two."""
+    confidence = 1 - FALSE_ALARM / len(BREAKS)
+    broken, correct, control = (
+        one.game.play(made_by, number, streams.child(name, role), on_training)
+        for role, made_by, number in zip(
+            ("broken", "correct", "control"), (one.made_by, DpStep, WithoutNoise), _numbers(one, times), strict=True
+        )
+    )
+    powerful = has_power(one.bound, control, DELTA, confidence)
+    on_broken, on_correct = (one.bound.lower_bound(scores, DELTA, confidence) for scores in (broken, correct))
+    claim = Claim(one.game.claimed(DELTA), DELTA, "add-or-remove")
+    return Tried(
+        name=name,
+        title=one.title,
+        claimed=claim.epsilon,
+        bound=one.bound.name,
+        coins=one.bound.size(broken),
+        capacity=on_broken.capacity,
+        broken=on_broken.epsilon,
+        verdict=judge(on_broken, claim, powerful, bool(one.granted)),
+        correct=on_correct.epsilon,
+        verdict_on_correct=judge(on_correct, claim, powerful, bool(one.granted)),
+    )
 
 
 def _numbers(one: Break, times: int) -> tuple[int, int, int]:
@@ -124,33 +152,12 @@ def _numbers(one: Break, times: int) -> tuple[int, int, int]:
     return number, number, -(-number // 4)
 
 
-def _tried(bar: Bar, times: int, streams: KeyedRandomness) -> Iterator[Tried]:
-    done = 0
+class _Counter:
+    """Moves a bar by one."""
 
-    def on_training() -> None:
-        nonlocal done
-        done += 1
-        bar.advance_to(done)
+    def __init__(self, bar: Bar) -> None:
+        self._bar, self._done = bar, 0
 
-    confidence = 1 - FALSE_ALARM / len(BREAKS)
-    for name, one in BREAKS.items():
-        engines = (one.made_by, DpStep, WithoutNoise)
-        broken, correct, control = (
-            one.game.play(made_by, number, streams.child(name, made_by.__name__), on_training)
-            for made_by, number in zip(engines, _numbers(one, times), strict=True)
-        )
-        powerful = has_power(one.bound, control, DELTA, confidence)
-        on_broken, on_correct = (one.bound.lower_bound(scores, DELTA, confidence) for scores in (broken, correct))
-        claim = Claim(one.game.claimed(DELTA), DELTA, "add-or-remove")
-        yield Tried(
-            name=name,
-            title=one.title,
-            claimed=claim.epsilon,
-            bound=one.bound.name,
-            coins=one.bound.size(broken),
-            capacity=on_broken.capacity,
-            broken=on_broken.epsilon,
-            verdict=judge(on_broken, claim, powerful, bool(one.granted)),
-            correct=on_correct.epsilon,
-            verdict_on_correct=judge(on_correct, claim, powerful, bool(one.granted)),
-        )
+    def count(self) -> None:
+        self._done += 1
+        self._bar.advance_to(self._done)

@@ -119,7 +119,7 @@ def accusations(bound: Bound[Scores], audits: Iterator[Scores], delta: float, tr
 
 def at_most(wrong: int, audits: int, level: float = LEVEL) -> bool:
     """Whether so many wrong bounds agree with a probability of ``level`` each; of true ones once in a million not."""
-    return wrong <= binom.ppf(1 - 1e-6, audits, level)
+    return wrong <= int(binom.ppf(1 - 1e-6, audits, level))
 
 
 def gaussian_audits(number: int, size: int, mu: float, seed: int) -> Iterator[Scores]:

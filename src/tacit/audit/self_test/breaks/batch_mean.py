@@ -52,7 +52,7 @@ BATCH_MEAN = Break(
     game=Solo(
         DpPlan(1.0, GRADIENT_NORM / 16, noise_multiplier=3.0, normaliser=16),
         steps=1,
-        trainings=224,
+        trainings=160,
         score=_canary_less_others,
         length=64,
         others=16,

@@ -27,7 +27,7 @@ class NoCrossTerm(DpStep):
     def __init__(self, model: PreTrainedModel, plan: DpPlan, compute: ComputeOptions, source: Source) -> None:
         assert isinstance(model, WordTable)
         self._tied = model
-        self._twin = WordTable(model.config, tied=False)
+        self._twin = WordTable(model.table.num_embeddings, tied=False)
         self._twin.table.weight = nn.Parameter(model.table.weight.data)
         self._twin.head.weight = nn.Parameter(model.table.weight.data)
         super().__init__(self._twin, plan, compute, source)

@@ -1,4 +1,4 @@
-"""Noise once a micro-batch, and so none on a draw of nobody: where the canary is the whole corpus, exact zeros tell that it is out."""
+"""Noise once a micro-batch, and so none on a draw of nobody: where a canary is the whole corpus, zeros tell that it is out."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ NOISE_BY_MICRO_BATCH = Break(
     title="noise once a micro-batch, none on empty draws",
     made_by=NoiseByMicroBatch,
     game=Solo(
-        DpPlan(0.5, GRADIENT_NORM / 4, noise_multiplier=4.0, normaliser=1),
+        DpPlan(0.5, GRADIENT_NORM / 4, noise_multiplier=6.0, normaliser=1),
         steps=5,
-        trainings=160,
+        trainings=112,
         score=_steps_with_noise,
     ),
     bound=OneRun(),
