@@ -74,8 +74,9 @@ def _shown(found: SelfTest) -> str:
             "",
             table(["nothing is broken", "bound", "accused", "shows of 4.38"], calibrated),
             "",
-            f"Epsilons at delta {DELTA:g}: claimed by the plan's account, and lower bounds of the audits. With another seed a correct",
-            f"engine is accused in the first table with probability {FALSE_ALARM:g} at most, in the second in 5 % of the audits at most.",
+            f"Epsilons at delta {DELTA:g}: claimed by the plan's account, and lower bounds of the audits. With another seed a",
+            f"correct engine is accused in the first table with probability {FALSE_ALARM:g} at most, and in the second in at most",
+            "5 % of the audits.",
         ]
     )
 
