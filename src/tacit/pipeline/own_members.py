@@ -60,6 +60,8 @@ def own_source(config: RunConfig, path: Path, text_field: str | None) -> Source:
     """How a file of the curator's is read: with the fields of the run's corpus, unless its text has a field of another name."""
     if text_field is not None:
         return Source(path, text_field=text_field)
+    if path.name.removesuffix(".gz").endswith(".txt"):  # it has no fields, whatever the corpus has
+        return Source(path)
     return dataclasses.replace(
         config.private.source, path=path, format="auto", id_field=None, user_field=None, limit=None
     )
