@@ -149,7 +149,7 @@ def try_break(
 def _numbers(one: Break, times: int) -> tuple[int, int, int]:
     """Trainings of the broken engine, of the correct one, and of the control, in which the canaries stand out."""
     number = times * one.game.trainings
-    return number, number, -(-number // 4)
+    return number, number, -(-number // 2)
 
 
 class _Counter:
