@@ -102,6 +102,8 @@ def _bits(row: Row, name: str, digits: int) -> str:
 
 def _interval(row: Row, attack: str, digits: int) -> str:
     value, low, high = (row[f"{attack}_accuracy_{part}"] for part in ("value", "low", "high"))
+    if value is None:
+        return "too few"
     return f"{value:.{digits}f} ({low:.2f}–{high:.2f})"
 
 
