@@ -13,9 +13,11 @@ from tacit.audit.bounds.verdict import Claim, Verdict, has_power, judge
 from tacit.audit.self_test.breaks.kind import Break
 from tacit.audit.self_test.breaks.registry import BREAKS
 from tacit.audit.self_test.simulated import CALIBRATIONS, Calibration, calibrations
+from tacit.config import ComputeOptions
 from tacit.engine.noise import Grid
 from tacit.progress import Bar, Reporter
 from tacit.randomness import KeyedRandomness
+from tacit.training.device import set_up_torch
 from tacit.training.steps import DpStep
 
 __all__ = ["DELTA", "FALSE_ALARM", "SIZES", "SelfTest", "Size", "Tried", "self_test", "try_break"]
@@ -106,6 +108,7 @@ class WithoutNoise(DpStep):
 
 def self_test(streams: KeyedRandomness, size: Size, reporter: Reporter) -> SelfTest:
     """Break the engine in each of the ways of `BREAKS`, audit it, and audit the correct one; ``streams`` decide everything."""
+    set_up_torch(ComputeOptions(threads=1))  # its tensors are too small for more, and every machine has one
     trainings = sum(sum(_numbers(one, size.times)) for one in BREAKS.values())
     with reporter.stage("Trainings, broken and correct", trainings) as bar:
         counter = _Counter(bar)
