@@ -147,7 +147,7 @@ def attack(
 ) -> dict[str, Any]:
     row: dict[str, Any] = {"corpus": "c", "model": "m", "arm": arm, "gamma": gamma, "copies": 20, "seed": 0}
     row |= {"exposure_max_bits": bits, "exposure_max_p_value": p_value, "exposure_null_max_bits": 4.22}
-    for kind in ("single", "group"):
+    for kind in ("single", "group", "twin"):
         row |= {
             f"{kind}_accuracy_{part}": value for part, value in zip(("value", "low", "high"), accuracy, strict=True)
         }
@@ -174,7 +174,7 @@ def test_claims_are_judged_by_the_numbers() -> None:
             attack("s-dp", 0.1, 11, 0, chance),
         ],
     )
-    assert len(good) == 7
+    assert len(good) == 8
     assert all(claim.holds for claim in good)
     bad = judge(
         [utility("crt", 0.1, 5.6), utility("redacted", 0.1, 5.0), utility("dp-sgd", 0, 5.5)],
@@ -185,8 +185,8 @@ def test_claims_are_judged_by_the_numbers() -> None:
             attack("s-dp", 0.2, 5, 0, chance),
         ],
     )
-    assert len(bad) == 7
-    assert [claim.holds for claim in bad] == [False] * 7
+    assert len(bad) == 8
+    assert [claim.holds for claim in bad] == [False] * 8
 
 
 def test_a_membership_claim_needs_a_control_with_power() -> None:
@@ -195,11 +195,11 @@ def test_a_membership_claim_needs_a_control_with_power() -> None:
     crt = [attack("crt", 0.0, 4, 0.5, nobody), attack("crt", 0.1, 4, 0.5, chance), attack("crt", 0.5, 4, 0.5, chance)]
     redacted = [attack("redacted", 0.1, 15, 0, chance), attack("redacted", 0.5, 15, 0, chance)]
     undecided = [claim for claim in judge([], crt + redacted) if "membership" in claim.text]
-    assert [claim.verdict for claim in undecided] == ["undecided"] * 2
+    assert [claim.verdict for claim in undecided] == ["undecided"] * 3
     assert undecided[0].numbers == "no power: redaction alone is at chance too in 2 of 2"
     powerful = [redacted[0], attack("redacted", 0.5, 15, 0, found)]
     held = [claim for claim in judge([], crt + powerful) if "membership" in claim.text]
-    assert [claim.verdict for claim in held] == ["holds"] * 2
+    assert [claim.verdict for claim in held] == ["holds"] * 3
     assert held[0].numbers == "0.500; 0 of 1 outside; redaction alone is at chance too in 1 of 2"
     assert not [claim for claim in judge([], crt[:1] + powerful) if "membership" in claim.text]
 

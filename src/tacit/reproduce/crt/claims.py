@@ -125,4 +125,5 @@ _CLAIMS: tuple[Callable[[_Panel], Claim | None], ...] = (
     _exposed("s-dp", "S-DP"),
     _membership("single", "membership"),
     _membership("group", "group membership"),
+    _membership("twin", "twin membership"),
 )

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tacit.audit.candidates import candidate_exposure
-from tacit.audit.membership import measure_membership
+from tacit.audit.inference import twin_accuracy
+from tacit.audit.membership import mean_nll, measure_membership
 from tacit.audit.scorers import scorer_of
 from tacit.audit.trie import Trie, score_candidates
 from tacit.corpus.units import Unit
@@ -103,10 +104,12 @@ def _membership(state: RunState, cell: Cell, scale: Scale, data: Path) -> dict[s
         return None
     # An LSTM reads a text whole, which is the stronger attack; GPT-2 has no more positions than a row of its training.
     length = None if cell.model == "lstm" else scale.models[cell.model]["length"]
-    report = measure_membership(
-        model, state.tokenizer, samples, [state.special.start], streams, scale.group, length=length
+    starts = [state.special.start]
+    report = measure_membership(model, state.tokenizer, samples, starts, streams, scale.group, length=length)
+    twins = (
+        mean_nll(model, state.tokenizer, side, starts, length=length) for side in (samples.members, samples.non_members)
     )
-    return dataclasses.asdict(report)
+    return dataclasses.asdict(report) | {"twins": dataclasses.asdict(twin_accuracy(*twins))}
 
 
 def baseline_rows(name: str, files: CorpusFiles, scale: Scale) -> list[dict[str, Any]]:

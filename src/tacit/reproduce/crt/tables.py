@@ -56,7 +56,7 @@ def _membership(found: Mapping[str, Any] | None) -> Row:
         tpr = own.get("tpr")
         row[f"{attack}_tpr_at_1_percent"] = None if tpr is None else tpr["value"]
         row[f"{attack}_members"] = own.get("members", 0)
-    return row
+    return row | _parts("twin_accuracy", None if found is None else found["twins"])
 
 
 def _parts(name: str, estimate: Mapping[str, float] | None) -> Row:
