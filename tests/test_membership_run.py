@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tacit.config import parse_config
 from tacit.corpus.synthetic import SyntheticPublic, write_public
 from tacit.files import read_json, write_json
+from tacit.pipeline.records import held_out_apart, units_of
+from tacit.randomness import KeyedRandomness
 from tacit.report.schema import CONTROL, RELEASED
 
-from .keys import begin_with_key
+from .keys import begin_with_key, key_numbered
 from .small import tacit, write_config
 
 pytestmark = pytest.mark.slow
@@ -207,3 +210,48 @@ def test_another_corpus_is_refused(finished: Path, tmp_path: Path) -> None:
         (finished / "texts.jsonl").write_bytes(original)
     assert done.returncode == 4
     assert "private corpus changed" in done.stderr
+
+
+# texts that somebody gives -------------------------------------------------------------------------------------------
+
+
+def write_own_files(finished: Path, folder: Path) -> tuple[Path, Path]:
+    """The texts that the run was trained on, as plain text, and as many others of the same law, as a table."""
+    config = parse_config(read_json(finished / "without" / "run" / "config.json"))
+    training, _ = held_out_apart(config, units_of(config), KeyedRandomness(key_numbered(0)))
+    members, others = folder / "members.txt", folder / "others.csv"
+    members.write_text("".join(f"{unit.texts[0]}\n" for unit in training))
+    numbers = np.random.default_rng(12).choice(10**8, size=len(training), replace=False)
+    others.write_text("note\n" + "".join(f"My order is {number:08d}.\n" for number in numbers))
+    return members, others
+
+
+def test_members_of_ones_own_are_told_apart_for_the_curator_alone(finished: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished / "without" / "run", run)
+    before = release_of(run)
+    members, others = write_own_files(finished, tmp_path)
+    done = tacit("audit", run, "--members", members, "--non-members", others, "--text-field", "note")
+    assert done.returncode == 0, done.stderr
+    assert "Verdict: told apart." in done.stdout
+    assert "do not publish" in done.stdout
+    assert "My order" not in done.stdout + done.stderr
+    found = read_json(run / "private" / "own_members.json")
+    assert found["models"][RELEASED]["auc"]["low"] > 0.9
+    assert found["apart"]["blind"]["auc"]["low"] < 0.5
+    assert found["apart"]["in_both"] == 0
+    assert release_of(run) == before
+
+
+def test_files_of_ones_own_that_cannot_be_read(finished: Path, tmp_path: Path) -> None:
+    run = finished / "without" / "run"
+    members, others = write_own_files(finished, tmp_path)
+    for arguments, code, words in (
+        (("--members", members), 2, "go together"),
+        (("--members", members, "--non-members", others), 4, "there is no field 'text'"),
+        (("--members", members, "--non-members", tmp_path / "none.txt"), 4, "no such file"),
+    ):
+        done = tacit("audit", run, *arguments)
+        assert done.returncode == code, done.stderr
+        assert words in done.stderr.splitlines()[-1]
+        assert "My order" not in done.stdout + done.stderr

@@ -300,6 +300,23 @@ def _run_and_kill(target: str, number: int, config: Path) -> int:
     return called(run_and_kill_itself, target, number, str(config)).returncode
 
 
+def test_members_of_another_source_are_told_apart_without_the_model(
+    finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    """Private notes against public text, under a masked model, its control and the model before: a shift, and no finding."""
+    folder, _ = finished
+    shutil.copytree(folder / "run", tmp_path / "run")
+    files = ("--members", folder / "notes.jsonl", "--non-members", folder / "public.jsonl")
+    done = tacit("audit", tmp_path / "run", *files, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found == read_json(tmp_path / "run" / "private" / "own_members.json")
+    assert found["verdict"] == "undecided: the files differ without any model"
+    assert "before the private phases" in found["score"]
+    assert list(found["models"]) == ["released model", "control without DP"]
+    assert SENTINEL not in done.stdout + done.stderr
+
+
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run whose vocabulary is made: key and vocabulary noise exist, so every copy must end alike."""

@@ -1,47 +1,21 @@
-"""Simulated audits: a score for each example under a mechanism whose privacy is known exactly."""
+"""A perfect attack, and the best one that a guarantee allows; `tacit.audit.self_test.simulated` has audits of known mechanisms."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import combinations, product
 
 import numpy as np
 from scipy.optimize import linprog
-from scipy.stats import binom
 
 from tacit.audit.bounds.evidence import Scores
 
-__all__ = ["at_most", "best_attack", "gaussian_audits", "leaking_audits", "perfect_scores"]
-
-
-def gaussian_audits(number: int, size: int, mu: float, seed: int) -> Iterator[Scores]:
-    """Independent scores N(mu, 1) of members and N(0, 1) of others: exactly mu-GDP."""
-    generator = np.random.default_rng(seed)
-    for _ in range(number):
-        included_m = generator.random(size) < 0.5
-        yield Scores(generator.normal(size=size) + mu * included_m, included_m, generator.permutation(size))
-
-
-def leaking_audits(number: int, size: int, epsilon: float, delta: float, seed: int) -> Iterator[Scores]:
-    """Each coin is told with probability delta, and goes through randomised response else: exactly (epsilon, delta)."""
-    generator = np.random.default_rng(seed)
-    for _ in range(number):
-        included_m = generator.random(size) < 0.5
-        told_m = generator.random(size) < delta
-        lies_m = ~told_m & (generator.random(size) < 1 / (1 + np.exp(epsilon)))
-        scores_m = np.where(included_m ^ lies_m, 1.0, -1.0) * (1 + told_m + generator.random(size) / 2)
-        yield Scores(scores_m, included_m, generator.permutation(size))
+__all__ = ["best_attack", "perfect_scores"]
 
 
 def perfect_scores(size: int) -> Scores:
     """An attack that is always right: every second example is in."""
     included_m = np.arange(size) % 2 == 1
     return Scores(included_m + np.arange(size) / size / 2, included_m, np.arange(size))
-
-
-def at_most(wrong: int, audits: int, level: float = 0.05) -> bool:
-    """Whether so many wrong bounds agree with a probability of ``level`` each; of true ones once in a million not."""
-    return wrong <= binom.ppf(1 - 1e-6, audits, level)
 
 
 def best_attack(

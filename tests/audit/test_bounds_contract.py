@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from tests.audit.audits import gaussian_audits, perfect_scores
+from tests.audit.audits import perfect_scores
 
 from tacit.audit.bounds.bound import MOST_COINS, Bound
 from tacit.audit.bounds.clopper_pearson import ClopperPearson
@@ -22,6 +22,7 @@ from tacit.audit.bounds.one_run_fdp import OneRunFdp
 from tacit.audit.bounds.registry import BOUNDS
 from tacit.audit.bounds.table import capacity_table
 from tacit.audit.bounds.verdict import Claim, Verdict, has_power, judge
+from tacit.audit.self_test.simulated import gaussian_audits
 from tacit.errors import DataError, UsageError
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike
-from tests.audit.audits import at_most, gaussian_audits, leaking_audits
 
 from tacit.audit.bounds.bound import Bound
 from tacit.audit.bounds.clopper_pearson import ClopperPearson
@@ -19,14 +17,9 @@ from tacit.audit.bounds.one_run import OneRun
 from tacit.audit.bounds.one_run_fdp import OneRunFdp
 from tacit.audit.bounds.rates import lower_limit, upper_limit
 from tacit.audit.bounds.tradeoff import gaussian_epsilon
+from tacit.audit.self_test.simulated import LEVEL, accusations, at_most, gaussian_audits, leaking_audits
 
-LEVEL = 0.05
 AUDITS = 2000
-
-
-def accusations(bound: Bound[Any], audits: Any, delta: float, truth: float) -> int:
-    """How many audits have a bound above the truth."""
-    return sum(bound.at_level(audit, delta, LEVEL)[0] > truth + 1e-9 for audit in audits)
 
 
 class NumberChosenAfterwards(OneRun):

@@ -26,7 +26,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from tacit.audit import inference
 from tacit.audit.blind import blind_baseline
-from tacit.audit.inference import attack_scores, delong_auc, grouped, tpr_at_fpr
+from tacit.audit.inference import attack_scores, delong_auc, grouped, tpr_at_fpr, twin_accuracy
 from tacit.audit.membership import mean_nll, measure_membership
 from tacit.audit.samples import MembershipSamples, alphanumeric
 from tacit.audit.trie import plain_tokenizer
@@ -541,3 +541,18 @@ def test_a_model_that_gives_no_numbers_is_an_error() -> None:
 
     samples = MembershipSamples(tuple(sentences(20)), tuple(sentences(20)))
     raises(DataError, lambda: measure_membership(Broken(), letters(), samples, [0], STREAMS, group_size=2))
+
+
+def test_twins_are_told_apart_where_single_texts_are_not() -> None:
+    """The sentence's cost is ten times what the secret adds; twins share it."""
+    generator = np.random.default_rng(5)
+    sentence = generator.normal(0, 10, 1000)
+    member, other = sentence + generator.normal(-1, 1, 1000), sentence + generator.normal(0, 1, 1000)
+    assert attack_scores(member, other, STREAMS).at_chance
+    assert twin_accuracy(member, other).holds(phi(1 / math.sqrt(2)))
+    assert twin_accuracy(member, other).low > 0.7
+    tied = twin_accuracy(np.zeros(101), np.zeros(101))
+    assert tied.value == 0.5
+    assert tied.holds(0.5)
+    hits = sum(twin_accuracy(*generator.normal(size=(2, 60))).holds(0.5) for _ in range(500))
+    assert at_least(hits, 500, 0.95)

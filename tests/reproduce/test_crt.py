@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tacit.audit.samples import MembershipSamples
 from tacit.config import PlainPhase
 from tacit.config.run import check_meaning
 from tacit.corpus.secrets import SecretFormat
@@ -25,13 +26,15 @@ from tacit.reproduce.crt.account import amplification_rows, epsilons_after
 from tacit.reproduce.crt.claims import judge
 from tacit.reproduce.crt.corpora import CorpusFiles, prepare
 from tacit.reproduce.crt.keys import experiment_seed
+from tacit.reproduce.crt.members import membership_samples
 from tacit.reproduce.crt.paper import CRT
 from tacit.reproduce.crt.runs import DELTA, config_of, private_steps
 from tacit.reproduce.crt.scale import GAMMAS, SCALES, Cell, CorpusSize, Scale, cells_of
 from tacit.reproduce.driver import Job, reproduce
 from tacit.reproduce.place import Place, scale_named
-from tacit.screening.missed import ForgetfulPolicy, Missed
+from tacit.screening.missed import ForgetfulPolicy, Missed, Spotter
 from tacit.screening.policy import package_policy
+from tacit.screening.spans import merged
 
 SIZE = CorpusSize(dialogues=40, test_dialogues=24, lines=340, private_lines=190, membership_pairs=12)
 TINY = Scale(
@@ -139,10 +142,12 @@ def test_amplification_is_that_of_the_formula() -> None:
             assert row["paper"] == row["ours"] == 0.0
 
 
-def attack(arm: str, gamma: float, bits: float, p_value: float, accuracy: tuple[float, float, float]) -> dict[str, Any]:
+def attack(
+    arm: str, gamma: float, bits: float, p_value: float, accuracy: tuple[float | None, float | None, float | None]
+) -> dict[str, Any]:
     row: dict[str, Any] = {"corpus": "c", "model": "m", "arm": arm, "gamma": gamma, "copies": 20, "seed": 0}
     row |= {"exposure_max_bits": bits, "exposure_max_p_value": p_value, "exposure_null_max_bits": 4.22}
-    for kind in ("single", "group"):
+    for kind in ("single", "group", "twin"):
         row |= {
             f"{kind}_accuracy_{part}": value for part, value in zip(("value", "low", "high"), accuracy, strict=True)
         }
@@ -155,7 +160,7 @@ def utility(arm: str, gamma: float, perplexity: float, round: int = 1) -> dict[s
 
 
 def test_claims_are_judged_by_the_numbers() -> None:
-    chance = (0.5, 0.45, 0.55)
+    chance, found = (0.5, 0.45, 0.55), (0.6, 0.55, 0.65)
     good = judge(
         [
             utility("crt", 0.1, 9.0, 1),
@@ -165,23 +170,56 @@ def test_claims_are_judged_by_the_numbers() -> None:
         ],
         [
             attack("crt", 0.1, 5.0, 0.4, chance),
-            attack("redacted", 0.1, 15, 0, chance),
+            attack("redacted", 0.1, 15, 0, found),
             attack("s-dp", 0.1, 11, 0, chance),
         ],
     )
-    assert len(good) == 7
+    assert len(good) == 8
     assert all(claim.holds for claim in good)
     bad = judge(
         [utility("crt", 0.1, 5.6), utility("redacted", 0.1, 5.0), utility("dp-sgd", 0, 5.5)],
         [
-            attack("crt", 0.1, 15.0, 1e-4, (0.6, 0.55, 0.65)),
-            attack("redacted", 0.1, 9.0, 0, chance),
+            attack("crt", 0.1, 15.0, 1e-4, found),
+            attack("redacted", 0.1, 9.0, 0, found),
             attack("s-dp", 0.1, 15, 0, chance),
             attack("s-dp", 0.2, 5, 0, chance),
         ],
     )
-    assert len(bad) == 7
-    assert not any(claim.holds for claim in bad)
+    assert len(bad) == 8
+    assert [claim.holds for claim in bad] == [False] * 8
+
+
+def test_a_membership_claim_needs_a_control_with_power() -> None:
+    chance, found = (0.5, 0.45, 0.55), (0.6, 0.55, 0.65)
+    nobody = (None, None, None)
+    crt = [attack("crt", 0.0, 4, 0.5, nobody), attack("crt", 0.1, 4, 0.5, chance), attack("crt", 0.5, 4, 0.5, chance)]
+    redacted = [attack("redacted", 0.1, 15, 0, chance), attack("redacted", 0.5, 15, 0, chance)]
+    undecided = [claim for claim in judge([], crt + redacted) if "membership" in claim.text]
+    assert [claim.verdict for claim in undecided] == ["undecided"] * 3
+    assert undecided[0].numbers == "no power: redaction alone is at chance too in 2 of 2"
+    powerful = [redacted[0], attack("redacted", 0.5, 15, 0, found)]
+    held = [claim for claim in judge([], crt + powerful) if "membership" in claim.text]
+    assert [claim.verdict for claim in held] == ["holds"] * 3
+    assert held[0].numbers == "0.500; 0 of 1 outside; redaction alone is at chance too in 1 of 2"
+    assert not [claim for claim in judge([], crt[:1] + powerful) if "membership" in claim.text]
+
+
+def test_members_are_those_whose_secrets_the_policy_misses(data_dir: Path) -> None:
+    streams = KeyedRandomness(key_of("members"))
+    size = dataclasses.replace(SIZE, dialogues=300, membership_pairs=10_000)
+
+    def samples(policy: Spotter | None) -> MembershipSamples:
+        return membership_samples("customersim", data_dir, size, streams, policy)
+
+    everybody = samples(None)
+    assert len(everybody.members) == len(set(everybody.members)) > 200
+    balanced, missed = package_policy("balanced"), Missed.of(0.5, streams)
+    half, caught = samples(ForgetfulPolicy(balanced, missed)), samples(balanced)
+    assert len(caught.members) < 0.1 * len(everybody.members)
+    assert 0.3 < (len(half.members) - len(caught.members)) / len(everybody.members) < 0.7
+    assert set(half.members) < set(everybody.members)
+    for member, spans in zip(half.members, balanced.spans_of(list(half.members)), strict=True):
+        assert member in caught.members or any(missed.misses(member[start:end]) for start, end in merged(spans))
 
 
 @pytest.mark.slow

@@ -31,6 +31,7 @@ __all__ = [
     "grouped",
     "half_the_trials",
     "tpr_at_fpr",
+    "twin_accuracy",
 ]
 
 CONFIDENCE = 0.95
@@ -103,6 +104,21 @@ def attack_scores(member_n: np.ndarray, non_member_n: np.ndarray, streams: Keyed
         tpr=tpr_at_fpr(member_n, non_member_n),
         at_chance=accuracy.holds(0.5),
     )
+
+
+def twin_accuracy(member_n: np.ndarray, non_member_n: np.ndarray) -> Estimate:
+    """How often a member scores lower than its own non-member, ties half: 1/2 at the null.
+
+    Where the two are one sentence with two secrets, what the sentence costs cancels, and the secret is left. Clopper-Pearson on the
+    pairs, with ties rounded outwards.
+
+    Raises:
+        UsageError, DataError: as `attack_scores`.
+    """
+    check_scores(member_n, non_member_n)
+    lower, ties = (int(np.count_nonzero(found)) for found in (member_n < non_member_n, member_n == non_member_n))
+    low, high = (clopper_pearson(count, len(member_n)) for count in (lower + ties // 2, lower + (ties + 1) // 2))
+    return Estimate((lower + ties / 2) / len(member_n), low.low, high.high)
 
 
 def check_scores(member_n: np.ndarray, non_member_n: np.ndarray) -> None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from tacit.errors import UsageError
 from tacit.randomness import KeyedRandomness
 
-__all__ = ["MembershipSamples", "alphanumeric", "check_count", "chosen"]
+__all__ = ["MembershipSamples", "Pair", "alphanumeric", "check_count", "chosen", "samples_of"]
 
 T = TypeVar("T")
 
@@ -29,6 +29,27 @@ class MembershipSamples:
 
     def __repr__(self) -> str:
         return "MembershipSamples(<private>)"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A member, and the same sentence with other secrets. Private.
+
+    Args:
+        secrets: (start, end) of each secret in the member.
+    """
+
+    member: str
+    non_member: str
+    secrets: tuple[tuple[int, int], ...]
+
+    def __repr__(self) -> str:
+        return "Pair(<private>)"
+
+
+def samples_of(pairs: Sequence[Pair]) -> MembershipSamples:
+    """All of them."""
+    return MembershipSamples(tuple(pair.member for pair in pairs), tuple(pair.non_member for pair in pairs))
 
 
 def alphanumeric(text: str) -> str:

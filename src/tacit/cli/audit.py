@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tacit.cli.options import JsonOption, RunArgument, print_json, table
+from tacit.cli.options import JsonOption, print_json, table
+from tacit.cli.own_members import show_own_members
+from tacit.cli.self_test import show_self_test
 from tacit.errors import AuditError, UsageError
 
 if TYPE_CHECKING:
@@ -21,18 +23,71 @@ _PLANTED = 2000
 """Words that are planted for each number of copies."""
 
 
+RunToAudit = Annotated[
+    Path | None,
+    typer.Argument(metavar="[RUN]", help="Run folder, as named by `run:` in the configuration; none for --self-test."),
+]
 VocabularyOption = Annotated[
     bool, typer.Option("--vocabulary", help="Plant words in the run's choice of a vocabulary instead.")
 ]
+SelfTestOption = Annotated[
+    bool, typer.Option("--self-test", help="Break the engine on purpose, and see whether the audit finds each break.")
+]
+SizeOption = Annotated[
+    str, typer.Option("--size", help="Of the self-test: small (20 seconds on one core), standard or large.")
+]
+SeedOption = Annotated[
+    str, typer.Option("--seed", help="Of the self-test: any text; the same one gives the same result.")
+]
+MembersOption = Annotated[
+    Path | None,
+    typer.Option("--members", help="A file of texts that the run has read; attack these instead. With --non-members."),
+]
+NonMembersOption = Annotated[
+    Path | None,
+    typer.Option("--non-members", help="A file of texts that it has not read, and that are like the members."),
+]
+TextFieldOption = Annotated[
+    str | None,
+    typer.Option("--text-field", help="The field with the text in both files; if not given, that of the run's corpus."),
+]
 
 
-def command(run: RunArgument, as_json: JsonOption = False, vocabulary: VocabularyOption = False) -> None:
+def command(
+    run: RunToAudit = None,
+    as_json: JsonOption = False,
+    vocabulary: VocabularyOption = False,
+    self_test: SelfTestOption = False,
+    size: SizeOption = "standard",
+    seed: SeedOption = "tacit",
+    members: MembersOption = None,
+    non_members: NonMembersOption = None,
+    text_field: TextFieldOption = None,
+) -> None:
     """Make the attacks again: exposure of the planted canaries, and what else the run asks for (curator's view: not for publication).
 
     Only what a public attack finds in the released model may be shown to others. Exit code 5 when that is below
     `audit.max_exposure_p_value`; 6 when coins contradict the proven epsilon. With --vocabulary no private text is read: made-up words
-    go through the run's mechanism; exit code 5 when they come out more often than its law allows.
+    go through the run's mechanism; exit code 5 when they come out more often than its law allows. With --self-test no run is read:
+    tiny models are trained on made-up words by broken engines and the correct one; exit code 5 when a break is not found or the
+    correct one is accused. With --members and --non-members, files in any format of a corpus, a finished run is attacked on these
+    texts, for the curator alone.
     """
+    given = [members, non_members, text_field]
+    if self_test:
+        if run is not None or vocabulary or any(one is not None for one in given):
+            raise UsageError("--self-test audits no run; leave out the run, --vocabulary, --members and --non-members")
+        show_self_test(size, seed, as_json)
+        return
+    if run is None:
+        raise UsageError("which run? Give its folder, or --self-test")
+    if members is not None and non_members is not None and not vocabulary:
+        show_own_members(run, members, non_members, text_field, as_json)
+        return
+    if any(one is not None for one in given):
+        raise UsageError(
+            "--members and --non-members go together, and without --vocabulary; --text-field goes with them"
+        )
     if vocabulary:
         _audit_vocabulary(run, as_json)
         return

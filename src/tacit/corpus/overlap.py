@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["RunIndex", "Shared", "word_runs"]
+__all__ = ["RunIndex", "Shared", "share_of_runs", "word_runs"]
 
 _WORD = re.compile(r"\w+")
 _RUN = 6  # words: shorter ones are phrases that many texts have
@@ -42,6 +42,20 @@ def word_runs(text: str) -> np.ndarray:
     words = _WORD.findall(text.casefold())
     runs = zip(*(words[start:] for start in range(_RUN)), strict=False)  # as many as the last of these lists is long
     return np.unique(np.fromiter(map(hash, runs), np.int64))
+
+
+def share_of_runs(texts: Iterable[str], others: Iterable[str]) -> float | None:
+    """Which share of the different runs of six words of some texts stands in others too; None: they have no run.
+
+    >>> share_of_runs(["a b c d e f g"], ["z a b c d e f", "a b c"])
+    0.5
+    """
+    own, theirs = (_all_runs(side) for side in (texts, others))
+    return float(np.isin(own, theirs).mean()) if len(own) else None
+
+
+def _all_runs(texts: Iterable[str]) -> np.ndarray:
+    return np.unique(np.concatenate([np.empty(0, np.int64), *map(word_runs, texts)]))
 
 
 class RunIndex:

@@ -26,7 +26,7 @@ from tacit.stages import Stage
 from tacit.training.checkpoint import load_weights
 from tacit.training.plans import last_before_private
 
-__all__ = ["attack_stage", "check_stored_gate", "measure", "store", "stored_attacks"]
+__all__ = ["attack_stage", "audited_models", "check_stored_gate", "measure", "store", "stored_attacks"]
 
 
 def attack_stage(attack: Attack) -> Stage[RunState]:
@@ -70,7 +70,7 @@ def measure(state: RunState, attack: Attack) -> Found:
     undecided: list[str] = []  # the first reason counts
     with _noted(undecided, stops=attack.public):
         measure_model = attack.prepare(_given(state, attack))
-    for name, path in _audited_models(state).items():
+    for name, path in audited_models(state).items():
         state.reporter.say(f"Audit: {attack.title} under the {name} ...")  # also where nothing will be measured
         if undecided:
             continue
@@ -104,7 +104,7 @@ def _noted(reasons: list[str], stops: bool) -> Iterator[None]:
         reasons.append(str(error) if isinstance(error, TacitError) else f"the attack failed ({type(error).__name__})")
 
 
-def _audited_models(state: RunState) -> dict[str, Path]:
+def audited_models(state: RunState) -> dict[str, Path]:
     """Checkpoints of the released model and, where there is one, of the control."""
     last = state.mechanisms.phases[-1].name
     models = {RELEASED: state.checkpoint(last)}

@@ -94,14 +94,25 @@ def _exposed(arm: str, name: str) -> Callable[[_Panel], Claim | None]:
 
 
 def _membership(attack: str, name: str) -> Callable[[_Panel], Claim | None]:
+    """Judged where the same attack on redaction alone, which trains on the missed secrets without noise, is not at chance."""
+
+    def at_chance(row: Row) -> bool:
+        return bool(row[f"{attack}_accuracy_low"] <= 0.5 <= row[f"{attack}_accuracy_high"])
+
     def make(panel: _Panel) -> Claim | None:
-        rows = panel.attacked("crt")
+        rows = [row for row in panel.attacked("crt") if row[f"{attack}_accuracy_value"] is not None]
         if not rows:
             return None
-        outside = [row for row in rows if not row[f"{attack}_accuracy_low"] <= 0.5 <= row[f"{attack}_accuracy_high"]]
-        values = ", ".join(f"{row[f'{attack}_accuracy_value']:.3f}" for row in rows)
-        text = f"{name} accuracy against CRT is within its 95 % interval of 0.5"
-        return Claim(text, panel.name, not outside, f"{values}; {len(outside)} of {len(rows)} outside")
+        controls = panel.attacked("redacted", lambda row: row[f"{attack}_accuracy_value"] is not None)
+        with_power = {(row["gamma"], row["seed"]) for row in controls if not at_chance(row)}
+        judged = [row for row in rows if (row["gamma"], row["seed"]) in with_power]
+        outside = [row for row in judged if not at_chance(row)]
+        values = ", ".join(f"{row[f'{attack}_accuracy_value']:.3f}" for row in judged)
+        text = f"{name} accuracy against CRT is within its 95 % interval of 0.5, where redaction alone is not"
+        without = f"redaction alone is at chance too in {len(rows) - len(judged)} of {len(rows)}"
+        if not judged:
+            return Claim(text, panel.name, None, f"no power: {without}")
+        return Claim(text, panel.name, not outside, f"{values}; {len(outside)} of {len(judged)} outside; {without}")
 
     return make
 
@@ -114,4 +125,5 @@ _CLAIMS: tuple[Callable[[_Panel], Claim | None], ...] = (
     _exposed("s-dp", "S-DP"),
     _membership("single", "membership"),
     _membership("group", "group membership"),
+    _membership("twin", "twin membership"),
 )

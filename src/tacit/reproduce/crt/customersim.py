@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from tacit.audit.samples import MembershipSamples, alphanumeric, check_count, chosen
+from tacit.audit.samples import MembershipSamples, Pair, alphanumeric, check_count, chosen, samples_of
 from tacit.errors import DataError, UsageError
 from tacit.randomness import KeyedRandomness
 
-__all__ = ["CustomerKind", "customersim_samples"]
+__all__ = ["CustomerKind", "customersim_pairs", "customersim_samples"]
 
 CustomerKind = Literal["name", "address", "phone_number", "order_number"]
 
@@ -40,6 +40,15 @@ def customersim_samples(
         UsageError: another kind (tracking numbers are in no table), or more pairs than there are.
         DataError: a file cannot be read or has another form.
     """
+    pairs = customersim_pairs(folder, kind, streams, dialogues)
+    check_count(count, len(pairs), kind)
+    return samples_of(pairs[:count])
+
+
+def customersim_pairs(
+    folder: Path, kind: CustomerKind, streams: KeyedRandomness, dialogues: int | None = None
+) -> list[Pair]:
+    """All pairs of a kind, in a random order; see `customersim_samples`."""
     if kind not in get_args(CustomerKind):
         raise UsageError(
             f"there are no true non-members of kind {kind!r}; use one of {', '.join(get_args(CustomerKind))}"
@@ -57,13 +66,13 @@ def customersim_samples(
     for customer in _customers(folder / "database_20000.csv.gz"):
         if not any(alphanumeric(customer[column]) in seen for column in get_args(CustomerKind)):
             fresh.setdefault(alphanumeric(customer[kind]), customer[kind])
-    check_count(count, min(len(lines), len(fresh)), kind)
+    count = min(len(lines), len(fresh))
     drawn = [chosen(list(values), count, streams, side, kind) for side, values in (("in", lines), ("out", fresh))]
     pairs = [(lines[inside], fresh[outside]) for inside, outside in zip(*drawn, strict=True)]
-    return MembershipSamples(
-        members=tuple(before + secret + after for (before, secret, after), _ in pairs),
-        non_members=tuple(before + other + after for (before, _, after), other in pairs),
-    )
+    return [
+        Pair(before + secret + after, before + other + after, ((len(before), len(before) + len(secret)),))
+        for (before, secret, after), other in pairs
+    ]
 
 
 def _dialogues(path: Path) -> Iterator[tuple[str, list[tuple[int, int, str]]]]:

@@ -39,10 +39,9 @@ def draw_figures(
             "figure3",
             drawn,
         )
-        save_figure(_by_gamma(main, "membership accuracy", _accuracy_of("single"), _half), folder, "figure4", drawn)
-        save_figure(
-            _by_gamma(main, "group membership accuracy", _accuracy_of("group"), _half), folder, "figure5", drawn
-        )
+        attacked = [row for row in main if row["single_accuracy_value"] is not None]
+        for number, attack, label in ((4, "single", "membership accuracy"), (5, "group", "group membership accuracy")):
+            save_figure(_by_gamma(attacked, label, _accuracy_of(attack), _half), folder, f"figure{number}", drawn)
         save_figure(_amplification(amplification), folder, "figure6", drawn)
     return drawn
 

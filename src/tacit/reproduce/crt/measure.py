@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tacit.audit.candidates import candidate_exposure
-from tacit.audit.membership import measure_membership
+from tacit.audit.inference import twin_accuracy
+from tacit.audit.membership import mean_nll, measure_membership
 from tacit.audit.scorers import scorer_of
 from tacit.audit.trie import Trie, score_candidates
 from tacit.corpus.units import Unit
@@ -24,7 +25,7 @@ from tacit.randomness import KeyedRandomness
 from tacit.reproduce.crt.account import epsilons_after
 from tacit.reproduce.crt.corpora import CorpusFiles
 from tacit.reproduce.crt.keys import experiment_seed
-from tacit.reproduce.crt.members import membership_samples
+from tacit.reproduce.crt.members import membership_samples, redacting_policy
 from tacit.reproduce.crt.runs import config_of
 from tacit.reproduce.crt.scale import Cell, Scale
 from tacit.reproduce.place import Place, with_public_key
@@ -89,16 +90,26 @@ def _exposure(state: RunState, files: CorpusFiles) -> dict[str, Any]:
     return dataclasses.asdict(candidate_exposure(scores_N, secrets_of(state.config, state.streams)))
 
 
-def _membership(state: RunState, cell: Cell, scale: Scale, data: Path) -> dict[str, Any]:
+_LEAST_GROUPS = 4
+"""For the halves of the blind baseline."""
+
+
+def _membership(state: RunState, cell: Cell, scale: Scale, data: Path) -> dict[str, Any] | None:
+    """None where the policy misses the secrets of too few lines."""
     model = state.trained_model(_last_phase(state, state.config.rounds - 1).name)
     streams = KeyedRandomness(bytes(31) + bytes([cell.seed]))  # one choice of members for all arms of a replicate
-    samples = membership_samples(cell.corpus, data, scale.corpora[cell.corpus], streams)
+    policy = redacting_policy(state.config, state.streams)
+    samples = membership_samples(cell.corpus, data, scale.corpora[cell.corpus], streams, policy)
+    if len(samples.members) < _LEAST_GROUPS * scale.group:
+        return None
     # An LSTM reads a text whole, which is the stronger attack; GPT-2 has no more positions than a row of its training.
     length = None if cell.model == "lstm" else scale.models[cell.model]["length"]
-    report = measure_membership(
-        model, state.tokenizer, samples, [state.special.start], streams, scale.group, length=length
+    starts = [state.special.start]
+    report = measure_membership(model, state.tokenizer, samples, starts, streams, scale.group, length=length)
+    twins = (
+        mean_nll(model, state.tokenizer, side, starts, length=length) for side in (samples.members, samples.non_members)
     )
-    return dataclasses.asdict(report)
+    return dataclasses.asdict(report) | {"twins": dataclasses.asdict(twin_accuracy(*twins))}
 
 
 def baseline_rows(name: str, files: CorpusFiles, scale: Scale) -> list[dict[str, Any]]:

@@ -1,21 +1,70 @@
-"""Whom the membership attack of appendix A.5 is tried on: secrets of the lines that were trained on, and true non-members."""
+"""Whom the membership attack of appendix A.5 is tried on: secrets of the lines that were trained on, and true non-members.
+
+Where a policy redacts, a secret that it finds is nowhere in what is trained on, and an attack on it says nothing of the training.
+So the members are those whose secrets the policy of the cell misses.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from tacit.audit.samples import MembershipSamples
+from tacit.audit.samples import MembershipSamples, Pair, samples_of
+from tacit.config import RunConfig
+from tacit.pipeline.marking import marker_of
 from tacit.randomness import KeyedRandomness
-from tacit.reproduce.crt.customersim import customersim_samples
-from tacit.reproduce.crt.multiwoz import multiwoz_samples
+from tacit.reproduce.crt.customersim import CustomerKind, customersim_pairs
+from tacit.reproduce.crt.multiwoz import multiwoz_pairs
 from tacit.reproduce.crt.scale import CorpusSize
+from tacit.screen_plan import plan_of
+from tacit.screening.corpus import policies_of
+from tacit.screening.missed import ForgetfulPolicy, Missed, Spotter
 
-__all__ = ["membership_samples"]
+__all__ = ["membership_samples", "missed_pairs", "redacting_policy"]
+
+_KINDS: tuple[CustomerKind, ...] = ("address", "order_number", "phone_number")
+"""Not names: those that are left are rarer than those of members."""
 
 
-def membership_samples(corpus: str, data: Path, size: CorpusSize, streams: KeyedRandomness) -> MembershipSamples:
-    """Addresses of CustomerSim, sentences with reference numbers of MultiWOZ, as in the paper."""
-    folder, count = data / corpus, size.membership_pairs
+def membership_samples(
+    corpus: str, data: Path, size: CorpusSize, streams: KeyedRandomness, policy: Spotter | None
+) -> MembershipSamples:
+    """As many pairs as there are, at most ``size.membership_pairs``: of CustomerSim and of MultiWOZ, a line in one pair alone.
+
+    Args:
+        streams: draws the pairs, the same for every policy.
+        policy: that redacts or marks what is trained on; None: nothing does.
+    """
+    folder = data / corpus
     if corpus == "customersim":
-        return customersim_samples(folder, "address", count, streams, dialogues=size.dialogues)
-    return multiwoz_samples(folder, count, streams)
+        found = [pair for kind in _KINDS for pair in customersim_pairs(folder, kind, streams, size.dialogues)]
+    else:
+        found = multiwoz_pairs(folder, streams)
+    pairs = missed_pairs(list({pair.member: pair for pair in found}.values()), policy)
+    order = streams.generator("membership-order", len(pairs)).permutation(len(pairs))
+    return samples_of([pairs[place] for place in order[: size.membership_pairs].tolist()])
+
+
+def missed_pairs(pairs: Sequence[Pair], policy: Spotter | None) -> list[Pair]:
+    """Those in whose member the policy marks no character of a secret."""
+    if policy is None:
+        return list(pairs)
+    marked = policy.spans_of([pair.member for pair in pairs])
+    return [
+        pair
+        for pair, spans in zip(pairs, marked, strict=True)
+        if not any(span.start < end and start < span.end for span in spans for start, end in pair.secrets)
+    ]
+
+
+def redacting_policy(config: RunConfig, streams: KeyedRandomness) -> Spotter | None:
+    """What finds the secrets of a cell, with its misses; None where nothing is redacted or marked.
+
+    Args:
+        streams: of the run's key.
+    """
+    if config.marking is not None:
+        return marker_of(config.marking, streams)
+    if config.screening is None:
+        return None
+    return ForgetfulPolicy(policies_of(plan_of(config))["balanced"], Missed.of(config.screening.missed, streams))

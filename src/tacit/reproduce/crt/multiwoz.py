@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit.audit.samples import MembershipSamples, alphanumeric, check_count, chosen
+from tacit.audit.samples import MembershipSamples, Pair, alphanumeric, check_count, chosen, samples_of
 from tacit.corpus.readers import Source, read_objects
 from tacit.corpus.turns import Turn, Turns, read_turn
 from tacit.errors import DataError
 from tacit.randomness import KeyedRandomness
 
-__all__ = ["multiwoz_samples"]
+__all__ = ["multiwoz_pairs", "multiwoz_samples"]
 
 _TRAINED_ON = "multiwoz-convlab2.val.jsonl.gz"
 _FILES = (
@@ -56,22 +56,20 @@ def multiwoz_samples(
         UsageError: more pairs than there are.
         DataError: a file cannot be read or has another form.
     """
-    turns = turns or Turns()
-    known: list[str] = []
-    members = _Members()
-    for name in _FILES:
-        for place, turn in _turns(folder / name):
-            said = read_turn(turn, turns, place)
-            known.append(alphanumeric(said.text))
-            if name == _TRAINED_ON:
-                members.take(said, _secrets(turn, said, place))
+    members = _members(folder, streams, turns or Turns())
     check_count(count, len(members.found), "reference number")
-    drawn = chosen(members.found, count, streams, "in", "reference number")
-    fresh = _Fresh("\n".join(known), streams.generator("membership-fresh", "multiwoz"))
-    return MembershipSamples(
-        members=tuple(member.said.line for member in drawn),
-        non_members=tuple(fresh.instead(member).line for member in drawn),
-    )
+    return samples_of(members.pairs(count))
+
+
+def multiwoz_pairs(folder: Path, streams: KeyedRandomness, turns: Turns | None = None) -> list[Pair]:
+    """All pairs, in a random order; see `multiwoz_samples`."""
+    members = _members(folder, streams, turns or Turns())
+    return members.pairs(len(members.found))
+
+
+def _places(member: _Member) -> tuple[tuple[int, int], ...]:
+    found = (re.finditer(re.escape(secret), member.said.line) for secret in member.secrets)
+    return tuple(match.span() for matches in found for match in matches)
 
 
 class _Member(NamedTuple):
@@ -84,15 +82,34 @@ class _Member(NamedTuple):
 class _Members:
     """Turns with numbers that no earlier one has."""
 
-    def __init__(self) -> None:
+    def __init__(self, streams: KeyedRandomness) -> None:
         self.found: list[_Member] = []
+        self.known: list[str] = []
         self._taken: set[str] = set()
+        self._streams = streams
+
+    def pairs(self, count: int) -> list[Pair]:
+        """So many, in a random order."""
+        drawn = chosen(self.found, count, self._streams, "in", "reference number")
+        fresh = _Fresh("\n".join(self.known), self._streams.generator("membership-fresh", "multiwoz"))
+        return [Pair(member.said.line, fresh.instead(member).line, _places(member)) for member in drawn]
 
     def take(self, said: Turn, secrets: tuple[str, ...]) -> None:
         spelled = set(map(alphanumeric, secrets))
         if spelled and not spelled & self._taken:
             self._taken |= spelled
             self.found.append(_Member(said, secrets))
+
+
+def _members(folder: Path, streams: KeyedRandomness, turns: Turns) -> _Members:
+    members = _Members(streams)
+    for name in _FILES:
+        for place, turn in _turns(folder / name):
+            said = read_turn(turn, turns, place)
+            members.known.append(alphanumeric(said.text))
+            if name == _TRAINED_ON:
+                members.take(said, _secrets(turn, said, place))
+    return members
 
 
 def _turns(path: Path) -> Iterator[tuple[str, Any]]:

@@ -24,6 +24,7 @@ _HEADS = [
     "exposure (p)",
     "membership (95 %)",
     "groups (95 %)",
+    "twins (95 %)",
 ]
 
 
@@ -92,8 +93,8 @@ def _epsilons(utility: Sequence[Row]) -> list[list[str]]:
 
 def _attacks(row: Row) -> list[str]:
     if row["arm"] not in _ATTACKED:
-        return [""] * 3
-    return [_bits(row, "max", 1), _interval(row, "single", 3), _interval(row, "group", 2)]
+        return [""] * 4
+    return [_bits(row, "max", 1), _interval(row, "single", 3), _interval(row, "group", 2), _interval(row, "twin", 3)]
 
 
 def _bits(row: Row, name: str, digits: int) -> str:
@@ -102,6 +103,8 @@ def _bits(row: Row, name: str, digits: int) -> str:
 
 def _interval(row: Row, attack: str, digits: int) -> str:
     value, low, high = (row[f"{attack}_accuracy_{part}"] for part in ("value", "low", "high"))
+    if value is None:
+        return "too few"
     return f"{value:.{digits}f} ({low:.2f}–{high:.2f})"
 
 

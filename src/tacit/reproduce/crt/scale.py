@@ -61,7 +61,7 @@ class CorpusSize:
         dialogues: of the training part; test_dialogues: of the test part.
         lines: "about so many" lines (turns) in these dialogues.
         private_lines: about so many of them in the private stream of the screening.
-        membership_pairs: secrets of the training part that are attacked, and as many that are not in it.
+        membership_pairs: lines of the training part whose secrets are attacked, at most, and as many with secrets that are not in it.
         known_words: words of the trade that the conservative policy is told are ordinary.
     """
 
@@ -116,8 +116,8 @@ SCALES = {
     "laptop": Scale(
         name="laptop",
         corpora={
-            "customersim": CorpusSize(2000, 250, 17_000, 6_000, 600, _SHOP),
-            "multiwoz": CorpusSize(999, 250, 14_700, 12_000, 200),
+            "customersim": CorpusSize(2000, 250, 17_000, 6_000, 1500, _SHOP),
+            "multiwoz": CorpusSize(999, 250, 14_700, 12_000, 826),
         },
         models={
             "lstm": {"kind": "lstm", "layers": 1, "width": 200, "length": _LENGTH},
@@ -136,8 +136,8 @@ SCALES = {
     "full": Scale(
         name="full",
         corpora={
-            "customersim": CorpusSize(10_000, 1000, 85_000, 30_000, 1000, _SHOP),
-            "multiwoz": CorpusSize(999, 1000, 14_700, 12_000, 400),
+            "customersim": CorpusSize(10_000, 1000, 85_000, 30_000, 3000, _SHOP),
+            "multiwoz": CorpusSize(999, 1000, 14_700, 12_000, 826),
         },
         models={
             "lstm": {"kind": "lstm", "layers": 1, "width": 200, "length": 64},

@@ -40,14 +40,24 @@ def attack_rows(results: Sequence[Mapping[str, Any]]) -> list[Row]:
         row: Row = {**result["cell"]}
         for name in ("max_bits", "null_max_bits", "max_p_value", "mean_bits", "null_mean_bits", "mean_p_value"):
             row[f"exposure_{name}"] = exposure[name]
-        for attack in ("single", "group"):
-            for measure in ("accuracy", "auc"):
-                estimate = membership[attack][measure]
-                row |= {f"{attack}_{measure}_{part}": estimate[part] for part in ("value", "low", "high")}
-            blind = membership[f"{attack}_blind"]["auc"]
-            row |= {f"{attack}_blind_auc_{part}": blind[part] for part in ("value", "low", "high")}
-            tpr = membership[attack]["tpr"]
-            row[f"{attack}_tpr_at_1_percent"] = None if tpr is None else tpr["value"]
-            row[f"{attack}_members"] = membership[attack]["members"]
+        row |= _membership(membership)
         rows.append(row | {"seconds": round(result["seconds"], 1)})
     return rows
+
+
+def _membership(found: Mapping[str, Any] | None) -> Row:
+    """No number where nobody was attacked, since too few secrets stand in what was trained on."""
+    row: Row = {}
+    for attack in ("single", "group"):
+        own = {} if found is None else found[attack]
+        for measure in ("accuracy", "auc"):
+            row |= _parts(f"{attack}_{measure}", own.get(measure))
+        row |= _parts(f"{attack}_blind_auc", None if found is None else found[f"{attack}_blind"]["auc"])
+        tpr = own.get("tpr")
+        row[f"{attack}_tpr_at_1_percent"] = None if tpr is None else tpr["value"]
+        row[f"{attack}_members"] = own.get("members", 0)
+    return row | _parts("twin_accuracy", None if found is None else found["twins"])
+
+
+def _parts(name: str, estimate: Mapping[str, float] | None) -> Row:
+    return {f"{name}_{part}": None if estimate is None else estimate[part] for part in ("value", "low", "high")}
