@@ -581,7 +581,7 @@ OTHER_VALUES: dict[str, Any] = {
 
 DIGESTS = {
     "recipes/clinical-bert-large.yaml": "aaf32eceb5b4925c6143a1aa7bb93c1ba8f1bd5055b5b8d40de1bc8fc86a6e9e",
-    "recipes/clinical-bert.yaml": "95b96b5f0965287e7fbfd9d86879203ac76289417e8a5a5b3428bbc8c837cf3b",
+    "recipes/clinical-bert.yaml": "bd6b570a7e90ebd2ef1ba9dfb708f486c16ef992e97ca8b46c7023738ff1f879",
     "recipes/crt-customersim.yaml": "f63d6fa164f3c1f0a21df96d9aabd953d512cdda30dfd09d7b33c8ed49af218d",
     "recipes/selective-customersim.yaml": "2678782aa8fd7bc153e74e39c5778c3fe472e0098dbe58b8a1e30d61e47df94f",
     "src/tacit/recipes/demo.yaml": "833f2cafd9a56a603edefa1d1a905c1a2516ec14932df4944e63a80164b83c92",
