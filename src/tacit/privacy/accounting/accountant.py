@@ -20,7 +20,15 @@ from tacit.privacy.accounting.renyi import rdp_epsilon
 from tacit.privacy.checks import require_delta
 from tacit.privacy.events import EVERY_PART, Relation, Spend, check_relation, split_of
 
-__all__ = ["account_parts", "epsilon", "epsilon_of_rho", "joint_epsilon", "mu_at", "shared_account"]
+__all__ = [
+    "account_parts",
+    "epsilon",
+    "epsilon_of_rho",
+    "exchanged_epsilon",
+    "joint_epsilon",
+    "mu_at",
+    "shared_account",
+]
 
 
 def epsilon(spends: Sequence[Spend], delta: float, relation: Relation = "add-or-remove") -> float:
@@ -106,6 +114,15 @@ def joint_epsilon(spends: Iterable[Spend], delta: float, relation: Relation = "a
     """The certified epsilon of a whole ledger: the worst part (see `Spend.partition`)."""
     require_delta(delta)
     return max((epsilon(part, delta, relation) for part in account_parts(spends, relation)), default=0.0)
+
+
+def exchanged_epsilon(spends: Iterable[Spend], delta: float) -> float:
+    """Epsilon where a unit's text is exchanged and the unit stays in its part: the worst part under replacement, whose bands may change.
+
+    Of a ledger under add-or-remove, whose parts are disjoint.
+    """
+    require_delta(delta)
+    return max((epsilon(part, delta, "replace") for part in _groups(spends, "add-or-remove")), default=0.0)
 
 
 def mu_at(epsilon: float, delta: float) -> float:

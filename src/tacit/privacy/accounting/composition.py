@@ -42,6 +42,7 @@ from tacit.privacy.events import (
 )
 
 __all__ = [
+    "COARSEST_GRID",
     "GRIDS",
     "SMALLEST_DELTA",
     "Account",
@@ -72,7 +73,8 @@ def rounding_reserve(spends: Iterable[Spend]) -> float:
     return _ROUNDING * composed_steps(spends)
 
 
-_COARSEST_GRID = 1e-3
+COARSEST_GRID = 1e-3
+"""Cheap, and an upper bound all the same."""
 
 
 def _choice_pld(event: Choice, words: float, grid: float, pessimistic: bool) -> pld.PrivacyLossDistribution:
@@ -286,7 +288,7 @@ class Account:
     @functools.cached_property
     def _coarser(self) -> Account:
         """Upper bounds of this account's curves: a pessimistic grid of ten times the width rounds every loss up further."""
-        return Account(self.spends, self.relation, 10 * self.grid) if self.grid < _COARSEST_GRID else self
+        return Account(self.spends, self.relation, 10 * self.grid) if self.grid < COARSEST_GRID else self
 
     def _exceeds(self, run: Sequence[Case], epsilon: float, best: float) -> bool:
         """Whether a run may hold a larger delta. Over many steps the coarser grid's bound says nothing; then this grid's does."""
