@@ -24,7 +24,7 @@ __all__ = [
     "account_parts",
     "epsilon",
     "epsilon_of_rho",
-    "exchanged_epsilon",
+    "exchanged_parts",
     "joint_epsilon",
     "mu_at",
     "shared_account",
@@ -82,6 +82,16 @@ def account_parts(spends: Iterable[Spend], relation: Relation) -> list[tuple[Spe
     return [_unnamed(part) for group in _groups(spends, relation) for part in expand(group, relation) if part]
 
 
+def exchanged_parts(spends: Iterable[Spend]) -> list[tuple[Spend, ...]]:
+    """The groups of spends that compose, under replacement, where a unit's text is exchanged and the unit stays in its part.
+
+    Of a ledger under add-or-remove, whose parts are disjoint. The unit's band may change with its text.
+    """
+    return [
+        _unnamed(part) for group in _groups(spends, "add-or-remove") for part in expand(group, "replace") if part
+    ]
+
+
 def _groups(spends: Iterable[Spend], relation: Relation) -> list[list[Spend]]:
     check_relation(relation)
     ordered = list(spends)
@@ -114,15 +124,6 @@ def joint_epsilon(spends: Iterable[Spend], delta: float, relation: Relation = "a
     """The certified epsilon of a whole ledger: the worst part (see `Spend.partition`)."""
     require_delta(delta)
     return max((epsilon(part, delta, relation) for part in account_parts(spends, relation)), default=0.0)
-
-
-def exchanged_epsilon(spends: Iterable[Spend], delta: float) -> float:
-    """Epsilon where a unit's text is exchanged and the unit stays in its part: the worst part under replacement, whose bands may change.
-
-    Of a ledger under add-or-remove, whose parts are disjoint.
-    """
-    require_delta(delta)
-    return max((epsilon(part, delta, "replace") for part in _groups(spends, "add-or-remove")), default=0.0)
 
 
 def mu_at(epsilon: float, delta: float) -> float:

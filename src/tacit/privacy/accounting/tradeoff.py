@@ -25,22 +25,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.privacy.accounting.accountant import account_parts, exchanged_epsilon, joint_epsilon, shared_account
-from tacit.privacy.accounting.composition import COARSEST_GRID, SMALLEST_DELTA, Account
+from tacit.privacy.accounting.accountant import account_parts, exchanged_parts, joint_epsilon, shared_account
+from tacit.privacy.accounting.composition import COARSEST_GRID, GRIDS, SMALLEST_DELTA, Account, composed_steps
 from tacit.privacy.accounting.replacement import replacement_epsilon
 from tacit.privacy.checks import require_delta, require_whole
 from tacit.privacy.events import Relation, Spend
 
 __all__ = ["PrivacyCurve", "group_epsilon", "privacy_curve", "within_unit_epsilon"]
 
-_STEPS = 12
+_STEPS = 24
 """Points of a curve up to the certified epsilon; as many again lie above it, which is where groups take theirs from."""
+
+_FEW_STEPS = 1000
 
 _LEAST, _MOST = 1e-3, 100.0
 """Between these lies the epsilon in the middle of a curve; twice the second is far from where e^epsilon has no double."""
 
-_LOOSER = 1.01
-"""A coarser grid of the account is taken if its epsilon is at most so many times as large: it costs a tenth."""
+_LOOSER = 1.02
+"""A cheaper account is taken if its epsilon is at most so many times as large as the certified one."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,25 @@ class PrivacyCurve:
         """A lower bound on the trade-off function: the least chance of missing a unit that is there."""
         return 1 - self.most_found(false_alarms)
 
+    @property
+    def corners(self) -> tuple[tuple[float, float], ...]:
+        """The bound `most_found` as the corners of a line from (0, ...) to (1, 1): (false alarms, most found)."""
+        deltas = self._both_ways
+        slopes = np.exp(self.step * (np.arange(len(deltas)) - len(self.deltas) + 1))
+        lines = list(zip(slopes.tolist(), deltas.tolist(), strict=True))
+        kept: list[tuple[float, float]] = []
+        for slope, start in sorted(lines, key=lambda line: (-line[0], line[1])):
+            # A flatter line is below the last one from where they cross; that one counts for nothing if this is left of its begin.
+            while kept and start <= kept[-1][1]:
+                kept.pop()
+            while len(kept) > 1 and _crossing(kept[-1], (slope, start)) <= _crossing(kept[-2], kept[-1]):
+                kept.pop()
+            kept.append((slope, start))
+        kept.append((0.0, 1.0))
+        between = [_crossing(one, other) for one, other in itertools.pairwise(kept)]
+        rates = sorted({0.0, *(rate for rate in between if 0 < rate < 1), 1.0})
+        return tuple(zip(rates, self.most_found(np.array(rates)).tolist(), strict=True))
+
     def of_group(self, size: int) -> PrivacyCurve:
         """The proved curve of ``size`` units together, at the epsilons of one unit and on to ``size`` times as far."""
         require_whole("size", size, 1)
@@ -85,7 +106,7 @@ class PrivacyCurve:
         group = one
         for _ in range(size - 1):
             group = _after(one, group, self.step)
-        return PrivacyCurve(self.step, tuple(np.minimum(group[len(group) // 2 :], 1.0).tolist()))
+        return PrivacyCurve(self.step, tuple(group[len(group) // 2 :].tolist()))
 
     def epsilon(self, delta: float) -> float:
         """The smallest epsilon that these points prove at this delta; infinite where none does.
@@ -104,6 +125,11 @@ class PrivacyCurve:
         return (after - 1) * self.step + math.log1p(share * math.expm1(self.step))
 
 
+def _crossing(steep: tuple[float, float], flat: tuple[float, float]) -> float:
+    """Where two lines (slope, value at 0) cross."""
+    return (flat[1] - steep[1]) / (steep[0] - flat[0])
+
+
 def _after(one: np.ndarray, group: np.ndarray, step: float) -> np.ndarray:
     """Delta, at sums of their epsilons, of a further unit after a group; both at epsilons that lie about 0."""
     middle = len(one) // 2
@@ -112,7 +138,7 @@ def _after(one: np.ndarray, group: np.ndarray, step: float) -> np.ndarray:
         raised = delta + math.exp(step * (place - middle)) * group
         window = found[place : place + len(group)]
         np.minimum(window, raised, out=window)
-    return found
+    return np.minimum(found, 1.0)
 
 
 def privacy_curve(spends: Sequence[Spend], delta: float, relation: Relation) -> PrivacyCurve | None:
@@ -130,7 +156,7 @@ def _curve(spends: tuple[Spend, ...], delta: float, relation: Relation) -> Priva
     if math.isinf(certified):
         return None
     middle = min(max(certified, _LEAST), _MOST) * (1 + 1e-12)
-    parts = [_cheap_account(part, delta, relation) for part in account_parts(spends, relation)]
+    parts = [_cheap_account(part, delta, relation, certified) for part in account_parts(spends, relation)]
     epsilons = middle * np.arange(2 * _STEPS + 1) / _STEPS
     deltas = [max((part.delta(at) for part in parts), default=0.0) for at in epsilons.tolist()]
     if certified <= middle:  # Renyi DP may have proved more there than these accounts
@@ -140,11 +166,11 @@ def _curve(spends: tuple[Spend, ...], delta: float, relation: Relation) -> Priva
     return PrivacyCurve(middle / _STEPS, tuple(falling))
 
 
-def _cheap_account(part: tuple[Spend, ...], delta: float, relation: Relation) -> Account:
-    """On the coarsest grid that is nearly as good as the certifying one at the certified delta; upper bounds on every grid."""
-    fine = shared_account(part, relation)
-    coarse = Account(part, relation, COARSEST_GRID)
-    return coarse if coarse.epsilon(delta) <= _LOOSER * fine.epsilon(delta) else fine
+def _cheap_account(part: tuple[Spend, ...], delta: float, relation: Relation, certified: float) -> Account:
+    """An account whose many points cost little, if it is nearly as good as the certifying one; upper bounds both."""
+    cheap = Account(part, relation, COARSEST_GRID, full_law=False)
+    good = delta >= SMALLEST_DELTA and cheap.epsilon(delta) <= _LOOSER * certified
+    return cheap if good else shared_account(part, relation)
 
 
 def group_epsilon(spends: Sequence[Spend], delta: float, relation: Relation, size: int) -> float:
@@ -169,4 +195,14 @@ def within_unit_epsilon(spends: Sequence[Spend], delta: float, relation: Relatio
     """
     if relation == "replace":
         return joint_epsilon(spends, delta, relation)
-    return min(exchanged_epsilon(spends, delta), group_epsilon(spends, delta, relation, 2))
+    found = group_epsilon(spends, delta, relation, 2)
+    if delta < SMALLEST_DELTA:
+        return found
+    exchanged = [_exchanged_account(part).epsilon(delta) for part in exchanged_parts(spends)]
+    return min(found, max(exchanged, default=0.0))
+
+
+def _exchanged_account(part: tuple[Spend, ...]) -> Account:
+    """Of few steps the coarsest grid loses nothing that can be seen."""
+    grid = COARSEST_GRID if composed_steps(part) <= _FEW_STEPS else GRIDS[0]
+    return Account(part, "replace", grid, full_law=False)
