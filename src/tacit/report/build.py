@@ -36,6 +36,7 @@ def environment() -> jinja2.Environment:
         keep_trailing_newline=True,
     )
     made.filters |= {
+        "amount": prose.amount_text,
         "bound": prose.bound_text,
         "md": prose.markdown,
         "number": prose.number_text,
@@ -79,6 +80,7 @@ _OPTIONAL: dict[str, Callable[[AttackRow], bool]] = {
 
 def context(data: ReportData) -> dict[str, Any]:
     """What the templates may use."""
+    points = prose.curve_points(data.attacks)
     return {
         "data": data,
         "released": RELEASED,
@@ -90,15 +92,27 @@ def context(data: ReportData) -> dict[str, Any]:
         ],
         "no_attack": prose.NO_ATTACK,
         "terms": {term.word: term.meaning for attack in data.attacks for term in attack.terms},
+        "beside": prose.beside(data.guarantee, data.attacks),
+        "asked": prose.asked(data),
+        "guides": prose.GUIDES,
+        "curve": _curve_rows(data),
+        "points": points,
         "usefulness": prose.utility_sentences(data.utility),
         "plots": {
             "adaptive": plots.epsilon_of_rho(data) if data.adaptive and data.adaptive.bands else None,
+            "trade_off": plots.trade_off(data.curve, points) if data.curve is not None else None,
             "cumulative": plots.cumulative_epsilon(data) if data.cumulative else None,
             "perplexities": plots.perplexities(data.utility) if _has_perplexities(data) else None,
         },
         "front_matter": Markup(prose.front_matter(data)),
         "usage": Markup(prose.usage(data.model)),
     }
+
+
+def _curve_rows(data: ReportData) -> list[tuple[float, float]]:
+    """(false alarms, most found) where the table reads the proved curve; none without one."""
+    curve = data.curve
+    return [] if curve is None else [(rate, prose.most_found(curve, rate)) for rate in prose.FALSE_ALARMS]
 
 
 def _has_perplexities(data: ReportData) -> bool:

@@ -42,7 +42,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def sampled_trade_off(rates: np.ndarray, q: float, s: float) -> np.ndarray:
-    """One Poisson sampled step, a unit added or removed: the likelihood ratio test of N(0, s^2) against its mixture with N(1, s^2)."""
+    """One Poisson sampled step, a unit added or removed: the likelihood ratio test of N(0, s^2) against a mixture with N(1, s^2)."""
     x = s * stats.norm.isf(rates)
     return (1 - q) * stats.norm.cdf(x / s) + q * stats.norm.cdf((x - 1) / s)
 
@@ -51,7 +51,7 @@ def sampled_trade_off(rates: np.ndarray, q: float, s: float) -> np.ndarray:
 def test_a_gaussians_curve_is_below_its_closed_form_and_near(mu: float) -> None:
     proved, truth = curve_of([Spend(Gaussian(1 / mu))]).trade_off(RATES), gaussian_trade_off(RATES, mu)
     assert (proved <= truth + 1e-12).all()
-    assert (truth - proved).max() < 4e-3
+    assert (truth - proved).max() < 6e-3
 
 
 @pytest.mark.parametrize(("q", "s"), [(0.02, 0.8), (0.3, 1.0)])
@@ -69,7 +69,10 @@ def test_a_curve_with_a_delta_too_small_is_caught_by_the_closed_form() -> None:
 
 
 def test_corners_are_the_line() -> None:
-    for spends in ([Spend(Gaussian(1.0))], [Spend(ThresholdedHistogram(30.0, 190, 64)), Spend(PoissonGaussian(0.02, 0.9), 50)]):
+    for spends in (
+        [Spend(Gaussian(1.0))],
+        [Spend(ThresholdedHistogram(30.0, 190, 64)), Spend(PoissonGaussian(0.02, 0.9), 50)],
+    ):
         curve = curve_of(spends)
         rates, found = zip(*curve.corners, strict=True)
         assert (rates[0], rates[-1], found[-1]) == (0.0, 1.0, 1.0)

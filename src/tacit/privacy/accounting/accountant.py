@@ -87,9 +87,7 @@ def exchanged_parts(spends: Iterable[Spend]) -> list[tuple[Spend, ...]]:
 
     Of a ledger under add-or-remove, whose parts are disjoint. The unit's band may change with its text.
     """
-    return [
-        _unnamed(part) for group in _groups(spends, "add-or-remove") for part in expand(group, "replace") if part
-    ]
+    return [_unnamed(part) for group in _groups(spends, "add-or-remove") for part in expand(group, "replace") if part]
 
 
 def _groups(spends: Iterable[Spend], relation: Relation) -> list[list[Spend]]:

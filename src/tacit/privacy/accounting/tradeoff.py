@@ -6,12 +6,12 @@ function of Dong, Roth and Su 2022. (epsilon, delta)-DP in both directions says 
 
     g(a) <= delta + e^epsilon a        and        g(a) <= 1 - e^-epsilon (1 - delta) + e^-epsilon a,
 
-the second being the first at -epsilon, with 1 - e^-epsilon (1 - delta) for delta. The account's delta(epsilon) is pessimistic, so each
-of these lines holds, and so does the smallest of finitely many: `PrivacyCurve.most_found` is never below the true g, and 1 minus it
-never above the true f. More points give a better curve; none gives a wrong one.
+the second being the first at -epsilon, with 1 - e^-epsilon (1 - delta) for delta. The account's delta(epsilon) is pessimistic, so
+each of these lines holds, and so does the smallest of finitely many: `PrivacyCurve.most_found` is never below the true g, and 1 minus
+it never above the true f. More points give a better curve; none gives a wrong one.
 
-k units are k steps from neighbour to neighbour, and g of the group is at most g composed with itself k times (their theorem 2.14). For
-lines that is: if g(a) <= d + e^x a and g_j(a) <= d_j + e^y a, then g_(j+1)(a) <= d + e^x d_j + e^(x + y) a. Of all ways to make
+k units are k steps from neighbour to neighbour, and g of the group is at most g composed with itself k times (their theorem 2.14).
+For lines that is: if g(a) <= d + e^x a and g_j(a) <= d_j + e^y a, then g_(j+1)(a) <= d + e^x d_j + e^(x + y) a. Of all ways to make
 up x + y the smallest is taken.
 """
 

@@ -1,0 +1,70 @@
+"""The proved upper bound and the measured lower bound on epsilon, side by side: the truth lies between them.
+
+A row of an attack in the unit "epsilon" is a lower bound; the first one of the released model counts, and none means that the model
+was not tested so. An attack that finds nothing proves nothing, so no words here praise a small number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tacit.report.prose.numbers import NBSP, at_least_text, bound_text
+from tacit.report.schema import AttackFacts, AttackRow, Guarantee
+
+__all__ = ["Beside", "beside"]
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Both bounds in words.
+
+    Args:
+        upper, lower: in a few signs.
+        upper_note, lower_note: where each comes from, and what it is worth.
+        state: of the lower bound: found, not tested, or contradicted, where it is above the proved one.
+    """
+
+    upper: str
+    upper_note: str
+    lower: str
+    lower_note: str
+    state: Literal["found", "untested", "contradicted"]
+
+
+def beside(guarantee: Guarantee, attacks: Sequence[AttackFacts]) -> Beside:
+    """What is proved from above and measured from below."""
+    pair = guarantee.certified
+    upper, upper_note = "no limit", "Nothing is proved: epsilon is infinite."
+    if guarantee.is_proved:
+        upper = f"ε{NBSP}≤{NBSP}{bound_text(pair.epsilon)}"
+        upper_note = f"Of every attack, known or unknown, at δ{NBSP}={NBSP}{bound_text(pair.delta)}."
+    bounds = [(attack, row) for attack in attacks for row in attack.rows if row.is_lower_bound]
+    if not bounds:
+        return Beside(upper, upper_note, "not tested", _NOT_TESTED, "untested")
+    attack, row = bounds[0]
+    lower = f"ε{NBSP}≥{NBSP}{at_least_text(row.value)}"
+    if row.value > pair.epsilon:
+        return Beside(upper, upper_note, lower, f"{_from(attack, row)} {_CONTRADICTED}", "contradicted")
+    return Beside(upper, upper_note, lower, " ".join((_from(attack, row), *_capacity(row, pair.epsilon))), "found")
+
+
+_NOT_TESTED = (
+    "No attack on this model gives a lower bound on epsilon. That says nothing for the model and nothing against it."
+)
+_CONTRADICTED = "It is above what is proved: with this confidence the proof, or the program, is wrong. Do not publish, and report it."
+
+
+def _from(attack: AttackFacts, row: AttackRow) -> str:
+    words = f" {row.words}." if row.words else ""
+    return f"{attack.title}: {row.name}, with 95{NBSP}% confidence.{words}"
+
+
+def _capacity(row: AttackRow, proved: float) -> list[str]:
+    if row.ceiling is None:
+        return ["A better attack may find more."]
+    capacity = f"A perfect attack of this size would show {at_least_text(row.ceiling)}"
+    if row.ceiling < proved:
+        return [f"{capacity}, which is below what is proved: this test could not have contradicted the proof."]
+    return [f"{capacity}. A better attack may find more."]
