@@ -44,7 +44,7 @@ from tacit.privacy.events import (
 )
 from tacit.privacy.ledger import Ledger, StagePlan
 from tacit.privacy.precision import precision_words
-from tacit.privacy.provenance import NOISE_SOURCE, Ancestor, is_inherited, stated_start
+from tacit.privacy.provenance import NOISE_SOURCE, Ancestor, is_inherited, stated_spends, stated_start
 from tacit.privacy.strict_json import read_strict
 from tacit.release.manifest import CERTIFICATE, check_bound, check_manifest
 
@@ -152,8 +152,8 @@ def verify_arithmetic(path: Path) -> list[Check]:
 
 
 def _check_arithmetic(stated: dict[str, Any], place: Path) -> list[Check]:
-    spends = [Spend(event_from_dict(spend["event"]), spend["count"], spend["partition"]) for spend in stated["spends"]]
     try:
+        spends = stated_spends(stated)
         return [
             *check_epsilons(spends, stated),
             *_check_own_words(spends, stated),
