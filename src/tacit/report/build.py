@@ -7,6 +7,7 @@ the old report whole. Equal data give equal bytes: nothing here reads a clock or
 from __future__ import annotations
 
 import functools
+import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from tacit.errors import DataError
 from tacit.report import plots, prose
 from tacit.report.schema import RELEASED, SHARE, AttackFacts, AttackRow, ReportData, Said
 
-__all__ = ["CARD", "HTML", "JSON", "build_report", "context", "environment", "render"]
+__all__ = ["CARD", "HTML", "JSON", "build_report", "context", "environment", "read_report", "render"]
 
 HTML = "report.html"
 JSON = "report.json"
@@ -137,6 +138,21 @@ def render(data: ReportData) -> dict[str, str]:
 
 def _said(verdict: prose.Verdict) -> Said:
     return Said(headline=verdict.headline, paragraph=verdict.paragraph, known=verdict.known)
+
+
+def read_report(folder: Path) -> ReportData | None:
+    """The facts of the report in a folder; None where there is none.
+
+    Raises:
+        DataError: it is damaged, or of another version of tacit.
+    """
+    path = folder / JSON
+    if not path.is_file():
+        return None
+    try:
+        return ReportData.model_validate(json.loads(path.read_bytes()))
+    except (ValueError, RecursionError):  # a ValidationError is a ValueError
+        raise DataError(f"{path}: damaged, or of another version; `tacit report RUN` makes it again") from None
 
 
 def build_report(data: ReportData, folder: Path) -> None:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pydantic
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from tacit.errors import DataError
-from tacit.report.build import JSON
+from tacit.report.build import read_report
 from tacit.report.loss_plot import write_figure
 from tacit.report.prose import bound_text
-from tacit.report.schema import CURATOR_TEXT, RELEASED, ReportData
+from tacit.report.schema import CURATOR_TEXT, RELEASED
 
 __all__ = ["MEASURES", "Point", "Useful", "plot_frontier", "usefulness"]
 
@@ -50,13 +47,9 @@ def usefulness(release: Path) -> tuple[Useful, ...]:
     Raises:
         DataError: the report is damaged, or of another version of tacit.
     """
-    path = release / JSON
-    if not path.is_file():
+    data = read_report(release)
+    if data is None:
         return ()
-    try:
-        data = ReportData.model_validate(json.loads(path.read_bytes()))
-    except (ValueError, RecursionError, pydantic.ValidationError):
-        raise DataError(f"{path}: damaged, or of another version; `tacit report RUN` makes it again") from None
     return tuple(
         Useful(
             corpus=row.corpus,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tacit.report.prose.numbers import NBSP, bound_text
 from tacit.report.schema import Guarantee, ReportData
 
-__all__ = ["GUIDES", "Asked", "asked"]
+__all__ = ["GUIDES", "Asked", "asked", "asked_answers"]
 
 NIST = "NIST SP 800-226"
 PONOMAREVA = "Ponomareva et al. 2023"
@@ -32,18 +32,16 @@ class Asked:
 
 def asked(data: ReportData) -> tuple[Asked, ...]:
     """The table, NIST first."""
-    guarantee = data.guarantee
-    statement, central = _statement(guarantee), "Central: whoever runs tacit reads the raw text and is trusted with it."
-    mechanisms = "; ".join(dict.fromkeys(row.mechanism for row in data.ledger)) or "none"
-    verify = "The certificate lists every mechanism; tacit verify computes all numbers again, and the source is open."
+    said, guarantee = asked_answers(data), data.guarantee
+    checked = f"{said['verify']} Made by tacit {data.tacit_version}."
     nist = (
         (
             "How large are epsilon and delta, and what do they mean here?",
-            f"{statement} The first page has it in words.",
+            f"{said['statement']} The first page has it in words.",
         ),
         ("Which variant of differential privacy?", _variant(guarantee)),
-        ("What is the unit of privacy, and who has several?", f"{_unit(guarantee)} {_others(data)}"),
-        ("Which mechanisms, and are they right?", f"{mechanisms}. {verify}"),
+        ("What is the unit of privacy, and who has several?", f"{said['unit']} {_others(data)}"),
+        ("Which mechanisms, and are they right?", f"{said['mechanisms']} {said['verify']}"),
         ("What of other releases from the same data?", _OTHER_RELEASES),
         (
             "How useful is the output, and is it biased?",
@@ -54,26 +52,20 @@ def asked(data: ReportData) -> tuple[Asked, ...]:
             f"{guarantee.randomness} Attacks on the last bits are not modelled.",
         ),
         ("Which side channels are there?", "Time, memory and what the machine shows while it runs are not covered."),
-        ("Whom must one trust?", central),
-        (
-            "Who has access to the raw data?",
-            "run/private is closed to other accounts (mode 0700); all else is for the curator to say.",
-        ),
+        ("Whom must one trust?", said["trust"]),
+        ("Who has access to the raw data?", said["access"]),
         ("How was the data collected?", "Not known to tacit; for the curator to say."),
     )
     ponomareva = (
-        ("Setting: central, local, or between?", central),
-        ("Which uses of the data are covered?", f"All of this run: {_stages(data)}. {_TUNING}"),
+        ("Setting: central, local, or between?", said["trust"]),
+        ("Which uses of the data are covered?", f"All of this run: {_stages(data)}. {said['tuning']}"),
         ("What output is covered?", _outputs(guarantee)),
-        ("Unit of privacy?", _unit(guarantee)),
-        ("When are two data sets neighbours?", _NEIGHBOURS[guarantee.relation].format(guarantee.unit)),
-        (
-            "Which accounting?",
-            "The joint privacy loss distribution of all events, by dp-accounting; Renyi DP as a second bound.",
-        ),
+        ("Unit of privacy?", said["unit"]),
+        ("When are two data sets neighbours?", said["neighbours"]),
+        ("Which accounting?", said["accounting"]),
         ("What does it assume, and does that hold?", _assumed(guarantee)),
-        ("The formal statement, of the model and of the tuning?", f"{statement} {_TUNING}"),
-        ("Can others check it?", f"{verify} Made by tacit {data.tacit_version}."),
+        ("The formal statement, of the model and of the tuning?", f"{said['statement']} {said['tuning']}"),
+        ("Can others check it?", checked),
     )
     return tuple(
         Asked(guide, question, answer)
@@ -82,7 +74,23 @@ def asked(data: ReportData) -> tuple[Asked, ...]:
     )
 
 
-_TUNING = "Options that a person chose after earlier runs on the same text are not covered."
+def asked_answers(data: ReportData) -> dict[str, str]:
+    """The answers that more than one question, or another page, needs."""
+    guarantee = data.guarantee
+    mechanisms = "; ".join(dict.fromkeys(row.mechanism for row in data.ledger)) or "none"
+    return {
+        "statement": _statement(guarantee),
+        "unit": f"One {guarantee.unit}, which is {guarantee.unit_description}.",
+        "neighbours": _NEIGHBOURS[guarantee.relation].format(guarantee.unit),
+        "trust": "Central: whoever runs tacit reads the raw text and is trusted with it.",
+        "mechanisms": f"{mechanisms}.",
+        "verify": "The certificate lists every mechanism; tacit verify computes all numbers again, and the source is open.",
+        "accounting": "The joint privacy loss distribution of all events, by dp-accounting; Renyi DP as a second bound.",
+        "tuning": "Options that a person chose after earlier runs on the same text are not covered.",
+        "access": "run/private is closed to other accounts (mode 0700); all else is for the curator to say.",
+    }
+
+
 _OTHER_RELEASES = (
     "Counted for the releases that this run began from, and not for others; tacit tradeoff composes several runs."
 )
@@ -104,10 +112,6 @@ def _variant(guarantee: Guarantee) -> str:
         return "None is claimed."
     mu = f"mu{NBSP}={NBSP}{bound_text(guarantee.mu)}"
     return f"Approximate DP (epsilon, delta), with the whole trade-off curve. As one Gaussian: {mu}."
-
-
-def _unit(guarantee: Guarantee) -> str:
-    return f"One {guarantee.unit}, which is {guarantee.unit_description}."
 
 
 def _others(data: ReportData) -> str:
