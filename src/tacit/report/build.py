@@ -82,18 +82,19 @@ _OPTIONAL: dict[str, Callable[[AttackRow], bool]] = {
 def context(data: ReportData) -> dict[str, Any]:
     """What the templates may use."""
     points = prose.curve_points(data.attacks)
+    said = prose.verdict(data.guarantee, data.confidentiality, data.missed_shares)
     return {
         "data": data,
         "released": RELEASED,
         "share": SHARE,
-        "verdict": prose.verdict(data.guarantee, data.confidentiality, data.missed_shares),
+        "verdict": said,
         "attacks": [
             AttackPart(attack, prose.attack_sentences(attack, bool(data.confidentiality)), plots.attack(attack))
             for attack in data.attacks
         ],
         "no_attack": prose.NO_ATTACK,
         "terms": {term.word: term.meaning for attack in data.attacks for term in attack.terms},
-        "beside": prose.beside(data.guarantee, data.attacks),
+        "beside": prose.beside(data.guarantee, data.attacks, said.tone == "conditional"),
         "asked": prose.asked(data),
         "guides": prose.GUIDES,
         "curve": _curve_rows(data),

@@ -2,7 +2,7 @@
 
 An attacker is shown the release and told that it was made from one of two neighbouring corpora. Let g(a) be the largest chance of
 finding a unit that is there, of all attackers who accuse one that is not there with probability a. f(a) = 1 - g(a) is the trade-off
-function of Dong, Roth and Su 2022. (epsilon, delta)-DP in both directions says (their proposition 2.5)
+function of Dong, Roth and Su 2022 (arXiv 1905.02383). (epsilon, delta)-DP in both directions says (their proposition 2.5)
 
     g(a) <= delta + e^epsilon a        and        g(a) <= 1 - e^-epsilon (1 - delta) + e^-epsilon a,
 

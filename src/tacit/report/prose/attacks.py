@@ -35,7 +35,7 @@ def attack_sentences(found: AttackFacts, screened: bool = False) -> tuple[str, .
     sentences += [_row_sentence(row) for row in rows if row.words]
     if control:
         sentences.append(_control_sentence(found, control, screened))
-    if not any(released.values()):
+    if not any(released.values()) and not any(row.is_lower_bound and row.value > 0 for row in rows):
         sentences.append(_undecided_sentence(control))
     if compared := [row for row in found.rows if row.judged and row.baseline is not None]:
         sentences.append(_baseline_sentence(compared))

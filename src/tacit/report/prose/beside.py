@@ -33,10 +33,14 @@ class Beside:
     state: Literal["found", "untested", "contradicted"]
 
 
-def beside(guarantee: Guarantee, attacks: Sequence[AttackFacts]) -> Beside:
-    """What is proved from above and measured from below."""
+def beside(guarantee: Guarantee, attacks: Sequence[AttackFacts], confidential: bool = False) -> Beside:
+    """What is proved from above and measured from below.
+
+    Args:
+        confidential: whether a statement of confidentiality holds in place of differential privacy.
+    """
     pair = guarantee.certified
-    upper, upper_note = "no limit", "Nothing is proved: epsilon is infinite."
+    upper, upper_note = "no limit", _CONFIDENTIAL if confidential else "Nothing is proved: epsilon is infinite."
     if guarantee.is_proved:
         upper = f"ε{NBSP}≤{NBSP}{bound_text(pair.epsilon)}"
         upper_note = f"Of every attack, known or unknown, at δ{NBSP}={NBSP}{bound_text(pair.delta)}."
@@ -50,6 +54,7 @@ def beside(guarantee: Guarantee, attacks: Sequence[AttackFacts]) -> Beside:
     return Beside(upper, upper_note, lower, " ".join((_from(attack, row), *_capacity(row, pair.epsilon))), "found")
 
 
+_CONFIDENTIAL = "Of differential privacy: epsilon is infinite. What holds is confidentiality, as said above."
 _NOT_TESTED = (
     "No attack on this model gives a lower bound on epsilon. That says nothing for the model and nothing against it."
 )
