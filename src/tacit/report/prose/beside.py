@@ -50,26 +50,26 @@ def beside(guarantee: Guarantee, attacks: Sequence[AttackFacts], confidential: b
     attack, row = bounds[0]
     lower = f"ε{NBSP}≥{NBSP}{at_least_text(row.value)}"
     if row.value > pair.epsilon:
-        return Beside(upper, upper_note, lower, f"{_from(attack, row)} {_CONTRADICTED}", "contradicted")
-    return Beside(upper, upper_note, lower, " ".join((_from(attack, row), *_capacity(row, pair.epsilon))), "found")
+        return Beside(upper, upper_note, lower, f"{_note(attack, row, pair.epsilon)} {_CONTRADICTED}", "contradicted")
+    return Beside(upper, upper_note, lower, _note(attack, row, pair.epsilon), "found")
 
 
 _CONFIDENTIAL = "Of differential privacy: epsilon is infinite. What holds is confidentiality, as said above."
 _NOT_TESTED = (
     "No attack on this model gives a lower bound on epsilon. That says nothing for the model and nothing against it."
 )
-_CONTRADICTED = "It is above what is proved: with this confidence the proof, or the program, is wrong. Do not publish, and report it."
+_CONTRADICTED = "It is above what is proved: the proof, or the program, is wrong. Do not publish, and report it."
 
 
-def _from(attack: AttackFacts, row: AttackRow) -> str:
-    words = f" {row.words}." if row.words else ""
-    return f"{attack.title}: {row.name}, with 95{NBSP}% confidence.{words}"
-
-
-def _capacity(row: AttackRow, proved: float) -> list[str]:
+def _note(attack: AttackFacts, row: AttackRow, proved: float) -> str:
+    """The row's own words, which know its confidence and its verdict; or what the numbers say."""
+    if row.words:
+        words = row.words.removeprefix("So ")
+        return f"{words[0].upper()}{words[1:]}. A better attack may find more."
+    found = f"{attack.title}: {row.name}."
     if row.ceiling is None:
-        return ["A better attack may find more."]
+        return f"{found} A better attack may find more."
     capacity = f"A perfect attack of this size would show {at_least_text(row.ceiling)}"
     if row.ceiling < proved:
-        return [f"{capacity}, which is below what is proved: this test could not have contradicted the proof."]
-    return [f"{capacity}. A better attack may find more."]
+        return f"{found} {capacity}, which is below what is proved: this test could not have contradicted the proof."
+    return f"{found} {capacity}. A better attack may find more."
