@@ -50,7 +50,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engine": BASE,
     "screening": BASE | {"privacy", "corpus"},
     "vocabulary": BASE | {"privacy", "corpus"},
-    "models": BASE | {"engine", "config", "vocabulary"},  # vocabulary: the ids of special tokens
+    "models": BASE
+    | {"engine", "config", "vocabulary", "privacy"},  # vocabulary: special tokens; privacy: the mark of a release
     "training": BASE | {"config", "privacy", "corpus", "engine", "vocabulary", "models"},
     "evaluation": BASE | {"engine", "models", "training", "corpus", "vocabulary"},  # the ids of special tokens
     # privacy, vocabulary: the audit of the vocabulary runs its mechanism, and compares with its law

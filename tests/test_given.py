@@ -26,7 +26,7 @@ from tacit.files import read_json
 from tacit.folder import RunFolder
 from tacit.models.transfer import rows_of_pieces
 from tacit.pipeline.corpus import private_units, public_units
-from tacit.pipeline.opening import open_run
+from tacit.pipeline.opening import load_given, open_run
 from tacit.pipeline.release import report_run
 from tacit.pipeline.rows import rows_of, tokenized
 from tacit.pipeline.stages import run
@@ -398,6 +398,7 @@ def test_a_given_bert_gets_the_vocabulary_of_the_private_text(corpora: Path, tmp
     config = parse_config(values)
     scratch = parse_config({**values, "model": {"layers": 2, "width": 16, "heads": 2, "length": LENGTH}})
     assert make_plan(config).epsilon == make_plan(scratch).epsilon
+    assert load_given(config) is not None  # tried with its own tokenizer, before that of the run is paid for
     run = finish(values)
     with Ledger.open(run / "ledger.sqlite", readonly=True) as ledger:
         assert set(ledger.plans) == {"vocabulary", "private", "evaluation"}

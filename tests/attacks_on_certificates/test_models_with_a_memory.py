@@ -40,8 +40,13 @@ from transformers.utils import logging
 
 from tacit.config import ComputeOptions, parse_config
 from tacit.errors import RefusedError, UsageError
+from tacit.folder import RunFolder
 from tacit.models import networks
+from tacit.pipeline import evaluation, opening
 from tacit.pipeline.opening import load_given
+from tacit.pipeline.stages import run
+from tacit.planning import EVALUATION, given
+from tacit.privacy.ledger import Ledger
 from tacit.scoring.scorer import Scorer, ScorerOptions
 from tacit.screening.adapters.huggingface import HuggingFaceDetector
 from tacit.screening.adapters.options import HuggingFaceOptions
@@ -341,3 +346,30 @@ def test_a_policys_model_with_a_memory_is_refused(tmp_path: Path) -> None:
     moved(BigBirdForTokenClassification(config)).save_pretrained(tmp_path)
     with pytest.raises(UsageError, match="one record would decide the marks of others"):
         HuggingFaceDetector(HuggingFaceOptions(folder=str(tmp_path)))
+
+
+def turning_run(folder: Path) -> dict[str, Any]:
+    """A run that reads its private text only to say how well the model predicts it."""
+    values = values_of(folder, "olmo", None)
+    size = json.loads((folder / "given" / "config.json").read_text())["vocab_size"]
+    turned_of(size, 6).save_pretrained(folder / "given")
+    (folder / "public.jsonl").write_text((folder / "notes.jsonl").read_text() * 10)
+    phase = {"name": "public", "plan": "plain", "stream": "public", "steps": 1, "batch_size": 4, "learning_rate": 1e-9}
+    public = [{"path": str(folder / "public.jsonl")}]
+    return {**values, "phases": [phase], "public": public, "evaluation": {"held_out": 0.3}}
+
+
+def test_a_private_evaluation_is_not_of_a_model_with_a_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Phases with noise try it before anything is spent; this run has none. No class of transformers is known that gets here."""
+    config = parse_config(turning_run(tmp_path))
+    with pytest.raises(UsageError, match="more than the 6 positions"):
+        run(config)
+    monkeypatch.setattr(given, "check_folder", lambda *_: None)  # as if its positions were not known
+    monkeypatch.setattr(opening, "check_folder", lambda *_: None)
+    with pytest.raises(RefusedError, match=r"unsteady-model.*another loss after other rows"):
+        run(config)
+    with Ledger.open(RunFolder(config.resolved_run).ledger) as ledger:
+        assert ledger.spent(EVALUATION) == 0
+    monkeypatch.setattr(evaluation, "remembered_length", lambda *_: None)  # known wrong: nothing was tried
+    run(config)
+    assert RunFolder(config.resolved_run).certificate.is_file()

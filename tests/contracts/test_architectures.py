@@ -28,6 +28,7 @@ from tacit.folder import RunFolder
 from tacit.models.kinds import build_model, kind_of_model
 from tacit.pipeline.release import report_run
 from tacit.pipeline.stages import run
+from tacit.privacy.origin import carries_mark
 from tacit.release.verification import verify_run
 from tacit.training.masking import Masking
 from tacit.training.objectives import CausalObjective, MaskedObjective, Objective
@@ -308,6 +309,7 @@ def test_an_adapter_is_released_alone_where_the_model_is_not_to_be_merged(
     assert trained
     assert all(torch.equal(loaded_now[key], tensor) for key, tensor in trained.items())
     assert any(tensor.abs().max() > 0 for key, tensor in trained.items() if "lora_B" in key)
+    assert carries_mark(folder.release / "model" / "adapter")  # by which a loop of one's own refuses it
 
 
 # killed and started again --------------------------------------------------------------------------------------------

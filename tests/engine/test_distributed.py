@@ -318,6 +318,17 @@ def test_what_the_first_rank_decides_and_tells_reaches_all() -> None:
     assert found[1][2] == found[2][2] == []
 
 
+def test_what_is_gathered_may_be_of_one_type_here_and_another_there() -> None:
+    """A rank whose sums are float64 asked for 8 bytes a number of one that sent 4, and read them as float64."""
+
+    def work(ranks: Ranks) -> list[list[float]]:
+        own = torch.full((5,), 0.1 + ranks.rank, dtype=torch.float64 if ranks.first else torch.float32)
+        return [part.tolist() for (part,) in ranks.gather([own])]
+
+    expected = [[0.1] * 5, [float(np.float32(1.1))] * 5]
+    assert values_of(in_processes(2, work)) == [expected, []]
+
+
 def test_ranks_that_disagree_all_say_so() -> None:
     ended = in_processes(3, lambda ranks: ranks.agree("the private corpus", bytes([ranks.rank == 2])))
     assert all("the private corpus: process 2 has another one than process 0" in process.error for process in ended)

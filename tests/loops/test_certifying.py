@@ -9,17 +9,20 @@ from pathlib import Path
 
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig, PeftModel, PromptTuningConfig, get_peft_model
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import tacit
 from tacit.beginning import begin
 from tacit.config import parse_config
+from tacit.config.adapter import AdapterOptions
 from tacit.errors import LedgerError, RefusedError, TacitError, UsageError
 from tacit.folder import RunFolder
+from tacit.models.adapters import adapted, save_adapter
+from tacit.models.kinds import load_model
 from tacit.planning.own_loop import ASSUMPTIONS, START_OF_LOOP
 from tacit.privacy.events import EVERY_PART, Spend
-from tacit.privacy.origin import is_marked, mark_released, origin_of
+from tacit.privacy.origin import carries_mark, is_marked, mark_released, origin_of
 from tacit.release.verification import verify_release, verify_run
 
 from ..small import small_values
@@ -205,7 +208,7 @@ class Inside(torch.nn.Module):
         self.inner = model
 
 
-@pytest.mark.parametrize("wrapped", ["itself", "under an adapter", "in a module"])
+@pytest.mark.parametrize("wrapped", ["itself", "under an adapter", "in a module", "loaded by tacit"])
 def test_a_released_model_is_refused_however_it_is_wrapped(wrapped: str, tmp_path: Path) -> None:
     """Known wrong: only the model itself was looked at, and two accounts of 3 on one corpus were certified with 2.996 each."""
     model = GPT2LMHeadModel(GPT2Config(vocab_size=20, n_positions=8, n_embd=8, n_layer=1, n_head=1))
@@ -217,9 +220,56 @@ def test_a_released_model_is_refused_however_it_is_wrapped(wrapped: str, tmp_pat
         "itself": lambda: released,
         "under an adapter": lambda: get_peft_model(released, adapter),
         "in a module": lambda: Inside(released),
+        "loaded by tacit": lambda: load_model(tmp_path / "model"),  # it took over only what the class knows
     }[wrapped]()
     with pytest.raises(RefusedError, match="start-without-certificate"):
         tacit.PrivateSteps(given, PLAN, tmp_path / "run", present=UNITS)
+    assert not (tmp_path / "run").exists()
+
+
+def new_gpt2() -> GPT2LMHeadModel:
+    return GPT2LMHeadModel(GPT2Config(vocab_size=20, n_positions=8, n_embd=8, n_layer=1, n_head=1))
+
+
+def with_soft_prompt(folder: Path) -> torch.nn.Module:
+    get_peft_model(new_gpt2(), PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)).save_pretrained(folder)
+    mark_released(folder, "0" * 64)
+    return PeftModel.from_pretrained(new_gpt2(), folder)
+
+
+def with_lora(folder: Path) -> torch.nn.Module:
+    save_adapter(
+        adapted(new_gpt2(), AdapterOptions(kind="lora", rank=2), 0), AdapterOptions(kind="lora", rank=2), "b", folder
+    )
+    mark_released(folder, "0" * 64)
+    return PeftModel.from_pretrained(new_gpt2(), folder, is_trainable=True)
+
+
+def saved_again(folder: Path) -> torch.nn.Module:
+    with_lora(folder).save_pretrained(folder / "again")
+    return PeftModel.from_pretrained(new_gpt2(), folder / "again", is_trainable=True)
+
+
+def loaded_by_transformers(folder: Path) -> torch.nn.Module:
+    with_lora(folder)
+    model = new_gpt2()
+    model.load_adapter(str(folder))
+    return model
+
+
+@pytest.mark.parametrize("given", [with_lora, with_soft_prompt, saved_again, loaded_by_transformers, "without a mark"])
+def test_the_adapter_of_a_release_is_refused_over_a_public_model(
+    given: Callable[[Path], torch.nn.Module] | str, tmp_path: Path
+) -> None:
+    """Fourteenth attack: a release's adapter over its public base was certified with 0.0087, where 7.9956 had been spent on it."""
+    folder = tmp_path / "adapter"
+    if isinstance(given, str):  # known right: what was trained from scratch
+        tacit.PrivateSteps(get_peft_model(new_gpt2(), LoraConfig(r=2)), PLAN, tmp_path / "run", present=UNITS)
+        return
+    model = given(folder)
+    with pytest.raises(RefusedError, match="start-without-certificate"):
+        tacit.PrivateSteps(model, PLAN, tmp_path / "run", present=UNITS)
+    assert carries_mark(folder)
     assert not (tmp_path / "run").exists()
 
 
@@ -232,6 +282,7 @@ def test_an_adapter_is_certified_without_the_path_of_its_base(tmp_path: Path) ->
     release = tacit.certify(tmp_path / "run", model).release
     found = json.loads((release / "model" / "adapter_config.json").read_text())
     assert found["base_model_name_or_path"] == "base"
+    assert is_marked(found)
     assert failed(tmp_path / "run") == []
 
 

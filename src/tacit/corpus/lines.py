@@ -57,22 +57,30 @@ def numbered_lines(path: Path, most_bytes: int) -> Iterator[tuple[int, str]]:
     """
     with open_bytes(path) as file:
         for number in itertools.count(1):
-            line = _read_line(file, place_of(path, number), most_bytes)
+            line = _read_line(file, path, number, most_bytes)
             if not line:
                 return
-            line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
-            problem = f"{place_of(path, number)}: this is not valid UTF-8; convert the file to UTF-8"
-            yield number, attempt(line.decode, (UnicodeDecodeError,), problem)
+            yield number, _decoded(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, path, number)
 
 
-def _read_line(file: IO[bytes], where: str, most_bytes: int) -> bytes:
-    """The next line, b"" at the end; never reads more of a line than the cap allows."""
+def _read_line(file: IO[bytes], path: Path, number: int, most_bytes: int) -> bytes:
+    """The next line, b"" at the end; never reads more of a line than the cap allows. As `attempt`, without its cost a line."""
     room_for_ending = len(b"\r\n")
-    line = attempt(
-        lambda: file.readline(most_bytes + room_for_ending),
-        UNREADABLE,
-        f"{where}: the file cannot be read from here on: it is corrupted or cut short (bad gzip data?)",
-    )
-    if len(line.rstrip(b"\r\n")) > most_bytes:
-        raise DataError(too_long(where, most_bytes))
+    try:
+        line = file.readline(most_bytes + room_for_ending)
+    except UNREADABLE:
+        line = None  # raised outside the handler
+    if line is None:
+        problem = "the file cannot be read from here on: it is corrupted or cut short (bad gzip data?)"
+        raise DataError(f"{place_of(path, number)}: {problem}")
+    if len(line) > most_bytes and len(line.rstrip(b"\r\n")) > most_bytes:
+        raise DataError(too_long(place_of(path, number), most_bytes))
     return line
+
+
+def _decoded(line: bytes, path: Path, number: int) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        pass
+    raise DataError(f"{place_of(path, number)}: this is not valid UTF-8; convert the file to UTF-8")

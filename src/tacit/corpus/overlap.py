@@ -40,8 +40,8 @@ def word_runs(text: str) -> np.ndarray:
     (2, 0)
     """
     words = _WORD.findall(text.casefold())
-    runs = (hash(tuple(words[start : start + _RUN])) for start in range(len(words) - _RUN + 1))
-    return np.unique(np.fromiter(runs, np.int64))
+    runs = zip(*(words[start:] for start in range(_RUN)), strict=False)  # as many as the last of these lists is long
+    return np.unique(np.fromiter(map(hash, runs), np.int64))
 
 
 class RunIndex:
@@ -67,7 +67,8 @@ class RunIndex:
         own = word_runs(text)
         first = np.searchsorted(self._runs_R, own, "left")
         last = np.searchsorted(self._runs_R, own, "right")
-        found = [self._texts_R[start:end] for start, end in zip(first, last, strict=True) if start < end]
+        there = first < last
+        found = [self._texts_R[start:end] for start, end in zip(first[there], last[there], strict=True)]
         if not found:
             return None
         texts, counts = np.unique(np.concatenate(found), return_counts=True)

@@ -82,13 +82,17 @@ class Ranks:
                     tensor.copy_(part)
 
     def gather(self, tensors: Sequence[Tensor]) -> list[list[Tensor]]:
-        """The tensors of every rank, at rank 0 (``[]`` at the others): all of them in its memory at once."""
+        """The tensors of every rank, at rank 0 (``[]`` at the others): all of them in its memory at once.
+
+        With several ranks in float64, which holds all that float32 does: one rank's sums may have that already where another's,
+        of fewer micro-batches, have not, and nobody asks bytes for their type.
+        """
         if self.world == 1:
             return [list(tensors)]
         found: list[list[Tensor]] = [[] for _ in range(self.world)] if self.first else []
         with self.plainly("collecting the partial sums for a checkpoint"):
             for bucket in _buckets(tensors):
-                flat = torch.cat([tensor.reshape(-1) for tensor in bucket]).cpu()
+                flat = torch.cat([tensor.reshape(-1).double() for tensor in bucket]).cpu()
                 parts = [torch.empty_like(flat) for _ in found]
                 dist.gather(flat, parts if self.first else None)
                 for of_rank, part in zip(found, parts, strict=True):

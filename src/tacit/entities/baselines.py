@@ -29,7 +29,7 @@ def dictionary(training: Sequence[AnnotatedDocument]) -> Tagger:
     sentences = [sentence for document in training for sentence in document.sentences]
     for sentence in sentences:
         for first, last, kind in _spans(sentence):
-            kinds[_phrase(sentence.tokens, first, last)][kind] += 1
+            kinds[_lowered(sentence.tokens)[first:last]][kind] += 1
     longest = max(map(len, kinds), default=0)
     occurs: Counter[tuple[str, ...]] = Counter()
     for sentence in sentences:
@@ -37,12 +37,12 @@ def dictionary(training: Sequence[AnnotatedDocument]) -> Tagger:
     known = {phrase: _most_common(own) for phrase, own in kinds.items() if 2 * own.total() >= occurs[phrase]}
 
     def tags_of(tokens: Sequence[str]) -> list[str]:
-        tags, place = [OUTSIDE] * len(tokens), 0
+        tags, place, words = [OUTSIDE] * len(tokens), 0, _lowered(tokens)
         while place < len(tokens):
             fits = range(min(len(tokens), place + longest), place, -1)
-            last = next((last for last in fits if _phrase(tokens, place, last) in known), None)
+            last = next((last for last in fits if words[place:last] in known), None)
             if last is not None:
-                kind = known[_phrase(tokens, place, last)]
+                kind = known[words[place:last]]
                 tags[place:last] = [f"B-{kind}", *[f"I-{kind}"] * (last - place - 1)]
             place = place + 1 if last is None else last
         return tags
@@ -50,13 +50,14 @@ def dictionary(training: Sequence[AnnotatedDocument]) -> Tagger:
     return tags_of
 
 
-def _phrase(tokens: Sequence[str], first: int, last: int) -> tuple[str, ...]:
-    return tuple(token.lower() for token in tokens[first:last])
+def _lowered(tokens: Sequence[str]) -> tuple[str, ...]:
+    return tuple(token.lower() for token in tokens)
 
 
 def _phrases(tokens: Sequence[str], longest: int) -> list[tuple[str, ...]]:
-    places = range(len(tokens))
-    return [_phrase(tokens, first, last) for first in places for last in _ends(first, longest, len(tokens))]
+    words = _lowered(tokens)
+    places = range(len(words))
+    return [words[first:last] for first in places for last in _ends(first, longest, len(words))]
 
 
 def _ends(first: int, longest: int, length: int) -> range:

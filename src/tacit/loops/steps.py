@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -192,13 +193,23 @@ def _refuse_model(model: nn.Module) -> None:
         raise UsageError(
             "private steps run in one process: start the program without several ranks (docs/distributed.md)"
         )
-    configs = [part.config.to_dict() for part in model.modules() if isinstance(part, PreTrainedModel)]
-    if any(map(is_marked, configs)):  # also one that stands under an adapter, or in a module of one's own
+    if any(map(is_marked, _configurations(model))):
         raise RefusedError(
             "start-without-certificate",
             "the model was released by tacit from private text, which a ledger of a loop cannot take over yet; start from another "
             "model, or go on by `tacit run` with model.start",
         )
+
+
+def _configurations(model: nn.Module) -> Iterator[Mapping[str, Any]]:
+    """Of each model and adapter in it: also of one that stands under an adapter, or in a module of one's own."""
+    for part in model.modules():
+        if isinstance(part, PreTrainedModel):
+            yield part.config.to_dict()
+        # peft is not needed for a model without an adapter, and keeps the configurations of adapters under these two names
+        for adapters in (vars(part).get("peft_config"), vars(part).get("_peft_config")):
+            if isinstance(adapters, Mapping):
+                yield from (adapter.to_dict() for adapter in adapters.values())
 
 
 def _shapes(trained: Mapping[str, nn.Parameter]) -> str:

@@ -101,6 +101,8 @@ def save_adapter(model: PreTrainedModel, options: AdapterOptions, base: str, fol
         {name.split(".lora_A.")[0].rpartition(".")[2] for name in weights if ".lora_A." in name}
     )
     config.base_model_name_or_path, config.inference_mode = base, True
+    config.task_type = "CAUSAL_LM" if model.can_generate() else None
+    config.auto_mapping = {"base_model_class": type(model).__name__, "parent_library": type(model).__module__}
     config.save_pretrained(str(folder))
 
 

@@ -17,6 +17,7 @@ from transformers.utils import logging
 
 from tacit.config.shape import read_config, weight_files
 from tacit.errors import DataError
+from tacit.privacy.origin import MARK
 
 __all__ = ["load_folder"]
 
@@ -54,7 +55,7 @@ def load_folder(
     """
     _, values = read_config(folder)
     config_class: Any = model_class.config_class
-    own = _own_options(config_class)
+    own = _own_options(config_class) | {MARK}
     kept = {name: value for name, value in values.items() if name in own}
     files = weight_files(folder)
     verbosity = logging.get_verbosity()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -14,10 +15,11 @@ from transformers import PreTrainedModel
 from tacit.config import RunConfig
 from tacit.corpus.chats import answer_of
 from tacit.corpus.units import Unit
-from tacit.errors import DataError
+from tacit.errors import DataError, RefusedError
 from tacit.evaluation import causal_lm, masked_lm
 from tacit.evaluation.examples import Example, completions, fillings
 from tacit.files import write_json
+from tacit.models.memory import remembered_length
 from tacit.pipeline.corpus import private_units
 from tacit.pipeline.marking import cut
 from tacit.pipeline.rows import has_unigram, public_answers, public_held_out_rows, tokenized, unigram_rows
@@ -29,6 +31,7 @@ from tacit.randomness import KeyedRandomness
 from tacit.training.objectives import Objective
 from tacit.training.plans import last_before_private
 from tacit.training.sequences import SequenceStream
+from tacit.training.steps import all_widths
 from tacit.training.sums import scores_digest
 
 __all__ = ["evaluate"]
@@ -43,6 +46,8 @@ def evaluate(state: RunState) -> None:
     state.reporter.say("Evaluation: held-out text ...")
     models = _models_to_evaluate(state)
     _refuse_diverged(models)
+    if state.mechanisms.evaluation is not None and state.config.model.folder is not None:
+        _refuse_memory(state, models)
     found: dict[str, Any] = {"vocabulary_size": state.special.size}
     streams = state.streams.child("evaluation")
     if state.config.public:
@@ -98,6 +103,39 @@ def _refuse_diverged(models: Models) -> None:
     for name, model in models.items():
         if isinstance(model, PreTrainedModel) and not all(bool(own.isfinite().all()) for own in model.parameters()):
             raise DataError(f"evaluation: {_DIVERGED.format(name)}")
+
+
+def _refuse_memory(state: RunState, models: Models) -> None:
+    """One held-out unit may not change how the others are scored. Phases with noise have tried the model before; a run may have none.
+
+    Raises:
+        RefusedError: ``unsteady-model``; it depends on weights that may be released, and on made-up rows.
+    """
+    lengths = sorted(all_widths(state.config.model.length))
+    for name, model in models.items():
+        if isinstance(model, PreTrainedModel) and remembered_length(_made_up_losses(state, model), lengths) is not None:
+            raise RefusedError(
+                "unsteady-model",
+                f"the {name}, a {type(model).__name__}, gives a row another loss after other rows, so one held-out unit would decide "
+                "that of others; set evaluation.held_out: 0, or take another type of model",
+            )
+
+
+def _made_up_losses(state: RunState, model: PreTrainedModel) -> Callable[[int], np.ndarray]:
+    """The loss of a made-up row of a length, as held-out units are scored: always the same row, and the same masks in it."""
+    special = state.special
+    ordinary = np.setdiff1d(np.arange(special.size), special.ids)
+    ids_1T = np.random.default_rng(0).choice(ordinary, (1, state.config.model.length)).astype(np.int32)
+    ids_1T[:, 0] = special.start
+    masks = KeyedRandomness(bytes(32))  # no secret: nothing private is read
+
+    def losses(length: int) -> np.ndarray:
+        stream = SequenceStream(ids_1T, np.array([length]), np.array([0, 1]), ("made up",))
+        if state.config.model.is_causal:
+            return causal_lm.score_units({"": model}, stream, masks)[""].nats_U
+        return masked_lm.score_units({"": model}, stream, 1, state.masking, masks)[""].loss_U
+
+    return losses
 
 
 def _models_to_evaluate(state: RunState) -> Models:

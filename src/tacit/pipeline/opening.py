@@ -107,7 +107,8 @@ def load_given(config: RunConfig) -> Preflight | None:
     """Load once what the run is given, so that a mistake in it shows before anything is written; and try a step of a given model.
 
     Returns:
-        what was found of the model that is trained with noise; None where none is given, or its tokenizer is not made yet.
+        what was found of the model that is trained with noise; None where none is given. With a vocabulary that is not made yet
+        the folder's own is in its place.
 
     Raises:
         TacitError: it is not suitable, or the engine cannot clip it exactly.
@@ -115,15 +116,12 @@ def load_given(config: RunConfig) -> Preflight | None:
     check_scorer(config)
     if config.model.folder is not None:
         refuse_too_large(config)
-    if not config.vocabulary.how.brings_tokenizer:
-        if config.model.folder is not None:
-            check_folder(config)
-            own = read_given(config.model.resolved_folder)
-            build_model(config.model, own.special, 0, own.tokenizer)  # the run's tokenizer is not made yet
-        return None
-    given = given_tokenizer(config)
+    given = given_tokenizer(config) if config.vocabulary.how.brings_tokenizer else None
     if config.model.folder is None:
         return None
+    if given is None:
+        check_folder(config)
+        given = read_given(config.model.resolved_folder)
     model = build_model(config.model, given.special, 0, given.tokenizer)
     if config.marking is not None or not config.dp_phases:
         return None

@@ -18,10 +18,23 @@ from tacit.files import real_path, write_json
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.provenance import PUBLIC, UNKNOWN, Ancestor, Given, read_ancestors
 
-__all__ = ["Origin", "carries_mark", "certificate_of", "is_marked", "mark_released", "origin_of", "released_model"]
+__all__ = [
+    "MARK",
+    "Origin",
+    "carries_mark",
+    "certificate_of",
+    "is_marked",
+    "mark_released",
+    "origin_of",
+    "released_model",
+]
 
-_MARK = "tacit_run"
+MARK = "tacit_run"
+"""The name under which a released model says in its own files that it was made from private text, and by which run."""
 _MARKED = ("config.json", "tokenizer_config.json")
+_ADAPTERS = ("adapter_config.json", "adapter/adapter_config.json")
+_MAPPING = "auto_mapping"
+"""The one entry of an adapter's configuration that holds a dictionary of anything and that peft keeps when it loads and saves."""
 _UNRECORDED = 1
 """The version of certificates that do not say where a run began."""
 
@@ -146,7 +159,7 @@ def _refuse_parts_of_runs(path: Path, option: str) -> None:
 
 def carries_mark(folder: Path) -> bool:
     """Whether a model's own files say that tacit released it from private text."""
-    return any(_is_marked(folder / name) for name in _MARKED)
+    return any(_is_marked(folder / name) for name in _MARKED + _ADAPTERS)
 
 
 def _is_marked(file: Path) -> bool:
@@ -158,8 +171,9 @@ def _is_marked(file: Path) -> bool:
 
 
 def is_marked(config: Mapping[str, Any]) -> bool:
-    """Whether a model's configuration says that tacit released it from private text."""
-    return _MARK in config
+    """Whether the configuration of a model or of an adapter says that tacit released it from private text."""
+    mapping = config.get(_MAPPING)
+    return MARK in config or (isinstance(mapping, Mapping) and MARK in mapping)
 
 
 def mark_released(model: Path, run: str) -> None:
@@ -174,4 +188,9 @@ def mark_released(model: Path, run: str) -> None:
     for name in _MARKED:
         path = model / name
         if path.is_file():
-            write_json(path, {**json.loads(path.read_text(encoding="utf-8")), _MARK: run})
+            write_json(path, {**json.loads(path.read_text(encoding="utf-8")), MARK: run})
+    for name in _ADAPTERS:
+        path = model / name
+        if path.is_file():
+            values = json.loads(path.read_text(encoding="utf-8"))
+            write_json(path, {**values, _MAPPING: {**(values.get(_MAPPING) or {}), MARK: run}})

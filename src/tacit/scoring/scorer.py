@@ -44,6 +44,7 @@ from tacit.config.shape import folder_shape, read_config
 from tacit.errors import DataError, RefusedError, UsageError
 from tacit.models.causal import head_and_hidden, head_of
 from tacit.models.kinds import load_model
+from tacit.models.memory import remembered_length
 from tacit.models.places import together
 from tacit.vocabulary.encode import encode_texts
 from tacit.vocabulary.given import read_given
@@ -159,16 +160,14 @@ class Scorer:
         draw = torch.Generator().manual_seed(0)
         ids_1T = torch.randint(self._special.size, (1, self._length), generator=draw)
         widths = sorted({_padded(tokens, self._length) for tokens in range(1, self._length + 1)})
-        found: dict[int, Tensor] = {}
         with _one_thread(), torch.inference_mode():
-            for width in (widths[-1], *widths, *reversed(widths)):
-                nats = self._read(ids_1T[:, :width], ids_1T[:, :width])
-                if not torch.equal(found.setdefault(width, nats).view(torch.int32), nats.view(torch.int32)):  # NaN too
-                    raise RefusedError(
-                        "unsteady-model",
-                        f"the scorer, a {type(self._model).__name__}, gives a row of {width} tokens another score after other rows; "
-                        "take another type of model, or another option of its config.json",
-                    )
+            width = remembered_length(lambda width: self._read(ids_1T[:, :width], ids_1T[:, :width]).numpy(), widths)
+        if width is not None:
+            raise RefusedError(
+                "unsteady-model",
+                f"the scorer, a {type(self._model).__name__}, gives a row of {width} tokens another score after other rows; "
+                "take another type of model, or another option of its config.json",
+            )
 
     def score(self, texts: Sequence[str]) -> list[TextScore]:
         """The score of each text, in order."""

@@ -1,4 +1,4 @@
-"""Compositions of one distribution with itself against the library's, to the bit."""
+"""Compositions of distributions, and their deltas, against the library's, to the bit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dp_accounting.pld import common, pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from tacit.privacy.accounting.sampled_gaussian import gaussian_pld
-from tacit.privacy.accounting.self_composition import self_composed, truncation_bounds
+from tacit.privacy.accounting.self_composition import composed, delta_at, self_composed, truncation_bounds
 from tacit.privacy.events import Relation
 
 
@@ -46,6 +46,43 @@ def test_few_masses_stay_few() -> None:
     single = pld.from_randomized_response(0.4, 2)
     for count in (1, 3, 40):
         check_equal(self_composed(single, count), single.self_compose(count))
+
+
+def distributions(pessimistic: bool) -> dict[str, pld.PrivacyLossDistribution]:
+    """Dense and sparse ones, with and without a mirror, of few losses and of many, with holes and negative masses."""
+    step = gaussian_pld(0.9, "add-or-remove", 1e-3, sampling_probability=0.2, pessimistic=pessimistic)
+    discrete = pld.from_discrete_gaussian_mechanism(
+        sigma=9.0, sensitivity=2, value_discretization_interval=1e-3, pessimistic_estimate=pessimistic
+    )
+    two = pld.from_randomized_response(0.4, 2, value_discretization_interval=1e-3, pessimistic_estimate=pessimistic)
+    return {
+        "gaussian": gaussian_pld(1.4, "add-or-remove", 1e-3, pessimistic=pessimistic),
+        "replaced": gaussian_pld(1.4, "replace", 1e-3, sampling_probability=0.3, pessimistic=pessimistic),
+        "step": step,
+        "steps": step.self_compose(40),
+        "discrete": discrete,
+        "two losses": two,
+    }
+
+
+@pytest.mark.parametrize("pessimistic", [True, False])
+def test_pairs_and_their_deltas_are_the_librarys(pessimistic: bool) -> None:
+    every = distributions(pessimistic)
+    for one in every.values():
+        for other in every.values():
+            expected = one.compose(other)
+            check_equal(composed([one, other]), expected)
+            for epsilon in (-3.0, 0.0, 0.5, 0.501, 2.345678, 7.0, 40.0, 1e4, np.inf):
+                assert delta_at(expected, epsilon) == expected.get_delta_for_epsilon(epsilon)
+    check_equal(composed(list(every.values())[:3]), every["gaussian"].compose(every["replaced"]).compose(every["step"]))
+
+
+def test_a_delta_at_a_loss_of_the_grid_is_the_librarys() -> None:
+    """Whether that loss itself is above epsilon hangs on the last bit of a product."""
+    steps = distributions(True)["steps"]
+    for place in range(-2000, 4000, 7):
+        for epsilon in (place * 1e-3, np.nextafter(place * 1e-3, -9), np.nextafter(place * 1e-3, 9)):
+            assert delta_at(steps, epsilon) == steps.get_delta_for_epsilon(epsilon)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 50, 1001])

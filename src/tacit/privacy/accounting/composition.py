@@ -23,7 +23,7 @@ from tacit.privacy.accounting.envelope import envelope_pld
 from tacit.privacy.accounting.falling import smallest_epsilon
 from tacit.privacy.accounting.histogram import Case, gaussian_delta
 from tacit.privacy.accounting.sampled_gaussian import gaussian_pld
-from tacit.privacy.accounting.self_composition import self_composed
+from tacit.privacy.accounting.self_composition import composed, delta_at, self_composed
 from tacit.privacy.accounting.weighted import (
     choice_cases,
     effective_stddev,
@@ -210,7 +210,7 @@ class Account:
             if spend.event.is_private and not isinstance(spend.event, Choice)
         ]
         parts += [self._further(event) for event in self._further_choices]
-        return functools.reduce(lambda one, other: one.compose(other), parts) if parts else None
+        return composed(parts) if parts else None
 
     @functools.cached_property
     def _further_choices(self) -> list[Choice]:
@@ -239,13 +239,12 @@ class Account:
         others = self._others
         if self._fixed is not None and words > 0:
             mine = _choice_pld(self._fixed, words, self.grid, self.pessimistic)
-            composed = mine if others is None else others.compose(mine)
+            whole = mine if others is None else composed([others, mine])
         else:
             assert others is not None
-            composed = others
+            whole = others
         reserve = rounding_reserve(self.spends) * (1 if self.pessimistic else -1)
-        # The library's type says "a number or a sequence"; of a number it gives a number.
-        return lambda epsilon: min(1.0, max(0.0, np.float64(composed.get_delta_for_epsilon(epsilon)).item() + reserve))
+        return lambda epsilon: min(1.0, max(0.0, delta_at(whole, epsilon) + reserve))
 
     def _only_gaussian(self, words: float) -> float | None:
         """Mu of the whole when it is Gaussian mechanisms alone, which compose to one exactly; else None."""
@@ -310,11 +309,11 @@ def loss_distribution(spends: Sequence[Spend], relation: Relation = "add-or-remo
     For plots and teaching. Only events without a histogram: that one has no single worst neighbour.
     """
     account = Account(tuple(spends), relation)
-    composed = account._others
-    if composed is None or account._neighbours:
+    others = account._others
+    if others is None or account._neighbours:
         raise UsageError("a loss distribution needs at least one Gaussian or DP-SGD event, and no histogram")
     # The library offers no public view of the masses; `Account` needs none, so this is the only place that looks inside.
-    pmf = composed._pmf_remove.to_dense_pmf()
+    pmf = others._pmf_remove.to_dense_pmf()
     losses = (pmf._lower_loss + np.arange(len(pmf._probs))) * pmf._discretization
     # The library composes by Fourier transforms, which leave masses of about -1e-20 where there are none.
     masses = np.maximum(np.append(pmf._probs, pmf._infinity_mass), 0.0)

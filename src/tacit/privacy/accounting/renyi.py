@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
-from dp_accounting import NeighboringRelation
+from dp_accounting import DpEvent, GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent
 from dp_accounting.rdp import RdpAccountant, compute_epsilon
 
+from tacit.privacy.accounting.renyi_steps import sampled_divergences
 from tacit.privacy.accounting.weighted import largest_leak
 from tacit.privacy.checks import require_delta
 from tacit.privacy.events import Choice, Chosen, Relation, Spend, check_relation
@@ -47,8 +46,7 @@ def rdp_epsilon(spends: Sequence[Spend], delta: float, relation: Relation = "add
 
 def _divergences(spends: Iterable[Spend], relation: Relation) -> np.ndarray | None:
     """The Renyi divergence of each order, but for what a choice of words hides; None where one is not known."""
-    accountant = RdpAccountant(_ORDERS, neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE)
-    chosen = np.zeros(len(_ORDERS))
+    total, chosen = np.zeros(len(_ORDERS)), np.zeros(len(_ORDERS))
     for spend in spends:
         event = spend.event
         if isinstance(event, Chosen):
@@ -62,18 +60,12 @@ def _divergences(spends: Iterable[Spend], relation: Relation) -> np.ndarray | No
         bound = event.renyi_event(relation)
         if bound is None:
             return None
-        with _quiet_library():
-            accountant.compose(bound, spend.count)
-    return accountant.rdp + chosen
+        total = total + _of_event(bound, spend.count)
+    return total + chosen
 
 
-@contextlib.contextmanager
-def _quiet_library() -> Iterator[None]:
-    """dp-accounting warns when a Renyi order does not converge and is left out, which only loosens the bound."""
-    logger = logging.getLogger("absl")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
+def _of_event(event: DpEvent, count: int) -> np.ndarray:
+    if isinstance(event, PoissonSampledDpEvent) and isinstance(event.event, GaussianDpEvent):
+        return count * sampled_divergences(event.sampling_probability, event.event.noise_multiplier, _ORDERS)
+    accountant = RdpAccountant(_ORDERS, neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE)
+    return accountant.compose(event, count).rdp

@@ -24,7 +24,7 @@ from tacit.privacy.accounting.falling import smallest_epsilon
 from tacit.privacy.accounting.histogram import gaussian_delta
 from tacit.privacy.accounting.mixtures import LARGEST_LOSS, REACH, MixturePair
 from tacit.privacy.accounting.sampled_gaussian import NEARLY_ALL, gaussian_pld
-from tacit.privacy.accounting.self_composition import self_composed
+from tacit.privacy.accounting.self_composition import composed, self_composed
 from tacit.privacy.events import Gaussian, PoissonGaussian, Spend
 
 __all__ = [
@@ -309,7 +309,7 @@ def _replacement_pld(spends: tuple[Spend, ...], mu: float, records: int) -> pld.
     ]
     if mu > 0:
         parts.append(gaussian_pld(1.0, "add-or-remove", grid, sensitivity=mu))
-    return functools.reduce(lambda one, other: one.compose(other), parts)
+    return composed(parts)
 
 
 def _pair(event: PoissonGaussian, records: int) -> MixturePair:

@@ -1,20 +1,24 @@
-"""Many compositions of one privacy loss distribution with itself: what dp-accounting gives, to the bit, in a third of its time.
+"""Compositions of privacy loss distributions, and the delta of one: what dp-accounting gives, to the bit, in a third of its time.
 
-The library looks for where the composed masses may be cut with forty passes of ``logsumexp``, and raises both halves of a spectrum
-that is conjugate symmetric to the power. Here the passes are products of numbers that are known to differ by rounding alone, with the
-library's own where that could change a whole number, and one half of the spectrum is the mirror of the other.
+Where two are composed, the library looks for the ends that may be cut one mass at a time; for each delta it makes all losses anew.
+
+Where one is composed with itself, it looks for where the composed masses may be cut with forty passes of ``logsumexp``, and raises
+both halves of a spectrum that is conjugate symmetric to the power. Here the passes are products of numbers that are known to differ
+by rounding alone, with the library's own where that could change a whole number, and one half of the spectrum mirrors the other.
 """
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from dp_accounting.pld import common, pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
-from scipy import fft
+from scipy import fft, signal
 
-__all__ = ["self_composed", "truncation_bounds"]
+__all__ = ["composed", "delta_at", "self_composed", "truncation_bounds"]
 
 _TAIL = 1e-15
 """The mass that the library lets each composition cut off, and adds to that of an infinite loss."""
@@ -26,17 +30,82 @@ _LOG_ERROR = 1e-11
 """More than two ways of adding a million positive numbers may differ by, relative to their sum."""
 
 
+def composed(parts: Sequence[pld.PrivacyLossDistribution]) -> pld.PrivacyLossDistribution:
+    """``one.compose(other)`` of all of them, from the left."""
+    return functools.reduce(_pair, parts)
+
+
+def _pair(one: pld.PrivacyLossDistribution, other: pld.PrivacyLossDistribution) -> pld.PrivacyLossDistribution:
+    gone = _pair_of_masses(one._pmf_remove, other._pmf_remove)
+    if one._symmetric and other._symmetric:
+        return pld.PrivacyLossDistribution(gone)
+    return pld.PrivacyLossDistribution(gone, _pair_of_masses(one._pmf_add, other._pmf_add))
+
+
+def _pair_of_masses(one: pld_pmf.PLDPmf, other: pld_pmf.PLDPmf) -> pld_pmf.PLDPmf:
+    are_dense = isinstance(one, pld_pmf.DensePLDPmf) or isinstance(other, pld_pmf.DensePLDPmf)
+    if not are_dense and one.size * other.size <= pld_pmf._MAX_PMF_SPARSE_SIZE:
+        return pld_pmf.compose_pmfs(one, other, _TAIL)
+    first, second = _dense(one), _dense(other)
+    first.validate_composable(second)
+    masses = signal.fftconvolve(first._probs, second._probs)
+    low, high = _prefix(masses), len(masses) - _prefix(masses[::-1])
+    high = max(high, low + 1)
+    kept, below, above = masses[low:high], np.sum(masses[:low]), np.sum(masses[high:])
+    infinite = first._infinity_mass + second._infinity_mass - first._infinity_mass * second._infinity_mass
+    if first._pessimistic_estimate:
+        kept[0] += below
+    else:
+        kept[-1] += above
+        above = 0
+    lowest = first._lower_loss + second._lower_loss + low
+    return pld_pmf.DensePLDPmf(first._discretization, lowest, kept, infinite + above, first._pessimistic_estimate)
+
+
+def _prefix(masses: np.ndarray) -> int:
+    """How many of the first masses are half of the tail together, added one after another."""
+    exceeds = np.cumsum(masses) > _TAIL / 2
+    return int(np.argmax(exceeds)) if exceeds.any() else len(masses)
+
+
+def _dense(pmf: pld_pmf.PLDPmf) -> pld_pmf.DensePLDPmf:
+    if not isinstance(pmf, pld_pmf.SparsePLDPmf):
+        return pmf.to_dense_pmf()
+    losses = np.fromiter(pmf._loss_probs, np.int64)
+    lowest = int(losses.min())
+    masses = np.zeros(int(losses.max()) - lowest + 1)
+    masses[losses - lowest] = np.fromiter(pmf._loss_probs.values(), np.float64)
+    return pld_pmf.DensePLDPmf(pmf._discretization, lowest, masses, pmf._infinity_mass, pmf._pessimistic_estimate)
+
+
+def delta_at(distribution: pld.PrivacyLossDistribution, epsilon: float) -> float:
+    """``distribution.get_delta_for_epsilon(epsilon)``."""
+    gone = _delta_of(distribution._pmf_remove, epsilon)
+    return float(gone if distribution._symmetric else np.maximum(gone, _delta_of(distribution._pmf_add, epsilon)))
+
+
+def _delta_of(pmf: pld_pmf.PLDPmf, epsilon: float) -> float:
+    if not isinstance(pmf, pld_pmf.DensePLDPmf) or not math.isfinite(epsilon):
+        return np.float64(pmf.get_delta_for_epsilon(epsilon)).item()
+    # The place of epsilon but for rounding: nothing is made of the losses before it.
+    near = math.floor(epsilon / pmf._discretization) - pmf._lower_loss - 2
+    first = min(max(0, near), pmf.size)
+    losses = (np.arange(first, pmf.size) + pmf._lower_loss) * pmf._discretization
+    above = int(np.searchsorted(losses, epsilon, "right"))
+    return pmf._infinity_mass + np.dot(-np.expm1(epsilon - losses[above:]), pmf._probs[first + above :])
+
+
 def self_composed(single: pld.PrivacyLossDistribution, count: int) -> pld.PrivacyLossDistribution:
     """``single.self_compose(count)``: the same masses, to the bit."""
-    gone = _composed(single._pmf_remove, count)
-    return pld.PrivacyLossDistribution(gone, None if single._symmetric else _composed(single._pmf_add, count))
+    gone = _power_of(single._pmf_remove, count)
+    return pld.PrivacyLossDistribution(gone, None if single._symmetric else _power_of(single._pmf_add, count))
 
 
-def _composed(pmf: pld_pmf.PLDPmf, count: int) -> pld_pmf.PLDPmf:
+def _power_of(pmf: pld_pmf.PLDPmf, count: int) -> pld_pmf.PLDPmf:
     if not isinstance(pmf, pld_pmf.DensePLDPmf):
         if count == 1 or pmf.size**count <= pld_pmf._MAX_PMF_SPARSE_SIZE:
             return pmf.self_compose(count, _TAIL)
-        pmf = pmf.to_dense_pmf()
+        pmf = _dense(pmf)
     masses = np.asarray(pmf._probs)
     low, high = truncation_bounds(masses, count)
     length = fft.next_fast_len(max(high - low + 1, len(masses)))
