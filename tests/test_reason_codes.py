@@ -40,9 +40,9 @@ def codes_in_table(page: str) -> list[str]:
     """First cells of the table under "Refusals"."""
     section = page.split("\n## Refusals\n")[1].split("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("|")]
-    assert rows[0] == "| code | where | why | what to do |"
+    assert rows[0] == "| code | why | what to do |"
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
-    assert all(len(row) == 4 and all(row) for row in cells), "a row of the table of refusals is not filled in"
+    assert all(len(row) == 3 and all(row) for row in cells), "a row of the table of refusals is not filled in"
     return [row[0].strip("`") for row in cells]
 
 
@@ -94,7 +94,7 @@ def test_what_could_hide_a_code_fails(source: str) -> None:
 
 
 def test_a_missing_and_a_stale_row_are_seen() -> None:
-    head = "# Page\n\n## Refusals\n\n| code | where | why | what to do |\n|---|---|---|---|\n"
-    assert codes_in_table(head + "| `one` | here | why | what |\n\n## Next\n\n| `two` | a | b | c |\n") == ["one"]
+    head = "# Page\n\n## Refusals\n\n| code | why | what to do |\n|---|---|---|\n"
+    assert codes_in_table(head + "| `one` | why | what |\n\n## Next\n\n| `two` | b | c |\n") == ["one"]
     with pytest.raises(AssertionError):
-        codes_in_table(head + "| `one` | here | | what |\n")
+        codes_in_table(head + "| `one` | | what |\n")

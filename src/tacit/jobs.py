@@ -95,7 +95,7 @@ def _raise_if_failed(ended: Connection) -> None:
         error = ended.recv()
     except EOFError:
         raise UsageError(
-            "an experiment's process ended early, perhaps for want of memory; run the same command with fewer workers"
+            "an experiment's process ended early, perhaps because memory ran out; run the same command with fewer workers"
         ) from None
     if error is not None:
         raise error

@@ -93,7 +93,7 @@ def map_in_order(
             item, future = ahead.popleft()
             yield item, future.result()
     except BrokenProcessPool:
-        raise UsageError(f"a {noun} process ended early, perhaps for want of memory; try fewer workers") from None
+        raise UsageError(f"a {noun} process ended early, perhaps because memory ran out; try fewer workers") from None
     finally:
         executor.shutdown(cancel_futures=True)
 

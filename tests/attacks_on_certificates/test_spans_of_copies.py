@@ -71,6 +71,6 @@ def test_a_rule_changes_none(tmp_path: Path) -> None:
 def test_what_is_no_rule_is_refused(tmp_path: Path) -> None:
     _, path = worlds(tmp_path, alike=False)[0]
     with pytest.raises(
-        DataError, match=r"secret\.jsonl, line 2: .* at .*secret\.jsonl, line 1 too; mark equal texts alike"
+        DataError, match=r"secret\.jsonl, line 2: .* at .*secret\.jsonl, line 1 too; mark equal texts in the same way"
     ):
         detector_from_options(PrecomputedOptions(path=str(path)))

@@ -433,7 +433,7 @@ def test_everything_rewritten_is_seen_by_a_signature_alone(run: Path, tmp_path: 
     certify_again(run)
     done = tacit("verify", run)
     assert done.returncode == 0
-    assert "can write another story into all of them, and no check sees that" in done.stdout
+    assert "can replace them consistently, and no check notices it" in done.stdout
     assert tacit("verify", run, "--signer", key.with_suffix(".pub")).returncode == 4
     (run / "release" / "manifest.sig").write_bytes(signature)
     for lone in (run, run / "release"):

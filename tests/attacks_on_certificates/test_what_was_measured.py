@@ -192,13 +192,13 @@ def test_spans_of_given_texts_are_no_measured_policy(tmp_path: Path) -> None:
     spans.write_text(gold.read_text())
     mine = tmp_path / "mine.yaml"
     mine.write_text(f"name: mine\nleast_score: 0.3\ndetectors:\n  - {{kind: precomputed, path: {spans}}}\n")
-    with pytest.raises(UsageError, match="the balanced policy takes spans that were computed elsewhere"):
+    with pytest.raises(UsageError, match="the balanced policy uses precomputed spans"):
         measured(gold, policies={name: load_policy(mine) for name in POLICIES})
     digest = load_policy(mine).digest
     theirs = measured(gold)
     forged = Measurement(**{**theirs.__dict__, "balanced_policy": digest, "conservative_policy": digest})
     config = options(tmp_path, balanced=str(mine), conservative=str(mine), measurement=written(forged, tmp_path))
-    with pytest.raises(UsageError, match="the balanced policy takes spans"):
+    with pytest.raises(UsageError, match="the balanced policy uses precomputed spans"):
         measurement_of_run(config)
 
 

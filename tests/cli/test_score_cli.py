@@ -75,7 +75,7 @@ def test_it_scores_a_file(run: Tacit, tmp_path: Path, scorer: Path) -> None:
     )
     assert code == 0, err
     assert said.startswith(
-        f"{out}: done; the scores and the plots of rho are private. The scorer is public by your word"
+        f"{out}: done; the scores and the plots of rho are private. The scorer is public on your statement"
     )
     texts = [record.text for record in read_records(Source(tmp_path / "notes.jsonl"))]
     expected = [score.log_perplexity for score in ScorerOptions(scorer).load().score(texts)]
@@ -167,7 +167,7 @@ def test_it_finds_the_constants(run: Tacit, tmp_path: Path, scorer: Path) -> Non
     values = [score.log_perplexity for score in ScorerOptions(scorer).load().score(texts)]
     assert [found["lower"], found["upper"]] == pytest.approx(np.quantile(values, [0.05, 0.95]), rel=1e-5)
     assert f"{len(texts)} public records" in said
-    assert "by your word" in err
+    assert "on your statement" in err
     as_json = json.loads(run("--fit-public", "--data", tmp_path / "public.jsonl", "--model", scorer, "--json")[1])
     assert {"lower": as_json["lower"], "upper": as_json["upper"]} == found
     assert not (tmp_path / "run").exists()

@@ -1,7 +1,7 @@
 """Under bfloat16 autocast no unit adds more than the bound: a search for units that do, against the float64 sum.
 
 What a layer got and the gradient at its output are cast to float32 and kept, and norm and sum are made of these same numbers
-(docs/engine.md, "bfloat16"). So the search is for a unit whose share of the float64 sum exceeds C by more than the rounding of one
+(docs/decisions/0012). So the search is for a unit whose share of the float64 sum exceeds C by more than the rounding of one
 float32 norm and one quotient, whatever its inputs cancel or how far they lie apart. It finds such units where the norm is made of
 numbers that are rounded further.
 

@@ -106,7 +106,7 @@ def test_the_command_prices_both_without_torch(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())  # lines are broken at the window's end
     assert "DP-SGD of documents: sampling_probability 0.1, clip_norm 0.5, noise_multiplier 1.5" in said
-    assert "is of fine-tuning and pre-training together" in said
+    assert "is for fine-tuning and pre-training together" in said
     assert "plain: without DP, so epsilon is infinite for the documents" in said
     assert "each fine-tuned 3 times, 1 at a time" in said
     tables = [line for line in done.stdout.splitlines() if line.startswith(("model", "---", "..."))]

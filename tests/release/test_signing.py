@@ -151,8 +151,8 @@ def test_the_words_say_what_is_not_shown(release: Path, tmp_path: Path) -> None:
     assert head in signature_words(release, None)
     assert "Nobody signed" in signature_words(release, None)
     sign_release(release, KEY)
-    assert "proves nothing of who it is" in signature_words(release, None)
-    assert "stood by" in signature_words(release, public(tmp_path / "mine", KEY))
+    assert "does not prove whose key it is" in signature_words(release, None)
+    assert "signed exactly these files" in signature_words(release, public(tmp_path / "mine", KEY))
 
 
 # keys ----------------------------------------------------------------------------------------------------------------

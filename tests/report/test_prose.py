@@ -316,7 +316,7 @@ def test_an_attack_with_intervals_in_words() -> None:
         in text
     )
     assert "could have seen memory, and saw none" in text
-    assert "whatever is found comes from the model" in text
+    assert "what the attack finds comes from the model" in text
     assert "no certificate covers it" in text
     assert "100.0" not in text  # the control's words
 

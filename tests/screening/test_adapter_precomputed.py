@@ -85,7 +85,7 @@ def test_a_text_that_is_marked_in_two_ways_is_an_error(tmp_path: Path) -> None:
     ):
         detector(write(tmp_path / "a.jsonl", plain, plain, marked))
     other_label = {"text": "May is here", "spans": [[0, 3, "month"]]}
-    with pytest.raises(DataError, match="mark equal texts alike"):
+    with pytest.raises(DataError, match="mark equal texts in the same way"):
         detector(write(tmp_path / "b.jsonl", marked, other_label))
     reader = detector(write(tmp_path / "c.jsonl", marked, {"text": "May is here", "spans": [[0, 3, "name"]] * 2}))
     assert [span.label for span in reader.spans("May is here")] == ["name"]

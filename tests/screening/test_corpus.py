@@ -504,7 +504,7 @@ SIZES = [
 def test_sizes_of_the_streams(
     data_dir: Path, tmp_path: Path, corpus: str, data_point: Any, deduplicate: Any, sizes: tuple[int, int, int]
 ) -> None:
-    """The numbers of docs/screening.md, public, private, and duplicates among these: 2,000 dialogues."""
+    """Public, private, and duplicates among these: 2,000 dialogues."""
     plan = ScreenPlan(data_point=data_point, deduplicate=deduplicate)
     counts = screen(tmp_path / "out", dialogues(data_dir, corpus, 2000), plan, needed=[]).counts
     assert (counts.public, counts.private, counts.duplicates) == sizes

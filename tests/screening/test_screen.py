@@ -106,8 +106,8 @@ def test_what_is_caught_alike_is_counted_beside_what_is_found(run: Run, tmp_path
     assert (balanced["recall"], balanced["not_alike"]) == (1.0, 0.5)
     assert balanced["gamma_alike_upper"] == pytest.approx(0.975, abs=1e-3)
     _, out, _ = run("--measure", file)
-    assert "not caught alike" in out
-    assert "gamma, caught alike, at most (95 %)" in out
+    assert "leave a trace" in out
+    assert "leave a trace, at most (95 %)" in out
 
 
 def test_spans_computed_elsewhere_cannot_be_asked_about_a_changed_text(run: Run, gold: Path, tmp_path: Path) -> None:

@@ -39,8 +39,8 @@ _FREE = 10**9
 
 _HEAD = """# All options
 
-For whoever writes a configuration or a command line. You find here what each option means, which values it takes, and what holds when
-you leave it out. The [tour](tour.md) says when you need it.
+For those who write a configuration or a command line. You find here what each option means, which values it takes, and what holds
+when you leave it out. The [tour](tour.md) says when you need it.
 
 This page is made by `python -m tacit.cli.reference docs/options.md` from the models that check a configuration. Do not edit it:
 change the docstring of the model. *required*: there is no default. *none*: the option may be left out. Upper bounds of 10^9 and more

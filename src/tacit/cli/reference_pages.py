@@ -30,7 +30,11 @@ _MADE = "This page is made by `python -m tacit.cli.reference_pages docs/referenc
 def commands_page() -> str:
     """Every command with its whole help."""
     made = _MADE.format(what="the command's docstring and its options' help")
-    lines = ["# Commands", "", "For whoever types them. " + made]
+    lines = [
+        "# Commands",
+        "",
+        "For those who use the command line: every command, with its arguments and options. " + made,
+    ]
     for name, command in all_commands().items():
         given = [one.name.upper() for one in command.params if _is_argument(one)]
         usage = " ".join([name, *given, "[OPTIONS]"])
@@ -57,7 +61,11 @@ def _row(one: Any) -> str:
 
 def api_page() -> str:
     """The public names of the modules that a program of one's own imports."""
-    lines = ["# In Python", "", "For whoever writes a program. " + _MADE.format(what="the docstrings")]
+    lines = [
+        "# In Python",
+        "",
+        "For those who write a program with tacit: its public names. " + _MADE.format(what="the docstrings"),
+    ]
     for found in _modules():
         lines += ["", f"## {found.__name__}"]
         for name in sorted(found.__all__):
@@ -116,7 +124,14 @@ class Refusal:
 def errors_page() -> str:
     """Every error with its exit code, and every reason code with what is said."""
     made = _MADE.format(what="`tacit.errors`, or the message where it is raised")
-    lines = ["# Errors and reason codes", "", "For whoever meets one. " + made, "", "## Exit codes", ""]
+    lines = [
+        "# Errors and reason codes",
+        "",
+        "For those who meet an error: what it means, and where it is raised. " + made,
+        "",
+        "## Exit codes",
+        "",
+    ]
     lines += ["| exit code | error | what it means |", "|---|---|---|", "| 0 | | done |"]
     lines += [f"| {kind.exit_code} | `{kind.__name__}` | {_cell(_first(kind))} |" for kind in _errors()]
     lines += ["| 130 | | interrupted; the same command goes on |", "", "## Reason codes", ""]

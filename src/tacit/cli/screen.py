@@ -246,9 +246,9 @@ def _rows(found: dict[str, dict[str, Any]]) -> list[list[str]]:
         "characters marked": "marked_share",
     }
     rows = [[title, *(f"{values[key]:.4f}" for values in both)] for title, key in numbers.items()]
-    rows.insert(1, ["not caught alike", *(_number(values["not_alike"], ".4f") for values in both)])
+    rows.insert(1, ["leave a trace", *(_number(values["not_alike"], ".4f") for values in both)])
     rows.append([f"gamma at most ({percent} %)", f"{both[0]['gamma_upper']:.4g}", "-"])
-    rows.append([f"gamma, caught alike, at most ({percent} %)", _number(both[0]["gamma_alike_upper"], ".4g"), "-"])
+    rows.append([f"leave a trace, at most ({percent} %)", _number(both[0]["gamma_alike_upper"], ".4g"), "-"])
     rows.append([f"delta_2 at most ({percent} %)", "-", f"{both[1]['delta2_upper']:.4g}"])
     for label, count in labels.items():
         rows.append([f"recall of {count} {label}", *(f"{values['per_label'][label]:.4f}" for values in both)])

@@ -171,7 +171,7 @@ def check_seed(config: RunConfig) -> None:
     if config.seed is not None and "heuristic:public-key" not in config.allow:
         raise RefusedError(
             "public-key",
-            "seed makes the key from a public text, and whoever knows the key takes all noise off; leave seed out, or add "
+            "seed makes the key from a public text, and everybody who knows the key can subtract the noise; leave seed out, or add "
             "heuristic:public-key to allow (reported with epsilon = infinity)",
         )
 

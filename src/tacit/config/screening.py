@@ -115,7 +115,7 @@ def _check_bounds(options: ScreeningOptions) -> None:
                 )
         if options.missed:
             raise UsageError(
-                "screening.measurement: it is of the policies as they are, and screening.missed makes one of them miss more; give "
+                "screening.measurement measures the policies as they are, but screening.missed makes one of them miss more; give "
                 "gamma and delta2 instead"
             )
     if options.gamma is not None and options.gamma < options.missed:

@@ -131,7 +131,7 @@ def written(start: Start) -> str:
         "    plan: dp",
         "    stream: private",
         f"    steps: {start.steps}               # few steps with large batches are better than the reverse",
-        f"    expected_batch: {start.expected_batch}     # units in a step, on average; with more, noise is smaller beside it",
+        f"    expected_batch: {start.expected_batch}     # units in a step, on average; with more, the noise matters less",
         "    clip_norm: 0.5          # bound on what one unit adds to a step; noise grows with it, so rather too small",
         "    sequences_per_unit: 2   # rows of a unit in a step; more for long units",
         f"    learning_rate: {'1.0e-3' if start.given is None else '5.0e-3'}",
@@ -184,7 +184,7 @@ def _begun_with(start: Start, given: GivenModel) -> list[str]:
             else []
         ),
         "# The model to start from, with its own tokenizer. `public: true` says that it was made from public text alone,",
-        "# and knows none of the private text: your statement. An adapter (LoRA) is trained beside it: noise lies on few numbers.",
+        "# and knows none of the private text: your statement. Only an adapter (LoRA) is trained: few numbers get noise.",
         "# rank: more learns more and has more noise. length: positions of a row; a longer text becomes several rows.",
         "model:",
         f"  folder: {_said(given.folder)}",

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from tacit.engine import positions
 
@@ -240,12 +241,19 @@ class Lookup(Factor):
 def gram(x_URk: Tensor, precision: torch.dtype | None = None) -> Tensor:
     """Inner products of a unit's rows, (U, R, R), in a precision; long ones in parts, whose rounding errors do not add up as fast."""
     first, *others = x_URk.split(GRAM_TERMS, 2)
-    first = first.to(precision or x_URk.dtype)
+    first = _aligned(first.to(precision or x_URk.dtype))
     gram_URR = torch.bmm(first, first.mT)
     for part in others:
-        part = part.to(gram_URR.dtype)
+        part = _aligned(part.to(gram_URR.dtype))
         gram_URR.baddbmm_(part, part.mT)
     return gram_URR
+
+
+def _aligned(x_URk: Tensor) -> Tensor:
+    """The same inner products, of rows that begin at multiples of 16 bytes: else a unit's place decides how its own are rounded."""
+    if missing := -x_URk.shape[2] % 4:
+        return F.pad(x_URk, (0, missing))
+    return x_URk.contiguous() if x_URk.stride(1) % 4 else x_URk
 
 
 def extreme(square_UR: Tensor, dtype: torch.dtype | None = None) -> Tensor:

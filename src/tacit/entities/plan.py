@@ -200,12 +200,10 @@ def _note(plan: TuningPlan, same_people: bool) -> str:
     if plan.unit is None:
         return "without DP, so epsilon is infinite for the documents"
     if plan.counts_pretraining:
-        return (
-            f"epsilon {upper(plan.epsilon)} is of fine-tuning and pre-training together, whose people may be the same"
-        )
+        return f"epsilon {upper(plan.epsilon)} is for fine-tuning and pre-training together, which may hold texts of the same people"
     if plan.pretraining_epsilon is None:
-        return f"epsilon {upper(plan.epsilon)} is of the fine-tuning; the model is public, as the user declares"
+        return f"epsilon {upper(plan.epsilon)} is for the fine-tuning; the model is public, as the user declares"
     assert not same_people  # else its spends would count
     return (
-        f"epsilon {upper(plan.epsilon)} is of the fine-tuning alone, as the user declares that nobody is in both texts"
+        f"epsilon {upper(plan.epsilon)} is for the fine-tuning alone, as the user declares that nobody is in both texts"
     )

@@ -89,7 +89,7 @@ class PrivateStep:
         """The units that were drawn, in micro-batches of one size; none, where nobody was drawn.
 
         Args:
-            size: units in a micro-batch.
+            size: units in a micro-batch; 1 with weights that a stranger made (docs/own-loop.md).
 
         Yields:
             ``(units, weights)``: the indices of units ``(size,)``, and a weight for each of their rows

@@ -1,12 +1,15 @@
 """How many rows may stand beside each other on a CPU without that a row's place decides how it is rounded.
 
-Who stands beside a unit another unit may decide, and so its place among the rows of a micro-batch. In two ways a place shows in last
-bits (measured with torch 2.13 and AVX-512; the second one in 3,300 of 9,400 shapes of SiLU and tanh-GELU):
+Other units decide where a unit stands among the rows of a micro-batch. A place shows in last bits in three ways (measured with torch
+2.13 and AVX-512; the last one in 3,300 of 9,400 shapes of SiLU and tanh-GELU):
 
 - *Products of few rows, or few features.* The library takes other kernels for the last three rows or fewer, of all or of a thread's
-  share; and where a weight has fewer than 12 features on one side and no multiple of 4 on the other.
+  share; and where a product has fewer than 12 columns: ``x @ w.T`` with a number of terms that is no multiple of 4, ``g @ w`` with 5,
+  6, 7, 9, 10 or 11 columns, whatever the terms (`tests/attacks_on_certificates/test_places_in_a_micro_batch.py` looks for others).
+- *Products of a unit's own rows.* Where these have no multiple of 4 features, they begin at other places in memory for each unit.
 - *Functions of single numbers.* A tensor is gone through in vectors, and what is left over at its end, or at the end of a thread's
-  share, by another program for one number at a time, which rounds exp otherwise.
+  share, by another program for one number at a time, which rounds some functions otherwise: sigmoid, SiLU, GELU by tanh, softplus;
+  not exp, tanh, erf, log, softmax.
 
 One last bit is nothing for a model that somebody trained. A model that was made for it, with two weights of 2^23 that cancel but for
 that bit, computes its last row differently: one more unit moved a sum by 119 clip norms. So rows stand together only in shapes
@@ -20,6 +23,7 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 
 from tacit.models.networks import is_routed_model
 
@@ -35,7 +39,7 @@ _ROWS_MULTIPLE = 4
 """Products with a few features, such as of an adapter of rank 1, differ where rows are odd in number; of even ones none did."""
 
 _FEW = 12
-"""Features from which on rows were alike whatever the other side's number (2,880 shapes of torch's linear, one and two threads)."""
+"""Columns from which on rows were alike whatever the number of terms (1,104 shapes of each product, one and two threads)."""
 
 _GRAIN = 32768
 """at::internal::GRAIN_SIZE: numbers in a thread's share at least (torch's TensorIterator.h)."""
@@ -69,14 +73,46 @@ def _is_even(rows: int, features: set[int], threads: int) -> bool:
     """Whether a tensor of so many rows has no end that is computed in another way, and no thread's share of it has one."""
     if rows < _LEAST_ROWS * threads or rows % _ROWS_MULTIPLE:
         return False
-    return all(rows * size % (_IN_A_VECTOR * _shares(rows * size, threads)) == 0 for size in features)
+    shares = {size: _shares(rows * size, threads) for size in features}
+    if any(
+        rows % share for share in shares.values()
+    ):  # a part of each row is gone through row by row: none is cut in two
+        return False
+    return all(rows * size % (_IN_A_VECTOR * share) == 0 for size, share in shares.items())
 
 
 def _has_odd_products(model: PreTrainedModel) -> bool:
     """Whether a weight has a shape whose products, forward or backward, hang on where their rows begin."""
-    layers = [module for module in model.modules() if not isinstance(module, nn.Embedding)]  # a table is looked up
-    shapes = [sorted(own.shape) for layer in layers for own in layer.parameters(recurse=False) if own.dim() == 2]
-    return any((few < _FEW and many % 4) or (many < _FEW and few % 4) for few, many in shapes)
+    return any(
+        _is_odd_product(module, own.shape)
+        for module in model.modules()
+        for own in module.parameters(recurse=False)
+        if own.dim() >= 2
+    )
+
+
+def _is_odd_product(module: nn.Module, shape: torch.Size) -> bool:
+    """Beside the layer's own products those of a unit, whose numbers lie at other places in memory for each unit."""
+    if len(shape) > 2:  # convolutions and the like: not measured
+        return True
+    first, last = shape
+    if isinstance(module, nn.Embedding):  # looked up; a unit's rows are multiplied with one another
+        return last % 4 != 0
+    if isinstance(module, nn.Linear):
+        return last % 4 != 0 or _is_odd_transposed(first, last) or _is_odd_plain(last)
+    if isinstance(module, Conv1D):
+        return first % 4 != 0 or _is_odd_plain(last) or _is_odd_transposed(first, last)
+    return any(size % 4 or _is_odd_plain(size) for size in shape)
+
+
+def _is_odd_transposed(columns: int, terms: int) -> bool:
+    """Of ``x @ w.T``: the forward of a linear layer, the backward of a Conv1D."""
+    return columns < _FEW and terms % 4 != 0
+
+
+def _is_odd_plain(columns: int) -> bool:
+    """Of ``g @ w``: the backward of a linear layer, the forward of a Conv1D."""
+    return columns < _FEW and columns not in (1, 2, 3, 4, 8)
 
 
 def _shares(numbers: int, threads: int) -> int:
@@ -85,6 +121,15 @@ def _shares(numbers: int, threads: int) -> int:
 
 
 def _features(model: PreTrainedModel) -> set[int]:
-    """Sizes of the last dimension of what the model computes: those of its weights, without the rows of tables."""
-    tables = {module.num_embeddings for module in model.modules() if isinstance(module, nn.Embedding)}
-    return {size for parameter in model.parameters() for size in parameter.shape if size > 1} - tables
+    """Sizes of the last dimension of what the model computes: those of its weights, without rows of tables and words of a head.
+
+    What is computed of logits rounds every number alike.
+    """
+    head, words = model.get_output_embeddings(), model.config.to_dict().get("vocab_size")
+    found: set[int] = set()
+    for module in model.modules():
+        is_table = isinstance(module, nn.Embedding) or module is head
+        for own in module.parameters(recurse=False):
+            sizes = own.shape[1:] if is_table else own.shape
+            found |= set() if tuple(own.shape) == (words,) else set(sizes)  # a head's bias
+    return found

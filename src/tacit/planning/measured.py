@@ -91,6 +91,6 @@ def measurement_of_run(config: RunConfig) -> Measurement | None:
 def _check_reads_any_text(role: str, policy: Policy) -> None:
     if not policy.reads_any_text:
         raise UsageError(
-            f"the {role} policy takes spans that were computed elsewhere, which are of given texts: how many it misses in a gold "
-            "file says nothing of another text; give the detector itself, or state gamma and delta2"
+            f"the {role} policy uses precomputed spans, which exist for given texts only: how many it misses in a gold file says "
+            "nothing about other texts; give the detector itself, or state gamma and delta2"
         )

@@ -100,54 +100,44 @@ def _any(certificate: _Values, config: _Values) -> bool:
 
 
 VULNERABILITIES = (
-    Vulnerability("TACIT-1", "what a run started from was not counted", 1, _started),
+    Vulnerability("TACIT-1", "what had been spent on a run's start was not counted", 1, _started),
     Vulnerability("TACIT-2", "two releases with one key had the same noise", 1, _any),
     Vulnerability(
-        "TACIT-3", "a band that a released vocabulary had chosen was paid too little", 1, _bands_after_vocabulary
+        "TACIT-3", "bands chosen by a released vocabulary were charged too little", 1, _bands_after_vocabulary
     ),
-    Vulnerability("TACIT-4", "whether there is a release depended on how many texts could be attacked", 1, _attacked),
-    Vulnerability("TACIT-5", "a key that was placed, and is public, was not told from a secret one", 1, _any),
+    Vulnerability("TACIT-4", "the number of texts to attack decided whether there is a release", 1, _attacked),
+    Vulnerability("TACIT-5", "a public key was accepted as a secret one", 1, _any),
     Vulnerability("TACIT-6", "no reserve for rounding in the account of groups under replacement", 1, _groups),
     Vulnerability("TACIT-7", "only the model's files and a part of the certificate were verified", 1, _any),
-    Vulnerability("TACIT-8", "numbers that were typed were called measured", 1, _screened),
+    Vulnerability("TACIT-8", "typed numbers were called measured", 1, _screened),
     Vulnerability(
         "TACIT-9",
-        "the units of a fine-tuning and of its pre-training had one name and were two things",
+        "a fine-tuning and its pre-training had different units under one name",
         1,
         _fine_tuned_together,
     ),
     Vulnerability(
         "TACIT-10",
-        "the id of one document, or one character in it, decided whether there is a release",
+        "one document's id, or one character, decided whether there is a release",
         1,
         _planted_or_given,
     ),
-    Vulnerability("TACIT-11", "what both policies miss on average was said of every record", 1, _bayesian),
-    Vulnerability("TACIT-12", "the private corpus was taken as public by another name", 1, _any),
-    Vulnerability(
-        "TACIT-13", "what a screening policy's model was made from was not looked at", 1, _marked_by_policies
-    ),
+    Vulnerability("TACIT-11", "an average over records was stated for every record", 1, _bayesian),
+    Vulnerability("TACIT-12", "the private corpus was accepted as public under another path", 1, _any),
+    Vulnerability("TACIT-13", "the origin of a screening policy's model was not checked", 1, _marked_by_policies),
     Vulnerability("TACIT-14", "a control that diverged decided whether there is a release", 1, _controlled),
-    Vulnerability(
-        "TACIT-15", "spans that were computed elsewhere went from one record to its copies", 1, _marked_by_policies
-    ),
+    Vulnerability("TACIT-15", "precomputed spans of one record were applied to its copies", 1, _marked_by_policies),
     Vulnerability("TACIT-16", "one text that a library cannot read decided whether there is a release", 1, _any),
     # Found in 0.2.0 before its release: nobody has looked whether 0.1 had them, so its certificates are told.
-    Vulnerability(
-        "TACIT-17", "two copies of a begun run were taken for one where bands are counted by rho", 1, _banded
-    ),
-    Vulnerability(
-        "TACIT-18", "a folder begun with another configuration kept what was found of an earlier model", 1, _any
-    ),
-    Vulnerability("TACIT-19", "a folder that held another plan or run skipped a refusal or lost a ledger", 1, _any),
-    Vulnerability("TACIT-20", "a sum of very many units was rounded by more than a unit is clipped to", 1, _any),
+    Vulnerability("TACIT-17", "two releases from copies of one run counted as one under adaptive DP", 1, _banded),
+    Vulnerability("TACIT-18", "a reused folder kept the evaluation and audit of an earlier model", 1, _any),
+    Vulnerability("TACIT-19", "a reused folder skipped a refusal or lost a ledger", 1, _any),
+    Vulnerability("TACIT-20", "rounding moved a sum of very many units by more than the clip norm", 1, _any),
     Vulnerability("TACIT-21", "a mark on a part of a word left the rest of the word public", 1, _marked),
-    Vulnerability("TACIT-22", "who stood beside a unit decided how it was clipped", 1, _any),
-    Vulnerability(
-        "TACIT-23", "two releases of one key drew the same units, and their spends were added up", 1, _started
-    ),
-    Vulnerability("TACIT-24", "who stood beside a held-out unit decided how it was scored", 1, _started),
-    Vulnerability("TACIT-25", "where a unit stood in its micro-batch decided how it was rounded", 1, _started),
+    Vulnerability("TACIT-22", "other units in a batch changed how a unit was clipped", 1, _any),
+    Vulnerability("TACIT-23", "two releases of one key drew the same units, but counted as independent", 1, _started),
+    Vulnerability("TACIT-24", "other units in a batch changed how a held-out unit was scored", 1, _started),
+    Vulnerability("TACIT-25", "a unit's place in its micro-batch changed its rounding", 1, _started),
 )
 
 

@@ -119,15 +119,15 @@ def signature_words(release: Path, signer: Path | None) -> str:
     printed = f"Head of the ledger: {head}. Compare it with the one on the printed report."
     if not (release / SIGNATURE).exists():
         return (
-            f"{printed} Nobody signed this release: whoever can write all of these files, with ledger and configuration, can "
-            "write another story into all of them, and no check sees that. `tacit sign` signs it."
+            f"{printed} Nobody signed this release: somebody who can write all of these files, with ledger and configuration, "
+            "can replace them consistently, and no check notices it. `tacit sign` signs it."
         )
     if signer is None:
         return (
-            f"{printed} The signature is valid for the key above, which lies beside it: that proves nothing of who it is. "
+            f"{printed} The signature is valid for the key above, which came with the release: this does not prove whose key it is. "
             "Name a public key that you have from elsewhere with --signer."
         )
-    return f"{printed} Signed by the key of {signer}: its holder stood by these very files and this head."
+    return f"{printed} Signed by the key of {signer}: its holder signed exactly these files and this head."
 
 
 def fingerprint(key: Ed25519PublicKey) -> str:

@@ -82,7 +82,7 @@ def is_release(folder: Path) -> bool:
         return False
     if os.path.lexists(RunFolder(folder).ledger):
         raise LedgerError(
-            f"{folder}: neither a run nor a release, in which {CERTIFICATE} and ledger.sqlite never lie side by side; "
+            f"{folder}: neither a run nor a release: it holds both {CERTIFICATE} and ledger.sqlite, which no run or release does; "
             "name the one or the other"
         )
     return True

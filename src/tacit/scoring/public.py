@@ -15,7 +15,7 @@ from tacit.privacy.origin import origin_of, released_model
 
 __all__ = ["USERS_WORD", "require_public_scorer", "scorer_folder"]
 
-USERS_WORD = "by your word: nothing in the folder says what its model was trained on"
+USERS_WORD = "on your statement: nothing in the folder says what its model was trained on"
 
 scorer_folder = released_model
 
@@ -41,7 +41,7 @@ def require_public_scorer(folder: Path, same_people: bool = True) -> str:
     if not origin.ancestors:
         return USERS_WORD
     if not same_people:
-        return "by your word: a release on other people"
+        return "on your statement: a release on other people"
     if any(ancestor.spends for ancestor in origin.ancestors):
         raise RefusedError(
             "scorer-not-public",

@@ -1,9 +1,10 @@
 """Measuring policies on gold labels: recall, precision, and upper confidence bounds on what they miss.
 
-A gold span is found when every character of it is marked, and caught alike when redaction gives the text that it gives with the
-span masked beforehand (`tacit.screening.alike`). Precision is by characters. The bounds are Clopper and Pearson's, one-sided: with
-probability ``confidence`` over the draw of the labels, the rate of misses is at most the bound. They hold for secrets drawn like
-the labelled ones, and drawn independently (20 misses of 200 give gamma <= 0.142, none of 200 give delta_2 <= 0.0149).
+A gold span is found when every character of it is marked, and caught without a trace when redaction gives the text that it
+gives with the span masked beforehand (`tacit.screening.alike`). Precision is by characters. The bounds are Clopper and Pearson's,
+one-sided: with probability ``confidence`` over the draw of the labels, the rate of misses is at most the bound. They hold for
+secrets drawn like the labelled ones, and drawn independently (20 misses of 200 give gamma <= 0.142, none of 200 give delta_2 <=
+0.0149).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Measured:
         documents, documents_with_a_miss: records, and those with a gold span that is not wholly marked.
         spans, found: gold spans by label, and those found.
         characters, marked, both: all characters, the marked ones, and the marked ones inside gold spans.
-        alike: gold spans that are caught alike, by label; None: not measured.
+        alike: gold spans that are caught without a trace, by label; None: not measured.
     """
 
     documents: int
@@ -70,7 +71,7 @@ class Measured:
     def to_dict(self, confidence: float = CONFIDENCE) -> dict[str, Any]:
         """Ready for JSON. The bounds bound this policy's rate of misses: gamma in pi's place, delta_2 in pi_c's.
 
-        ``not_alike`` and ``gamma_alike_upper`` count as missed what is not caught alike; None where that was not measured.
+        ``not_alike`` and ``gamma_alike_upper`` count as missed what is not caught without a trace; None where that was not measured.
         """
         secrets = self.spans.total()
         bound = miss_rate_upper(self.misses, secrets, confidence)
@@ -110,7 +111,7 @@ def measure(policies: Sequence[Policy], gold: Iterator[GoldRecord], *, alike: bo
     """Each policy on all records, which stream.
 
     Args:
-        alike: also count what is caught alike, which reads each record once more for each of its secrets. A policy that knows
+        alike: also count what is caught without a trace, which reads each record again for each of its secrets. A policy that knows
             given texts only (`Policy.reads_any_text`) is left out.
 
     Raises:

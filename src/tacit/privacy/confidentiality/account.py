@@ -221,7 +221,7 @@ def hides_the_record(changed: Stability, delta_2: float | Labels | None) -> bool
     """Whether the Bayesian statement needs a reader who does not know the record that holds the secret either.
 
     A policy that reads context misses another share of mu in each record, and delta_2 is the mean over records
-    (docs/confidentiality.md, caught alike): one that labels each token by itself has no trace, and one share for all.
+    (docs/confidentiality.md, caught without a trace): one that labels each token by itself has no trace, and one share for all.
     """
     return changed.caught > 0 and delta_2 is not None
 

@@ -57,12 +57,12 @@ def _rho(stated: dict[str, Any], chosen: bool) -> str:
 
 def _certified(options: AdaptiveOptions) -> list[str]:
     sentences = [
-        "The table is a function: what a text of some rho is promised. Which rho a text of the corpus has, and how many have it, is "
-        "private and is not said here."
+        "The table is a function: what is guaranteed for a text of some rho. Which rho a text of the corpus has, and how many have "
+        "it, is private and is not stated here."
     ]
     if options.form == "strata":
         sentences.append(
-            "A stratum without any text costs nobody anything. Its phases are run and paid for like those of every other, on noise "
+            "A stratum without any text costs no unit anything. Its phases are run and paid for like those of every other, on noise "
             "alone: to skip them would show that it is empty. So this page is the same whether or not there is such a stratum."
         )
     return sentences
@@ -71,7 +71,7 @@ def _certified(options: AdaptiveOptions) -> list[str]:
 def _literal(ledger: Ledger) -> list[str]:
     reasons = {reason for plan in ledger.plans.values() if (reason := plan.event.no_guarantee) is not None}
     return [
-        "This is the published algorithm, a heuristic: the scale of the noise is a function of the private batch, and whoever sees a "
-        "noisy gradient reads it off. Epsilon is infinite for every rho.",
+        "This is the published algorithm, a heuristic: the scale of the noise is a function of the private batch, and a noisy "
+        "gradient shows it. Epsilon is infinite for every rho.",
         *(f"The attack in this run's own numbers: {reason}." for reason in sorted(reasons)),
     ]

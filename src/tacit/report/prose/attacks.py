@@ -134,8 +134,8 @@ def _undecided_sentence(control: dict[str, bool]) -> str:
     """
     if not control:
         return (
-            "So this attack decides nothing by itself: whether it could have seen anything is shown by a positive control, which is "
-            "trained on the private text without DP and is the curator’s alone. Undecided."
+            "This attack decides nothing by itself: only a positive control, trained on the private text without DP, shows whether "
+            "it could have found anything, and the control is for the curator only. Undecided."
         )
     if any(control.values()):
         return "So the attack could have seen memory, and saw none in the released model."
@@ -146,11 +146,11 @@ def _baseline_sentence(rows: Sequence[AttackRow]) -> str:
     """Whether what is found comes from the model."""
     if all(_is_at_chance(row) for row in rows):
         return (
-            "Without any model nothing is told apart better than by chance, so whatever is found comes from the model."
+            "Without the model an attacker does no better than chance, so what the attack finds comes from the model."
         )
     return (
-        "Without any model something is told apart too: where that is so, the numbers say nothing about the model and are "
-        "undecided."
+        "Without the model an attacker differs from chance too: where this is so, the numbers say nothing about the model "
+        "and are undecided."
     )
 
 

@@ -55,7 +55,7 @@ def _holds(
                 f"What holds is confidentiality. {first.sentence} {first.assumption}",
                 *known,
                 *(("That limit is close to certainty: by itself it excludes little.",) if weak else ()),
-                "Where an assumption fails, nothing is guaranteed: whoever publishes the released files relies on all.",
+                "Where an assumption fails, nothing is guaranteed: if you publish the released files, you rely on all of them.",
             )
         ),
         limited=(
@@ -63,7 +63,7 @@ def _holds(
             "the time.",
             *(line.sentence for line in lines[1:]),
         ),
-        not_covered=("Text that the policies take for safe: it may come out word for word.", *not_covered),
+        not_covered=("Text that the policies judge to be safe: it may come out word for word.", *not_covered),
         says="Under the assumptions, an attacker with even odds is right about one secret at most "
         f"{percent_text(success)} of the time",
         success=success,

@@ -145,7 +145,7 @@ class PrecomputedDetector(Detector):
     def _know(self, digest: bytes, spans: frozenset[Span], place: str) -> None:
         if self._spans.setdefault(digest, spans) != spans:
             raise DataError(
-                f"{place}: it marks other places of the text that is at {self._places[digest]} too; mark equal texts alike"
+                f"{place}: it marks other places of the text that is at {self._places[digest]} too; mark equal texts in the same way"
             )
         self._places.setdefault(digest, place)
 
