@@ -102,8 +102,9 @@ def test_it_fits_and_can_be_read(browser: Browser, page: Path, width: int, schem
     assert dark == (scheme == "dark")
 
 
-def test_on_paper_it_is_light_and_fits(browser: Browser, page: Path) -> None:
-    browser.show(page, 672, "dark", media="print")  # A4 without its margins
+def test_on_paper_it_is_light_and_the_verdict_is_on_the_first_page(browser: Browser, page: Path) -> None:
+    browser.show(page, 672, "dark", media="print")  # A4 without its margins, 672 times 994
+    assert 0 < browser.evaluate('document.querySelector("#verdict").getBoundingClientRect().bottom') <= 994
     assert browser.evaluate(TOO_WIDE) == []
     assert browser.evaluate(HARD_TO_READ) == []
     assert browser.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
