@@ -116,6 +116,13 @@ def test_different_statements_have_no_common_epsilon(
     assert word in composed.refused
 
 
+def test_a_release_that_read_no_private_text_decides_nothing(tmp_path: Path) -> None:
+    """Known wrong: its relation, which is cheaper, taken for all."""
+    public, exchanged = run(tmp_path / "a"), dataclasses.replace(HEADER, relation="replace")
+    private = trained(tmp_path / "b", header=exchanged)
+    assert together(public, private) == pytest.approx(published(private).epsilon)
+
+
 def test_two_copies_of_one_begun_run_have_no_account(tmp_path: Path) -> None:
     header = dataclasses.replace(HEADER, key_commitment="one key")
     one = trained(tmp_path / "a", header=header)

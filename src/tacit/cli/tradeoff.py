@@ -102,6 +102,7 @@ def _composed_values(composed: Composed) -> dict[str, Any]:
     return {
         "epsilon": composed.epsilon,
         "delta": composed.delta,
+        "unit": composed.unit,
         "releases": composed.releases,
         "assumed": composed.assumed,
         "refused": composed.refused,
@@ -166,7 +167,7 @@ def _words(releases: Sequence[Published], useful: Sequence[Sequence[Useful]], co
     else:
         lines.append(
             f"Publishing them all ({counted}): epsilon {upper(composed.epsilon, '.4f')} at delta {composed.delta:g} for every "
-            f"{releases[0].certificate['unit']}."
+            f"{composed.unit}."
         )
     return [*lines, f"Assumed: {composed.assumed}"]
 

@@ -71,6 +71,7 @@ class Composed:
     Args:
         releases: how many releases are counted, those behind the named ones among them.
         assumed: what it rests on.
+        unit: whose epsilon it is.
     """
 
     delta: float
@@ -78,6 +79,7 @@ class Composed:
     releases: int
     assumed: str
     refused: str = ""
+    unit: str = ""
 
 
 def published(place: Path) -> Published:
@@ -129,8 +131,9 @@ def compose(releases: Sequence[Published], delta: float | None = None, same_peop
         return Composed(delta, None, len(ancestors), _SAME_PEOPLE, refused)
     behind = [stated_start(one.certificate) for one in releases]
     provenance = Provenance(tuple(given for start in behind for given in start.given), ancestors)
-    spends = list(provenance.inherited.values())
-    return Composed(delta, joint_epsilon(spends, delta, ancestors[0].relation), len(ancestors), _SAME_PEOPLE)
+    counted = next((one for one in ancestors if one.spends), ancestors[0])
+    epsilon = joint_epsilon(list(provenance.inherited.values()), delta, counted.relation)
+    return Composed(delta, epsilon, len(ancestors), _SAME_PEOPLE, unit=counted.unit)
 
 
 _SAME_PEOPLE = (
@@ -148,7 +151,7 @@ def _apart(releases: Sequence[Published], delta: float, count: int) -> Composed:
         return Composed(delta, None, count, _OTHER_PEOPLE, _differ(units, relations))
     relation = releases[0].certificate["relation"]
     epsilons = [joint_epsilon(stated_spends(one.certificate), delta, relation) for one in releases]
-    return Composed(delta, max(epsilons), count, _OTHER_PEOPLE)
+    return Composed(delta, max(epsilons), count, _OTHER_PEOPLE, unit=releases[0].certificate["unit"])
 
 
 def _why_not(ancestors: Sequence[Ancestor]) -> str:
