@@ -138,6 +138,7 @@ VULNERABILITIES = (
     Vulnerability("TACIT-23", "two releases of one key drew the same units, but counted as independent", 1, _started),
     Vulnerability("TACIT-24", "other units in a batch changed how a held-out unit was scored", 1, _started),
     Vulnerability("TACIT-25", "a unit's place in its micro-batch changed its rounding", 1, _started),
+    Vulnerability("TACIT-26", "a checkpoint of several ranks lost a rank's sum", 1, _any),
 )
 
 
