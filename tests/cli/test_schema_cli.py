@@ -171,4 +171,4 @@ def test_it_is_printed_fresh_and_says_what_options_mean(tacit: Tacit, kind: str)
 
 
 def test_an_unknown_kind_is_one_line(tacit: Tacit) -> None:
-    assert_one_line(tacit("schema", "--kind", "models"), 2, "run, finetune, compare, policy")
+    assert_one_line(tacit("schema", "--kind", "models"), 2, "run, finetune, compare, policy, certificate")

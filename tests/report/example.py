@@ -10,6 +10,7 @@ import math
 
 from tacit.report.schema import (
     CONTROL,
+    EPSILON,
     RELEASED,
     SHARE,
     Assumption,
@@ -19,17 +20,27 @@ from tacit.report.schema import (
     EpsilonPair,
     Estimated,
     Guarantee,
+    IdentifierRow,
     LedgerRow,
     ModelFacts,
     PhaseRow,
+    ProvedCurve,
     ReleasedFile,
     ReportData,
     Term,
     UtilityRow,
     VocabularyFacts,
+    WhoseEpsilon,
 )
 
-__all__ = ["example_exposure", "example_membership", "example_report_data", "with_attacks", "with_highest"]
+__all__ = [
+    "example_coins",
+    "example_exposure",
+    "example_membership",
+    "example_report_data",
+    "with_attacks",
+    "with_highest",
+]
 
 PUBLIC_TEXT = "public held-out text"
 PRIVATE_TEXT = "private held-out units (noisy, in the ledger)"
@@ -84,6 +95,22 @@ def example_report_data(*, curator_copy: bool = False, proved: bool = True) -> R
         files=tuple(
             ReleasedFile(path=path, sha256=_digest(path))
             for path in ("certificate.json", "model/config.json", "model/model.safetensors", "model/tokenizer.json")
+        ),
+        curve=ProvedCurve(corners=((0.0, 1e-6), (0.001, 0.0158), (0.1, 0.271), (0.38, 0.61), (1.0, 1.0)))
+        if proved
+        else None,
+        whose=(
+            WhoseEpsilon(
+                who="one user: the certificate's unit", epsilon=2.786987543106079, success=0.616, of_unit=True
+            ),
+            WhoseEpsilon(who="one record of a user", epsilon=6.31, success=0.72),
+            WhoseEpsilon(who="2 users together", epsilon=math.inf, success=0.722),
+        )
+        if proved
+        else (),
+        identifiers=(
+            IdentifierRow(identifier="(A) names", labels=("name",), note="rare ones"),
+            IdentifierRow(identifier="(P) biometric identifiers", labels=(), note="text alone is read"),
         ),
         license="other",
         budget_epsilon=3.0,
@@ -269,6 +296,41 @@ def example_membership() -> AttackFacts:
                 _share(model, "AUC", texts, members, auc, blind[texts][1]),
                 *(() if tpr is None else (_share(model, "found at 1 %", texts, members, tpr, None),)),
             )
+        ),
+    )
+
+
+def example_coins(value: float = 0.6289, ceiling: float = 5.81) -> AttackFacts:
+    """A lower bound on epsilon from audit records with coins, and the point of the attacker behind it."""
+    return AttackFacts(
+        name="coins",
+        title="Audit records with coins",
+        public=True,
+        subject="which audit records it was trained on",
+        counted="bound",
+        rows=(
+            AttackRow(
+                model=RELEASED,
+                name="one-run, calibrated loss",
+                test="one-run",
+                value=value,
+                unit=EPSILON,
+                null=0.0,
+                ceiling=ceiling,
+                judged=False,
+                words="So epsilon is at least 0.628 (95 % confidence, one-run, loss); a perfect attack would show 5.81",
+            ),
+            AttackRow(
+                model=RELEASED,
+                name="found at 5 %",
+                test="found",
+                value=0.083,
+                unit=SHARE,
+                null=0.05,
+                interval=(0.06, 0.11),
+                judged=False,
+                false_alarms=0.05,
+            ),
         ),
     )
 

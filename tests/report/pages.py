@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 HTML_TAGS = re.compile(
-    "html|head|meta|title|style|body|header|main|section|div|p|h1|h2|h3|ul|li|dl|dt|dd|span|strong|b|br|code|pre|"
+    "html|head|meta|title|style|body|header|main|nav|a|ol|section|div|p|h1|h2|h3|ul|li|dl|dt|dd|span|strong|b|br|code|pre|"
     "table|thead|tbody|tr|th|td|figure|figcaption|footer"
 )
 SVG_TAGS = re.compile("svg|defs|g|path|text|use|clippath|rect|tspan")

@@ -16,12 +16,17 @@ from scipy.stats import norm
 
 from tacit.config.kinds import KINDS
 from tacit.report.prose import (
+    GUIDES,
+    asked,
+    at_least_text,
     attack_sentences,
     bound_text,
+    curve_points,
     even_odds_bound,
     front_matter,
     guess_bound,
     markdown,
+    most_found,
     number_text,
     odds_text,
     outcome_factor,
@@ -40,7 +45,7 @@ from tacit.report.schema import (
     UtilityRow,
 )
 
-from .example import example_exposure, example_membership, example_report_data, with_highest
+from .example import example_coins, example_exposure, example_membership, example_report_data, with_highest
 from .pages import number, parse_markdown
 
 getcontext().prec = 60
@@ -510,3 +515,36 @@ def test_the_hubs_task_follows_the_model(kind: str, tag: str | None, name: str |
     values["model"]["pipeline_tag"] = KINDS[kind].pipeline_tag
     assert KINDS[kind].loading_class == name
     assert (f"pipeline_tag: {tag}" in front_matter(ReportData.model_validate(values))) == (tag is not None)
+
+
+# both bounds, what is asked, the curve --------------------------------------------------------------------------------
+
+
+@given(st.floats(0.0011, 50))
+def test_a_lower_bound_is_never_rounded_up(value: float) -> None:
+    assert 0.99 * value - 0.001 <= float(at_least_text(value)) <= value
+
+
+def test_the_answers_follow_the_facts() -> None:
+    proved, none = (
+        {row.question: row.answer for row in asked(example_report_data(proved=kind))} for kind in (True, False)
+    )
+    question = "The formal statement, of the model and of the tuning?"
+    assert "(2.79, 10⁻⁶)-differential privacy" in proved[question]
+    assert "epsilon is infinite" in none[question]
+    assert none["What output is covered?"] == "None is covered."
+    assert {row.guide for row in asked(example_report_data())} == set(GUIDES)
+    assert all(answer.strip() for answer in proved.values())
+
+
+def test_the_curve_is_read_between_its_corners() -> None:
+    curve = example_report_data().curve
+    assert curve is not None
+    assert most_found(curve, 0.38) == 0.61
+    assert most_found(curve, 0.69) == pytest.approx((0.61 + 1) / 2)
+    assert [point.false_alarms for point in curve_points((example_coins(),))] == [0.05]
+
+
+def test_a_lower_bound_above_0_decides_by_itself_and_0_decides_nothing() -> None:
+    assert not any("ndecided" in sentence for sentence in attack_sentences(example_coins()))
+    assert any("ndecided" in sentence for sentence in attack_sentences(example_coins(value=0.0)))

@@ -24,7 +24,7 @@ from tacit.report import build
 from tacit.report.build import CARD, HTML, JSON, build_report, render
 from tacit.report.schema import CONTROL, ReportData
 
-from .example import example_exposure, example_report_data, with_attacks
+from .example import example_coins, example_exposure, example_report_data, with_attacks
 from .pages import duplicate_ids, foreign_markup, foreign_tokens, number, parse_html, parse_markdown, table
 
 HOSTILE = (
@@ -164,13 +164,17 @@ def test_sections_are_in_order_and_print_is_thought_of() -> None:
     ]
     assert sections == [
         "verdict",
+        "whose",
         "guarantee",
+        "curve",
         "ledger",
         "audit",
         "attack-exposure",
         "utility",
         "training",
         "verify",
+        "asked",
+        "identifiers",
         "glossary",
     ]
     assert "@page { size: A4" in html
@@ -295,6 +299,52 @@ def test_membership_is_in_the_curators_copy_only() -> None:
         assert needle not in public[name]
         assert needle in curator[name]
     assert [attack["name"] for attack in json.loads(public[JSON])["attacks"]] == ["exposure"]
+
+
+def test_whose_epsilons_and_the_curve_are_in_the_page() -> None:
+    data = example_report_data()
+    html = render(data)[HTML]
+    for row, stated in zip(table(html, "whose"), data.whose, strict=True):
+        assert row["Whose text"] == stated.who
+        if stated.epsilon < 1e300:
+            assert stated.epsilon <= number(row["ε"]) <= 1.01 * stated.epsilon
+        else:
+            assert row["ε"] == "none at this δ"
+        assert (
+            stated.success <= number(row["Right at most"].split("\N{NO-BREAK SPACE}")[0]) / 100 <= stated.success + 0.01
+        )
+    found = [number(row["Found at most"].split("\N{NO-BREAK SPACE}")[0]) for row in table(html, "curve")]
+    assert found == pytest.approx([1.6, 4.0, 27.1, 68.6], abs=0.11)
+
+
+def test_a_lower_bound_stands_beside_the_proved_one() -> None:
+    data = with_attacks(example_report_data(), example_coins())
+    for text in (parse_html(render(data)[HTML]).text, render(data)[CARD]):
+        assert "0.628" in text  # rounded down
+        assert "0.629" not in text
+        assert "5.81" in text
+    assert "not tested" not in render(data)[HTML]
+    assert table(render(data)[HTML], "curve")[-1]["Found"].startswith("0.083")
+    without = render(example_report_data())
+    assert "not tested" in without[HTML]
+    assert "not tested" in without[CARD]
+
+
+def test_a_lower_bound_above_the_proof_says_so() -> None:
+    text = parse_html(render(with_attacks(example_report_data(), example_coins(value=2.9)))[HTML]).text
+    assert "Do not publish" in text
+
+
+def test_an_attack_too_small_to_contradict_says_so() -> None:
+    coins = example_coins(ceiling=1.5)
+    wordless = coins.model_copy(update={"rows": (coins.rows[0].model_copy(update={"words": ""}), *coins.rows[1:])})
+    text = parse_html(render(with_attacks(example_report_data(), wordless))[HTML]).text
+    assert "could not have contradicted the proof" in text
+
+
+def test_nothing_is_called_compliant() -> None:
+    for text in render(example_report_data(curator_copy=True)).values():
+        assert "complian" not in text.lower()
 
 
 def test_an_infinite_epsilon_is_called_no_guarantee() -> None:

@@ -63,6 +63,9 @@ def test_an_attack_on_private_text_is_refused_outside_the_curators_copy(undecide
 @pytest.mark.parametrize(
     ("path", "value", "reason"),
     [
+        ("curve.corners", [[0.0, 0.1], [0.5, 0.4], [1.0, 1.0]], "a proved curve is nowhere below chance"),
+        ("curve.corners", [[0.0, 0.1], [0.9, 0.95]], "the corners of a proved curve rise"),
+        ("attacks.0.rows.0.false_alarms", 0.1, "false alarms belong to a share"),
         ("attacks.0.rows.0.null", None, "a null, or a word on why"),
         ("attacks.0.rows.0.without_null", "no law is known", "a null, or a word on why"),
         ("attacks.0.rows.0.p_value", None, "a p-value, or an interval and a null"),

@@ -131,6 +131,11 @@ class AttackRow:
         judged: whether the verdict looks at the row: at its p-value, or else at whether its interval is above its null.
         parameters: how it was measured, by name; columns of the tables.
         words: the row as a sentence, without its full stop; "" for none.
+        false_alarms: of a share of members that were found, the chance with which the same attacker takes others for members: a point
+            below the proved curve of the report.
+
+    A row of the released model in the unit "epsilon" is a lower bound on epsilon at the certified delta; the first one counts, and
+    the report's first page has it, with its words, beside the proved upper bound. Its ceiling is what a perfect attack would show.
     """
 
     model: str
@@ -147,6 +152,7 @@ class AttackRow:
     judged: bool = True
     parameters: Mapping[str, int | float | str] = field(default_factory=dict)
     words: str = ""
+    false_alarms: float | None = None
 
 
 @dataclass(frozen=True)

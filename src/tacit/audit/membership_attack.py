@@ -89,6 +89,7 @@ def _rows(model: str, texts: int, attack: Mapping[str, Any], blind: Mapping[str,
             judged=is_accuracy,
             parameters={"members": members},
             words=_words(model, of, measured) if is_accuracy else "",
+            false_alarms=FALSE_POSITIVE_RATE if name == "found at 1 %" else None,
         )
 
 

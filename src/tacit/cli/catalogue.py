@@ -9,7 +9,7 @@ __all__ = ["EXAMPLES", "PANELS", "arrange", "panel_of"]
 
 PANELS: dict[str, tuple[str, ...]] = {
     "Start": ("init", "demo", "plan", "run"),
-    "Look": ("ledger", "verify", "sign", "audit", "report", "confidentiality", "track"),
+    "Look": ("ledger", "verify", "sign", "audit", "report", "tradeoff", "confidentiality", "track"),
     "Text": ("screen", "score", "overlap"),
     "Tasks": ("finetune", "compare"),
     "Numbers": ("env", "schema", "accountant"),
@@ -31,6 +31,7 @@ EXAMPLES: dict[str, str] = {
     "sign": "tacit sign runs/notes --key signing-key.pem",
     "audit": "tacit audit runs/notes",
     "report": "tacit report runs/notes",
+    "tradeoff": "tacit tradeoff runs/eps3 runs/eps8 --plot tradeoff.svg",
     "confidentiality": "tacit confidentiality runs/chats",
     "track": "tacit track runs/notes --with tensorboard",
     "screen": "tacit screen chats.yaml --preview 20",

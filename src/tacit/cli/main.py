@@ -28,6 +28,7 @@ from tacit.cli import (
     screen,
     sign,
     track,
+    tradeoff,
     verify,
 )
 from tacit.cli.catalogue import arrange
@@ -80,6 +81,7 @@ app.command("report")(report.command)
 app.command("ledger")(ledger.command)
 app.command("verify")(verify.command)
 app.command("sign")(sign.command)
+app.command("tradeoff")(tradeoff.command)
 app.command("overlap")(overlap.command)
 app.command("screen")(screen.command)
 app.command("score")(score.command)

@@ -1,4 +1,4 @@
-"""`tacit schema`: the JSON Schema of a configuration, from which an editor knows its options.
+"""`tacit schema`: the JSON Schema of a configuration, from which an editor knows its options, and that of a certificate.
 
 ``python -m tacit.cli.schema docs/schema`` writes those that recipes name; a test fails when they are not fresh.
 """
@@ -21,13 +21,13 @@ __all__ = ["KINDS", "command", "schema_text"]
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-KINDS = ("run", "finetune", "compare", "policy")
+KINDS = ("run", "finetune", "compare", "policy", "certificate")
 
 
 def command(
-    kind: Annotated[str, typer.Option(help="run, finetune, compare or policy.")] = "run",
+    kind: Annotated[str, typer.Option(help="run, finetune, compare, policy or certificate.")] = "run",
 ) -> None:
-    """Print the JSON Schema of a configuration, with what each option means.
+    """Print the JSON Schema of a configuration, or of a certificate, with what each field means.
 
     An editor reads it from the first line of a configuration: `# yaml-language-server: $schema=FILE`.
     """
@@ -52,9 +52,16 @@ def schema_text(kind: str) -> str:
 def _root(kind: str) -> type[BaseModel]:
     from tacit.config.entities import ComparisonConfig, FinetuneConfig
     from tacit.config.run import RunConfig
+    from tacit.privacy.certificate_file import Certificate
     from tacit.screening.policy import PolicyOptions
 
-    roots = {"run": RunConfig, "finetune": FinetuneConfig, "compare": ComparisonConfig, "policy": PolicyOptions}
+    roots = {
+        "run": RunConfig,
+        "finetune": FinetuneConfig,
+        "compare": ComparisonConfig,
+        "policy": PolicyOptions,
+        "certificate": Certificate,
+    }
     return roots[kind]
 
 

@@ -1,19 +1,26 @@
-"""`tacit verify`: recompute a run's certificate, or look through a released folder alone."""
+"""`tacit verify`: recompute a run's certificate, or look through a released folder or a certificate alone."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tacit.cli.options import JsonOption, print_json
 from tacit.errors import LedgerError, UsageError
 
+if TYPE_CHECKING:
+    from tacit.privacy.certificate import Check
+
 __all__ = ["command"]
 
 FolderArgument = Annotated[
-    Path, typer.Argument(metavar="RUN", help="Run folder, or a released folder alone (RUN/release, or a copy of it).")
+    Path,
+    typer.Argument(
+        metavar="RUN",
+        help="Run folder; or a released folder alone (RUN/release, or a copy of it); or a certificate's file alone.",
+    ),
 ]
 
 
@@ -27,11 +34,17 @@ def command(
         Path | None, typer.Option(help="Public key of who must have signed: PEM, or one line of OpenSSH.")
     ] = None,
 ) -> None:
-    """Recompute the certificate from the ledger, by two accountants, and compare; exit code 4 when anything differs."""
+    """Recompute the certificate from the ledger, by two accountants, and compare; exit code 4 when anything differs.
+
+    Of a certificate's file alone the arithmetic is checked, and no more.
+    """
     from tacit.folder import RunFolder
     from tacit.release.signing import check_signature, signature_words
     from tacit.release.verification import UNSEEN_ALONE, is_release, verify_release, verify_run
 
+    if run.is_file():
+        _verify_file(run, as_json, certificate, signer)
+        return
     alone = is_release(run)
     if alone and certificate is not None:
         raise UsageError("--certificate is for a run folder; a released folder has its own")
@@ -40,16 +53,8 @@ def command(
     release = run if alone else RunFolder(run).release
     checks = verify_release(run) if alone else verify_run(RunFolder(run), certificate)
     checks += check_signature(release, signer)
-    if as_json:
-        print_json([{"check": check.name, "holds": check.holds, "detail": check.detail} for check in checks])
-    else:
-        for check in checks:
-            typer.echo(f"{'ok  ' if check.holds else 'FAIL'}  {check.name}: {check.detail}")
-        for line in _known_of(run, release, certificate):
-            typer.echo(line)
-    failed = [check.name for check in checks if not check.holds]
-    if failed:
-        raise LedgerError(f"{run}: the certificate does not hold: {'; '.join(failed)}")
+    notes = [] if as_json else _known_of(run, certificate or release / "certificate.json")
+    _show(run, checks, as_json, notes)
     if not as_json:
         typer.echo()
         if not alone:
@@ -59,8 +64,33 @@ def command(
             typer.echo(UNSEEN_ALONE + ".")
 
 
-def _known_of(run: Path, release: Path, certificate: Path | None) -> list[str]:
-    """The entries of docs/known-vulnerabilities.md that may concern this release."""
+def _verify_file(path: Path, as_json: bool, certificate: Path | None, signer: Path | None) -> None:
+    """A certificate without its release; a signature is of a release's manifest."""
+    from tacit.release.verification import UNSEEN_CERTIFICATE, verify_arithmetic
+
+    if certificate is not None or signer is not None:
+        raise UsageError(f"{path}: a file alone; --certificate and --signer are for a run or a release")
+    _show(path, verify_arithmetic(path), as_json, [] if as_json else _known_of(path, path))
+    if not as_json:
+        typer.echo()
+        typer.echo(UNSEEN_CERTIFICATE + ".")
+
+
+def _show(place: Path, checks: list[Check], as_json: bool, notes: list[str]) -> None:
+    if as_json:
+        print_json([{"check": check.name, "holds": check.holds, "detail": check.detail} for check in checks])
+    else:
+        for check in checks:
+            typer.echo(f"{'ok  ' if check.holds else 'FAIL'}  {check.name}: {check.detail}")
+        for line in notes:
+            typer.echo(line)
+    failed = [check.name for check in checks if not check.holds]
+    if failed:
+        raise LedgerError(f"{place}: the certificate does not hold: {'; '.join(failed)}")
+
+
+def _known_of(run: Path, certificate: Path) -> list[str]:
+    """The entries of docs/known-vulnerabilities.md that may concern this certificate."""
     from tacit.folder import RunFolder
     from tacit.privacy.certificate_file import read_certificate
     from tacit.privacy.strict_json import read_strict
@@ -68,5 +98,5 @@ def _known_of(run: Path, release: Path, certificate: Path | None) -> list[str]:
 
     config = RunFolder(run).config
     values = read_strict(config, 50 << 20) if config.is_file() else {}
-    found = concerning(read_certificate(certificate or release / "certificate.json"), values)
+    found = concerning(read_certificate(certificate), values)
     return [f"note  {entry.code}: {entry.title} (docs/known-vulnerabilities.md)" for entry in found]

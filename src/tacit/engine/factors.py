@@ -174,8 +174,18 @@ class Outer(Factor):
 
     def dense(self, out_Upd: Tensor | None = None) -> Dense:
         """Likewise, in the memory that is given, with their norms: they are in the cache now."""
-        dense = Dense(torch.bmm(self.left_URp.mT, self.right_URd, out=out_Upd))
+        if self.left_URp.shape[2] >= positions.WIDE:
+            dense = Dense(self._precise_products(out_Upd))
+        else:
+            dense = Dense(torch.bmm(self.left_URp.mT, self.right_URd, out=out_Upd))
         return Dense(dense.gradient_Uw, dense.squared_norms())
+
+    def _precise_products(self, out_Upd: Tensor | None) -> Tensor:
+        """Of a large head, where other units decide how many positions stay: added up in float64, one unit after the other."""
+        products_Upd = self.left_URp.new_empty(self.shape()) if out_Upd is None else out_Upd
+        for product_pd, left_Rp, right_Rd in zip(products_Upd, self.left_URp, self.right_URd, strict=True):
+            product_pd.copy_(left_Rp.double().mT @ right_Rd.double())
+        return products_Upd
 
     def shape(self) -> tuple[int, int, int]:
         """(units, p, d)."""

@@ -40,6 +40,7 @@ __all__ = [
     "merged",
     "read_ancestors",
     "spend_to_dict",
+    "stated_spends",
     "stated_start",
 ]
 
@@ -214,6 +215,15 @@ def stated_start(certificate: Mapping[str, Any]) -> Provenance:
         LookupError, TypeError, ValueError, UsageError: it is no certificate of this version.
     """
     return Provenance.from_dict(certificate["start"])
+
+
+def stated_spends(certificate: Mapping[str, Any]) -> list[Spend]:
+    """All that a certificate says was spent, what was inherited among it, in its order.
+
+    Raises:
+        LookupError, TypeError, ValueError, UsageError: it is no certificate of this version.
+    """
+    return [_spend_from_dict(values)[1] for values in certificate["spends"]]
 
 
 def _to(given_to: str, head: str) -> str:

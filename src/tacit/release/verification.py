@@ -44,15 +44,29 @@ from tacit.privacy.events import (
 )
 from tacit.privacy.ledger import Ledger, StagePlan
 from tacit.privacy.precision import precision_words
-from tacit.privacy.provenance import NOISE_SOURCE, Ancestor, is_inherited, stated_start
+from tacit.privacy.provenance import NOISE_SOURCE, Ancestor, is_inherited, stated_spends, stated_start
 from tacit.privacy.strict_json import read_strict
 from tacit.release.manifest import CERTIFICATE, check_bound, check_manifest
 
-__all__ = ["UNSEEN_ALONE", "is_release", "verify_ledger", "verify_release", "verify_run", "verify_statements"]
+__all__ = [
+    "UNSEEN_ALONE",
+    "UNSEEN_CERTIFICATE",
+    "is_release",
+    "verify_arithmetic",
+    "verify_ledger",
+    "verify_release",
+    "verify_run",
+    "verify_statements",
+]
 
 UNSEEN_ALONE = (
     "A released folder alone shows that its numbers and files agree with each other. It does not show that the run was as the "
     "certificate says: for that, verify the run folder with its ledger, or trust whoever signed"
+)
+
+UNSEEN_CERTIFICATE = (
+    "A lone certificate: its arithmetic was checked, and no more. No file, ledger or configuration was looked at: this does not show "
+    "that any model is the one that was certified, that the run was as the certificate says, or that its statements in words hold"
 )
 
 _MOST_BYTES = 50 << 20
@@ -120,19 +134,34 @@ def verify_release(folder: Path) -> list[Check]:
     """
     stated = read_certificate(folder / CERTIFICATE)
     found = {f"model/{name}": digest for name, digest in file_digests(folder / "model").items()}
-    spends = [Spend(event_from_dict(spend["event"]), spend["count"], spend["partition"]) for spend in stated["spends"]]
+    return [
+        *_check_arithmetic(stated, folder),
+        _check_model(stated),
+        Check("released files", found == stated["files"], f"{len(found)} files in model"),
+        *check_manifest(folder),
+    ]
+
+
+def verify_arithmetic(path: Path) -> list[Check]:
+    """All checks of a certificate's file alone: its numbers from its own list of what was spent. See `UNSEEN_CERTIFICATE`.
+
+    Raises:
+        LedgerError: it cannot be read, or is no certificate.
+    """
+    return _check_arithmetic(read_certificate(path), path)
+
+
+def _check_arithmetic(stated: dict[str, Any], place: Path) -> list[Check]:
     try:
+        spends = stated_spends(stated)
         return [
             *check_epsilons(spends, stated),
             *_check_own_words(spends, stated),
             check_adaptive_statement(spends, stated),
-            _check_model(stated),
             _check_start(stated),
-            Check("released files", found == stated["files"], f"{len(found)} files in model"),
-            *check_manifest(folder),
         ]
     except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, MemoryError, UsageError):
-        raise LedgerError(f"{folder}: the certificate's spends have no epsilon that this version can compute") from None
+        raise LedgerError(f"{place}: the certificate's spends have no epsilon that this version can compute") from None
 
 
 def _check_own_words(spends: list[Spend], stated: dict[str, Any]) -> list[Check]:

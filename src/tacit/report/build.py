@@ -7,6 +7,7 @@ the old report whole. Equal data give equal bytes: nothing here reads a clock or
 from __future__ import annotations
 
 import functools
+import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from tacit.errors import DataError
 from tacit.report import plots, prose
 from tacit.report.schema import RELEASED, SHARE, AttackFacts, AttackRow, ReportData, Said
 
-__all__ = ["CARD", "HTML", "JSON", "build_report", "context", "environment", "render"]
+__all__ = ["CARD", "HTML", "JSON", "build_report", "context", "environment", "read_report", "render"]
 
 HTML = "report.html"
 JSON = "report.json"
@@ -36,6 +37,7 @@ def environment() -> jinja2.Environment:
         keep_trailing_newline=True,
     )
     made.filters |= {
+        "amount": prose.amount_text,
         "bound": prose.bound_text,
         "md": prose.markdown,
         "number": prose.number_text,
@@ -79,26 +81,40 @@ _OPTIONAL: dict[str, Callable[[AttackRow], bool]] = {
 
 def context(data: ReportData) -> dict[str, Any]:
     """What the templates may use."""
+    points = prose.curve_points(data.attacks)
+    said = prose.verdict(data.guarantee, data.confidentiality, data.missed_shares)
     return {
         "data": data,
         "released": RELEASED,
         "share": SHARE,
-        "verdict": prose.verdict(data.guarantee, data.confidentiality, data.missed_shares),
+        "verdict": said,
         "attacks": [
             AttackPart(attack, prose.attack_sentences(attack, bool(data.confidentiality)), plots.attack(attack))
             for attack in data.attacks
         ],
         "no_attack": prose.NO_ATTACK,
         "terms": {term.word: term.meaning for attack in data.attacks for term in attack.terms},
+        "beside": prose.beside(data.guarantee, data.attacks, said.tone == "conditional"),
+        "asked": prose.asked(data),
+        "guides": prose.GUIDES,
+        "curve": _curve_rows(data),
+        "points": points,
         "usefulness": prose.utility_sentences(data.utility),
         "plots": {
             "adaptive": plots.epsilon_of_rho(data) if data.adaptive and data.adaptive.bands else None,
+            "trade_off": plots.trade_off(data.curve, points) if data.curve is not None else None,
             "cumulative": plots.cumulative_epsilon(data) if data.cumulative else None,
             "perplexities": plots.perplexities(data.utility) if _has_perplexities(data) else None,
         },
         "front_matter": Markup(prose.front_matter(data)),
         "usage": Markup(prose.usage(data.model)),
     }
+
+
+def _curve_rows(data: ReportData) -> list[tuple[float, float]]:
+    """(false alarms, most found) where the table reads the proved curve; none without one."""
+    curve = data.curve
+    return [] if curve is None else [(rate, prose.most_found(curve, rate)) for rate in prose.FALSE_ALARMS]
 
 
 def _has_perplexities(data: ReportData) -> bool:
@@ -123,6 +139,21 @@ def render(data: ReportData) -> dict[str, str]:
 
 def _said(verdict: prose.Verdict) -> Said:
     return Said(headline=verdict.headline, paragraph=verdict.paragraph, known=verdict.known)
+
+
+def read_report(folder: Path) -> ReportData | None:
+    """The facts of the report in a folder; None where there is none.
+
+    Raises:
+        DataError: it is damaged, or of another version of tacit.
+    """
+    path = folder / JSON
+    if not path.is_file():
+        return None
+    try:
+        return ReportData.model_validate(json.loads(path.read_bytes()))
+    except (ValueError, RecursionError):  # a ValidationError is a ValueError
+        raise DataError(f"{path}: damaged, or of another version; `tacit report RUN` makes it again") from None
 
 
 def build_report(data: ReportData, folder: Path) -> None:

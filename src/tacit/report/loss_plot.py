@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from tacit.errors import UsageError
 from tacit.privacy.textbook.loss import hockey_stick
 
-__all__ = ["plot_loss_distribution"]
+__all__ = ["plot_loss_distribution", "write_figure"]
 
 _METADATA: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".png": {}}
 _MOST_BARS = 60
@@ -42,14 +42,28 @@ def plot_loss_distribution(
         UsageError: another ending, a folder that does not exist, lengths that differ, a number that is not one, masses
             that do not sum to 1.
     """
+    _kind_of(path)
+    losses, probabilities = np.asarray(losses, dtype=float), np.asarray(probabilities, dtype=float)
+    _check(losses, probabilities, epsilon)
+    write_figure(_draw(losses, probabilities, epsilon, title), path)
+
+
+def write_figure(figure: Figure, path: Path) -> None:
+    """Write a figure atomically; equal figures give equal bytes.
+
+    Raises:
+        UsageError: another ending than .svg or .png, or a folder that does not exist.
+    """
+    _write_atomically(path, _render(figure, _kind_of(path)))
+
+
+def _kind_of(path: Path) -> str:
     kind = path.suffix.lower()
     if kind not in _METADATA:
         raise UsageError(f"{path}: a plot is written as .svg or .png, so the file's name must end so")
     if not path.parent.is_dir():
         raise UsageError(f"{path}: its folder does not exist; create it first")
-    losses, probabilities = np.asarray(losses, dtype=float), np.asarray(probabilities, dtype=float)
-    _check(losses, probabilities, epsilon)
-    _write_atomically(path, _render(_draw(losses, probabilities, epsilon, title), kind))
+    return kind
 
 
 def _check(losses: np.ndarray, probabilities: np.ndarray, epsilon: float | None) -> None:

@@ -25,10 +25,10 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from tacit.report.prose import bound_text, number_text
-from tacit.report.schema import CONTROL, RELEASED, SHARE, AttackFacts, AttackRow, ReportData, UtilityRow
+from tacit.report.prose import FALSE_ALARMS, CurvePoint, bound_text, most_found, number_text, percent_text, value_text
+from tacit.report.schema import CONTROL, RELEASED, SHARE, AttackFacts, AttackRow, ProvedCurve, ReportData, UtilityRow
 
-__all__ = ["attack", "cumulative_epsilon", "epsilon_of_rho", "perplexities"]
+__all__ = ["attack", "cumulative_epsilon", "epsilon_of_rho", "perplexities", "trade_off"]
 
 WIDTH = 440.0
 """Width of a figure in its own units; the page scales it, and text of this size stays readable from 340 pixels on."""
@@ -81,10 +81,7 @@ def epsilon_of_rho(data: ReportData) -> Markup:
         axes.set_ylim(0, top)
         axes.set_xlabel("privacy probability ρ", color=MUTED, labelpad=4)
         axes.set_ylabel("ε", color=MUTED, rotation=0, labelpad=9)
-        axes.tick_params(colors=MUTED, length=3, color=RULE)
-        for name, spine in axes.spines.items():
-            spine.set_visible(name in ("bottom", "left"))
-            spine.set_color(RULE)
+        _open_frame(axes)
         for band in bands:
             height, color = (band.epsilon, ADDED) if math.isfinite(band.epsilon) else (top, ALARM)
             axes.fill_between([band.begin, band.end], [height] * 2, color=BEFORE, linewidth=0)
@@ -95,6 +92,53 @@ def epsilon_of_rho(data: ReportData) -> Markup:
             )
         words = "; ".join(f"{band.begin:g} to {band.end:g}: {bound_text(band.epsilon)}" for band in bands)
         return _inline(figure, "epsilon-of-rho", "Epsilon as a function of the privacy probability", words)
+
+
+def trade_off(curve: ProvedCurve, points: Sequence[CurvePoint]) -> Markup:
+    """The proved limit on an attacker, units found against false alarms, as an SVG element; what attacks reached is dots."""
+    rates, most = zip(*curve.corners, strict=True)
+    with _style("trade-off"):
+        figure = Figure(figsize=(WIDTH / 72, 300 / 72), facecolor="none")
+        axes = figure.add_axes((0.15, 0.135, 0.8, 0.83), facecolor="none")
+        axes.set_xlim(0, 1)
+        axes.set_ylim(0, 1.005)
+        axes.set_xlabel("accused wrongly: share of units that are not there", color=MUTED, labelpad=4)
+        axes.set_ylabel("found: share of units that are there", color=MUTED, labelpad=5)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(MaxNLocator(5))
+            axis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+        _open_frame(axes)
+        axes.fill_between(rates, most, color=BEFORE, alpha=0.45, linewidth=0)
+        axes.plot(rates, most, color=ADDED, linewidth=2)
+        axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, dashes=(3, 2.5))
+        axes.text(0.63, 0.57, "chance", color=MUTED, va="center")
+        axes.text(0.97, 0.06, "no attack gets above the line", color=INK, ha="right")
+        for point in points:
+            color = ALARM if point.model == CONTROL else INK
+            if point.interval is not None:
+                axes.plot([point.false_alarms] * 2, point.interval, color=color, linewidth=1.5, solid_capstyle="butt")
+            axes.plot([point.false_alarms], [point.found], "o", color=color, markersize=6, clip_on=False)
+        return _inline(figure, "trade-off", "The proved limit on every attacker", _trade_off_words(curve, points))
+
+
+def _trade_off_words(curve: ProvedCurve, points: Sequence[CurvePoint]) -> str:
+    words = [
+        f"accusing {percent_text(rate)} wrongly: at most {percent_text(most_found(curve, rate))} found"
+        for rate in FALSE_ALARMS
+    ]
+    words += [
+        f"{point.name}, {point.model}: found {_interval_words(point.found, point.interval)} at {number_text(point.false_alarms, 3)}"
+        for point in points
+    ]
+    return "; ".join(words)
+
+
+def _open_frame(axes: Axes) -> None:
+    """Left and bottom alone, and quiet."""
+    axes.tick_params(colors=MUTED, length=3, color=RULE)
+    for name, spine in axes.spines.items():
+        spine.set_visible(name in ("bottom", "left"))
+        spine.set_color(RULE)
 
 
 def perplexities(rows: Sequence[UtilityRow]) -> Markup:
@@ -169,7 +213,7 @@ class _Point:
     def draw(self, axes: Axes, place: int) -> None:
         row, color = self.row, ALARM if self.row.model == CONTROL else ADDED
         _row_text(axes, place, self.label, "left", color=INK)
-        _row_text(axes, place, number_text(row.value, 3), "right", color=INK, weight="bold")
+        _row_text(axes, place, value_text(row.value, row.unit), "right", color=INK, weight="bold")
         if row.baseline is not None:
             axes.plot([row.baseline.low, row.baseline.high], [place + 0.34] * 2, color=MUTED, linewidth=1)
             axes.plot([row.baseline.value], [place + 0.34], "o", color=MUTED, markersize=3.5, clip_on=False)

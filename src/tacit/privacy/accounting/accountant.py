@@ -20,7 +20,15 @@ from tacit.privacy.accounting.renyi import rdp_epsilon
 from tacit.privacy.checks import require_delta
 from tacit.privacy.events import EVERY_PART, Relation, Spend, check_relation, split_of
 
-__all__ = ["account_parts", "epsilon", "epsilon_of_rho", "joint_epsilon", "mu_at", "shared_account"]
+__all__ = [
+    "account_parts",
+    "epsilon",
+    "epsilon_of_rho",
+    "exchanged_parts",
+    "joint_epsilon",
+    "mu_at",
+    "shared_account",
+]
 
 
 def epsilon(spends: Sequence[Spend], delta: float, relation: Relation = "add-or-remove") -> float:
@@ -72,6 +80,14 @@ def account_parts(spends: Iterable[Spend], relation: Relation) -> list[tuple[Spe
     have been read there too. Runs split the units each in its own way (`of_run`), so a group has a part of each split.
     """
     return [_unnamed(part) for group in _groups(spends, relation) for part in expand(group, relation) if part]
+
+
+def exchanged_parts(spends: Iterable[Spend]) -> list[tuple[Spend, ...]]:
+    """The groups of spends that compose, under replacement, where a unit's text is exchanged and the unit stays in its part.
+
+    Of a ledger under add-or-remove, whose parts are disjoint. The unit's band may change with its text.
+    """
+    return [_unnamed(part) for group in _groups(spends, "add-or-remove") for part in expand(group, "replace") if part]
 
 
 def _groups(spends: Iterable[Spend], relation: Relation) -> list[list[Spend]]:

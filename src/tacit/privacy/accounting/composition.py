@@ -42,6 +42,7 @@ from tacit.privacy.events import (
 )
 
 __all__ = [
+    "COARSEST_GRID",
     "GRIDS",
     "SMALLEST_DELTA",
     "Account",
@@ -72,7 +73,8 @@ def rounding_reserve(spends: Iterable[Spend]) -> float:
     return _ROUNDING * composed_steps(spends)
 
 
-_COARSEST_GRID = 1e-3
+COARSEST_GRID = 1e-3
+"""Cheap, and an upper bound all the same."""
 
 
 def _choice_pld(event: Choice, words: float, grid: float, pessimistic: bool) -> pld.PrivacyLossDistribution:
@@ -123,6 +125,8 @@ class Account:
         relation: the neighbouring relation.
         grid: discretisation interval of the privacy loss, in nats.
         pessimistic: True for an upper bound (what is certified), False for a lower one (what `verify` checks against).
+        full_law: whether a choice of words that comes first enters by its full law; else by an upper bound, as the others, which is
+            much cheaper where many points of the curve are asked for.
 
     Infinite epsilon when a non-private event is among them. Of banded events the worst band counts in each
     (`tacit.privacy.accounting.accountant.account_parts` tells the bands apart). A choice of words that comes first enters by its
@@ -133,6 +137,7 @@ class Account:
     relation: Relation = "add-or-remove"
     grid: float = GRIDS[0]
     pessimistic: bool = True
+    full_law: bool = True
     _curves: dict[float, Callable[[float], float]] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -187,7 +192,7 @@ class Account:
 
         A thresholded histogram with others behind it; a weighted one where there is no other.
         """
-        first = self.spends[0].event if self.spends else None
+        first = self.spends[0].event if self.spends and self.full_law else None
         if isinstance(first, ThresholdedHistogram):
             return first
         return first if isinstance(first, WeightedHistogram) and len(self._choices) == 1 else None
@@ -285,7 +290,7 @@ class Account:
     @functools.cached_property
     def _coarser(self) -> Account:
         """Upper bounds of this account's curves: a pessimistic grid of ten times the width rounds every loss up further."""
-        return Account(self.spends, self.relation, 10 * self.grid) if self.grid < _COARSEST_GRID else self
+        return Account(self.spends, self.relation, 10 * self.grid) if self.grid < COARSEST_GRID else self
 
     def _exceeds(self, run: Sequence[Case], epsilon: float, best: float) -> bool:
         """Whether a run may hold a larger delta. Over many steps the coarser grid's bound says nothing; then this grid's does."""

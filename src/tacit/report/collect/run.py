@@ -15,7 +15,9 @@ from tacit.privacy.ledger import Ledger
 from tacit.report import schema
 from tacit.report.collect.adaptive import adaptive_facts
 from tacit.report.collect.attacks import attack_facts
+from tacit.report.collect.curve import proved_curve, whose_epsilons
 from tacit.report.collect.guarantee import confidentiality_lines, guarantee, missed_shares
+from tacit.report.collect.identifiers import identifier_rows
 from tacit.report.collect.ledger import cumulative, ledger_rows
 from tacit.report.collect.training import model_facts, phase_rows, vocabulary_facts
 from tacit.report.collect.utility import examples, utility_rows
@@ -69,4 +71,7 @@ def report_data(
         confidentiality=confidentiality_lines(certificate),
         missed_shares=missed_shares(certificate),
         adaptive=adaptive_facts(config, ledger, certificate),
+        curve=proved_curve(ledger, certificate),
+        whose=whose_epsilons(config, ledger, certificate),
+        identifiers=identifier_rows(config),
     )

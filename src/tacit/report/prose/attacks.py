@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tacit.report.prose.numbers import number_text
-from tacit.report.schema import CONTROL, RELEASED, SHARE, AttackFacts, AttackRow
+from tacit.report.prose.numbers import at_least_text, number_text
+from tacit.report.schema import CONTROL, EPSILON, RELEASED, SHARE, AttackFacts, AttackRow
 from tacit.report.schema.attacks import SIGNIFICANT
 
-__all__ = ["NO_ATTACK", "attack_sentences"]
+__all__ = ["NO_ATTACK", "amount_text", "attack_sentences", "value_text"]
 
 NO_ATTACK = "No attack was run on this model."
 
@@ -35,7 +35,7 @@ def attack_sentences(found: AttackFacts, screened: bool = False) -> tuple[str, .
     sentences += [_row_sentence(row) for row in rows if row.words]
     if control:
         sentences.append(_control_sentence(found, control, screened))
-    if not any(released.values()):
+    if not any(released.values()) and not any(row.is_lower_bound and row.value > 0 for row in rows):
         sentences.append(_undecided_sentence(control))
     if compared := [row for row in found.rows if row.judged and row.baseline is not None]:
         sentences.append(_baseline_sentence(compared))
@@ -94,7 +94,7 @@ def _control_sentence(found: AttackFacts, tests: dict[str, bool], screened: bool
         best = _largest(found, tests)
         return (
             f"The control without DP gives {found.subject} away in {standing_out} of {_counted(found, len(tests))}, up to "
-            f"{_amount(best.value, best.unit)}{_chance(best)}: the attack can see memory."
+            f"{amount_text(best.value, best.unit)}{_chance(best)}: the attack can see memory."
         )
     return f"The control without DP does not give them away either: {_why_nothing(screened)}."
 
@@ -105,8 +105,14 @@ def _largest(found: AttackFacts, tests: dict[str, bool]) -> AttackRow:
     return max(rows, key=lambda row: row.value)
 
 
-def _amount(value: float, unit: str) -> str:
-    return f"{number_text(value, 3)} {unit}" if unit != SHARE else number_text(value, 3)
+def amount_text(value: float, unit: str) -> str:
+    """What a row found, with its unit."""
+    return value_text(value, unit) if unit == SHARE else f"{value_text(value, unit)} {unit}"
+
+
+def value_text(value: float, unit: str) -> str:
+    """What a row found; a lower bound is rounded down."""
+    return at_least_text(value) if unit == EPSILON else number_text(value, 3)
 
 
 def _chance(row: AttackRow) -> str:

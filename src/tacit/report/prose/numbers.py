@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from tacit.report.schema import INFINITY
 
-__all__ = ["NBSP", "bound_text", "number_text", "odds_text", "percent_text", "power_text"]
+__all__ = ["NBSP", "at_least_text", "bound_text", "number_text", "odds_text", "percent_text", "power_text"]
 
 NBSP = "\N{NO-BREAK SPACE}"
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -31,6 +31,12 @@ def bound_text(value: float, digits: int = 3) -> str:
         return power_text(value, digits)
     rounded = _ceiling(value, digits)
     return f"{rounded.to_integral():,f}" if rounded == rounded.to_integral() else f"{rounded:,f}"
+
+
+def at_least_text(value: float, digits: int = 3) -> str:
+    """A lower bound, rounded down to significant digits: ``0.6289`` is ``0.628``."""
+    rounded = Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(str(value))
+    return "0" if rounded < Decimal("0.001") else f"{rounded.normalize():,f}"
 
 
 def number_text(value: float | int | str, digits: int = 6) -> str:

@@ -9,16 +9,37 @@ Epsilons may be infinite; in JSON they are then the string "infinity", because b
 
 from tacit.report.schema.adaptive import AdaptiveFacts, RhoBand
 from tacit.report.schema.attacks import AttackFacts, AttackRow, Estimated, Term
-from tacit.report.schema.guarantee import Assumption, ConfidentialityLine, EpsilonPair, Guarantee, MissedShare, Said
+from tacit.report.schema.guarantee import (
+    Assumption,
+    ConfidentialityLine,
+    EpsilonPair,
+    Guarantee,
+    MissedShare,
+    ProvedCurve,
+    Said,
+    WhoseEpsilon,
+)
 from tacit.report.schema.ledger import CumulativePoint, LedgerRow
 from tacit.report.schema.model import AdapterFacts, Example, ModelFacts, PhaseRow, UtilityRow, VocabularyFacts
-from tacit.report.schema.run import ReleasedFile, ReportData
-from tacit.report.schema.values import BEFORE, CONTROL, CURATOR_TEXT, GIVEN, INFINITY, RELEASED, SHARE, UNIFORM, UNIGRAM
+from tacit.report.schema.run import IdentifierRow, ReleasedFile, ReportData
+from tacit.report.schema.values import (
+    BEFORE,
+    CONTROL,
+    CURATOR_TEXT,
+    EPSILON,
+    GIVEN,
+    INFINITY,
+    RELEASED,
+    SHARE,
+    UNIFORM,
+    UNIGRAM,
+)
 
 __all__ = [
     "BEFORE",
     "CONTROL",
     "CURATOR_TEXT",
+    "EPSILON",
     "GIVEN",
     "INFINITY",
     "RELEASED",
@@ -36,10 +57,12 @@ __all__ = [
     "Estimated",
     "Example",
     "Guarantee",
+    "IdentifierRow",
     "LedgerRow",
     "MissedShare",
     "ModelFacts",
     "PhaseRow",
+    "ProvedCurve",
     "ReleasedFile",
     "ReportData",
     "RhoBand",
@@ -47,4 +70,5 @@ __all__ = [
     "Term",
     "UtilityRow",
     "VocabularyFacts",
+    "WhoseEpsilon",
 ]

@@ -7,7 +7,18 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from tacit.report.schema.values import CONTROL, RELEASED, SHARE, Facts, Interval, Note, Parameters, Probability, Text
+from tacit.report.schema.values import (
+    CONTROL,
+    EPSILON,
+    RELEASED,
+    SHARE,
+    Facts,
+    Interval,
+    Note,
+    Parameters,
+    Probability,
+    Text,
+)
 
 __all__ = ["AttackFacts", "AttackRow", "Estimated", "Term"]
 
@@ -45,6 +56,10 @@ class AttackRow(Facts):
         judged: whether the verdict looks at the row.
         parameters: how it was measured.
         words: the row as a sentence, without its full stop.
+        false_alarms: of a share of members that were found, the chance with which the same attacker accuses one who is no member: a
+            point below the proved curve.
+
+    A row in the unit "epsilon" is a lower bound on epsilon: its ceiling is what a perfect attack could have shown.
     """
 
     model: Literal["released model", "control without DP"]
@@ -61,6 +76,12 @@ class AttackRow(Facts):
     judged: bool = True
     parameters: Parameters = Field(default_factory=dict)
     words: Note = ""
+    false_alarms: Probability | None = None
+
+    @property
+    def is_lower_bound(self) -> bool:
+        """Whether the value is a lower bound on epsilon of the released model."""
+        return self.unit == EPSILON and self.model == RELEASED
 
     @property
     def above_chance(self) -> bool:
@@ -84,6 +105,8 @@ class AttackRow(Facts):
         baseline = () if self.baseline is None else (self.baseline.low, self.baseline.high)
         given = [self.value, self.null, self.ceiling, *(self.interval or ()), *baseline]
         numbers = [number for number in given if number is not None]
+        if self.false_alarms is not None and self.unit != SHARE:
+            raise ValueError("false alarms belong to a share of members that were found")
         if self.unit == SHARE and not all(-_SLACK <= number <= 1 + _SLACK for number in numbers):
             raise ValueError("a share is at least 0 and less than or equal to 1")
         if self.ceiling is not None and max(numbers) > self.ceiling * (1 + math.copysign(_SLACK, self.ceiling)):

@@ -9,7 +9,16 @@ from pydantic import Field, model_validator
 
 from tacit.report.schema.values import Count, Delta, Epsilon, Facts, HexDigest, Probability, Text
 
-__all__ = ["Assumption", "ConfidentialityLine", "EpsilonPair", "Guarantee", "MissedShare", "Said"]
+__all__ = [
+    "Assumption",
+    "ConfidentialityLine",
+    "EpsilonPair",
+    "Guarantee",
+    "MissedShare",
+    "ProvedCurve",
+    "Said",
+    "WhoseEpsilon",
+]
 
 
 class EpsilonPair(Facts):
@@ -17,6 +26,41 @@ class EpsilonPair(Facts):
 
     delta: Delta
     epsilon: Epsilon
+
+
+class ProvedCurve(Facts):
+    """A proved limit on every attacker who tells two neighbouring corpora apart, as a line that is never below the truth.
+
+    Args:
+        corners: (chance of accusing a unit that is not there, largest chance of finding one that is), joined by straight lines; both
+            rise, from 0 to 1.
+    """
+
+    corners: Annotated[tuple[tuple[Probability, Probability], ...], Field(min_length=2)]
+
+    @model_validator(mode="after")
+    def _rises_and_bends_down(self) -> Self:
+        rates, found = zip(*self.corners, strict=True)
+        if list(rates) != sorted(set(rates)) or list(found) != sorted(found) or (rates[0], rates[-1]) != (0, 1):
+            raise ValueError("the corners of a proved curve rise, from a rate of 0 to a rate of 1")
+        if any(most < rate - 1e-9 for rate, most in self.corners):
+            raise ValueError("a proved curve is nowhere below chance")
+        return self
+
+
+class WhoseEpsilon(Facts):
+    """What one certificate promises to a part of a unit, to a unit, or to several together, at the certified delta.
+
+    Args:
+        who: whose text is compared, in words.
+        success: the largest chance with which an attacker who gives even odds is right.
+        of_unit: whether this is the unit of the certificate itself.
+    """
+
+    who: Text
+    epsilon: Epsilon
+    success: Probability
+    of_unit: bool = False
 
 
 class Assumption(Facts):

@@ -10,12 +10,12 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from tacit.report.schema.adaptive import AdaptiveFacts
 from tacit.report.schema.attacks import AttackFacts
-from tacit.report.schema.guarantee import ConfidentialityLine, Guarantee, MissedShare, Said
+from tacit.report.schema.guarantee import ConfidentialityLine, Guarantee, MissedShare, ProvedCurve, Said, WhoseEpsilon
 from tacit.report.schema.ledger import CumulativePoint, LedgerRow
 from tacit.report.schema.model import Example, ModelFacts, PhaseRow, UtilityRow, VocabularyFacts
-from tacit.report.schema.values import CONTROL, CURATOR_TEXT, Facts, HexDigest, Text
+from tacit.report.schema.values import CONTROL, CURATOR_TEXT, Facts, HexDigest, Note, Text
 
-__all__ = ["ReleasedFile", "ReportData"]
+__all__ = ["IdentifierRow", "ReleasedFile", "ReportData"]
 
 
 def _check_iso_time(value: str) -> str:
@@ -34,6 +34,19 @@ class ReleasedFile(Facts):
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
+class IdentifierRow(Facts):
+    """One of the 18 identifiers of 45 CFR 164.514(b)(2)(i) (HIPAA), and what the run's screening looks for of it.
+
+    Args:
+        labels: of the detections that are marked; none: nothing is looked for.
+        note: what is not looked for.
+    """
+
+    identifier: Text
+    labels: tuple[Text, ...]
+    note: Note = ""
+
+
 class ReportData(Facts):
     """The facts of one run.
 
@@ -47,6 +60,9 @@ class ReportData(Facts):
         missed_shares: the bounds on the misses of its policies.
         verdict: the page's first words; left out here, and put into report.json when it is written.
         adaptive: of a run with adaptive DP, epsilon as a function of rho; its largest is no more than the certified one.
+        curve: the proved trade-off of an attacker; None where nothing is proved.
+        whose: epsilon of a part of a unit, of a unit, and of several together.
+        identifiers: of a run whose text is screened, what its policy looks for of each identifier that US law names.
         license: a licence identifier for the model card. The owner of the text decides, hence the default.
         budget_epsilon: the budget that the run was given, if any: a line in the plot.
         curator_copy: the copy for the private folder; it may hold values outside the guarantee and says so in red.
@@ -75,6 +91,9 @@ class ReportData(Facts):
     missed_shares: tuple[MissedShare, ...] = ()
     verdict: Said | None = None
     adaptive: AdaptiveFacts | None = None
+    curve: ProvedCurve | None = None
+    whose: tuple[WhoseEpsilon, ...] = ()
+    identifiers: tuple[IdentifierRow, ...] = ()
     license: Text = "unknown"
     budget_epsilon: Annotated[float, Field(gt=0)] | None = None
     curator_copy: bool = False
@@ -108,6 +127,8 @@ class ReportData(Facts):
         certified = self.guarantee.certified.epsilon
         if self.cumulative and not math.isclose(self.cumulative[-1].epsilon, certified, rel_tol=1e-3):
             raise ValueError("the last cumulative epsilon is not the certified one")
+        if not self.guarantee.is_proved and (self.curve is not None or self.whose):
+            raise ValueError("without a guarantee there is no proved curve, and no epsilon of anybody")
         bands = self.adaptive.bands if self.adaptive else ()
         if any(band.epsilon > certified * (1 + 1e-9) for band in bands):
             raise ValueError("a band has a larger epsilon than the certified one")

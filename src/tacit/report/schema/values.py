@@ -20,6 +20,7 @@ __all__ = [
     "BEFORE",
     "CONTROL",
     "CURATOR_TEXT",
+    "EPSILON",
     "GIVEN",
     "INFINITY",
     "RELEASED",
@@ -44,6 +45,8 @@ INFINITY = "infinity"
 RELEASED = "released model"
 CONTROL = "control without DP"
 SHARE = "share"
+EPSILON = "epsilon"
+"""The unit of a row whose value is a lower bound on epsilon at the certified delta."""
 BEFORE = "after public phase"
 GIVEN = "given model"
 UNIGRAM = "unigram"
