@@ -20,8 +20,8 @@ from hostile.clocks import show_clock
 
 __all__ = ["CODES", "TIMEOUT", "Child", "Ended", "complaint", "load", "run_child", "start"]
 
-CODES = (0, 2, 3, 4, 5)
-"""The exit codes of docs: done, wrong command or configuration, budget, data or ledger, audit gate."""
+CODES = (0, 2, 3, 4, 5, 6)
+"""The exit codes of docs: done, wrong command or configuration, budget, data or ledger, audit gate, contradicted."""
 
 TIMEOUT = 300.0
 """Seconds after which a start counts as hanging."""

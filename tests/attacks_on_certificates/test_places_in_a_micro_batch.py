@@ -15,6 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import (
@@ -385,3 +388,25 @@ def test_norms_of_equal_units_are_equal() -> None:
         differ += not all(torch.equal(one, plain[0]) for one in plain)
         torch.testing.assert_close(found, plain, rtol=1e-4, atol=1e-4)
     assert differ > 5 or torch.backends.cpu.get_cpu_capability() != "AVX512"
+
+
+def test_the_head_of_a_scorer_is_given_as_many_rows_each_time() -> None:
+    """Sixteenth attack: 512 positions went through it as 255, 255 and 2, and products of two rows are computed in another way.
+
+    With a public Llama that was made for it one more record changed the scores of 20 of 640 others from 7.28 to 12.32.
+    """
+    words = 4100
+    tokenizer = Tokenizer(WordLevel({f"w{number}": number for number in range(words)}))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    numbers = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=words, max_position_embeddings=8, **numbers))
+    scorer = Scorer(model, tokenizer, SpecialTokens(0, 1, 1, None, None, (0, 1), words), 8)
+    seen: list[int] = []
+    with model.lm_head.register_forward_pre_hook(lambda module, given: seen.append(len(given[0]))):
+        found = scorer.score(["w7 " * 8] * 70)
+    assert len(set(seen)) == 1
+    assert seen[0] >= 16
+    assert len({score.log_perplexity for score in found}) == 1
+    with torch.no_grad():
+        logits = model(torch.tensor([[1, *[7] * 7]])).logits.double().log_softmax(-1)
+    assert found[0].log_perplexity == pytest.approx(-float(logits[0, :, 7].mean()), rel=1e-5)

@@ -225,15 +225,20 @@ class Scorer:
         return np.where(targets_T == self._special.unknown, np.maximum(nats_T, least), nats_T)
 
     def _read(self, inputs_BT: Tensor, targets_BT: Tensor) -> Tensor:
-        """Nats (B, T) of the targets, each predicted from the inputs up to its place. The logits of few positions exist at a time."""
-        hidden_ND = self._hidden(inputs_BT).flatten(0, 1)
-        targets_N = targets_BT.flatten()
-        size = max(1, _LOGITS_AT_ONCE // self._head.weight.shape[0])
+        """Nats (B, T) of the targets, each predicted from the inputs up to its place. The logits of few positions exist at a time.
+
+        Blank positions fill the last part: the product of a few rows is computed in another way than that of many.
+        """
+        hidden_ND, targets_N = self._hidden(inputs_BT).flatten(0, 1), targets_BT.flatten()
+        count, size = len(targets_N), max(16, _LOGITS_AT_ONCE // self._head.weight.shape[0] // 8 * 8)
+        if count > size:
+            missing = -count % size
+            hidden_ND, targets_N = F.pad(hidden_ND, (0, 0, 0, missing)), F.pad(targets_N, (0, missing))
         parts: list[Tensor] = []
         for first in range(0, len(targets_N), size):
             logits_NV = self._head(hidden_ND[first : first + size])
             parts.append(F.cross_entropy(logits_NV, targets_N[first : first + size], reduction="none"))
-        return torch.cat(parts).view_as(targets_BT)
+        return torch.cat(parts)[:count].view_as(targets_BT)
 
     def _hidden(self, ids_BT: Tensor) -> Tensor:
         """What the head gets (B, T, D)."""
