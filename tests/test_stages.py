@@ -30,7 +30,7 @@ def planted(kind: str, folder: Path) -> dict[str, Any]:
     CASES[kind].write(folder)
     values = CASES[kind].values(folder)
     if kind == "LSTM":
-        values["audit"] |= {"membership": {"pairs": 20, "group_size": 2}}
+        values["audit"] |= {"membership": {"pairs": 20, "group_size": 2}, "coins": {"examples": 20}}
     return values
 
 

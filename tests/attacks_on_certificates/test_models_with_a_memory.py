@@ -253,9 +253,7 @@ def between_micro_batches() -> float:
 
 def test_another_micro_batch_changes_no_padding_of_a_model_that_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert between_micro_batches() < 1e-4
-    monkeypatch.setattr(
-        steps, "together", lambda model, most, per_unit, shapes: most
-    )  # else each of its units stands alone
+    monkeypatch.setattr(steps, "together", lambda model, most, *_: most)  # else each of its units stands alone
     assert between_micro_batches() < 1e-4
     monkeypatch.setattr(steps, "reads_padding", lambda model: False)  # known wrong
     assert between_micro_batches() > 0.01
@@ -352,7 +350,8 @@ def turning_run(folder: Path) -> dict[str, Any]:
     """A run that reads its private text only to say how well the model predicts it."""
     values = values_of(folder, "olmo", None)
     size = json.loads((folder / "given" / "config.json").read_text())["vocab_size"]
-    turned_of(size, 6).save_pretrained(folder / "given")
+    turned_of(size, 10).save_pretrained(folder / "given")
+    values["model"]["length"] = 24
     (folder / "public.jsonl").write_text((folder / "notes.jsonl").read_text() * 10)
     phase = {"name": "public", "plan": "plain", "stream": "public", "steps": 1, "batch_size": 4, "learning_rate": 1e-9}
     public = [{"path": str(folder / "public.jsonl")}]
@@ -362,7 +361,7 @@ def turning_run(folder: Path) -> dict[str, Any]:
 def test_a_private_evaluation_is_not_of_a_model_with_a_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Phases with noise try it before anything is spent; this run has none. No class of transformers is known that gets here."""
     config = parse_config(turning_run(tmp_path))
-    with pytest.raises(UsageError, match="more than the 6 positions"):
+    with pytest.raises(UsageError, match="more than the 10 positions"):
         run(config)
     monkeypatch.setattr(given, "check_folder", lambda *_: None)  # as if its positions were not known
     monkeypatch.setattr(opening, "check_folder", lambda *_: None)

@@ -41,7 +41,7 @@ from tacit.scoring.scorer import Scorer
 from tacit.training.masking import Masking, mask_rows
 from tacit.training.objectives import CausalObjective
 from tacit.training.plans import DpPlan
-from tacit.training.steps import DpStep, Source
+from tacit.training.steps import DpStep, Source, all_widths
 from tacit.vocabulary.special import SpecialTokens
 
 from ..folders import byte_bpe
@@ -161,7 +161,7 @@ def test_held_out_rows_of_a_masked_model_are_scored_alike_in_every_place(monkeyp
         return set(masked_lm._score_model(model, masked)[1].sum(axis=1).tolist())
 
     assert len(losses()) == 1
-    monkeypatch.setattr(masked_lm, "together", lambda model, most, per_unit, positions: most)  # as it was
+    monkeypatch.setattr(masked_lm, "together", lambda model, most, *_: most)  # as it was
     assert len(losses()) > 1 or torch.backends.cpu.get_cpu_capability() != "AVX512"
 
 
@@ -196,17 +196,17 @@ def test_products_of_few_features_stand_alone() -> None:
 
 
 def test_shares_of_threads_have_no_ends_either() -> None:
-    """A loop over 60,000 numbers is cut in two: 2 x 30,000, which is no multiple of 64, has an end in the middle of the tensor."""
+    """A loop over 58,560 numbers is cut in two: 29,280, which is no multiple of 64, has an end in the middle of the tensor."""
     model = llama(120, 64)
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        units = together(model, 50, 1, [10])
+        units = together(model, 61, 1, [8])
     finally:
         torch.set_num_threads(before)
-    assert units < 50
+    assert 1 < units < 61
     for size in (64, 120):
-        numbers = units * 10 * size
+        numbers = units * 8 * size
         assert numbers % 64 == 0
         assert numbers < 32768 or numbers % 128 == 0
 
@@ -289,7 +289,8 @@ def moved_by_one_more(
 def test_one_more_unit_moves_the_sum_by_what_it_adds(monkeypatch: pytest.MonkeyPatch) -> None:
     model, token = loud()
     assert moved_by_one_more(model, token) <= 1 + 1e-5
-    monkeypatch.setattr("tacit.training.steps.together", lambda model, most, per_unit, shapes: most)  # as it was
+    monkeypatch.setattr("tacit.training.steps.together", lambda model, most, *_: most)  # as it was
+    monkeypatch.setattr("tacit.training.steps._EDGE", 1)
     assert moved_by_one_more(model, token) > 3
 
 
@@ -346,7 +347,7 @@ def test_a_product_of_six_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     options = {"other": 8, "micro_batch": 32, "every": 2, "length": 9}
     assert together(model, 32, 1, [9]) == 1
     assert moved_by_one_more(model, 7, **options) <= 1 + 1e-5
-    monkeypatch.setattr("tacit.training.steps.together", lambda model, most, per_unit, shapes: most)
+    monkeypatch.setattr("tacit.training.steps.together", lambda model, most, *_: most)
     assert moved_by_one_more(model, 7, **options) > 3 or torch.backends.cpu.get_cpu_capability() != "AVX512"
 
 
@@ -410,3 +411,33 @@ def test_the_head_of_a_scorer_is_given_as_many_rows_each_time() -> None:
     with torch.no_grad():
         logits = model(torch.tensor([[1, *[7] * 7]])).logits.double().log_softmax(-1)
     assert found[0].log_perplexity == pytest.approx(-float(logits[0, :, 7].mean()), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("threads", "heads", "widths", "together_or_alone"),
+    [
+        (1, 2, [16], 16),
+        (1, 2, [12], 16),
+        (1, 2, [9], 1),  # scores of fewer than 12 positions begin at other places in memory for each unit
+        (2, 2, [16, 32], 16),
+        (2, 2, [12], 1),  # widths that are no multiple of 8
+        (2, 8, [16], 1),  # heads of 4 features
+    ],
+)
+def test_attention_rounds_every_unit_alike(threads: int, heads: int, widths: list[int], together_or_alone: int) -> None:
+    """Sixteenth attack: 31 positions, heads of 8, two threads: 15 clip norms of 3,200 units, and 1.0000 with one thread."""
+    config = LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=heads
+    )
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        assert together(LlamaForCausalLM(config), 16, 1, widths) == together_or_alone
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_all_widths_are_multiples_of_eight_but_for_the_longest_row() -> None:
+    for length in (12, 24, 30, 48, 64, 100, 128, 512):
+        assert all(width % 8 == 0 or width == length for width in all_widths(length))
+    assert all_widths(512) == {64, 128, 192, 256, 384, 512}

@@ -14,7 +14,7 @@ from tacit.audit.coin_scores import SCORES
 from tacit.config import CoinOptions, RunConfig
 from tacit.errors import UsageError
 from tacit.privacy.accounting.accountant import joint_epsilon
-from tacit.privacy.events import NonPrivate, Spend
+from tacit.privacy.events import Spend
 from tacit.privacy.rounded import lower, upper
 
 __all__ = ["COIN_BOUNDS", "check_coin_names", "claimed_epsilon", "coin_warnings"]
@@ -63,7 +63,7 @@ def claimed_epsilon(config: RunConfig, spends: Sequence[Spend]) -> float:
     if config.uses_heuristic:
         return math.inf
     if config.screening is not None:
-        spends = [spend for spend in spends if not isinstance(spend.event, NonPrivate)]
+        spends = [spend for spend in spends if spend.event.is_private]
     return joint_epsilon(spends, config.privacy.budget.delta, config.privacy.relation)
 
 

@@ -102,7 +102,7 @@ def _score_model(model: PreTrainedModel, masked: MaskedRows) -> tuple[np.ndarray
     model.eval()
     shape = masked.slots_BK.shape
     right_BK, loss_BK = np.zeros(shape, dtype=bool), np.zeros(shape)
-    at_once = together(model, _ROWS_AT_ONCE, 1, (masked.ids_BT.shape[1], shape[1]))
+    at_once = together(model, _ROWS_AT_ONCE, 1, (masked.ids_BT.shape[1],), (shape[1],))
     for start in range(0, len(masked.ids_BT), at_once):
         part = slice(start, start + at_once)
         rows = len(masked.ids_BT[part])

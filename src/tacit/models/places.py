@@ -1,12 +1,14 @@
 """How many rows may stand beside each other on a CPU without that a row's place decides how it is rounded.
 
-Other units decide where a unit stands among the rows of a micro-batch. A place shows in last bits in three ways (measured with torch
+Other units decide where a unit stands among the rows of a micro-batch. A place shows in last bits in four ways (measured with torch
 2.13 and AVX-512; the last one in 3,300 of 9,400 shapes of SiLU and tanh-GELU):
 
 - *Products of few rows, or few features.* The library takes other kernels for the last three rows or fewer, of all or of a thread's
   share; and where a product has fewer than 12 columns: ``x @ w.T`` with a number of terms that is no multiple of 4, ``g @ w`` with 5,
   6, 7, 9, 10 or 11 columns, whatever the terms (`tests/attacks_on_certificates/test_places_in_a_micro_batch.py` looks for others).
 - *Products of a unit's own rows.* Where these have no multiple of 4 features, they begin at other places in memory for each unit.
+- *Attention.* Each thread has a buffer of its own, and a row's scores another place in memory; where widths or the size of a head are
+  no multiple of 8, buffers begin otherwise for the units of the second thread, and scores of fewer than 12 positions for every unit.
 - *Functions of single numbers.* A tensor is gone through in vectors, and what is left over at its end, or at the end of a thread's
   share, by another program for one number at a time, which rounds some functions otherwise: sigmoid, SiLU, GELU by tanh, softplus;
   not exp, tanh, erf, log, softmax.
@@ -41,27 +43,36 @@ _ROWS_MULTIPLE = 4
 _FEW = 12
 """Columns from which on rows were alike whatever the number of terms (1,104 shapes of each product, one and two threads)."""
 
+_ALIGNED = 8
+"""Of widths and heads, so that the buffers of attention's threads begin alike: 16 numbers are 64 bytes, and 2 x 8 are in each."""
+
+_LSTM = "tacit-lstm"
+
 _GRAIN = 32768
 """at::internal::GRAIN_SIZE: numbers in a thread's share at least (torch's TensorIterator.h)."""
 
 
-def together(model: PreTrainedModel, most: int, rows_per_unit: int, positions: Iterable[int]) -> int:
+def together(
+    model: PreTrainedModel, most: int, rows_per_unit: int, widths: Iterable[int], asked: Iterable[int] = ()
+) -> int:
     """How many units may be computed at once: the largest number up to ``most`` for which no place differs, else 1.
 
     Args:
         model: on the device that it computes on; a GPU has one program for all numbers.
         most: units.
         rows_per_unit: rows of each.
-        positions: all widths of rows, and all numbers of places at which a head is asked.
+        widths: all widths of rows.
+        asked: all numbers of places of a row at which a head is asked.
     """
     if is_routed_model(model):  # it multiplies the positions of several rows together
         return 1
     if model.device.type != "cpu":
         return most
-    if _has_odd_products(model):
+    widths, threads = set(widths), torch.get_num_threads()
+    if _has_odd_products(model) or not _attends_evenly(model, widths, threads):
         return 1
-    features, threads = _features(model), torch.get_num_threads()
-    wanted = sorted({*positions, 1} if model.config.model_type == "tacit-lstm" else {*positions})
+    features = _features(model)
+    wanted = sorted(widths | set(asked) | ({1} if model.config.model_type == _LSTM else set()))
     for units in range(most, 1, -1):
         rows = [units * rows_per_unit * width for width in wanted]
         if all(_is_even(count, features, threads) for count in rows):
@@ -79,6 +90,25 @@ def _is_even(rows: int, features: set[int], threads: int) -> bool:
     ):  # a part of each row is gone through row by row: none is cut in two
         return False
     return all(rows * size % (_IN_A_VECTOR * share) == 0 for size, share in shares.items())
+
+
+def _attends_evenly(model: PreTrainedModel, widths: set[int], threads: int) -> bool:
+    """Whether attention rounds every unit alike, wherever it lies in memory and whichever thread computes it."""
+    if model.config.model_type == _LSTM:
+        return True
+    if any(width < _FEW and width % 4 for width in widths):
+        return False
+    return threads == 1 or all(size % _ALIGNED == 0 for size in widths | _head_sizes(model))
+
+
+def _head_sizes(model: PreTrainedModel) -> set[int]:
+    """Features of a head of its attention; 1 where its configuration does not say it."""
+    values, names = model.config.to_dict(), model.config.attribute_map
+    stated = {size for name, size in values.items() if name.endswith("head_dim") and isinstance(size, int)}
+    if stated:
+        return stated
+    width, heads = (values.get(names.get(name, name)) for name in ("hidden_size", "num_attention_heads"))
+    return {width // heads} if isinstance(width, int) and isinstance(heads, int) else {1}
 
 
 def _has_odd_products(model: PreTrainedModel) -> bool:

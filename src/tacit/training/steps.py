@@ -115,10 +115,10 @@ class DpStep(Step):
 
     def __init__(self, model: PreTrainedModel, plan: DpPlan, compute: ComputeOptions, source: Source) -> None:
         length = source.stream.ids_ST.shape[1]
-        shapes = all_widths(length)
-        shapes |= {source.objective.targets_of(width) for width in shapes}
+        every = all_widths(length)
+        asked = {source.objective.targets_of(width) for width in every}
         most = max(1, compute.micro_batch // plan.rows_per_unit)
-        super().__init__(together(model, most, plan.rows_per_unit, shapes), source)
+        super().__init__(together(model, most, plan.rows_per_unit, every, asked), source)
         self._model = model
         self._plan = plan
         self._compute = compute
@@ -286,6 +286,10 @@ WIDTHS: tuple[tuple[float, tuple[float, ...]], ...] = (
 ones cost most, so few micro-batches have few widths (docs/decisions/0009-a-units-shape-is-its-own.md has what was measured)."""
 
 
+_EDGE = 8
+"""Widths are multiples of it, but for a longest row that is none: so that no place differs (`tacit.models.places`)."""
+
+
 def all_widths(length: int) -> set[int]:
     """Every width that rows of a stream may be padded to, however many micro-batches a step has."""
     return {int(width) for least, _ in WIDTHS for width in widths(np.arange(2, length + 1), length, least)}
@@ -300,9 +304,8 @@ def widths(longest_U: np.ndarray, length: int, micro_batches_a_step: float) -> n
         micro_batches_a_step: as expected.
     """
     shares = next(shares for least, shares in WIDTHS if micro_batches_a_step >= least)
-    edges = np.unique(
-        np.maximum(2, np.ceil(length * np.array(shares))).astype(np.int64)
-    )  # a blank row has two positions
+    exact = np.ceil(length * np.array(shares)).astype(np.int64)
+    edges = np.unique(np.minimum(length, -(-exact // _EDGE) * _EDGE))
     return edges[np.searchsorted(edges, np.minimum(longest_U, length))]
 
 
