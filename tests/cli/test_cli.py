@@ -411,13 +411,13 @@ def test_ctrl_c_is_one_line_and_130(tacit: Tacit) -> None:
         while where is not None and where.f_code is not main.__code__:
             where = where.f_back
         if where is None:
-            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
         else:
             raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
         options = ("--epsilon", "1.234", "--sampling-probability", "0.0123", "--steps", "4321", "--delta", "1e-6")
         done = tacit("accountant", "noise", *options)
     finally:

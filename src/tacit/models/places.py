@@ -47,6 +47,7 @@ _ALIGNED = 8
 """Of widths and heads, so that the buffers of attention's threads begin alike: 16 numbers are 64 bytes, and 2 x 8 are in each."""
 
 _LSTM = "tacit-lstm"
+_WITHOUT_ATTENTION = (_LSTM, "tacit-self-test")
 
 _GRAIN = 32768
 """at::internal::GRAIN_SIZE: numbers in a thread's share at least (torch's TensorIterator.h)."""
@@ -94,7 +95,7 @@ def _is_even(rows: int, features: set[int], threads: int) -> bool:
 
 def _attends_evenly(model: PreTrainedModel, widths: set[int], threads: int) -> bool:
     """Whether attention rounds every unit alike, wherever it lies in memory and whichever thread computes it."""
-    if model.config.model_type == _LSTM:
+    if model.config.model_type in _WITHOUT_ATTENTION:
         return True
     if any(width < _FEW and width % 4 for width in widths):
         return False
