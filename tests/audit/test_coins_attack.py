@@ -160,7 +160,7 @@ def test_report_and_page_say_the_capacity_beside_the_bound(tmp_path: Path, prove
         (facts,) = attack_facts(config, found, curator)
         words = " ".join(attack_sentences(facts))
         verdict = str(verdict_of(config, found["coins"] if curator else {RELEASED: found["coins"][RELEASED]}))
-        assert "a perfect attack would show 4.57" in words
+        assert "a perfect attack could at best show 4.57" in words
         assert verdict.partition(":")[0].upper() in words
         assert "pass" not in words.lower()
         assert any(row.parameters.get("verdict") == verdict for row in facts.rows)
@@ -174,7 +174,7 @@ def test_printed_numbers_are_on_the_safe_side(tmp_path: Path) -> None:
     answer = COINS.answer(config, {RELEASED: found})
     words = next(row.words for row in answer.rows if "perfect attack" in row.words)
     assert "at least 3.45 " in words
-    assert "would show 4.56," in words
+    assert "could at best show 4.56," in words
     assert "7.01 is proved" in words
 
 

@@ -57,8 +57,8 @@ def begun_from(*roots: Path) -> Provenance:
     return Provenance(tuple(Given("model", None, behind[-1].head) for behind, _ in found), ancestors)
 
 
-def together(*roots: Path, **options: bool) -> float:
-    composed = compose([published(root) for root in roots], **options)  # type: ignore[arg-type]
+def together(*roots: Path, same_people: bool = True) -> float:
+    composed = compose([published(root) for root in roots], same_people=same_people)
     assert composed.epsilon is not None, composed.refused
     return composed.epsilon
 
@@ -103,13 +103,15 @@ def test_of_other_people_the_worst_counts_and_it_is_called_an_assumption(tmp_pat
 
 @pytest.mark.parametrize("same_people", [True, False])
 @pytest.mark.parametrize(
-    ("change", "word"),
-    [({"unit": "document"}, "document and user"), ({"relation": "replace"}, "add-or-remove and replace")],
+    ("other", "word"),
+    [
+        (dataclasses.replace(HEADER, unit="document"), "document and user"),
+        (dataclasses.replace(HEADER, relation="replace"), "add-or-remove and replace"),
+    ],
 )
 def test_different_statements_have_no_common_epsilon(
-    change: dict[str, str], word: str, same_people: bool, tmp_path: Path
+    other: LedgerHeader, word: str, same_people: bool, tmp_path: Path
 ) -> None:
-    other = dataclasses.replace(HEADER, **change)  # type: ignore[arg-type]
     runs = [published(trained(tmp_path / "a")), published(trained(tmp_path / "b", header=other))]
     composed = compose(runs, same_people=same_people)
     assert composed.epsilon is None

@@ -318,7 +318,7 @@ def example_coins(value: float = 0.6289, ceiling: float = 5.81) -> AttackFacts:
                 null=0.0,
                 ceiling=ceiling,
                 judged=False,
-                words="So epsilon is at least 0.628 (95 % confidence, one-run, loss); a perfect attack would show 5.81",
+                words="So epsilon is at least 0.628 (95 % confidence, one-run, loss); a perfect attack could at best show 5.81",
             ),
             AttackRow(
                 model=RELEASED,

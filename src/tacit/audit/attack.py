@@ -135,7 +135,7 @@ class AttackRow:
             below the proved curve of the report.
 
     A row of the released model in the unit "epsilon" is a lower bound on epsilon at the certified delta; the first one counts, and
-    the report's first page has it, with its words, beside the proved upper bound. Its ceiling is what a perfect attack would show.
+    the report's first page has it, with its words, beside the proved upper bound. Its ceiling is the most that an attack could show.
     """
 
     model: str

@@ -218,7 +218,7 @@ def _bound_words(bound: Mapping[str, Any], proven: float, verdict: str, config: 
     least, capacity = lower(bound["epsilon"], ".3g"), lower(bound["capacity"], ".3g")
     return (
         f"So epsilon is at least {least} at delta {bound['delta']:g} ({100 * bound['confidence']:g} % confidence, {bound['bound']}, "
-        f"{bound['score']}); a perfect attack would show {capacity}, and {claim}: "
+        f"{bound['score']}); a perfect attack could at best show {capacity}, and {claim}: "
         f"{verdict}"
     )
 
@@ -235,8 +235,8 @@ def _verdict_words(verdict: str, has_control: bool) -> str:
 
 
 _NOTE = (
-    "Lower bound: with the stated confidence no smaller epsilon is true (docs/audit-bounds.md). Ceiling: its capacity, which a "
-    "perfect attack with as many coins would show. The score and the bound that count were written in the ledger before training; "
+    "Lower bound: with the stated confidence no smaller epsilon is true (docs/audit-bounds.md). Ceiling: its capacity, more than "
+    "which no attack on as many coins can show. The score and the bound that count were written in the ledger before training; "
     "the others are exploratory. Not contradicted is no proof: a better attack may exist. Without a model: coins guessed from the "
     "examples’ characters alone."
 )

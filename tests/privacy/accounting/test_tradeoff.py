@@ -17,6 +17,7 @@ from tacit.privacy.events import (
     Gaussian,
     NonPrivate,
     PoissonGaussian,
+    Relation,
     Spend,
     ThresholdedHistogram,
 )
@@ -26,8 +27,8 @@ DELTA = 1e-5
 RATES = np.concatenate([np.geomspace(1e-6, 1e-2, 200), np.linspace(0.01, 0.999, 400)])
 
 
-def curve_of(spends: list[Spend], delta: float = DELTA, relation: str = "add-or-remove") -> PrivacyCurve:
-    found = privacy_curve(spends, delta, relation)  # type: ignore[arg-type]
+def curve_of(spends: list[Spend], delta: float = DELTA, relation: Relation = "add-or-remove") -> PrivacyCurve:
+    found = privacy_curve(spends, delta, relation)
     assert found is not None
     return found
 

@@ -33,7 +33,7 @@ class LowerBound:
         epsilon: the lower bound; 0 says nothing.
         delta, relation: of the guarantee that is tested.
         confidence: over the coins and the training's noise, before anybody looked.
-        capacity: what a perfect attack on as many examples would have shown.
+        capacity: the most that an attack on as many examples could have shown.
         model_based: the trade-off curve is assumed to be of one family: a bound on epsilon within that family alone.
         assumes: what must be true besides the coins; "" for nothing.
         counted: what was counted, by name.

@@ -55,7 +55,7 @@ class Tried:
         claimed: epsilon, by the account of the plan that is pretended.
         bound: by name.
         coins: how many were guessed.
-        capacity: what a perfect attack would have shown.
+        capacity: the most that an attack could have shown.
         broken, correct: the lower bounds on epsilon of the broken engine and of the correct one.
         verdict, verdict_on_correct: of each.
     """

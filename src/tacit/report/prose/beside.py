@@ -69,7 +69,7 @@ def _note(attack: AttackFacts, row: AttackRow, proved: float) -> str:
     found = f"{attack.title}: {row.name}."
     if row.ceiling is None:
         return f"{found} A better attack may find more."
-    capacity = f"A perfect attack of this size would show {at_least_text(row.ceiling)}"
+    capacity = f"A perfect attack of this size could at best show {at_least_text(row.ceiling)}"
     if row.ceiling < proved:
         return f"{found} {capacity}, which is below what is proved: this test could not have contradicted the proof."
     return f"{found} {capacity}. A better attack may find more."

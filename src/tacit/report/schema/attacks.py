@@ -59,7 +59,7 @@ class AttackRow(Facts):
         false_alarms: of a share of members that were found, the chance with which the same attacker accuses one who is no member: a
             point below the proved curve.
 
-    A row in the unit "epsilon" is a lower bound on epsilon: its ceiling is what a perfect attack could have shown.
+    A row in the unit "epsilon" is a lower bound on epsilon: its ceiling is the most that an attack could have shown.
     """
 
     model: Literal["released model", "control without DP"]
