@@ -31,6 +31,7 @@ from transformers import (
     OPTForCausalLM,
     PreTrainedModel,
 )
+from transformers.pytorch_utils import Conv1D
 
 from tacit.config import ComputeOptions
 from tacit.engine.factors import gram
@@ -441,3 +442,21 @@ def test_all_widths_are_multiples_of_eight_but_for_the_longest_row() -> None:
     for length in (12, 24, 30, 48, 64, 100, 128, 512):
         assert all(width % 8 == 0 or width == length for width in all_widths(length))
     assert all_widths(512) == {64, 128, 192, 256, 384, 512}
+
+
+@pytest.mark.parametrize(
+    ("layer", "alone"),
+    [
+        (nn.Embedding(10, 8), False),
+        (nn.Embedding(10, 9), True),  # a unit's rows of 9 numbers begin at other places in memory
+        (Conv1D(32, 16), False),  # 16 features in, 32 out
+        (Conv1D(6, 16), True),  # forward ``x @ w`` of 6 columns
+        (Conv1D(32, 9), True),
+        (nn.Conv1d(8, 8, 3), True),  # not measured
+        (nn.Linear(16, 7), False),  # a head of seven labels
+        (nn.Linear(6, 16), True),
+    ],
+)
+def test_layers_whose_products_hang_on_a_place(layer: nn.Module, alone: bool) -> None:
+    weight = layer.get_parameter("weight")
+    assert places._is_odd_product(layer, weight.shape) == alone
