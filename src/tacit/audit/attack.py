@@ -100,7 +100,7 @@ class Given:
     coins: Callable[[], Coins]
     model_before: Callable[[], PreTrainedModel]
     proven: Callable[[], float]
-    private_units: Callable[[], tuple[list[Unit], list[Unit]]]
+    private_units: Callable[[], tuple[Sequence[Unit], Sequence[Unit]]]
     membership_samples: Callable[[], MembershipSamples]
 
 

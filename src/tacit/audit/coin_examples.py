@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from tokenizers import Tokenizer
 
+from tacit.disk_arrays import row_pieces
 from tacit.errors import DataError
 from tacit.training.sequences import SequenceStream
 from tacit.vocabulary.encode import encode_texts
@@ -81,7 +82,7 @@ def _random_words(material: Material) -> np.ndarray:
 def _public_text(material: Material) -> np.ndarray:
     """Pieces that follow each other in public training text."""
     rows, pieces = material.public_rows(), material.pieces
-    enough = np.flatnonzero(rows.lengths_S >= pieces + 2)
+    enough = np.flatnonzero(np.asarray(rows.lengths_S) >= pieces + 2)
     if len(enough) == 0:
         raise DataError(f"audit.coins: no row of the public text has {pieces} pieces; lower audit.coins.pieces")
     chosen_m = material.generator.choice(enough, material.examples)
@@ -91,7 +92,9 @@ def _public_text(material: Material) -> np.ndarray:
 
 def _new_piece(material: Material) -> np.ndarray:
     """Random pieces, every other one a piece that the public text never has."""
-    unseen = np.setdiff1d(material.ordinary, material.public_rows().ids_ST)
+    unseen = material.ordinary
+    for ids_BT in row_pieces(material.public_rows().ids_ST):
+        unseen = np.setdiff1d(unseen, ids_BT)
     if len(unseen) == 0:
         raise DataError("audit.coins: the public text has every piece; choose another kind of examples")
     ids_mP = _random_pieces(material)

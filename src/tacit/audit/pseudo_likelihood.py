@@ -52,7 +52,7 @@ def _hidden_places(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Row, position and unit of each place (P,)."""
     real_ST = np.arange(stream.ids_ST.shape[1]) < stream.lengths_S[:, None]
-    ordinary_ST = real_ST & masking.is_ordinary[stream.ids_ST]
+    ordinary_ST = real_ST & masking.is_ordinary[np.asarray(stream.ids_ST)]
     found: list[np.ndarray] = [np.zeros((0, 3), dtype=np.int64)]
     for unit, key in enumerate(stream.keys_U):
         rows = stream.rows_of(unit)

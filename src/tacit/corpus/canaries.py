@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tacit.disk_arrays import Array
 from tacit.randomness import KeyedRandomness
 
 __all__ = ["Canary", "draw_canaries", "insert_pieces", "plant"]
@@ -75,10 +76,10 @@ def insert_pieces(
 
 
 def plant(
-    ids_ST: np.ndarray,
-    lengths_S: np.ndarray,
-    starts_U1: np.ndarray,
-    keys_U: tuple[str, ...],
+    ids_ST: Array,
+    lengths_S: Array,
+    starts_U1: Array,
+    keys_U: Sequence[str],
     canaries: list[Canary],
     probability: float,
     streams: KeyedRandomness,
@@ -87,7 +88,7 @@ def plant(
 
     Every draw, choice and place comes from a generator addressed by the unit's own key.
     """
-    ids, lengths = ids_ST.copy(), lengths_S.copy()
+    ids, lengths = np.array(ids_ST), np.array(lengths_S)
     for unit, key in enumerate(keys_U):
         generator = streams.generator("plant", key)
         for row in range(starts_U1[unit], starts_U1[unit + 1]):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.corpus.records import Record
-from tacit.corpus.units import Unit, split_held_out
+from tacit.corpus.units import Unit, is_held_out
 from tacit.errors import UsageError
 from tacit.randomness import KeyedRandomness
 
@@ -148,7 +148,7 @@ def _with_lines(
 
 
 def canary_records(texts: Sequence[str], copies: int, held_out: float, streams: KeyedRandomness) -> list[Record]:
-    """Every text ``copies`` times, each copy a document of its own that `split_held_out` does not hold out.
+    """Every text ``copies`` times, each copy a document of its own that is not held out (`is_held_out`).
 
     For corpora that are read record by record: they are appended, since training draws records in any order. Their ids are
     keyed, so that nobody without the key can give a document of the corpus the id of one of them.
@@ -160,7 +160,7 @@ def canary_records(texts: Sequence[str], copies: int, held_out: float, streams: 
             if kept == copies:
                 break
             name = "canary-" + streams.derive("canary-record", number, attempt).hex()[:32]
-            if split_held_out([Unit(name, ())], held_out, streams)[0]:
+            if not is_held_out(name, held_out, streams):
                 records.append(Record(name, name, text))
                 kept += 1
     return records

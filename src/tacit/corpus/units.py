@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
@@ -18,7 +18,17 @@ from tacit.corpus.records import Record
 from tacit.errors import DataError, UsageError
 from tacit.randomness import KeyedRandomness
 
-__all__ = ["Unit", "UnitKind", "group_units", "split_held_out", "unit_fingerprint"]
+__all__ = [
+    "Unit",
+    "UnitKind",
+    "cut_tuples",
+    "group_units",
+    "is_held_out",
+    "key_of_record",
+    "ordinal_id",
+    "split_held_out",
+    "unit_fingerprint",
+]
 
 Kind = Literal["record", "document", "user", "tuple"]
 
@@ -86,46 +96,53 @@ def group_units(records: Iterable[Record], kind: UnitKind) -> list[Unit]:
     Raises:
         DataError: the unit is the user and a record has no user id.
     """
-    if kind.kind == "user":
-        return _as_units(_by_user(records))
-    documents = _by_document(records)
-    if kind.kind == "document":
-        return _as_units(documents)
+    grouped: defaultdict[str, list[str]] = defaultdict(list)
+    for number, record in enumerate(records, start=1):
+        grouped[key_of_record(record, number, kind)].append(record.text)
+    if kind.kind in ("user", "document"):
+        return _as_units(grouped)
     if kind.kind == "record":
-        return _as_units(_numbered(documents))
+        return _as_units(_numbered(grouped))
     assert kind.words is not None  # UnitKind's invariant
-    return _as_units(_numbered({name: _cut(texts, kind.words) for name, texts in documents.items()}))
+    return _as_units(_numbered({name: cut_tuples(texts, kind.words) for name, texts in grouped.items()}))
+
+
+def key_of_record(record: Record, number: int, kind: UnitKind) -> str:
+    """The id of what the record is grouped by: its user, or its document.
+
+    Args:
+        record: any.
+        number: its place in the corpus, from 1, for the error.
+        kind: of the unit.
+
+    Raises:
+        DataError: the unit is the user and the record has no user id.
+    """
+    if kind.kind != "user":
+        return record.document_id
+    if record.user_id is None:
+        raise DataError(f"record {number} of the corpus has no user id; set the option user_field, or another unit")
+    return record.user_id
+
+
+def ordinal_id(document_id: str, ordinal: int) -> str:
+    """The id of one of the units of a document."""
+    return f"{document_id}#{ordinal}"
 
 
 def _as_units(grouped: dict[str, list[str]]) -> list[Unit]:
     return [Unit(unit_id, tuple(grouped[unit_id])) for unit_id in sorted(grouped)]
 
 
-def _by_document(records: Iterable[Record]) -> dict[str, list[str]]:
-    grouped: defaultdict[str, list[str]] = defaultdict(list)
-    for record in records:
-        grouped[record.document_id].append(record.text)
-    return grouped
-
-
-def _by_user(records: Iterable[Record]) -> dict[str, list[str]]:
-    grouped: defaultdict[str, list[str]] = defaultdict(list)
-    for number, record in enumerate(records, start=1):
-        if record.user_id is None:
-            raise DataError(f"record {number} of the corpus has no user id; set the option user_field, or another unit")
-        grouped[record.user_id].append(record.text)
-    return grouped
-
-
 def _numbered(documents: dict[str, list[str]]) -> dict[str, list[str]]:
     """Each text of each document on its own, under the document's id and an ordinal."""
-    return {f"{name}#{i}": [text] for name, texts in documents.items() for i, text in enumerate(texts)}
+    return {ordinal_id(name, i): [text] for name, texts in documents.items() for i, text in enumerate(texts)}
 
 
-def _cut(texts: list[str], words: int) -> list[str]:
+def cut_tuples(texts: Sequence[str], words: int) -> list[str]:
     """Consecutive pieces of ``words`` whitespace words, spacing inside a piece kept.
 
-    >>> _cut(["a b  c", "d e"], 2)
+    >>> cut_tuples(["a b  c", "d e"], 2)
     ['a b', 'c\\nd', 'e']
     """
     text = "\n".join(texts)
@@ -134,8 +151,8 @@ def _cut(texts: list[str], words: int) -> list[str]:
     return [text[piece[0][0] : piece[-1][1]] for piece in pieces]
 
 
-def split_held_out(units: list[Unit], fraction: float, streams: KeyedRandomness) -> tuple[list[Unit], list[Unit]]:
-    """(training, held out): a unit is held out when a keyed hash of its id, a number in [0, 1), is below ``fraction``.
+def is_held_out(unit_id: str, fraction: float, streams: KeyedRandomness) -> bool:
+    """Whether a keyed hash of the id, a number in [0, 1), is below ``fraction``.
 
     A unit's side depends on its own id and the key, and on no other unit. Neighbouring corpora (one unit added or
     removed) therefore differ in one of the two parts only, and what is released from the parts composes in parallel:
@@ -150,14 +167,26 @@ def split_held_out(units: list[Unit], fraction: float, streams: KeyedRandomness)
     Raises:
         UsageError: the fraction is not in [0, 1).
     """
+    _check_fraction(fraction)
+    return _uniform(streams.derive("held-out", unit_id)) < fraction
+
+
+def split_held_out(units: Iterable[Unit], fraction: float, streams: KeyedRandomness) -> tuple[list[Unit], list[Unit]]:
+    """(training, held out), each in order, as `is_held_out` says.
+
+    Raises:
+        UsageError: the fraction is not in [0, 1).
+    """
+    _check_fraction(fraction)  # also where there is no unit
+    sides: tuple[list[Unit], list[Unit]] = ([], [])
+    for unit in units:
+        sides[is_held_out(unit.unit_id, fraction, streams)].append(unit)
+    return sides
+
+
+def _check_fraction(fraction: float) -> None:
     if not 0 <= fraction < 1:
         raise UsageError(f"the held-out fraction must be at least 0 and below 1, not {fraction}")
-    training: list[Unit] = []
-    held_out: list[Unit] = []
-    for unit in units:
-        side = held_out if _uniform(streams.derive("held-out", unit.unit_id)) < fraction else training
-        side.append(unit)
-    return training, held_out
 
 
 def _uniform(digest: bytes) -> float:

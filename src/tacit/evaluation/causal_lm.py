@@ -17,7 +17,7 @@ Shapes: U units, S rows of the stream, B rows that are scored, T positions, V vo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,6 +55,7 @@ TOKENS_PER_BYTE = 1.0
 """The same of a byte."""
 
 _ROWS_AT_ONCE = 32
+_UNITS_AT_ONCE = 2048
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def text_sizes(units: Sequence[Unit]) -> tuple[np.ndarray, np.ndarray]:
 
 def unit_sizes(stream: SequenceStream, units: Sequence[Unit]) -> UnitSizes:
     """Sizes of the units that the stream was made of; of conversations those of the part that counts."""
-    tokens_S = _predicted(stream, np.arange(stream.sequences)).sum(axis=1)
+    tokens_S = np.concatenate([predicted.sum(axis=1) for _, predicted in _all_predicted(stream)])
     owner_S = np.repeat(np.arange(stream.units), np.diff(stream.starts_U1))
     tokens_U = np.bincount(owner_S, tokens_S, minlength=stream.units).astype(np.int64)
     return UnitSizes(tokens_U, *text_sizes(units))
@@ -138,8 +139,10 @@ def unigram(stream: SequenceStream, vocabulary_size: int) -> np.ndarray:
 
     One is added for every id, so that no token of another text has probability 0, whatever special token a text may spell.
     """
-    predicted_ST = _predicted(stream, np.arange(stream.sequences))
-    counts_V = np.bincount(stream.ids_ST[predicted_ST], minlength=vocabulary_size).astype(float) + 1
+    found_V = np.zeros(vocabulary_size, dtype=np.int64)
+    for ids_BT, predicted_BT in _all_predicted(stream):
+        found_V += np.bincount(ids_BT[predicted_BT], minlength=vocabulary_size)
+    counts_V = found_V.astype(float) + 1
     return np.log(counts_V / counts_V.sum())
 
 
@@ -162,24 +165,41 @@ def score_units(
         streams: for the choice of rows, each unit's by its own key.
         per_unit: rows of a unit that count at most; all, if None.
     """
+    tokens_U = np.zeros(stream.units, dtype=np.int64)
+    nats = {name: np.zeros(stream.units) for name in models}
+    rows = 0
+    for start in range(0, stream.units, _UNITS_AT_ONCE):
+        part = slice(start, min(start + _UNITS_AT_ONCE, stream.units))
+        row_B, owner_B = _chosen_rows(stream, part, streams, per_unit)
+        count = part.stop - start
+        tokens_U[part] = np.bincount(owner_B, _predicted(stream, row_B).sum(axis=1), minlength=count)
+        for name, model in models.items():
+            is_table = isinstance(model, np.ndarray)
+            nats_B = _table_nats(model, stream, row_B) if is_table else _model_nats(model, stream, row_B)
+            nats[name][part] = np.bincount(owner_B, nats_B, minlength=count)
+        rows += len(row_B)
+    return {name: UnitLosses(nats_U, tokens_U, whole=rows == stream.sequences) for name, nats_U in nats.items()}
+
+
+def _chosen_rows(
+    stream: SequenceStream, part: slice, streams: KeyedRandomness, per_unit: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of some units the rows that count, and the unit of each, from 0."""
     chosen = [
         stream.rows_of(unit)
         if per_unit is None
         else stream.choose_rows(unit, per_unit, streams.generator("evaluation", key))
-        for unit, key in enumerate(stream.keys_U)
+        for unit, key in enumerate(stream.keys_U[part], start=part.start)
     ]
-    row_B = np.concatenate([*chosen, np.zeros(0, dtype=np.int64)])
-    owner_B = np.repeat(np.arange(stream.units), [len(rows) for rows in chosen])
-    tokens_B = _predicted(stream, row_B).sum(axis=1)
-    tokens_U = np.bincount(owner_B, tokens_B, minlength=stream.units).astype(np.int64)
-    found: dict[str, UnitLosses] = {}
-    for name, model in models.items():
-        nats_B = (
-            _table_nats(model, stream, row_B) if isinstance(model, np.ndarray) else _model_nats(model, stream, row_B)
-        )
-        nats_U = np.bincount(owner_B, nats_B, minlength=stream.units)
-        found[name] = UnitLosses(nats_U, tokens_U, whole=len(row_B) == stream.sequences)
-    return found
+    owner_B = np.repeat(np.arange(len(chosen)), [len(rows) for rows in chosen])
+    return np.concatenate([*chosen, np.zeros(0, dtype=np.int64)]), owner_B
+
+
+def _all_predicted(stream: SequenceStream) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The rows, some thousand at once, and where their predicted tokens are."""
+    for start in range(0, max(1, stream.sequences), _UNITS_AT_ONCE):
+        row_B = np.arange(start, min(start + _UNITS_AT_ONCE, stream.sequences))
+        yield stream.ids_ST[row_B], _predicted(stream, row_B)
 
 
 def _predicted(stream: SequenceStream, row_B: np.ndarray) -> np.ndarray:

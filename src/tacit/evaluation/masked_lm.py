@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
+from tacit.disk_arrays import row_pieces
 from tacit.engine import cross_entropy
 from tacit.models.masked import masked_logits
 from tacit.models.places import together
@@ -28,6 +29,7 @@ from tacit.training.sequences import SequenceStream
 __all__ = ["Scores", "means_of_sum", "noisy_sum", "score_units", "unigram", "unit_vectors"]
 
 _ROWS_AT_ONCE = 64
+_UNITS_AT_ONCE = 2048
 
 
 @dataclass(frozen=True)
@@ -40,24 +42,27 @@ class Scores:
 
 def unigram(stream: SequenceStream, special_ids: Sequence[int], vocabulary_size: int) -> np.ndarray:
     """Log-probabilities (V,) of pieces in public text, add-one smoothed; ids that are no text get none."""
-    real = np.arange(stream.ids_ST.shape[1]) < stream.lengths_S[:, None]
-    counts = np.bincount(stream.ids_ST[real], minlength=vocabulary_size)[:vocabulary_size].astype(float) + 1
+    found = np.zeros(vocabulary_size, dtype=np.int64)
+    for ids_BT, lengths_B in zip(row_pieces(stream.ids_ST), row_pieces(stream.lengths_S), strict=True):
+        real_BT = np.arange(ids_BT.shape[1]) < lengths_B[:, None]
+        found += np.bincount(ids_BT[real_BT], minlength=vocabulary_size)[:vocabulary_size]
+    counts = found.astype(float) + 1
     counts[list(special_ids)] = 0
     with np.errstate(divide="ignore"):
         return np.log(counts / counts.sum())
 
 
 def _masked_units(
-    stream: SequenceStream, per_unit: int, masking: Masking, streams: KeyedRandomness
+    stream: SequenceStream, start: int, end: int, per_unit: int, masking: Masking, streams: KeyedRandomness
 ) -> tuple[MaskedRows, np.ndarray]:
-    """At most ``per_unit`` rows of every unit, masked by the unit's own draws, and the unit of each row."""
+    """At most ``per_unit`` rows of each of these units, masked by the unit's own draws, and the unit of each row, from 0."""
     rows: list[np.ndarray] = []
     uniforms: list[np.ndarray] = []
     owners: list[int] = []
     length = stream.ids_ST.shape[1]
-    for unit, key in enumerate(stream.keys_U):
+    for unit, key in enumerate(stream.keys_U[start:end]):
         generator = streams.generator("evaluation", key)
-        own = stream.choose_rows(unit, per_unit, generator)
+        own = stream.choose_rows(start + unit, per_unit, generator)
         rows.append(own)
         uniforms.append(generator.random((len(own), 3, length)))
         owners += [unit] * len(own)
@@ -75,19 +80,25 @@ def score_units(
     streams: KeyedRandomness,
 ) -> dict[str, Scores]:
     """Scores of every model (or unigram table of log-probabilities) on the same masks."""
-    masked, owner_B = _masked_units(stream, per_unit, masking, streams)
-    counts_U = np.bincount(np.repeat(owner_B, masked.real_BK.sum(axis=1)), minlength=stream.units)
-    found: dict[str, Scores] = {}
-    for name, model in models.items():
-        right_BK, loss_BK = (
-            _score_table(model, masked) if isinstance(model, np.ndarray) else _score_model(model, masked)
-        )
-        weight_BK = masked.real_BK
-        right_U = np.bincount(owner_B, (right_BK * weight_BK).sum(axis=1), minlength=stream.units)
-        loss_U = np.bincount(owner_B, (loss_BK * weight_BK).sum(axis=1), minlength=stream.units)
-        some = counts_U > 0
-        found[name] = Scores(right_U[some] / counts_U[some], loss_U[some] / counts_U[some])
-    return found
+    parts: dict[str, list[Scores]] = {name: [] for name in models}
+    for start in range(0, max(1, stream.units), _UNITS_AT_ONCE):
+        end = min(start + _UNITS_AT_ONCE, stream.units)
+        masked, owner_B = _masked_units(stream, start, end, per_unit, masking, streams)
+        for name, model in models.items():
+            parts[name].append(_scores_of(model, masked, owner_B, end - start))
+    return {
+        name: Scores(*(np.concatenate(own) for own in zip(*((s.accuracy_U, s.loss_U) for s in found), strict=True)))
+        for name, found in parts.items()
+    }
+
+
+def _scores_of(model: PreTrainedModel | np.ndarray, masked: MaskedRows, owner_B: np.ndarray, units: int) -> Scores:
+    right_BK, loss_BK = _score_table(model, masked) if isinstance(model, np.ndarray) else _score_model(model, masked)
+    counts_U = np.bincount(np.repeat(owner_B, masked.real_BK.sum(axis=1)), minlength=units)
+    right_U = np.bincount(owner_B, (right_BK * masked.real_BK).sum(axis=1), minlength=units)
+    loss_U = np.bincount(owner_B, (loss_BK * masked.real_BK).sum(axis=1), minlength=units)
+    some = counts_U > 0
+    return Scores(right_U[some] / counts_U[some], loss_U[some] / counts_U[some])
 
 
 def _score_table(log_probabilities_V: np.ndarray, masked: MaskedRows) -> tuple[np.ndarray, np.ndarray]:

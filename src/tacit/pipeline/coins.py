@@ -7,7 +7,6 @@ from ``privacy.units``, as always, and from nothing that is counted here.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable
 
@@ -21,7 +20,7 @@ from tacit.errors import DataError, UsageError
 from tacit.pipeline.state import RunState
 from tacit.training.sequences import SequenceStream, unit_keys
 
-__all__ = ["copies_in_control", "has_coins", "tossed_coins", "with_coins"]
+__all__ = ["coin_rows", "copies_in_control", "has_coins", "tossed_coins"]
 
 _BOUND = "the audit's coins"
 
@@ -62,15 +61,16 @@ def tossed_coins(state: RunState, public_rows: Callable[[RunState], SequenceStre
     return coins
 
 
-def copies_in_control(stream: SequenceStream) -> int:
+def copies_in_control(rows: int, units: int) -> int:
     """How often the control is shown each example: as often as a unit of the text, all of whose rows it goes through.
 
     Training with noise draws units, and the control rows: an example, which has one, would be seen too seldom to be remembered.
 
     Args:
-        stream: the rows of the text.
+        rows: of the text.
+        units: of the text.
     """
-    return max(1, round(stream.sequences / max(1, stream.units)))
+    return max(1, round(rows / max(1, units)))
 
 
 def _judged(options: CoinOptions, config: RunConfig, coins: Coins) -> str:
@@ -90,10 +90,11 @@ def _with_a_loss(bodies_mP: np.ndarray, material: Material) -> np.ndarray:
     return bodies_mP
 
 
-def with_coins(state: RunState, stream: SequenceStream, coins: Coins, copies: int = 1) -> SequenceStream:
-    """The private training rows with the planted examples behind them, a unit each.
+def coin_rows(state: RunState, coins: Coins, has_counted: bool, copies: int = 1) -> SequenceStream:
+    """The planted examples, a unit each, which come behind the private training rows.
 
     Args:
+        has_counted: whether those rows say which tokens count.
         copies: of each example; more than one for the control alone.
     """
     planted_PT = np.tile(coins.planted_PT, (copies, 1))
@@ -103,16 +104,12 @@ def with_coins(state: RunState, stream: SequenceStream, coins: Coins, copies: in
         f"{number}" if copy == 0 else f"{number}-{copy}" for copy in range(copies) for number in coins.planted_numbers
     ]
     units = [Unit(f"audit-example-{number}", ()) for number in numbers]
-    counted_ST = stream.counted_ST
-    if counted_ST is not None:
-        place_T = np.arange(planted_PT.shape[1])
-        own_PT = np.broadcast_to((place_T > 0) & (place_T < coins.length), planted_PT.shape)
-        counted_ST = np.concatenate([counted_ST, own_PT])
-    return dataclasses.replace(
-        stream,
-        ids_ST=np.concatenate([stream.ids_ST, planted_PT]),
-        lengths_S=np.concatenate([stream.lengths_S, np.full(count, coins.length, dtype=stream.lengths_S.dtype)]),
-        starts_U1=np.concatenate([stream.starts_U1, stream.starts_U1[-1] + 1 + np.arange(count)]),
-        keys_U=(*stream.keys_U, *unit_keys(units, state.streams.child("audit's coins"))),
-        counted_ST=counted_ST,
+    place_T = np.arange(planted_PT.shape[1])
+    own_PT = np.broadcast_to((place_T > 0) & (place_T < coins.length), planted_PT.shape)
+    return SequenceStream(
+        planted_PT,
+        np.full(count, coins.length, dtype=np.int32),
+        np.arange(count + 1),
+        unit_keys(units, state.streams.child("audit's coins")),
+        counted_ST=own_PT if has_counted else None,
     )

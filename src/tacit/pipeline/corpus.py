@@ -1,4 +1,6 @@
-"""The one owner of the texts that a run reads: each function loads or makes a part of them, once in a process.
+"""The one owner of the texts that a run reads: each function opens or makes a part of them, once in a process.
+
+Texts lie on disk (`tacit.corpus.unit_store`), so memory does not grow with them.
 
 Of the private corpus, in this order: read, group into units, fingerprint and bind in the ledger, hold out, plant; then screened,
 marked or scored, as the configuration says. All that trains on it or attacks what was trained asks here, so all see one division.
@@ -6,24 +8,27 @@ marked or scored, as the configuration says. All that trains on it or attacks wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tacit.audit.samples import MembershipSamples
 from tacit.corpus.readers import MOST_RECORD_BYTES, Source, read_records
-from tacit.corpus.records import Record
-from tacit.corpus.units import Unit, UnitKind, group_units, split_held_out, unit_fingerprint
+from tacit.corpus.unit_store import Part, StoredUnits, UnitStore, open_units, write_units
+from tacit.corpus.units import UnitKind, is_held_out
 from tacit.errors import DataError, UsageError
 from tacit.files import atomic_folder
 from tacit.models.kinds import save_model
 from tacit.pipeline.marking import MarkedText, mark, marker_of, marks_digest
 from tacit.pipeline.membership import run_samples
-from tacit.pipeline.records import held_out_apart, planted_units, source_of, units_of
+from tacit.pipeline.records import held_out_apart, planted_units, source_of, unit_kind, units_of
 from tacit.pipeline.rho import unit_rho
 from tacit.pipeline.screening import screened, screened_folder
 from tacit.pipeline.state import RunState, once
+from tacit.pipeline.stores import look_of, stored
+from tacit.randomness import KeyedRandomness
 from tacit.screening.receipt import Receipt
 from tacit.vocabulary.tokenizer import save_tokenizer
 
@@ -52,29 +57,28 @@ def screen(state: RunState) -> Receipt:
 
 def fingerprint(state: RunState) -> str:
     """Of the private corpus, keyed: the same at every rank."""
-    return _corpus(state)[1]
+    return _corpus(state).fingerprint
 
 
 @once
-def private_units(state: RunState) -> tuple[list[Unit], list[Unit]]:
+def private_units(state: RunState) -> tuple[StoredUnits, StoredUnits]:
     """(training, held out); bound in the ledger, so that a resumed run cannot go on with other data.
 
     Raises:
         DataError: the corpus is missing or malformed, or (a LedgerError) has changed.
     """
-    units, digest = _corpus(state)
+    store = _corpus(state)
     if state.ledger_if_first is not None:
-        state.ledger_if_first.bind(_CORPUS, digest)
+        state.ledger_if_first.bind(_CORPUS, store.fingerprint)
     if state.config.screening is not None:
-        return units, group_units(_screened_records(state, "held_out"), UnitKind("record"))
-    training, held_out = held_out_apart(state.config, units, state.streams)
-    return [*training, *planted_units(state.config, state.streams)], held_out
+        return store.training, _screened(state, "held_out").training
+    return store.training.followed_by(planted_units(state.config, state.streams)), store.held_out
 
 
 @once
-def screened_units(state: RunState) -> list[Unit]:
+def screened_units(state: RunState) -> StoredUnits:
     """The data points that screening lets through: they are trained on without noise."""
-    return group_units(_screened_records(state, "public"), UnitKind("record"))
+    return _screened(state, "public").training
 
 
 @once
@@ -113,22 +117,26 @@ def membership_samples(state: RunState) -> MembershipSamples:
         DataError: the corpus has changed.
     """
     private_units(state)  # compares the corpus with the one that was trained on
-    raw = state.config.screening is None  # screening holds out whole documents
-    units = _corpus(state)[0] if raw else units_of(state.config, UnitKind("document"))
-    return run_samples(state.config, held_out_apart(state.config, units, state.streams), state.streams)
+    if state.config.screening is None:
+        store = _corpus(state)
+        return run_samples(state.config, (store.training, store.held_out), state.streams)
+    documents = units_of(state.config, UnitKind("document"))  # screening holds out whole ones
+    return run_samples(state.config, held_out_apart(state.config, documents, state.streams), state.streams)
 
 
 @once
-def public_units(state: RunState) -> tuple[list[Unit], list[Unit]]:
+def public_units(state: RunState) -> tuple[StoredUnits, StoredUnits]:
     """(training, held out) of the public corpora; every record is its own unit."""
-    units: list[Unit] = []
-    for number, options in enumerate(state.config.public):
-        found = group_units(read_records(source_of(options)), UnitKind("record"))
-        units += [Unit(f"{number}:{unit.unit_id}", unit.texts) for unit in found]
-    training, held_out = split_held_out(units, _PUBLIC_HELD_OUT, state.streams.child("public corpus"))
-    if not training or not held_out:
+    sources, streams = [source_of(options) for options in state.config.public], state.streams.child("public corpus")
+
+    def parts() -> Iterator[Part]:
+        for number, source in enumerate(sources):
+            yield Part(read_records(source), UnitKind("record"), f"{number}:")
+
+    store = _stored(state, "public-text", list(map(look_of, sources)), parts, _PUBLIC_HELD_OUT, streams)
+    if not store.training or not store.held_out:
         raise DataError("the public corpus is too small to hold some records out: give at least a few hundred records")
-    return training, held_out
+    return store.training, store.held_out
 
 
 def check_corpora(state: RunState) -> None:
@@ -144,21 +152,45 @@ def check_corpora(state: RunState) -> None:
 
 
 @once
-def _corpus(state: RunState) -> tuple[list[Unit], str]:
+def _corpus(state: RunState) -> UnitStore:
     """All private units, and their keyed fingerprint; with screening, those that it does not let through."""
-    if state.config.screening is None:
-        units = units_of(state.config)
-    else:
-        units = group_units(_screened_records(state, "private"), UnitKind("record"))
-    return units, unit_fingerprint(units, state.streams.child("corpus"))
+    config, streams = state.config, state.streams.child("corpus")
+    if config.screening is not None:
+        return _screened(state, "private")
+    source, kind = source_of(config.private), unit_kind(config)
+    made_from = [look_of(source), repr(kind)]
+    return _stored(
+        state, "text", made_from, lambda: [Part(read_records(source), kind)], config.evaluation.held_out, streams
+    )
 
 
-def _screened_records(state: RunState, name: str) -> Iterable[Record]:
-    """Of one of the files that screening writes; what one data point is was decided there. A file may be empty."""
+def _screened(state: RunState, name: str) -> UnitStore:
+    """Of one of the files that screening writes, none held out; what one data point is was decided there. A file may be empty."""
     screen(state)
     path = screened_folder(state.folder) / f"{name}.jsonl"
     most = MOST_RECORD_BYTES  # escapes and masks lengthen a text that was within the limit
-    return read_records(Source(path, "jsonl", id_field="id", max_record_bytes=most)) if path.stat().st_size else ()
+    source = Source(path, "jsonl", id_field="id", max_record_bytes=most)
+
+    def parts() -> list[Part]:
+        return [Part(read_records(source) if path.stat().st_size else (), UnitKind("record"))]
+
+    return _stored(state, f"screened-{name}", look_of(source), parts, 0.0, state.streams.child("corpus"))
+
+
+def _stored(
+    state: RunState,
+    name: str,
+    made_from: list[Any],
+    parts: Callable[[], Iterable[Part]],
+    held_out: float,
+    streams: KeyedRandomness,
+) -> UnitStore:
+    """Units on disk: which of them are held out is a function of the key and the unit's id."""
+
+    def write(folder: Path) -> None:
+        write_units(folder, parts(), lambda unit_id: is_held_out(unit_id, held_out, streams), streams)
+
+    return open_units(stored(state, name, [made_from, held_out], write))
 
 
 def _scorer_folder(state: RunState) -> Path:

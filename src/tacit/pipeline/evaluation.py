@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -22,7 +22,14 @@ from tacit.files import write_json
 from tacit.models.memory import remembered_length
 from tacit.pipeline.corpus import private_units
 from tacit.pipeline.marking import cut
-from tacit.pipeline.rows import has_unigram, public_answers, public_held_out_rows, tokenized, unigram_rows
+from tacit.pipeline.rows import (
+    has_unigram,
+    private_held_out_rows,
+    public_answers,
+    public_held_out_rows,
+    tokenized,
+    unigram_rows,
+)
 from tacit.pipeline.screening import redacted_units
 from tacit.pipeline.state import RunState
 from tacit.planning import EVALUATION
@@ -79,7 +86,7 @@ def _examples(state: RunState, models: Models) -> list[Example]:
     return list(itertools.islice(found, _EXAMPLES))
 
 
-def _curators_texts(config: RunConfig, units: list[Unit]) -> dict[str, list[Unit]]:
+def _curators_texts(config: RunConfig, units: Sequence[Unit]) -> dict[str, Sequence[Unit]]:
     """Held-out units in the forms that are scored: as training shows them, and raw."""
     if config.marking is not None:
         return {"curator": cut(units, config.marking.data_point)}
@@ -188,7 +195,7 @@ def _means(
 
 
 def _exact_scores(
-    state: RunState, models: Models, stream: SequenceStream, units: list[Unit], per_unit: int | None
+    state: RunState, models: Models, stream: SequenceStream, units: Sequence[Unit], per_unit: int | None
 ) -> dict[str, Any]:
     """Without noise, over all tokens. A causal model has perplexities a token and a word, and bits a byte of the texts."""
     streams = state.streams.child("evaluation")
@@ -211,7 +218,7 @@ def _exact_scores(
 
 def _evaluate_private(state: RunState, event: Gaussian, models: Models, streams: KeyedRandomness) -> dict[str, Any]:
     units = private_units(state)[1]
-    stream = tokenized(state, units)
+    stream = private_held_out_rows(state)
     per_unit = state.config.evaluation.sequences_per_unit
     sizes = None
     if state.config.evaluation.words_and_bytes:
@@ -231,6 +238,6 @@ def _plan(event: Gaussian, per_unit: int, objective: Objective, sizes: causal_lm
     return plan if sizes is None else plan + repr([sizes.words_U.tolist(), sizes.bytes_U.tolist()])
 
 
-def _answers(units: list[Unit]) -> list[Unit]:
+def _answers(units: Sequence[Unit]) -> list[Unit]:
     """Of conversations and responses that part which is scored."""
     return [Unit(unit.unit_id, tuple(map(answer_of, unit.texts))) for unit in units]

@@ -20,7 +20,9 @@ from tacit.screening.split import data_points, reserve_mask
 __all__ = ["run_samples"]
 
 
-def run_samples(config: RunConfig, parts: tuple[list[Unit], list[Unit]], streams: KeyedRandomness) -> MembershipSamples:
+def run_samples(
+    config: RunConfig, parts: tuple[Sequence[Unit], Sequence[Unit]], streams: KeyedRandomness
+) -> MembershipSamples:
     """Members and true non-members of a run, at most ``audit.membership.pairs`` each (`tacit.audit.pairs.draw_pairs`).
 
     They may be fewer than ``least_pairs``, or none: that is a function of private text, so it stops nothing.

@@ -20,6 +20,7 @@ __all__ = [
     "secret_form",
     "secrets_of",
     "source_of",
+    "unit_kind",
     "units_of",
 ]
 
@@ -35,11 +36,15 @@ class Corpus:
         return itertools.chain(read_records(self._source), self._planted)
 
 
+def unit_kind(config: RunConfig) -> UnitKind:
+    """The run's privacy unit."""
+    unit = config.privacy.unit
+    return UnitKind.parse({"tuple": unit.tuple} if isinstance(unit, TupleUnit) else unit)
+
+
 def units_of(config: RunConfig, kind: UnitKind | None = None) -> list[Unit]:
     """All units of the private corpus as its files have them, in order; of another kind than the run's privacy unit, if given."""
-    unit = config.privacy.unit
-    own = UnitKind.parse({"tuple": unit.tuple} if isinstance(unit, TupleUnit) else unit)
-    return group_units(read_records(source_of(config.private)), own if kind is None else kind)
+    return group_units(read_records(source_of(config.private)), unit_kind(config) if kind is None else kind)
 
 
 def held_out_apart(config: RunConfig, units: Sequence[Unit], streams: KeyedRandomness) -> tuple[list[Unit], list[Unit]]:

@@ -1,9 +1,12 @@
-"""The rows of token ids that phases train on and models are scored on, tokenised once in a process."""
+"""The rows of token ids that phases train on and models are scored on: those of whole corpora lie on disk, tokenised once."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,12 +14,17 @@ from tacit.config import PublicCorpusOptions, RunConfig, stratum_number
 from tacit.corpus.canaries import Canary, draw_canaries, plant
 from tacit.corpus.chats import answer_of
 from tacit.corpus.coins import Coins
+from tacit.corpus.unit_store import StoredUnits
 from tacit.corpus.units import Unit
-from tacit.pipeline.coins import copies_in_control, has_coins, tossed_coins, with_coins
+from tacit.pipeline.coins import coin_rows, copies_in_control, has_coins, tossed_coins
 from tacit.pipeline.corpus import marked_texts, private_units, public_units, rho_of_units, screened_units
 from tacit.pipeline.state import RunState, once
+from tacit.pipeline.stores import stored
+from tacit.progress import Bar
 from tacit.training.marked import tokenize_marked, unmarked
+from tacit.training.row_store import open_rows, write_rows
 from tacit.training.sequences import SequenceStream, tokenize_units
+from tacit.version import VERSION
 from tacit.vocabulary.chat_template import ChatTemplate
 from tacit.vocabulary.chats import ChatEncoder
 
@@ -41,7 +49,7 @@ def rows_of(state: RunState, stream: str) -> SequenceStream:
     return _ROWS["private" if stratum_number(stream) is not None else stream](state)
 
 
-def tokenized(state: RunState, units: list[Unit], is_chat: Sequence[bool] | None = None) -> SequenceStream:
+def tokenized(state: RunState, units: Sequence[Unit], is_chat: Sequence[bool] | None = None) -> SequenceStream:
     """Rows of units.
 
     Args:
@@ -68,11 +76,67 @@ def _corpus_of(state: RunState, unit: Unit) -> PublicCorpusOptions:
     return state.config.public[int(unit.unit_id.split(":")[0])]
 
 
+def _on_disk(
+    state: RunState,
+    name: str,
+    units: StoredUnits,
+    rows: Callable[[list[Unit]], SequenceStream] | None = None,
+    then: Callable[[Iterator[SequenceStream]], Iterable[SequenceStream]] = lambda parts: parts,
+) -> SequenceStream:
+    """The rows of units in order, in a store.
+
+    Args:
+        name: of the store. With the run's configuration and files it decides what the others are.
+        rows: of some units; None: `tokenized`.
+        then: what else is done with the rows, part by part.
+    """
+
+    def rows_of_part(part: list[Unit]) -> SequenceStream:
+        return tokenized(state, part) if rows is None else rows(part)
+
+    def write(folder: Path) -> None:
+        with state.reporter.stage(f"Tokenising: {name.replace('-', ' ')}", _STEPS) as bar:
+            write_rows(folder, then(rows_of_part(part) for part in _parts(units, bar)))
+            bar.advance_to(_STEPS)
+
+    return open_rows(stored(state, f"rows-{name}", _made_from(state, units), write))
+
+
+_TEXTS_AT_ONCE = 2000
+_CHARACTERS_AT_ONCE = 1 << 20
+_STEPS = 100  # of the bar: how many units there are is private
+
+
+def _parts(units: Sequence[Unit], bar: Bar) -> Iterator[list[Unit]]:
+    """Units in order, a few at once; one part at least, which may be empty."""
+    part: list[Unit] = []
+    texts = characters = 0
+    for done, unit in enumerate(units):
+        if part and (texts >= _TEXTS_AT_ONCE or characters >= _CHARACTERS_AT_ONCE):
+            yield part
+            bar.advance_to(_STEPS * done // len(units))
+            part, texts, characters = [], 0, 0
+        part.append(unit)
+        texts, characters = texts + len(unit.texts), characters + sum(map(len, unit.texts))
+    yield part
+
+
+def _made_from(state: RunState, units: StoredUnits) -> list[Any]:
+    """What decides rows beside the run's key: its configuration, the texts and the tokenizer."""
+    tokenizer = hashlib.sha256((state.vocabulary_folder / "tokenizer.json").read_bytes()).hexdigest()
+    config = state.config.model_dump(mode="json")
+    return [VERSION, config, units.stores, tokenizer, dict(state.special_names), state.chat_template]
+
+
 @once
 def public_rows(state: RunState) -> SequenceStream:
     """Public training rows: of each unit as often as its corpus says."""
-    units = [copy for unit in public_units(state)[0] for copy in _copies(state, unit)]
-    return tokenized(state, units, _public_chats(state, units))
+
+    def rows(units: list[Unit]) -> SequenceStream:
+        copies = [copy for unit in units for copy in _copies(state, unit)]
+        return tokenized(state, copies, _public_chats(state, copies))
+
+    return _on_disk(state, "public", public_units(state)[0], rows)
 
 
 def _copies(state: RunState, unit: Unit) -> list[Unit]:
@@ -84,23 +148,35 @@ def _copies(state: RunState, unit: Unit) -> list[Unit]:
 @once
 def private_rows(state: RunState) -> SequenceStream:
     """Private training rows, with the audit's canaries (a causal model's are texts of the corpus) and the examples with coins."""
-    stream = _own_rows(state)
-    return with_coins(state, stream, drawn_coins(state)) if has_coins(state.config) else stream
+    stream = _on_disk(state, "private", private_units(state)[0], then=lambda parts: _planted(state, parts))
+    return stream if state.config.adaptive is None else dataclasses.replace(stream, rho_U=rho_of_units(state))
 
 
 @once
 def control_rows(state: RunState) -> SequenceStream:
-    """The same for the control without DP."""
-    stream = _own_rows(state)
-    return (
-        with_coins(state, stream, drawn_coins(state), copies_in_control(stream)) if has_coins(state.config) else stream
-    )
+    """The same for the control without DP, which is shown examples with coins more often."""
+    if not has_coins(state.config):
+        return private_rows(state)
+    units = private_units(state)[0]
+    return _on_disk(state, "control", units, then=lambda parts: _planted(state, parts, in_control=True))
+
+
+def _planted(state: RunState, parts: Iterator[SequenceStream], in_control: bool = False) -> Iterator[SequenceStream]:
+    """Private rows with what is planted among and behind them."""
+    rows = units = 0
+    has_counted = False
+    for part in parts:
+        rows, units, has_counted = rows + part.sequences, units + part.units, part.counted_ST is not None
+        yield _with_canaries(state, part)
+    if has_coins(state.config):
+        copies = copies_in_control(rows, units) if in_control else 1
+        yield coin_rows(state, drawn_coins(state), has_counted, copies)
 
 
 @once
-def _own_rows(state: RunState) -> SequenceStream:
-    stream = _with_canaries(state, tokenized(state, private_units(state)[0]))
-    return stream if state.config.adaptive is None else dataclasses.replace(stream, rho_U=rho_of_units(state))
+def private_held_out_rows(state: RunState) -> SequenceStream:
+    """Rows of the private units that are kept from training."""
+    return _on_disk(state, "held-out", private_units(state)[1])
 
 
 @once
@@ -127,13 +203,13 @@ def _with_canaries(state: RunState, stream: SequenceStream) -> SequenceStream:
 @once
 def _screened_rows(state: RunState) -> SequenceStream:
     """Rows of the data points that screening lets through."""
-    return tokenized(state, screened_units(state))
+    return _on_disk(state, "screened", screened_units(state))
 
 
 @once
 def _redacted_rows(state: RunState) -> SequenceStream:
     """Rows of the whole corpus as screening has redacted it."""
-    return tokenized(state, [*screened_units(state), *private_units(state)[0]])
+    return _on_disk(state, "redacted", screened_units(state).followed_by(private_units(state)[0]))
 
 
 @once
@@ -174,9 +250,8 @@ def unigram_rows(state: RunState) -> SequenceStream:
 
 
 def public_held_out_units(state: RunState) -> list[Unit]:
-    """Public held-out texts; of a causal model, whose texts count whole, as many as ``evaluation.public_sequences``."""
-    units = public_units(state)[1]
-    return units[: state.config.evaluation.public_sequences] if state.config.model.is_causal else units
+    """Public held-out texts, as many as ``evaluation.public_sequences``: those that are scored of a causal model, each whole."""
+    return public_units(state)[1][: state.config.evaluation.public_sequences]
 
 
 def public_answers(state: RunState) -> list[Unit]:
@@ -191,13 +266,21 @@ def public_answers(state: RunState) -> list[Unit]:
 @once
 def public_held_out_rows(state: RunState) -> SequenceStream:
     """Public held-out rows: of a masked model one unit a row, at most ``evaluation.public_sequences``; of a causal one whole."""
-    units = public_held_out_units(state)
-    stream = tokenized(state, units, _public_chats(state, units))
+    most = state.config.evaluation.public_sequences
     if state.config.model.is_causal:
-        return stream
-    rows = min(stream.sequences, state.config.evaluation.public_sequences)
-    keys = tuple(f"public {row}" for row in range(rows))
-    return SequenceStream(stream.ids_ST[:rows], stream.lengths_S[:rows], np.arange(rows + 1), keys)
+        units = public_held_out_units(state)
+        return tokenized(state, units, _public_chats(state, units))
+    units, ids, lengths = public_units(state)[1], [], []
+    for start in range(0, len(units), _TEXTS_AT_ONCE):
+        part = units[start : start + _TEXTS_AT_ONCE]
+        stream = tokenized(state, part, _public_chats(state, part))
+        ids.append(np.asarray(stream.ids_ST))
+        lengths.append(np.asarray(stream.lengths_S))
+        if sum(map(len, lengths)) >= most:
+            break
+    ids_ST, lengths_S = np.concatenate(ids)[:most], np.concatenate(lengths)[:most]
+    keys = tuple(f"public {row}" for row in range(len(ids_ST)))
+    return SequenceStream(ids_ST, lengths_S, np.arange(len(ids_ST) + 1), keys)
 
 
 @once

@@ -162,7 +162,14 @@ class _PaidWords(WordSource):
             spill = Spill(place, self.state.config.compute.counting_memory_mb)
             units = _texts(private_units(self.state)[0])
             counts = sorted_word_counts(
-                units, how.max_words, streams, self.text, spill, resolution=how.resolution, without=known
+                units,
+                how.max_words,
+                streams,
+                self.text,
+                spill,
+                resolution=how.resolution,
+                without=known,
+                ids_differ=True,
             )
             return release(counts, self._paid_noise(stage, how, counts), how.threshold)
 
@@ -170,7 +177,9 @@ class _PaidWords(WordSource):
         """Noisy counts of words that are public by now."""
         self._say(f"counting {len(known)} words ...")
         units, streams = _texts(private_units(self.state)[0]), self.state.streams.child("vocabulary")
-        counts = count_words(units, how.max_words, streams, self.text, resolution=how.resolution, only=known)
+        counts = count_words(
+            units, how.max_words, streams, self.text, resolution=how.resolution, only=known, ids_differ=True
+        )
         all_counts = SortedCounts.of({word: counts.get(word, 0) for word in known})
         return noisy_counts(sorted(known), counts, self._paid_noise(stage, how, all_counts))
 
@@ -185,7 +194,8 @@ class _PaidWords(WordSource):
         return self._all_words(private_units(self.state)[0])
 
     def _all_words(self, units: Iterable[Unit]) -> dict[str, int]:
-        return count_words(_texts(units), sys.maxsize, self.state.streams.child("vocabulary"), self.text)
+        streams = self.state.streams.child("vocabulary")
+        return count_words(_texts(units), sys.maxsize, streams, self.text, ids_differ=True)
 
     def _paid_noise(self, stage: str, how: WordRelease, counts: SortedCounts) -> np.ndarray:
         """The noise of one release, which is on disk, bound and paid for when this returns, and has met no count before."""
@@ -210,6 +220,7 @@ def _progress(stage: str, stages: Sequence[str]) -> str:
 
 
 def _texts(units: Iterable[Unit]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Of units from a store, whose ids differ; planted ones behind them have keyed ids."""
     return ((unit.unit_id, unit.texts) for unit in units)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.corpus.records import Record, require_rereadable, text_bytes
-from tacit.corpus.units import Unit, split_held_out
+from tacit.corpus.units import is_held_out
 from tacit.errors import UsageError
 from tacit.randomness import KeyedRandomness
 from tacit.resumable import CheckpointClock
@@ -201,7 +201,7 @@ def _chunks(records: Iterable[Record], held_out: float, streams: KeyedRandomness
     document, side = None, False
     for record in records:
         if record.document_id != document:
-            document, side = record.document_id, _is_held_out(record.document_id, held_out, streams)
+            document, side = record.document_id, is_held_out(record.document_id, held_out, streams.child("corpus"))
         chunk.records.append(record)
         chunk.held_out.append(side)
         size += len(record.text)
@@ -210,8 +210,3 @@ def _chunks(records: Iterable[Record], held_out: float, streams: KeyedRandomness
             chunk, size = Chunk([], []), 0
     if chunk.records:
         yield chunk
-
-
-def _is_held_out(document: str, held_out: float, streams: KeyedRandomness) -> bool:
-    """The rule of `tacit.corpus.units.split_held_out`, and its key, for the document as the unit."""
-    return bool(split_held_out([Unit(document, ())], held_out, streams.child("corpus"))[1])

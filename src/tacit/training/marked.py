@@ -35,7 +35,7 @@ def split_marks(ids: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 def unmarked(stream: SequenceStream, size: int) -> SequenceStream:
     """The same rows without marks."""
-    return dataclasses.replace(stream, ids_ST=split_marks(stream.ids_ST, size)[0])
+    return dataclasses.replace(stream, ids_ST=split_marks(np.asarray(stream.ids_ST), size)[0])
 
 
 def tokenize_marked(

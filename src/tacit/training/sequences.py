@@ -13,6 +13,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from tacit.corpus.units import Unit
+from tacit.disk_arrays import Array
 from tacit.randomness import KeyedRandomness
 from tacit.vocabulary.chats import ChatEncoder, CountedIds
 from tacit.vocabulary.encode import encode_texts
@@ -36,12 +37,12 @@ class SequenceStream:
         counted_ST: the tokens that a causal model learns to say, none of them at position 0; None: all but the first of each row.
     """
 
-    ids_ST: np.ndarray
-    lengths_S: np.ndarray
-    starts_U1: np.ndarray
-    keys_U: tuple[str, ...]
+    ids_ST: Array
+    lengths_S: Array
+    starts_U1: Array
+    keys_U: Sequence[str]
     rho_U: np.ndarray | None = None
-    counted_ST: np.ndarray | None = None
+    counted_ST: Array | None = None
 
     @property
     def units(self) -> int:
@@ -52,6 +53,17 @@ class SequenceStream:
     def sequences(self) -> int:
         """Number of rows."""
         return len(self.lengths_S)
+
+    def longest_of(self, unit_B: np.ndarray) -> np.ndarray:
+        """Length of the longest row of each of these units (B,); 0 of one without rows."""
+        starts_B, ends_B = self.starts_U1[unit_B], self.starts_U1[unit_B + 1]
+        counts_B = ends_B - starts_B
+        owner_S = np.repeat(np.arange(len(unit_B)), counts_B)
+        # row by row: from where a unit's rows start, as many on as have come since its first
+        row_S = np.arange(len(owner_S)) - np.repeat(np.cumsum(counts_B) - counts_B, counts_B) + starts_B[owner_S]
+        longest_B = np.zeros(len(unit_B), dtype=np.int64)
+        np.maximum.at(longest_B, owner_S, self.lengths_S[row_S])
+        return longest_B
 
     def rows_of(self, unit: int) -> np.ndarray:
         """Row numbers of a unit."""

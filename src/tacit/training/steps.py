@@ -122,12 +122,10 @@ class DpStep(Step):
         self._model = model
         self._plan = plan
         self._compute = compute
-        self._longest_U = _longest_rows(source.stream)
-        a_step = (
-            0.0 if reads_padding(model) else plan.normaliser / self._at_once
-        )  # with few, all are as wide as the longest
-        self._width_U = widths(self._longest_U, length, a_step)
-        self._weights_U = plan.weights(source.stream.units, source.stream.rho_U)
+        # those of adaptive DP, which are in memory like the units' rho
+        self._weights_U = None if plan.bands is None else plan.weights(source.stream.units, source.stream.rho_U)
+        # with few micro-batches a step, all units are as wide as the longest
+        self._micro_batches_a_step = 0.0 if reads_padding(model) else plan.normaliser / self._at_once
         self._drawn = np.zeros(0, dtype=np.int64)
         self._clipper = PerExampleClipper(model, plan.clip_norm, plan.rows_per_unit, CLIPPINGS[plan.clipping])
         self._drops = uses_dropout(model)
@@ -135,13 +133,20 @@ class DpStep(Step):
     def draw(self, step: int) -> np.ndarray:
         """One global Poisson draw, the units with the shortest rows first: in this order whatever the micro-batch."""
         drawn = self._plan.batch(self._source.stream.units, self._source.streams, step)
-        drawn = drawn[self._weights_U[drawn] > 0]
-        self._drawn = drawn[np.argsort(self._longest_U[drawn], kind="stable")]
+        if self._weights_U is not None:
+            drawn = drawn[self._weights_U[drawn] > 0]
+        self._drawn = drawn[np.argsort(self._source.stream.longest_of(drawn), kind="stable")]
         return self._drawn
+
+    def _widths(self, units: np.ndarray) -> np.ndarray:
+        """To how many positions the rows of each of these units are padded (B,)."""
+        stream = self._source.stream
+        return widths(stream.longest_of(units), stream.ids_ST.shape[1], self._micro_batches_a_step)
 
     def together(self, entries: np.ndarray) -> int:
         """Units of one width, which stand beside each other in the draw."""
-        others = np.flatnonzero(self._width_U[entries] != self._width_U[entries[0]])
+        width_B = self._widths(entries)
+        others = np.flatnonzero(width_B != width_B[0])
         return int(others[0]) if len(others) else len(entries)
 
     def add(self, chosen: np.ndarray, places: np.ndarray, step: int) -> None:
@@ -150,7 +155,7 @@ class DpStep(Step):
         Units of one width share a micro-batch, and blank rows fill it. So the shape of all that is computed for a unit is a
         function of its own text and of public numbers, and with it how its norm is rounded: who stands beside it changes nothing.
         """
-        source, width = self._source, int(self._width_U[chosen[0]])
+        source, width = self._source, int(self._widths(chosen[:1])[0])
         for units, real in micro_batches(chosen, self._at_once):
             targets, weights_BN = unit_targets(units, real, self._plan, source, step, width)
             with self._clip(units, real), self._dropout(units, real, targets, step):
@@ -160,7 +165,7 @@ class DpStep(Step):
 
     def _clip(self, units: np.ndarray, real: np.ndarray) -> AbstractContextManager[object]:
         """The context that clips these units, each at its own weight where the plan has bands."""
-        if self._plan.bands is None:
+        if self._weights_U is None:
             return self._clipper
         return self._clipper.weighted(torch.from_numpy(np.where(real, self._weights_U[units], 1.0)))
 
@@ -171,7 +176,7 @@ class DpStep(Step):
         if not self._drops:
             return nullcontext()
         stream, per_unit, seed = self._source.stream, self._plan.rows_per_unit, self._source.streams.seed
-        keys = [stream.keys_U[unit] if is_real else "" for unit, is_real in zip(units, real, strict=True)]
+        keys = [stream.keys_U[int(unit)] if is_real else "" for unit, is_real in zip(units, real, strict=True)]
         seeds = [seed("dropout", step, key, row) for key in keys for row in range(per_unit)]
         length = stream.ids_ST.shape[1]
         whole = {
@@ -265,13 +270,6 @@ class PlainStep(Step):
         """Nothing was changed."""
 
 
-def _longest_rows(stream: SequenceStream) -> np.ndarray:
-    """Length of each unit's longest row (U,)."""
-    longest_U = np.zeros(stream.units, dtype=np.int64)
-    np.maximum.at(longest_U, np.repeat(np.arange(stream.units), np.diff(stream.starts_U1)), stream.lengths_S)
-    return longest_U
-
-
 def _losses(model: PreTrainedModel, objective: Objective, targets: Targets, weights_BN: np.ndarray) -> torch.Tensor:
     arrays = [torch.from_numpy(array.astype(np.int64)).to(model.device) for array in targets.arrays]
     return objective.losses(model, arrays, torch.from_numpy(weights_BN.astype(np.float32)).to(model.device))
@@ -324,7 +322,7 @@ def unit_targets(
     for place, unit in enumerate(chosen):
         if not real[place]:
             continue
-        generator = source.streams.generator("unit", step, stream.keys_U[unit])
+        generator = source.streams.generator("unit", step, stream.keys_U[int(unit)])
         own = stream.choose_rows(int(unit), plan.sequences_per_unit, generator).repeat(plan.maskings)
         at = slice(place * per_unit, place * per_unit + len(own))
         ids_BT[at], lengths_B[at] = stream.ids_ST[own], stream.lengths_S[own]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType
 
 import numpy as np
@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from tacit.config import ComputeOptions
+from tacit.disk_arrays import Array, row_pieces
 from tacit.errors import LedgerError
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.precision import FLOAT32, Rounding, rounding_of, sums_of
@@ -145,10 +146,28 @@ def scores_digest(
 
 def _add_stream(digest: hashlib.blake2b, stream: SequenceStream) -> None:
     for array in (stream.ids_ST, stream.lengths_S, stream.starts_U1, stream.rho_U):
-        _add_array(digest, array)
+        _add_rows(digest, array)
     if stream.counted_ST is not None:
-        _add_array(digest, stream.counted_ST)
-    _add(digest, "\n".join(stream.keys_U).encode())
+        _add_rows(digest, stream.counted_ST)
+    _add_keys(digest, stream.keys_U)
+
+
+def _add_rows(digest: hashlib.blake2b, array: Array | None) -> None:
+    """As `_add_array` of all of it, by pieces."""
+    if array is None:
+        _add_array(digest, None)
+        return
+    _add(digest, f"{array.dtype} {array.shape} ".encode())
+    for piece in row_pieces(array):
+        digest.update(np.ascontiguousarray(piece).data)
+
+
+def _add_keys(digest: hashlib.blake2b, keys: Sequence[str]) -> None:
+    """As `_add` of the lines of all keys."""
+    size = sum(map(len, keys)) + max(0, len(keys) - 1)
+    digest.update(size.to_bytes(8, "big"))
+    for number, key in enumerate(keys):
+        digest.update(f"\n{key}".encode() if number else key.encode())
 
 
 def _add_model(digest: hashlib.blake2b, model: nn.Module) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from string import ascii_letters, ascii_lowercase, digits, punctuation
@@ -38,6 +39,7 @@ def count_words(
     resolution: int | None = None,
     without: AbstractSet[str] = frozenset(),
     only: AbstractSet[str] | None = None,
+    ids_differ: bool = False,
 ) -> dict[str, int]:
     """In how many units each word is counted; or, with ``resolution``, the sum of the units' weights of it.
 
@@ -53,6 +55,7 @@ def count_words(
         resolution: steps of the weight 1 (tacit.privacy.accounting.weighted); None: every word counts one.
         without: words that are public already, and not counted.
         only: count these words and no others.
+        ids_differ: whether no two units have one id, as in a store; otherwise all ids are held in memory to see that.
 
     Returns:
         Word to count; every count is at least 1 and, without weights, at most the number of units. Private.
@@ -62,7 +65,10 @@ def count_words(
         ValueError: ``max_words`` is below 1.
     """
     distinct = _distinct_of_units(units, options)
-    return count_distinct(distinct, max_words, streams, resolution=resolution, without=without, only=only)
+    tally = Tally()
+    bound = _Bound(max_words, streams, resolution, without, only)
+    _tally(distinct, bound, tally, ids_differ)
+    return tally.in_memory()
 
 
 def sorted_word_counts(
@@ -74,6 +80,7 @@ def sorted_word_counts(
     *,
     resolution: int | None = None,
     without: AbstractSet[str] = frozenset(),
+    ids_differ: bool = False,
 ) -> SortedCounts:
     """As `count_words`, in the order of code points, and on disk where they do not fit in memory.
 
@@ -81,7 +88,8 @@ def sorted_word_counts(
         DataError: as `count_words`; or the words can be held neither in memory nor on disk.
     """
     tally = Tally(spill)
-    _tally(_distinct_of_units(units, options), max_words, streams, tally, resolution=resolution, without=without)
+    bound = _Bound(max_words, streams, resolution, without)
+    _tally(_distinct_of_units(units, options), bound, tally, ids_differ)
     return tally.sums()
 
 
@@ -96,31 +104,43 @@ def count_distinct(
 ) -> dict[str, int]:
     """As `count_words`, from the distinct words of each unit."""
     tally = Tally()
-    _tally(units, max_words, streams, tally, resolution=resolution, without=without, only=only)
+    _tally(units, _Bound(max_words, streams, resolution, without, only), tally)
     return tally.in_memory()
 
 
+@dataclass(frozen=True)
+class _Bound:
+    """What one unit may add, as in `count_words`."""
+
+    max_words: int
+    streams: KeyedRandomness
+    resolution: int | None = None
+    without: AbstractSet[str] = frozenset()
+    only: AbstractSet[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_words < 1:
+            raise ValueError(f"max_words must be at least 1, not {self.max_words}")
+
+
 def _tally(
-    units: Iterable[tuple[str, AbstractSet[str]]],
-    max_words: int,
-    streams: KeyedRandomness,
-    tally: Tally,
-    *,
-    resolution: int | None,
-    without: AbstractSet[str],
-    only: AbstractSet[str] | None = None,
+    units: Iterable[tuple[str, AbstractSet[str]]], bound: _Bound, tally: Tally, ids_differ: bool = False
 ) -> None:
-    if max_words < 1:
-        raise ValueError(f"max_words must be at least 1, not {max_words}")
+    for unit_id, words in units if ids_differ else _refused_twice(units):
+        countable = words - bound.without if bound.without else words
+        countable = countable if bound.only is None else countable & bound.only
+        chosen = choose_words(unit_id, countable, bound.max_words, bound.streams)
+        if chosen:
+            tally.add(chosen, 1 if bound.resolution is None else unit_weight(bound.resolution, len(chosen)))
+
+
+def _refused_twice(units: Iterable[tuple[str, AbstractSet[str]]]) -> Iterator[tuple[str, AbstractSet[str]]]:
     seen: set[str] = set()
     for number, (unit_id, words) in enumerate(units, start=1):
         if unit_id in seen:
             raise DataError(f"unit number {number} has the id of an earlier unit; gather the texts of a unit first")
         seen.add(unit_id)
-        countable = words - without if without else words
-        chosen = choose_words(unit_id, countable if only is None else countable & only, max_words, streams)
-        if chosen:
-            tally.add(chosen, 1 if resolution is None else unit_weight(resolution, len(chosen)))
+        yield unit_id, words
 
 
 def _distinct_of_units(

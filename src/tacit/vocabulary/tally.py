@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.errors import DataError
+from tacit.external_sort import limited_database
 from tacit.files import private_folder
 
 __all__ = ["SortedCounts", "Spill", "Tally", "spill_folder"]
@@ -144,21 +145,13 @@ _NAMES = ["word", "count"]
 
 
 def _added_up(parts: list[Path], spill: Spill) -> SortedCounts:
-    import duckdb
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     schema = pa.schema([("word", pa.string()), ("count", pa.int64())])
     batches = (batch for part in parts for batch in pq.ParquetFile(part).iter_batches(_BATCH))
     path = spill.folder / "counts.parquet"
-    limits = {
-        "memory_limit": f"{spill.memory_mb}MiB",
-        "threads": 1,
-        "temp_directory": str(spill.folder / "sorting"),
-        "autoinstall_known_extensions": False,  # nothing is to be fetched
-        "autoload_known_extensions": False,
-    }
-    with duckdb.connect(config=limits) as database:
+    with limited_database(spill.folder, spill.memory_mb) as database:
         database.register("parts", pa.RecordBatchReader.from_batches(schema, batches))
         query = 'SELECT word, CAST(sum("count") AS BIGINT) AS "count" FROM parts GROUP BY word ORDER BY word'
         database.sql(query).write_parquet(str(path), compression="zstd")

@@ -1,0 +1,272 @@
+"""The units of a corpus on disk: written once, in one pass over its records, and read one by one.
+
+Texts lie in one file in the order of the records, each once; arrays say which of them are a unit's. Grouping and order are those
+of `tacit.corpus.units.group_units`: units sorted by id, which an external sort gives for records that are spread over the files.
+
+Shapes: U units, N texts, B bytes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+
+from tacit.corpus.records import Record
+from tacit.corpus.units import Unit, UnitKind, cut_tuples, key_of_record, ordinal_id, unit_fingerprint
+from tacit.disk_arrays import ArrayWriter, DiskArray, open_arrays, write_shapes
+from tacit.external_sort import ExternalSort, Row
+from tacit.randomness import KeyedRandomness
+
+__all__ = ["Part", "StoredUnits", "UnitStore", "open_units", "write_units"]
+
+_AT_ONCE = 4096
+_SCRATCH = "unsorted"
+_TRAINING, _HELD_OUT = "training", "held_out"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Records that are grouped together.
+
+    Args:
+        records: read once.
+        kind: what a unit is.
+        prefix: begins the id of each unit: no two parts may have the same.
+    """
+
+    records: Iterable[Record]
+    kind: UnitKind
+    prefix: str = ""
+
+
+class StoredUnits(Sequence[Unit]):
+    """Units on disk, no two of one id, in the order of their ids within a part; and others behind them.
+
+    Args:
+        store: the name of what they lie in.
+        arrays: of one side of a store, by name.
+        texts_B: the bytes of all texts.
+        behind: more units.
+    """
+
+    def __init__(
+        self, store: str, arrays: dict[str, DiskArray], texts_B: DiskArray, behind: Sequence[Unit] = ()
+    ) -> None:
+        self._store = store
+        self._arrays = arrays
+        self._texts_B = texts_B
+        self._behind = behind
+        self._stored = len(arrays["id_ends_U"])
+
+    def followed_by(self, behind: Sequence[Unit]) -> StoredUnits:
+        """The same with these behind them. Who counts by units sees to it that no id is there twice."""
+        assert not self._behind
+        return StoredUnits(self._store, self._arrays, self._texts_B, behind)
+
+    @property
+    def stores(self) -> list[str]:
+        """The names of the stores that the units lie in."""
+        return [self._store, *(self._behind.stores if isinstance(self._behind, StoredUnits) else [])]
+
+    def __len__(self) -> int:
+        return self._stored + len(self._behind)
+
+    @overload
+    def __getitem__(self, index: int) -> Unit: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Unit]: ...
+    def __getitem__(self, index: int | slice) -> Unit | list[Unit]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        place = range(len(self))[index]
+        return self._behind[place - self._stored] if place >= self._stored else next(self._read(place, place + 1))
+
+    def __iter__(self) -> Iterator[Unit]:
+        for start in range(0, self._stored, _AT_ONCE):
+            yield from self._read(start, min(start + _AT_ONCE, self._stored))
+        yield from self._behind
+
+    def __repr__(self) -> str:
+        return f"StoredUnits(<private>, units={len(self)})"
+
+    def _read(self, start: int, end: int) -> Iterator[Unit]:
+        arrays = self._arrays
+        id_ends, text_ends = (_with_start(arrays[name], start, end) for name in ("id_ends_U", "text_ends_U"))
+        ids = arrays["ids_B"][id_ends[0] : id_ends[-1]].tobytes()
+        at, sizes = (arrays[name][text_ends[0] : text_ends[-1]].tolist() for name in ("at_N", "sizes_N"))
+        for number in range(end - start):
+            own = range(text_ends[number] - text_ends[0], text_ends[number + 1] - text_ends[0])
+            unit_id = _decoded(ids[id_ends[number] - id_ends[0] : id_ends[number + 1] - id_ends[0]])
+            yield Unit(unit_id, tuple(_text(self._texts_B, at[text], sizes[text]) for text in own))
+
+
+@dataclass(frozen=True)
+class UnitStore:
+    """What `write_units` wrote.
+
+    Args:
+        training: the units that are not held out.
+        held_out: the others.
+        fingerprint: `tacit.corpus.units.unit_fingerprint` of all units in order.
+    """
+
+    training: StoredUnits
+    held_out: StoredUnits
+    fingerprint: str
+
+
+def open_units(folder: Path) -> UnitStore:
+    """The units that lie in a folder.
+
+    Raises:
+        DataError: a file is missing or damaged.
+    """
+    arrays, about = open_arrays(folder)
+
+    def side(name: str) -> StoredUnits:
+        own = {key.removeprefix(f"{name}-"): array for key, array in arrays.items() if key.startswith(f"{name}-")}
+        return StoredUnits(f"{folder.name} {name}", own, arrays["texts_B"])
+
+    return UnitStore(side(_TRAINING), side(_HELD_OUT), about["fingerprint"])
+
+
+def write_units(
+    folder: Path, parts: Iterable[Part], is_held_out: Callable[[str], bool], streams: KeyedRandomness
+) -> None:
+    """Write the units of parts, one part after the other.
+
+    Args:
+        folder: empty, and its owner's alone.
+        parts: records and how they are grouped.
+        is_held_out: of the id of a unit.
+        streams: for the fingerprint.
+
+    Raises:
+        DataError: as `group_units`, and of whatever reads the records.
+    """
+    texts = _Texts(folder, "texts_B")
+    sides = {name: _SideWriter(folder, name) for name in (_TRAINING, _HELD_OUT)}
+
+    def written() -> Iterator[Unit]:
+        for part in parts:
+            for unit_id, spans in _grouped(folder, part, texts):
+                sides[_HELD_OUT if is_held_out(unit_id) else _TRAINING].add(unit_id, spans)
+                yield Unit(unit_id, tuple(texts.read(at, size) for at, size in spans))
+
+    fingerprint = unit_fingerprint(written(), streams)
+    writers = [texts.writer, *(writer for side in sides.values() for writer in side.closed())]
+    write_shapes(folder, writers, {"fingerprint": fingerprint})
+    for path in folder.glob(f"{_SCRATCH}*"):
+        path.unlink()
+
+
+_Span = tuple[int, int]
+"""Where a text begins in the file of texts, and its bytes."""
+
+
+class _Texts:
+    """The bytes of texts, appended, and read again while more are written."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.writer = ArrayWriter(folder, name, np.uint8)
+        self._reader = (folder / f"{name}.bin").open("rb")
+
+    def append(self, text: str) -> _Span:
+        at = self.writer.rows
+        content = text.encode("utf-8", "surrogatepass")
+        self.writer.add_bytes(content)
+        return at, len(content)
+
+    def read(self, at: int, size: int) -> str:
+        self.writer.flush()
+        self._reader.seek(at)
+        return _decoded(self._reader.read(size))
+
+
+class _SideWriter:
+    """The arrays of one side: which texts are a unit's."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        kinds = {
+            "ids_B": np.uint8,
+            "id_ends_U": np.int64,
+            "text_ends_U": np.int64,
+            "at_N": np.int64,
+            "sizes_N": np.int64,
+        }
+        self._writers = {key: ArrayWriter(folder, f"{name}-{key}", kind) for key, kind in kinds.items()}
+        self._ids: list[bytes] = []
+        self._texts: list[Sequence[_Span]] = []
+
+    def add(self, unit_id: str, spans: Sequence[_Span]) -> None:
+        self._ids.append(unit_id.encode("utf-8", "surrogatepass"))
+        self._texts.append(spans)
+        if len(self._ids) == _AT_ONCE:
+            self._write()
+
+    def closed(self) -> Iterable[ArrayWriter]:
+        self._write()
+        return self._writers.values()
+
+    def _write(self) -> None:
+        writers = self._writers
+        ends = {"id_ends_U": "ids_B", "text_ends_U": "at_N"}
+        counts = {"id_ends_U": list(map(len, self._ids)), "text_ends_U": list(map(len, self._texts))}
+        for name, of in ends.items():
+            writers[name].add(writers[of].rows + np.cumsum(counts[name], dtype=np.int64))
+        writers["ids_B"].add_bytes(b"".join(self._ids))
+        spans = np.array(list(itertools.chain.from_iterable(self._texts)), dtype=np.int64).reshape(-1, 2)
+        writers["at_N"].add(spans[:, 0])
+        writers["sizes_N"].add(spans[:, 1])
+        self._ids, self._texts = [], []
+
+
+def _grouped(folder: Path, part: Part, texts: _Texts) -> Iterator[tuple[str, list[_Span]]]:
+    """The id of each unit of a part, in order, and where its texts are."""
+    kind = part.kind
+    into = _Texts(folder, f"{_SCRATCH}-whole") if kind.words is not None else texts
+    by_group = ExternalSort(folder, f"{_SCRATCH}-groups")
+    for number, record in enumerate(part.records, start=1):
+        key = key_of_record(record, number, kind)
+        by_group.add((key.encode("utf-8", "surrogatepass"), *into.append(record.text)))
+    groups = ((_decoded(key), [row[1:] for row in rows]) for key, rows in itertools.groupby(by_group, _key))
+    if kind.kind in ("record", "tuple"):
+        groups = _several_of_each(folder, kind, groups, into, texts)
+    yield from ((part.prefix + unit_id, spans) for unit_id, spans in groups)
+
+
+def _several_of_each(
+    folder: Path, kind: UnitKind, documents: Iterator[tuple[str, list[_Span]]], whole: _Texts, texts: _Texts
+) -> Iterator[tuple[str, list[_Span]]]:
+    """The units of documents that are records or tuples, under ids of their own."""
+    by_unit = ExternalSort(folder, f"{_SCRATCH}-units")
+    for name, spans in documents:
+        if kind.words is not None:
+            pieces = cut_tuples([whole.read(*span) for span in spans], kind.words)
+            spans = [texts.append(piece) for piece in pieces]
+        for ordinal, span in enumerate(spans):
+            by_unit.add((ordinal_id(name, ordinal).encode("utf-8", "surrogatepass"), *span))
+    return ((_decoded(key), [(at, size)]) for key, at, size in by_unit)
+
+
+def _key(row: Row) -> bytes:
+    return row[0]
+
+
+def _with_start(ends_U: DiskArray, start: int, end: int) -> list[int]:
+    """The ends of units, and before them the end of the one before."""
+    found = ends_U[max(start - 1, 0) : end].tolist()
+    return found if start else [0, *found]
+
+
+def _text(texts_B: DiskArray, at: int, size: int) -> str:
+    return _decoded(texts_B[at : at + size].tobytes())
+
+
+def _decoded(content: bytes) -> str:
+    return content.decode("utf-8", "surrogatepass")
