@@ -25,6 +25,8 @@ BASE = {
     "progress",
     "processes",
     "resumable",
+    "disk_arrays",
+    "external_sort",
 }  # what every package may use
 MAY_IMPORT: dict[str, set[str]] = {
     "version": set(),
@@ -32,6 +34,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "failures": set(),
     "randomness": {"errors"},
     "files": {"errors"},
+    "disk_arrays": {"errors"},
+    "external_sort": set(),
     "strict_yaml": set(),
     "progress": set(),
     "processes": {"errors"},

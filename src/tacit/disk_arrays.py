@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import mmap
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,6 @@ from typing import IO, Any
 import numpy as np
 
 from tacit.errors import DataError
-from tacit.files import sync_file
 
 __all__ = ["Array", "ArrayWriter", "DiskArray", "open_arrays", "row_pieces", "write_shapes"]
 
@@ -106,10 +106,9 @@ class ArrayWriter:
 
     def __init__(self, folder: Path, name: str, dtype: Any, width: tuple[int, ...] = ()) -> None:
         self.name = name
-        self._path = _path(folder, name)
         self._dtype = np.dtype(dtype)
         self._width = width
-        self._file: IO[bytes] = self._path.open("wb")
+        self._file: IO[bytes] = _path(folder, name).open("wb")
         self.rows = 0
 
     def add(self, rows: np.ndarray | Sequence[int]) -> None:
@@ -131,17 +130,16 @@ class ArrayWriter:
 
     def close(self) -> tuple[str, tuple[int, ...]]:
         """Bring the file to the disk; gives type and shape, for `write_shapes`."""
-        self._file.close()
-        sync_file(self._path)
+        _sync_and_close(self._file)
         return self._dtype.str, (self.rows, *self._width)
 
 
 def write_shapes(folder: Path, writers: Sequence[ArrayWriter], about: Mapping[str, Any]) -> None:
     """Close the writers of a folder, and write what the arrays are, with whatever else is to be known of them."""
     arrays = {writer.name: writer.close() for writer in writers}
-    path = folder / _SHAPES
-    path.write_text(json.dumps({"arrays": arrays, "about": dict(about)}), encoding="utf-8")
-    sync_file(path)
+    file = (folder / _SHAPES).open("wb")
+    file.write(json.dumps({"arrays": arrays, "about": dict(about)}).encode())
+    _sync_and_close(file)
 
 
 def open_arrays(folder: Path) -> tuple[dict[str, DiskArray], dict[str, Any]]:
@@ -157,6 +155,12 @@ def open_arrays(folder: Path) -> tuple[dict[str, DiskArray], dict[str, Any]]:
     except (OSError, ValueError, KeyError, TypeError):
         raise DataError(f"{path}: missing or damaged; remove its folder, and it is made again") from None
     return {name: DiskArray(_path(folder, name), *own) for name, own in arrays.items()}, found["about"]
+
+
+def _sync_and_close(file: IO[bytes]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+    file.close()
 
 
 def _path(folder: Path, name: str) -> Path:

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-__all__ = ["ExternalSort", "limited_database"]
+__all__ = ["IN_MEMORY", "ExternalSort", "limited_database"]
 
-_IN_MEMORY = 1 << 16
+IN_MEMORY = 1 << 16
+"""Rows that are sorted in memory."""
+
 _BATCH = 1 << 14
 _MEMORY_MB = 128
 
@@ -47,7 +49,7 @@ class ExternalSort:
         in_memory: rows that are sorted in memory.
     """
 
-    def __init__(self, folder: Path, name: str, in_memory: int = _IN_MEMORY) -> None:
+    def __init__(self, folder: Path, name: str, in_memory: int = IN_MEMORY) -> None:
         self._folder = folder
         self._name = name
         self._most = in_memory

@@ -9,6 +9,7 @@ Shapes: U units, N texts, B bytes.
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +20,12 @@ import numpy as np
 from tacit.corpus.records import Record
 from tacit.corpus.units import Unit, UnitKind, cut_tuples, key_of_record, ordinal_id, unit_fingerprint
 from tacit.disk_arrays import ArrayWriter, DiskArray, open_arrays, write_shapes
-from tacit.external_sort import ExternalSort, Row
+from tacit.external_sort import IN_MEMORY, ExternalSort, Row
 from tacit.randomness import KeyedRandomness
 
 __all__ = ["Part", "StoredUnits", "UnitStore", "open_units", "write_units"]
 
 _AT_ONCE = 4096
-_SCRATCH = "unsorted"
 _TRAINING, _HELD_OUT = "training", "held_out"
 
 
@@ -136,7 +136,11 @@ def open_units(folder: Path) -> UnitStore:
 
 
 def write_units(
-    folder: Path, parts: Iterable[Part], is_held_out: Callable[[str], bool], streams: KeyedRandomness
+    folder: Path,
+    parts: Iterable[Part],
+    is_held_out: Callable[[str], bool],
+    streams: KeyedRandomness,
+    in_memory: int = IN_MEMORY,
 ) -> None:
     """Write the units of parts, one part after the other.
 
@@ -145,24 +149,26 @@ def write_units(
         parts: records and how they are grouped.
         is_held_out: of the id of a unit.
         streams: for the fingerprint.
+        in_memory: records that are sorted in memory; more are sorted on disk.
 
     Raises:
         DataError: as `group_units`, and of whatever reads the records.
     """
+    scratch = folder / "unsorted"
+    scratch.mkdir()
     texts = _Texts(folder, "texts_B")
     sides = {name: _SideWriter(folder, name) for name in (_TRAINING, _HELD_OUT)}
 
     def written() -> Iterator[Unit]:
         for part in parts:
-            for unit_id, spans in _grouped(folder, part, texts):
+            for unit_id, spans in _grouped(scratch, part, texts, in_memory):
                 sides[_HELD_OUT if is_held_out(unit_id) else _TRAINING].add(unit_id, spans)
                 yield Unit(unit_id, tuple(texts.read(at, size) for at, size in spans))
 
     fingerprint = unit_fingerprint(written(), streams)
     writers = [texts.writer, *(writer for side in sides.values() for writer in side.closed())]
     write_shapes(folder, writers, {"fingerprint": fingerprint})
-    for path in folder.glob(f"{_SCRATCH}*"):
-        path.unlink()
+    shutil.rmtree(scratch)
 
 
 _Span = tuple[int, int]
@@ -226,25 +232,29 @@ class _SideWriter:
         self._ids, self._texts = [], []
 
 
-def _grouped(folder: Path, part: Part, texts: _Texts) -> Iterator[tuple[str, list[_Span]]]:
+def _grouped(scratch: Path, part: Part, texts: _Texts, in_memory: int) -> Iterator[tuple[str, list[_Span]]]:
     """The id of each unit of a part, in order, and where its texts are."""
     kind = part.kind
-    into = _Texts(folder, f"{_SCRATCH}-whole") if kind.words is not None else texts
-    by_group = ExternalSort(folder, f"{_SCRATCH}-groups")
+    into = _Texts(scratch, "whole") if kind.words is not None else texts
+    by_group = ExternalSort(scratch, "groups", in_memory)
     for number, record in enumerate(part.records, start=1):
         key = key_of_record(record, number, kind)
         by_group.add((key.encode("utf-8", "surrogatepass"), *into.append(record.text)))
     groups = ((_decoded(key), [row[1:] for row in rows]) for key, rows in itertools.groupby(by_group, _key))
     if kind.kind in ("record", "tuple"):
-        groups = _several_of_each(folder, kind, groups, into, texts)
+        by_unit = ExternalSort(scratch, "units", in_memory)
+        groups = _several_of_each(kind, groups, into, texts, by_unit)
     yield from ((part.prefix + unit_id, spans) for unit_id, spans in groups)
 
 
 def _several_of_each(
-    folder: Path, kind: UnitKind, documents: Iterator[tuple[str, list[_Span]]], whole: _Texts, texts: _Texts
+    kind: UnitKind,
+    documents: Iterator[tuple[str, list[_Span]]],
+    whole: _Texts,
+    texts: _Texts,
+    by_unit: ExternalSort,
 ) -> Iterator[tuple[str, list[_Span]]]:
     """The units of documents that are records or tuples, under ids of their own."""
-    by_unit = ExternalSort(folder, f"{_SCRATCH}-units")
     for name, spans in documents:
         if kind.words is not None:
             pieces = cut_tuples([whole.read(*span) for span in spans], kind.words)

@@ -1,0 +1,35 @@
+"""An external sort gives the order of bytes, stable, whether or not its rows fit in memory."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tacit.external_sort import ExternalSort
+
+RNG = random.Random(0)
+ODD = [b"", b"\x00", b"a", b"a\x00", b"\xff\xfe", "é".encode(), b"a#10", b"a#2", b"A", b" a"]
+KEYS = [RNG.choice([*ODD, b"%d" % RNG.randrange(300)]) for _ in range(5000)]
+ROWS = [(key, place * 3, 2**40 + place) for place, key in enumerate(KEYS)]
+SORTED = sorted(ROWS, key=lambda row: row[0])
+
+
+@pytest.mark.parametrize("in_memory", [100_000, 5000, 999, 7 * 71])
+def test_rows_come_in_the_order_of_their_keys(tmp_path: Path, in_memory: int) -> None:
+    rows = ExternalSort(tmp_path, "rows", in_memory)
+    for row in ROWS:
+        rows.add(row)
+    assert list(rows) == SORTED
+    assert bool(list(tmp_path.glob("rows-*.parquet"))) == (in_memory < len(ROWS))
+
+
+def test_an_order_by_another_rule_is_caught() -> None:
+    """Known wrong: text is compared without case, or rows of one key in no order of their own."""
+    assert sorted(ROWS, key=lambda row: row[0].lower()) != SORTED
+    assert sorted(ROWS, key=lambda row: (row[0], -row[1])) != SORTED
+
+
+def test_no_rows(tmp_path: Path) -> None:
+    assert list(ExternalSort(tmp_path, "rows")) == []
