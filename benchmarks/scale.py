@@ -1,0 +1,293 @@
+"""Time and memory of what a run does with a corpus, against the size of the corpus.
+
+Run ``python benchmarks/scale.py --results FILE [--megabytes 10 50 200] [--page docs/scale.md] [--plot docs/scale.png]``. It writes
+temporary corpora of made-up words, short documents a line, and of each measures, every one in a fresh process:
+
+- store: read the records, group them into units, sort, fingerprint and write them (`tacit.corpus.unit_store`);
+- count: the words of a DP vocabulary, with the contribution bound, from there;
+- tokenise: rows of token ids from there (`tacit.training.row_store`);
+- draw: open those rows, draw a step's units and read them;
+- run: the whole of ``tacit run``: text to report, one small model, few steps.
+
+FILE gets a line for each as it is done, and what is in it is not measured again: stop it, and run the same command to go on.
+Peaks are those of the process: resident memory as the system counts it, and the part that is no file's ("own").
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+WORDS = 20_000
+LENGTH = 64
+DRAWN = 256
+BEGIN, END = "<!-- measured -->", "<!-- end of measured -->"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Of one operation on one size of text: seconds of the clock and of the processor, and MiB at the peak."""
+
+    operation: str
+    megabytes: float
+    seconds: float
+    cpu_seconds: float
+    peak: float
+    own_peak: float
+
+
+# corpora ---------------------------------------------------------------------------------------------------------------
+
+
+def write_text(path: Path, megabytes: float) -> int:
+    """A line a document, of 20 to 60 words, the r-th of them with a share of about 1 / (r + 10); gives the lines."""
+    rng = random.Random(0)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = ["".join(rng.choices(letters, k=rng.randint(2, 9))) for _ in range(WORDS)]
+    cumulative = list(itertools.accumulate(1 / (rank + 10) for rank in range(WORDS)))
+    size = lines = 0
+    with path.open("w", encoding="utf-8") as file:
+        while size < 1e6 * megabytes:
+            line = " ".join(rng.choices(words, cum_weights=cumulative, k=rng.randint(20, 60))) + "\n"
+            file.write(line)
+            size, lines = size + len(line), lines + 1
+    return lines
+
+
+CONFIG = """
+title: scale
+run: {run}
+privacy: {{unit: record, units: {units}, relation: add-or-remove, budget: {{epsilon: 8.0, delta: 1.0e-8}}}}
+private: {{path: {text}}}
+public: [{{path: {public}}}]
+vocabulary: {{method: histogram, max_words: 60, size: 2000, epsilon_share: 0.3}}
+model: {{kind: bert, layers: 1, width: 64, heads: 2, length: {length}}}
+phases:
+  - {{name: public, plan: plain, stream: public, steps: 5, batch_size: 64, learning_rate: 2.0e-3}}
+  - {{name: private, plan: dp, stream: private, steps: 8, expected_batch: {drawn}, clip_norm: 0.5, learning_rate: 1.0e-3}}
+evaluation: {{held_out: 0.001}}
+"""
+
+
+# operations, each in a process of its own --------------------------------------------------------------------------------
+
+
+def store(folder: Path) -> None:
+    from tacit.corpus.readers import Source, read_records
+    from tacit.corpus.unit_store import Part, write_units
+    from tacit.corpus.units import UnitKind
+    from tacit.randomness import KeyedRandomness
+
+    (folder / "text").mkdir()
+    parts = [Part(read_records(Source(folder / "text.txt")), UnitKind("record"))]
+    write_units(folder / "text", parts, lambda unit_id: False, KeyedRandomness(bytes(32)))
+
+
+def count(folder: Path) -> None:
+    from tacit.corpus.unit_store import open_units
+    from tacit.randomness import KeyedRandomness
+    from tacit.vocabulary.count import sorted_word_counts
+    from tacit.vocabulary.tally import Spill, spill_folder
+    from tacit.vocabulary.tokenizer import TokenizerOptions
+
+    units = ((unit.unit_id, unit.texts) for unit in open_units(folder / "text").training)
+    with spill_folder(folder / "spill") as place:
+        options = TokenizerOptions()
+        sorted_word_counts(units, 60, KeyedRandomness(bytes(32)), options, Spill(place, 512), ids_differ=True)
+
+
+def tokenise(folder: Path) -> None:
+    from tacit.corpus.unit_store import open_units
+    from tacit.randomness import KeyedRandomness
+    from tacit.training.row_store import write_rows
+    from tacit.training.sequences import tokenize_units
+    from tacit.vocabulary.special import OWN_NAMES, special_tokens
+    from tacit.vocabulary.tokenizer import TokenizerOptions, build_tokenizer
+    from tacit.vocabulary.wordpiece import train_wordpiece
+
+    units, streams, options = open_units(folder / "text").training, KeyedRandomness(bytes(32)), TokenizerOptions()
+    words = {word: 1 for unit in units[:2000] for text in unit.texts for word in text.split()}
+    tokenizer = build_tokenizer(train_wordpiece(words, 2000, options.alphabet), options)
+    special = special_tokens(tokenizer, OWN_NAMES)
+    (folder / "rows").mkdir()
+    at_once = 2000
+    parts = (units[start : start + at_once] for start in range(0, len(units), at_once))
+    write_rows(folder / "rows", (tokenize_units(part, tokenizer, special, LENGTH, streams) for part in parts))
+
+
+def draw(folder: Path) -> None:
+    from tacit.engine.sampler import poisson_sample
+    from tacit.randomness import KeyedRandomness
+    from tacit.training.row_store import open_rows
+
+    stream = open_rows(folder / "rows")
+    for step in range(10):
+        for unit in poisson_sample(stream.units, DRAWN / stream.units, KeyedRandomness(bytes(32)).generator(step)):
+            stream.ids_ST[stream.rows_of(int(unit))].sum()
+
+
+OPERATIONS: dict[str, Callable[[Path], None]] = {"store": store, "count": count, "tokenise": tokenise, "draw": draw}
+
+
+# measuring ---------------------------------------------------------------------------------------------------------------
+
+
+def watched(command: Sequence[str]) -> tuple[float, float, float, float]:
+    """Run a command: seconds of the clock and of the processor, peak resident and own memory in MiB (Linux)."""
+    import resource
+
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    start = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    said: list[bytes] = []
+    reader = threading.Thread(target=lambda: said.append(process.stdout.read() if process.stdout else b""))
+    reader.start()
+    peak = own = 0
+    while process.poll() is None:
+        for line in _status(process.pid):
+            name, _, value = line.partition(":")
+            if name == "VmHWM":
+                peak = max(peak, int(value.split()[0]))
+            elif name == "RssAnon":
+                own = max(own, int(value.split()[0]))
+        time.sleep(0.02)
+    reader.join()
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}:\n{b''.join(said).decode()}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return time.monotonic() - start, cpu, peak / 1024, own / 1024
+
+
+def _status(process: int) -> list[str]:
+    try:
+        return Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:  # it has just ended
+        return []
+
+
+def measure(megabytes: float, results: Path, done: list[Measured]) -> None:
+    """All operations on one size that are not in the results yet."""
+    wanted = [
+        name for name in (*OPERATIONS, "run") if not any((m.operation, m.megabytes) == (name, megabytes) for m in done)
+    ]
+    if not wanted:
+        return
+    with tempfile.TemporaryDirectory(dir=results.parent) as place:
+        folder = Path(place)
+        lines = write_text(folder / "text.txt", megabytes)
+        write_text(folder / "public.txt", 1.0)
+        values = {"run": folder / "run", "units": lines, "text": folder / "text.txt", "public": folder / "public.txt"}
+        (folder / "run.yaml").write_text(CONFIG.format(**values, length=LENGTH, drawn=DRAWN))
+        for name in (*OPERATIONS, "run"):
+            own = [sys.executable, __file__, "--operation", name, "--folder", place]
+            command = [sys.executable, "-m", "tacit", "run", str(folder / "run.yaml")] if name == "run" else own
+            found = Measured(name, megabytes, *watched(command))
+            if name in wanted:
+                done.append(found)
+                with results.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(asdict(found)) + "\n")
+                print(_line(found), flush=True)
+
+
+def _line(m: Measured) -> str:
+    return (
+        f"{m.operation:9} {m.megabytes:6.0f} MB: {m.seconds:7.1f} s ({m.cpu_seconds:.1f} s of processor), "
+        f"peak {m.peak:.0f} MiB, own {m.own_peak:.0f} MiB"
+    )
+
+
+# the page ----------------------------------------------------------------------------------------------------------------
+
+
+def tables(measured: Sequence[Measured]) -> str:
+    """Markdown: a row a size and operation, how memory grows, and what follows for a terabyte."""
+    sizes = sorted({m.megabytes for m in measured})
+    rows = ["| operation | MB of text | seconds | MB a second | peak MiB | own MiB |", "|---|--:|--:|--:|--:|--:|"]
+    for name in (*OPERATIONS, "run"):
+        for m in sorted((m for m in measured if m.operation == name), key=lambda m: m.megabytes):
+            speed = "" if name == "draw" else f"{m.megabytes / m.seconds:.2f}"
+            rows.append(
+                f"| {name} | {m.megabytes:,.0f} | {m.seconds:,.1f} | {speed} | {m.peak:,.0f} | {m.own_peak:,.0f} |"
+            )
+    runs = {m.megabytes: m for m in measured if m.operation == "run"}
+    first, last = runs[sizes[0]], runs[sizes[-1]]
+    grown = f"From {sizes[0]:,.0f} MB to {sizes[-1]:,.0f} MB of text the peak of `tacit run` grows by a factor of "
+    rows += ["", f"{grown}{last.peak / first.peak:.2f}, its own memory by one of {last.own_peak / first.own_peak:.2f}."]
+    rows += ["", *_terabyte(runs, sizes)]
+    return "\n".join(rows)
+
+
+def _terabyte(runs: dict[float, Measured], sizes: Sequence[float]) -> list[str]:
+    small, large = runs[sizes[0]], runs[sizes[-1]]
+    a_megabyte = (large.seconds - small.seconds) / (large.megabytes - small.megabytes)
+    days = a_megabyte * 1e6 / 86400
+    return [
+        f"Each further megabyte takes `tacit run` {a_megabyte:.3f} s before and beside its steps, so a terabyte would take "
+        f"{days:,.1f} days on this machine: an extrapolation by a factor of {1e6 / large.megabytes:,.0f}, not a measurement."
+    ]
+
+
+def write_page(page: Path, measured: Sequence[Measured]) -> None:
+    """Put the tables between the marks of the page."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    page.write_text(f"{before}{BEGIN}\n\n{tables(measured)}\n\n{END}{after}", encoding="utf-8")
+
+
+def write_plot(path: Path, measured: Sequence[Measured]) -> None:
+    """Seconds and peaks against megabytes."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    for name in (*OPERATIONS, "run"):
+        own = sorted((m for m in measured if m.operation == name), key=lambda m: m.megabytes)
+        left.plot([m.megabytes for m in own], [m.seconds for m in own], marker="o", label=name)
+        right.plot([m.megabytes for m in own], [m.peak for m in own], marker="o", label=name)
+    left.set(xscale="log", yscale="log", xlabel="MB of text", ylabel="seconds")
+    right.set(xscale="log", xlabel="MB of text", ylabel="peak resident memory, MiB")
+    right.set_ylim(bottom=0)
+    left.legend()
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--results", type=Path)
+    parser.add_argument("--megabytes", type=float, nargs="+", default=[10, 50, 200])
+    parser.add_argument("--page", type=Path)
+    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--operation", choices=list(OPERATIONS), help="for the processes that it starts")
+    parser.add_argument("--folder", type=Path, help="likewise")
+    arguments = parser.parse_args()
+    if arguments.operation:
+        OPERATIONS[arguments.operation](arguments.folder)
+        return
+    if arguments.results is None:
+        parser.error("give --results FILE, where measurements are kept")
+    results = arguments.results.resolve()
+    lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
+    done = [Measured(**json.loads(line)) for line in lines]
+    for megabytes in arguments.megabytes:
+        measure(megabytes, results, done)
+    if arguments.page:
+        write_page(arguments.page, done)
+    if arguments.plot:
+        write_plot(arguments.plot, done)
+
+
+if __name__ == "__main__":
+    main()
