@@ -114,6 +114,20 @@ def test_what_adaptive_cannot_be(form: str, adaptive: dict[str, Any], said: str)
     assert "\n" not in str(refused.value)
 
 
+def test_constants_come_from_somewhere() -> None:
+    """With a given start and no public corpus nothing could give them, which shows before a unit is scored."""
+    own = values(Path("/nowhere"), "clip-weights")
+    own["phases"] = [phase for phase in own["phases"] if phase["stream"] != "public"]
+    del own["vocabulary"]
+    own["public"] = []
+    own["model"] = {"kind": "gpt2", "folder": "/nowhere/model", "length": own["model"]["length"]}
+    own["adaptive"] = {**own["adaptive"], "scorer": {"folder": "/nowhere/model", "public": True}}
+    assert parse_config(own).adaptive is not None
+    del own["adaptive"]["lower"], own["adaptive"]["upper"]
+    with pytest.raises(UsageError, match="give lower and upper; there is no public corpus"):
+        parse_config(own)
+
+
 @pytest.mark.parametrize("weights", [[1.5, 0.5], [0.0, 1.0], [-0.5, 1.0]])
 def test_weights_are_above_zero_and_at_most_one(weights: list[float]) -> None:
     with pytest.raises(UsageError, match=r"adaptive\.weights"):
@@ -421,13 +435,13 @@ def test_a_run_does_not_go_on_with_other_probabilities(corpora: Path, released: 
     streams = KeyedRandomness((folder.private / "key").read_bytes())
     with Ledger.create(tmp_path / "ledger.sqlite", header) as ledger:
         scorer = folder.private / "scorer"
-        rho_U = unit_rho(config, folder, streams, SilentReporter(), ledger, units, [], scorer)
+        rho_U = unit_rho(config, folder, streams, SilentReporter(), ledger, units, list, scorer)
         assert rho_U.tolist() == [1.0]  # who was not scored counts as most private
         ours = [
             json.loads(line)["id"] for line in (folder.private / "scores" / "scores.jsonl").read_text().splitlines()
         ]
         with pytest.raises(LedgerError, match="the privacy probabilities changed"):
-            unit_rho(config, folder, streams, SilentReporter(), ledger, [Unit(ours[0], ("a text",))], [], scorer)
+            unit_rho(config, folder, streams, SilentReporter(), ledger, [Unit(ours[0], ("a text",))], list, scorer)
 
 
 # killed and begun again ----------------------------------------------------------------------------------------------

@@ -173,6 +173,8 @@ def _check_scorer(config: RunConfig, options: AdaptiveOptions) -> None:
         )
     if (options.lower is None) != (options.upper is None):
         raise UsageError("adaptive: give lower and upper together, or neither to take them from public held-out text")
+    if options.lower is None and not config.public:
+        raise UsageError("adaptive: give lower and upper; there is no public corpus that they could be taken from")
     if options.lower is not None and options.upper is not None and options.lower >= options.upper:
         raise UsageError(f"adaptive: lower is {options.lower:g} and must be below upper, {options.upper:g}")
     if scorer.phase is None:

@@ -104,7 +104,7 @@ def rho_of_units(state: RunState) -> np.ndarray:
         state.reporter,
         state.ledger,
         private_units(state)[0],
-        public_units(state)[1],
+        lambda: public_units(state)[1],
         _scorer_folder(state),
     )
 

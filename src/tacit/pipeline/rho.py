@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,7 +84,7 @@ def unit_rho(
     reporter: Reporter,
     ledger: Ledger,
     units: Sequence[Unit],
-    public: Sequence[Unit],
+    public: Callable[[], Sequence[Unit]],
     scorer: Path,
 ) -> np.ndarray:
     """rho of each unit that is trained on (U,), in order; a unit without text has rho 1.
@@ -92,7 +92,7 @@ def unit_rho(
     Args:
         streams: of the run's key.
         units: those that are trained on.
-        public: held-out public text, from which the constants are taken where they are not given.
+        public: loads held-out public text, from which the constants are taken where they are not given.
         scorer: the folder of the model that a phase left, where the scorer is no folder of its own.
 
     Raises:
@@ -115,7 +115,7 @@ def unit_rho(
 
 
 def _constants(
-    run: _Run, options: AdaptiveOptions, scorer: ScorerOptions, public: Sequence[Unit]
+    run: _Run, options: AdaptiveOptions, scorer: ScorerOptions, public: Callable[[], Sequence[Unit]]
 ) -> PrivacyProbability:
     """As given, or once from public text."""
     if options.lower is not None and options.upper is not None:
@@ -123,7 +123,7 @@ def _constants(
     path = run.folder.private / "rho.json"
     if not path.exists():
         run.reporter.say("Scoring: the constants of rho, from public held-out text ...")
-        records = [Record(unit.unit_id, None, text) for unit in public for text in unit.texts][:_MOST_PUBLIC]
+        records = [Record(unit.unit_id, None, text) for unit in public() for text in unit.texts][:_MOST_PUBLIC]
         try:
             found, _ = fit_public(records, scorer, workers=run.config.compute.workers)
         except DataError as error:
