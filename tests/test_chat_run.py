@@ -121,7 +121,7 @@ def test_from_chats_to_a_release_that_chats(corpora: Path, tmp_path: Path) -> No
                 "the patient reports" not in said or stream is public or stream is held_out
             )  # public notes count whole
             assert TURNS[0] not in said
-    with_turns = (private.ids_ST == tokenizer.convert_tokens_to_ids(TURNS[0])).any(axis=1)
+    with_turns = (np.asarray(private.ids_ST) == tokenizer.convert_tokens_to_ids(TURNS[0])).any(axis=1)
     assert 0 < (~with_turns).sum() < with_turns.sum()  # canaries are plain text, and the ends of long answers
     assert fingerprints(parse_config(stated)).keys() == {"the given tokenizer", "the chat template", "the model folder"}
 

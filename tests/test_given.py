@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save, save_file
@@ -504,6 +505,7 @@ def test_the_report_says_the_real_shape_and_what_is_assumed(kind: str, finished:
     assumed = [row["text"] for row in report["guarantee"]["assumptions"] if row["label"] == "assumed"]
     assert any("The given tokenizer is public" in text for text in assumed)
     assert any("The model folder is public" in text for text in assumed)
+    assert any("Nobody made the given weights" in text for text in assumed)
     assert not any("private release" in text for text in report["guarantee"]["covered_outputs"])
     assert report["guarantee"]["status"] == "proved"
     assert [attack["name"] for attack in report["attacks"]] == ["exposure"]
@@ -593,7 +595,7 @@ def test_redacted_text_with_a_tokenizer_that_has_no_mask_token(tmp_path: Path) -
     assert mask == len(tokenizer) - 1 == model.config.vocab_size - 1 == 300
     with open_run(parse_config(values)) as state:
         stream = rows_of(state, "private")
-        assert (stream.ids_ST == mask).any(), "it is read whole"
+        assert (np.asarray(stream.ids_ST) == mask).any(), "it is read whole"
         texts = [text for unit in private_units(state)[0][:30] for text in unit.texts]
         bodies = [i for row in range(stream.sequences) for i in stream.ids_ST[row, 1 : stream.lengths_S[row] - 1]]
         start = [i for text in texts for i in tokenizer(text, add_special_tokens=False)["input_ids"]]

@@ -184,8 +184,8 @@ def test_one_document_has_the_id_of_a_planted_one(folder: Path) -> None:
         seen[name] = observed(folder / f"planted-{name}", values, 3)
     assert seen["nothing"].code == 0
     assert least_delta(seen["nothing"], seen["former"], 8.0) <= DELTA  # it was 1
-    # who has the key could still do it: the ids are a function of it
-    assert least_delta(seen["nothing"], seen["knows"], 8.0) == 1.0
+    # nor can who has the key, of which the ids are a function: a run's units are counted one by one, whatever they are called
+    assert least_delta(seen["nothing"], seen["knows"], 8.0) <= DELTA
     assert not set(planted) & set(planted_ids(dp_values(folder, folder / "none.jsonl", audit=audit), 4))
 
 

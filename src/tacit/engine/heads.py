@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from tacit.engine.capture import Capture, current_capture, per_unit
 from tacit.engine.cross_entropy import check_labels
 from tacit.engine.factors import Dense, Factor, Outer
-from tacit.engine.logits import IGNORE_INDEX, Logits, rounded_product, spread_rows
+from tacit.engine.logits import IGNORE_INDEX, LEAST_ROWS, Logits, rounded_product, spread_rows
 from tacit.errors import RefusedError, UsageError
 
 __all__ = ["CHUNK_BYTES", "at_positions", "causal_losses", "token_losses"]
@@ -314,10 +314,12 @@ def _losses(
     if wants_hidden:
         gradient_ND = torch.zeros_like(hidden_ND, dtype=call.dtype)
     for row_n in (label_N != IGNORE_INDEX).nonzero().flatten().split(call.chunk):
-        x_nV = rounded_product(hidden_ND[row_n], weight_VD.T, call.rounding)
+        filled_n = _filled(row_n)
+        x_nV = rounded_product(hidden_ND[filled_n], weight_VD.T, call.rounding)
         if bias_V is not None:
             x_nV += bias_V
-        loss_N[row_n], lse_N[row_n] = _cross_entropy_(x_nV, label_N[row_n, None])
+        loss_n, lse_n = _cross_entropy_(x_nV, label_N[filled_n, None])
+        loss_N[row_n], lse_N[row_n], x_nV = loss_n[: len(row_n)], lse_n[: len(row_n)], x_nV[: len(row_n)]
         if gradient_ND is not None:
             gradient_ND[row_n] = rounded_product(x_nV, weight_VD, call.rounding)
         if call.names and rows <= call.chunk:
@@ -325,6 +327,12 @@ def _losses(
     gradient_BRD = None if gradient_ND is None else gradient_ND.view(hidden_BRD.shape)
     kept_BRV = None if kept_NV is None else kept_NV.view(*labels_BR.shape, len(weight_VD))
     return loss_N.view_as(labels_BR), lse_N.view_as(labels_BR), gradient_BRD, kept_BRV
+
+
+def _filled(row_n: Tensor) -> Tensor:
+    """The rows, and the first one again until there are enough: torch adds up a row that is alone with all threads, otherwise."""
+    missing = LEAST_ROWS - len(row_n)
+    return row_n if missing <= 0 else torch.cat([row_n, row_n[:1].expand(missing)])
 
 
 def _cross_entropy_(logits_nV: Tensor, label_n1: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,6 +14,9 @@ from tacit.screen_plan import streams_needed
 __all__ = ["assumptions"]
 
 
+_WEIGHTS = ("the model folder", "the scorer")
+
+
 def assumptions(
     config: RunConfig, start: dict[str, Any], shares: tuple[schema.MissedShare, ...] = ()
 ) -> tuple[schema.Assumption, ...]:
@@ -133,7 +136,16 @@ def _adaptive_assumptions(config: RunConfig) -> list[tuple[str, Any]]:
 def _start_assumptions(start: dict[str, Any]) -> list[tuple[str, Any]]:
     """Where the run began, as its certificate says."""
     ancestors = {ancestor["head"]: ancestor for ancestor in start["ancestors"]}
-    return [row for given in start["given"] for row in _of_given(given, ancestors, start["same_people"])]
+    rows = [row for given in start["given"] for row in _of_given(given, ancestors, start["same_people"])]
+    if any(given["role"] in _WEIGHTS and given["origin"] not in ancestors for given in start["given"]):
+        rows.append(
+            (
+                "Nobody made the given weights so that they enlarge the last bits of a sum, by which one unit could show in others "
+                "(TACIT-25); with compute.micro_batch: 1 training does not rest on that.",
+                "assumed",
+            )
+        )
+    return rows
 
 
 def _of_given(given: dict[str, Any], ancestors: dict[str, Any], same_people: bool) -> list[tuple[str, Any]]:
