@@ -332,7 +332,7 @@ def _losses(
 def _filled(row_n: Tensor) -> Tensor:
     """The rows, and the first one again until there are enough: torch adds up a row that is alone with all threads, otherwise."""
     missing = LEAST_ROWS - len(row_n)
-    return row_n if missing <= 0 else torch.cat([row_n, row_n[:1].expand(missing)])
+    return row_n if missing <= 0 or len(row_n) == 0 else torch.cat([row_n, row_n[:1].expand(missing)])
 
 
 def _cross_entropy_(logits_nV: Tensor, label_n1: Tensor) -> tuple[Tensor, Tensor]:
