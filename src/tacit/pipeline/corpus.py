@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from tacit.audit.samples import MembershipSamples
-from tacit.corpus.readers import MOST_RECORD_BYTES, Source, read_records
+from tacit.corpus.readers import read_records
 from tacit.corpus.records import Record
+from tacit.corpus.source import MOST_RECORD_BYTES, Source
 from tacit.corpus.units import Unit, UnitKind, group_units, split_held_out, unit_fingerprint
 from tacit.errors import DataError, UsageError
 from tacit.files import atomic_folder
