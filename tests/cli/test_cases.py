@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.release.verification import verify_release
+from tacit.release.alone import verify_release
 
 from .calling import Tacit
 

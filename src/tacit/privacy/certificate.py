@@ -246,7 +246,7 @@ def verify_certificate(ledger: Ledger, certificate: dict[str, Any], release: Pat
 _COMPARED_APART = {
     *("epsilons", "total_variation", "mu", "adaptive"),  # numbers, to the last digits but a few
     "ledger_head",  # beside the rows of the release, which come after it
-    *("fine_tuning", "own_loop"),  # not in the ledger alone: `tacit.release.verification`
+    *("fine_tuning", "own_loop"),  # not in the ledger alone: `tacit.release.configured`
 }
 
 
