@@ -83,7 +83,8 @@ evaluation: {{held_out: 0.001}}
 
 
 def store(folder: Path) -> None:
-    from tacit.corpus.readers import Source, read_records
+    from tacit.corpus.readers import read_records
+    from tacit.corpus.source import Source
     from tacit.corpus.unit_store import Part, write_units
     from tacit.corpus.units import UnitKind
     from tacit.randomness import KeyedRandomness

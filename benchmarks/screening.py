@@ -28,7 +28,7 @@ from itertools import chain, count, product
 from pathlib import Path
 from typing import get_args
 
-from tacit.corpus.readers import Source
+from tacit.corpus.source import Source
 from tacit.corpus.turns import Turns
 from tacit.pipeline.records import Corpus
 from tacit.randomness import KeyedRandomness

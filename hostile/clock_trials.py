@@ -72,7 +72,7 @@ CLOCKS = Attack(
     title="A clock that is set",
     says=(
         "Killed three times; each start sees another time of day, the last one that of the run left alone. Expected: the same "
-        "end, bit for bit (a run that ended before keeps its report's date)."
+        "end (a run that ended before keeps its report's date)."
     ),
     rows=tuple(_SHOWN),
     count=60,

@@ -207,9 +207,9 @@ def _quoting() -> None:
         raise DataError(f"line 1 is malformed: {SENTINEL}1")
 
     objects.objects_by_line = wrong  # pyright: ignore[reportAttributeAccessIssue]
-    import tacit.corpus.readers as readers
+    import tacit.corpus.json_records as json_records
 
-    readers.objects_by_line = wrong  # pyright: ignore[reportAttributeAccessIssue]
+    json_records.objects_by_line = wrong  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _control(setting: Setting) -> Outcome:

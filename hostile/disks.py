@@ -75,7 +75,7 @@ DISKS = Attack(
     title="A full disk",
     says=(
         "The run folder's file system is filled but for some kilobytes: up to twelve starts with ever more room, then one with "
-        "enough. Expected: each ends well or with exit code 4 and one line, the last one bit for bit as if nothing was. Rows "
+        "enough. Expected: each ends well or with exit code 4 and one line; at last the same end. Rows "
         "count starts."
     ),
     rows=tuple(CASES),

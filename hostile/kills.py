@@ -300,8 +300,8 @@ KILLS = Attack(
     title="Killed at random instants",
     says=(
         "SIGKILL up to five times, three in five uniformly over the run's time, the others just when a file has changed; then "
-        "the same command until it ends. Expected: every file and every row of the ledger is bit for bit that of the run left "
-        "alone; each stage is paid once. Rows count kills; a run that ends otherwise is one failure."
+        "the same command until it ends. Expected: the same end; each stage is paid once. Rows count kills; a run that ends "
+        "otherwise is one failure."
     ),
     rows=(*CASES, _FROM_NOTHING, _RANKS, _LAUNCHER),
     count=1000,

@@ -88,8 +88,8 @@ MEMORY = Attack(
     title="Too little memory",
     says=(
         "Six starts with an address space (RLIMIT_AS) of 0 to 96 MB more than the imported libraries take, then one without a "
-        "limit. Expected: each ends well, with one line, or by a library's signal, without traceback or private text; the last "
-        "one bit for bit as if nothing was, or first differing in the last digits of a phase's weights, with the same account "
+        "limit. Expected: each ends well, with one line, or by a library's signal, without traceback or private text; at last "
+        "the same end, or one first differing in the last digits of a phase's weights, with the same account "
         f"(counted as {ROUNDED!r}). Rows count starts."
     ),
     rows=_CASES,

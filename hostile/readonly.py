@@ -82,7 +82,7 @@ READONLY = Attack(
     says=(
         "Killed at a random instant; then one start with a folder of the run read-only (a bind mount, which holds for root too), "
         "then writable again. Expected: that start ends with exit code 2 or 4 and one line, or well where it need not write; the "
-        "end is bit for bit as if nothing was; `tacit ledger` and `tacit verify` work on a finished run."
+        "same end; `tacit ledger` and `tacit verify` work on a finished run."
     ),
     rows=(*_PLACES, _FINISHED),
     count=120,

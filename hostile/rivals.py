@@ -81,8 +81,8 @@ RIVALS = Attack(
     title="Several processes on one run",
     says=(
         "Two or three processes start on one run folder at once or a few tenths of a second apart; in one row the first is "
-        "killed. Expected: one works, the others end with exit code 2 and one line (or well, after it); the end is bit for bit "
-        "that of one process; from an empty folder, with a key of its own, `tacit verify` agrees."
+        "killed. Expected: one works, the others end with exit code 2 and one line (or well, after it); the same end; "
+        "from an empty folder, with a key of its own, `tacit verify` agrees."
     ),
     rows=_ROWS,
     count=120,

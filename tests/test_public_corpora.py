@@ -11,7 +11,8 @@ import pytest
 
 from tacit.config import load_config, parse_config
 from tacit.corpus.overlap import word_runs
-from tacit.corpus.readers import Source, read_records
+from tacit.corpus.readers import read_records
+from tacit.corpus.source import Source
 from tacit.errors import UsageError
 from tacit.files import read_json
 from tacit.pipeline.corpus import public_units

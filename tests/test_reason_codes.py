@@ -1,4 +1,4 @@
-"""Every reason code of a refusal is in the table of docs/guarantees.md, and the table has no other."""
+"""Every reason code of a refusal has its advice in `tacit.cli.refusals`, and no other code has one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 import tacit
+from tacit.cli.refusals import ADVICE
 
 SOURCE = Path(tacit.__file__).parent
-GUARANTEES = Path(__file__).parents[1] / "docs" / "guarantees.md"
+REFUSALS = SOURCE / "cli" / "refusals.py"
+ROOT = Path(__file__).parents[1]
 CODE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
@@ -36,14 +38,10 @@ def _name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def codes_in_table(page: str) -> list[str]:
-    """First cells of the table under "Refusals"."""
-    section = page.split("\n## Refusals\n")[1].split("\n## ")[0]
-    rows = [line for line in section.splitlines() if line.startswith("|")]
-    assert rows[0] == "| code | why | what to do |"
-    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
-    assert all(len(row) == 3 and all(row) for row in cells), "a row of the table of refusals is not filled in"
-    return [row[0].strip("`") for row in cells]
+def codes_advised(source: str) -> list[str]:
+    """The keys of ``ADVICE``, as they are written."""
+    values = [node.value for node in ast.parse(source).body if isinstance(node, ast.AnnAssign)]
+    return [ast.literal_eval(key) for one in values if isinstance(one, ast.Dict) for key in one.keys if key is not None]
 
 
 def codes_of_tacit() -> set[str]:
@@ -53,24 +51,30 @@ def codes_of_tacit() -> set[str]:
     return found
 
 
-def test_the_table_of_refusals_has_every_code_of_the_source_and_no_other() -> None:
-    listed, raised = codes_in_table(GUARANTEES.read_text(encoding="utf-8")), codes_of_tacit()
+def test_every_code_of_the_source_has_its_advice_and_no_other() -> None:
+    raised = codes_of_tacit()
     assert len(raised) > 15, "the search finds codes"
-    assert len(listed) == len(set(listed)), "a code is listed twice"
-    assert set(listed) - raised == set(), "codes that nothing raises"
-    assert raised - set(listed) == set(), "codes that docs/guarantees.md does not explain"
+    assert set(ADVICE) - raised == set(), "codes that nothing raises"
+    assert raised - set(ADVICE) == set(), "codes that tacit.cli.refusals does not explain"
+    assert all(one.why.strip() and one.what_to_do.strip() for one in ADVICE.values())
+
+
+def test_no_code_has_two_pieces_of_advice() -> None:
+    """Of two rows of a dictionary with one key Python keeps the last and says nothing."""
+    keys = codes_advised(REFUSALS.read_text(encoding="utf-8"))
+    assert sorted(keys) == sorted(ADVICE)
+    assert codes_advised('ADVICE: dict[str, str] = {"one": "a", "one": "b"}') == ["one", "one"]
 
 
 def test_codes_are_words_joined_by_hyphens() -> None:
     assert [code for code in codes_of_tacit() if not CODE.fullmatch(code)] == []
 
 
-def test_the_pages_that_have_a_table_of_their_own_use_the_same_codes() -> None:
-    page = (GUARANTEES.parent / "confidentiality.md").read_text(encoding="utf-8")
-    section = page.split("\n## Refusals\n")[1]
-    own = re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
-    assert own
-    assert set(own) <= set(codes_in_table(GUARANTEES.read_text(encoding="utf-8")))
+def test_the_page_on_confidentiality_names_codes_of_the_source() -> None:
+    page = (ROOT / "docs" / "confidentiality.md").read_text(encoding="utf-8")
+    own = re.findall(r"`([a-z]+(?:-[a-z]+){2,})`", page.split("\n## Refusals\n")[1].split(". Without a code:")[0])
+    assert len(own) == 2
+    assert set(own) <= codes_of_tacit()
 
 
 def test_a_code_is_found_however_it_is_raised() -> None:
@@ -91,10 +95,3 @@ def test_a_code_is_found_however_it_is_raised() -> None:
 def test_what_could_hide_a_code_fails(source: str) -> None:
     with pytest.raises(AssertionError):
         codes_in_source(source)
-
-
-def test_a_missing_and_a_stale_row_are_seen() -> None:
-    head = "# Page\n\n## Refusals\n\n| code | why | what to do |\n|---|---|---|\n"
-    assert codes_in_table(head + "| `one` | why | what |\n\n## Next\n\n| `two` | b | c |\n") == ["one"]
-    with pytest.raises(AssertionError):
-        codes_in_table(head + "| `one` | | what |\n")

@@ -26,8 +26,9 @@ from tacit.privacy.certificate import file_digests, make_certificate
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.events import PoissonGaussian, ThresholdedHistogram
 from tacit.privacy.ledger import Ledger, LedgerHeader
+from tacit.release.alone import verify_release
 from tacit.release.manifest import check_bound, check_manifest, finish_release
-from tacit.release.verification import verify_release, verify_run
+from tacit.release.verification import verify_run
 
 from ..ledgers import Row, rewrite_rows
 from ..small import small_values, tacit

@@ -27,8 +27,9 @@ from tacit.folder import RunFolder
 from tacit.privacy import certificate as certificates
 from tacit.privacy.certificate import make_certificate, verify_certificate
 from tacit.privacy.ledger import Ledger
+from tacit.release.alone import verify_release
 from tacit.release.manifest import finish_release
-from tacit.release.verification import verify_release, verify_run
+from tacit.release.verification import verify_run
 
 from ..ledgers import Row, rewrite_rows
 from ..small import small_values, tacit, write_config, write_corpora

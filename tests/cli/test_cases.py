@@ -1,4 +1,4 @@
-"""The commands of the case studies (docs/cases), one after another from an empty folder, with fewer steps."""
+"""The commands of the case studies (docs/cases), one after another from an empty folder, with fewer steps and a smaller network."""
 
 from __future__ import annotations
 
@@ -7,17 +7,30 @@ from pathlib import Path
 
 import pytest
 
-from tacit.release.verification import verify_release
+from tacit.release.alone import verify_release
 
 from .calling import Tacit
 
 CASES = sorted((Path(__file__).parents[2] / "docs" / "cases").glob("*.md"))
 FEW = {
-    "clinical-notes": ("phases.public.steps=3", "phases.private.steps=2", "audit.control_steps=2"),
+    "clinical-notes": ("phases.public.steps=3", "phases.private.steps=2", "audit.control_steps=2", "model.layers=1"),
     "support-chats": ("phases.public.steps=2", "phases.private.steps=2", "rounds=1", "audit.control_steps=2"),
-    "user-chats": ("phases.public.steps=3", "phases.private.steps=2", "audit.control_steps=2"),
+    "user-chats": (
+        "phases.public.steps=3",
+        "phases.private.steps=2",
+        "audit.control_steps=2",
+        "model.layers=1",
+        "model.heads=2",
+    ),
 }
-SMALLER = ("audit.canaries=1", "audit.digits=3", "phases.private.expected_batch=20", "evaluation.public_sequences=32")
+SMALLER = (
+    "audit.canaries=1",
+    "audit.digits=3",
+    "phases.public.batch_size=8",
+    "phases.private.expected_batch=20",
+    "evaluation.public_sequences=32",
+    "model.width=16",
+)
 
 
 def commands_of(page: Path) -> list[list[str]]:

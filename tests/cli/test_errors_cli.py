@@ -19,7 +19,8 @@ from tacit.config.load import config_differences, load_config, option_places, pa
 from tacit.config.run import RunConfig
 from tacit.config.settings import with_settings
 from tacit.corpus.columns import header_names, key_names, listed
-from tacit.corpus.readers import Source, read_records
+from tacit.corpus.readers import read_records
+from tacit.corpus.source import Source
 from tacit.errors import DataError, UsageError
 from tacit.version import VERSION
 

@@ -19,7 +19,8 @@ import pytest
 from tacit.cli.recipes import RECIPES
 from tacit.config.load import load_config
 from tacit.config.starting import PublicText, Start, written
-from tacit.corpus.readers import Source, read_records
+from tacit.corpus.readers import read_records
+from tacit.corpus.source import Source
 
 from ..architectures import ALL, architecture_folder
 from .calling import Tacit, assert_one_line

@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from tacit.config import load_config
-from tacit.corpus.readers import Source, read_records
+from tacit.corpus.readers import read_records
+from tacit.corpus.source import Source
 from tacit.files import write_json
 from tacit.pipeline.records import planted_records
 from tacit.pipeline.scoring import texts_to_score

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from tacit.config import CorpusOptions
 from tacit.corpus.chats import ROLES, Exchange, Message, answer_of, chat_text, exchange_of, messages_of, read_exchange
-from tacit.corpus.readers import Source, read_records
+from tacit.corpus.readers import read_records
+from tacit.corpus.source import Source
 from tacit.corpus.units import Unit, UnitKind, group_units
 from tacit.errors import DataError, UsageError
 from tacit.vocabulary.tokenizer import TokenizerOptions, words_of

@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tacit.corpus.readers import Source, field_names, read_records
+from tacit.corpus.readers import field_names, read_records
 from tacit.corpus.records import Record
+from tacit.corpus.source import Source
 from tacit.corpus.turns import Turns
 from tacit.errors import DataError, TacitError, UsageError
 

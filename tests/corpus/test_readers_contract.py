@@ -18,8 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.config import CorpusOptions
-from tacit.corpus.readers import READERS, Source, read_records
+from tacit.corpus.formats import READERS
+from tacit.corpus.readers import read_records
 from tacit.corpus.records import Record
+from tacit.corpus.source import Source
 from tacit.corpus.turns import Turns
 from tacit.errors import DataError, UsageError
 

@@ -4,8 +4,9 @@ import gzip
 import json
 from pathlib import Path
 
-from tacit.corpus.readers import Source, read_records
+from tacit.corpus.readers import read_records
 from tacit.corpus.records import Record
+from tacit.corpus.source import Source
 from tacit.corpus.turns import Turns
 from tacit.corpus.units import UnitKind, group_units
 from tacit.screening.split import data_points

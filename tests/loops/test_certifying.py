@@ -23,7 +23,8 @@ from tacit.models.kinds import load_model
 from tacit.planning.own_loop import ASSUMPTIONS, START_OF_LOOP
 from tacit.privacy.events import EVERY_PART, Spend
 from tacit.privacy.origin import carries_mark, is_marked, mark_released, origin_of
-from tacit.release.verification import verify_release, verify_run
+from tacit.release.alone import verify_release
+from tacit.release.verification import verify_run
 
 from ..small import small_values
 from .small_loop import PLAN, UNITS, changed, new_model, saved, train

@@ -122,7 +122,7 @@ def write_rows(path: Path, rows: int) -> int:
 
 
 def test_six_commands_lead_from_a_csv_file_to_a_certified_model(installed: Installed, tmp_path: Path) -> None:
-    """No editor, and nothing but the wheel and 5,000 rows. ``--set`` makes the steps few; what is certified does not change."""
+    """No editor, and nothing but the wheel and 5,000 rows. ``--set`` makes it small; what is certified does not change."""
     assert write_rows(tmp_path / "notes.csv", 5000) > 3000
     few = (
         "phases.public.steps=5",
@@ -130,6 +130,9 @@ def test_six_commands_lead_from_a_csv_file_to_a_certified_model(installed: Insta
         "phases.private.steps=3",
         "phases.private.expected_batch=50",
         "audit.control_steps=3",
+        "evaluation.held_out=0.02",
+        "model.layers=1",
+        "model.width=32",
     )
     settings = [word for one in few for word in ("--set", one)]
     said = []

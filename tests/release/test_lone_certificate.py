@@ -16,7 +16,7 @@ from tacit.privacy.certificate import make_certificate
 from tacit.privacy.certificate_file import check_certificate
 from tacit.privacy.events import BandedPoissonGaussian, Event, Gaussian, NonPrivate, PoissonGaussian
 from tacit.privacy.ledger import Ledger, LedgerHeader
-from tacit.release.verification import UNSEEN_CERTIFICATE, verify_arithmetic
+from tacit.release.alone import UNSEEN_CERTIFICATE, verify_arithmetic
 
 from ..cli.calling import assert_one_line, caller
 from ..cli.test_schema_cli import fits

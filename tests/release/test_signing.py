@@ -22,9 +22,9 @@ from tacit.privacy.certificate import file_digests, make_certificate
 from tacit.privacy.events import Gaussian
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.release import signing
+from tacit.release.alone import verify_release
 from tacit.release.manifest import check_bound, check_manifest, finish_release
 from tacit.release.signing import PREFIX, check_signature, fingerprint, read_private_key, signature_words
-from tacit.release.verification import verify_release
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 OTHER = Ed25519PrivateKey.from_private_bytes(bytes(32))

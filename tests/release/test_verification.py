@@ -12,7 +12,7 @@ from tacit.config import parse_config
 from tacit.privacy.events import BandedPoissonGaussian
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.provenance import Provenance
-from tacit.release.verification import _check_plans
+from tacit.release.configured import _check_plans
 
 from ..adaptive_runs import adaptive_values
 from ..small import small_values

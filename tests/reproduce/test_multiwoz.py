@@ -14,7 +14,8 @@ import pytest
 
 from tacit.audit.blind import blind_baseline
 from tacit.audit.samples import MembershipSamples, alphanumeric
-from tacit.corpus.readers import Source, read_records
+from tacit.corpus.readers import read_records
+from tacit.corpus.source import Source
 from tacit.corpus.turns import Turns
 from tacit.errors import DataError, UsageError
 from tacit.randomness import KeyedRandomness

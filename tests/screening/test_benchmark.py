@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from tacit.corpus.readers import Source
+from tacit.corpus.source import Source
 from tacit.corpus.turns import Turns
 
 FILE = Path(__file__).parents[2] / "benchmarks" / "screening.py"

@@ -19,7 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.corpus.readers import Source, read_records
+from tacit.corpus.readers import read_records
+from tacit.corpus.source import Source
 from tacit.errors import DataError, UsageError
 from tacit.privacy.accounting.replacement import Screening
 from tacit.privacy.accounting.replacement import stability as confidentiality_stability

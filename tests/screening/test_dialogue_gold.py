@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tacit.corpus.readers import Source
+from tacit.corpus.source import Source
 from tacit.errors import DataError
 from tacit.screening.dialogue_gold import dialogue_gold
 from tacit.screening.measure import GoldRecord, read_gold

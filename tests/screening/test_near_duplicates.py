@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tacit.corpus.readers import Source, read_records
+from tacit.corpus.readers import read_records
+from tacit.corpus.source import Source
 from tacit.errors import RefusedError, UsageError
 from tacit.privacy.accounting.replacement import Screening
 from tacit.randomness import KeyedRandomness

@@ -179,7 +179,8 @@ def _stem(path: Path) -> str:
 
 def _names(path: Path) -> list[str] | None:
     """The names of the fields; None: the format has none."""
-    from tacit.corpus.readers import Source, field_names
+    from tacit.corpus.readers import field_names
+    from tacit.corpus.source import Source
 
     return field_names(Source(path))
 

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from tacit.cli.reference import all_commands
+from tacit.cli.refusals import ADVICE
 from tacit.errors import TacitError
 
 __all__ = ["PAGES", "api_page", "commands_page", "errors_page", "refusals"]
@@ -123,7 +124,7 @@ class Refusal:
 
 def errors_page() -> str:
     """Every error with its exit code, and every reason code with what is said."""
-    made = _MADE.format(what="`tacit.errors`, or the message where it is raised")
+    made = _MADE.format(what="`tacit.errors`, `tacit.cli.refusals`, or the message where it is raised")
     lines = [
         "# Errors and reason codes",
         "",
@@ -135,7 +136,9 @@ def errors_page() -> str:
     lines += ["| exit code | error | what it means |", "|---|---|---|", "| 0 | | done |"]
     lines += [f"| {kind.exit_code} | `{kind.__name__}` | {_cell(_first(kind))} |" for kind in _errors()]
     lines += ["| 130 | | interrupted; the same command goes on |", "", "## Reason codes", ""]
-    lines += ["Why each is refused, and what to do, is in [guarantees](../guarantees.md#refusals).", ""]
+    lines += ["Why each is refused, and what to do.", "", "| code | why | what to do |", "|---|---|---|"]
+    lines += [f"| `{code}` | {_cell(one.why)} | {_cell(one.what_to_do)} |" for code, one in ADVICE.items()]
+    lines += ["", "## What is said", "", "Every place that refuses; ... stands for a value.", ""]
     lines += ["| code | where | what it says |", "|---|---|---|"]
     lines += [f"| `{one.code}` | `{one.module}` | {_cell(one.message)} |" for one in refusals()]
     return "\n".join([*lines, ""])

@@ -181,7 +181,8 @@ class _Records:
 
 
 def _corpus(path: Path | None, text_field: str, id_field: str | None) -> _Records:
-    from tacit.corpus.readers import Source, read_records
+    from tacit.corpus.readers import read_records
+    from tacit.corpus.source import Source
 
     assert path is not None
     source = Source(path, text_field=text_field, id_field=id_field)

@@ -27,9 +27,10 @@ def command(
     """
     from tacit.folder import RunFolder
     from tacit.privacy.ledger import Ledger
+    from tacit.release.alone import is_release
     from tacit.release.manifest import bound_manifest
     from tacit.release.signing import read_private_key
-    from tacit.release.verification import is_release, verify_ledger
+    from tacit.release.verification import verify_ledger
     from tacit.release.writing import sign
 
     if is_release(run):

@@ -39,8 +39,9 @@ def command(
     Of a certificate's file alone the arithmetic is checked, and no more.
     """
     from tacit.folder import RunFolder
+    from tacit.release.alone import UNSEEN_ALONE, is_release, verify_release
     from tacit.release.signing import check_signature, signature_words
-    from tacit.release.verification import UNSEEN_ALONE, is_release, verify_release, verify_run
+    from tacit.release.verification import verify_run
 
     if run.is_file():
         _verify_file(run, as_json, certificate, signer)
@@ -66,7 +67,7 @@ def command(
 
 def _verify_file(path: Path, as_json: bool, certificate: Path | None, signer: Path | None) -> None:
     """A certificate without its release; a signature is of a release's manifest."""
-    from tacit.release.verification import UNSEEN_CERTIFICATE, verify_arithmetic
+    from tacit.release.alone import UNSEEN_CERTIFICATE, verify_arithmetic
 
     if certificate is not None or signer is not None:
         raise UsageError(f"{path}: a file alone; --certificate and --signer are for a run or a release")

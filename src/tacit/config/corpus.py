@@ -13,7 +13,7 @@ from tacit.errors import UsageError
 
 if TYPE_CHECKING:
     from tacit.config.run import RunConfig
-    from tacit.corpus.readers import Source
+    from tacit.corpus.source import Source
 
 __all__ = ["CorpusOptions", "PublicCorpusOptions", "TurnsOptions", "check_chats"]
 
@@ -40,7 +40,7 @@ class TurnsOptions(Options):
 
 
 def _formats() -> list[str]:
-    from tacit.corpus.readers import READERS  # imports pyarrow
+    from tacit.corpus.formats import READERS  # imports pyarrow
 
     return ["auto", CHAT, *READERS]
 
@@ -102,7 +102,7 @@ class CorpusOptions(Options):
     @property
     def source(self) -> Source:
         """The same, as readers take it."""
-        from tacit.corpus.readers import Source  # imports pyarrow
+        from tacit.corpus.source import Source  # imports pyarrow
         from tacit.corpus.turns import Turns
 
         turns = self.turns

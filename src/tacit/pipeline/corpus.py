@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from tacit.audit.samples import MembershipSamples
-from tacit.corpus.readers import MOST_RECORD_BYTES, Source, read_records
+from tacit.corpus.readers import read_records
+from tacit.corpus.source import MOST_RECORD_BYTES, Source
 from tacit.corpus.unit_store import Part, StoredUnits, UnitStore, open_units, write_units
 from tacit.corpus.units import UnitKind, is_held_out
 from tacit.errors import DataError, UsageError

@@ -15,7 +15,8 @@ from tacit.audit.attack import CONTROL, RELEASED
 from tacit.audit.own_members import Differences, OwnVerdict, ToldApart, differences, judge_own, told_apart
 from tacit.audit.pseudo_likelihood import pseudo_nats
 from tacit.config import RunConfig
-from tacit.corpus.readers import Source, read_records
+from tacit.corpus.readers import read_records
+from tacit.corpus.source import Source
 from tacit.corpus.units import Unit
 from tacit.errors import UsageError
 from tacit.evaluation import causal_lm

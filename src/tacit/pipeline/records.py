@@ -6,9 +6,10 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from tacit.config import CorpusOptions, RunConfig, TupleUnit
-from tacit.corpus.readers import Source, read_records
+from tacit.corpus.readers import read_records
 from tacit.corpus.records import Record
 from tacit.corpus.secrets import SecretFormat, canary_records, draw_secret_canaries
+from tacit.corpus.source import Source
 from tacit.corpus.units import Unit, UnitKind, group_units, split_held_out
 from tacit.randomness import KeyedRandomness
 

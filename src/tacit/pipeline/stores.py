@@ -16,7 +16,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from tacit.corpus.readers import Source, files_of
+from tacit.corpus.source import Source, files_of
 from tacit.files import atomic_folder, private_folder
 from tacit.pipeline.state import RunState
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tacit.config import CorpusOptions, RunConfig
-from tacit.corpus.readers import files_of, read_records
+from tacit.corpus.readers import read_records
+from tacit.corpus.source import files_of
 from tacit.errors import DataError
 
 __all__ = ["check_corpora", "missing_corpora"]

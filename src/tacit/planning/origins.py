@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tacit.config import RunConfig
 from tacit.config.corpus import CorpusOptions
-from tacit.corpus.readers import files_of
+from tacit.corpus.source import files_of
 from tacit.errors import RefusedError, TacitError, UsageError
 from tacit.files import real_path
 from tacit.privacy.events import Spend

@@ -7,6 +7,7 @@ digests of the released files.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
@@ -212,7 +213,12 @@ def total_variation(spends: list[Spend], relation: Relation) -> float:
 
     Nobody tells such corpora apart from even odds more often than with probability (1 + this) / 2.
     """
-    return max((shared_account(part, relation).delta(0.0) for part in account_parts(spends, relation)), default=0.0)
+    return max((_variation(part, relation) for part in account_parts(spends, relation)), default=0.0)
+
+
+@functools.lru_cache(maxsize=64)
+def _variation(part: tuple[Spend, ...], relation: Relation) -> float:
+    return shared_account(part, relation).delta(0.0)
 
 
 @dataclass(frozen=True)
@@ -246,7 +252,7 @@ def verify_certificate(ledger: Ledger, certificate: dict[str, Any], release: Pat
 _COMPARED_APART = {
     *("epsilons", "total_variation", "mu", "adaptive"),  # numbers, to the last digits but a few
     "ledger_head",  # beside the rows of the release, which come after it
-    *("fine_tuning", "own_loop"),  # not in the ledger alone: `tacit.release.verification`
+    *("fine_tuning", "own_loop"),  # not in the ledger alone: `tacit.release.configured`
 }
 
 
@@ -350,7 +356,12 @@ def second_opinion(part: tuple[Spend, ...], delta: float, relation: Relation) ->
     the number of steps asks for.
     """
     grid = min(1e-4, max(2e-6, 0.05 / composed_steps(part)))
-    return rdp_epsilon(part, delta, relation), Account(part, relation, grid, pessimistic=False).epsilon(delta)
+    return rdp_epsilon(part, delta, relation), _optimistic(part, delta, relation, grid)
+
+
+@functools.lru_cache(maxsize=64)
+def _optimistic(part: tuple[Spend, ...], delta: float, relation: Relation, grid: float) -> float:
+    return Account(part, relation, grid, pessimistic=False).epsilon(delta)
 
 
 def _check_files(stated: dict[str, str], release: Path) -> Check:

@@ -64,7 +64,7 @@ class Claim:
 
 
 def claims_list(claims: Sequence[Claim]) -> str:
-    """Markdown: each claim once, and below it its verdict in every panel.
+    """Markdown: each claim once, and below it its verdict in every panel. What the paper has for all of several is said once.
 
     >>> print(claims_list([Claim("A is below B", "x", True, "1, 2", "3, 4"), Claim("A is below B", "y", None, "no model")]))
     - A is below B
@@ -73,13 +73,18 @@ def claims_list(claims: Sequence[Claim]) -> str:
     """
     lines: list[str] = []
     for text in dict.fromkeys(claim.text for claim in claims):
-        lines.append(f"- {text}")
-        for claim in claims:
-            if claim.text == text:
-                place = f"{claim.panel}: " if claim.panel else ""
-                paper = f"; the paper: {claim.paper}" if claim.paper else ""
-                lines.append(f"  - {place}**{claim.verdict}**, {claim.numbers}{paper}")
+        alike = [claim for claim in claims if claim.text == text]
+        papers = {claim.paper for claim in alike}
+        shared = papers.pop() if len(papers) == 1 and len(alike) > 1 else ""
+        lines.append(f"- {text}{_paper(shared)}")
+        for claim in alike:
+            place = f"{claim.panel}: " if claim.panel else ""
+            lines.append(f"  - {place}**{claim.verdict}**, {claim.numbers}{_paper('' if shared else claim.paper)}")
     return "\n".join(lines)
+
+
+def _paper(said: str) -> str:
+    return f"; the paper: {said}" if said else ""
 
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from tacit.corpus.readers import Source, read_objects
+from tacit.corpus.readers import read_objects
+from tacit.corpus.source import Source
 from tacit.errors import DataError
 from tacit.screening.measure import GoldRecord, GoldSpan
 

@@ -43,9 +43,12 @@ def _unnamed(spends: Iterable[Spend]) -> tuple[Spend, ...]:
     return tuple(Spend(spend.event, spend.count) for spend in spends)
 
 
-@functools.lru_cache(maxsize=3)
+@functools.lru_cache(maxsize=4)
 def shared_account(spends: tuple[Spend, ...], relation: Relation) -> Account:
-    """The certifying account of these spends, kept so that another delta costs no new composition."""
+    """The certifying account of these spends, kept so that another delta costs no new composition.
+
+    As many as a run has parts that goes on from another run: each of its two parts of the units with each of that one's.
+    """
     return Account(spends, relation, GRIDS[0])
 
 

@@ -198,11 +198,12 @@ def within_unit_epsilon(spends: Sequence[Spend], delta: float, relation: Relatio
     found = group_epsilon(spends, delta, relation, 2)
     if delta < SMALLEST_DELTA:
         return found
-    exchanged = [_exchanged_account(part).epsilon(delta) for part in exchanged_parts(spends)]
+    exchanged = [_exchanged_epsilon(part, delta) for part in exchanged_parts(spends)]
     return min(found, max(exchanged, default=0.0))
 
 
-def _exchanged_account(part: tuple[Spend, ...]) -> Account:
+@functools.lru_cache(maxsize=64)
+def _exchanged_epsilon(part: tuple[Spend, ...], delta: float) -> float:
     """Of few steps the coarsest grid loses nothing that can be seen."""
     grid = COARSEST_GRID if composed_steps(part) <= _FEW_STEPS else GRIDS[0]
-    return Account(part, "replace", grid, full_law=False)
+    return Account(part, "replace", grid, full_law=False).epsilon(delta)

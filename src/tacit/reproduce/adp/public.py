@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tacit.config import RunConfig
-from tacit.corpus.readers import Source, read_records
+from tacit.corpus.readers import read_records
+from tacit.corpus.source import Source
 from tacit.files import read_json, write_json
 from tacit.pipeline.stages import run
 from tacit.progress import SilentReporter

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit.audit.samples import MembershipSamples, Pair, alphanumeric, check_count, chosen, samples_of
-from tacit.corpus.readers import Source, read_objects
+from tacit.corpus.readers import read_objects
+from tacit.corpus.source import Source
 from tacit.corpus.turns import Turn, Turns, read_turn
 from tacit.errors import DataError
 from tacit.randomness import KeyedRandomness

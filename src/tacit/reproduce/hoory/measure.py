@@ -14,7 +14,8 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedModel
 
 from tacit.audit.exposure_attack import EXPOSURE
-from tacit.corpus.readers import Source, read_records
+from tacit.corpus.readers import read_records
+from tacit.corpus.source import Source
 from tacit.corpus.units import Unit
 from tacit.entities.baselines import BASELINES
 from tacit.entities.cells import Cell, run_cell, splits_of

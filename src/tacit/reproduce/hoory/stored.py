@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from tacit.corpus.readers import Source, read_objects, read_records
+from tacit.corpus.readers import read_objects, read_records
+from tacit.corpus.source import Source
 from tacit.corpus.turns import Turns
 from tacit.errors import DataError
 

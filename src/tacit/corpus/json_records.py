@@ -1,0 +1,64 @@
+"""Records that are JSON objects, one a line or all in one array."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tacit.corpus.columns import key_names
+from tacit.corpus.fields import no_field, record_of, wanted_fields
+from tacit.corpus.json_objects import Numbered, objects_by_line, objects_of_array
+from tacit.corpus.records import Record
+from tacit.errors import DataError
+
+if TYPE_CHECKING:
+    from tacit.corpus.source import Source  # asks which formats there are
+
+__all__ = ["OBJECTS", "json_names", "jsonl_names", "read_json", "read_jsonl"]
+
+_LOOKED_AT = 20  # records whose keys are compared for the names of fields
+_FEWEST_WITH_A_KEY = 5
+
+OBJECTS: dict[str, Callable[[Path, int], Iterator[Numbered]]] = {"jsonl": objects_by_line, "json": objects_of_array}
+"""The objects of a file of each format, with the place of each."""
+
+
+def read_jsonl(path: Path, source: Source) -> Iterator[Record]:
+    """One JSON object per line; blank lines are skipped."""
+    return _read_objects(path, source, objects_by_line)
+
+
+def read_json(path: Path, source: Source) -> Iterator[Record]:
+    """One object per record, in an array that is the whole file; the record's number takes the line number's place."""
+    return _read_objects(path, source, objects_of_array)
+
+
+def _read_objects(path: Path, source: Source, objects: Callable[[Path, int], Iterator[Numbered]]) -> Iterator[Record]:
+    wanted = wanted_fields(source)
+    for number, where, values in objects(path, source.max_record_bytes):
+        for option, name in wanted:
+            if name not in values:
+                others = _shared_keys(objects(path, source.max_record_bytes), _FEWEST_WITH_A_KEY)
+                raise no_field(option, name, where, others)
+        yield record_of(values, f"{path.name}:{number}", where, source)
+
+
+def jsonl_names(path: Path, source: Source) -> list[str]:
+    """Those keys of all the first objects that look like names."""
+    return _shared_keys(objects_by_line(path, source.max_record_bytes), 1)
+
+
+def json_names(path: Path, source: Source) -> list[str]:
+    """As `jsonl_names`, of an array."""
+    return _shared_keys(objects_of_array(path, source.max_record_bytes), 1)
+
+
+def _shared_keys(objects: Iterator[Numbered], fewest: int) -> list[str]:
+    """The keys that all of a file's first objects have, if there are so many: a key of one record may be text of its own."""
+    try:
+        first = [values for _, _, values in itertools.islice(objects, _LOOKED_AT)]
+    except DataError:  # another record is malformed, which is said when it is its turn
+        return []
+    return [] if len(first) < fewest else key_names(name for name in first[0] if all(name in one for one in first))

@@ -1,0 +1,165 @@
+"""Records that are rows of a table: CSV, Parquet and Arrow."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tacit.corpus.arrow_files import arrow_batches, broken_arrow, checked_batch
+from tacit.corpus.columns import header_names
+from tacit.corpus.fields import no_field, record_of, wanted_fields
+from tacit.corpus.lines import attempt, numbered_lines, place_of, too_long
+from tacit.corpus.records import Record
+from tacit.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from tacit.corpus.source import Source  # asks which formats there are
+
+__all__ = ["arrow_names", "csv_names", "parquet_names", "read_arrow", "read_csv", "read_parquet"]
+
+_PARQUET_ROWS = 256
+
+
+def read_csv(path: Path, source: Source) -> Iterator[Record]:
+    """Comma-separated rows under a header; quoted fields may hold line breaks (RFC 4180)."""
+    if source.turns is not None:
+        raise UsageError(f"{path}: a CSV file has no lists of turns; leave out the option turns")
+    if source.messages_field is not None:
+        raise UsageError(
+            f"{path}: a CSV file has no lists of messages; use prompt_field and response_field, or JSON lines"
+        )
+    rows = _csv_rows(path, source)
+    _, header = next(rows, (1, None))
+    if header is None:
+        return
+    _check_columns(header, source, place_of(path, 1))
+    for number, row in rows:
+        place = place_of(path, number)
+        if len(row) != len(header):
+            raise DataError(f"{place}: the row has {len(row)} fields and the header {len(header)}; repair the row")
+        yield record_of(dict(zip(header, row, strict=True)), f"{path.name}:{number}", place, source)
+
+
+def _csv_rows(path: Path, source: Source) -> Iterator[tuple[int, list[str]]]:
+    """Rows that are not blank, with the number of the line on which each begins."""
+    reader = csv.reader((line for _, line in numbered_lines(path, source.max_record_bytes)), strict=True)
+    while True:
+        first_line = reader.line_num + 1
+        row = _next_row(reader, place_of(path, first_line), source)
+        if row is None:
+            return
+        if row:
+            yield first_line, row
+
+
+def _next_row(reader: Iterator[list[str]], place: str, source: Source) -> list[str] | None:
+    """The next row, or None at the end.
+
+    The csv module's cap on a field is one number for the whole process, 131,072 characters at first: ours is set for
+    this one row and the old one put back.
+    """
+    old_cap = csv.field_size_limit(source.max_record_bytes)
+    try:
+        return next(reader, None)
+    except csv.Error as error:
+        over_cap = "field limit" in str(error)
+    finally:
+        csv.field_size_limit(old_cap)
+    problem = f"{place}: this is not valid CSV; check its quotes"
+    raise DataError(too_long(place, source.max_record_bytes) if over_cap else problem)
+
+
+def csv_names(path: Path, source: Source) -> list[str]:
+    """The names in a file's header; none of them where it may be no header."""
+    return header_names(next(_csv_rows(path, source), (1, []))[1])
+
+
+def _check_columns(columns: Sequence[str], source: Source, place: str) -> None:
+    """The fields that the source asks for are there, each once: of two columns with one name nobody knows which one is meant."""
+    for option, name in wanted_fields(source):
+        if name not in columns:
+            raise no_field(option, name, place, header_names(columns))
+        if columns.count(name) > 1:
+            raise DataError(f"{place}: there are {columns.count(name)} columns {name!r} ({option}); rename all but one")
+
+
+def read_parquet(path: Path, source: Source) -> Iterator[Record]:
+    """One record per row; the row number takes the line number's place."""
+    broken = _broken(path)
+    with attempt(lambda: pq.ParquetFile(path), (pa.ArrowException, OSError), broken) as file:
+        _check_columns(attempt(lambda: file.schema_arrow.names, (ValueError,), broken), source, str(path))
+        names = sorted({name for _, name in wanted_fields(source)})
+        batches = file.iter_batches(batch_size=_PARQUET_ROWS, columns=names)
+        yield from _rows_of_batches(path, source, batches, broken)
+
+
+def parquet_names(path: Path, source: Source) -> list[str]:
+    """The names of a file's columns."""
+    return attempt(lambda: list(pq.read_schema(path).names), (pa.ArrowException, OSError, ValueError), _broken(path))
+
+
+def _broken(path: Path) -> str:
+    return f"{path}: this is not a readable Parquet file; write it again"
+
+
+def read_arrow(path: Path, source: Source) -> Iterator[Record]:
+    """One record per row, as of Parquet: a file in Arrow's IPC format, as a stream (which ``datasets`` writes) or with a footer."""
+    with arrow_batches(path) as (columns, batches):
+        _check_columns(columns, source, str(path))
+        names = sorted({name for _, name in wanted_fields(source)})
+        yield from _rows_of_batches(
+            path, source, (checked_batch(batch, names) for batch in batches), broken_arrow(path)
+        )
+
+
+def arrow_names(path: Path, source: Source) -> list[str]:
+    """The names of a file's columns."""
+    with arrow_batches(path) as (names, _):
+        return names
+
+
+def _rows_of_batches(path: Path, source: Source, batches: Iterator[pa.RecordBatch], broken: str) -> Iterator[Record]:
+    number = 0
+    while (batch := attempt(lambda: next(batches, None), (pa.ArrowException, OSError), broken)) is not None:
+        for row in range(batch.num_rows):
+            number += 1
+            place = place_of(path, number, "row")
+            yield record_of(_table_row(batch, row, source, place), f"{path.name}:{number}", place, source)
+
+
+def _table_row(batch: pa.RecordBatch, row: int, source: Source, place: str) -> dict[str, Any]:
+    problem = f"{place}: a value is not valid UTF-8, or one that cannot be read; convert the file"
+    columns = zip(batch.schema.names, batch.columns, strict=True)
+    # Of an odd time, time zone or struct pyarrow raises almost anything.
+    return attempt(
+        lambda: {name: _table_value(column[row], name, source) for name, column in columns},
+        (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, ImportError, pa.ArrowException),
+        problem,
+    )
+
+
+def _table_value(value: Any, name: str, source: Source) -> Any:
+    """The value; of turns and messages the fields that the source asks for: one that nobody asked for must stop nothing."""
+    wanted = _wanted_of_turns(name, source)
+    if wanted is None or not isinstance(value, pa.ListScalar) or not value.is_valid:
+        return value.as_py()
+    return [
+        {field: turn[field].as_py() for field in wanted if field in turn}
+        if isinstance(turn, pa.StructScalar) and turn.is_valid
+        else turn.as_py()
+        for turn in value
+    ]
+
+
+def _wanted_of_turns(name: str, source: Source) -> list[str] | None:
+    """The fields of a turn or message that are read; None: this column has no turns."""
+    if name == source.messages_field:
+        return ["role", "content"]
+    if source.turns is None or name != source.text_field:
+        return None
+    return [where for where in (source.turns.text, source.turns.speaker) if isinstance(where, str)]
