@@ -500,6 +500,23 @@ def test_text_without_screening_needs_public_text() -> None:
     assert message({**values(), "public": []}).startswith("public: name at least one public corpus")
 
 
+def test_a_control_without_dp_has_two_names_and_one_digest() -> None:
+    true, named = (parse_config(with_value("audit.control", value)) for value in (True, "without-dp"))
+    without_noise = parse_config(with_value("audit.control", "without-noise"))
+    assert true.digest() == named.digest() != without_noise.digest()
+    assert true.audit is not None
+    assert true.audit.control is True
+    plain = without_noise.model_dump(mode="json")
+    assert {"control_steps", "control_batch", "control_learning_rate"}.isdisjoint(plain["audit"])
+    assert parse_config(plain).digest() == without_noise.digest()  # as a run folder keeps it
+
+
+@pytest.mark.parametrize("option", ["control_steps", "control_batch", "control_learning_rate"])
+def test_a_control_without_noise_has_no_training_of_its_own(option: str) -> None:
+    found = message({**values(), "audit": {"control": "without-noise", option: 3}})
+    assert f"trains as the phases do; leave {option} out, or set control: true" in found
+
+
 def attacked(**options: Any) -> dict[str, Any]:
     """A causal model, with membership inference."""
     return {**with_value("model.kind", "lstm"), "audit": {"membership": options}}

@@ -1,7 +1,8 @@
 """What an attack is, what it is given of a run, and how it answers: `tacit.audit.attacks.ATTACKS` has them all.
 
 An attack is *prepared* once, from what `Given` offers. Then it measures one model after the other: the released one, and its positive
-control, if there is one, which was trained on the same text without DP. What it measures is kept in the run folder as plain values.
+control, if there is one, which was trained on the same text without DP or without noise. What it measures is kept in the run folder
+as plain values.
 `Attack.answer` makes rows of them, which the report, the release and the gate read without knowing the attack.
 
 The wall. A *public* attack reads public text, keyed secrets and the released model, and its rows of that model are in the release.
@@ -34,6 +35,7 @@ from tacit.vocabulary.special import SpecialTokens
 
 __all__ = [
     "CONTROL",
+    "CONTROL_WITHOUT_NOISE",
     "RELEASED",
     "SHARE",
     "Answer",
@@ -51,6 +53,8 @@ __all__ = [
 
 RELEASED = "released model"
 CONTROL = "control without DP"
+CONTROL_WITHOUT_NOISE = "control without noise"
+"""Positive controls: ordinary training, or the same steps with the noise left out."""
 SHARE = "share"
 """The unit of rows whose numbers all lie between 0 and 1."""
 
@@ -118,7 +122,7 @@ class AttackRow:
     """One number that an attack found in one model, beside what chance gives. Everything here may be printed: no text of the corpus.
 
     Args:
-        model: `RELEASED` or `CONTROL`.
+        model: `RELEASED`, or the control: `CONTROL` or `CONTROL_WITHOUT_NOISE`.
         name: what was measured, such as "HSH" or "accuracy on single texts".
         value: the number, in ``unit``; larger is more given away.
         null: what is expected of a model that learned nothing.

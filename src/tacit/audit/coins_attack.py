@@ -16,7 +16,6 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedModel
 
 from tacit.audit.attack import (
-    CONTROL,
     RELEASED,
     SHARE,
     Answer,
@@ -161,7 +160,11 @@ def _refuted(config: RunConfig, values: Mapping[str, Any]) -> str | None:
 def _answer(config: RunConfig, found: Mapping[str, Any]) -> Answer:
     options = _options(config)
     verdict = str(verdict_of(config, found)) if RELEASED in found else ""
-    rows = [row for model, values in found.items() for row in _rows(model, values, config, verdict, CONTROL in found)]
+    rows = [
+        row
+        for model, values in found.items()
+        for row in _rows(model, values, config, verdict, any(one != RELEASED for one in found))
+    ]
     return Answer(tuple(rows), (_introduction(config, options),), _NOTE)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from tacit.config.base import MOST, Count, Options, Probability, Rate, Steps
 from tacit.errors import UsageError
@@ -13,11 +13,12 @@ from tacit.errors import UsageError
 if TYPE_CHECKING:
     from tacit.config.run import RunConfig
 
-__all__ = ["AuditOptions", "CoinOptions", "MembershipOptions", "check_coins", "check_membership"]
+__all__ = ["AuditOptions", "CoinOptions", "MembershipOptions", "check_coins", "check_control", "check_membership"]
 
 
 _SHOWINGS = 25
 _MOST_STEPS = 4000
+_OF_TRAINING_WITHOUT_DP = frozenset({"control_steps", "control_batch", "control_learning_rate"})
 
 
 class MembershipOptions(Options):
@@ -77,10 +78,11 @@ class AuditOptions(Options):
         digits: of the secret of such a text; every number of so many digits is a candidate.
         probability: a private sequence gets one canary with this probability.
         contexts: public sequences in which a secret's rank is measured.
-        control: train the same corpus without DP too, as the positive control; its results stay private.
-        control_steps: steps of the control in each DP phase; when not given the phase's own, and at least as many as show each
-            stated unit about 25 times over all phases, but no more than 4,000 for that (`enough_control_steps`).
-        control_batch: sequences a step of the control.
+        control: train the same corpus once more, as the positive control: ``true`` (or ``without-dp``) by ordinary training,
+            or ``without-noise``, the same sampling, clipping and steps with the noise left out. Its results stay private.
+        control_steps: steps of the control without DP in each DP phase; when not given the phase's own, and at least as many as show
+            each stated unit about 25 times over all phases, but no more than 4,000 for that (`enough_control_steps`).
+        control_batch: sequences a step of the control without DP.
         control_learning_rate: high enough that a model without DP does memorise: a control at its null tests nothing.
         membership: membership inference on texts of the corpus that hold a secret, of a causal model; ``{}`` takes the defaults;
             needs ``held_out`` above 0; for the curator alone. Not given: none.
@@ -99,7 +101,7 @@ class AuditOptions(Options):
     digits: Annotated[int, Field(ge=1, le=7)] = 6
     probability: Probability = 0.1
     contexts: Count = 8
-    control: bool = False
+    control: bool | Literal["without-noise"] = False
     control_steps: Steps | None = None
     control_batch: Count = 64
     control_learning_rate: Rate = 6e-3
@@ -108,6 +110,25 @@ class AuditOptions(Options):
     attacks: dict[str, dict[str, Any]] = {}  # noqa: RUF012 - a frozen model copies it
     max_exposure_p_value: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
+    @field_validator("control", mode="before")
+    @classmethod
+    def _without_dp_is_true(cls, given: Any) -> Any:
+        return True if given == "without-dp" else given
+
+    @property
+    def without_effect(self) -> frozenset[str]:
+        """A control without noise has its steps, batches and rates from the phases."""
+        return _OF_TRAINING_WITHOUT_DP if self.control == "without-noise" else frozenset()
+
+    @model_validator(mode="after")
+    def _control_as_planned(self) -> Self:
+        for name in sorted(_OF_TRAINING_WITHOUT_DP & self.model_fields_set):
+            if self.control == "without-noise":
+                raise ValueError(
+                    f"a control without noise trains as the phases do; leave {name} out, or set control: true"
+                )
+        return self
+
     def enough_control_steps(self, units: int, phases: int) -> int:
         """Steps a DP phase in which a model without DP learns planted canaries by heart; from public numbers alone.
 
@@ -115,6 +136,14 @@ class AuditOptions(Options):
         unit 23 times, expose it (docs/attacks.md).
         """
         return math.ceil(min(_MOST_STEPS, _SHOWINGS * units / self.control_batch) / phases)
+
+
+def check_control(config: RunConfig) -> None:
+    """With marked text there is noise on states too, in phases that are no DP phases."""
+    if config.audit is not None and config.audit.control == "without-noise" and config.marking is not None:
+        raise UsageError(
+            "audit.control: without-noise leaves out the noise of DP phases alone; with marking set it to true"
+        )
 
 
 def check_membership(config: RunConfig) -> None:

@@ -1,4 +1,4 @@
-"""The stages of the attacks (`tacit.audit.attacks`): on the released model and, as positive control, on the one without DP."""
+"""The stages of the attacks (`tacit.audit.attacks`): on the released model and on its positive control."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from transformers import PreTrainedModel
 
-from tacit.audit.attack import CONTROL, RELEASED, Attack, Found, Given, UndecidedError
+from tacit.audit.attack import CONTROL, CONTROL_WITHOUT_NOISE, RELEASED, Attack, Found, Given, UndecidedError
 from tacit.audit.attacks import asked_attacks, check_gate
 from tacit.audit.coins_plan import claimed_epsilon
 from tacit.config import RunConfig
@@ -108,8 +108,9 @@ def audited_models(state: RunState) -> dict[str, Path]:
     """Checkpoints of the released model and, where there is one, of the control."""
     last = state.mechanisms.phases[-1].name
     models = {RELEASED: state.checkpoint(last)}
-    if state.config.audit is not None and state.config.audit.control:
-        models[CONTROL] = state.checkpoint(f"control-{last}")
+    control = state.config.audit.control if state.config.audit is not None else False
+    if control:
+        models[CONTROL_WITHOUT_NOISE if control == "without-noise" else CONTROL] = state.checkpoint(f"control-{last}")
     return models
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import torch
 
-from tacit.config import RunConfig
+from tacit.config import AuditOptions, RunConfig
 from tacit.engine.distributed import Ranks
 from tacit.errors import DataError
 from tacit.pipeline.corpus import fingerprint
@@ -17,7 +17,7 @@ from tacit.pipeline.rows import control_rows, rows_of
 from tacit.pipeline.state import RunState
 from tacit.training.checkpoint import finished_steps, load_weights
 from tacit.training.loop import run_phase
-from tacit.training.plans import Phase, PlainPlan, last_before_private
+from tacit.training.plans import DpPlan, NoiselessPlan, Phase, PlainPlan, last_before_private
 
 __all__ = ["Part", "assist", "is_trained", "pretrain", "train", "train_control"]
 
@@ -40,7 +40,7 @@ def train(state: RunState) -> None:
 
 
 def train_control(state: RunState) -> None:
-    """The control without DP (the audit's positive control), from where the public phases ended."""
+    """The audit's positive control, without DP or without noise, from where the public phases ended."""
     _run_part(state, "control")
 
 
@@ -88,10 +88,10 @@ def _run_part(state: RunState, part: Part) -> None:
     if len(own) < len(phases):
         load_weights(state.checkpoint(phases[len(phases) - len(own) - 1].name), model)
     for phase in own:
-        is_control = part == "control" and phase.stream == "private"
-        stream = control_rows(state) if is_control else rows_of(state, phase.stream)
+        draws_rows = part == "control" and phase.stream == "private" and not phase.plan.is_dp
+        stream = control_rows(state) if draws_rows else rows_of(state, phase.stream)
         state.ranks.meet()
-        with state.reporter.stage(f"{_TITLES[part]}: {phase.name}", phase.steps) as bar:
+        with state.reporter.stage(f"{_title(state, part)}: {phase.name}", phase.steps) as bar:
             run_phase(
                 model,
                 phase,
@@ -106,8 +106,15 @@ def _run_part(state: RunState, part: Part) -> None:
             )
 
 
+def _title(state: RunState, part: Part) -> str:
+    audit = state.config.audit
+    return (
+        "Control without noise" if part == "control" and audit and audit.control == "without-noise" else _TITLES[part]
+    )
+
+
 def _control_phases(state: RunState) -> tuple[Phase, ...]:
-    """The same phases with ordinary training in place of DP: the positive control. Its model never leaves run/private."""
+    """The same phases with ordinary training in place of DP, or without its noise. The model never leaves run/private."""
     options = state.config.audit
     assert options is not None
     planned = state.mechanisms.phases
@@ -117,16 +124,27 @@ def _control_phases(state: RunState) -> tuple[Phase, ...]:
     phases: list[Phase] = []
     for phase in planned:
         if phase.plan.is_dp:
-            steps = options.control_steps or max(phase.steps, enough)
-            rate = options.control_learning_rate
-            optimizer = dataclasses.replace(
-                phase.optimizer, learning_rate=rate, keep=None
-            )  # all that it learned is attacked
-            phase = dataclasses.replace(phase, plan=PlainPlan(options.control_batch), steps=steps, optimizer=optimizer)
+            phase = _without_noise(phase) if options.control == "without-noise" else _without_dp(phase, options, enough)
         if phase.previous in own:
             phase = dataclasses.replace(phase, previous=f"control-{phase.previous}")
         phases.append(phase)
     return tuple(phases)
+
+
+def _without_dp(phase: Phase, options: AuditOptions, enough: int) -> Phase:
+    """Ordinary training, of at least so many steps unless they are given; all that it learns is attacked."""
+    return dataclasses.replace(
+        phase,
+        plan=PlainPlan(options.control_batch),
+        steps=options.control_steps or max(phase.steps, enough),
+        optimizer=dataclasses.replace(phase.optimizer, learning_rate=options.control_learning_rate, keep=None),
+    )
+
+
+def _without_noise(phase: Phase) -> Phase:
+    """The same steps with draws of their own: an attack that finds nothing here has no power over this training."""
+    assert isinstance(phase.plan, DpPlan)
+    return dataclasses.replace(phase, plan=NoiselessPlan.of(phase.plan))
 
 
 # the other processes under torchrun ------------------------------------------------------------------------------------

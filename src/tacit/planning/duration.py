@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tacit.config import RunConfig
+from tacit.config import AuditOptions, RunConfig
 from tacit.planning.cost import seconds_of
 from tacit.planning.evaluation import has_evaluation_event
 from tacit.planning.stages import EVALUATION, Stage
@@ -65,8 +65,7 @@ def work_after(config: RunConfig, phases: Sequence[Phase], sequence_flops: float
     if config.adaptive is not None:
         found.append(Work("scoring", 5 + seconds_of(config.privacy.units * scored)))
     if audit is not None and audit.control:
-        steps = control_steps(config)
-        found.append(Work("control", seconds_of(steps * audit.control_batch * sequence_flops), steps))
+        found.append(_control(config, audit, phases, sequence_flops))
     if not has_evaluation_event(config):  # else it is a mechanism of the plan
         found.append(Work(EVALUATION, evaluation_seconds(config, sequence_flops)))
     if audit is not None:
@@ -101,11 +100,22 @@ _CANDIDATE_ROWS = 2_000
 """About so many rows is the ranking of all candidates of a causal model's canaries worth (`tacit.audit.trie`)."""
 
 
+def _control(config: RunConfig, audit: AuditOptions, phases: Sequence[Phase], sequence_flops: float) -> Work:
+    """The control's training, which without noise costs what the phases cost."""
+    steps = control_steps(config)
+    sequences = steps * float(audit.control_batch)
+    if audit.control == "without-noise":
+        sequences = sum(phase.steps * phase.plan.sequences_a_step for phase in phases if phase.plan.is_dp)
+    return Work("control", seconds_of(sequences * sequence_flops), steps)
+
+
 def control_steps(config: RunConfig) -> int:
     """Steps of the control in place of all DP phases (`AuditOptions.control_steps`); 0 without a control."""
     audit, noisy = config.audit, config.dp_phases
     if audit is None or not audit.control:
         return 0
+    if audit.control == "without-noise":
+        return config.rounds * sum(phase.steps for phase in noisy)
     enough = audit.enough_control_steps(config.privacy.units, max(1, config.rounds * len(noisy)))
     return config.rounds * sum(audit.control_steps or max(phase.steps, enough) for phase in noisy)
 

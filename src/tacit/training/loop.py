@@ -81,7 +81,7 @@ def run_phase(
         DataError: a rank has other weights or records than the first one; or (a LedgerError) the phase began with others, or in
             another precision.
     """
-    if phase.plan.is_dp and ranks.first and ledger is None:
+    if phase.plan.needs_ledger and ranks.first and ledger is None:
         raise ValueError("a DP phase needs a ledger")
     optimizer = _optimizer(model, phase)
     if phase.previous is not None:
