@@ -517,6 +517,30 @@ def test_a_control_without_noise_has_no_training_of_its_own(option: str) -> None
     assert f"trains as the phases do; leave {option} out, or set control: true" in found
 
 
+def test_updates_are_watched_for_coins_under_noise_alone() -> None:
+    coins = {"coins": {"examples": 20, "pieces": 4}}
+    assert (
+        parse_config({**values(), "audit": coins}).digest()
+        != parse_config({**values(), "audit": {**coins, "white_box": True}}).digest()
+    )
+    same = parse_config({**values(), "audit": {**coins, "white_box": False}})
+    assert same.digest() == parse_config({**values(), "audit": coins}).digest()
+    assert message({**values(), "audit": {"white_box": True}}).startswith(
+        "audit.white_box looks for the examples of audit.coins"
+    )
+    plain = {
+        "name": "by-heart",
+        "plan": "plain",
+        "stream": "private",
+        "steps": 2,
+        "batch_size": 2,
+        "learning_rate": 1e-3,
+    }
+    phases = [*values()["phases"], plain]
+    given = {**values(), "phases": phases, "allow": ["heuristic:non-private"], "audit": {**coins, "white_box": True}}
+    assert "trains on the private stream without noise" in message(given)
+
+
 def attacked(**options: Any) -> dict[str, Any]:
     """A causal model, with membership inference."""
     return {**with_value("model.kind", "lstm"), "audit": {"membership": options}}

@@ -27,7 +27,7 @@ from tacit.corpus.canaries import Canary
 from tacit.corpus.coins import Coins
 from tacit.corpus.secrets import SecretFormat
 from tacit.corpus.units import Unit
-from tacit.errors import TacitError
+from tacit.errors import TacitError, UsageError
 from tacit.randomness import KeyedRandomness
 from tacit.training.masking import Masking
 from tacit.training.sequences import SequenceStream
@@ -61,8 +61,8 @@ SHARE = "share"
 Found = Mapping[str, Any]
 """By model what was measured, as plain values for JSON; or ``{"undecided": why}`` where nothing could be."""
 
-Measure = Callable[[PreTrainedModel], Any]
-"""Attacks one model; plain values for JSON."""
+Measure = Callable[[Any], Any]
+"""Attacks one `PreTrainedModel`, or what its training noted (`Attack.of_training`); plain values for JSON."""
 
 
 class UndecidedError(TacitError):
@@ -183,6 +183,8 @@ class Attack:
         subject: what a model gives away, as in "the model gives ... away".
         counted: what one test is called, in the singular.
         asked: whether a configuration asks for it; None: where it is named in ``audit.attacks``.
+        of_training: whether it is given, in place of each model, what the model's updates said of the coins' examples
+            (`tacit.training.watching`); not of a public attack.
         options: of ``audit.attacks.NAME``, where that asks for it.
         stage: its stage of a run, and its file in run/private; "": its name.
         terms: words of the report's glossary that it needs.
@@ -197,11 +199,16 @@ class Attack:
     subject: str
     counted: str = "test"
     asked: Callable[[RunConfig], bool] | None = None
+    of_training: bool = False
     options: type[Options] = NoOptions
     refuted: Callable[[RunConfig, Any], str | None] | None = None
     stage: str = ""
     terms: tuple[tuple[str, str], ...] = ()
     remedy: str = ""
+
+    def __post_init__(self) -> None:
+        if self.public and self.of_training:
+            raise UsageError(f"attack {self.name}: updates are not released, so what they say is the curator's alone")
 
     @property
     def stage_name(self) -> str:

@@ -87,13 +87,16 @@ class AuditOptions(Options):
         membership: membership inference on texts of the corpus that hold a secret, of a causal model; ``{}`` takes the defaults;
             needs ``held_out`` above 0; for the curator alone. Not given: none.
         coins: a lower bound on epsilon by examples that a coin puts into the text; ``{}`` takes the defaults. Not given: none.
+        white_box: while the phases train, note what every noisy update says of each example of ``coins``, and bound epsilon from
+            below by that too: the attack of somebody who sees the whole training, whom the certificate covers, for the curator
+            alone. A step takes longer by a backward pass for each example.
         attacks: other attacks that are registered (docs/adding.md#an-attack), by name, each with its own options.
         max_exposure_p_value: fail (exit code 5) when any pattern's p-value is below this; 0: never. Of a causal model, twice the
             smaller one of the p-values of mean and highest exposure. So with every attack whose rows are part of the release, but
             for ``coins``, which fail (exit code 6) when they contradict the proven epsilon.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"attacks", "coins"})
+    added_later: ClassVar[frozenset[str]] = frozenset({"attacks", "coins", "white_box"})
 
     patterns: tuple[Annotated[str, Field(pattern=r"^H*SH*$")], ...] = ("HS", "HSH", "HHSHH")
     canaries: Count = 10
@@ -107,6 +110,7 @@ class AuditOptions(Options):
     control_learning_rate: Rate = 6e-3
     membership: MembershipOptions | None = None
     coins: CoinOptions | None = None
+    white_box: bool = False
     attacks: dict[str, dict[str, Any]] = {}  # noqa: RUF012 - a frozen model copies it
     max_exposure_p_value: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
@@ -167,6 +171,8 @@ def check_membership(config: RunConfig) -> None:
 def check_coins(config: RunConfig) -> None:
     """The examples go where training reads units with noise, and fit into a row."""
     options = config.audit.coins if config.audit else None
+    if config.audit is not None and config.audit.white_box:
+        _check_white_box(config)
     if options is None:
         return
     streams = {phase.stream for phase in config.phases}
@@ -184,4 +190,15 @@ def check_coins(config: RunConfig) -> None:
         raise UsageError(
             f"audit.coins.examples is {options.examples:,}, more than the {config.privacy.units:,} privacy.units: the text would be "
             "mostly made up; lower it"
+        )
+
+
+def _check_white_box(config: RunConfig) -> None:
+    """There are examples, and every update that they may be in has noise."""
+    if config.audit is None or config.audit.coins is None:
+        raise UsageError("audit.white_box looks for the examples of audit.coins: add `coins: {}`, or leave it out")
+    noisy = {phase.name for phase in config.dp_phases}
+    if any(phase.stream == "private" and phase.name not in noisy for phase in config.phases):
+        raise UsageError(
+            "audit.white_box looks at noisy updates, and a phase trains on the private stream without noise"
         )

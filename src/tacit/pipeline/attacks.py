@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 from transformers import PreTrainedModel
 
 from tacit.audit.attack import CONTROL, CONTROL_WITHOUT_NOISE, RELEASED, Attack, Found, Given, UndecidedError
@@ -22,6 +23,7 @@ from tacit.pipeline.corpus import membership_samples, private_units
 from tacit.pipeline.records import secret_form, secrets_of
 from tacit.pipeline.rows import drawn_canaries, drawn_coins, public_held_out_rows
 from tacit.pipeline.state import RunState
+from tacit.pipeline.training import noted_products
 from tacit.stages import Stage
 from tacit.training.checkpoint import load_weights
 from tacit.training.plans import last_before_private
@@ -76,14 +78,21 @@ def measure(state: RunState, attack: Attack) -> Found:
             continue
         failed: list[str] = []
         with _noted(failed, stops=attack.public and name == RELEASED):
-            model = state.new_model()
-            load_weights(path, model)
-            found[name] = measure_model(model)
+            found[name] = measure_model(_attacked(state, attack, name, path))
         if (
             name == RELEASED or not attack.public
         ):  # a public attack's rows of the released model do not hang on the control
             undecided += failed
     return {"undecided": f"undecided: {undecided[0]}"} if undecided else found
+
+
+def _attacked(state: RunState, attack: Attack, name: str, path: Path) -> PreTrainedModel | np.ndarray:
+    """A model, or what its training noted."""
+    if attack.of_training:
+        return noted_products(state, "training" if name == RELEASED else "control")
+    model = state.new_model()
+    load_weights(path, model)
+    return model
 
 
 @contextmanager

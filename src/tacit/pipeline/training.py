@@ -6,20 +6,23 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 
 from tacit.config import AuditOptions, RunConfig
 from tacit.engine.distributed import Ranks
 from tacit.errors import DataError
+from tacit.pipeline.coins import watched_rows
 from tacit.pipeline.corpus import fingerprint
 from tacit.pipeline.opening import join_run
-from tacit.pipeline.rows import control_rows, rows_of
+from tacit.pipeline.rows import control_rows, drawn_coins, rows_of
 from tacit.pipeline.state import RunState
-from tacit.training.checkpoint import finished_steps, load_weights
+from tacit.training.checkpoint import finished_steps, load_weights, watched_products
 from tacit.training.loop import run_phase
 from tacit.training.plans import DpPlan, NoiselessPlan, Phase, PlainPlan, last_before_private
+from tacit.training.watching import Watched
 
-__all__ = ["Part", "assist", "is_trained", "pretrain", "train", "train_control"]
+__all__ = ["Part", "assist", "is_trained", "noted_products", "pretrain", "train", "train_control"]
 
 Part = Literal["pretraining", "training", "control"]
 
@@ -103,7 +106,29 @@ def _run_part(state: RunState, part: Part) -> None:
                 state.checkpoint(prefix + phase.name),
                 bar.advance_to,
                 state.ranks,
+                _watched(state, phase),
             )
+
+
+def _watched(state: RunState, phase: Phase) -> Watched | None:
+    """The examples of the audit, where the curator looks at updates (``audit.white_box``) of a phase that may read them."""
+    audit = state.config.audit
+    if audit is None or not audit.white_box or phase.stream != "private":
+        return None
+    plan = next(planned.plan for planned in state.mechanisms.phases if planned.name == phase.name)
+    assert isinstance(plan, DpPlan)  # `check_coins` refuses others
+    return Watched(watched_rows(state, drawn_coins(state)), plan)
+
+
+def noted_products(state: RunState, part: Part) -> np.ndarray:
+    """What a part's updates said of each example of the audit, over all of its phases (`tacit.training.watching`); float64.
+
+    Raises:
+        DataError: nothing was noted.
+    """
+    prefix, phases = _phases_of(state, part)
+    paths = [state.checkpoint(prefix + phase.name) for phase in phases if phase.stream == "private"]
+    return np.sum([watched_products(path) for path in paths], axis=0)
 
 
 def _title(state: RunState, part: Part) -> str:

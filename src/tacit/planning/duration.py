@@ -81,8 +81,25 @@ def work_after(config: RunConfig, phases: Sequence[Phase], sequence_flops: float
             sides = 2 if config.privacy.relation == "replace" else 1
             share = (audit.coins.pieces + 2) / config.model.length
             found.append(Work("coins", 2 + seconds_of((1 + models) * sides * asked * share * scored)))
+            if audit.white_box:
+                found.append(Work("white-box", _white_box_seconds(config, phases, sides * share * sequence_flops)))
         found += [Work(name, None) for name in audit.attacks]
     return [*found, Work("release", _RELEASE), Work("report", _REPORT)]
+
+
+def _white_box_seconds(config: RunConfig, phases: Sequence[Phase], example_flops: float) -> float:
+    """Of the training's steps, each of which has a backward pass for every example of its own; the stage itself is short."""
+    assert config.audit is not None
+    assert config.audit.coins is not None
+    steps = sum(phase.steps for phase in phases if phase.plan.is_dp)
+    if config.audit.control:
+        steps += control_steps(config)
+    passes = steps * config.audit.coins.examples
+    return 1 + passes * (_PASS + seconds_of(example_flops))
+
+
+_PASS = 0.005
+"""What a backward pass of one row takes at least, however small the model is."""
 
 
 def evaluation_seconds(config: RunConfig, sequence_flops: float) -> float:
@@ -138,7 +155,7 @@ def timed(
     )
 
 
-_ON_DEVICE = {"scoring", "control", EVALUATION, "audit", "membership", "coins"}
+_ON_DEVICE = {"scoring", "control", EVALUATION, "audit", "membership", "coins", "white-box"}
 
 
 def about(seconds: float | None) -> str:

@@ -33,14 +33,16 @@ from tacit.training.checkpoint import (
     load_checkpoint,
     load_optimizer,
     save_checkpoint,
+    watched_products,
 )
 from tacit.training.device import processor
 from tacit.training.objectives import Objective
 from tacit.training.plans import Phase
 from tacit.training.recomputing import recomputed
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import Source, step_of_phase
+from tacit.training.steps import Source, Step, step_of_phase
 from tacit.training.sums import as_begun, bind_sums, sums_digest
+from tacit.training.watching import Watch, Watched
 
 __all__ = ["run_phase"]
 
@@ -56,6 +58,7 @@ def run_phase(
     checkpoint: Path,
     on_step: Callable[[int], None] = lambda done: None,
     ranks: Ranks = ALONE,
+    watched: Watched | None = None,
 ) -> None:
     """Train ``model`` in place through one phase, from its checkpoint when there is one.
 
@@ -74,6 +77,8 @@ def run_phase(
         checkpoint: file of the phase's checkpoint; that of ``phase.previous`` lies beside it.
         on_step: called with the number of finished steps.
         ranks: the processes that train together.
+        watched: units of which the checkpoint notes what each update says (`tacit.training.watching`); the first rank does it. They
+            change nothing else.
 
     Raises:
         ValueError: a DP phase has no ledger.
@@ -106,10 +111,11 @@ def run_phase(
             streams = streams.child("sums", made_from)
     start = load_checkpoint(checkpoint, model, optimizer, ranks, average)
     ranks.agree(f"the weights and the step at the start of phase {phase.name}", _digest(model, ranks, start))
-    saver = _Saver(checkpoint, model, optimizer, average, compute.checkpoint_seconds, ranks)
     model.train()
     source = Source(stream, objective, streams, ranks)
     with recomputed(model, compute), closing(step_of_phase(model, phase, compute, source)) as step_of:
+        watch = None if watched is None else _watch(model, watched, phase, source, step_of, checkpoint)
+        saver = _Saver(checkpoint, model, optimizer, average, watch, compute.checkpoint_seconds, ranks)
         if start.drawn:
             step_of.put_sums(start.sums)
         for step in range(start.step, phase.steps):
@@ -124,6 +130,8 @@ def run_phase(
             for done in step_of.add_up(step, step_of.draw(step), drawn):
                 saver.inside(Progress(step, done), step_of.sums)
             step_of.finish(step)
+            if watch is not None:
+                watch.look(step)
             optimizer.step()
             last = step + 1 == phase.steps
             if average is not None:
@@ -135,6 +143,19 @@ def run_phase(
             on_step(step + 1)
             saver.between(Progress(step + 1), last)
     ranks.agree(f"the weights at the end of phase {phase.name}", _digest(model, ranks))
+
+
+def _watch(
+    model: PreTrainedModel, watched: Watched, phase: Phase, source: Source, step_of: Step, checkpoint: Path
+) -> Watch | None:
+    """What looks at every update, as far as it is; the first rank does it."""
+    if not source.ranks.first:
+        return None
+    width = step_of.width_of(int(watched.stream.lengths_S.max(initial=1)))
+    watch = Watch(model, watched, phase.plan, source, width)
+    if checkpoint.exists():
+        watch.restore(watched_products(checkpoint))
+    return watch
 
 
 def _optimizer(model: PreTrainedModel, phase: Phase) -> torch.optim.AdamW:
@@ -167,6 +188,7 @@ class _Saver:
         model: PreTrainedModel,
         optimizer: torch.optim.Optimizer,
         average: IterateAverage | None,
+        watch: Watch | None,
         seconds: float,
         ranks: Ranks,
     ) -> None:
@@ -174,6 +196,7 @@ class _Saver:
         self._model = model
         self._optimizer = optimizer
         self._average = average
+        self._watch = watch
         self._seconds = seconds
         self._ranks = ranks
         self._saved = time.monotonic()
@@ -199,5 +222,6 @@ class _Saver:
 
     def _write(self, progress: Progress, sums: list[list[torch.Tensor]]) -> None:
         if self._ranks.first:
-            save_checkpoint(self._path, self._model, self._optimizer, progress, sums, self._average)
+            products_U = None if self._watch is None else self._watch.products_U
+            save_checkpoint(self._path, self._model, self._optimizer, progress, sums, self._average, products_U)
         self._saved = time.monotonic()

@@ -29,7 +29,7 @@ from tacit.training.plans import DpPlan, Phase, PlainPlan
 from tacit.training.recomputing import in_precision
 from tacit.training.sequences import SequenceStream
 
-__all__ = ["DpStep", "GridStep", "PlainStep", "Source", "Step", "step_of_phase", "unit_targets"]
+__all__ = ["DpStep", "GridStep", "PlainStep", "Source", "Step", "step_of_phase", "unit_losses", "unit_targets"]
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,10 @@ class Step(ABC):
         """How many entries, from the first on, may be in one micro-batch."""
         return len(entries)
 
+    def width_of(self, longest: int) -> int:
+        """To how many positions the rows of a unit are padded, of which the longest has so many."""
+        return self._source.stream.ids_ST.shape[1]
+
     @abstractmethod
     def draw(self, step: int) -> np.ndarray:
         """The step's draw, the same at every rank."""
@@ -123,14 +127,17 @@ class DpStep(Step):
         self._plan = plan
         self._compute = compute
         self._longest_U = _longest_rows(source.stream)
-        a_step = (
+        self._a_step = (
             0.0 if reads_padding(model) else plan.normaliser / self._at_once
         )  # with few, all are as wide as the longest
-        self._width_U = widths(self._longest_U, length, a_step)
+        self._width_U = widths(self._longest_U, length, self._a_step)
         self._weights_U = plan.weights(source.stream.units, source.stream.rho_U)
         self._drawn = np.zeros(0, dtype=np.int64)
         self._clipper = PerExampleClipper(model, plan.clip_norm, plan.rows_per_unit, CLIPPINGS[plan.clipping])
         self._drops = uses_dropout(model)
+
+    def width_of(self, longest: int) -> int:
+        return int(widths(np.array([longest]), self._source.stream.ids_ST.shape[1], self._a_step)[0])
 
     def draw(self, step: int) -> np.ndarray:
         """One global Poisson draw, the units with the shortest rows first: in this order whatever the micro-batch."""
@@ -155,7 +162,7 @@ class DpStep(Step):
             targets, weights_BN = unit_targets(units, real, self._plan, source, step, width)
             with self._clip(units, real), self._dropout(units, real, targets, step):
                 with in_precision(self._compute, self._model.device):
-                    losses_B = _losses(self._model, source.objective, targets, weights_BN)
+                    losses_B = unit_losses(self._model, source.objective, targets, weights_BN)
                 losses_B.sum().backward()
 
     def _clip(self, units: np.ndarray, real: np.ndarray) -> AbstractContextManager[object]:
@@ -246,7 +253,7 @@ class PlainStep(Step):
             targets = objective.only(targets, stream.counted_ST[chosen, :width])
         of_row_BN = targets.real_BN / np.maximum(1, targets.real_BN.sum(axis=1, keepdims=True))
         with in_precision(self._compute, self._model.device):
-            losses_B = _losses(self._model, objective, targets, of_row_BN / self._plan.batch_size)
+            losses_B = unit_losses(self._model, objective, targets, of_row_BN / self._plan.batch_size)
         losses_B.sum().backward()
 
     def sums(self) -> list[torch.Tensor]:
@@ -272,7 +279,8 @@ def _longest_rows(stream: SequenceStream) -> np.ndarray:
     return longest_U
 
 
-def _losses(model: PreTrainedModel, objective: Objective, targets: Targets, weights_BN: np.ndarray) -> torch.Tensor:
+def unit_losses(model: PreTrainedModel, objective: Objective, targets: Targets, weights_BN: np.ndarray) -> torch.Tensor:
+    """The loss of each row (B,), of targets and weights as `unit_targets` gives them."""
     arrays = [torch.from_numpy(array.astype(np.int64)).to(model.device) for array in targets.arrays]
     return objective.losses(model, arrays, torch.from_numpy(weights_BN.astype(np.float32)).to(model.device))
 

@@ -45,7 +45,9 @@ def attack_sentences(found: AttackFacts, screened: bool = False) -> tuple[str, .
 
 
 _CLOSING = "This is a test of one attack. One that fails proves nothing: a better one may exist."
-_CURATORS_CLOSING = "This is one attack: a better one may exist. It reads private text, and no certificate covers it."
+_CURATORS_CLOSING = (
+    "This is one attack: a better one may exist. It reads what is not released, and no certificate covers its numbers."
+)
 
 
 def _counted(found: AttackFacts, count: int) -> str:
