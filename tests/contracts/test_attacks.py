@@ -262,7 +262,7 @@ def test_a_run_with_a_new_attack_is_verified_and_audited(finished: RunFolder) ->
     assert audited.returncode == 0, audited.stderr
     for attack in (*ATTACKS.values(), *TOYS):
         assert attack.title in audited.stdout
-    assert audited.stdout.count("covered by no certificate: do not publish it") == 2
+    assert audited.stdout.count("covered by no certificate: do not publish it") == 3
     assert (finished.private / "guesses.json").read_bytes() == before
     reported = tacit("report", finished.root)
     assert reported.returncode == 0, reported.stderr

@@ -114,11 +114,10 @@ def engine_gradient(units: list[int], step: int, weights: Weights, plan: DpPlan,
         return torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in model.parameters()])
 
 
-@pytest.mark.parametrize("clipping", ["flat", "automatic", "per-layer"])
+@pytest.mark.parametrize("clipping", ["flat", "automatic"])
 def test_products_are_clipped_gradients_times_updates(stream: SequenceStream, tmp_path: Path, clipping: str) -> None:
     """Against the engine's own gradients at each step's weights, with the masks of training; less what lies along their mean."""
     plan = NoiselessPlan.of(dataclasses.replace(PLAN, clipping=clipping))
-    unclipped = dataclasses.replace(plan, clip_norm=1e6, clipping="flat")
     phase, model = phase_of(plan, STEPS), dropping_bert(0.0)
     made_from = sums_digest(model, loop._optimizer(model, phase), phase, stream, OBJECTIVE, COMPUTE, STREAMS)
     source = Source(stream, OBJECTIVE, STREAMS.child("sums", made_from))
@@ -130,14 +129,16 @@ def test_products_are_clipped_gradients_times_updates(stream: SequenceStream, tm
         update = (
             torch.cat([gradient.flatten() for gradient in gradients.values()]) * plan.normaliser / plan.clip_norm**2
         )
-        mean = sum(engine_gradient([unit], step, weights, unclipped, source) for unit in everyone)
-        apart = update - (update @ mean) / (mean @ mean) * mean
         own = [engine_gradient([unit], step, weights, plan, source) for unit in everyone]
+        mean = torch.stack(own).sum(dim=0)
+        apart = update - (update @ mean) / (mean @ mean) * mean
         expected += [float(one @ apart) for one in own]
         with_mean += [float(one @ update) for one in own]
     assert len(seen) == STEPS
     np.testing.assert_allclose(found(tmp_path), expected, rtol=1e-4, atol=1e-5)
-    assert np.count_nonzero(expected) == stream.units - 2  # one has no row, and one nothing that may be masked
+    assert (
+        np.count_nonzero(found(tmp_path)) == np.count_nonzero(expected) == stream.units - 2
+    )  # one has no row, and one nothing that may be masked
     assert np.abs(with_mean - expected).max() > 0.1
 
 

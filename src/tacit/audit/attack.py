@@ -90,6 +90,7 @@ class Given:
         proven: the epsilon that coins test (`tacit.audit.coins_plan.claimed_epsilon`); infinite where nothing is proved.
         private_units: (training, held out) of the private corpus. A public attack is refused it (`UsageError`).
         membership_samples: texts of the training part and as many others, which hold secrets. A public attack is refused them.
+        shadow_model: of this number, trained on these texts from `model_before` without DP. A public attack is refused it.
     """
 
     config: RunConfig
@@ -106,6 +107,7 @@ class Given:
     proven: Callable[[], float]
     private_units: Callable[[], tuple[list[Unit], list[Unit]]]
     membership_samples: Callable[[], MembershipSamples]
+    shadow_model: Callable[[int, Sequence[str]], PreTrainedModel]
 
 
 @dataclass(frozen=True)

@@ -29,10 +29,15 @@ class MembershipOptions(Options):
     Args:
         pairs: members, and as many true non-members from the held-out part; fewer where fewer texts qualify.
         group_size: texts of a group in the attack on groups.
+        shadow_models: so many models (an even number) are trained on random halves of the attacked texts, without DP, and the same is
+            tried once more with losses less those under models that never saw the text (Carlini et al. 2022); 0: not.
     """
+
+    added_later: ClassVar[frozenset[str]] = frozenset({"shadow_models"})
 
     pairs: Count = 500
     group_size: Annotated[int, Field(ge=2, le=MOST)] = 20
+    shadow_models: Annotated[int, Field(ge=0, le=256)] = 0
 
     @property
     def least_pairs(self) -> int:
@@ -89,7 +94,7 @@ class AuditOptions(Options):
         coins: a lower bound on epsilon by examples that a coin puts into the text; ``{}`` takes the defaults. Not given: none.
         white_box: while the phases train, note what every noisy update says of each example of ``coins``, and bound epsilon from
             below by that too: the attack of somebody who sees the whole training, whom the certificate covers, for the curator
-            alone. A step takes longer by a backward pass for each example.
+            alone. A step takes longer by three passes over the examples, in float64.
         attacks: other attacks that are registered (docs/adding.md#an-attack), by name, each with its own options.
         max_exposure_p_value: fail (exit code 5) when any pattern's p-value is below this; 0: never. Of a causal model, twice the
             smaller one of the p-values of mean and highest exposure. So with every attack whose rows are part of the release, but
@@ -160,6 +165,11 @@ def check_membership(config: RunConfig) -> None:
     if config.evaluation.held_out == 0:
         raise UsageError(
             "audit.membership takes its non-members from the held-out part: set evaluation.held_out above 0, or leave it out"
+        )
+    if options.shadow_models % 2:
+        raise UsageError(
+            f"audit.membership.shadow_models is {options.shadow_models}: each half of the texts has a model of its own, so take an "
+            "even number"
         )
     if options.pairs < options.least_pairs:
         raise UsageError(

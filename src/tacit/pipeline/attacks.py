@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
+import torch
 from transformers import PreTrainedModel
 
 from tacit.audit.attack import CONTROL, CONTROL_WITHOUT_NOISE, RELEASED, Attack, Found, Given, UndecidedError
@@ -15,18 +18,20 @@ from tacit.audit.attacks import asked_attacks, check_gate
 from tacit.audit.coins_plan import claimed_epsilon
 from tacit.config import RunConfig
 from tacit.corpus.secrets import SecretFormat
+from tacit.corpus.units import Unit
 from tacit.errors import StorageError, TacitError, UsageError
 from tacit.failures import is_out_of_memory
 from tacit.files import read_result, storage_error, write_json
 from tacit.folder import RunFolder
 from tacit.pipeline.corpus import membership_samples, private_units
 from tacit.pipeline.records import secret_form, secrets_of
-from tacit.pipeline.rows import drawn_canaries, drawn_coins, public_held_out_rows
+from tacit.pipeline.rows import drawn_canaries, drawn_coins, public_held_out_rows, tokenized
 from tacit.pipeline.state import RunState
 from tacit.pipeline.training import noted_products
 from tacit.stages import Stage
 from tacit.training.checkpoint import load_weights
-from tacit.training.plans import last_before_private
+from tacit.training.loop import run_phase
+from tacit.training.plans import AdamOptions, Phase, PlainPlan, last_before_private
 
 __all__ = ["attack_stage", "audited_models", "check_stored_gate", "measure", "store", "stored_attacks"]
 
@@ -129,7 +134,7 @@ def _given(state: RunState, attack: Attack) -> Given:
     def own(load: Callable[[RunState], Any]) -> Callable[[], Any]:
         return lambda: load(state)
 
-    def refuse() -> NoReturn:
+    def refuse(*given: Any) -> NoReturn:
         raise UsageError(
             f"attack {attack.name}: its rows are part of the release, so it may not read private text; make it the curator's alone"
         )
@@ -149,6 +154,7 @@ def _given(state: RunState, attack: Attack) -> Given:
         proven=own(_proven),
         private_units=refuse if attack.public else own(private_units),
         membership_samples=refuse if attack.public else own(membership_samples),
+        shadow_model=refuse if attack.public else functools.partial(_shadow_model, state),
     )
 
 
@@ -156,6 +162,29 @@ def _model_before(state: RunState) -> PreTrainedModel:
     """As the public phases left it, or as the run begins with it."""
     before = last_before_private(state.mechanisms.phases)
     return state.new_model() if before is None else state.trained_model(before.name)
+
+
+def _shadow_model(state: RunState, number: int, texts: Sequence[str]) -> PreTrainedModel:
+    """Trained as a control without DP is, and as private: its checkpoint is a function of the texts.
+
+    How long is a function of public numbers, so that the time does not tell how many texts qualify.
+    """
+    options = state.config.audit
+    assert options is not None
+    assert options.membership is not None
+    phase = Phase(
+        f"shadow-{number}",
+        "private",
+        PlainPlan(options.control_batch),
+        math.ceil(options.enough_control_steps(options.membership.pairs, 1)),
+        AdamOptions(options.control_learning_rate),
+    )
+    stream = tokenized(state, [Unit(f"shadow:{place}", (text,)) for place, text in enumerate(texts)])
+    streams = state.streams.child("phase", phase.name)
+    model = _model_before(state)
+    torch.nn.Module.to(model, state.device)  # transformers' own `to` has no types
+    run_phase(model, phase, stream, state.objective, None, streams, state.config.compute, state.checkpoint(phase.name))
+    return model
 
 
 def _proven(state: RunState) -> float:

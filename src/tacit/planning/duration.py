@@ -75,7 +75,10 @@ def work_after(config: RunConfig, phases: Sequence[Phase], sequence_flops: float
             asked = _CANDIDATE_ROWS
         found.append(Work("audit", 1 + seconds_of(models * asked * scored)))
         if audit.membership is not None:
-            found.append(Work("membership", 2 + seconds_of(models * 2 * audit.membership.pairs * scored)))
+            asked = (models + audit.membership.shadow_models) * 2 * audit.membership.pairs
+            showings = audit.enough_control_steps(audit.membership.pairs, 1) * audit.control_batch
+            trained = audit.membership.shadow_models * showings * sequence_flops
+            found.append(Work("membership", 2 + seconds_of(asked * scored + trained)))
         if audit.coins is not None:
             asked = audit.coins.examples * (1 if config.model.is_causal else audit.coins.pieces)
             sides = 2 if config.privacy.relation == "replace" else 1
@@ -88,18 +91,17 @@ def work_after(config: RunConfig, phases: Sequence[Phase], sequence_flops: float
 
 
 def _white_box_seconds(config: RunConfig, phases: Sequence[Phase], example_flops: float) -> float:
-    """Of the training's steps, each of which has a backward pass for every example of its own; the stage itself is short."""
+    """Of the training's steps, with a backward and two forwards of every example each; the stage itself is short."""
     assert config.audit is not None
     assert config.audit.coins is not None
     steps = sum(phase.steps for phase in phases if phase.plan.is_dp)
     if config.audit.control:
         steps += control_steps(config)
-    passes = steps * config.audit.coins.examples
-    return 1 + passes * (_PASS + seconds_of(example_flops))
+    return 1 + seconds_of(_FLOAT64 * steps * config.audit.coins.examples * example_flops * (1 + 2 * _FORWARD))
 
 
-_PASS = 0.005
-"""What a backward pass of one row takes at least, however small the model is."""
+_FLOAT64 = 2.0
+"""Times the time of float32."""
 
 
 def evaluation_seconds(config: RunConfig, sequence_flops: float) -> float:

@@ -40,7 +40,7 @@ from tacit.training.objectives import Objective
 from tacit.training.plans import Phase
 from tacit.training.recomputing import recomputed
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import Source, Step, step_of_phase
+from tacit.training.steps import Source, step_of_phase
 from tacit.training.sums import as_begun, bind_sums, sums_digest
 from tacit.training.watching import Watch, Watched
 
@@ -113,9 +113,13 @@ def run_phase(
     ranks.agree(f"the weights and the step at the start of phase {phase.name}", _digest(model, ranks, start))
     model.train()
     source = Source(stream, objective, streams, ranks)
+    watch = None
+    if watched is not None and ranks.first:
+        watch = Watch(model, watched, phase.plan, compute, source)
+        if checkpoint.exists():
+            watch.restore(watched_products(checkpoint))
+    saver = _Saver(checkpoint, model, optimizer, average, watch, compute.checkpoint_seconds, ranks)
     with recomputed(model, compute), closing(step_of_phase(model, phase, compute, source)) as step_of:
-        watch = None if watched is None else _watch(model, watched, phase, source, step_of, checkpoint)
-        saver = _Saver(checkpoint, model, optimizer, average, watch, compute.checkpoint_seconds, ranks)
         if start.drawn:
             step_of.put_sums(start.sums)
         for step in range(start.step, phase.steps):
@@ -143,19 +147,6 @@ def run_phase(
             on_step(step + 1)
             saver.between(Progress(step + 1), last)
     ranks.agree(f"the weights at the end of phase {phase.name}", _digest(model, ranks))
-
-
-def _watch(
-    model: PreTrainedModel, watched: Watched, phase: Phase, source: Source, step_of: Step, checkpoint: Path
-) -> Watch | None:
-    """What looks at every update, as far as it is; the first rank does it."""
-    if not source.ranks.first:
-        return None
-    width = step_of.width_of(int(watched.stream.lengths_S.max(initial=1)))
-    watch = Watch(model, watched, phase.plan, source, width)
-    if checkpoint.exists():
-        watch.restore(watched_products(checkpoint))
-    return watch
 
 
 def _optimizer(model: PreTrainedModel, phase: Phase) -> torch.optim.AdamW:

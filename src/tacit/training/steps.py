@@ -85,10 +85,6 @@ class Step(ABC):
         """How many entries, from the first on, may be in one micro-batch."""
         return len(entries)
 
-    def width_of(self, longest: int) -> int:
-        """To how many positions the rows of a unit are padded, of which the longest has so many."""
-        return self._source.stream.ids_ST.shape[1]
-
     @abstractmethod
     def draw(self, step: int) -> np.ndarray:
         """The step's draw, the same at every rank."""
@@ -127,17 +123,14 @@ class DpStep(Step):
         self._plan = plan
         self._compute = compute
         self._longest_U = _longest_rows(source.stream)
-        self._a_step = (
+        a_step = (
             0.0 if reads_padding(model) else plan.normaliser / self._at_once
         )  # with few, all are as wide as the longest
-        self._width_U = widths(self._longest_U, length, self._a_step)
+        self._width_U = widths(self._longest_U, length, a_step)
         self._weights_U = plan.weights(source.stream.units, source.stream.rho_U)
         self._drawn = np.zeros(0, dtype=np.int64)
         self._clipper = PerExampleClipper(model, plan.clip_norm, plan.rows_per_unit, CLIPPINGS[plan.clipping])
         self._drops = uses_dropout(model)
-
-    def width_of(self, longest: int) -> int:
-        return int(widths(np.array([longest]), self._source.stream.ids_ST.shape[1], self._a_step)[0])
 
     def draw(self, step: int) -> np.ndarray:
         """One global Poisson draw, the units with the shortest rows first: in this order whatever the micro-batch."""

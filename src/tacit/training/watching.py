@@ -4,20 +4,21 @@ Whoever sees every noisy sum, as differential privacy allows, tells a unit that 
 clipped gradient with the sum (Nasr et al. 2023, arXiv 2302.07956; Andrew et al. 2024, arXiv 2302.03098). Under noise of deviation s C
 the log-likelihood ratio of a unit with gradient g is <g, sum> / (s C)^2 and a constant, so products are weighed like that over all
 steps and phases. What watched units have in common with each other they share with the others in the sum too, and that would drown
-the rest: of every gradient the part along their mean is left out. Gradients are those of plain autograd, unit by unit: nothing of the
-engine's norms and sums is in them.
+the rest: the part of the sum along their mean clipped gradient is left out.
+
+A product is the derivative of the unit's loss along the update, and is found as a central difference of losses, in float64, at a copy
+of the weights: two forwards for all units, and one pass of the engine for their norms and their mean.
 
 The products are functions of noisy sums, of weights made of these, and of the watched units, and stay in run/private with the
-checkpoints. Nothing that is trained hangs on them: no random number is drawn, and no gradient is added.
+checkpoints. Nothing that is trained hangs on them.
 
 Shapes: U watched units.
 """
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,15 +26,17 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from tacit.engine import CLIPPINGS
-from tacit.engine.sites import trainable_parameters
+from tacit.config import ComputeOptions
+from tacit.engine import CLIPPINGS, micro_batches
+from tacit.privacy.precision import FLOAT32
 from tacit.training.plans import DpPlan, Plan
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import Source, unit_losses, unit_targets
+from tacit.training.steps import DpStep, Source, unit_losses, unit_targets
 
 __all__ = ["Watch", "Watched"]
 
-_AT_ONCE = 64
+_REACH = 1e-4
+"""How far the weights are moved for a difference, in L2: its relative errors are then some 1e-8."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Watched:
     """Units that are watched, whether they are trained on or not.
 
     Args:
-        stream: their rows, with the keys that they have in training: so their masks are those of training.
+        stream: their rows, with the keys that they have in training: so their masks and dropout are those of training.
         plan: how a step clips them; of a control without DP that of the phase in whose place it is.
     """
 
@@ -53,22 +56,24 @@ class Watch:
     """The products of one phase.
 
     Args:
-        model: in training.
+        model: in training, before anything is hooked to it.
         watched: the units.
         plan: of the phase: what the gradients that the optimizer gets are divided by, and their noise.
+        compute: speed options.
         source: what the phase's steps read, but for the records.
-        width: to how many positions the rows are padded.
     """
 
-    def __init__(self, model: PreTrainedModel, watched: Watched, plan: Plan, source: Source, width: int) -> None:
+    def __init__(
+        self, model: PreTrainedModel, watched: Watched, plan: Plan, compute: ComputeOptions, source: Source
+    ) -> None:
         self._model = model
-        self._parameters = trainable_parameters(model)
-        self._watched = watched
+        self._twin = torch.nn.Module.double(copy.deepcopy(model))
         self._scale = _scale(plan)
-        self._source = Source(watched.stream, source.objective, source.streams)
-        self._width = width
-        self._clipping = CLIPPINGS[watched.plan.clipping]
-        self._group_of = self._clipping.groups(list(self._parameters))
+        self._clipping, self._clip_norm = CLIPPINGS[watched.plan.clipping], watched.plan.clip_norm
+        exact = compute.model_copy(update={"precision": FLOAT32, "checkpointing": False})
+        self._step = _WatchedStep(
+            self._twin, watched.plan, exact, Source(watched.stream, source.objective, source.streams)
+        )
         self._products_U = np.zeros(watched.stream.units)
 
     @property
@@ -82,50 +87,76 @@ class Watch:
 
     def look(self, step: int) -> None:
         """Add a step's products: after its noise is in ``p.grad``, and before the weights change."""
-        updates = {
-            name: self._scale * parameter.grad.double()
-            for name, parameter in self._parameters.items()
-            if parameter.grad is not None
-        }
-        with _as_in_evaluation(self._model):
-            updates = self._apart(updates, step)
-            for unit in range(self._watched.stream.units):
-                self._products_U[unit] += self._product(unit, step, updates)
+        own = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
+        twins = [parameter for parameter in self._twin.parameters() if parameter.requires_grad]
+        updates = [torch.zeros_like(p) if p.grad is None else p.grad for p in own]
+        with torch.no_grad():
+            for twin, parameter in zip(twins, own, strict=True):
+                twin.copy_(parameter)
+        norms_U, mean = self._step.norms_and_sum(step)
+        apart = _apart([update.double() for update in updates], mean)
+        length = math.sqrt(sum(float(part.square().sum()) for part in apart))
+        if length == 0 or not math.isfinite(length):
+            return
+        slopes_U = self._slopes(step, twins, apart, _REACH / length)
+        norms_1U = torch.from_numpy(norms_U)[None]
+        scales_U = self._clipping.coefficients(norms_1U, self._clip_norm)[0].numpy()
+        self._products_U += np.where(np.isfinite(norms_U), self._scale * scales_U * slopes_U, 0.0)
 
-    def _apart(self, updates: Mapping[str, Tensor], step: int) -> dict[str, Tensor]:
-        """The updates less their part along the mean gradient: the same products as without that part of each gradient."""
-        units = np.arange(self._watched.stream.units)
-        mean = {name: torch.zeros_like(update) for name, update in updates.items()}
-        for some in np.array_split(units, max(1, -(-len(units) // _AT_ONCE))):
-            for name, gradient in self._gradients(some, step).items():
-                if gradient is not None and name in mean:
-                    mean[name] += gradient.double()
-        square = sum(float(one.square().sum()) for one in mean.values())
-        if not 0 < square < math.inf:
-            return dict(updates)
-        along = sum(float((mean[name] * update).sum()) for name, update in updates.items()) / square
-        return {name: update - along * mean[name] for name, update in updates.items()}
+    def _slopes(self, step: int, twins: list[torch.nn.Parameter], along: list[Tensor], by: float) -> np.ndarray:
+        """The derivative of each unit's loss along a direction (U,); the twin's weights are left somewhere near."""
+        losses = []
+        for moved in (by, -2 * by):
+            with torch.no_grad():
+                for twin, part in zip(twins, along, strict=True):
+                    twin.add_(part, alpha=moved)
+            losses.append(self._step.losses(step))
+        return (losses[0] - losses[1]) / (2 * by)
 
-    def _product(self, unit: int, step: int, updates: Mapping[str, Tensor]) -> float:
-        """The clipped gradient of a unit times the update; 0 where its norm is no finite number, as in training."""
-        gradients = self._gradients(np.array([unit]), step)
-        squares_G = torch.zeros(max(self._group_of) + 1, dtype=torch.float64)
-        products_G = torch.zeros_like(squares_G)
-        for group, (name, gradient) in zip(self._group_of, gradients.items(), strict=True):
-            if gradient is not None:
-                exact = gradient.double()
-                squares_G[group] += exact.square().sum().cpu()
-                products_G[group] += (exact * updates[name]).sum().cpu() if name in updates else 0.0
-        scales_G = self._clipping.coefficients(squares_G.sqrt()[:, None], self._watched.plan.clip_norm)[:, 0]
-        return float((scales_G * products_G).sum()) if bool(squares_G.isfinite().all()) else 0.0
 
-    def _gradients(self, units: np.ndarray, step: int) -> dict[str, Tensor | None]:
-        """Of the sum of these units' losses, by the name of the parameter."""
-        real = np.ones(len(units), dtype=bool)
-        targets, weights_BN = unit_targets(units, real, self._watched.plan, self._source, step, self._width)
-        loss = unit_losses(self._model, self._source.objective, targets, weights_BN).sum()
-        found = torch.autograd.grad(loss, list(self._parameters.values()), allow_unused=True)
-        return dict(zip(self._parameters, found, strict=True))
+class _WatchedStep(DpStep):
+    """The engine's pass over all watched units, which is no step of training."""
+
+    def norms_and_sum(self, step: int) -> tuple[np.ndarray, list[Tensor]]:
+        """The norm of each unit's gradient (U,), and the sum of the clipped gradients, parameter by parameter."""
+        norms_U = np.zeros(self._source.stream.units)
+        for units in self._together():
+            self.add(units, units, step)
+            norms_U[units] = self._clipper.norms[: len(units)].double().cpu().numpy()
+        total = [one.double().clone() for one in self.sums()]
+        self._clipper.take_rests()
+        self._model.zero_grad(set_to_none=True)
+        return norms_U, total
+
+    @torch.no_grad()
+    def losses(self, step: int) -> np.ndarray:
+        """Of each unit, float64 (U,)."""
+        found_U, per_unit = np.zeros(self._source.stream.units), self._plan.rows_per_unit
+        for units in self._together():
+            (chosen, real), *_ = micro_batches(units, self._at_once)
+            width = int(self._width_U[units[0]])
+            targets, weights_BN = unit_targets(chosen, real, self._plan, self._source, step, width)
+            with self._dropout(chosen, real, targets, step):
+                losses_B = unit_losses(self._model, self._source.objective, targets, weights_BN)
+            found_U[units] = losses_B.double().cpu().numpy().reshape(-1, per_unit).sum(axis=1)[: len(units)]
+        return found_U
+
+    def _together(self) -> list[np.ndarray]:
+        """All units in micro-batches, each of one width."""
+        batches: list[np.ndarray] = []
+        for width in np.unique(self._width_U):
+            units = np.flatnonzero(self._width_U == width)
+            batches += [units[start : start + self._at_once] for start in range(0, len(units), self._at_once)]
+        return batches
+
+
+def _apart(updates: list[Tensor], mean: list[Tensor]) -> list[Tensor]:
+    """The updates less their part along another direction."""
+    square = sum(float(part.square().sum()) for part in mean)
+    if not 0 < square < math.inf:
+        return updates
+    along = sum(float((part * update).sum()) for part, update in zip(mean, updates, strict=True)) / square
+    return [update - along * part for part, update in zip(mean, updates, strict=True)]
 
 
 def _scale(plan: Plan) -> float:
@@ -133,15 +164,3 @@ def _scale(plan: Plan) -> float:
     if not isinstance(plan, DpPlan):
         return 1.0
     return plan.normaliser / (plan.noise_stddev or plan.clip_norm) ** 2
-
-
-@contextmanager
-def _as_in_evaluation(model: PreTrainedModel) -> Iterator[None]:
-    """Without dropout, which would draw; cuDNN has no backward of a recurrent layer then."""
-    is_training = model.training
-    model.eval()
-    try:
-        with torch.backends.cudnn.flags(enabled=False):
-            yield
-    finally:
-        model.train(is_training)
