@@ -552,6 +552,8 @@ def test_membership_inference_has_defaults_and_is_off_without_them() -> None:
     assert options is not None
     assert (options.pairs, options.group_size, options.least_pairs) == (500, 20, 80)
     assert parse_config(attacked(pairs=80)).digest() != parse_config(attacked()).digest()
+    assert parse_config(attacked(shadow_models=0)).digest() == parse_config(attacked()).digest()
+    assert parse_config(attacked(shadow_models=2)).digest() != parse_config(attacked()).digest()
 
 
 @pytest.mark.parametrize(
@@ -561,6 +563,12 @@ def test_membership_inference_has_defaults_and_is_off_without_them() -> None:
         ("evaluation.held_out", 0, "audit.membership takes its non-members from the held-out part"),
         ("audit.membership.pairs", 79, "audit.membership: 79 pairs are fewer than four groups of 20"),
         ("audit.membership.group_size", 1, "run.yaml: option 'audit.membership.group_size'"),
+        (
+            "audit.membership.shadow_models",
+            3,
+            "audit.membership.shadow_models is 3: each half of the texts has a model",
+        ),
+        ("audit.membership.shadow_models", -2, "run.yaml: option 'audit.membership.shadow_models'"),
         (
             "audit.membership.groupsize",
             5,

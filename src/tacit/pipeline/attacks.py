@@ -173,7 +173,7 @@ def _shadow_model(state: RunState, number: int, texts: Sequence[str]) -> PreTrai
     assert options is not None
     assert options.membership is not None
     phase = Phase(
-        f"shadow-{number}",
+        f"shadow_{number}",  # no phase of a run may have such a name
         "private",
         PlainPlan(options.control_batch),
         math.ceil(options.enough_control_steps(options.membership.pairs, 1)),
