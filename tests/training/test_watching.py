@@ -142,6 +142,38 @@ def test_products_are_clipped_gradients_times_updates(stream: SequenceStream, tm
     assert np.abs(with_mean - expected).max() > 0.1
 
 
+def test_what_others_add_is_taken_out(stream: SequenceStream, tmp_path: Path) -> None:
+    """Half of the units are watched: of the sum only they, and the noise, are left."""
+    plan = NoiselessPlan.of(PLAN)
+    phase, model = phase_of(plan, 1), dropping_bert(0.0)
+    made_from = sums_digest(model, loop._optimizer(model, phase), phase, stream, OBJECTIVE, COMPUTE, STREAMS)
+    source = Source(stream, OBJECTIVE, STREAMS.child("sums", made_from))
+    some = {name: rows for place, (name, rows) in enumerate(random_units(8).items()) if place % 2}
+    numbers = [stream.keys_U.index(name) for name in some]
+    with updates() as seen:
+        run_phase(
+            model,
+            phase,
+            stream,
+            OBJECTIVE,
+            None,
+            STREAMS,
+            COMPUTE,
+            tmp_path / "private.pt",
+            watched=Watched(rows_of(some), plan),
+        )
+    drawn = set(plan.batch(stream.units, source.streams, 0).tolist())
+    assert drawn - set(numbers)
+    assert drawn & set(numbers)
+    weights = seen[0][0]
+    own = [engine_gradient([unit], 0, weights, plan, source) for unit in numbers]
+    left = sum(gradient for unit, gradient in zip(numbers, own, strict=True) if unit in drawn)
+    mean = torch.stack(own).sum(dim=0)
+    apart = left - (left @ mean) / (mean @ mean) * mean
+    expected = [float(one @ apart) / plan.clip_norm**2 for one in own]
+    np.testing.assert_allclose(found(tmp_path), expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
 def test_watching_changes_no_weight_and_no_draw(stream: SequenceStream, tmp_path: Path, dropout: float) -> None:
     others = rows_of(random_units(5, seed=9))

@@ -94,7 +94,7 @@ class AuditOptions(Options):
         coins: a lower bound on epsilon by examples that a coin puts into the text; ``{}`` takes the defaults. Not given: none.
         white_box: while the phases train, note what every noisy update says of each example of ``coins``, and bound epsilon from
             below by that too: the attack of somebody who sees the whole training, whom the certificate covers, for the curator
-            alone. A step takes longer by three passes over the examples, in float64.
+            alone. Each step is made once more, in float64.
         attacks: other attacks that are registered (docs/adding.md#an-attack), by name, each with its own options.
         max_exposure_p_value: fail (exit code 5) when any pattern's p-value is below this; 0: never. Of a causal model, twice the
             smaller one of the p-values of mean and highest exposure. So with every attack whose rows are part of the release, but

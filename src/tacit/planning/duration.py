@@ -84,20 +84,30 @@ def work_after(config: RunConfig, phases: Sequence[Phase], sequence_flops: float
             sides = 2 if config.privacy.relation == "replace" else 1
             share = (audit.coins.pieces + 2) / config.model.length
             found.append(Work("coins", 2 + seconds_of((1 + models) * sides * asked * share * scored)))
+            rows = sides * audit.coins.examples
             if audit.white_box:
-                found.append(Work("white-box", _white_box_seconds(config, phases, sides * share * sequence_flops)))
+                found.append(Work("white-box", _white_box_seconds(config, phases, rows * share, sequence_flops)))
         found += [Work(name, None) for name in audit.attacks]
     return [*found, Work("release", _RELEASE), Work("report", _REPORT)]
 
 
-def _white_box_seconds(config: RunConfig, phases: Sequence[Phase], example_flops: float) -> float:
-    """Of the training's steps, with a backward and two forwards of every example each; the stage itself is short."""
+def _white_box_seconds(config: RunConfig, phases: Sequence[Phase], examples: float, sequence_flops: float) -> float:
+    """Of the training's steps, each made once more with three passes over the examples; the stage itself is short.
+
+    Args:
+        examples: in sequences.
+    """
     assert config.audit is not None
-    assert config.audit.coins is not None
-    steps = sum(phase.steps for phase in phases if phase.plan.is_dp)
+    noisy = [phase for phase in phases if phase.plan.is_dp]
+    steps, again = (
+        sum(phase.steps for phase in noisy),
+        sum(phase.steps * phase.plan.sequences_a_step for phase in noisy),
+    )
     if config.audit.control:
         steps += control_steps(config)
-    return 1 + seconds_of(_FLOAT64 * steps * config.audit.coins.examples * example_flops * (1 + 2 * _FORWARD))
+    if config.audit.control == "without-noise":
+        again *= 2
+    return 1 + seconds_of(_FLOAT64 * (again + steps * examples * (1 + 2 * _FORWARD)) * sequence_flops)
 
 
 _FLOAT64 = 2.0

@@ -131,11 +131,12 @@ def run_phase(
             drawn = start.drawn if step == start.step else 0
             if drawn == 0:
                 optimizer.zero_grad(set_to_none=True)
-            for done in step_of.add_up(step, step_of.draw(step), drawn):
+            draw = step_of.draw(step)
+            for done in step_of.add_up(step, draw, drawn):
                 saver.inside(Progress(step, done), step_of.sums)
             step_of.finish(step)
             if watch is not None:
-                watch.look(step)
+                watch.look(step, draw)
             optimizer.step()
             last = step + 1 == phase.steps
             if average is not None:

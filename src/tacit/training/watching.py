@@ -3,11 +3,14 @@
 Whoever sees every noisy sum, as differential privacy allows, tells a unit that is in from one that is not by the product of its
 clipped gradient with the sum (Nasr et al. 2023, arXiv 2302.07956; Andrew et al. 2024, arXiv 2302.03098). Under noise of deviation s C
 the log-likelihood ratio of a unit with gradient g is <g, sum> / (s C)^2 and a constant, so products are weighed like that over all
-steps and phases. What watched units have in common with each other they share with the others in the sum too, and that would drown
-the rest: the part of the sum along their mean clipped gradient is left out.
+steps and phases.
+
+Two things would drown that. All other units are in the sum too; differential privacy holds against somebody who knows these and when
+they were drawn (units are drawn independently), so their clipped gradients are taken out of it. What the watched units have in common
+with each other is left out too: the part of the sum along their mean clipped gradient.
 
 A product is the derivative of the unit's loss along the update, and is found as a central difference of losses, in float64, at a copy
-of the weights: two forwards for all units, and one pass of the engine for their norms and their mean.
+of the weights: two forwards for all units, and one pass of the engine for their norms and their mean; another one for the others.
 
 The products are functions of noisy sums, of weights made of these, and of the watched units, and stay in run/private with the
 checkpoints. Nothing that is trained hangs on them.
@@ -74,6 +77,13 @@ class Watch:
         self._step = _WatchedStep(
             self._twin, watched.plan, exact, Source(watched.stream, source.objective, source.streams)
         )
+        self._others = None
+        if isinstance(plan, DpPlan):  # an ordinary step draws rows, and clips no unit
+            others = Source(source.stream, source.objective, source.streams)
+            self._others = _WatchedStep(copy.deepcopy(self._twin), plan, exact, others)
+        keys = {*watched.stream.keys_U}
+        self._is_other_U = np.array([key not in keys for key in source.stream.keys_U], dtype=bool)
+        self._normaliser = plan.normaliser if isinstance(plan, DpPlan) else 1.0
         self._products_U = np.zeros(watched.stream.units)
 
     @property
@@ -85,16 +95,21 @@ class Watch:
         """Go on from what a checkpoint holds."""
         self._products_U = products_U.copy()
 
-    def look(self, step: int) -> None:
-        """Add a step's products: after its noise is in ``p.grad``, and before the weights change."""
-        own = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
-        twins = [parameter for parameter in self._twin.parameters() if parameter.requires_grad]
-        updates = [torch.zeros_like(p) if p.grad is None else p.grad for p in own]
-        with torch.no_grad():
-            for twin, parameter in zip(twins, own, strict=True):
-                twin.copy_(parameter)
-        norms_U, mean = self._step.norms_and_sum(step)
-        apart = _apart([update.double() for update in updates], mean)
+    def look(self, step: int, drawn: np.ndarray) -> None:
+        """Add a step's products: after its noise is in ``p.grad``, and before the weights change.
+
+        Args:
+            drawn: the step's draw, of all ranks.
+        """
+        own = _trainable(self._model)
+        twins = self._step.at(own)
+        sums = [torch.zeros_like(p).double() if p.grad is None else self._normaliser * p.grad.double() for p in own]
+        if self._others is not None:
+            self._others.at(own)
+            _, others = self._others.norms_and_sum(step, drawn[self._is_other_U[drawn]])
+            sums = [total - part for total, part in zip(sums, others, strict=True)]
+        norms_U, mean = self._step.norms_and_sum(step, np.arange(len(self._products_U)))
+        apart = _apart(sums, mean)
         length = math.sqrt(sum(float(part.square().sum()) for part in apart))
         if length == 0 or not math.isfinite(length):
             return
@@ -115,12 +130,20 @@ class Watch:
 
 
 class _WatchedStep(DpStep):
-    """The engine's pass over all watched units, which is no step of training."""
+    """The engine's pass over units, which is no step of training."""
 
-    def norms_and_sum(self, step: int) -> tuple[np.ndarray, list[Tensor]]:
-        """The norm of each unit's gradient (U,), and the sum of the clipped gradients, parameter by parameter."""
+    def at(self, parameters: list[torch.nn.Parameter]) -> list[torch.nn.Parameter]:
+        """Take these weights; the own ones are given back."""
+        own = _trainable(self._model)
+        with torch.no_grad():
+            for mine, parameter in zip(own, parameters, strict=True):
+                mine.copy_(parameter)
+        return own
+
+    def norms_and_sum(self, step: int, chosen: np.ndarray) -> tuple[np.ndarray, list[Tensor]]:
+        """The norm of each chosen unit's gradient (U,), and the sum of the clipped gradients, parameter by parameter."""
         norms_U = np.zeros(self._source.stream.units)
-        for units in self._together():
+        for units in self._together(chosen):
             self.add(units, units, step)
             norms_U[units] = self._clipper.norms[: len(units)].double().cpu().numpy()
         total = [one.double().clone() for one in self.sums()]
@@ -132,7 +155,7 @@ class _WatchedStep(DpStep):
     def losses(self, step: int) -> np.ndarray:
         """Of each unit, float64 (U,)."""
         found_U, per_unit = np.zeros(self._source.stream.units), self._plan.rows_per_unit
-        for units in self._together():
+        for units in self._together(np.arange(len(found_U))):
             (chosen, real), *_ = micro_batches(units, self._at_once)
             width = int(self._width_U[units[0]])
             targets, weights_BN = unit_targets(chosen, real, self._plan, self._source, step, width)
@@ -141,13 +164,17 @@ class _WatchedStep(DpStep):
             found_U[units] = losses_B.double().cpu().numpy().reshape(-1, per_unit).sum(axis=1)[: len(units)]
         return found_U
 
-    def _together(self) -> list[np.ndarray]:
-        """All units in micro-batches, each of one width."""
+    def _together(self, chosen: np.ndarray) -> list[np.ndarray]:
+        """Units in micro-batches, each of one width."""
         batches: list[np.ndarray] = []
-        for width in np.unique(self._width_U):
-            units = np.flatnonzero(self._width_U == width)
+        for width in np.unique(self._width_U[chosen]):
+            units = chosen[self._width_U[chosen] == width]
             batches += [units[start : start + self._at_once] for start in range(0, len(units), self._at_once)]
         return batches
+
+
+def _trainable(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def _apart(updates: list[Tensor], mean: list[Tensor]) -> list[Tensor]:
@@ -160,7 +187,5 @@ def _apart(updates: list[Tensor], mean: list[Tensor]) -> list[Tensor]:
 
 
 def _scale(plan: Plan) -> float:
-    """What makes the optimizer's gradient a log-likelihood ratio's slope; without noise any constant will do."""
-    if not isinstance(plan, DpPlan):
-        return 1.0
-    return plan.normaliser / (plan.noise_stddev or plan.clip_norm) ** 2
+    """What makes a product with the noisy sum a log-likelihood ratio; without noise any constant will do."""
+    return 1 / (plan.noise_stddev or plan.clip_norm) ** 2 if isinstance(plan, DpPlan) else 1.0
