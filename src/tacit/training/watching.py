@@ -70,7 +70,8 @@ class Watch:
         self, model: PreTrainedModel, watched: Watched, plan: Plan, compute: ComputeOptions, source: Source
     ) -> None:
         self._model = model
-        self._twin = torch.nn.Module.double(copy.deepcopy(model))
+        self._twin = copy.deepcopy(model)
+        torch.nn.Module.double(self._twin)  # transformers' own `double` has no types
         self._scale = _scale(plan)
         self._clipping, self._clip_norm = CLIPPINGS[watched.plan.clipping], watched.plan.clip_norm
         exact = compute.model_copy(update={"precision": FLOAT32, "checkpointing": False})
