@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.audit.attack import CONTROL, RELEASED
+from tacit.audit.attack import CONTROL, CONTROL_WITHOUT_NOISE, RELEASED
 from tacit.audit.coin_examples import EXAMPLES
 from tacit.audit.coins_plan import claimed_epsilon
 from tacit.config import parse_config
@@ -144,6 +144,18 @@ def test_the_positive_control_gives_the_attack_its_power(finished: RunFolder) ->
     page = (finished.private / "report" / "report.html").read_text()
     assert "NOT CONTRADICTED" in page
     assert "UNDECIDED: no power" not in page
+
+
+def test_a_control_without_noise_has_power_over_this_very_training(folder: Path, finished: RunFolder) -> None:
+    audit = {**values(folder)["audit"], "control": "without-noise"}
+    del audit["control_steps"]
+    run, done = run_of(folder, run="control-without-noise", audit=audit)
+    assert done.returncode == 0, done.stderr
+    found = read_json(run.private / "coins.json")
+    assert set(found) == {RELEASED, CONTROL_WITHOUT_NOISE}
+    assert found[RELEASED]["bounds"][0]["epsilon"] <= 1.0 < found[CONTROL_WITHOUT_NOISE]["bounds"][0]["epsilon"]
+    assert "NOT CONTRADICTED" in (run.private / "report" / "report.html").read_text()
+    assert "UNDECIDED: no power" in (run.release / "report.html").read_text()
 
 
 def test_an_engine_without_noise_is_contradicted_with_exit_code_6(folder: Path) -> None:

@@ -500,6 +500,47 @@ def test_text_without_screening_needs_public_text() -> None:
     assert message({**values(), "public": []}).startswith("public: name at least one public corpus")
 
 
+def test_a_control_without_dp_has_two_names_and_one_digest() -> None:
+    true, named = (parse_config(with_value("audit.control", value)) for value in (True, "without-dp"))
+    without_noise = parse_config(with_value("audit.control", "without-noise"))
+    assert true.digest() == named.digest() != without_noise.digest()
+    assert true.audit is not None
+    assert true.audit.control is True
+    plain = without_noise.model_dump(mode="json")
+    assert {"control_steps", "control_batch", "control_learning_rate"}.isdisjoint(plain["audit"])
+    assert parse_config(plain).digest() == without_noise.digest()  # as a run folder keeps it
+
+
+@pytest.mark.parametrize("option", ["control_steps", "control_batch", "control_learning_rate"])
+def test_a_control_without_noise_has_no_training_of_its_own(option: str) -> None:
+    found = message({**values(), "audit": {"control": "without-noise", option: 3}})
+    assert f"trains as the phases do; leave {option} out, or set control: true" in found
+
+
+def test_updates_are_watched_for_coins_under_noise_alone() -> None:
+    coins = {"coins": {"examples": 20, "pieces": 4}}
+    assert (
+        parse_config({**values(), "audit": coins}).digest()
+        != parse_config({**values(), "audit": {**coins, "white_box": True}}).digest()
+    )
+    same = parse_config({**values(), "audit": {**coins, "white_box": False}})
+    assert same.digest() == parse_config({**values(), "audit": coins}).digest()
+    assert message({**values(), "audit": {"white_box": True}}).startswith(
+        "audit.white_box looks for the examples of audit.coins"
+    )
+    plain = {
+        "name": "by-heart",
+        "plan": "plain",
+        "stream": "private",
+        "steps": 2,
+        "batch_size": 2,
+        "learning_rate": 1e-3,
+    }
+    phases = [*values()["phases"], plain]
+    given = {**values(), "phases": phases, "allow": ["heuristic:non-private"], "audit": {**coins, "white_box": True}}
+    assert "trains on the private stream without noise" in message(given)
+
+
 def attacked(**options: Any) -> dict[str, Any]:
     """A causal model, with membership inference."""
     return {**with_value("model.kind", "lstm"), "audit": {"membership": options}}
@@ -511,6 +552,8 @@ def test_membership_inference_has_defaults_and_is_off_without_them() -> None:
     assert options is not None
     assert (options.pairs, options.group_size, options.least_pairs) == (500, 20, 80)
     assert parse_config(attacked(pairs=80)).digest() != parse_config(attacked()).digest()
+    assert parse_config(attacked(shadow_models=0)).digest() == parse_config(attacked()).digest()
+    assert parse_config(attacked(shadow_models=2)).digest() != parse_config(attacked()).digest()
 
 
 @pytest.mark.parametrize(
@@ -520,6 +563,12 @@ def test_membership_inference_has_defaults_and_is_off_without_them() -> None:
         ("evaluation.held_out", 0, "audit.membership takes its non-members from the held-out part"),
         ("audit.membership.pairs", 79, "audit.membership: 79 pairs are fewer than four groups of 20"),
         ("audit.membership.group_size", 1, "run.yaml: option 'audit.membership.group_size'"),
+        (
+            "audit.membership.shadow_models",
+            3,
+            "audit.membership.shadow_models is 3: each half of the texts has a model",
+        ),
+        ("audit.membership.shadow_models", -2, "run.yaml: option 'audit.membership.shadow_models'"),
         (
             "audit.membership.groupsize",
             5,

@@ -69,7 +69,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     folder = tmp_path_factory.mktemp("membership")
     write_texts(folder)
-    attack = {"pairs": 40, "group_size": 4}
+    attack = {"pairs": 40, "group_size": 4, "shadow_models": 2}
     for name, membership in (("with", attack), ("without", None)):
         run = folder / name / "run"
         begin_with_key(values(folder, run, membership))
@@ -122,6 +122,21 @@ def test_a_model_that_learned_by_heart_is_found(finished: Path) -> None:
     assert attack["single"]["accuracy"]["low"] > 0.7
     assert not attack["single"]["at_chance"]
     assert attack["group"]["accuracy"]["value"] >= attack["single"]["accuracy"]["value"] - 0.05
+
+
+def test_shadow_models_find_it_too(finished: Path) -> None:
+    run = finished / "with" / "run"
+    found = read_json(run / "private" / "membership.json")[RELEASED]
+    assert found["shadow"]["single"]["accuracy"]["low"] > 0.7
+    assert found["shadow"]["single"]["members"] == 40
+    assert found["shadow"]["single"] != found["single"]
+    rows = read_json(run / "private" / "report" / "report.json")["attacks"][1]["rows"]
+    names = [row["name"] for row in rows]
+    assert {"accuracy, single texts", "accuracy, single texts, against shadow models"} <= set(names)
+    assert "AUC, groups of 4, against shadow models" in names
+    checkpoints = sorted(path.name for path in (run / "private").rglob("shadow_*"))
+    assert checkpoints == ["shadow_0.pt", "shadow_1.pt"]
+    assert [path for path in run.rglob("shadow_*") if "private" not in path.parts] == []
 
 
 def test_the_release_does_not_change_by_a_byte(finished: Path) -> None:

@@ -208,6 +208,36 @@ def test_a_phase_keeps_a_part_of_its_way_and_its_control_keeps_all(tmp_path: Pat
     assert told == f"{plain}, keeps 0.5 of the way from its start"
 
 
+def test_a_control_without_noise_changes_nothing_that_is_released(tmp_path: Path) -> None:
+    """The same weights, certificate and spends as beside a control without DP; its rows are the curator's; it stays private."""
+    write_corpora(tmp_path)
+    runs = {}
+    for control in (True, "without-noise"):
+        audit = {"canaries": 3, "probability": 0.2, "contexts": 2, "control": control}
+        values = small_values(tmp_path, run=str(tmp_path / str(control)), audit=audit)
+        values["vocabulary"] = {"method": "public", "size": 500}
+        begin_with_key(values, bytes(32))
+        done = tacit("run", write_config(tmp_path / f"{control}.yaml", values))
+        assert done.returncode == 0, done.stderr
+        runs[control] = tmp_path / str(control)
+    with_dp, without = runs[True], runs["without-noise"]
+    for file in ("model/model.safetensors", "model/tokenizer.json"):
+        assert (with_dp / "release" / file).read_bytes() == (without / "release" / file).read_bytes()
+    said = [read_json(run / "release" / "certificate.json") for run in (with_dp, without)]
+    assert said[0]["epsilons"] == said[1]["epsilons"]
+    found = read_json(without / "private" / "audit.json")
+    assert set(found) == {"released model", "control without noise"}
+    assert found["released model"] == read_json(with_dp / "private" / "audit.json")["released model"]
+    for run, name in ((with_dp, "control without DP"), (without, "control without noise")):
+        curators = read_json(run / "private" / "report" / "report.json")
+        assert {row["model"] for row in curators["attacks"][0]["rows"]} == {"released model", name}
+        assert f"The {name} " in (run / "private" / "report" / "report.html").read_text()
+        assert _holding("control without noise", _contents(run / "release")) == []
+    with Ledger.open(without / "ledger.sqlite", readonly=True) as ledger:
+        assert set(ledger.spends_by_stage()) == {"private", "evaluation"}
+    assert tacit("verify", without).returncode == 0
+
+
 def test_ledger_and_certificate_agree_with_the_plan(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     folder, _ = finished
     plan = json.loads(tacit("plan", folder / "config.yaml", "--json").stdout)

@@ -101,6 +101,14 @@ def test_the_control_takes_as_many_steps_as_it_is_going_to(tmp_path: Path) -> No
     assert control.steps == 59  # 25 showings of 150 units in batches of 64
 
 
+def test_a_control_without_noise_takes_what_the_phase_takes(tmp_path: Path) -> None:
+    plan = small_plan(tmp_path, audit={"control": "without-noise"})
+    (control,) = [one for one in plan.work if one.name == "control"]
+    (private,) = [one for one in plan.stages if one.name == "private"]
+    assert control.steps == 12
+    assert control.seconds == pytest.approx(private.seconds)
+
+
 def test_a_gpu_is_unknown(tmp_path: Path) -> None:
     plan = small_plan(tmp_path, compute={"device": "cuda"})
     text = plan_text(plan, 80)

@@ -31,6 +31,7 @@ def planted(kind: str, folder: Path) -> dict[str, Any]:
     values = CASES[kind].values(folder)
     if kind == "LSTM":
         values["audit"] |= {"membership": {"pairs": 20, "group_size": 2}, "coins": {"examples": 20}}
+        values["audit"]["white_box"] = True
     return values
 
 

@@ -148,6 +148,13 @@ def test_a_control_that_its_own_cap_makes_too_short() -> None:
     assert "audit" not in warned(audit={"control": False}, privacy=budget(50_000))
 
 
+@pytest.mark.parametrize(("steps", "silent"), [(200, True), (20, False)])
+def test_a_control_without_noise_sees_what_the_run_sees(steps: int, silent: bool) -> None:
+    config = configure(audit={"control": "without-noise"}, phases=with_noise(2.0, 200, steps), privacy=budget(2000))
+    warnings = " ".join(make_plan(config).warnings)
+    assert ("the control without noise sees each unit about 2.0 times" in warnings) == (not silent)
+
+
 def test_public_words_are_recommended_where_nothing_is_said_of_them() -> None:
     def noted(**options: Any) -> bool:
         vocabulary = {"max_words": 16, "size": 2000, **options}

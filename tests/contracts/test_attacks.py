@@ -183,6 +183,7 @@ def values_in(folder: Path, **attacks: Any) -> dict[str, Any]:
             "control_steps": 2,
             "membership": {"pairs": 20, "group_size": 2},
             "coins": {"examples": 30, "pieces": 6},
+            "white_box": True,
             "attacks": {"guesses": {}, "counts": {}, **attacks},
         },
         "compute": {"threads": 1, "checkpoint_seconds": 30.0},
@@ -238,10 +239,11 @@ def test_what_is_the_curators_is_in_the_curators_copy_alone(finished: RunFolder)
         "exposure",
         "membership",
         "coins",
+        "white-box",
         "guesses",
         "counts",
     ]
-    assert [row["model"] for row in report["attacks"][3]["rows"]] == [RELEASED, CONTROL]
+    assert [row["model"] for row in report["attacks"][4]["rows"]] == [RELEASED, CONTROL]
     for name in public:
         for needle in (COUNTS.title, "A toy count of private units", CONTROL):
             assert needle in curators[name]
@@ -260,7 +262,7 @@ def test_a_run_with_a_new_attack_is_verified_and_audited(finished: RunFolder) ->
     assert audited.returncode == 0, audited.stderr
     for attack in (*ATTACKS.values(), *TOYS):
         assert attack.title in audited.stdout
-    assert audited.stdout.count("covered by no certificate: do not publish it") == 2
+    assert audited.stdout.count("covered by no certificate: do not publish it") == 3
     assert (finished.private / "guesses.json").read_bytes() == before
     reported = tacit("report", finished.root)
     assert reported.returncode == 0, reported.stderr
@@ -311,7 +313,7 @@ def test_it_is_a_stage(tmp_path: Path) -> None:
     assert not (tmp_path / "run" / "private" / "counts.json").exists()
     assert stored(RunFolder(tmp_path / "run"), GUESSES)[RELEASED]["right"] == 40
     none = tacit("run", config, "--until", "nix")
-    assert "membership, coins, guesses, counts, release" in none.stderr
+    assert "membership, coins, white-box, guesses, counts, release" in none.stderr
 
 
 # the gate ------------------------------------------------------------------------------------------------------------

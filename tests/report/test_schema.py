@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from tacit.report import build, plots, prose, schema
-from tacit.report.schema import CONTROL, AttackFacts, EpsilonPair, ReportData
+from tacit.report.schema import CONTROL, CONTROL_WITHOUT_NOISE, AttackFacts, EpsilonPair, ReportData
 
 from .example import example_exposure, example_report_data
 
@@ -32,6 +32,20 @@ def _set(values: dict[str, Any], path: str, value: object) -> dict[str, Any]:
     return values
 
 
+def test_an_attack_has_one_control_whichever_it_is() -> None:
+    values = _values(curator_copy=True)
+    rows = values["attacks"][0]["rows"]
+    controls = [row for row in rows if row["model"] == CONTROL]
+    for row in controls:
+        row["model"] = CONTROL_WITHOUT_NOISE
+    assert ReportData.model_validate(values).attacks[0].control == CONTROL_WITHOUT_NOISE
+    with pytest.raises(ValueError, match="rows of the control are functions of the private text"):
+        ReportData.model_validate({**values, "curator_copy": False, "attacks": values["attacks"][:1]})
+    controls[0]["model"] = CONTROL
+    with pytest.raises(ValueError, match="an attack has one control"):
+        ReportData.model_validate(values)
+
+
 def test_the_control_is_refused_outside_the_curators_copy() -> None:
     """So are its rows in a public attack, beside rows of the released model."""
     values = _values(curator_copy=True)
@@ -39,7 +53,7 @@ def test_the_control_is_refused_outside_the_curators_copy() -> None:
     assert values["attacks"][0]["public"]
     assert any(row["model"] == CONTROL for row in values["attacks"][0]["rows"])
     ReportData.model_validate(values)
-    with pytest.raises(ValueError, match="rows of the control without DP are functions of the private text"):
+    with pytest.raises(ValueError, match="rows of the control are functions of the private text"):
         ReportData.model_validate(_set(values, "curator_copy", False))
 
 

@@ -20,7 +20,7 @@ from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.randomness import KeyedRandomness
 from tacit.training.loop import run_phase
 from tacit.training.masking import MaskedRows, mask_rows
-from tacit.training.plans import AdamOptions, DpPlan, Phase, PlainPlan
+from tacit.training.plans import AdamOptions, DpPlan, NoiselessPlan, Phase, PlainPlan
 from tacit.training.sequences import SequenceStream
 from tacit.training.steps import DpStep, Source, unit_targets
 from tacit.training.sums import sums_digest
@@ -579,6 +579,31 @@ def test_a_step_beyond_the_plan_touches_no_data(stream: SequenceStream, ledger: 
 def test_a_dp_phase_without_a_ledger_is_refused(stream: SequenceStream, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="needs a ledger"):
         run_phase(tiny_bert(), phase_of(PLAN, 1), stream, OBJECTIVE, None, STREAMS, compute(), tmp_path / "private.pt")
+
+
+def test_a_control_without_noise_is_the_clipped_sum_and_nothing_else(stream: SequenceStream, tmp_path: Path) -> None:
+    """Its draws are keyed by its own sums; a DP plan whose noise is 0 is no control, and still needs a ledger."""
+    phase = phase_of(NoiselessPlan.of(PLAN), 1)
+    model = tiny_bert()
+    optimizer = torch.optim.AdamW(model.parameters())
+    streams = STREAMS.child("sums", sums_digest(model, optimizer, phase, stream, OBJECTIVE, compute(), STREAMS))
+    with handed_to_the_optimizer() as seen:
+        run_phase(model, phase, stream, OBJECTIVE, None, STREAMS, compute(), tmp_path / "control.pt")
+    found = torch.cat([gradient.flatten() for gradient in seen[0].values()]) * PLAN.normaliser
+    sums = []
+    for plan in (SILENT, dataclasses.replace(PLAN, normaliser=1.0)):
+        as_begun = tiny_bert()
+        with contextlib.closing(DpStep(as_begun, plan, compute(), Source(stream, OBJECTIVE, streams))) as step_of:
+            drawn = step_of.draw(0)
+            run_step(step_of, 0, drawn)
+        sums.append(torch.cat([gradient.flatten() for gradient in taken(as_begun).values()]))
+    assert len(drawn) > 2
+    torch.testing.assert_close(found, sums[0])
+    assert (found - sums[1]).norm() > PLAN.noise_stddev  # the known-wrong one has noise
+    with pytest.raises(ValueError, match="needs a ledger"):
+        run_phase(
+            tiny_bert(), phase_of(SILENT, 1), stream, OBJECTIVE, None, STREAMS, compute(), tmp_path / "private.pt"
+        )
 
 
 # ordinary training ---------------------------------------------------------------------------------------------------

@@ -11,9 +11,18 @@ from scipy import special, stats
 
 from tacit.config import ComputeOptions
 from tacit.errors import UsageError
-from tacit.privacy.events import PoissonGaussian
+from tacit.privacy.events import NonPrivate, PoissonGaussian
 from tacit.randomness import KeyedRandomness
-from tacit.training.plans import AdamOptions, DpPlan, Phase, PlainPlan, last_before_private
+from tacit.training.plans import (
+    AdamOptions,
+    DpPlan,
+    GridPlan,
+    LiteralPlan,
+    NoiselessPlan,
+    Phase,
+    PlainPlan,
+    last_before_private,
+)
 
 STREAMS = KeyedRandomness(bytes(range(32)))
 FALSE_ALARM = 1e-6
@@ -49,6 +58,31 @@ def test_plans_are_frozen_and_know_no_speed_option() -> None:
         assert not {field.name for field in dataclasses.fields(kind)} & set(ComputeOptions.model_fields)
     with pytest.raises(dataclasses.FrozenInstanceError):
         PLAN.noise_multiplier = 0.1
+
+
+@pytest.mark.parametrize("kind", [DpPlan, GridPlan, LiteralPlan])
+def test_a_plan_without_noise_draws_the_same_and_has_no_guarantee(kind: type[DpPlan]) -> None:
+    """A control that drew or clipped in another way would not be the same training; one with an event would look paid for."""
+    plan = kind(**dataclasses.asdict(PLAN))
+    control = NoiselessPlan.of(plan)
+    for step in range(20):
+        assert np.array_equal(control.batch(UNITS, STREAMS, step), plan.batch(UNITS, STREAMS, step))
+    same = dataclasses.asdict(control) | {"noise_multiplier": 1.25}
+    assert same == dataclasses.asdict(PLAN)
+    assert control.noise_on(np.ones(3)) == control.noise_stddev == 0
+    for stream in ("private", "marked", "stratum-1"):
+        assert isinstance(control.event_on(stream), NonPrivate)
+    with pytest.raises(ValueError, match="noise multiplier 0"):
+        NoiselessPlan(**dataclasses.asdict(PLAN))
+
+
+def test_a_plan_with_draws_of_its_own_is_not_made_a_poisson_plan() -> None:
+    class OneUnit(DpPlan):
+        def batch(self, records: int, streams: KeyedRandomness, step: int) -> np.ndarray:
+            return np.zeros(1, dtype=np.int64)
+
+    with pytest.raises(ValueError, match="draws in a way of its own"):
+        NoiselessPlan.of(OneUnit(**dataclasses.asdict(PLAN)))
 
 
 # Poisson sampling ----------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """What an attack is, what it is given of a run, and how it answers: `tacit.audit.attacks.ATTACKS` has them all.
 
 An attack is *prepared* once, from what `Given` offers. Then it measures one model after the other: the released one, and its positive
-control, if there is one, which was trained on the same text without DP. What it measures is kept in the run folder as plain values.
+control, if there is one, which was trained on the same text without DP or without noise. What it measures is kept in the run folder
+as plain values.
 `Attack.answer` makes rows of them, which the report, the release and the gate read without knowing the attack.
 
 The wall. A *public* attack reads public text, keyed secrets and the released model, and its rows of that model are in the release.
@@ -26,7 +27,7 @@ from tacit.corpus.canaries import Canary
 from tacit.corpus.coins import Coins
 from tacit.corpus.secrets import SecretFormat
 from tacit.corpus.units import Unit
-from tacit.errors import TacitError
+from tacit.errors import TacitError, UsageError
 from tacit.randomness import KeyedRandomness
 from tacit.training.masking import Masking
 from tacit.training.sequences import SequenceStream
@@ -34,6 +35,7 @@ from tacit.vocabulary.special import SpecialTokens
 
 __all__ = [
     "CONTROL",
+    "CONTROL_WITHOUT_NOISE",
     "RELEASED",
     "SHARE",
     "Answer",
@@ -51,14 +53,16 @@ __all__ = [
 
 RELEASED = "released model"
 CONTROL = "control without DP"
+CONTROL_WITHOUT_NOISE = "control without noise"
+"""Positive controls: ordinary training, or the same steps with the noise left out."""
 SHARE = "share"
 """The unit of rows whose numbers all lie between 0 and 1."""
 
 Found = Mapping[str, Any]
 """By model what was measured, as plain values for JSON; or ``{"undecided": why}`` where nothing could be."""
 
-Measure = Callable[[PreTrainedModel], Any]
-"""Attacks one model; plain values for JSON."""
+Measure = Callable[[Any], Any]
+"""Attacks one `PreTrainedModel`, or what its training noted (`Attack.of_training`); plain values for JSON."""
 
 
 class UndecidedError(TacitError):
@@ -86,6 +90,7 @@ class Given:
         proven: the epsilon that coins test (`tacit.audit.coins_plan.claimed_epsilon`); infinite where nothing is proved.
         private_units: (training, held out) of the private corpus. A public attack is refused it (`UsageError`).
         membership_samples: texts of the training part and as many others, which hold secrets. A public attack is refused them.
+        shadow_model: of this number, trained on these texts from `model_before` without DP. A public attack is refused it.
     """
 
     config: RunConfig
@@ -102,6 +107,7 @@ class Given:
     proven: Callable[[], float]
     private_units: Callable[[], tuple[Sequence[Unit], Sequence[Unit]]]
     membership_samples: Callable[[], MembershipSamples]
+    shadow_model: Callable[[int, Sequence[str]], PreTrainedModel]
 
 
 @dataclass(frozen=True)
@@ -118,7 +124,7 @@ class AttackRow:
     """One number that an attack found in one model, beside what chance gives. Everything here may be printed: no text of the corpus.
 
     Args:
-        model: `RELEASED` or `CONTROL`.
+        model: `RELEASED`, or the control: `CONTROL` or `CONTROL_WITHOUT_NOISE`.
         name: what was measured, such as "HSH" or "accuracy on single texts".
         value: the number, in ``unit``; larger is more given away.
         null: what is expected of a model that learned nothing.
@@ -179,6 +185,8 @@ class Attack:
         subject: what a model gives away, as in "the model gives ... away".
         counted: what one test is called, in the singular.
         asked: whether a configuration asks for it; None: where it is named in ``audit.attacks``.
+        of_training: whether it is given, in place of each model, what the model's updates said of the coins' examples
+            (`tacit.training.watching`); not of a public attack.
         options: of ``audit.attacks.NAME``, where that asks for it.
         stage: its stage of a run, and its file in run/private; "": its name.
         terms: words of the report's glossary that it needs.
@@ -193,11 +201,16 @@ class Attack:
     subject: str
     counted: str = "test"
     asked: Callable[[RunConfig], bool] | None = None
+    of_training: bool = False
     options: type[Options] = NoOptions
     refuted: Callable[[RunConfig, Any], str | None] | None = None
     stage: str = ""
     terms: tuple[tuple[str, str], ...] = ()
     remedy: str = ""
+
+    def __post_init__(self) -> None:
+        if self.public and self.of_training:
+            raise UsageError(f"attack {self.name}: updates are not released, so what they say is the curator's alone")
 
     @property
     def stage_name(self) -> str:

@@ -9,13 +9,14 @@ from tacit.audit.coins_attack import COINS
 from tacit.audit.coins_plan import check_coin_names
 from tacit.audit.exposure_attack import EXPOSURE
 from tacit.audit.membership_attack import MEMBERSHIP
+from tacit.audit.white_box_attack import WHITE_BOX
 from tacit.config import RunConfig
 from tacit.config.load import validated
 from tacit.errors import AuditError, ContradictedError, UsageError
 
 __all__ = ["ATTACKS", "answer_of", "asked_attacks", "check_attacks", "check_gate"]
 
-ATTACKS: dict[str, Attack] = {"exposure": EXPOSURE, "membership": MEMBERSHIP, "coins": COINS}
+ATTACKS: dict[str, Attack] = {"exposure": EXPOSURE, "membership": MEMBERSHIP, "coins": COINS, "white-box": WHITE_BOX}
 """In the order in which a run makes them and a report tells them."""
 
 

@@ -16,7 +16,6 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedModel
 
 from tacit.audit.attack import (
-    CONTROL,
     RELEASED,
     SHARE,
     Answer,
@@ -41,7 +40,18 @@ from tacit.corpus.coins import Coins
 from tacit.privacy.rounded import lower, upper
 from tacit.randomness import KeyedRandomness
 
-__all__ = ["COINS", "audit_coins", "blind_guesses", "verdict_of"]
+__all__ = [
+    "COINS",
+    "LOWER_BOUND_TERMS",
+    "audit_coins",
+    "blind_guesses",
+    "bounds_of",
+    "coin_rows",
+    "coin_texts",
+    "coins_in_words",
+    "known_beforehand",
+    "verdict_of",
+]
 
 _NO_EPSILON = "infinity"
 
@@ -55,27 +65,39 @@ def _options(config: RunConfig) -> CoinOptions:
 def _prepare(given: Given) -> Measure:
     coins, special = given.coins(), given.special
     masking = None if given.config.model.is_causal else given.masking()
-    sides = [coins.ids_mT] if coins.others_mT is None else [coins.ids_mT, coins.others_mT]
+    sides = _sides(coins)
 
     def asked(model: PreTrainedModel) -> list[TokenNats]:
         return [token_nats(model, ids_mT, coins.length, special.size, masking) for ids_mT in sides]
 
-    before, texts = asked(given.model_before()), [_texts(given.tokenizer, ids_mT, coins.length) for ids_mT in sides]
-    proven, blind = given.proven(), blind_guesses(coins, texts, given.streams)
+    before, texts = asked(given.model_before()), coin_texts(given.tokenizer, coins)
+    known = known_beforehand(given, texts)
 
     def measure(model: PreTrainedModel) -> dict[str, Any]:
         seen = [Seen(*parts) for parts in zip(asked(model), before, texts, strict=True)]
-        return {
-            "proven": _NO_EPSILON if math.isinf(proven) else proven,
-            "blind": dataclasses.asdict(blind),
-            **audit_coins(given.config, coins, seen),
-        }
+        return {**known, **audit_coins(given.config, coins, seen)}
 
     return measure
 
 
-def _texts(tokenizer: Tokenizer, ids_mT: np.ndarray, length: int) -> tuple[str, ...]:
-    return tuple(tokenizer.decode_batch(ids_mT[:, 1 : length - 1].tolist(), skip_special_tokens=False))
+def _sides(coins: Coins) -> list[np.ndarray]:
+    """The examples, and those in their places, if there are some."""
+    return [coins.ids_mT] if coins.others_mT is None else [coins.ids_mT, coins.others_mT]
+
+
+def coin_texts(tokenizer: Tokenizer, coins: Coins) -> list[tuple[str, ...]]:
+    """The examples of each side as text."""
+    return [
+        tuple(tokenizer.decode_batch(ids_mT[:, 1 : coins.length - 1].tolist(), skip_special_tokens=False))
+        for ids_mT in _sides(coins)
+    ]
+
+
+def known_beforehand(given: Given, texts: list[tuple[str, ...]]) -> dict[str, Any]:
+    """What is the same for every model, as plain values: the epsilon that is tested, and what the examples' text alone gives away."""
+    proven = given.proven()
+    blind = blind_guesses(given.coins(), texts, given.streams)
+    return {"proven": _NO_EPSILON if math.isinf(proven) else proven, "blind": dataclasses.asdict(blind)}
 
 
 def blind_guesses(coins: Coins, texts: list[tuple[str, ...]], streams: KeyedRandomness) -> Estimated:
@@ -105,25 +127,39 @@ def audit_coins(config: RunConfig, coins: Coins, seen: list[Seen]) -> dict[str, 
     Raises:
         UndecidedError: a score is no number, as of a model that diverged.
     """
+    counts = _options(config).score
+    names = [counts, *(score for score in SCORES if score != counts)]
+    scores = {name: SCORES[name](seen[0]) - (SCORES[name](seen[1]) if len(seen) == 2 else 0) for name in names}
+    return bounds_of(config, coins, scores)
+
+
+def bounds_of(config: RunConfig, coins: Coins, scores: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """How many coins are guessed, and every lower bound, as plain values.
+
+    Args:
+        scores: (m,) each, by name, larger for members; the first one counts, with the bound of the options.
+
+    Raises:
+        UndecidedError: a score is no number.
+    """
     options, privacy = _options(config), config.privacy
-
-    def evidence(score: str) -> Scores:
-        scores_m = SCORES[score](seen[0]) - (SCORES[score](seen[1]) if len(seen) == 2 else 0)
-        if not np.isfinite(scores_m).all():
-            raise UndecidedError("a score is no finite number")
-        return Scores(scores_m, coins.included_m, coins.order_m, privacy.relation)
-
+    if not all(np.isfinite(scores_m).all() for scores_m in scores.values()):
+        raise UndecidedError("a score is no finite number")
+    evidence = {
+        name: Scores(scores_m, coins.included_m, coins.order_m, privacy.relation) for name, scores_m in scores.items()
+    }
+    counts, *others = scores
     pairs = [
-        (options.score, options.bound),
-        *((options.score, bound) for bound in COIN_BOUNDS if bound != options.bound),
-        *((score, options.bound) for score in SCORES if score != options.score),
+        (counts, options.bound),
+        *((counts, bound) for bound in COIN_BOUNDS if bound != options.bound),
+        *((score, options.bound) for score in others),
     ]
     bounds = [
-        (score, COIN_BOUNDS[bound]().lower_bound(evidence(score), privacy.budget.delta, options.confidence))
+        (score, COIN_BOUNDS[bound]().lower_bound(evidence[score], privacy.budget.delta, options.confidence))
         for score, bound in pairs
     ]
     return {
-        "right": right_guesses(evidence(options.score), options.examples),
+        "right": right_guesses(evidence[counts], options.examples),
         "bounds": [{"score": score, **dataclasses.asdict(bound)} for score, bound in bounds],
     }
 
@@ -159,28 +195,39 @@ def _refuted(config: RunConfig, values: Mapping[str, Any]) -> str | None:
 
 
 def _answer(config: RunConfig, found: Mapping[str, Any]) -> Answer:
+    who = "An attacker who knows all examples guesses the coins from the model."
+    return Answer(coin_rows(config, found, "With"), (f"{coins_in_words(config)} {who}",), _NOTE)
+
+
+def coins_in_words(config: RunConfig) -> str:
+    """What was tossed for what."""
     options = _options(config)
-    verdict = str(verdict_of(config, found)) if RELEASED in found else ""
-    rows = [row for model, values in found.items() for row in _rows(model, values, config, verdict, CONTROL in found)]
-    return Answer(tuple(rows), (_introduction(config, options),), _NOTE)
-
-
-def _introduction(config: RunConfig, options: CoinOptions) -> str:
     which = "which of two was trained on" if config.privacy.relation == "replace" else "whether it was trained on"
-    return (
-        f"For each of {options.examples:,} made-up examples ({options.kind}) a fair coin decided {which}. An attacker who knows all "
-        "examples guesses the coins from the model."
+    return f"For each of {options.examples:,} made-up examples ({options.kind}) a fair coin decided {which}."
+
+
+def coin_rows(config: RunConfig, found: Mapping[str, Any], seen: str) -> tuple[AttackRow, ...]:
+    """Of each model how many coins are guessed, and every bound with the verdict on the one that counts.
+
+    Args:
+        found: as `bounds_of` and `known_beforehand`, by model.
+        seen: begins the sentence on a model: by what coins are guessed.
+    """
+    verdict = str(verdict_of(config, found)) if RELEASED in found else ""
+    has_control = any(model != RELEASED for model in found)
+    return tuple(
+        row for model, values in found.items() for row in _rows(model, values, config, verdict, has_control, seen)
     )
 
 
 def _rows(
-    model: str, values: Mapping[str, Any], config: RunConfig, verdict: str, has_control: bool
+    model: str, values: Mapping[str, Any], config: RunConfig, verdict: str, has_control: bool, seen: str
 ) -> Iterator[AttackRow]:
     options = _options(config)
     guessed = clopper_pearson(values["right"], options.examples)
     yield AttackRow(
         model=model,
-        name=f"coins guessed right, {options.score}",
+        name=f"coins guessed right, {values['bounds'][0]['score']}",
         value=guessed.value,
         unit=SHARE,
         null=0.5,
@@ -188,7 +235,7 @@ def _rows(
         ceiling=1.0,
         baseline=Estimated(**values["blind"]),
         parameters={"examples": options.examples},
-        words=f"With the {model}, of {options.examples:,} coins {100 * guessed.value:.1f} % are guessed right (95 % interval "
+        words=f"{seen} the {model}, of {options.examples:,} coins {100 * guessed.value:.1f} % are guessed right (95 % interval "
         f"{100 * guessed.low:.1f} to {100 * guessed.high:.1f})",
     )
     proven = float(values["proven"])
@@ -241,6 +288,13 @@ _NOTE = (
     "examples’ characters alone."
 )
 
+LOWER_BOUND_TERMS = (
+    (
+        "Lower bound on epsilon",
+        "What an attack shows epsilon to be at least. It stands below the proved epsilon, which is an upper bound.",
+    ),
+)
+
 COINS = Attack(
     name="coins",
     title="Lower bound on epsilon by coins",
@@ -251,12 +305,7 @@ COINS = Attack(
     subject="the coins of its audit examples",
     counted="comparison",
     asked=lambda config: config.audit is not None and config.audit.coins is not None,
-    terms=(
-        (
-            "Lower bound on epsilon",
-            "What an attack shows epsilon to be at least. It stands below the proved epsilon, which is an upper bound.",
-        ),
-    ),
+    terms=LOWER_BOUND_TERMS,
     remedy="in a new run, raise audit.coins.examples, or choose another score",
 )
 """Whether the coins contradict the certificate."""

@@ -30,12 +30,13 @@ from torch import nn
 from tacit.audit.blind import Blind, blind_baseline
 from tacit.audit.inference import Attack, attack_scores, check_scores, grouped
 from tacit.audit.samples import MembershipSamples
+from tacit.audit.shadow_models import ShadowLosses
 from tacit.audit.trie import BUDGET_BYTES, plain_tokenizer
 from tacit.errors import DataError, UsageError
 from tacit.randomness import KeyedRandomness
 from tacit.vocabulary.encode import encode_texts
 
-__all__ = ["MembershipReport", "mean_nll", "measure_membership"]
+__all__ = ["MembershipReport", "mean_nll", "measure_against_shadows", "measure_membership"]
 
 
 @torch.no_grad()
@@ -158,6 +159,37 @@ def measure_membership(
         group_size=group_size,
         group=attack_scores(member_n[groups_Gs].mean(axis=1), other_n[groups_Gs].mean(axis=1), streams),
         group_blind=_blind(samples, groups_Gs, streams),
+    )
+
+
+def measure_against_shadows(
+    model: nn.Module,
+    tokenizer: Tokenizer,
+    samples: MembershipSamples,
+    shadows: ShadowLosses,
+    start_ids: Sequence[int],
+    streams: KeyedRandomness,
+    group_size: int = 20,
+    end_ids: Sequence[int] = (),
+    length: int | None = None,
+) -> tuple[Attack, Attack]:
+    """The attack on single texts and the one on groups, by losses less those under shadow models.
+
+    Raises:
+        UsageError, DataError: as `measure_membership`.
+    """
+    member_n, other_n = (
+        mean_nll(model, tokenizer, texts, start_ids, end_ids, length=length) - shadow_n
+        for texts, shadow_n in (
+            (samples.members, shadows.member_n),
+            (samples.non_members, shadows.non_member_n),
+        )
+    )
+    check_scores(member_n, other_n)
+    groups_Gs = grouped(len(member_n), group_size, streams)
+    return (
+        attack_scores(member_n, other_n, streams),
+        attack_scores(member_n[groups_Gs].mean(axis=1), other_n[groups_Gs].mean(axis=1), streams),
     )
 
 

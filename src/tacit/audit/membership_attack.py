@@ -6,14 +6,16 @@ A function of private text beside the model, so it is the curator's alone; and s
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from transformers import PreTrainedModel
 
 from tacit.audit.attack import SHARE, Answer, Attack, AttackRow, Estimated, Given, Measure, UndecidedError
 from tacit.audit.inference import FALSE_POSITIVE_RATE
-from tacit.audit.membership import measure_membership
+from tacit.audit.membership import mean_nll, measure_against_shadows, measure_membership
+from tacit.audit.shadow_models import shadow_losses
 from tacit.config import MembershipOptions, RunConfig
 
 __all__ = ["MEMBERSHIP"]
@@ -31,18 +33,25 @@ def _prepare(given: Given) -> Measure:
     if len(samples.members) < options.least_pairs:
         raise UndecidedError("too few texts qualify")
 
+    start, end, length = [special.start], [special.end], given.config.model.length
+
+    def shadow(number: int, texts: Sequence[str]) -> Callable[[Sequence[str]], np.ndarray]:
+        model = given.shadow_model(number, texts)
+        return lambda others: mean_nll(model, given.tokenizer, others, start, end, length=length)
+
+    shadows = shadow_losses(samples, options.shadow_models, given.streams, shadow) if options.shadow_models else None
+
     def measure(model: PreTrainedModel) -> dict[str, Any]:
         report = measure_membership(
-            model,
-            given.tokenizer,
-            samples,
-            [special.start],
-            given.streams,
-            options.group_size,
-            [special.end],
-            given.config.model.length,
+            model, given.tokenizer, samples, start, given.streams, options.group_size, end, length
         )
-        return dataclasses.asdict(report)
+        found = dataclasses.asdict(report)
+        if shadows is not None:
+            single, group = measure_against_shadows(
+                model, given.tokenizer, samples, shadows, start, given.streams, options.group_size, end, length
+            )
+            found["shadow"] = {"single": dataclasses.asdict(single), "group": dataclasses.asdict(group)}
+        return found
 
     return measure
 
@@ -52,7 +61,9 @@ def _answer(config: RunConfig, found: Mapping[str, Any]) -> Answer:
         row
         for model, report in found.items()
         for part, texts in (("single", 1), ("group", int(report["group_size"])))
-        for row in _rows(model, texts, report[part], report[f"{part}_blind"])
+        for name, attacks in (("", report), (_SHADOWS, report.get("shadow", {})))
+        if part in attacks
+        for row in _rows(model, texts, attacks[part], report[f"{part}_blind"], name)
     ]
     pairs, wanted = max(int(report["single"]["members"]) for report in found.values()), _options(config).pairs
     fewer = f" ({wanted:,} were asked for; no more qualify)" if pairs < wanted else ""
@@ -62,12 +73,22 @@ def _answer(config: RunConfig, found: Mapping[str, Any]) -> Answer:
         "guesses is right half of the time."
     )
     blind = "For comparison the same is tried without any model, by their characters and length alone."
-    return Answer(tuple(rows), (introduction, blind), _NOTE)
+    shadows = (
+        "Then how likely a text is to the model is compared with how likely it is to shadow models that were trained on other such "
+        f"texts ({_options(config).shadow_models // 2} for each text)."
+    )
+    introductions = (introduction, shadows, blind) if _options(config).shadow_models else (introduction, blind)
+    return Answer(tuple(rows), introductions, _NOTE)
 
 
-def _rows(model: str, texts: int, attack: Mapping[str, Any], blind: Mapping[str, Any]) -> Iterator[AttackRow]:
+_SHADOWS = ", against shadow models"
+
+
+def _rows(
+    model: str, texts: int, attack: Mapping[str, Any], blind: Mapping[str, Any], against: str
+) -> Iterator[AttackRow]:
     """Accuracy, which is judged; AUC; and the share of members found among few false alarms, where the texts are enough for that."""
-    of = "single texts" if texts == 1 else f"groups of {texts}"
+    of = ("single texts" if texts == 1 else f"groups of {texts}") + against
     members = f"{attack['members']} texts" if texts == 1 else f"{attack['members']} groups of {texts}"
     measures: list[tuple[str, Estimated, Estimated | None, float]] = [
         ("accuracy", Estimated(**attack["accuracy"]), Estimated(**blind["accuracy"]), 0.5),

@@ -134,7 +134,7 @@ def judge_own(found: ToldApart, control: ToldApart | None, apart: Differences) -
 
     Args:
         found: of the released model.
-        control: of the same training without DP.
+        control: of the same training without DP, or without noise.
         apart: without any model.
     """
     if min(found.members, found.non_members) < LEAST or apart.blind is None:

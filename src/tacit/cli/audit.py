@@ -119,7 +119,7 @@ def command(
                 typer.echo(f"{attack.title}\n{_table(answer)}\n")
                 if not attack.public:
                     typer.echo(
-                        f"{attack.name} is measured on private texts and covered by no certificate: do not publish it\n"
+                        f"{attack.name} is measured on what is not released, and covered by no certificate: do not publish it\n"
                     )
         check_gate(config, found)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from tacit.config.base import MOST, Count, Options, Probability, Rate, Steps
 from tacit.errors import UsageError
@@ -13,11 +13,12 @@ from tacit.errors import UsageError
 if TYPE_CHECKING:
     from tacit.config.run import RunConfig
 
-__all__ = ["AuditOptions", "CoinOptions", "MembershipOptions", "check_coins", "check_membership"]
+__all__ = ["AuditOptions", "CoinOptions", "MembershipOptions", "check_coins", "check_control", "check_membership"]
 
 
 _SHOWINGS = 25
 _MOST_STEPS = 4000
+_OF_TRAINING_WITHOUT_DP = frozenset({"control_steps", "control_batch", "control_learning_rate"})
 
 
 class MembershipOptions(Options):
@@ -28,10 +29,15 @@ class MembershipOptions(Options):
     Args:
         pairs: members, and as many true non-members from the held-out part; fewer where fewer texts qualify.
         group_size: texts of a group in the attack on groups.
+        shadow_models: so many models (an even number) are trained on random halves of the attacked texts, without DP, and the same is
+            tried once more with losses less those under models that never saw the text (Carlini et al. 2022); 0: not.
     """
+
+    added_later: ClassVar[frozenset[str]] = frozenset({"shadow_models"})
 
     pairs: Count = 500
     group_size: Annotated[int, Field(ge=2, le=MOST)] = 20
+    shadow_models: Annotated[int, Field(ge=0, le=256)] = 0
 
     @property
     def least_pairs(self) -> int:
@@ -77,21 +83,25 @@ class AuditOptions(Options):
         digits: of the secret of such a text; every number of so many digits is a candidate.
         probability: a private sequence gets one canary with this probability.
         contexts: public sequences in which a secret's rank is measured.
-        control: train the same corpus without DP too, as the positive control; its results stay private.
-        control_steps: steps of the control in each DP phase; when not given the phase's own, and at least as many as show each
-            stated unit about 25 times over all phases, but no more than 4,000 for that (`enough_control_steps`).
-        control_batch: sequences a step of the control.
+        control: train the same corpus once more, as the positive control: ``true`` (or ``without-dp``) by ordinary training,
+            or ``without-noise``, the same sampling, clipping and steps with the noise left out. Its results stay private.
+        control_steps: steps of the control without DP in each DP phase; when not given the phase's own, and at least as many as show
+            each stated unit about 25 times over all phases, but no more than 4,000 for that (`enough_control_steps`).
+        control_batch: sequences a step of the control without DP.
         control_learning_rate: high enough that a model without DP does memorise: a control at its null tests nothing.
         membership: membership inference on texts of the corpus that hold a secret, of a causal model; ``{}`` takes the defaults;
             needs ``held_out`` above 0; for the curator alone. Not given: none.
         coins: a lower bound on epsilon by examples that a coin puts into the text; ``{}`` takes the defaults. Not given: none.
+        white_box: while the phases train, note what every noisy update says of each example of ``coins``, and bound epsilon from
+            below by that too: the attack of somebody who sees the whole training, whom the certificate covers, for the curator
+            alone. Each step is made once more, in float64.
         attacks: other attacks that are registered (docs/adding.md#an-attack), by name, each with its own options.
         max_exposure_p_value: fail (exit code 5) when any pattern's p-value is below this; 0: never. Of a causal model, twice the
             smaller one of the p-values of mean and highest exposure. So with every attack whose rows are part of the release, but
             for ``coins``, which fail (exit code 6) when they contradict the proven epsilon.
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"attacks", "coins"})
+    added_later: ClassVar[frozenset[str]] = frozenset({"attacks", "coins", "white_box"})
 
     patterns: tuple[Annotated[str, Field(pattern=r"^H*SH*$")], ...] = ("HS", "HSH", "HHSHH")
     canaries: Count = 10
@@ -99,14 +109,34 @@ class AuditOptions(Options):
     digits: Annotated[int, Field(ge=1, le=7)] = 6
     probability: Probability = 0.1
     contexts: Count = 8
-    control: bool = False
+    control: bool | Literal["without-noise"] = False
     control_steps: Steps | None = None
     control_batch: Count = 64
     control_learning_rate: Rate = 6e-3
     membership: MembershipOptions | None = None
     coins: CoinOptions | None = None
+    white_box: bool = False
     attacks: dict[str, dict[str, Any]] = {}  # noqa: RUF012 - a frozen model copies it
     max_exposure_p_value: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+    @field_validator("control", mode="before")
+    @classmethod
+    def _without_dp_is_true(cls, given: Any) -> Any:
+        return True if given == "without-dp" else given
+
+    @property
+    def without_effect(self) -> frozenset[str]:
+        """A control without noise has its steps, batches and rates from the phases."""
+        return _OF_TRAINING_WITHOUT_DP if self.control == "without-noise" else frozenset()
+
+    @model_validator(mode="after")
+    def _control_as_planned(self) -> Self:
+        for name in sorted(_OF_TRAINING_WITHOUT_DP & self.model_fields_set):
+            if self.control == "without-noise":
+                raise ValueError(
+                    f"a control without noise trains as the phases do; leave {name} out, or set control: true"
+                )
+        return self
 
     def enough_control_steps(self, units: int, phases: int) -> int:
         """Steps a DP phase in which a model without DP learns planted canaries by heart; from public numbers alone.
@@ -115,6 +145,14 @@ class AuditOptions(Options):
         unit 23 times, expose it (docs/attacks.md).
         """
         return math.ceil(min(_MOST_STEPS, _SHOWINGS * units / self.control_batch) / phases)
+
+
+def check_control(config: RunConfig) -> None:
+    """With marked text there is noise on states too, in phases that are no DP phases."""
+    if config.audit is not None and config.audit.control == "without-noise" and config.marking is not None:
+        raise UsageError(
+            "audit.control: without-noise leaves out the noise of DP phases alone; with marking set it to true"
+        )
 
 
 def check_membership(config: RunConfig) -> None:
@@ -128,6 +166,11 @@ def check_membership(config: RunConfig) -> None:
         raise UsageError(
             "audit.membership takes its non-members from the held-out part: set evaluation.held_out above 0, or leave it out"
         )
+    if options.shadow_models % 2:
+        raise UsageError(
+            f"audit.membership.shadow_models is {options.shadow_models}: each half of the texts has a model of its own, so take an "
+            "even number"
+        )
     if options.pairs < options.least_pairs:
         raise UsageError(
             f"audit.membership: {options.pairs} pairs are fewer than four groups of {options.group_size}; raise pairs to "
@@ -138,6 +181,8 @@ def check_membership(config: RunConfig) -> None:
 def check_coins(config: RunConfig) -> None:
     """The examples go where training reads units with noise, and fit into a row."""
     options = config.audit.coins if config.audit else None
+    if config.audit is not None and config.audit.white_box:
+        _check_white_box(config)
     if options is None:
         return
     streams = {phase.stream for phase in config.phases}
@@ -155,4 +200,15 @@ def check_coins(config: RunConfig) -> None:
         raise UsageError(
             f"audit.coins.examples is {options.examples:,}, more than the {config.privacy.units:,} privacy.units: the text would be "
             "mostly made up; lower it"
+        )
+
+
+def _check_white_box(config: RunConfig) -> None:
+    """There are examples, and every update that they may be in has noise."""
+    if config.audit is None or config.audit.coins is None:
+        raise UsageError("audit.white_box looks for the examples of audit.coins: add `coins: {}`, or leave it out")
+    noisy = {phase.name for phase in config.dp_phases}
+    if any(phase.stream == "private" and phase.name not in noisy for phase in config.phases):
+        raise UsageError(
+            "audit.white_box looks at noisy updates, and a phase trains on the private stream without noise"
         )

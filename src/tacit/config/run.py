@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import Field
 
 from tacit.config.adaptive import AdaptiveOptions, check_adaptive
-from tacit.config.audit import AuditOptions, check_coins, check_membership
+from tacit.config.audit import AuditOptions, check_coins, check_control, check_membership
 from tacit.config.base import Count, WholeConfig
 from tacit.config.compute import ComputeOptions, check_compute
 from tacit.config.corpus import CorpusOptions, PublicCorpusOptions, check_chats
@@ -186,6 +186,7 @@ CHECKS: tuple[Callable[[RunConfig], None], ...] = (
     check_adaptive,
     check_streams,
     check_screening,
+    check_control,
     check_membership,
     check_coins,
     check_given,

@@ -1,30 +1,37 @@
-"""The stages of the attacks (`tacit.audit.attacks`): on the released model and, as positive control, on the one without DP."""
+"""The stages of the attacks (`tacit.audit.attacks`): on the released model and on its positive control."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
+import torch
 from transformers import PreTrainedModel
 
-from tacit.audit.attack import CONTROL, RELEASED, Attack, Found, Given, UndecidedError
+from tacit.audit.attack import CONTROL, CONTROL_WITHOUT_NOISE, RELEASED, Attack, Found, Given, UndecidedError
 from tacit.audit.attacks import asked_attacks, check_gate
 from tacit.audit.coins_plan import claimed_epsilon
 from tacit.config import RunConfig
 from tacit.corpus.secrets import SecretFormat
+from tacit.corpus.units import Unit
 from tacit.errors import StorageError, TacitError, UsageError
 from tacit.failures import is_out_of_memory
 from tacit.files import read_result, storage_error, write_json
 from tacit.folder import RunFolder
 from tacit.pipeline.corpus import membership_samples, private_units
 from tacit.pipeline.records import secret_form, secrets_of
-from tacit.pipeline.rows import drawn_canaries, drawn_coins, public_held_out_rows
+from tacit.pipeline.rows import drawn_canaries, drawn_coins, public_held_out_rows, tokenized
 from tacit.pipeline.state import RunState
+from tacit.pipeline.training import noted_products
 from tacit.stages import Stage
 from tacit.training.checkpoint import load_weights
-from tacit.training.plans import last_before_private
+from tacit.training.loop import run_phase
+from tacit.training.plans import AdamOptions, Phase, PlainPlan, last_before_private
 
 __all__ = ["attack_stage", "audited_models", "check_stored_gate", "measure", "store", "stored_attacks"]
 
@@ -76,14 +83,21 @@ def measure(state: RunState, attack: Attack) -> Found:
             continue
         failed: list[str] = []
         with _noted(failed, stops=attack.public and name == RELEASED):
-            model = state.new_model()
-            load_weights(path, model)
-            found[name] = measure_model(model)
+            found[name] = measure_model(_attacked(state, attack, name, path))
         if (
             name == RELEASED or not attack.public
         ):  # a public attack's rows of the released model do not hang on the control
             undecided += failed
     return {"undecided": f"undecided: {undecided[0]}"} if undecided else found
+
+
+def _attacked(state: RunState, attack: Attack, name: str, path: Path) -> PreTrainedModel | np.ndarray:
+    """A model, or what its training noted."""
+    if attack.of_training:
+        return noted_products(state, "training" if name == RELEASED else "control")
+    model = state.new_model()
+    load_weights(path, model)
+    return model
 
 
 @contextmanager
@@ -108,8 +122,9 @@ def audited_models(state: RunState) -> dict[str, Path]:
     """Checkpoints of the released model and, where there is one, of the control."""
     last = state.mechanisms.phases[-1].name
     models = {RELEASED: state.checkpoint(last)}
-    if state.config.audit is not None and state.config.audit.control:
-        models[CONTROL] = state.checkpoint(f"control-{last}")
+    control = state.config.audit.control if state.config.audit is not None else False
+    if control:
+        models[CONTROL_WITHOUT_NOISE if control == "without-noise" else CONTROL] = state.checkpoint(f"control-{last}")
     return models
 
 
@@ -119,7 +134,7 @@ def _given(state: RunState, attack: Attack) -> Given:
     def own(load: Callable[[RunState], Any]) -> Callable[[], Any]:
         return lambda: load(state)
 
-    def refuse() -> NoReturn:
+    def refuse(*given: Any) -> NoReturn:
         raise UsageError(
             f"attack {attack.name}: its rows are part of the release, so it may not read private text; make it the curator's alone"
         )
@@ -139,6 +154,7 @@ def _given(state: RunState, attack: Attack) -> Given:
         proven=own(_proven),
         private_units=refuse if attack.public else own(private_units),
         membership_samples=refuse if attack.public else own(membership_samples),
+        shadow_model=refuse if attack.public else functools.partial(_shadow_model, state),
     )
 
 
@@ -146,6 +162,29 @@ def _model_before(state: RunState) -> PreTrainedModel:
     """As the public phases left it, or as the run begins with it."""
     before = last_before_private(state.mechanisms.phases)
     return state.new_model() if before is None else state.trained_model(before.name)
+
+
+def _shadow_model(state: RunState, number: int, texts: Sequence[str]) -> PreTrainedModel:
+    """Trained as a control without DP is, and as private: its checkpoint is a function of the texts.
+
+    How long is a function of public numbers, so that the time does not tell how many texts qualify.
+    """
+    options = state.config.audit
+    assert options is not None
+    assert options.membership is not None
+    phase = Phase(
+        f"shadow_{number}",  # no phase of a run may have such a name
+        "private",
+        PlainPlan(options.control_batch),
+        math.ceil(options.enough_control_steps(options.membership.pairs, 1)),
+        AdamOptions(options.control_learning_rate),
+    )
+    stream = tokenized(state, [Unit(f"shadow:{place}", (text,)) for place, text in enumerate(texts)])
+    streams = state.streams.child("phase", phase.name)
+    model = _model_before(state)
+    torch.nn.Module.to(model, state.device)  # transformers' own `to` has no types
+    run_phase(model, phase, stream, state.objective, None, streams, state.config.compute, state.checkpoint(phase.name))
+    return model
 
 
 def _proven(state: RunState) -> float:

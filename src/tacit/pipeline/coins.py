@@ -20,7 +20,7 @@ from tacit.errors import DataError, UsageError
 from tacit.pipeline.state import RunState
 from tacit.training.sequences import SequenceStream, unit_keys
 
-__all__ = ["coin_rows", "copies_in_control", "has_coins", "tossed_coins"]
+__all__ = ["coin_rows", "copies_in_control", "has_coins", "tossed_coins", "watched_rows"]
 
 _BOUND = "the audit's coins"
 
@@ -76,6 +76,8 @@ def copies_in_control(rows: int, units: int) -> int:
 def _judged(options: CoinOptions, config: RunConfig, coins: Coins) -> str:
     """What is fixed before anybody looks: examples and coins, how they are scored, and what makes a bound of the scores."""
     own = {**options.model_dump(), "relation": config.privacy.relation, "delta": config.privacy.budget.delta}
+    if config.audit is not None and config.audit.white_box:
+        own["white_box"] = True
     return json.dumps({**own, "commitment": coins.commitment}, sort_keys=True)
 
 
@@ -99,17 +101,30 @@ def coin_rows(state: RunState, coins: Coins, has_counted: bool, copies: int = 1)
     """
     planted_PT = np.tile(coins.planted_PT, (copies, 1))
     count = len(planted_PT)
-    # by the number of the coin: what one example draws hangs on no other coin
     numbers = [
         f"{number}" if copy == 0 else f"{number}-{copy}" for copy in range(copies) for number in coins.planted_numbers
     ]
-    units = [Unit(f"audit-example-{number}", ()) for number in numbers]
     place_T = np.arange(planted_PT.shape[1])
     own_PT = np.broadcast_to((place_T > 0) & (place_T < coins.length), planted_PT.shape)
     return SequenceStream(
         planted_PT,
         np.full(count, coins.length, dtype=np.int32),
         np.arange(count + 1),
-        unit_keys(units, state.streams.child("audit's coins")),
+        _keys(state, numbers),
         counted_ST=own_PT if has_counted else None,
     )
+
+
+def watched_rows(state: RunState, coins: Coins) -> SequenceStream:
+    """Every example, whatever its coin, under the key that it has where it is planted; then those in their places, if any."""
+    sides = [coins.ids_mT] if coins.others_mT is None else [coins.ids_mT, coins.others_mT]
+    ids_ST = np.concatenate(sides)
+    keys_m = _keys(state, [f"{number}" for number in range(len(coins.ids_mT))])
+    lengths_S = np.full(len(ids_ST), coins.length, dtype=np.int32)
+    return SequenceStream(ids_ST, lengths_S, np.arange(len(ids_ST) + 1), keys_m * len(sides))
+
+
+def _keys(state: RunState, numbers: list[str]) -> tuple[str, ...]:
+    """Of examples, by the number of the coin: what one of them draws hangs on no other coin."""
+    units = [Unit(f"audit-example-{number}", ()) for number in numbers]
+    return unit_keys(units, state.streams.child("audit's coins"))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedModel
 
-from tacit.audit.attack import CONTROL, RELEASED
+from tacit.audit.attack import RELEASED
 from tacit.audit.own_members import Differences, OwnVerdict, ToldApart, differences, judge_own, told_apart
 from tacit.audit.pseudo_likelihood import pseudo_nats
 from tacit.config import RunConfig
@@ -40,7 +40,7 @@ class OwnMembers:
 
     Args:
         score: in words.
-        models: by name; the released one, and the control without DP where there is one.
+        models: by name; the released one, and the control where there is one.
         apart: what tells the files apart without any model.
         without_tokens: texts that have none, and are left out.
         verdict: on the released model.
@@ -102,7 +102,9 @@ def attack_own_members(state: RunState, members: Source, non_members: Source) ->
         models=models,
         apart=apart,
         without_tokens=int(np.count_nonzero(~has_token_U)),
-        verdict=judge_own(models[RELEASED], models.get(CONTROL), apart),
+        verdict=judge_own(
+            models[RELEASED], next((one for name, one in models.items() if name != RELEASED), None), apart
+        ),
     )
     write_json(state.folder.private / FILE_NAME, result.plain())
     return result

@@ -6,20 +6,23 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 
-from tacit.config import RunConfig
+from tacit.config import AuditOptions, RunConfig
 from tacit.engine.distributed import Ranks
 from tacit.errors import DataError
+from tacit.pipeline.coins import watched_rows
 from tacit.pipeline.corpus import fingerprint
 from tacit.pipeline.opening import join_run
-from tacit.pipeline.rows import control_rows, rows_of
+from tacit.pipeline.rows import control_rows, drawn_coins, rows_of
 from tacit.pipeline.state import RunState
-from tacit.training.checkpoint import finished_steps, load_weights
+from tacit.training.checkpoint import finished_steps, load_weights, watched_products
 from tacit.training.loop import run_phase
-from tacit.training.plans import Phase, PlainPlan, last_before_private
+from tacit.training.plans import DpPlan, NoiselessPlan, Phase, PlainPlan, last_before_private
+from tacit.training.watching import Watched
 
-__all__ = ["Part", "assist", "is_trained", "pretrain", "train", "train_control"]
+__all__ = ["Part", "assist", "is_trained", "noted_products", "pretrain", "train", "train_control"]
 
 Part = Literal["pretraining", "training", "control"]
 
@@ -40,7 +43,7 @@ def train(state: RunState) -> None:
 
 
 def train_control(state: RunState) -> None:
-    """The control without DP (the audit's positive control), from where the public phases ended."""
+    """The audit's positive control, without DP or without noise, from where the public phases ended."""
     _run_part(state, "control")
 
 
@@ -88,10 +91,10 @@ def _run_part(state: RunState, part: Part) -> None:
     if len(own) < len(phases):
         load_weights(state.checkpoint(phases[len(phases) - len(own) - 1].name), model)
     for phase in own:
-        is_control = part == "control" and phase.stream == "private"
-        stream = control_rows(state) if is_control else rows_of(state, phase.stream)
+        draws_rows = part == "control" and phase.stream == "private" and not phase.plan.is_dp
+        stream = control_rows(state) if draws_rows else rows_of(state, phase.stream)
         state.ranks.meet()
-        with state.reporter.stage(f"{_TITLES[part]}: {phase.name}", phase.steps) as bar:
+        with state.reporter.stage(f"{_title(state, part)}: {phase.name}", phase.steps) as bar:
             run_phase(
                 model,
                 phase,
@@ -103,11 +106,40 @@ def _run_part(state: RunState, part: Part) -> None:
                 state.checkpoint(prefix + phase.name),
                 bar.advance_to,
                 state.ranks,
+                _watched(state, phase),
             )
 
 
+def _watched(state: RunState, phase: Phase) -> Watched | None:
+    """The examples of the audit, where the curator looks at updates (``audit.white_box``) of a phase that may read them."""
+    audit = state.config.audit
+    if audit is None or not audit.white_box or phase.stream != "private":
+        return None
+    plan = next(planned.plan for planned in state.mechanisms.phases if planned.name == phase.name)
+    assert isinstance(plan, DpPlan)  # `check_coins` refuses others
+    return Watched(watched_rows(state, drawn_coins(state)), plan)
+
+
+def noted_products(state: RunState, part: Part) -> np.ndarray:
+    """What a part's updates said of each example of the audit, over all of its phases (`tacit.training.watching`); float64.
+
+    Raises:
+        DataError: nothing was noted.
+    """
+    prefix, phases = _phases_of(state, part)
+    paths = [state.checkpoint(prefix + phase.name) for phase in phases if phase.stream == "private"]
+    return np.sum([watched_products(path) for path in paths], axis=0)
+
+
+def _title(state: RunState, part: Part) -> str:
+    audit = state.config.audit
+    return (
+        "Control without noise" if part == "control" and audit and audit.control == "without-noise" else _TITLES[part]
+    )
+
+
 def _control_phases(state: RunState) -> tuple[Phase, ...]:
-    """The same phases with ordinary training in place of DP: the positive control. Its model never leaves run/private."""
+    """The same phases with ordinary training in place of DP, or without its noise. The model never leaves run/private."""
     options = state.config.audit
     assert options is not None
     planned = state.mechanisms.phases
@@ -117,16 +149,27 @@ def _control_phases(state: RunState) -> tuple[Phase, ...]:
     phases: list[Phase] = []
     for phase in planned:
         if phase.plan.is_dp:
-            steps = options.control_steps or max(phase.steps, enough)
-            rate = options.control_learning_rate
-            optimizer = dataclasses.replace(
-                phase.optimizer, learning_rate=rate, keep=None
-            )  # all that it learned is attacked
-            phase = dataclasses.replace(phase, plan=PlainPlan(options.control_batch), steps=steps, optimizer=optimizer)
+            phase = _without_noise(phase) if options.control == "without-noise" else _without_dp(phase, options, enough)
         if phase.previous in own:
             phase = dataclasses.replace(phase, previous=f"control-{phase.previous}")
         phases.append(phase)
     return tuple(phases)
+
+
+def _without_dp(phase: Phase, options: AuditOptions, enough: int) -> Phase:
+    """Ordinary training, of at least so many steps unless they are given; all that it learns is attacked."""
+    return dataclasses.replace(
+        phase,
+        plan=PlainPlan(options.control_batch),
+        steps=options.control_steps or max(phase.steps, enough),
+        optimizer=dataclasses.replace(phase.optimizer, learning_rate=options.control_learning_rate, keep=None),
+    )
+
+
+def _without_noise(phase: Phase) -> Phase:
+    """The same steps with draws of their own: an attack that finds nothing here has no power over this training."""
+    assert isinstance(phase.plan, DpPlan)
+    return dataclasses.replace(phase, plan=NoiselessPlan.of(phase.plan))
 
 
 # the other processes under torchrun ------------------------------------------------------------------------------------

@@ -99,6 +99,8 @@ def disk_bytes(config: RunConfig) -> int:
     trained, released = trained_parameters(config), model_parameters(config)
     control = 2 if config.audit is not None and config.audit.control else 1
     checkpoints = config.rounds * len(config.phases) * control
+    if config.audit is not None and config.audit.membership is not None:
+        checkpoints += config.audit.membership.shadow_models
     return 4 * (trained * (3 * checkpoints + 5) + released)
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tacit.config import RunConfig
+from tacit.config import AuditOptions, RunConfig
 from tacit.planning.cost import seconds_of
 from tacit.planning.evaluation import has_evaluation_event
 from tacit.planning.stages import EVALUATION, Stage
@@ -65,8 +65,7 @@ def work_after(config: RunConfig, phases: Sequence[Phase], sequence_flops: float
     if config.adaptive is not None:
         found.append(Work("scoring", 5 + seconds_of(config.privacy.units * scored)))
     if audit is not None and audit.control:
-        steps = control_steps(config)
-        found.append(Work("control", seconds_of(steps * audit.control_batch * sequence_flops), steps))
+        found.append(_control(config, audit, phases, sequence_flops))
     if not has_evaluation_event(config):  # else it is a mechanism of the plan
         found.append(Work(EVALUATION, evaluation_seconds(config, sequence_flops)))
     if audit is not None:
@@ -76,14 +75,43 @@ def work_after(config: RunConfig, phases: Sequence[Phase], sequence_flops: float
             asked = _CANDIDATE_ROWS
         found.append(Work("audit", 1 + seconds_of(models * asked * scored)))
         if audit.membership is not None:
-            found.append(Work("membership", 2 + seconds_of(models * 2 * audit.membership.pairs * scored)))
+            asked = (models + audit.membership.shadow_models) * 2 * audit.membership.pairs
+            showings = audit.enough_control_steps(audit.membership.pairs, 1) * audit.control_batch
+            trained = audit.membership.shadow_models * showings * sequence_flops
+            found.append(Work("membership", 2 + seconds_of(asked * scored + trained)))
         if audit.coins is not None:
             asked = audit.coins.examples * (1 if config.model.is_causal else audit.coins.pieces)
             sides = 2 if config.privacy.relation == "replace" else 1
             share = (audit.coins.pieces + 2) / config.model.length
             found.append(Work("coins", 2 + seconds_of((1 + models) * sides * asked * share * scored)))
+            rows = sides * audit.coins.examples
+            if audit.white_box:
+                found.append(Work("white-box", _white_box_seconds(config, phases, rows * share, sequence_flops)))
         found += [Work(name, None) for name in audit.attacks]
     return [*found, Work("release", _RELEASE), Work("report", _REPORT)]
+
+
+def _white_box_seconds(config: RunConfig, phases: Sequence[Phase], examples: float, sequence_flops: float) -> float:
+    """Of the training's steps, each made once more with three passes over the examples; the stage itself is short.
+
+    Args:
+        examples: in sequences.
+    """
+    assert config.audit is not None
+    noisy = [phase for phase in phases if phase.plan.is_dp]
+    steps, again = (
+        sum(phase.steps for phase in noisy),
+        sum(phase.steps * phase.plan.sequences_a_step for phase in noisy),
+    )
+    if config.audit.control:
+        steps += control_steps(config)
+    if config.audit.control == "without-noise":
+        again *= 2
+    return 1 + seconds_of(_FLOAT64 * (again + steps * examples * (1 + 2 * _FORWARD)) * sequence_flops)
+
+
+_FLOAT64 = 2.0
+"""Times the time of float32."""
 
 
 def evaluation_seconds(config: RunConfig, sequence_flops: float) -> float:
@@ -101,11 +129,22 @@ _CANDIDATE_ROWS = 2_000
 """About so many rows is the ranking of all candidates of a causal model's canaries worth (`tacit.audit.trie`)."""
 
 
+def _control(config: RunConfig, audit: AuditOptions, phases: Sequence[Phase], sequence_flops: float) -> Work:
+    """The control's training, which without noise costs what the phases cost."""
+    steps = control_steps(config)
+    sequences = steps * float(audit.control_batch)
+    if audit.control == "without-noise":
+        sequences = sum(phase.steps * phase.plan.sequences_a_step for phase in phases if phase.plan.is_dp)
+    return Work("control", seconds_of(sequences * sequence_flops), steps)
+
+
 def control_steps(config: RunConfig) -> int:
     """Steps of the control in place of all DP phases (`AuditOptions.control_steps`); 0 without a control."""
     audit, noisy = config.audit, config.dp_phases
     if audit is None or not audit.control:
         return 0
+    if audit.control == "without-noise":
+        return config.rounds * sum(phase.steps for phase in noisy)
     enough = audit.enough_control_steps(config.privacy.units, max(1, config.rounds * len(noisy)))
     return config.rounds * sum(audit.control_steps or max(phase.steps, enough) for phase in noisy)
 
@@ -128,7 +167,7 @@ def timed(
     )
 
 
-_ON_DEVICE = {"scoring", "control", EVALUATION, "audit", "membership", "coins"}
+_ON_DEVICE = {"scoring", "control", EVALUATION, "audit", "membership", "coins", "white-box"}
 
 
 def about(seconds: float | None) -> str:

@@ -148,6 +148,8 @@ def _of_control(config: RunConfig) -> list[str]:
     audit = config.audit
     if audit is None or not audit.control:
         return []
+    if audit.control == "without-noise":
+        return _of_control_without_noise(config)
     showings = control_steps(config) * audit.control_batch / config.privacy.units
     if not config.dp_phases or showings >= _SHOWINGS:
         return []
@@ -159,6 +161,19 @@ def _of_control(config: RunConfig) -> list[str]:
             if audit.control_steps
             else f" above what it is when left out, or audit.control_batch (now {audit.control_batch})"
         )
+    ]
+
+
+def _of_control_without_noise(config: RunConfig) -> list[str]:
+    """It sees the units as often as the run does, with clipped gradients at the run's own rates."""
+    showings = config.rounds * sum(phase.steps * phase.expected_batch for phase in config.dp_phases)
+    times = showings / config.privacy.units
+    if not config.dp_phases or times >= _SHOWINGS:
+        return []
+    return [
+        f"audit: the control without noise sees each unit about {times:.1f} times, as the run does, and with fewer than {_SHOWINGS} "
+        "it is likely to find nothing, which leaves the audit undecided: raise steps, or set audit.control to true, a control "
+        "without DP, which trains longer"
     ]
 
 

@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from tacit.report.prose import FALSE_ALARMS, CurvePoint, bound_text, most_found, number_text, percent_text, value_text
-from tacit.report.schema import CONTROL, RELEASED, SHARE, AttackFacts, AttackRow, ProvedCurve, ReportData, UtilityRow
+from tacit.report.schema import RELEASED, SHARE, AttackFacts, AttackRow, ProvedCurve, ReportData, UtilityRow
 
 __all__ = ["attack", "cumulative_epsilon", "epsilon_of_rho", "perplexities", "trade_off"]
 
@@ -114,7 +114,7 @@ def trade_off(curve: ProvedCurve, points: Sequence[CurvePoint]) -> Markup:
         axes.text(0.63, 0.57, "chance", color=MUTED, va="center")
         axes.text(0.97, 0.06, "no attack gets above the line", color=INK, ha="right")
         for point in points:
-            color = ALARM if point.model == CONTROL else INK
+            color = INK if point.model == RELEASED else ALARM
             if point.interval is not None:
                 axes.plot([point.false_alarms] * 2, point.interval, color=color, linewidth=1.5, solid_capstyle="butt")
             axes.plot([point.false_alarms], [point.found], "o", color=color, markersize=6, clip_on=False)
@@ -211,7 +211,7 @@ class _Point:
         return f"{self.label}: {', '.join(parts)}"
 
     def draw(self, axes: Axes, place: int) -> None:
-        row, color = self.row, ALARM if self.row.model == CONTROL else ADDED
+        row, color = self.row, ADDED if self.row.model == RELEASED else ALARM
         _row_text(axes, place, self.label, "left", color=INK)
         _row_text(axes, place, value_text(row.value, row.unit), "right", color=INK, weight="bold")
         if row.baseline is not None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -33,6 +34,7 @@ __all__ = [
     "load_optimizer",
     "load_weights",
     "save_checkpoint",
+    "watched_products",
 ]
 
 
@@ -70,8 +72,13 @@ def save_checkpoint(
     progress: Progress,
     sums: Sequence[list[Tensor]] = (),
     average: IterateAverage | None = None,
+    products_U: np.ndarray | None = None,
 ) -> None:
-    """Write the state after step ``progress.step - 1``; inside a step with the sums of each rank."""
+    """Write the state after step ``progress.step - 1``; inside a step with the sums of each rank.
+
+    Args:
+        products_U: of watched units (`tacit.training.watching`), after the same step.
+    """
     state: dict[str, Any] = {
         "model": _trained_state(model),
         "optimizer": optimizer.state_dict(),
@@ -81,6 +88,8 @@ def save_checkpoint(
         state["partial"] = {"drawn": progress.drawn, "sums": list(sums)}
     if average is not None:
         state["average"] = average.mean
+    if products_U is not None:
+        state["watched"] = torch.from_numpy(products_U)
     write_atomically(path, lambda partial: _save(state, partial))
 
 
@@ -157,6 +166,20 @@ def load_weights(path: Path, model: nn.Module) -> None:
 def load_optimizer(path: Path, optimizer: torch.optim.Optimizer) -> None:
     """Load only the optimizer's state, in place."""
     optimizer.load_state_dict(copy.deepcopy(_read(path)["optimizer"]))
+
+
+def watched_products(path: Path) -> np.ndarray:
+    """What a phase that was watched noted of each unit, float64 (U,).
+
+    Raises:
+        DataError: it was not watched.
+    """
+    state = _read(path)
+    if "watched" not in state:
+        raise DataError(
+            f"{path}: no unit was watched in this phase; audit.white_box belongs to a run from its beginning"
+        )
+    return state["watched"].numpy().copy()
 
 
 def finished_steps(path: Path) -> int:

@@ -33,6 +33,7 @@ from tacit.training.checkpoint import (
     load_checkpoint,
     load_optimizer,
     save_checkpoint,
+    watched_products,
 )
 from tacit.training.device import processor
 from tacit.training.objectives import Objective
@@ -41,6 +42,7 @@ from tacit.training.recomputing import recomputed
 from tacit.training.sequences import SequenceStream
 from tacit.training.steps import Source, step_of_phase
 from tacit.training.sums import as_begun, bind_sums, sums_digest
+from tacit.training.watching import Watch, Watched
 
 __all__ = ["run_phase"]
 
@@ -56,6 +58,7 @@ def run_phase(
     checkpoint: Path,
     on_step: Callable[[int], None] = lambda done: None,
     ranks: Ranks = ALONE,
+    watched: Watched | None = None,
 ) -> None:
     """Train ``model`` in place through one phase, from its checkpoint when there is one.
 
@@ -74,6 +77,8 @@ def run_phase(
         checkpoint: file of the phase's checkpoint; that of ``phase.previous`` lies beside it.
         on_step: called with the number of finished steps.
         ranks: the processes that train together.
+        watched: units of which the checkpoint notes what each update says (`tacit.training.watching`); the first rank does it. They
+            change nothing else.
 
     Raises:
         ValueError: a DP phase has no ledger.
@@ -81,7 +86,7 @@ def run_phase(
         DataError: a rank has other weights or records than the first one; or (a LedgerError) the phase began with others, or in
             another precision.
     """
-    if phase.plan.is_dp and ranks.first and ledger is None:
+    if phase.plan.needs_ledger and ranks.first and ledger is None:
         raise ValueError("a DP phase needs a ledger")
     optimizer = _optimizer(model, phase)
     if phase.previous is not None:
@@ -106,9 +111,14 @@ def run_phase(
             streams = streams.child("sums", made_from)
     start = load_checkpoint(checkpoint, model, optimizer, ranks, average)
     ranks.agree(f"the weights and the step at the start of phase {phase.name}", _digest(model, ranks, start))
-    saver = _Saver(checkpoint, model, optimizer, average, compute.checkpoint_seconds, ranks)
     model.train()
     source = Source(stream, objective, streams, ranks)
+    watch = None
+    if watched is not None and ranks.first:
+        watch = Watch(model, watched, phase.plan, compute, source)
+        if checkpoint.exists():
+            watch.restore(watched_products(checkpoint))
+    saver = _Saver(checkpoint, model, optimizer, average, watch, compute.checkpoint_seconds, ranks)
     with recomputed(model, compute), closing(step_of_phase(model, phase, compute, source)) as step_of:
         if start.drawn:
             step_of.put_sums(start.sums)
@@ -121,9 +131,12 @@ def run_phase(
             drawn = start.drawn if step == start.step else 0
             if drawn == 0:
                 optimizer.zero_grad(set_to_none=True)
-            for done in step_of.add_up(step, step_of.draw(step), drawn):
+            draw = step_of.draw(step)
+            for done in step_of.add_up(step, draw, drawn):
                 saver.inside(Progress(step, done), step_of.sums)
             step_of.finish(step)
+            if watch is not None:
+                watch.look(step, draw)
             optimizer.step()
             last = step + 1 == phase.steps
             if average is not None:
@@ -167,6 +180,7 @@ class _Saver:
         model: PreTrainedModel,
         optimizer: torch.optim.Optimizer,
         average: IterateAverage | None,
+        watch: Watch | None,
         seconds: float,
         ranks: Ranks,
     ) -> None:
@@ -174,6 +188,7 @@ class _Saver:
         self._model = model
         self._optimizer = optimizer
         self._average = average
+        self._watch = watch
         self._seconds = seconds
         self._ranks = ranks
         self._saved = time.monotonic()
@@ -199,5 +214,6 @@ class _Saver:
 
     def _write(self, progress: Progress, sums: list[list[torch.Tensor]]) -> None:
         if self._ranks.first:
-            save_checkpoint(self._path, self._model, self._optimizer, progress, sums, self._average)
+            products_U = None if self._watch is None else self._watch.products_U
+            save_checkpoint(self._path, self._model, self._optimizer, progress, sums, self._average, products_U)
         self._saved = time.monotonic()

@@ -27,6 +27,7 @@ __all__ = [
     "DpPlan",
     "GridPlan",
     "LiteralPlan",
+    "NoiselessPlan",
     "Phase",
     "PlainPlan",
     "Plan",
@@ -39,11 +40,13 @@ class Plan(ABC):
     """How one step of a phase uses a stream, and all that is asked of it: its batch, its event, its step, its words.
 
     ``step``: the `tacit.training.steps.Step` that makes its gradients, as ``"module:class"``, since it needs torch.
-    ``is_dp``: units are clipped one by one, under noise. Such a phase needs a ledger, and an audit's control trains it without.
+    ``is_dp``: units are clipped one by one, under noise; an audit's control trains such a phase without.
+    ``needs_ledger``: such a phase is refused without one, so that nothing of it can be unpaid.
     """
 
     step: ClassVar[str]
     is_dp: ClassVar[bool] = False
+    needs_ledger: ClassVar[bool] = False
 
     @abstractmethod
     def batch(self, records: int, streams: KeyedRandomness, step: int) -> np.ndarray:
@@ -195,6 +198,7 @@ class DpPlan(Plan):
 
     step: ClassVar[str] = "tacit.training.steps:DpStep"
     is_dp: ClassVar[bool] = True
+    needs_ledger: ClassVar[bool] = True
 
     sampling_probability: float
     clip_norm: float
@@ -285,6 +289,49 @@ class DpPlan(Plan):
     def noise_on(self, rho_B: np.ndarray | None) -> float:
         """Standard deviation of the noise on the sum over a batch: the same for every batch, or it would tell them apart."""
         return self.noise_stddev
+
+
+@dataclass(frozen=True)
+class NoiselessPlan(DpPlan):
+    """A `DpPlan` that leaves the noise out: an audit's positive control. It has no guarantee, and its model stays private."""
+
+    needs_ledger: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.noise_multiplier != 0:
+            raise ValueError("a plan without noise has noise multiplier 0")
+
+    @classmethod
+    def of(cls, plan: DpPlan) -> NoiselessPlan:
+        """The same sampling, clipping and normaliser.
+
+        Raises:
+            ValueError: the plan draws in a way of its own, which would be lost.
+        """
+        if type(plan).batch is not DpPlan.batch:
+            raise ValueError(f"a {type(plan).__name__} draws in a way of its own; give it a plan without noise")
+        return cls(
+            sampling_probability=plan.sampling_probability,
+            clip_norm=plan.clip_norm,
+            noise_multiplier=0.0,
+            normaliser=plan.normaliser,
+            sequences_per_unit=plan.sequences_per_unit,
+            maskings=plan.maskings,
+            clipping=plan.clipping,
+            bands=plan.bands,
+            bands_from=plan.bands_from,
+        )
+
+    @property
+    def event(self) -> NonPrivate:
+        """No guarantee, and why."""
+        return NonPrivate("DP-SGD without noise")
+
+    def event_on(self, stream: str) -> NonPrivate:
+        return self.event
+
+    def mechanism(self, stream: str) -> str:
+        return "DP-SGD without its noise"
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from tacit.training.plans import DpPlan, Phase, PlainPlan
 from tacit.training.recomputing import in_precision
 from tacit.training.sequences import SequenceStream
 
-__all__ = ["DpStep", "GridStep", "PlainStep", "Source", "Step", "step_of_phase", "unit_targets"]
+__all__ = ["DpStep", "GridStep", "PlainStep", "Source", "Step", "step_of_phase", "unit_losses", "unit_targets"]
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class DpStep(Step):
             targets, weights_BN = unit_targets(units, real, self._plan, source, step, width)
             with self._clip(units, real), self._dropout(units, real, targets, step):
                 with in_precision(self._compute, self._model.device):
-                    losses_B = _losses(self._model, source.objective, targets, weights_BN)
+                    losses_B = unit_losses(self._model, source.objective, targets, weights_BN)
                 losses_B.sum().backward()
 
     def _clip(self, units: np.ndarray, real: np.ndarray) -> AbstractContextManager[object]:
@@ -251,7 +251,7 @@ class PlainStep(Step):
             targets = objective.only(targets, stream.counted_ST[chosen, :width])
         of_row_BN = targets.real_BN / np.maximum(1, targets.real_BN.sum(axis=1, keepdims=True))
         with in_precision(self._compute, self._model.device):
-            losses_B = _losses(self._model, objective, targets, of_row_BN / self._plan.batch_size)
+            losses_B = unit_losses(self._model, objective, targets, of_row_BN / self._plan.batch_size)
         losses_B.sum().backward()
 
     def sums(self) -> list[torch.Tensor]:
@@ -270,7 +270,8 @@ class PlainStep(Step):
         """Nothing was changed."""
 
 
-def _losses(model: PreTrainedModel, objective: Objective, targets: Targets, weights_BN: np.ndarray) -> torch.Tensor:
+def unit_losses(model: PreTrainedModel, objective: Objective, targets: Targets, weights_BN: np.ndarray) -> torch.Tensor:
+    """The loss of each row (B,), of targets and weights as `unit_targets` gives them."""
     arrays = [torch.from_numpy(array.astype(np.int64)).to(model.device) for array in targets.arrays]
     return objective.losses(model, arrays, torch.from_numpy(weights_BN.astype(np.float32)).to(model.device))
 

@@ -41,7 +41,7 @@ class DpPhase(PhaseOptions):
             about the last ten); not given: with the last one. The iterates are released, so their mean costs nothing.
         keep: the phase ends with this part of the way from the weights that it began with to those it came to, ``average``
             included; not given: all of it. Both are released, so it costs nothing. With ``rounds``, of every round's part of the
-            phase; the control of an audit keeps all.
+            phase; a control without DP keeps all.
         noise_multiplier: noise over ``clip_norm``, given instead of solved from the budget (one number is solved for all phases that
             leave it out); of a stratum the s that its noise factor multiplies. It must be given with ``stream: marked`` and with
             ``adaptive: {form: literal}``.

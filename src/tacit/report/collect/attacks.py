@@ -43,7 +43,7 @@ def _facts(attack: Attack, answer: Answer | str) -> schema.AttackFacts:
         introduction=told.introduction,
         note=told.note,
         terms=tuple(schema.Term(word=word, meaning=meaning) for word, meaning in attack.terms),
-        rows=tuple(map(_row, sorted(told.rows, key=lambda row: row.model == schema.CONTROL))),
+        rows=tuple(map(_row, sorted(told.rows, key=lambda row: row.model != schema.RELEASED))),
         undecided=undecided,
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tacit.report.prose.numbers import at_least_text, number_text
-from tacit.report.schema import CONTROL, EPSILON, RELEASED, SHARE, AttackFacts, AttackRow
+from tacit.report.schema import EPSILON, RELEASED, SHARE, AttackFacts, AttackRow
 from tacit.report.schema.attacks import SIGNIFICANT
 
 __all__ = ["NO_ATTACK", "amount_text", "attack_sentences", "value_text"]
@@ -27,7 +27,8 @@ def attack_sentences(found: AttackFacts, screened: bool = False) -> tuple[str, .
             f"Whether the model gives {found.subject} away is {found.undecided}. This says nothing for the model and nothing "
             "against it.",
         )
-    released, control = found.tests_of(RELEASED), found.tests_of(CONTROL)
+    released = found.tests_of(RELEASED)
+    control = {} if found.control is None else found.tests_of(found.control)
     rows = [row for row in found.rows if row.model == RELEASED]
     sentences = [*found.introduction]
     if released:
@@ -44,7 +45,9 @@ def attack_sentences(found: AttackFacts, screened: bool = False) -> tuple[str, .
 
 
 _CLOSING = "This is a test of one attack. One that fails proves nothing: a better one may exist."
-_CURATORS_CLOSING = "This is one attack: a better one may exist. It reads private text, and no certificate covers it."
+_CURATORS_CLOSING = (
+    "This is one attack: a better one may exist. It reads what is not released, and no certificate covers its numbers."
+)
 
 
 def _counted(found: AttackFacts, count: int) -> str:
@@ -93,15 +96,15 @@ def _control_sentence(found: AttackFacts, tests: dict[str, bool], screened: bool
     if standing_out:
         best = _largest(found, tests)
         return (
-            f"The control without DP gives {found.subject} away in {standing_out} of {_counted(found, len(tests))}, up to "
+            f"The {found.control} gives {found.subject} away in {standing_out} of {_counted(found, len(tests))}, up to "
             f"{amount_text(best.value, best.unit)}{_chance(best)}: the attack can see memory."
         )
-    return f"The control without DP does not give them away either: {_why_nothing(screened)}."
+    return f"The {found.control} does not give them away either: {_why_nothing(screened)}."
 
 
 def _largest(found: AttackFacts, tests: dict[str, bool]) -> AttackRow:
     """Of the control's rows that stand out, the one with the largest value."""
-    rows = [row for row in found.rows if row.model == CONTROL and row.judged and tests[row.test]]
+    rows = [row for row in found.rows if row.model != RELEASED and row.judged and tests[row.test]]
     return max(rows, key=lambda row: row.value)
 
 
@@ -129,8 +132,8 @@ def _why_nothing(screened: bool) -> str:
 def _undecided_sentence(control: dict[str, bool]) -> str:
     """What finding nothing is worth: as much as the positive control shows, and by itself nothing.
 
-    The control is trained without DP on private text, so what it shows is the curator's alone. The public page must not depend on
-    it, not even by a word: there it is undecided, whatever the control has shown.
+    The control is trained without DP or noise on private text, so what it shows is the curator's alone. The public page must not
+    depend on it, not even by a word: there it is undecided, whatever the control has shown.
     """
     if not control:
         return (

@@ -2,7 +2,7 @@
 
 The report is built from `ReportData` and from nothing else, so no private text can slip into it. Values that would be
 claims beyond the guarantee are refused at construction: a finite epsilon for a heuristic run, a proved run without a
-finite one, results of the control trained without DP, or of an attack that reads private text, in a copy that may be published.
+finite one, results of the control, or of an attack that reads private text, in a copy that may be published.
 
 Epsilons may be infinite; in JSON they are then the string "infinity", because bare ``Infinity`` is not JSON.
 """
@@ -25,6 +25,7 @@ from tacit.report.schema.run import IdentifierRow, ReleasedFile, ReportData
 from tacit.report.schema.values import (
     BEFORE,
     CONTROL,
+    CONTROL_WITHOUT_NOISE,
     CURATOR_TEXT,
     EPSILON,
     GIVEN,
@@ -38,6 +39,7 @@ from tacit.report.schema.values import (
 __all__ = [
     "BEFORE",
     "CONTROL",
+    "CONTROL_WITHOUT_NOISE",
     "CURATOR_TEXT",
     "EPSILON",
     "GIVEN",

@@ -8,7 +8,6 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from tacit.report.schema.values import (
-    CONTROL,
     EPSILON,
     RELEASED,
     SHARE,
@@ -62,7 +61,7 @@ class AttackRow(Facts):
     A row in the unit "epsilon" is a lower bound on epsilon: its ceiling is the most that an attack could have shown.
     """
 
-    model: Literal["released model", "control without DP"]
+    model: Literal["released model", "control without DP", "control without noise"]
     name: Text
     value: float
     unit: Text
@@ -148,6 +147,11 @@ class AttackFacts(Facts):
     rows: tuple[AttackRow, ...] = ()
     undecided: Text | None = None
 
+    @property
+    def control(self) -> str | None:
+        """The positive control, where rows of one are shown."""
+        return next((row.model for row in self.rows if row.model != RELEASED), None)
+
     def tests_of(self, model: str) -> dict[str, bool]:
         """By test whether the model stands out in it.
 
@@ -182,8 +186,10 @@ class AttackFacts(Facts):
         if len(told) != len(set(told)):
             raise ValueError("two rows of an attack have the same name and model")
         models = [row.model for row in self.rows]
-        if models != sorted(models, key=[RELEASED, CONTROL].index):
+        if models != sorted(models, key=lambda model: model != RELEASED):
             raise ValueError("the rows of the released model come first")
+        if len({*models} - {RELEASED}) > 1:
+            raise ValueError("an attack has one control")
         return self
 
 

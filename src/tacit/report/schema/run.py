@@ -13,7 +13,7 @@ from tacit.report.schema.attacks import AttackFacts
 from tacit.report.schema.guarantee import ConfidentialityLine, Guarantee, MissedShare, ProvedCurve, Said, WhoseEpsilon
 from tacit.report.schema.ledger import CumulativePoint, LedgerRow
 from tacit.report.schema.model import Example, ModelFacts, PhaseRow, UtilityRow, VocabularyFacts
-from tacit.report.schema.values import CONTROL, CURATOR_TEXT, Facts, HexDigest, Note, Text
+from tacit.report.schema.values import CURATOR_TEXT, Facts, HexDigest, Note, Text
 
 __all__ = ["IdentifierRow", "ReleasedFile", "ReportData"]
 
@@ -54,7 +54,7 @@ class ReportData(Facts):
         created: when, in ISO 8601; the report itself never reads a clock.
         config_digest, ledger_head: hexadecimal digests.
         cumulative: one point a stage; the last one is the certified epsilon.
-        attacks: what each attack found; rows of the control without DP, and attacks that read private text, only in a curator's copy.
+        attacks: what each attack found; rows of the control, and attacks that read private text, only in a curator's copy.
         examples: what the models write for public texts.
         confidentiality: of a run with screening, its statement; it stands apart from epsilon, which is then infinite.
         missed_shares: the bounds on the misses of its policies.
@@ -109,9 +109,9 @@ class ReportData(Facts):
                 "what an attack finds that reads private text is a function of it outside the ledger; leave it out, or make a "
                 "curator's copy"
             )
-        if not self.curator_copy and any(row.model == CONTROL for attack in self.attacks for row in attack.rows):
+        if not self.curator_copy and any(attack.control is not None for attack in self.attacks):
             raise ValueError(
-                "rows of the control without DP are functions of the private text outside the ledger; leave them out, or make a "
+                "rows of the control are functions of the private text outside the ledger; leave them out, or make a "
                 "curator's copy"
             )
         return self

@@ -19,6 +19,7 @@ from pydantic import (
 __all__ = [
     "BEFORE",
     "CONTROL",
+    "CONTROL_WITHOUT_NOISE",
     "CURATOR_TEXT",
     "EPSILON",
     "GIVEN",
@@ -44,6 +45,7 @@ INFINITY = "infinity"
 
 RELEASED = "released model"
 CONTROL = "control without DP"
+CONTROL_WITHOUT_NOISE = "control without noise"
 SHARE = "share"
 EPSILON = "epsilon"
 """The unit of a row whose value is a lower bound on epsilon at the certified delta."""
