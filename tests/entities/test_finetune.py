@@ -297,7 +297,7 @@ def test_all_documents_of_a_user_are_one_unit(tmp_path: Path) -> None:
     assert set(ledger_spends(result)) > {"fine-tuning"}
     changed = (tmp_path / "notes.jsonl").read_text().replace('"who": "u1"', '"who": "u2"', 1)
     (tmp_path / "notes.jsonl").write_text(changed)
-    with pytest.raises(DataError, match="another user's than on a line before"):
+    with pytest.raises(DataError, match="the annotated documents"):
         finetune(config)
 
 

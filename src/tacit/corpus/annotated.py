@@ -6,7 +6,9 @@ every entity begun by B). What is no such sequence is refused with its file and 
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +53,7 @@ class AnnotatedDocument:
     """A document with entities.
 
     Args:
-        document_id: unique in its source.
+        document_id: unique in its source, or among the documents of its user.
         path: the file that holds its tags.
         sentences: in order.
         named: whether it is a document of its own; False where a file does not say which sentences are one document, and
@@ -67,6 +69,11 @@ class AnnotatedDocument:
 
     def __repr__(self) -> str:
         return "AnnotatedDocument(<private>)"
+
+    @property
+    def key(self) -> str:
+        """Unique in its source: two users may have chosen the same id."""
+        return self.document_id if self.user_id is None else json.dumps([self.user_id, self.document_id])
 
     @property
     def tokens(self) -> list[str]:
@@ -158,14 +165,14 @@ def refuse_shared_documents(training: Iterable[AnnotatedDocument], test: Iterabl
     Raises:
         DataError: with the two files.
     """
-    by_id: dict[tuple[Path, str], AnnotatedDocument] = {}
+    by_key: dict[tuple[Path, str], AnnotatedDocument] = {}
     by_content: dict[bytes, AnnotatedDocument] = {}
     for document in training:
-        by_id[document.path.resolve(), document.document_id] = document
+        by_key[document.path.resolve(), document.key] = document
         if document.named:
             by_content[document.content()] = document
     for document in test:
-        twin = by_id.get((document.path.resolve(), document.document_id))
+        twin = by_key.get((document.path.resolve(), document.key))
         if twin is None and document.named:
             twin = by_content.get(document.content())
         if twin is not None:
@@ -195,15 +202,15 @@ def units_of(
     for document in documents:
         if not document.named:
             raise DataError(
-                f"{document.path}: it does not say where a document ends, so every sentence would be a unit; put -DOCSTART- lines "
-                "between documents, give a folder with a file for each, name id_field (jsonl), or set dp.unit to sentence"
+                f"{document.path}: it does not say where a document ends, so every sentence would be a unit; put a -DOCSTART- line "
+                "before every document, give a folder with a file for each, name id_field (jsonl), or set dp.unit to sentence"
             )
     return alone(documents)
 
 
 def alone(documents: Iterable[AnnotatedDocument]) -> list[AnnotatedUnit]:
     """Every document as a unit of its own."""
-    return [AnnotatedUnit(document.document_id, (document,)) for document in documents]
+    return [AnnotatedUnit(document.key, (document,)) for document in documents]
 
 
 def _by_user(documents: Sequence[AnnotatedDocument]) -> list[AnnotatedUnit]:
@@ -225,4 +232,6 @@ def sentences_apart(documents: Iterable[AnnotatedDocument]) -> Iterator[Annotate
     """Every sentence as a document of its own, ``<document_id>#<ordinal>``."""
     for document in documents:
         for number, sentence in enumerate(document.sentences):
-            yield AnnotatedDocument(f"{document.document_id}#{number}", document.path, (sentence,), document.named)
+            yield dataclasses.replace(
+                document, document_id=f"{document.document_id}#{number}", sentences=(sentence,)
+            )

@@ -32,7 +32,7 @@ class AnnotatedFields:
 
     Args:
         id_field: with a document's id; records with one id are its sentences.
-        user_field: with the id of the person whose document it is.
+        user_field: with the id of the person whose document it is; records with one id of two users are two documents.
     """
 
     id_field: str | None = None
@@ -59,7 +59,8 @@ def read_annotated(path: Path, layout: str = "bio", fields: AnnotatedFields = _N
     if not path.exists():
         raise DataError(f"{path}: there is no such file or folder; check the path")
     refuse_pipe(path)
-    documents = sorted(ANNOTATION_FORMATS[layout](path, fields), key=lambda document: document.document_id)
+    found = ANNOTATION_FORMATS[layout](path, fields)
+    documents = sorted(found, key=lambda document: (document.document_id, document.user_id or ""))
     if not any(document.sentences for document in documents):
         raise DataError(f"{path}: there is no token in it; check the path and the format")
     return documents
@@ -69,7 +70,8 @@ def read_annotated(path: Path, layout: str = "bio", fields: AnnotatedFields = _N
 
 
 def _read_bio(path: Path, fields: AnnotatedFields) -> Iterator[AnnotatedDocument]:
-    """``token<TAB>tag`` lines, a blank line between sentences; with more columns, the first and the last count.
+    """``token<TAB>tag`` lines, a blank line between sentences; with more columns, the first and the last count. A line without a tab
+    is cut at blanks. No line changes how one of another sentence is read.
 
     In a folder every file is one document. In a single file, documents begin at ``-DOCSTART-`` lines; without any, every
     sentence is a document of its own. Where a blank line of a document cuts an entity (I- goes on with what the sentence before
@@ -110,27 +112,26 @@ def _joined(sentences: Iterable[Sentence]) -> list[Sentence]:
 
 def _bio_sentences(path: Path) -> Iterator[tuple[int, Sentence]]:
     """(how many ``-DOCSTART-`` lines came before, sentence) of a file."""
-    columns: int | None = None
-    tab: bool | None = None
+    columns: int | None = None  # of this sentence
     started = 0
     rows: list[tuple[str, str, int]] = []
     for number, line in numbered_lines(path, _MOST_BYTES):
         line = line.rstrip("\r\n")
         if not line.strip():
             yield from _bio_sentence(rows, started)
-            rows = []
+            rows, columns = [], None
             continue
-        tab = "\t" in line if tab is None else tab
-        parts = line.split("\t") if tab else line.split()
+        parts = line.split("\t") if "\t" in line else line.split()
+        if parts[0] == _DOCUMENT_START:  # it ends a sentence too, else a document without a blank line would go on in the next one
+            yield from _bio_sentence(rows, started)
+            rows, columns, started = [], None, started + 1
+            continue
         columns = len(parts) if columns is None else columns
         if len(parts) < 2 or len(parts) != columns or not parts[0].strip():
             raise DataError(
-                f"{place_of(path, number)}: the line has not the columns of a token and its tag, as many as on the file's first "
+                f"{place_of(path, number)}: the line has not the columns of a token and its tag, as many as on its sentence's first "
                 "line (between tabs, or blanks where there are no tabs); repair it"
             )
-        if parts[0] == _DOCUMENT_START:
-            started += 1
-            continue
         rows.append((parts[0], parts[-1].strip(), number))
     yield from _bio_sentence(rows, started)
 
@@ -251,28 +252,28 @@ def _read_jsonl(path: Path, fields: AnnotatedFields) -> Iterator[AnnotatedDocume
     """``{"tokens": ["chest", "pain"], "tags": ["B-problem", "I-problem"]}``, an object a sentence; a file, or a folder of such.
 
     With ``id_field`` the sentences with one id are a document, which is in one file; without it each is one by itself, and no
-    document is named. With ``user_field`` a document is one user's.
+    document is named. With ``user_field`` the sentences with one id of one user are a document: what ids others chose changes nothing.
     """
-    file_of: dict[str, Path] = {}
+    file_of: dict[_Owner, Path] = {}
     for file in _files(path, (".jsonl",)) if path.is_dir() else [path]:
         where = file.relative_to(path).as_posix() if path.is_dir() else file.name
-        grouped: dict[str, list[Sentence]] = {}
-        user_of: dict[str, str | None] = {}
+        grouped: dict[_Owner, list[Sentence]] = {}
         for number, place, values in objects_by_line(file, _MOST_BYTES):
-            name, user = _owner(values, fields, f"{where}:{number:09d}", place)
-            if file_of.setdefault(name, file) != file:
+            owner = _owner(values, fields, f"{where}:{number:09d}", place)
+            if file_of.setdefault(owner, file) != file:
                 raise DataError(
-                    f"{place}: {file_of[name]} has a document with this id too; put a document into one file"
+                    f"{place}: {file_of[owner]} has a document with this id too; put a document into one file"
                 )
-            if user_of.setdefault(name, user) != user:
-                raise DataError(f"{place}: this document is another user's than on a line before; see user_field")
-            grouped.setdefault(name, []).append(_json_sentence(values, number, place))
-        for name, sentences in grouped.items():
+            grouped.setdefault(owner, []).append(_json_sentence(values, number, place))
+        for (name, user), sentences in grouped.items():
             document = _document(name, file, sentences, fields.id_field is not None)
-            yield dataclasses.replace(document, user_id=user_of[name])
+            yield dataclasses.replace(document, user_id=user)
 
 
-def _owner(values: dict[str, Any], fields: AnnotatedFields, default: str, place: str) -> tuple[str, str | None]:
+_Owner = tuple[str, str | None]
+
+
+def _owner(values: dict[str, Any], fields: AnnotatedFields, default: str, place: str) -> _Owner:
     """(document, user) of a sentence."""
     found: list[str | None] = []
     for option, name, otherwise in (("id_field", fields.id_field, default), ("user_field", fields.user_field, None)):

@@ -1,10 +1,15 @@
-"""The lines of text files, and errors that hold no text: what every reader is made of."""
+"""The lines of text files, and errors that hold no text: what every reader is made of.
+
+U+FEFF where a line begins is an encoding mark and no text, on every line alike. Were it taken from a file's first line alone, a record
+that begins with one would lose it only where no other record stands before it.
+"""
 
 from __future__ import annotations
 
 import codecs
 import gzip
 import itertools
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +17,9 @@ from typing import IO, TypeVar, cast
 
 from tacit.errors import DataError
 
-__all__ = ["UNREADABLE", "attempt", "numbered_lines", "open_bytes", "place_of", "too_long"]
+__all__ = ["UNREADABLE", "attempt", "numbered_lines", "open_bytes", "place_of", "too_long", "without_marks"]
+
+_MARKS = re.compile(b"(?:" + re.escape(codecs.BOM_UTF8) + b")+")
 
 T = TypeVar("T")
 
@@ -50,7 +57,7 @@ def open_bytes(path: Path) -> IO[bytes]:
 
 
 def numbered_lines(path: Path, most_bytes: int) -> Iterator[tuple[int, str]]:
-    """Numbered lines, decoded, each with its line ending.
+    """Numbered lines, decoded, each with its line ending and without the encoding marks that it begins with.
 
     Raises:
         DataError: the file cannot be read, or a line is longer than the cap or no UTF-8.
@@ -60,20 +67,34 @@ def numbered_lines(path: Path, most_bytes: int) -> Iterator[tuple[int, str]]:
             line = _read_line(file, path, number, most_bytes)
             if not line:
                 return
-            yield number, _decoded(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, path, number)
+            yield number, _decoded(line, path, number)
+
+
+def without_marks(line: bytes) -> bytes:
+    """The line without the encoding marks (U+FEFF) that it begins with, however many.
+
+    >>> without_marks("\ufeff\ufeffa\ufeff".encode()).decode()
+    'a\ufeff'
+    """
+    return line[found.end() :] if (found := _MARKS.match(line)) else line
 
 
 def _read_line(file: IO[bytes], path: Path, number: int, most_bytes: int) -> bytes:
-    """The next line, b"" at the end; never reads more of a line than the cap allows. As `attempt`, without its cost a line."""
-    room_for_ending = len(b"\r\n")
+    """The next line, b"" at the end; never holds more of a line than the cap allows. As `attempt`, without its cost a line."""
+    room = most_bytes + len(b"\r\n")
     try:
-        line = file.readline(most_bytes + room_for_ending)
+        line = file.readline(room)
+        while line.startswith(codecs.BOM_UTF8):  # the cap is for what stands behind them
+            line = without_marks(line)
+            if not line.endswith(b"\n"):
+                line += file.readline(room - len(line))
     except UNREADABLE:
         line = None  # raised outside the handler
     if line is None:
         problem = "the file cannot be read from here on: it is corrupted or cut short (bad gzip data?)"
         raise DataError(f"{place_of(path, number)}: {problem}")
-    if len(line) > most_bytes and len(line.rstrip(b"\r\n")) > most_bytes:
+    cut_short = len(line) == room and not line.endswith(b"\n")
+    if cut_short or (len(line) > most_bytes and len(line.rstrip(b"\r\n")) > most_bytes):
         raise DataError(too_long(place_of(path, number), most_bytes))
     return line
 

@@ -28,7 +28,10 @@ from tacit.planning.finetuning import DpPrice
 from tacit.planning.finetuning_origin import certified_epsilon, pretraining_of
 from tacit.progress import Reporter
 
-__all__ = ["compare"]
+__all__ = ["PROGRESS", "compare"]
+
+PROGRESS = "Fine-tuning and scoring"
+"""Its stage, for the reporter."""
 
 Splits = Mapping[str, Sequence[Split]]
 Prices = Mapping[str, DpPrice]
@@ -64,7 +67,7 @@ def compare(config: ComparisonConfig, reporter: Reporter) -> str:
         )
         for cell in cells
     ]
-    run_jobs(work, folder, config.workers, reporter, "Fine-tuning and scoring")
+    run_jobs(work, folder, config.workers, reporter, PROGRESS)
     results = [read_json(folder / f"{cell.name}.json") for cell in cells]
     order = [*(BASELINES if config.baselines else ()), *config.models]
     rows = table_rows(results, order, next(iter(config.models)), facts)

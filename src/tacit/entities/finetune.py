@@ -37,8 +37,9 @@ from tacit.corpus.annotated import (
 from tacit.corpus.units import Unit, unit_fingerprint
 from tacit.engine.noise import noise_source
 from tacit.entities.cells import count_entities, cutter_of, documents_of
-from tacit.entities.compare import compare
+from tacit.entities.compare import PROGRESS, compare
 from tacit.entities.fold_comparison import fold_comparison
+from tacit.entities.folds import TooFewGroupsError
 from tacit.entities.rows import RowCutter
 from tacit.entities.scores import TypeCounts, add_counts, score_of
 from tacit.entities.start import Start, open_start
@@ -93,6 +94,7 @@ class FinetuneResult:
         epsilon: of the whole release, as certified; infinite without DP.
         statement: one paragraph: what holds, and for whom.
         scores: the file with the scores of the test documents, or of all documents by folds, for the curator; None without either.
+            Where the documents are too few for the folds it says ``undecided``, and why.
     """
 
     folder: Path
@@ -321,11 +323,20 @@ def _score_folds(tuning: _Tuning) -> None:
     """Exact scores of all documents, each by a model that has not seen it: the curator's alone.
 
     It is `tacit compare` with this one model, in a folder of the private part, so it has a key of its own and goes on after a
-    stop. It comes after the release and changes nothing of it.
+    stop. It comes after the release and changes nothing of it: too few documents for it leave the scores undecided, with the exit
+    code and the progress of any other fine-tuning.
     """
     run = tuning.folder.private.absolute() / "folds"
     config = fold_comparison(tuning.config, tuning.phase.plan, tuning.inputs.tags, run)
-    compare(config, tuning.reporter)
+    try:
+        compare(config, tuning.reporter)
+    except TooFewGroupsError:
+        folds = config.tasks["documents"].folds
+        with tuning.reporter.stage(PROGRESS, folds) as bar:
+            bar.advance_to(folds)
+        reason = f"undecided: fewer different documents, or users, than {folds} folds"
+        write_json(_scores(tuning.folder), {"undecided": reason})
+        return
     cells = [read_json(path) for path in sorted((config.resolved_run / "cells").glob("*.json"))]
     _write_scores(tuning, add_counts(counts for cell in cells for counts in cell["counts"]), folds=len(cells))
 

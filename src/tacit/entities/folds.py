@@ -9,7 +9,11 @@ from tacit.corpus.annotated import AnnotatedDocument
 from tacit.errors import DataError
 from tacit.randomness import KeyedRandomness
 
-__all__ = ["Split", "k_folds"]
+__all__ = ["Split", "TooFewGroupsError", "k_folds"]
+
+
+class TooFewGroupsError(DataError):
+    """Documents that must stay together leave fewer groups than folds; one document can decide that."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +29,11 @@ def k_folds(documents: Sequence[AnnotatedDocument], folds: int, streams: KeyedRa
     documents each.
 
     Raises:
-        DataError: there are fewer groups than folds.
+        TooFewGroupsError: there are fewer groups than folds.
     """
     groups = _groups(documents)
     if len(groups) < folds:
-        raise DataError(
+        raise TooFewGroupsError(
             f"{documents[0].path}: {len(groups)} different documents, or users, are too few for {folds} folds"
         )
     ordered = sorted(groups.items(), key=lambda group: streams.derive("fold", group[0].hex()))

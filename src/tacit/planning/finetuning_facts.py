@@ -49,8 +49,8 @@ def _statement(config: FinetuneConfig, pretraining: Ancestor | None, epsilon: fl
 
 
 _DOMAIN = (
-    "Every set of documents that could stand in this one's place can be read: at least one token, tags in IOB2, and memory, disk and "
-    "time suffice for it.",
+    "Every set of documents that could stand in this one's place can be read: at least one token, no document in two files, tags "
+    "in IOB2, and memory, disk and time suffice for it.",
     "Every tag is of a type that the option labels names.",
     "No document stands in the test documents too.",
 )

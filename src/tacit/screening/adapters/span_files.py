@@ -5,7 +5,6 @@ Every error names file and line and holds no text: the errors of ``json`` and ``
 
 from __future__ import annotations
 
-import codecs
 import gzip
 import itertools
 import json
@@ -15,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tacit.corpus.lines import without_marks
 from tacit.errors import DataError
 
 __all__ = ["Entry", "FileSpan", "aligned_conll", "read_conll", "read_jsonl"]
@@ -188,7 +188,7 @@ def _row(number: int, line: str, place: str) -> _Row:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines of a file that may be gzipped."""
+    """Numbered lines of a file that may be gzipped, as the corpus' readers see them."""
     opener = gzip.open if path.suffix.lower() == ".gz" else open
     try:
         with opener(path, "rb") as file:
@@ -196,7 +196,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 line = file.readline(_MOST_BYTES + 1)
                 if not line:
                     return
-                yield number, _decoded(line if number > 1 else line.removeprefix(codecs.BOM_UTF8), path, number)
+                yield number, _decoded(without_marks(line), path, number)
     except (OSError, EOFError, zlib.error):
         pass
     raise DataError(f"{path}: the file of spans cannot be read; check the path")
