@@ -334,7 +334,7 @@ def test_sentences_with_one_id_are_a_document_and_one_users(tmp_path: Path) -> N
     path.rename(tmp_path / "more" / "a.jsonl")
     (tmp_path / "more" / "b.jsonl").write_text(json_line(note="c"))
     assert [document.document_id for document in read_annotated(tmp_path / "more", "jsonl", WHOSE)] == ["7", "b", "c"]
-    (tmp_path / "more" / "b.jsonl").write_text(json_line(note="b"))
+    (tmp_path / "more" / "b.jsonl").write_text(json_line(note="b", who="v"))
     with pytest.raises(DataError, match="has a document with this id too"):
         read_annotated(tmp_path / "more", "jsonl", WHOSE)
 

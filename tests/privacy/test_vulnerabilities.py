@@ -27,6 +27,7 @@ EVERY_RUN = {
     "TACIT-20",
     "TACIT-22",
     "TACIT-26",
+    "TACIT-27",
 }
 
 
@@ -66,8 +67,9 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
             {**PLAIN, "screening": {"group": {"most": 3}}},
             {"TACIT-6", "TACIT-8"},
         ),
-        (certificate(GAUSSIAN, fine_tuning=TOGETHER), PLAIN, {"TACIT-9"}),
-        (certificate(GAUSSIAN, fine_tuning={**TOGETHER, "same_people": False}), PLAIN, set()),
+        (certificate(GAUSSIAN, fine_tuning=TOGETHER), PLAIN, {"TACIT-9", "TACIT-28"}),
+        (certificate(GAUSSIAN, fine_tuning={**TOGETHER, "same_people": False}), PLAIN, {"TACIT-28"}),
+        (certificate(GAUSSIAN, fine_tuning={**TOGETHER, "with_dp": False}), PLAIN, set()),
         (certificate(GAUSSIAN), {**PLAIN, "model": {"kind": "lstm"}, "audit": {"canaries": 1}}, {"TACIT-10"}),
         (certificate(GAUSSIAN), {**PLAIN, "model": {"kind": "lstm"}}, set()),
         (certificate(GAUSSIAN), {**PLAIN, "audit": {"canaries": 1}}, set()),

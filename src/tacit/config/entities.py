@@ -49,7 +49,8 @@ class AnnotatedSource(Options):
         format: ``bio``, columns of tokens and tags, ``i2b2-2010``, concept files beside their texts, or ``jsonl``, objects with
             ``tokens`` and ``tags``; a key of `tacit.corpus.annotations.ANNOTATION_FORMATS`.
         id_field: of ``jsonl``: the field with a document's id; objects with one id are its sentences.
-        user_field: of ``jsonl``: the field with the id of the person whose document it is, for ``unit: user``.
+        user_field: of ``jsonl``: the field with the id of the person whose document it is, for ``unit: user``; an id of two persons
+            is then two documents.
     """
 
     added_later = frozenset({"id_field", "user_field"})
@@ -153,7 +154,8 @@ class FinetuneConfig(WholeConfig):
             documents.
         test: documents to score the model on, for the curator alone: ``private/scores.json``.
         folds: where there is no ``test``: so many more models are fine-tuned in the same way, each without a part of the documents,
-            and scored on that part. They are not kept, and their scores are for the curator alone.
+            and scored on that part. They are not kept, and their scores are for the curator alone; "undecided" where documents, or
+            users, are fewer than folds.
         training: how it is trained.
         dp: fine-tuning with DP; not given: epsilon is infinite for the documents.
         seed: makes fine-tuning without DP repeatable in another folder; not given: a secret key of the folder's own.

@@ -232,6 +232,4 @@ def sentences_apart(documents: Iterable[AnnotatedDocument]) -> Iterator[Annotate
     """Every sentence as a document of its own, ``<document_id>#<ordinal>``."""
     for document in documents:
         for number, sentence in enumerate(document.sentences):
-            yield dataclasses.replace(
-                document, document_id=f"{document.document_id}#{number}", sentences=(sentence,)
-            )
+            yield dataclasses.replace(document, document_id=f"{document.document_id}#{number}", sentences=(sentence,))

@@ -122,7 +122,9 @@ def _bio_sentences(path: Path) -> Iterator[tuple[int, Sentence]]:
             rows, columns = [], None
             continue
         parts = line.split("\t") if "\t" in line else line.split()
-        if parts[0] == _DOCUMENT_START:  # it ends a sentence too, else a document without a blank line would go on in the next one
+        if (
+            parts[0] == _DOCUMENT_START
+        ):  # it ends a sentence too, else a document without a blank line would go on in the next one
             yield from _bio_sentence(rows, started)
             rows, columns, started = [], None, started + 1
             continue
@@ -252,7 +254,7 @@ def _read_jsonl(path: Path, fields: AnnotatedFields) -> Iterator[AnnotatedDocume
     """``{"tokens": ["chest", "pain"], "tags": ["B-problem", "I-problem"]}``, an object a sentence; a file, or a folder of such.
 
     With ``id_field`` the sentences with one id are a document, which is in one file; without it each is one by itself, and no
-    document is named. With ``user_field`` the sentences with one id of one user are a document: what ids others chose changes nothing.
+    document is named. With ``user_field`` the sentences with one id of one user are a document, whatever ids others chose.
     """
     file_of: dict[_Owner, Path] = {}
     for file in _files(path, (".jsonl",)) if path.is_dir() else [path]:

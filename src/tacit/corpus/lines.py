@@ -1,7 +1,7 @@
 """The lines of text files, and errors that hold no text: what every reader is made of.
 
-U+FEFF where a line begins is an encoding mark and no text, on every line alike. Were it taken from a file's first line alone, a record
-that begins with one would lose it only where no other record stands before it.
+U+FEFF where a line begins is an encoding mark and no text, on every line alike. Were it taken from a file's first line alone, a
+record that begins with one would lose it only where no other record stands before it.
 """
 
 from __future__ import annotations

@@ -70,6 +70,10 @@ def _fine_tuned_together(certificate: _Values, config: _Values) -> bool:
     return bool(facts.get("with_dp")) and bool(facts.get("same_people")) and facts.get("pretraining") is not None
 
 
+def _fine_tuned(certificate: _Values, config: _Values) -> bool:
+    return bool((certificate.get("fine_tuning") or {}).get("with_dp"))
+
+
 def _attacked(certificate: _Values, config: _Values) -> bool:
     return not config or bool((config.get("audit") or {}).get("membership"))
 
@@ -139,6 +143,8 @@ VULNERABILITIES = (
     Vulnerability("TACIT-24", "other units in a batch changed how a held-out unit was scored", 1, _started),
     Vulnerability("TACIT-25", "a unit's place in its micro-batch changed its rounding", 1, _started),
     Vulnerability("TACIT-26", "a checkpoint of several ranks lost a rank's sum", 1, _any),
+    Vulnerability("TACIT-27", "one record changed how others in its file were read", 1, _any),
+    Vulnerability("TACIT-28", "one document decided the exit code of a fine-tuning", 1, _fine_tuned),
 )
 
 
