@@ -14,6 +14,7 @@ import torch
 
 from tacit.config import parse_config
 from tacit.engine.distributed import Ranks
+from tacit.errors import DataError, UsageError
 from tacit.folder import RunFolder
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.stages import walk
@@ -21,7 +22,7 @@ from tacit.pipeline.training import assist
 from tacit.privacy.ledger import Ledger
 
 from ..adaptive_runs import adaptive_values
-from ..processes import LIMIT, free_port, in_processes, rank_environment
+from ..processes import LIMIT, agent_store, check_one_says, free_port, in_processes, rank_environment
 from ..small import small_values, tacit, write_config, write_corpora
 from ..started import command, start
 
@@ -85,10 +86,15 @@ def test_a_run_on_two_processes_is_that_of_one(configs: tuple[Path, Path]) -> No
     assert tacit("verify", other).returncode == 0
 
 
-def ranks_of_the_command(world: int, folder: Path, *arguments: str | Path) -> list[tuple[int | None, list[str]]]:
+def ranks_of_the_command(
+    world: int, folder: Path, *arguments: str | Path, of_last: tuple[str, ...] = ()
+) -> list[tuple[int | None, list[str]]]:
     """``tacit ...`` in so many processes with the environment that torchrun gives: how each ended, and its lines of errors.
 
     torchrun itself is in the test above; here nobody ends the others when one ends.
+
+    Args:
+        of_last: further arguments of the last process.
     """
     running, port = [], free_port()
     for rank in range(world):
@@ -96,9 +102,12 @@ def ranks_of_the_command(world: int, folder: Path, *arguments: str | Path) -> li
         with pytest.MonkeyPatch.context() as patch:
             for name, value in rank_environment(rank, world, port).items():
                 patch.setenv(name, value)
-            running.append(start(command, [str(one) for one in arguments], f"rank {rank}", output=folder / str(rank)))
+            own = [str(one) for one in (*arguments, *(of_last if rank == world - 1 else ()))]
+            running.append(start(command, own, f"rank {rank}", output=folder / str(rank)))
+    store = agent_store(port)
     for process in running:
         process.join(LIMIT)
+    del store
     errors = [(folder / str(rank) / "err").read_text().splitlines() for rank in range(world)]
     return [
         (process.exitcode, [line for line in lines if line.startswith("tacit: ")])
@@ -109,12 +118,19 @@ def ranks_of_the_command(world: int, folder: Path, *arguments: str | Path) -> li
 def test_when_the_first_process_cannot_begin_all_end_with_its_line(configs: tuple[Path, Path], tmp_path: Path) -> None:
     with RunFolder(configs[0].parent / "run").alone():
         first, second = ranks_of_the_command(2, tmp_path, "run", configs[0], "--until", "control")
-    assert first[0] not in (0, None)
+    assert first[0] == UsageError.exit_code
     assert len(first[1]) == 1
     assert "another process is using this run folder" in first[1][0]
-    assert second[0] not in (0, None)
-    assert len(second[1]) == 1
-    assert second[1][0].startswith("tacit: process 1 of 2 stopped while")
+    assert second == (first[0], [])  # it ends in the same way, and says nothing more
+
+
+def test_a_process_with_another_option_ends_all_with_one_line(configs: tuple[Path, Path], tmp_path: Path) -> None:
+    """Not one a process: whoever reads the end of a log of many finds the reason."""
+    run, other = ("run", configs[0], "--until", "control"), ("--set", "masking_probability=0.2")
+    ended = ranks_of_the_command(3, tmp_path, *run, of_last=other)
+    assert [code for code, _ in ended] == [DataError.exit_code] * 3
+    (line,) = [line for _, lines in ended for line in lines]
+    assert line.startswith("tacit: the configuration: process 2 has another one than process 0")
 
 
 def opened_by(ranks: Ranks, mine: dict[str, Any], others: dict[str, Any]) -> None:
@@ -129,9 +145,8 @@ def opened_by(ranks: Ranks, mine: dict[str, Any], others: dict[str, Any]) -> Non
 @pytest.mark.parametrize("form", ["strata", "clip-weights", "literal"])
 def test_adaptive_dp_on_several_processes_is_refused_before_anything_is_written(form: str, tmp_path: Path) -> None:
     values = adaptive_values(tmp_path, form)
-    first, second = in_processes(2, lambda ranks: opened_by(ranks, values, values))
-    assert first.error == "UsageError: adaptive: one process scores and trains; start the run without torchrun"
-    assert second.error.startswith("TacitError: process 1 of 2 stopped while ")
+    ended = in_processes(2, lambda ranks: opened_by(ranks, values, values))
+    check_one_says(ended, "UsageError: adaptive: one process scores and trains; start the run without torchrun")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -147,7 +162,7 @@ def place(folder: Path, corpora: Path, drop: int) -> Path:
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ("configuration", "process 1 was started with another configuration than process 0"),
+        ("configuration", "the configuration: process 1 has another one than process 0"),
         ("run folder", "process 1 does not see the key of process 0"),
         ("corpus", "process 1 reads another private corpus than process 0"),
     ],
@@ -164,9 +179,10 @@ def test_a_process_that_sees_something_else_is_refused(
         os.chdir(places[ranks.rank])
         opened_by(ranks, values, changed)
 
-    first, second = in_processes(2, work)
-    assert message in second.error
-    assert first.error.startswith("TacitError: process 0 of 2 stopped while ")
+    check_one_says(in_processes(2, work), message)
     run = places[0] / "run" if other == "run folder" else tmp_path / "run"
+    if other == "configuration":  # found before anything is written
+        assert not (run / "ledger.sqlite").exists()
+        return
     with Ledger.open(run / "ledger.sqlite", readonly=True) as ledger:
         assert ledger.spent("private") == 0

@@ -144,9 +144,8 @@ def assist(config: RunConfig, ranks: Ranks) -> None:
     """Do this rank's part of all training that rank 0 begins, until it closes the run.
 
     Raises:
-        UsageError: this process has another configuration.
-        DataError: it sees another key or private corpus.
-        TacitError: rank 0 stopped.
+        DataError: this process has another configuration or version of the code, or sees another key or private corpus.
+        LostError: rank 0 stopped.
     """
     state = join_run(config, ranks)
     while (order := ranks.hear()) is not None:
