@@ -18,7 +18,7 @@ from tacit.beginning import begin
 from tacit.config import RunConfig
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.engine.noise import noise_source
-from tacit.errors import DataError, UsageError
+from tacit.errors import DataError
 from tacit.files import one_line_of_storage, private_folder
 from tacit.folder import RunFolder
 from tacit.models.kinds import build_model
@@ -63,14 +63,11 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
     With several ranks rank 0 calls this, and the others `assist` it until the context ends.
 
     Raises:
-        UsageError: the folder holds a run with another configuration (the differences are named), or is in use; or several ranks
-            are to train with adaptive DP.
+        UsageError: the folder holds a run with another configuration (the differences are named), or is in use.
         BudgetError: the plan exceeds the budget; nothing is spent, and of the data no more than each first record was read.
         DataError: the given tokenizer or model is not suitable, or (a LedgerError) another one than when the run began.
     """
     reporter = SilentReporter() if reporter is None else reporter
-    if config.adaptive is not None and ranks.world > 1:
-        raise UsageError("adaptive: one process scores and trains; start the run without torchrun")
     _agree(config, ranks)
     folder = RunFolder(config.resolved_run)
     mechanisms, measurement = None, measurement_of_run(config)

@@ -6,15 +6,16 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 
-from tacit.config import RunConfig
+from tacit.config import RunConfig, stratum_number
 from tacit.engine.distributed import Ranks
 from tacit.errors import DataError
-from tacit.pipeline.corpus import fingerprint
+from tacit.pipeline.corpus import fingerprint, rho_of_units
 from tacit.pipeline.opening import join_run
 from tacit.pipeline.rows import control_rows, rows_of
-from tacit.pipeline.state import RunState
+from tacit.pipeline.state import RunState, give
 from tacit.training.checkpoint import finished_steps, load_weights
 from tacit.training.loop import run_phase
 from tacit.training.plans import Phase, PlainPlan, last_before_private
@@ -134,10 +135,17 @@ def _control_phases(state: RunState) -> tuple[Phase, ...]:
 
 @dataclass(frozen=True)
 class _Order:
-    """What rank 0 tells the other ranks before it trains: which part, and what the ledger knows of the private corpus."""
+    """What rank 0 tells the other ranks before it trains.
+
+    Args:
+        part: which part.
+        fingerprint: what the ledger knows of the private corpus.
+        rho_U: each training unit's privacy probability (U,), which rank 0 alone scores; None where the part does not read them.
+    """
 
     part: Part
     fingerprint: str
+    rho_U: np.ndarray | None
 
 
 def assist(config: RunConfig, ranks: Ranks) -> None:
@@ -151,9 +159,18 @@ def assist(config: RunConfig, ranks: Ranks) -> None:
     while (order := ranks.hear()) is not None:
         if fingerprint(state) != order.fingerprint:
             raise DataError(f"process {ranks.rank} reads another private corpus than process 0; share the data")
+        if order.rho_U is not None:
+            give(state, rho_of_units, order.rho_U)
         _run_part(state, order.part)
 
 
 def _call_others(state: RunState, part: Part) -> None:
     if state.ranks.first and state.ranks.world > 1:
-        state.ranks.tell(_Order(part, fingerprint(state)))
+        state.ranks.tell(_Order(part, fingerprint(state), rho_of_units(state) if _reads_rho(state, part) else None))
+
+
+def _reads_rho(state: RunState, part: Part) -> bool:
+    """Whether the part trains on private rows with adaptive DP; the scorer may be what an earlier part leaves."""
+    streams = [phase.stream for phase in _own_phases(state, part)]
+    private = any(stream == "private" or stratum_number(stream) is not None for stream in streams)
+    return state.config.adaptive is not None and private
