@@ -19,7 +19,7 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
-__all__ = ["add_sum", "is_sharded", "plain_class", "shard_of", "zero_gradient"]
+__all__ = ["is_sharded", "plain_class", "shard_of", "summed", "zero_gradient"]
 
 
 def is_sharded(tensor: Tensor | None) -> TypeGuard[DTensor]:
@@ -40,14 +40,16 @@ def zero_gradient(parameter: nn.Parameter) -> Tensor:
     return torch.zeros_like(parameter, memory_format=torch.contiguous_format)
 
 
-def add_sum(parameter: DTensor, total: Tensor) -> None:
-    """Add the sum over all ranks of ``total``, a full tensor, to the shards of ``parameter.grad``; every rank must call it."""
+def summed(parameter: DTensor, total: Tensor) -> Tensor:
+    """The sum over all ranks of ``total``, a full tensor, in float64 and sharded as the parameter is; every rank must call it.
+
+    Which precision a rank's own sum has is a function of its units, and nobody asks bytes for their type.
+    """
     from torch.distributed.tensor import DTensor, Partial
 
     mesh = parameter.device_mesh
-    partial: Any = DTensor.from_local(total, mesh, [Partial()] * mesh.ndim, run_check=False)
-    gradient = partial.redistribute(placements=parameter.placements)
-    parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+    partial: Any = DTensor.from_local(total.double(), mesh, [Partial()] * mesh.ndim, run_check=False)
+    return partial.redistribute(placements=parameter.placements)
 
 
 def shard_of(parameter: DTensor, full: Tensor) -> Tensor:
