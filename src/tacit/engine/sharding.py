@@ -19,7 +19,7 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
-__all__ = ["is_sharded", "plain_class", "shard_of", "summed", "zero_gradient"]
+__all__ = ["is_sharded", "plain_class", "shard_of", "sharding_of", "summed", "zero_gradient"]
 
 
 def is_sharded(tensor: Tensor | None) -> TypeGuard[DTensor]:
@@ -38,6 +38,11 @@ def plain_class(module: nn.Module) -> type[nn.Module]:
 def zero_gradient(parameter: nn.Parameter) -> Tensor:
     """Zeros of the parameter's shape, sharded as it is."""
     return torch.zeros_like(parameter, memory_format=torch.contiguous_format)
+
+
+def sharding_of(tensor: Tensor) -> DTensor | None:
+    """The tensor itself where it is sharded, for a caller who goes on with it as it was."""
+    return tensor if is_sharded(tensor) else None
 
 
 def summed(parameter: DTensor, total: Tensor) -> Tensor:
