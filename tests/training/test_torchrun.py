@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
-from tacit.config import parse_config
+from tacit.config import load_config, parse_config
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import DataError, UsageError
 from tacit.folder import RunFolder
@@ -22,6 +23,7 @@ from tacit.pipeline.stages import walk
 from tacit.pipeline.state import give
 from tacit.pipeline.training import assist
 from tacit.privacy.ledger import Ledger
+from tacit.training.checkpoint import load_weights
 
 from ..adaptive_runs import adaptive_values
 from ..processes import LIMIT, agent_store, check_one_says, free_port, in_processes, rank_environment, values_of
@@ -53,6 +55,7 @@ def configs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     first = write_config(folder / "one.yaml", small_values(folder))
     assert tacit("run", first, "--until", "vocabulary").returncode == 0
     shutil.copytree(folder / "run", folder / "other")
+    shutil.copytree(folder / "run", folder / "start")
     return first, write_config(folder / "other.yaml", small_values(folder, run=str(folder / "other")))
 
 
@@ -86,6 +89,57 @@ def test_a_run_on_two_processes_is_that_of_one(configs: tuple[Path, Path]) -> No
     assert together.stdout.count("Guaranteed for every user") == 1  # rank 0 alone speaks
     assert together.stderr.count("Release: model, certificate and report") == 1
     assert tacit("verify", other).returncode == 0
+
+
+def test_a_sharded_run_is_that_of_one_process(configs: tuple[Path, Path]) -> None:
+    """From the same public phase: private phase and control, read again by the stages of one process, to the report."""
+    one = configs[0].parent / "run"
+    if not (one / "private" / "checkpoints" / "control-private.pt").exists():
+        assert tacit("run", configs[0], "--until", "control").returncode == 0
+    other = one.with_name("sharded")
+    shutil.copytree(one.with_name("start"), other)
+    config = write_config(other.with_suffix(".yaml"), small_values(other.parent, run=str(other)))
+    (other / "private" / "checkpoints").mkdir(exist_ok=True)
+    shutil.copy(one / "private" / "checkpoints" / "public.pt", other / "private" / "checkpoints")
+    together = torchrun(2, "run", config, "--set", "compute.shard=true")
+    assert together.returncode == 0, together.stderr
+    assert all((other / "private" / "checkpoints" / f"{phase}.pt").is_dir() for phase in ("private", "control-private"))
+    assert tacit("verify", other).returncode == 0
+    found, expected = (
+        load_file(run / "release" / "model" / "model.safetensors") for run in (other, released(configs[0]))
+    )
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def released(config: Path) -> Path:
+    """The run of one process, to its end."""
+    assert tacit("run", config).returncode == 0
+    return config.parent / "run"
+
+
+def test_a_sharded_public_phase_is_that_of_one_process(configs: tuple[Path, Path]) -> None:
+    """Ordinary training, whose gradients FSDP2 adds up by itself; the last micro-batch has rows for one process only."""
+    folder = configs[0].parent
+    runs = []
+    for name, world in (("plain-one", 1), ("plain-two", 2)):
+        shutil.copytree(folder / "start", folder / name)
+        values = small_values(folder, run=str(folder / name), compute={"micro_batch": 5, "shard": True})
+        config = write_config(folder / f"{name}.yaml", values)
+        arguments = ("run", config, "--until", "pretraining")
+        ended = tacit(*arguments) if world == 1 else torchrun(world, *arguments)
+        assert ended.returncode == 0, ended.stderr
+        model = build_small(config)
+        load_weights(folder / name / "private" / "checkpoints" / "public.pt", model)
+        runs.append(dict(model.named_parameters()))
+    for name, expected in runs[0].items():
+        torch.testing.assert_close(runs[1][name], expected, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def build_small(config: Path) -> torch.nn.Module:
+    """The model that a configuration's run begins with."""
+    with open_run(load_config(config)) as state:
+        return state.new_model()
 
 
 def ranks_of_the_command(

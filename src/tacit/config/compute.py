@@ -34,9 +34,11 @@ class ComputeOptions(Options):
             change it, nor with bf16 ``micro_batch``; the next phase may. The certificate names phases in bf16.
         checkpointing: keep fewer activations in training, and compute the others a second time in the backward: the same sums. Not
             for an lstm.
+        shard: under torchrun each process keeps a part of every layer, of its sums and of its optimizer state (FSDP2); embeddings and
+            head stay whole. Not for an lstm, an adapter, or with ``checkpointing``.
     """
 
-    added_later: ClassVar = frozenset({"precision", "checkpointing"})
+    added_later: ClassVar = frozenset({"precision", "checkpointing", "shard"})
 
     micro_batch: Count = 64
     device: Literal["cpu", "cuda"] = "cpu"
@@ -46,6 +48,7 @@ class ComputeOptions(Options):
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 30.0
     precision: Precision = "float32"
     checkpointing: bool = False
+    shard: bool = False
 
 
 def check_compute(config: RunConfig) -> None:
@@ -53,6 +56,10 @@ def check_compute(config: RunConfig) -> None:
     compute, kind = config.compute, config.model.row
     if compute.checkpointing and not kind.has_heads:
         raise UsageError(f"compute.checkpointing: layers of kind {kind.name} cannot be computed again; leave it out")
+    if compute.shard and (compute.checkpointing or not kind.has_heads or config.model.adapter is not None):
+        raise UsageError(
+            "compute.shard: not for an lstm, with an adapter, or with compute.checkpointing; leave one of them out"
+        )
     if compute.precision != "float32" and config.selective_phases:
         name = config.selective_phases[0].name
         raise UsageError(

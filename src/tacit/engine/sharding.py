@@ -19,13 +19,18 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
-__all__ = ["is_sharded", "plain_class", "shard_of", "sharding_of", "summed", "zero_gradient"]
+__all__ = ["has_shards", "is_sharded", "plain_class", "shard_of", "sharding_of", "summed", "zero_gradient"]
 
 
 def is_sharded(tensor: Tensor | None) -> TypeGuard[DTensor]:
     """Whether this is a tensor of which a rank holds one part."""
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(tensor, module.DTensor)
+
+
+def has_shards(model: nn.Module) -> bool:
+    """Whether a parameter of the model is sharded."""
+    return any(is_sharded(parameter) for parameter in model.parameters())
 
 
 def plain_class(module: nn.Module) -> type[nn.Module]:

@@ -88,7 +88,12 @@ def _run_part(state: RunState, part: Part) -> None:
     torch.nn.Module.to(model, state.device)  # transformers' own `to` has no types
     if len(own) < len(phases):
         load_weights(state.checkpoint(phases[len(phases) - len(own) - 1].name), model)
-    for phase in own:
+    sharded = state.config.compute.shard and state.ranks.world > 1
+    for number, phase in enumerate(own):
+        if sharded and number:
+            model = state.new_model()  # of the last phase's this rank has a part
+            torch.nn.Module.to(model, state.device)
+            load_weights(state.checkpoint(prefix + own[number - 1].name), model)
         is_control = part == "control" and phase.stream == "private"
         stream = control_rows(state) if is_control else rows_of(state, phase.stream)
         state.ranks.meet()
