@@ -1,7 +1,8 @@
 """Memory of a process that trains with noise, whole and sharded: `python benchmarks/sharded_memory.py` prints the table of docs.
 
 Each row is one run of a DP phase on so many gloo processes of this machine. What is held between two steps is counted tensor by
-tensor (weights, gradients, sums in float64, AdamW's moments); the peak is the process's resident memory over what it was before the model was made.
+tensor (weights, gradients, sums in float64, AdamW's moments); the peak is the process's resident memory over what it was before the
+model was made.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tacit.config import load_config, parse_config
+from tacit.config import parse_config
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import DataError, UsageError
 from tacit.folder import RunFolder
@@ -23,7 +23,6 @@ from tacit.pipeline.stages import walk
 from tacit.pipeline.state import give
 from tacit.pipeline.training import assist
 from tacit.privacy.ledger import Ledger
-from tacit.training.checkpoint import load_weights
 
 from ..adaptive_runs import adaptive_values
 from ..processes import LIMIT, agent_store, check_one_says, free_port, in_processes, rank_environment, values_of
@@ -103,7 +102,7 @@ def test_a_sharded_run_is_that_of_one_process(configs: tuple[Path, Path]) -> Non
     shutil.copy(one / "private" / "checkpoints" / "public.pt", other / "private" / "checkpoints")
     together = torchrun(2, "run", config, "--set", "compute.shard=true")
     assert together.returncode == 0, together.stderr
-    assert all((other / "private" / "checkpoints" / f"{phase}.pt").is_dir() for phase in ("private", "control-private"))
+    assert (other / "private" / "checkpoints" / "private.pt").is_dir()
     assert tacit("verify", other).returncode == 0
     found, expected = (
         load_file(run / "release" / "model" / "model.safetensors") for run in (other, released(configs[0]))
@@ -116,30 +115,6 @@ def released(config: Path) -> Path:
     """The run of one process, to its end."""
     assert tacit("run", config).returncode == 0
     return config.parent / "run"
-
-
-def test_a_sharded_public_phase_is_that_of_one_process(configs: tuple[Path, Path]) -> None:
-    """Ordinary training, whose gradients FSDP2 adds up by itself; the last micro-batch has rows for one process only."""
-    folder = configs[0].parent
-    runs = []
-    for name, world in (("plain-one", 1), ("plain-two", 2)):
-        shutil.copytree(folder / "start", folder / name)
-        values = small_values(folder, run=str(folder / name), compute={"micro_batch": 5, "shard": True})
-        config = write_config(folder / f"{name}.yaml", values)
-        arguments = ("run", config, "--until", "pretraining")
-        ended = tacit(*arguments) if world == 1 else torchrun(world, *arguments)
-        assert ended.returncode == 0, ended.stderr
-        model = build_small(config)
-        load_weights(folder / name / "private" / "checkpoints" / "public.pt", model)
-        runs.append(dict(model.named_parameters()))
-    for name, expected in runs[0].items():
-        torch.testing.assert_close(runs[1][name], expected, rtol=1e-4, atol=1e-5, msg=name)
-
-
-def build_small(config: Path) -> torch.nn.Module:
-    """The model that a configuration's run begins with."""
-    with open_run(load_config(config)) as state:
-        return state.new_model()
 
 
 def ranks_of_the_command(

@@ -34,8 +34,8 @@ class ComputeOptions(Options):
             change it, nor with bf16 ``micro_batch``; the next phase may. The certificate names phases in bf16.
         checkpointing: keep fewer activations in training, and compute the others a second time in the backward: the same sums. Not
             for an lstm.
-        shard: under torchrun each process keeps a part of every layer, of its sums and of its optimizer state (FSDP2); embeddings and
-            head stay whole. Not for an lstm, an adapter, or with ``checkpointing``.
+        shard: in DP phases under torchrun each process keeps a part of every layer, of its sums and of its optimizer state (FSDP2);
+            embeddings and head stay whole. Not for an lstm, an adapter, or with ``checkpointing``.
     """
 
     added_later: ClassVar = frozenset({"precision", "checkpointing", "shard"})

@@ -31,6 +31,9 @@ _BEAT = 1.0
 _LEAVING = 10.0
 """Seconds in which a rank that has failed has to end by itself."""
 
+_SAYING = 2.0
+"""Seconds in which the first one that fails says why, before others end: then torchrun ends it too."""
+
 _FAILED = "failed"
 
 
@@ -123,7 +126,10 @@ class Watch:
             first = self._first(self._reach(), Failure(self._rank, message, code))
         except RuntimeError:
             return None  # nobody can be asked
-        return None if first.rank == self._rank else OtherRankError(first.message, first.exit_code)
+        if first.rank == self._rank:
+            return None
+        time.sleep(_SAYING)
+        return OtherRankError(first.message, first.exit_code)
 
     def _stop_beating(self) -> None:
         """A thread inside the store's code would not survive the end of the interpreter."""
@@ -154,6 +160,7 @@ class Watch:
         if self._left is None and store.check([_FAILED]):
             first = Failure(**json.loads(store.get(_FAILED)))
             if first.rank != self._rank:
+                time.sleep(_SAYING)
                 _leave(first.exit_code)
         others = range(1, self._world) if self._rank == 0 else (0,)
         beats = {other: store.add(_beats(other), 0) for other in others}

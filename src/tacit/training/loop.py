@@ -67,8 +67,8 @@ def run_phase(
     writes the checkpoint.
 
     Args:
-        model: its weights at the phase's start (a checkpoint replaces them). With ``compute.shard`` its layers are left sharded, and
-            another phase needs another model.
+        model: its weights at the phase's start (a checkpoint replaces them). With ``compute.shard`` a DP phase leaves its
+            layers sharded, and another phase needs another model.
         phase: what to do; with an event, it must be planned in the ledger under its name.
         stream: the phase's records.
         objective: what the model is asked about the records' rows.
@@ -105,7 +105,7 @@ def run_phase(
                 if not done and compute.precision != FLOAT32:
                     ledger.bind(f"the processor that {phase.name} is computed on", processor(model.device))
             streams = streams.child("sums", made_from)
-    if compute.shard and ranks.world > 1:  # what decides the noise was looked at whole
+    if compute.shard and ranks.world > 1 and phase.plan.is_dp:  # what decides the noise was looked at whole
         shard(model)
         optimizer = sharded_optimizer(optimizer, model)
     average = None if phase.optimizer.average is None else IterateAverage(model, phase.optimizer.average)

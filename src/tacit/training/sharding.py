@@ -52,8 +52,7 @@ def shard(model: nn.Module) -> None:
     from torch.distributed.fsdp import fully_shard
 
     for layer in layers_of(model):
-        sharded = fully_shard(layer, reshard_after_forward=True)
-        sharded.set_gradient_divide_factor(1.0)  # of ordinary training: each rank has its share of the mean
+        fully_shard(layer, reshard_after_forward=True)
 
 
 def sharded_optimizer(whole: torch.optim.AdamW, model: nn.Module) -> torch.optim.AdamW:

@@ -5,7 +5,6 @@ Shapes: B rows, T positions, N targets of a row, n uniforms a position; k sequen
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -21,7 +20,7 @@ from tacit.engine import CLIPPINGS, PerExampleClipper, add_noise_, micro_batches
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.engine.noise import Grid
 from tacit.engine.sampler import PADDING
-from tacit.engine.sharding import has_shards, is_sharded
+from tacit.engine.sharding import has_shards
 from tacit.models.networks import reads_padding
 from tacit.models.places import together
 from tacit.randomness import KeyedRandomness
@@ -101,9 +100,9 @@ class Step(ABC):
     def add(self, chosen: np.ndarray, places: np.ndarray, step: int) -> None:
         """Add the gradients of these entries, which stand at these places of the draw."""
 
-    @abstractmethod
     def add_blank(self, like: int, step: int) -> None:
-        """Run a micro-batch of the shape that entry ``like`` of the draw would have, and add nothing."""
+        """Run a micro-batch of the shape that entry ``like`` of the draw would have, and add nothing: where layers are sharded."""
+        raise NotImplementedError
 
     @abstractmethod
     def sums(self) -> list[torch.Tensor]:
@@ -241,7 +240,7 @@ class PlainStep(Step):
     """The ordinary mean gradient of a batch of public sequences."""
 
     def __init__(self, model: PreTrainedModel, plan: PlainPlan, compute: ComputeOptions, source: Source) -> None:
-        super().__init__(compute.micro_batch, source, has_shards(model))
+        super().__init__(compute.micro_batch, source, False)
         self._model = model
         self._plan = plan
         self._compute = compute
@@ -258,13 +257,6 @@ class PlainStep(Step):
     def add(self, chosen: np.ndarray, places: np.ndarray, step: int) -> None:
         """Rows of the batch, each with its share of the mean. Dropout has a seed for each micro-batch."""
         torch.manual_seed(self._source.streams.seed("dropout", step, int(places[0])))
-        self._add(chosen, places, self._plan.batch_size)
-
-    def add_blank(self, like: int, step: int) -> None:
-        self._add(np.array([like]), np.array([0]), math.inf)
-
-    def _add(self, chosen: np.ndarray, places: np.ndarray, batch: float) -> None:
-        """Rows, each with its share of the mean over so many."""
         stream, objective = self._source.stream, self._source.objective
         lengths_B = stream.lengths_S[chosen]
         width = int(lengths_B.max(initial=1)) if objective.may_be_cut else stream.ids_ST.shape[1]
@@ -274,7 +266,7 @@ class PlainStep(Step):
             targets = objective.only(targets, stream.counted_ST[chosen, :width])
         of_row_BN = targets.real_BN / np.maximum(1, targets.real_BN.sum(axis=1, keepdims=True))
         with in_precision(self._compute, self._model.device):
-            losses_B = _losses(self._model, objective, targets, of_row_BN / batch)
+            losses_B = _losses(self._model, objective, targets, of_row_BN / self._plan.batch_size)
         losses_B.sum().backward()
 
     def sums(self) -> list[torch.Tensor]:
@@ -287,7 +279,7 @@ class PlainStep(Step):
 
     def finish(self, step: int) -> None:
         """The sum over the ranks."""
-        self._source.ranks.sum_([gradient for gradient in gradients(self._model) if not is_sharded(gradient)])
+        self._source.ranks.sum_(gradients(self._model))
 
     def close(self) -> None:
         """Nothing was changed."""
