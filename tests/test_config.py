@@ -647,6 +647,8 @@ def test_the_digest_changes_with_everything_that_changes_a_result() -> None:
         ("compute.device", "cuda"),  # what it changes, the noise's source, is bound in the ledger
         ("compute.precision", "bf16"),  # likewise, for each private phase
         ("compute.checkpointing", True),
+        ("compute.shard", True),
+        ("ledger_folder", "/var/lib/tacit"),
     ],
 )
 def test_the_digest_ignores_place_title_and_speed(place: str, value: Any) -> None:
@@ -655,7 +657,13 @@ def test_the_digest_ignores_place_title_and_speed(place: str, value: Any) -> Non
 
 def test_every_speed_option_is_covered_above() -> None:
     names = {"micro_batch", "threads", "workers", "checkpoint_seconds", "device", "counting_memory_mb"}
-    assert set(ComputeOptions.model_fields) == names | {"precision", "checkpointing"}
+    assert set(ComputeOptions.model_fields) == names | {"precision", "checkpointing", "shard"}
+
+
+@pytest.mark.parametrize("other", [{"model": {"kind": "lstm"}}, {"compute": {"shard": True, "checkpointing": True}}])
+def test_what_is_not_sharded_is_refused(other: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"compute\.shard: not for an lstm"):
+        parse_config({**values(), "compute": {"shard": True}, **other})
 
 
 def test_an_lstm_computes_no_activations_again() -> None:
