@@ -660,10 +660,11 @@ def test_every_speed_option_is_covered_above() -> None:
     assert set(ComputeOptions.model_fields) == names | {"precision", "checkpointing", "shard"}
 
 
-@pytest.mark.parametrize("other", [{"model": {"kind": "lstm"}}, {"compute": {"shard": True, "checkpointing": True}}])
-def test_what_is_not_sharded_is_refused(other: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("place", "value"), [("model.kind", "lstm"), ("compute.checkpointing", True)])
+def test_what_is_not_sharded_is_refused(place: str, value: Any) -> None:
+    given = with_value(place, value)
     with pytest.raises(UsageError, match=r"compute\.shard: not for an lstm"):
-        parse_config({**values(), "compute": {"shard": True}, **other})
+        parse_config({**given, "compute": {**given.get("compute", {}), "shard": True}})
 
 
 def test_an_lstm_computes_no_activations_again() -> None:
