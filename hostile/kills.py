@@ -160,7 +160,7 @@ def _kill_a_rank(rng: random.Random, one: Begun, config: Path, folder: Path) -> 
     ):  # as the launcher does: until they have joined, nothing tells one that the other is gone
         other.kill()
     last = other.end()
-    said = "" if last.killed else complaint(last, codes=(0, 1, 2, 4))
+    said = "" if last.killed else complaint(last, codes=(0, 2, 4, 7))
     return 1, [f"the other process: {said}"] if said else []
 
 

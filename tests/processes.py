@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
+from torch.distributed import TCPStore
 
 from tacit.engine.distributed import Ranks, join
 
@@ -44,6 +45,7 @@ def in_processes(world: int, work: Callable[[Ranks], Any], timeout_seconds: floa
         process.start()
         theirs.close()
         running.append((process, ours))
+    store = agent_store(port)
     ended = []
     for process, ours in running:
         value, error = _answer(ours, begun + LIMIT - time.monotonic())
@@ -53,13 +55,20 @@ def in_processes(world: int, work: Callable[[Ranks], Any], timeout_seconds: floa
             process.join()
             error = f"hangs: killed after {LIMIT} seconds"
         ended.append(Ended(process.exitcode, time.monotonic() - begun, value, error))
+    del store
     return ended
+
+
+def agent_store(port: int) -> TCPStore:
+    """The store by which the processes find each other: in this process, as torchrun keeps it, so that it outlives any of them."""
+    return TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)
 
 
 def rank_environment(rank: int, world: int, port: int) -> dict[str, str]:
     """What torchrun sets in the environment of one of ``world`` processes on this machine."""
     return {
         "TORCHELASTIC_RUN_ID": "test",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
         "WORLD_SIZE": str(world),
@@ -74,6 +83,16 @@ def values_of(ended: list[Ended]) -> list[Any]:
     assert [process.error for process in ended] == [""] * len(ended)
     assert [process.exit_code for process in ended] == [0] * len(ended)
     return [process.value for process in ended]
+
+
+def check_one_says(ended: list[Ended], error: str) -> None:
+    """One process raises this error; the others are told and raise it too, or are ended in silence before they come to it."""
+    own = [process for process in ended if not process.error.startswith("OtherRankError: ") and process.error]
+    assert [error in process.error for process in own] == [True]
+    said = own[0].error.split(": ", 1)[1]
+    for process in ended:
+        assert process in own or process.error in ("", f"OtherRankError: {said}")
+        assert process.exit_code != 0
 
 
 def free_port() -> int:

@@ -21,6 +21,7 @@ BASE = {
     "failures",
     "randomness",
     "files",
+    "file_systems",
     "strict_yaml",
     "progress",
     "processes",
@@ -36,6 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": {"errors"},
     "disk_arrays": {"errors"},
     "external_sort": set(),
+    "file_systems": set(),
     "strict_yaml": set(),
     "progress": set(),
     "processes": {"errors"},
@@ -65,7 +67,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     # what a run is given (files of words, tokenizers, models, policies) is looked at before it begins
     "planning": BASE | {"config", "privacy", "corpus", "screening", "screen_plan", "vocabulary", "training"},
 }
-MAY_IMPORT["beginning"] = BASE | {"config", "folder", "privacy"}
+MAY_IMPORT["ledger_place"] = {"errors", "files", "file_systems"}
+MAY_IMPORT["beginning"] = BASE | {"config", "folder", "privacy", "ledger_place"}
 MAY_IMPORT["stages"] = {"errors"}
 MAY_IMPORT["release"] = BASE | {"folder", "config", "privacy", "planning"}
 MAY_IMPORT["loops"] = BASE | {"folder", "privacy", "engine", "planning", "training", "release"}

@@ -680,7 +680,7 @@ def test_the_digest_changes_with_everything_that_changes_a_result() -> None:
     digests |= {parse_config({**public_key, "seed": seed}).digest() for seed in ("one", "other")}
     assert len(digests) == len(others) + 5
     tops = {place.split(".")[0] for place in OTHER_VALUES}
-    assert tops == set(RunConfig.model_fields) - {"run", "title", "compute", "relative_to"}
+    assert tops == set(RunConfig.model_fields) - {"run", "ledger_folder", "title", "compute", "relative_to"}
 
 
 @pytest.mark.parametrize(
@@ -696,6 +696,8 @@ def test_the_digest_changes_with_everything_that_changes_a_result() -> None:
         ("compute.device", "cuda"),  # what it changes, the noise's source, is bound in the ledger
         ("compute.precision", "bf16"),  # likewise, for each private phase
         ("compute.checkpointing", True),
+        ("compute.shard", True),
+        ("ledger_folder", "/var/lib/tacit"),
     ],
 )
 def test_the_digest_ignores_place_title_and_speed(place: str, value: Any) -> None:
@@ -704,7 +706,14 @@ def test_the_digest_ignores_place_title_and_speed(place: str, value: Any) -> Non
 
 def test_every_speed_option_is_covered_above() -> None:
     names = {"micro_batch", "threads", "workers", "checkpoint_seconds", "device", "counting_memory_mb"}
-    assert set(ComputeOptions.model_fields) == names | {"precision", "checkpointing"}
+    assert set(ComputeOptions.model_fields) == names | {"precision", "checkpointing", "shard"}
+
+
+@pytest.mark.parametrize(("place", "value"), [("model.kind", "lstm"), ("compute.checkpointing", True)])
+def test_what_is_not_sharded_is_refused(place: str, value: Any) -> None:
+    given = with_value(place, value)
+    with pytest.raises(UsageError, match=r"compute\.shard: not for an lstm"):
+        parse_config({**given, "compute": {**given.get("compute", {}), "shard": True}})
 
 
 def test_an_lstm_computes_no_activations_again() -> None:

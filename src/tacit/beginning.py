@@ -23,6 +23,7 @@ from tacit.config import RunConfig, config_differences
 from tacit.errors import LedgerError, RefusedError, UsageError
 from tacit.files import write_private_json
 from tacit.folder import RunFolder, remove_if_refused, taken
+from tacit.ledger_place import held, link
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.provenance import MADE_BY
 from tacit.randomness import KeyedRandomness, draw_key, read_key
@@ -61,13 +62,24 @@ def begin(config: RunConfig, start_over: bool = True) -> Iterator[Begun]:
         config_digest=config.digest(),
         key_commitment="",  # of a key that is drawn with it
     )
-    with begin_in(folder, header, config.seed, lambda: _check_config(config, folder, start_over)) as begun:
+    kept = begin_in(
+        folder,
+        header,
+        config.seed,
+        lambda: _check_config(config, folder, start_over),
+        config.resolved_ledger_folder,
+    )
+    with kept as begun:
         yield begun
 
 
 @contextmanager
 def begin_in(
-    folder: RunFolder, header: LedgerHeader, seed: str | None, keep_config: Callable[[], None]
+    folder: RunFolder,
+    header: LedgerHeader,
+    seed: str | None,
+    keep_config: Callable[[], None],
+    ledger_folder: Path | None = None,
 ) -> Iterator[Begun]:
     """Make or continue the folder of a run or of a fine-tuning: locked, with its configuration, key and ledger.
 
@@ -77,18 +89,20 @@ def begin_in(
         header: of the ledger, but for the commitment of the key.
         seed: what a public key is made from; None: the key is drawn from the operating system.
         keep_config: refuses the configuration where the folder has another one, and keeps it there.
+        ledger_folder: on a local disk, where the ledger is while this is open; None: in the run folder.
 
     Raises:
-        UsageError: the folder is in use, or is that of a training loop of one's own.
+        UsageError: the folder is in use, or is that of a training loop of one's own; or the ledger would lie on a network's disk.
         LedgerError: key and ledger do not belong together, or one of them is missing.
     """
     was_there = folder.root.exists()
     with taken(folder), remove_if_refused(folder.root, was_there, lambda: _has_spent_or_done(folder)):
         _refuse_own_loop(folder)
         keep_config()
-        key, ledger = _open_ledger_and_key(folder, header, seed)
-        with ledger:
-            yield Begun(folder, key, ledger)
+        with held(folder.ledger, ledger_folder) as place:
+            key, ledger = _open_ledger_and_key(folder, header, seed, place)
+            with ledger:
+                yield Begun(folder, key, ledger)
 
 
 def another_configuration(folder: RunFolder, what: str, differences: Sequence[str]) -> UsageError:
@@ -106,12 +120,15 @@ def _refuse_own_loop(folder: RunFolder) -> None:
         )
 
 
-def _open_ledger_and_key(folder: RunFolder, header: LedgerHeader, seed: str | None) -> tuple[bytes, Ledger]:
+def _open_ledger_and_key(
+    folder: RunFolder, header: LedgerHeader, seed: str | None, place: Path
+) -> tuple[bytes, Ledger]:
     """The folder's key and ledger, which are made together where there are none.
 
     Args:
         header: of the ledger, but for the commitment of the key.
         seed: what a public key is made from; None: the key is drawn from the operating system.
+        place: where a new ledger is made.
 
     Raises:
         LedgerError: one of them is missing, or they do not belong together.
@@ -120,7 +137,8 @@ def _open_ledger_and_key(folder: RunFolder, header: LedgerHeader, seed: str | No
     if not folder.ledger.exists():
         _refuse_lost_ledger(folder, path)
         key = draw_key(new, seed)
-        ledger = Ledger.create(folder.ledger, _committed(header, key))
+        ledger = Ledger.create(place, _committed(header, key))
+        link(folder.ledger, place)
         os.replace(new, path)
         ledger.bind(MADE_BY, VERSION)
         return key, ledger

@@ -7,8 +7,10 @@
     ├── DataError         4   a file is missing, empty, malformed or over a cap
     │   ├── LedgerError   4   the ledger was altered, or disagrees with the certificate
     │   └── StorageError  4   a disk is full, or cannot be written
-    └── AuditError        5   the audit's gate failed
-        └── ContradictedError  6   a lower bound on epsilon is above the proven one
+    ├── AuditError        5   the audit's gate failed
+    │   └── ContradictedError  6   a lower bound on epsilon is above the proven one
+    └── LostError         7   another of several processes ended, or is silent
+        └── OtherRankError    its exit code   another of several processes failed first, and says why
 
 An error's message is one line: what is wrong, where, and what to do. It never holds private text: readers name a file and
 a line number, never the line.
@@ -22,6 +24,8 @@ __all__ = [
     "ContradictedError",
     "DataError",
     "LedgerError",
+    "LostError",
+    "OtherRankError",
     "RefusedError",
     "StorageError",
     "TacitError",
@@ -92,3 +96,22 @@ class ContradictedError(AuditError):
     """The audit's lower bound on epsilon is above the proven epsilon (exit code 6)."""
 
     exit_code = 6
+
+
+class LostError(TacitError):
+    """Another of several processes ended, or is silent (exit code 7); the same command goes on."""
+
+    exit_code = 7
+
+
+class OtherRankError(LostError):
+    """Another of several processes failed first, and has said why (exit code: that one's).
+
+    Args:
+        message: what that one says.
+        exit_code: of that one.
+    """
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code

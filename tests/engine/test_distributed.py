@@ -25,7 +25,7 @@ from tacit.engine.noise import Grid
 from tacit.errors import UsageError
 from tacit.randomness import KeyedRandomness
 
-from ..processes import in_processes, values_of
+from ..processes import check_one_says, in_processes, values_of
 
 STREAMS = KeyedRandomness(bytes(range(32)))
 CLIP_NORM = 0.7
@@ -331,7 +331,7 @@ def test_what_is_gathered_may_be_of_one_type_here_and_another_there() -> None:
 
 def test_ranks_that_disagree_all_say_so() -> None:
     ended = in_processes(3, lambda ranks: ranks.agree("the private corpus", bytes([ranks.rank == 2])))
-    assert all("the private corpus: process 2 has another one than process 0" in process.error for process in ended)
+    check_one_says(ended, "DataError: the private corpus: process 2 has another one than process 0")
 
 
 def test_a_rank_waits_for_one_that_works_alone_for_longer_than_the_timeout() -> None:
@@ -376,7 +376,7 @@ def test_when_a_rank_is_killed_the_others_end(what: Callable[[Ranks], None], los
     assert ended[lost].exit_code == -signal.SIGKILL
     other = ended[1 - lost]
     assert other.exit_code == 1
-    assert other.error.startswith(f"TacitError: process {1 - lost} of 2 stopped while ")
+    assert other.error.startswith(f"LostError: process {1 - lost} of 2 stopped while ")
     assert "\n" not in other.error
     assert other.seconds < 20
 
@@ -388,7 +388,7 @@ def test_a_silent_rank_is_noticed_after_the_timeout() -> None:
         add_up(ranks)
 
     first, _ = in_processes(2, work, timeout_seconds=1.0)
-    assert first.error.startswith("TacitError: process 0 of 2 stopped while adding up the gradients")
+    assert first.error.startswith("LostError: process 0 of 2 stopped while adding up the gradients")
     assert first.seconds < 5
 
 

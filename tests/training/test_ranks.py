@@ -19,7 +19,7 @@ from tacit.training.loop import run_phase
 from tacit.training.plans import AdamOptions, Phase, PlainPlan
 from tacit.training.sequences import SequenceStream
 
-from ..processes import Ended, in_processes, values_of
+from ..processes import Ended, check_one_says, in_processes, values_of
 from .phases import KEY, STEPS, Weights, assert_close, checkpoint_of, dropping_bert, same, spent, train
 from .streams import OBJECTIVE, random_units, stream_of
 
@@ -95,7 +95,7 @@ def test_when_a_rank_is_killed_all_end_and_the_next_start_goes_on(
     whole = values_of(on_ranks(2, tmp_path / "whole", stream))
     ended = on_ranks(2, tmp_path / "killed", stream, lost, at)
     assert ended[lost].exit_code == -signal.SIGKILL
-    assert ended[1 - lost].error.startswith("TacitError: process ")
+    assert ended[1 - lost].error.startswith("LostError: process ")
     assert ended[1 - lost].seconds < 20
     paid = spent(tmp_path / "killed")
     found = values_of(on_ranks(2, tmp_path / "killed", stream))
@@ -144,8 +144,7 @@ def test_the_check_catches_partial_sums_that_are_dealt_wrongly(
 def test_a_step_that_is_refused_happens_at_no_rank(stream: SequenceStream, tmp_path: Path) -> None:
     """The ledger has one step less than the phase: the first rank says so, and no other rank gets a sum of that step."""
     ended = on_ranks(2, tmp_path, stream, limit=STEPS - 1)
-    assert "step 2 is refused" in ended[0].error
-    assert ended[1].error.startswith("TacitError: process 1 of 2 stopped while ")
+    check_one_says(ended, "BudgetError: stage 'private' has used all its 2 steps; step 2 is refused")
     assert spent(tmp_path) == STEPS - 1
     assert torch.load(checkpoint_of(tmp_path), weights_only=True)["next_step"] == STEPS - 1
 

@@ -52,7 +52,7 @@ def command(as_json: JsonOption = False) -> None:
 
 
 def _device(has_gpu: bool) -> str:
-    return "cpu (a GPU is present; runs use the CPU in this version)" if has_gpu else "cpu"
+    return "cpu, or cuda where `compute.device` says so" if has_gpu else "cpu"
 
 
 def _permissions() -> str:

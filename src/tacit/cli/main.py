@@ -33,7 +33,7 @@ from tacit.cli import (
 )
 from tacit.cli.catalogue import arrange
 from tacit.cli.options import say_error
-from tacit.errors import DataError, StorageError, TacitError, UsageError
+from tacit.errors import DataError, OtherRankError, StorageError, TacitError, UsageError
 from tacit.failures import is_out_of_memory, is_panic
 from tacit.files import storage_error
 from tacit.version import VERSION
@@ -56,7 +56,8 @@ app = typer.Typer(
     help=(
         "Train language models on text that must not leak, and prove what the release can reveal.\n\n"
         "Exit codes: 0 done, 2 wrong command or configuration, 3 budget exceeded, 4 data or ledger, 5 audit gate, "
-        "6 the audit contradicts the certificate, 130 interrupted (run the same command again to continue)."
+        "6 the audit contradicts the certificate, 7 another of several processes was lost, 130 interrupted (after 7 and 130 the same "
+        "command goes on)."
     ),
 )
 
@@ -115,6 +116,8 @@ def main() -> None:
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     try:
         app()
+    except OtherRankError as error:  # the other one says it
+        sys.exit(error.exit_code)
     except TacitError as error:
         say_error(error)
         sys.exit(error.exit_code)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tacit.cli.options import ConfigArgument, SetOption, say_error
-from tacit.errors import TacitError, UsageError
+from tacit.cli.options import ConfigArgument, SetOption
+from tacit.errors import UsageError
 
 if TYPE_CHECKING:
     from tacit.config import RunConfig
@@ -91,14 +91,10 @@ def _run_on_ranks(path: Path, work: Callable[[RunConfig, Ranks], None], settings
 
     config = load_config(path, settings)
     with join(config.compute.device) as ranks:
-        try:
-            if ranks.first:
-                work(config, ranks)
-            else:
-                assist(config, ranks)
-        except TacitError as error:  # said before the others notice that this process has left, and say so
-            say_error(error)
-            raise typer.Exit(error.exit_code) from None
+        if ranks.first:
+            work(config, ranks)
+        else:
+            assist(config, ranks)
 
 
 def _show_scores(config: RunConfig) -> None:

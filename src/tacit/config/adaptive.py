@@ -44,7 +44,7 @@ class RhoScorer(Options):
 class AdaptiveOptions(Options):
     """How much a unit counts by its privacy probability rho, which a public scorer gives it (docs/adaptive.md).
 
-    Not together with ``screening`` or ``marking``, nor under torchrun.
+    Not together with ``screening`` or ``marking``.
 
     Args:
         form: ``strata``, each band of rho has its own phases (``stream: stratum-1`` has the lowest rho) with their own noise;

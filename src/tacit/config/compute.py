@@ -34,9 +34,11 @@ class ComputeOptions(Options):
             change it, nor with bf16 ``micro_batch``; the next phase may. The certificate names phases in bf16.
         checkpointing: keep fewer activations in training, and compute the others a second time in the backward: the same sums. Not
             for an lstm.
+        shard: in DP phases under torchrun each process keeps a part of every layer, of its sums and of its optimizer state (FSDP2);
+            embeddings and head stay whole. For models of kind bert, gpt2 and llama, without an adapter or ``checkpointing``.
     """
 
-    added_later: ClassVar = frozenset({"precision", "checkpointing"})
+    added_later: ClassVar = frozenset({"precision", "checkpointing", "shard"})
 
     micro_batch: Count = 64
     device: Literal["cpu", "cuda"] = "cpu"
@@ -46,6 +48,11 @@ class ComputeOptions(Options):
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 30.0
     precision: Precision = "float32"
     checkpointing: bool = False
+    shard: bool = False
+
+
+_SHARDED_ALIKE = ("bert", "gpt2", "llama")
+"""Of other models torch warns that the layers' hooks may meet results that change in place."""
 
 
 def check_compute(config: RunConfig) -> None:
@@ -53,6 +60,14 @@ def check_compute(config: RunConfig) -> None:
     compute, kind = config.compute, config.model.row
     if compute.checkpointing and not kind.has_heads:
         raise UsageError(f"compute.checkpointing: layers of kind {kind.name} cannot be computed again; leave it out")
+    if compute.shard and (compute.checkpointing or config.model.adapter is not None):
+        raise UsageError("compute.shard: not with an adapter, or with compute.checkpointing; leave one of them out")
+    if compute.shard and kind.name not in _SHARDED_ALIKE:
+        raise UsageError(
+            f"compute.shard: only models of kind {', '.join(_SHARDED_ALIKE)} were compared with one process; leave it out"
+        )
+    if compute.shard and config.audit is not None and config.audit.white_box:
+        raise UsageError("compute.shard: audit.white_box needs the whole model in each process; leave one of them out")
     if compute.precision != "float32" and config.selective_phases:
         name = config.selective_phases[0].name
         raise UsageError(

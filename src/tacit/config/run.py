@@ -46,6 +46,8 @@ class RunConfig(WholeConfig):
     Args:
         title: heading of the report.
         run: the run folder.
+        ledger_folder: a folder on a local disk, where the ledger is while a start works; at its end it is in the run folder. Needed
+            where the run folder is on a network file system. A start that was killed is continued on the same machine.
         privacy: what is protected, and how well.
         private: the private corpus.
         public: the public corpora; there may be none only with ``screening`` or ``marking``.
@@ -74,11 +76,12 @@ class RunConfig(WholeConfig):
             is no part of the digest.
     """
 
-    added_later = frozenset({"adaptive", "same_people", "seed", "relative_to"})
-    changeable = frozenset({"run", "title", "compute", "relative_to"})
+    added_later = frozenset({"adaptive", "same_people", "seed", "relative_to", "ledger_folder"})
+    changeable = frozenset({"run", "ledger_folder", "title", "compute", "relative_to"})
 
     title: str = "tacit run"
     run: str
+    ledger_folder: str | None = None
     privacy: PrivacyOptions
     private: CorpusOptions
     public: tuple[PublicCorpusOptions, ...] = ()
@@ -102,6 +105,11 @@ class RunConfig(WholeConfig):
     def resolved_run(self) -> Path:
         """The run folder."""
         return self.located(self.run)
+
+    @property
+    def resolved_ledger_folder(self) -> Path | None:
+        """Where the ledger is held; None: in the run folder."""
+        return None if self.ledger_folder is None else self.located(self.ledger_folder)
 
     @property
     def uses_heuristic(self) -> bool:

@@ -38,7 +38,7 @@ from tacit.engine.guards import (
 from tacit.engine.lstm import LstmMode
 from tacit.engine.probing import LossWatch
 from tacit.engine.running_sums import RunningSums
-from tacit.engine.sharding import add_sum, is_sharded
+from tacit.engine.sharding import is_sharded, sharding_of, summed, zero_gradient
 from tacit.engine.sites import Site, find_sites, trainable_parameters
 from tacit.engine.workspace import Workspace
 from tacit.errors import UsageError
@@ -286,8 +286,11 @@ class PerExampleClipper:
 
     def _accumulate(self, parameter: nn.Parameter, factors: Sequence[Factor], coefficients: Tensor) -> None:
         weights = coefficients.to(torch.promote_types(parameter.dtype, coefficients.dtype))
-        if is_sharded(parameter):
-            add_sum(parameter, _weighted_sum(parameter, factors, weights).to(parameter.dtype))
+        sharded = sharding_of(parameter)
+        if sharded is not None:  # also where this rank has nothing to add
+            if parameter.grad is None:
+                parameter.grad = zero_gradient(parameter)
+            self._sums.add_(parameter, summed(sharded, _weighted_sum(parameter, factors, weights)))
         elif parameter.grad is None:
             parameter.grad = _weighted_sum(parameter, factors, weights).to(parameter.dtype)
         elif factors:

@@ -14,14 +14,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from tacit.errors import DataError, TacitError, UsageError
+from tacit.engine.watch import Watch
+from tacit.errors import DataError, LostError, UsageError
+
+if TYPE_CHECKING:
+    from torch.distributed.distributed_c10d import Store
 
 __all__ = ["ALONE", "Ranks", "join"]
 
@@ -29,15 +33,18 @@ _BUCKET = 1 << 24
 """Elements that are flattened into one message."""
 
 _PATIENCE = timedelta(days=365)
-"""How long a rank waits for another one that works alone; one that dies is noticed at once."""
+"""How long a rank waits for another one that works alone; one that dies is noticed at once, and one that is stopped by `Watch`."""
+
+_SILENCE = 25.0
+"""Seconds of silence after which a rank is given up."""
 
 
 @dataclass(frozen=True)
 class Ranks:
     """This process among those that train one model.
 
-    Every method but ``slice`` is called by all ranks in the same order. A rank that dies, or is silent for longer than
-    the process group's timeout, ends the others with a `TacitError`.
+    Every method but ``slice`` is called by all ranks in the same order. A rank that dies, or does not answer within the
+    process group's timeout, ends the others with a `LostError`.
 
     Args:
         rank: from 0 to world - 1; rank 0 is the first.
@@ -155,12 +162,12 @@ class Ranks:
         """What torch.distributed says of a lost process, in a line that says what to do.
 
         Raises:
-            TacitError: another process ended, or did not answer in time.
+            LostError: another process ended, or did not answer in time.
         """
         try:
             yield
         except RuntimeError as error:  # how torch.distributed reports a lost or silent process
-            raise TacitError(
+            raise LostError(
                 f"process {self.rank} of {self.world} stopped while {doing}: another process ended or did not answer in "
                 "time; see its message, then run the same command again to continue"
             ) from error
@@ -171,11 +178,14 @@ ALONE = Ranks()
 
 
 @contextmanager
-def join(device: str = "cpu", timeout_seconds: float = 1800.0) -> Iterator[Ranks]:
+def join(device: str = "cpu", timeout_seconds: float = 1800.0, silence_seconds: float = _SILENCE) -> Iterator[Ranks]:
     """This process's place among those that ``torchrun`` started; `ALONE` without it.
 
         with join() as ranks:
             ...
+
+    When any of them fails, ends or is silent, all end. An error that leaves the ``with`` goes to the others, where an
+    `OtherRankError` takes its place; one that does not come so far, since it waits or works, is ended from outside.
 
     A process group that exists already is used and left as it is; for ``decide``, ``agree``, ``tell``, ``hear`` and
     ``meet`` it needs gloo for CPU tensors.
@@ -184,6 +194,7 @@ def join(device: str = "cpu", timeout_seconds: float = 1800.0) -> Iterator[Ranks
         device: ``cpu`` (gloo), or ``cuda``: NCCL for the sums, gloo for the rest; the process then uses the GPU of its
             local rank.
         timeout_seconds: how long a rank waits for the others while they work in step.
+        silence_seconds: how long a rank may be stopped, or out of reach, whatever it does.
 
     Raises:
         UsageError: another device.
@@ -195,16 +206,47 @@ def join(device: str = "cpu", timeout_seconds: float = 1800.0) -> Iterator[Ranks
     elif dist.is_available() and dist.is_torchelastic_launched() and int(os.environ["WORLD_SIZE"]) > 1:
         if device == "cuda":
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        backend = "gloo" if device == "cpu" else "cpu:gloo,cuda:nccl"
-        mine = Ranks(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
-        with mine.plainly("joining the others"):
-            dist.init_process_group(backend, timeout=timedelta(seconds=timeout_seconds))
-        try:
+        with _joined("gloo" if device == "cpu" else "cpu:gloo,cuda:nccl", timeout_seconds, silence_seconds) as mine:
             yield mine
-        finally:
-            dist.destroy_process_group()
     else:
         yield ALONE
+
+
+@contextmanager
+def _joined(backend: str, timeout_seconds: float, silence_seconds: float) -> Iterator[Ranks]:
+    """In the process group that torchrun's environment names, and watched.
+
+    After an error the group is left to the end of the process: to take it down may wait for those that are lost.
+    """
+    from torch.distributed.rendezvous import rendezvous  # not in every build of torch
+
+    mine = Ranks(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+    timeout = timedelta(seconds=timeout_seconds)
+    with mine.plainly("joining the others"):
+        store, *_ = next(rendezvous("env://", timeout=timeout))
+        watch = Watch(_connect, mine.rank, mine.world, silence_seconds)
+        watch.start()
+    try:
+        with mine.plainly("joining the others"):
+            dist.init_process_group(backend, store=store, rank=mine.rank, world_size=mine.world, timeout=timeout)
+        yield mine
+    except BaseException as error:
+        instead = watch.fail(error)
+        if instead is None:
+            raise
+        raise instead from error
+    watch.end()
+    dist.destroy_process_group()
+
+
+def _connect() -> Store:
+    """The store of torchrun's processes, by a connection that nobody else waits on; of this start alone."""
+    from torch.distributed.distributed_c10d import PrefixStore  # not in every build of torch
+
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    patience = timedelta(seconds=5)
+    tcp = dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=patience)  # pyright: ignore[reportPrivateImportUsage]
+    return PrefixStore(f"tacit/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", tcp)
 
 
 def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:

@@ -141,7 +141,7 @@ def add_noise_(
     _add_and_sum(whole, noise, ranks, {name: rests[named[name]] for name in whole if named[name] in rests})
     for name, parameter in named.items():
         if name not in whole:
-            _add_to_shard(name, parameter, noise)
+            _add_to_shard(name, parameter, noise, rests.get(parameter))
 
 
 def _each_once(parameters: Iterable[tuple[str, nn.Parameter]]) -> dict[str, nn.Parameter]:
@@ -178,20 +178,23 @@ def _add_and_sum(gradients: dict[str, Tensor], noise: _Noise, ranks: Ranks, rest
             gradient.copy_(sums[name])
 
 
-def _add_to_shard(name: str, parameter: nn.Parameter, noise: _Noise) -> None:
+def _add_to_shard(name: str, parameter: nn.Parameter, noise: _Noise, rest: Tensor | None) -> None:
     """The whole parameter's noise, of which this rank's part is kept."""
     if parameter.grad is None:
         parameter.grad = zero_gradient(parameter)
     gradient = parameter.grad
     assert is_sharded(gradient)
     own = gradient.to_local()
-    total = noise.base(own)
+    own_rest = rest.to_local() if is_sharded(rest) else None
+    total = noise.base(own, own_rest)
     if noise.stddev > 0:
         full = torch.zeros(parameter.shape, dtype=total.dtype, device=own.device)
         _in_threads(noise, [(name, start, full) for start in range(0, full.numel(), CHUNK)])
         part = shard_of(gradient, full)
         assert is_sharded(part)
         total += part.to_local()
+    if own_rest is not None and noise.grid is None:
+        total += own_rest
     if total is not own:
         own.copy_(total)
 

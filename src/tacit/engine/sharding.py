@@ -19,13 +19,18 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
-__all__ = ["add_sum", "is_sharded", "plain_class", "shard_of", "zero_gradient"]
+__all__ = ["has_shards", "is_sharded", "plain_class", "shard_of", "sharding_of", "summed", "zero_gradient"]
 
 
 def is_sharded(tensor: Tensor | None) -> TypeGuard[DTensor]:
     """Whether this is a tensor of which a rank holds one part."""
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(tensor, module.DTensor)
+
+
+def has_shards(model: nn.Module) -> bool:
+    """Whether a parameter of the model is sharded."""
+    return any(is_sharded(parameter) for parameter in model.parameters())
 
 
 def plain_class(module: nn.Module) -> type[nn.Module]:
@@ -40,14 +45,21 @@ def zero_gradient(parameter: nn.Parameter) -> Tensor:
     return torch.zeros_like(parameter, memory_format=torch.contiguous_format)
 
 
-def add_sum(parameter: DTensor, total: Tensor) -> None:
-    """Add the sum over all ranks of ``total``, a full tensor, to the shards of ``parameter.grad``; every rank must call it."""
+def sharding_of(tensor: Tensor) -> DTensor | None:
+    """The tensor itself where it is sharded, for a caller who goes on with it as it was."""
+    return tensor if is_sharded(tensor) else None
+
+
+def summed(parameter: DTensor, total: Tensor) -> Tensor:
+    """The sum over all ranks of ``total``, a full tensor, in float64 and sharded as the parameter is; every rank must call it.
+
+    Which precision a rank's own sum has is a function of its units, and nobody asks bytes for their type.
+    """
     from torch.distributed.tensor import DTensor, Partial
 
     mesh = parameter.device_mesh
-    partial: Any = DTensor.from_local(total, mesh, [Partial()] * mesh.ndim, run_check=False)
-    gradient = partial.redistribute(placements=parameter.placements)
-    parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+    partial: Any = DTensor.from_local(total.double(), mesh, [Partial()] * mesh.ndim, run_check=False)
+    return partial.redistribute(placements=parameter.placements)
 
 
 def shard_of(parameter: DTensor, full: Tensor) -> Tensor:

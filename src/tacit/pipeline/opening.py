@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
+import json
 import os
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 import torch
 
@@ -14,7 +18,7 @@ from tacit.beginning import begin
 from tacit.config import RunConfig
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.engine.noise import noise_source
-from tacit.errors import DataError, UsageError
+from tacit.errors import DataError
 from tacit.files import one_line_of_storage, private_folder
 from tacit.folder import RunFolder
 from tacit.models.kinds import build_model
@@ -35,16 +39,19 @@ from tacit.progress import Reporter, SilentReporter
 from tacit.randomness import KEY_BYTES, KeyedRandomness, read_key
 from tacit.training.device import set_up_torch
 from tacit.training.preflight import Preflight, preflight
+from tacit.version import VERSION
 from tacit.vocabulary.given import read_given
 
 __all__ = ["join_run", "load_given", "open_run", "training_noise"]
+
+_COMPUTED_WITH = ("torch", "transformers", "tokenizers", "numpy", "scipy", "randomgen", "dp-accounting")
+"""Libraries of which another version may draw, round or read otherwise."""
 
 
 @dataclass(frozen=True)
 class _Opened:
     """What rank 0 tells the other ranks when the run is open."""
 
-    config: dict[str, Any]
     key_commitment: str
     mechanisms: Mechanisms
 
@@ -56,14 +63,12 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
     With several ranks rank 0 calls this, and the others `assist` it until the context ends.
 
     Raises:
-        UsageError: the folder holds a run with another configuration (the differences are named), or is in use; or several ranks
-            are to train with adaptive DP.
+        UsageError: the folder holds a run with another configuration (the differences are named), or is in use.
         BudgetError: the plan exceeds the budget; nothing is spent, and of the data no more than each first record was read.
         DataError: the given tokenizer or model is not suitable, or (a LedgerError) another one than when the run began.
     """
     reporter = SilentReporter() if reporter is None else reporter
-    if config.adaptive is not None and ranks.world > 1:
-        raise UsageError("adaptive: one process scores and trains; start the run without torchrun")
+    _agree(config, ranks)
     folder = RunFolder(config.resolved_run)
     mechanisms, measurement = None, measurement_of_run(config)
     if not _is_planned(config, folder):
@@ -88,7 +93,7 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
         if measurement is not None:
             ledger.bind(MEASUREMENT, measurement.to_json())
         private_folder(folder.checkpoints)
-        ranks.tell(_Opened(config.model_dump(mode="json"), KeyedRandomness(key).commitment(), mechanisms))
+        ranks.tell(_Opened(KeyedRandomness(key).commitment(), mechanisms))
         recording = RecordingReporter(reporter, EventFile(folder.private / FILE_NAME))
         yield RunState(config, folder, ledger, KeyedRandomness(key), mechanisms, recording, ranks)
         ranks.tell(None)
@@ -139,13 +144,11 @@ def join_run(config: RunConfig, ranks: Ranks) -> RunState:
     """The run that rank 0 has opened, on another rank: without lock and ledger.
 
     Raises:
-        UsageError: this process has another configuration.
-        DataError: it sees another key.
-        TacitError: rank 0 stopped.
+        DataError: this process has another configuration or version of the code, or sees another key.
+        LostError: rank 0 stopped.
     """
+    _agree(config, ranks)
     opened = ranks.hear()
-    if opened.config != config.model_dump(mode="json"):
-        raise UsageError(f"process {ranks.rank} was started with another configuration than process 0")
     folder = RunFolder(config.resolved_run)
     path = folder.private / "key"
     key = read_key(path) if path.exists() else bytes(KEY_BYTES)
@@ -153,6 +156,25 @@ def join_run(config: RunConfig, ranks: Ranks) -> RunState:
         raise DataError(f"{path}: process {ranks.rank} does not see the key of process 0; share the run folder")
     _set_up_torch(config, ranks)
     return RunState(config, folder, None, KeyedRandomness(key), opened.mechanisms, SilentReporter(), ranks)
+
+
+def _agree(config: RunConfig, ranks: Ranks) -> None:
+    """Before anything is looked at: every rank was started with the same configuration, by the same code.
+
+    Raises:
+        DataError: one was not; every rank says so.
+    """
+    ranks.agree("the configuration", json.dumps(config.model_dump(mode="json"), sort_keys=True).encode())
+    ranks.agree("the version of tacit, or of a library", _code().encode())
+
+
+def _code() -> str:
+    """The versions of all that the sums and the noise are computed with, and a digest of tacit itself."""
+    digest, root = hashlib.sha256(), Path(__file__).parents[1]
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    versions = [f"{name} {importlib.metadata.version(name)}" for name in _COMPUTED_WITH]
+    return "; ".join([platform.python_version(), *versions, f"tacit {VERSION} {digest.hexdigest()}"])
 
 
 def training_noise(config: RunConfig) -> str:

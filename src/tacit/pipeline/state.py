@@ -6,6 +6,7 @@ What is large is loaded by functions that say so (`tacit.pipeline.corpus`, `taci
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -33,7 +34,7 @@ from tacit.training.plans import Phase
 from tacit.vocabulary.chat_template import TEMPLATE_FILE
 from tacit.vocabulary.special import OWN_NAMES, SpecialTokens, special_tokens
 
-__all__ = ["RunState", "objective_of", "once"]
+__all__ = ["RunState", "give", "objective_of", "once"]
 
 _Loaded = TypeVar("_Loaded")
 
@@ -159,3 +160,8 @@ def once(load: Callable[[RunState], _Loaded]) -> Callable[[RunState], _Loaded]:
         return state.loaded[load]
 
     return kept
+
+
+def give(state: RunState, load: Callable[[RunState], _Loaded], value: _Loaded) -> None:
+    """Let a function under `once` give what another process has made, where this one cannot or need not make it again."""
+    state.loaded[inspect.unwrap(load)] = value

@@ -9,14 +9,14 @@ from typing import Literal
 import numpy as np
 import torch
 
-from tacit.config import AuditOptions, RunConfig
+from tacit.config import AuditOptions, RunConfig, stratum_number
 from tacit.engine.distributed import Ranks
 from tacit.errors import DataError
 from tacit.pipeline.coins import watched_rows
-from tacit.pipeline.corpus import fingerprint
+from tacit.pipeline.corpus import fingerprint, rho_of_units
 from tacit.pipeline.opening import join_run
 from tacit.pipeline.rows import control_rows, drawn_coins, rows_of
-from tacit.pipeline.state import RunState
+from tacit.pipeline.state import RunState, give
 from tacit.training.checkpoint import finished_steps, load_weights, watched_products
 from tacit.training.loop import run_phase
 from tacit.training.plans import DpPlan, NoiselessPlan, Phase, PlainPlan, last_before_private
@@ -90,7 +90,12 @@ def _run_part(state: RunState, part: Part) -> None:
     torch.nn.Module.to(model, state.device)  # transformers' own `to` has no types
     if len(own) < len(phases):
         load_weights(state.checkpoint(phases[len(phases) - len(own) - 1].name), model)
-    for phase in own:
+    sharded = state.config.compute.shard and state.ranks.world > 1
+    for number, phase in enumerate(own):
+        if sharded and number and own[number - 1].plan.is_dp:
+            model = state.new_model()  # of the last phase's this rank has a part
+            torch.nn.Module.to(model, state.device)
+            load_weights(state.checkpoint(prefix + own[number - 1].name), model)
         draws_rows = part == "control" and phase.stream == "private" and not phase.plan.is_dp
         stream = control_rows(state) if draws_rows else rows_of(state, phase.stream)
         state.ranks.meet()
@@ -177,27 +182,42 @@ def _without_noise(phase: Phase) -> Phase:
 
 @dataclass(frozen=True)
 class _Order:
-    """What rank 0 tells the other ranks before it trains: which part, and what the ledger knows of the private corpus."""
+    """What rank 0 tells the other ranks before it trains.
+
+    Args:
+        part: which part.
+        fingerprint: what the ledger knows of the private corpus.
+        rho_U: each training unit's privacy probability (U,), which rank 0 alone scores; None where the part does not read them.
+    """
 
     part: Part
     fingerprint: str
+    rho_U: np.ndarray | None
 
 
 def assist(config: RunConfig, ranks: Ranks) -> None:
     """Do this rank's part of all training that rank 0 begins, until it closes the run.
 
     Raises:
-        UsageError: this process has another configuration.
-        DataError: it sees another key or private corpus.
-        TacitError: rank 0 stopped.
+        DataError: this process has another configuration or version of the code, or sees another key or private corpus.
+        LostError: rank 0 stopped.
     """
     state = join_run(config, ranks)
     while (order := ranks.hear()) is not None:
         if fingerprint(state) != order.fingerprint:
             raise DataError(f"process {ranks.rank} reads another private corpus than process 0; share the data")
+        if order.rho_U is not None:
+            give(state, rho_of_units, order.rho_U)
         _run_part(state, order.part)
 
 
 def _call_others(state: RunState, part: Part) -> None:
     if state.ranks.first and state.ranks.world > 1:
-        state.ranks.tell(_Order(part, fingerprint(state)))
+        state.ranks.tell(_Order(part, fingerprint(state), rho_of_units(state) if _reads_rho(state, part) else None))
+
+
+def _reads_rho(state: RunState, part: Part) -> bool:
+    """Whether the part trains on private rows with adaptive DP; the scorer may be what an earlier part leaves."""
+    streams = [phase.stream for phase in _own_phases(state, part)]
+    private = any(stream == "private" or stratum_number(stream) is not None for stream in streams)
+    return state.config.adaptive is not None and private

@@ -21,9 +21,12 @@ import torch
 from torch import Tensor, nn
 
 from tacit.engine.distributed import ALONE, Ranks
+from tacit.engine.sharding import has_shards, is_sharded, shard_of
 from tacit.errors import DataError
 from tacit.files import write_atomically
+from tacit.training import sharded_checkpoint
 from tacit.training.averaging import IterateAverage
+from tacit.training.sharding import cut
 
 __all__ = [
     "Progress",
@@ -34,6 +37,7 @@ __all__ = [
     "load_optimizer",
     "load_weights",
     "save_checkpoint",
+    "save_shards",
     "watched_products",
 ]
 
@@ -90,7 +94,46 @@ def save_checkpoint(
         state["average"] = average.mean
     if products_U is not None:
         state["watched"] = torch.from_numpy(products_U)
+    if path.is_dir():
+        sharded_checkpoint.clear_place(path)
     write_atomically(path, lambda partial: _save(state, partial))
+
+
+def save_shards(
+    path: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    progress: Progress,
+    sums: Sequence[Tensor],
+    average: IterateAverage | None,
+    ranks: Ranks,
+) -> None:
+    """`save_checkpoint` at every rank, each its part; ``sums`` are its own, inside a step.
+
+    The sum of a sharded parameter is that of all ranks already; of another one each rank has its own.
+    """
+    optimizer_state = optimizer.state_dict()
+    tensors = {f"model.{name}": tensor for name, tensor in _trained_state(model).items()}
+    counts: dict[int, dict[str, Any]] = {}
+    for number, values in optimizer_state["state"].items():
+        for name, value in values.items():
+            if isinstance(value, Tensor) and value.dim() > 0:
+                tensors[f"optimizer.{number}.{name}"] = value
+            else:
+                counts.setdefault(number, {})[name] = value
+    for number, total in enumerate(sums):
+        whose = "all" if is_sharded(total) else ranks.rank
+        tensors[f"sums.{whose}.{number}"] = total.double()
+    if average is not None:
+        tensors |= {f"average.{number}": tensor for number, tensor in enumerate(average.mean)}
+    rest = {
+        "next_step": progress.step,
+        "drawn": progress.drawn,
+        "ranks": ranks.world,
+        "counts": counts,
+        "param_groups": optimizer_state["param_groups"],
+    }
+    sharded_checkpoint.write(path, tensors, rest, ranks)
 
 
 def _trained_state(model: nn.Module) -> dict[str, Tensor]:
@@ -100,14 +143,15 @@ def _trained_state(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _load_trained(model: nn.Module, state: dict[str, Tensor]) -> None:
-    """The same, in place.
+    """The same, in place; of what a rank holds a part of, that part.
 
     Raises:
         RuntimeError: it is of another model.
     """
-    wanted = _trained_state(model).keys()
-    if wanted != state.keys():
-        raise RuntimeError(f"the checkpoint is of another model: {min(wanted ^ state.keys())}")
+    wanted = _trained_state(model)
+    if wanted.keys() != state.keys():
+        raise RuntimeError(f"the checkpoint is of another model: {min(wanted.keys() ^ state.keys())}")
+    state = {name: shard_of(own, state[name]) if is_sharded(own) else state[name] for name, own in wanted.items()}
     model.load_state_dict(state, strict=False)
 
 
@@ -137,22 +181,66 @@ def load_checkpoint(
     """
     if not path.exists():
         return Progress()
+    if path.is_dir():
+        return _load_shards(path, model, optimizer, ranks, average)
     state = _read(path)
     _load_trained(model, state["model"])
-    optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))  # out of the mapped file
+    _restore(optimizer, copy.deepcopy(state["optimizer"]))  # out of the mapped file
     if average is not None:
         average.restore(state["average"])
     if "partial" not in state:
         return Progress(int(state["next_step"]))
-    sums = _dealt_out(model, state["partial"]["sums"][ranks.rank :: ranks.world])
+    of_ranks = state["partial"]["sums"]
+    sums = _dealt_out(model, of_ranks[ranks.rank :: ranks.world])
+    if has_shards(model):  # what is sharded is the sum of all ranks
+        whole = _dealt_out(model, of_ranks)
+        both = zip(_trainable(model), sums, whole, strict=True)
+        sums = tuple(shard_of(p, total) if is_sharded(p) else own for p, own, total in both)
     return Progress(int(state["next_step"]), int(state["partial"]["drawn"]), sums)
+
+
+def _restore(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Load whole tensors, of which a rank with shards keeps its parts."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    own = {number: cut(parameters[number], values) for number, values in state["state"].items()}
+    optimizer.load_state_dict({**state, "state": own})
+
+
+def _load_shards(
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, ranks: Ranks, average: IterateAverage | None
+) -> Progress:
+    """`load_checkpoint` of what `save_shards` left, whole or into shards."""
+    rest, known = sharded_checkpoint.read_rest(path), sharded_checkpoint.keys_of(path)
+    load_weights(path, model)
+    load_optimizer(path, optimizer)
+    if average is not None:
+        sharded_checkpoint.read_into(path, {f"average.{number}": mean for number, mean in enumerate(average.mean)})
+    if not rest["drawn"]:
+        return Progress(int(rest["next_step"]))
+    sums = []
+    for number, parameter in enumerate(_trainable(model)):
+        total = torch.zeros_like(parameter, dtype=torch.float64)
+        if f"sums.all.{number}" in known:
+            if is_sharded(parameter) or ranks.first:  # whole, it counts at one rank
+                sharded_checkpoint.read_into(path, {f"sums.all.{number}": total})
+        else:
+            for rank in range(int(rest["ranks"])):
+                if is_sharded(parameter) or rank % ranks.world == ranks.rank:
+                    part = torch.zeros_like(total)
+                    sharded_checkpoint.read_into(path, {f"sums.{rank}.{number}": part})
+                    total += part
+        sums.append(total)
+    return Progress(int(rest["next_step"]), int(rest["drawn"]), tuple(sums))
+
+
+def _trainable(model: nn.Module) -> list[nn.Parameter]:
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def _dealt_out(model: nn.Module, sums: Sequence[list[Tensor]]) -> tuple[Tensor, ...]:
     """The sum of the sums of several ranks, of each trainable parameter; of none it is zero."""
-    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not sums:
-        return tuple(torch.zeros_like(parameter) for parameter in trainable)
+        return tuple(torch.zeros(parameter.shape, dtype=parameter.dtype) for parameter in _trainable(model))
     if len(sums) == 1:
         return tuple(sums[0])
     return tuple(torch.stack([part.double() for part in parts]).sum(0) for parts in zip(*sums, strict=True))
@@ -160,12 +248,30 @@ def _dealt_out(model: nn.Module, sums: Sequence[list[Tensor]]) -> tuple[Tensor, 
 
 def load_weights(path: Path, model: nn.Module) -> None:
     """Load only the weights, in place."""
-    _load_trained(model, _read(path)["model"])
+    if not path.is_dir():
+        _load_trained(model, _read(path)["model"])
+        return
+    wanted = {f"model.{name}": tensor for name, tensor in _trained_state(model).items()}
+    known = {key for key in sharded_checkpoint.keys_of(path) if key.startswith("model.")}
+    if wanted.keys() != known:
+        raise RuntimeError(f"the checkpoint is of another model: {min(wanted.keys() ^ known)}")
+    sharded_checkpoint.read_into(path, wanted)
 
 
 def load_optimizer(path: Path, optimizer: torch.optim.Optimizer) -> None:
     """Load only the optimizer's state, in place."""
-    optimizer.load_state_dict(copy.deepcopy(_read(path)["optimizer"]))
+    if not path.is_dir():
+        _restore(optimizer, copy.deepcopy(_read(path)["optimizer"]))
+        return
+    rest = sharded_checkpoint.read_rest(path)
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    state: dict[int, dict[str, Any]] = {number: dict(values) for number, values in rest["counts"].items()}
+    wanted = {}
+    for key in sorted(key for key in sharded_checkpoint.keys_of(path) if key.startswith("optimizer.")):
+        number, name = int(key.split(".")[1]), key.split(".")[2]
+        state.setdefault(number, {})[name] = wanted[key] = torch.zeros_like(parameters[number])
+    sharded_checkpoint.read_into(path, wanted)
+    optimizer.load_state_dict({"state": state, "param_groups": rest["param_groups"]})
 
 
 def watched_products(path: Path) -> np.ndarray:
@@ -184,7 +290,9 @@ def watched_products(path: Path) -> np.ndarray:
 
 def finished_steps(path: Path) -> int:
     """How many steps the checkpoint holds; 0 when there is none."""
-    return int(_read(path)["next_step"]) if path.exists() else 0
+    if not path.exists():
+        return 0
+    return int((sharded_checkpoint.read_rest(path) if path.is_dir() else _read(path))["next_step"])
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from transformers import PreTrainedModel
 
 from tacit.config import ComputeOptions
 from tacit.engine.distributed import ALONE, Ranks
+from tacit.engine.sharding import has_shards, is_sharded
 from tacit.files import refuse_little_room
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.precision import FLOAT32
@@ -33,6 +34,7 @@ from tacit.training.checkpoint import (
     load_checkpoint,
     load_optimizer,
     save_checkpoint,
+    save_shards,
     watched_products,
 )
 from tacit.training.device import processor
@@ -40,6 +42,7 @@ from tacit.training.objectives import Objective
 from tacit.training.plans import Phase
 from tacit.training.recomputing import recomputed
 from tacit.training.sequences import SequenceStream
+from tacit.training.sharding import shard, sharded_optimizer
 from tacit.training.steps import Source, step_of_phase
 from tacit.training.sums import as_begun, bind_sums, sums_digest
 from tacit.training.watching import Watch, Watched
@@ -67,7 +70,8 @@ def run_phase(
     writes the checkpoint.
 
     Args:
-        model: its weights at the phase's start (a checkpoint replaces them).
+        model: its weights at the phase's start (a checkpoint replaces them). With ``compute.shard`` a DP phase leaves its
+            layers sharded, and another phase needs another model.
         phase: what to do; with an event, it must be planned in the ledger under its name.
         stream: the phase's records.
         objective: what the model is asked about the records' rows.
@@ -91,9 +95,6 @@ def run_phase(
     optimizer = _optimizer(model, phase)
     if phase.previous is not None:
         load_optimizer(checkpoint.with_name(f"{phase.previous}.pt"), optimizer)
-    average = None if phase.optimizer.average is None else IterateAverage(model, phase.optimizer.average)
-    # from the phase's first weights, so before a checkpoint is loaded
-    way = None if phase.optimizer.keep is None else InterpolateFromStart(model, phase.optimizer.keep)
     if phase.event is not None or ranks.world > 1:  # a public phase has no noise, and nothing to hide
 
         def digest_with(options: ComputeOptions) -> str:
@@ -109,6 +110,12 @@ def run_phase(
                 if not done and compute.precision != FLOAT32:
                     ledger.bind(f"the processor that {phase.name} is computed on", processor(model.device))
             streams = streams.child("sums", made_from)
+    if compute.shard and ranks.world > 1 and phase.plan.is_dp:  # what decides the noise was looked at whole
+        shard(model)
+        optimizer = sharded_optimizer(optimizer, model)
+    average = None if phase.optimizer.average is None else IterateAverage(model, phase.optimizer.average)
+    # from the phase's first weights, so before a checkpoint is loaded
+    way = None if phase.optimizer.keep is None else InterpolateFromStart(model, phase.optimizer.keep)
     start = load_checkpoint(checkpoint, model, optimizer, ranks, average)
     ranks.agree(f"the weights and the step at the start of phase {phase.name}", _digest(model, ranks, start))
     model.train()
@@ -167,6 +174,8 @@ def _digest(model: PreTrainedModel, ranks: Ranks, progress: Progress | None = No
     digest = hashlib.sha256(repr(progress).encode())
     if ranks.world > 1:
         for parameter in model.parameters():
+            if is_sharded(parameter):  # no other rank has this part
+                continue
             digest.update(parameter.detach().cpu().contiguous().numpy().tobytes())
     return digest.digest()
 
@@ -192,6 +201,7 @@ class _Saver:
         self._seconds = seconds
         self._ranks = ranks
         self._saved = time.monotonic()
+        self._shards = has_shards(model)
         self._bytes = checkpoint_bytes(model, ranks.world, average is not None)
 
     def refuse_little_room(self) -> None:
@@ -202,11 +212,17 @@ class _Saver:
     def inside(self, progress: Progress, sums: Callable[[], list[torch.Tensor]]) -> None:
         """Inside a step, at a place of the draw that all ranks have reached."""
         if self._ranks.decide(self._due()):
-            self._write(progress, self._ranks.gather(sums()))
+            if self._shards:
+                self._write_shards(progress, sums())
+            else:
+                self._write(progress, self._ranks.gather(sums()))
 
     def between(self, progress: Progress, last: bool) -> None:
         """After a step."""
-        if last or self._due():
+        if self._shards:
+            if self._ranks.decide(last or self._due()):
+                self._write_shards(progress, [])
+        elif last or self._due():
             self._write(progress, [])
 
     def _due(self) -> bool:
@@ -216,4 +232,9 @@ class _Saver:
         if self._ranks.first:
             products_U = None if self._watch is None else self._watch.products_U
             save_checkpoint(self._path, self._model, self._optimizer, progress, sums, self._average, products_U)
+        self._saved = time.monotonic()
+
+    def _write_shards(self, progress: Progress, sums: list[torch.Tensor]) -> None:
+        """At every rank."""
+        save_shards(self._path, self._model, self._optimizer, progress, sums, self._average, self._ranks)
         self._saved = time.monotonic()

@@ -19,6 +19,8 @@ from tacit.config.base import named
 from tacit.engine import CLIPPINGS, PerExampleClipper, add_noise_, micro_batches
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.engine.noise import Grid
+from tacit.engine.sampler import PADDING
+from tacit.engine.sharding import has_shards
 from tacit.models.networks import reads_padding
 from tacit.models.places import together
 from tacit.randomness import KeyedRandomness
@@ -60,11 +62,14 @@ class Step(ABC):
     Args:
         at_once: entries of the draw that a rank holds in memory at once.
         source: what the steps read.
+        in_step: whether every rank runs as many micro-batches, since layers are gathered from all: one without entries runs a
+            blank one.
     """
 
-    def __init__(self, at_once: int, source: Source) -> None:
+    def __init__(self, at_once: int, source: Source, in_step: bool) -> None:
         self._at_once = at_once
         self._source = source
+        self._in_step = in_step
 
     def add_up(self, step: int, draw: np.ndarray, drawn: int) -> Iterator[int]:
         """Add the gradients of the step's draw from entry ``drawn`` on to ``p.grad``, those of this rank's slices.
@@ -77,6 +82,8 @@ class Step(ABC):
             places = ranks.slice(np.arange(drawn, end))
             if len(places):
                 self.add(draw[places], places, step)
+            elif self._in_step:
+                self.add_blank(draw[drawn], step)
             if end < len(draw):
                 yield end
             drawn = end
@@ -92,6 +99,10 @@ class Step(ABC):
     @abstractmethod
     def add(self, chosen: np.ndarray, places: np.ndarray, step: int) -> None:
         """Add the gradients of these entries, which stand at these places of the draw."""
+
+    def add_blank(self, like: int, step: int) -> None:
+        """Run a micro-batch of the shape that entry ``like`` of the draw would have, and add nothing: where layers are sharded."""
+        raise NotImplementedError
 
     @abstractmethod
     def sums(self) -> list[torch.Tensor]:
@@ -118,7 +129,7 @@ class DpStep(Step):
         every = all_widths(length)
         asked = {source.objective.targets_of(width) for width in every}
         most = max(1, compute.micro_batch // plan.rows_per_unit)
-        super().__init__(together(model, most, plan.rows_per_unit, every, asked), source)
+        super().__init__(together(model, most, plan.rows_per_unit, every, asked), source, has_shards(model))
         self._model = model
         self._plan = plan
         self._compute = compute
@@ -155,13 +166,22 @@ class DpStep(Step):
         Units of one width share a micro-batch, and blank rows fill it. So the shape of all that is computed for a unit is a
         function of its own text and of public numbers, and with it how its norm is rounded: who stands beside it changes nothing.
         """
-        source, width = self._source, int(self._widths(chosen[:1])[0])
+        width = int(self._widths(chosen[:1])[0])
         for units, real in micro_batches(chosen, self._at_once):
-            targets, weights_BN = unit_targets(units, real, self._plan, source, step, width)
-            with self._clip(units, real), self._dropout(units, real, targets, step):
-                with in_precision(self._compute, self._model.device):
-                    losses_B = unit_losses(self._model, source.objective, targets, weights_BN)
-                losses_B.sum().backward()
+            self._add(units, real, width, step)
+
+    def add_blank(self, like: int, step: int) -> None:
+        blank = np.full(self._at_once, PADDING, dtype=np.int64)
+        self._add(blank, np.zeros(self._at_once, dtype=bool), int(self._widths(np.array([like]))[0]), step)
+
+    def _add(self, units: np.ndarray, real: np.ndarray, width: int, step: int) -> None:
+        """One micro-batch."""
+        source = self._source
+        targets, weights_BN = unit_targets(units, real, self._plan, source, step, width)
+        with self._clip(units, real), self._dropout(units, real, targets, step):
+            with in_precision(self._compute, self._model.device):
+                losses_B = unit_losses(self._model, source.objective, targets, weights_BN)
+            losses_B.sum().backward()
 
     def _clip(self, units: np.ndarray, real: np.ndarray) -> AbstractContextManager[object]:
         """The context that clips these units, each at its own weight where the plan has bands."""
@@ -225,7 +245,7 @@ class PlainStep(Step):
     """The ordinary mean gradient of a batch of public sequences."""
 
     def __init__(self, model: PreTrainedModel, plan: PlainPlan, compute: ComputeOptions, source: Source) -> None:
-        super().__init__(compute.micro_batch, source)
+        super().__init__(compute.micro_batch, source, False)
         self._model = model
         self._plan = plan
         self._compute = compute

@@ -1,0 +1,188 @@
+"""A phase whose layers are sharded over real processes: the training of one, and checkpoints that any number of them goes on from."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tacit.engine import noise
+from tacit.engine.distributed import Ranks
+from tacit.engine.sharding import is_sharded, shard_of
+from tacit.errors import UsageError
+from tacit.randomness import KeyedRandomness
+from tacit.training.checkpoint import finished_steps, load_weights
+from tacit.training.sequences import SequenceStream
+from tacit.training.sharded_checkpoint import read_rest
+from tacit.training.sharding import layers_of, shard
+
+from ..processes import Ended, in_processes, values_of
+from .phases import KEY, STEPS, Weights, assert_close, checkpoint_of, dropping_bert, spent, train
+from .streams import random_units, stream_of
+from .test_ranks import LossyStreams
+
+pytestmark = pytest.mark.slow
+
+SHARD = {"shard": True}
+
+
+@pytest.fixture(scope="module")
+def stream() -> SequenceStream:
+    return stream_of(random_units(8))
+
+
+@pytest.fixture(scope="module")
+def alone(stream: SequenceStream, tmp_path_factory: pytest.TempPathFactory) -> Weights:
+    return train(tmp_path_factory.mktemp("alone"), stream, dropout=0.0)
+
+
+def on_ranks(
+    world: int,
+    folder: Path,
+    stream: SequenceStream,
+    lost: int = -1,
+    at: int = 0,
+    sharded: bool = True,
+    **options: float,
+) -> list[Ended]:
+    folder.mkdir(exist_ok=True)
+
+    def work(ranks: Ranks) -> None:
+        streams = LossyStreams(at) if ranks.rank == lost else KeyedRandomness(KEY)
+        train(folder, stream, streams, ranks=ranks, dropout=0.0, compute=SHARD if sharded else {}, **options)
+
+    return in_processes(world, work)
+
+
+def weights_of(folder: Path) -> Weights:
+    """What one process reads of the checkpoint."""
+    model = dropping_bert(0.0)
+    load_weights(checkpoint_of(folder), model)
+    assert finished_steps(checkpoint_of(folder)) == STEPS
+    return {name: tensor.detach().clone() for name, tensor in model.named_parameters()}
+
+
+@pytest.mark.parametrize("checkpoint_seconds", [0.0, 1e9])
+@pytest.mark.parametrize("world", [2, 3])
+def test_sharded_training_is_that_of_one_process(
+    world: int, checkpoint_seconds: float, stream: SequenceStream, alone: Weights, tmp_path: Path
+) -> None:
+    values_of(on_ranks(world, tmp_path, stream, checkpoint_seconds=checkpoint_seconds))
+    assert checkpoint_of(tmp_path).is_dir()
+    assert_close(weights_of(tmp_path), alone)
+    assert spent(tmp_path) == STEPS
+
+
+@pytest.mark.parametrize(
+    ("lost", "at", "world", "sharded"), [(0, 2, 1, False), (1, 1, 2, True), (0, 2, 3, True), (1, 1, 2, False)]
+)
+def test_a_killed_run_goes_on_with_any_number_of_ranks(
+    lost: int, at: int, world: int, sharded: bool, stream: SequenceStream, alone: Weights, tmp_path: Path
+) -> None:
+    """Inside a step: each unit once, and the same noise."""
+    ended = on_ranks(2, tmp_path, stream, lost, at, checkpoint_seconds=0.0)
+    assert ended[lost].exit_code == -signal.SIGKILL
+    assert read_rest(checkpoint_of(tmp_path))["drawn"] > 0
+    values_of(on_ranks(world, tmp_path, stream, sharded=sharded))
+    assert_close(weights_of(tmp_path), alone)
+    assert spent(tmp_path) == STEPS
+
+
+def test_a_run_that_was_not_sharded_goes_on_sharded(stream: SequenceStream, alone: Weights, tmp_path: Path) -> None:
+    on_ranks(2, tmp_path, stream, 1, 1, sharded=False, checkpoint_seconds=0.0)
+    assert checkpoint_of(tmp_path).is_file()
+    assert "partial" in torch.load(checkpoint_of(tmp_path), weights_only=True)
+    values_of(on_ranks(3, tmp_path, stream))
+    assert_close(weights_of(tmp_path), alone)
+
+
+def test_ranks_without_units_take_part(tmp_path: Path) -> None:
+    """Two units for three ranks: in every step at least one rank has nothing to add, and some steps have no unit at all."""
+    few = stream_of({name: rows for name, rows in random_units(2).items() if name.startswith("unit")})
+    (tmp_path / "alone").mkdir()
+    expected = train(tmp_path / "alone", few, dropout=0.0)
+    values_of(on_ranks(3, tmp_path / "three", few))
+    assert_close(weights_of(tmp_path / "three"), expected)
+
+
+def every_rank_its_own(self: KeyedRandomness, *address: str | int) -> np.random.Generator:
+    """Known wrong: each rank draws noise of its own for its part, and for what is whole."""
+    own = (*address, int(os.environ["RANK"])) if address[0] == "noise" else address
+    return np.random.Generator(np.random.PCG64(int.from_bytes(self.derive("test", *own)[:8], "big")))
+
+
+def twice(gradient: torch.Tensor, full: torch.Tensor) -> torch.Tensor:
+    """Known wrong: the noise of a part is added at every rank, as if the parts were a sum."""
+    return shard_of(gradient, 2**0.5 * full)
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "wrong"),
+    [(KeyedRandomness, "generator", every_rank_its_own), (noise, "shard_of", twice)],
+    ids=["own", "twice"],
+)
+def test_the_check_catches_noise_that_is_not_drawn_once(
+    place: object,
+    name: str,
+    wrong: object,
+    stream: SequenceStream,
+    alone: Weights,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(place, name, wrong)
+    on_ranks(2, tmp_path, stream)
+    monkeypatch.undo()
+    with pytest.raises(AssertionError):
+        assert_close(weights_of(tmp_path), alone)
+
+
+def lose_a_rank(path: Path) -> None:
+    """Known wrong: what one rank has added up of a whole parameter is forgotten."""
+    rest = read_rest(path)
+    torch.save({**rest, "ranks": 1}, path / "rest.pt")
+
+
+def test_the_check_catches_partial_sums_that_are_lost(stream: SequenceStream, alone: Weights, tmp_path: Path) -> None:
+    on_ranks(2, tmp_path, stream, 1, 1, checkpoint_seconds=0.0)
+    lose_a_rank(checkpoint_of(tmp_path))
+    values_of(on_ranks(2, tmp_path, stream))
+    with pytest.raises(AssertionError):
+        assert_close(weights_of(tmp_path), alone)
+
+
+def test_a_rank_holds_a_part_of_every_layer(stream: SequenceStream) -> None:
+    """Weights, gradients and moments of the layers are divided by the number of ranks."""
+
+    def work(ranks: Ranks) -> tuple[int, int]:
+        model = dropping_bert(0.0)
+        whole = sum(p.numel() for layer in layers_of(model) for p in layer.parameters())
+        shard(model)
+        return whole, sum(p.to_local().numel() for p in model.parameters() if is_sharded(p))
+
+    for whole, own in values_of(in_processes(2, work)):
+        assert own * 2 == whole
+
+
+class NoLayers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Linear(2, 2)
+
+
+class Shared(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
+        self.layers[1].weight = self.layers[0].weight
+
+
+@pytest.mark.parametrize("model", [NoLayers, Shared])
+def test_what_cannot_be_sharded_is_refused(model: type[nn.Module]) -> None:
+    with pytest.raises(UsageError, match="has no layers of its own that could be sharded"):
+        layers_of(model())
