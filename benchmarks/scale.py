@@ -1,6 +1,6 @@
 """Time and memory of what a run does with a corpus, against the size of the corpus.
 
-Run ``python benchmarks/scale.py --results FILE [--megabytes 10 50 200] [--page docs/scale.md] [--plot docs/scale.png]``. It writes
+Run ``python benchmarks/scale.py --results FILE [--megabytes 10 50 200] [--only run] [--page docs/scale.md] [--plot docs/scale.png]``. It writes
 temporary corpora of made-up words, short documents a line, and of each measures, every one in a fresh process:
 
 - store: read the records, group them into units, sort, fingerprint and write them (`tacit.corpus.unit_store`);
@@ -177,11 +177,10 @@ def _status(process: int) -> list[str]:
         return []
 
 
-def measure(megabytes: float, results: Path, done: list[Measured]) -> None:
-    """All operations on one size that are not in the results yet."""
-    wanted = [
-        name for name in (*OPERATIONS, "run") if not any((m.operation, m.megabytes) == (name, megabytes) for m in done)
-    ]
+def measure(megabytes: float, only: str | None, results: Path, done: list[Measured]) -> None:
+    """The operations on one size that are not in the results yet; with ``only`` no others."""
+    names = [only] if only else [*OPERATIONS, "run"]
+    wanted = [name for name in names if not any((m.operation, m.megabytes) == (name, megabytes) for m in done)]
     if not wanted:
         return
     with tempfile.TemporaryDirectory(dir=results.parent) as place:
@@ -190,7 +189,7 @@ def measure(megabytes: float, results: Path, done: list[Measured]) -> None:
         write_text(folder / "public.txt", 1.0)
         values = {"run": folder / "run", "units": lines, "text": folder / "text.txt", "public": folder / "public.txt"}
         (folder / "run.yaml").write_text(CONFIG.format(**values, length=LENGTH, drawn=DRAWN))
-        for name in (*OPERATIONS, "run"):
+        for name in names:  # each needs what those before it have made
             own = [sys.executable, __file__, "--operation", name, "--folder", place]
             command = [sys.executable, "-m", "tacit", "run", str(folder / "run.yaml")] if name == "run" else own
             found = Measured(name, megabytes, *watched(command))
@@ -213,7 +212,6 @@ def _line(m: Measured) -> str:
 
 def tables(measured: Sequence[Measured]) -> str:
     """Markdown: a row a size and operation, how memory grows, and what follows for a terabyte."""
-    sizes = sorted({m.megabytes for m in measured})
     rows = ["| operation | MB of text | seconds | MB a second | peak MiB | own MiB |", "|---|--:|--:|--:|--:|--:|"]
     for name in (*OPERATIONS, "run"):
         for m in sorted((m for m in measured if m.operation == name), key=lambda m: m.megabytes):
@@ -222,6 +220,7 @@ def tables(measured: Sequence[Measured]) -> str:
                 f"| {name} | {m.megabytes:,.0f} | {m.seconds:,.1f} | {speed} | {m.peak:,.0f} | {m.own_peak:,.0f} |"
             )
     runs = {m.megabytes: m for m in measured if m.operation == "run"}
+    sizes = sorted(runs)
     first, last = runs[sizes[0]], runs[sizes[-1]]
     grown = f"From {sizes[0]:,.0f} MB to {sizes[-1]:,.0f} MB of text the peak of `tacit run` grows by a factor of "
     rows += ["", f"{grown}{last.peak / first.peak:.2f}, its own memory by one of {last.own_peak / first.own_peak:.2f}."]
@@ -269,6 +268,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--results", type=Path)
     parser.add_argument("--megabytes", type=float, nargs="+", default=[10, 50, 200])
+    parser.add_argument("--only", choices=["run"], help="measure this alone")
     parser.add_argument("--page", type=Path)
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--operation", choices=list(OPERATIONS), help="for the processes that it starts")
@@ -283,7 +283,7 @@ def main() -> None:
     lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
     done = [Measured(**json.loads(line)) for line in lines]
     for megabytes in arguments.megabytes:
-        measure(megabytes, results, done)
+        measure(megabytes, arguments.only, results, done)
     if arguments.page:
         write_page(arguments.page, done)
     if arguments.plot:
