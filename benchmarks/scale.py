@@ -1,7 +1,7 @@
 """Time and memory of what a run does with a corpus, against the size of the corpus.
 
-Run ``python benchmarks/scale.py --results FILE [--megabytes 10 50 200] [--only run] [--page docs/scale.md] [--plot docs/scale.png]``. It writes
-temporary corpora of made-up words, short documents a line, and of each measures, every one in a fresh process:
+Run ``python benchmarks/scale.py --results FILE [--megabytes 10 50 200] [--only run] [--page docs/scale.md] [--plot FILE]``. It
+writes temporary corpora of made-up words, a short document a line, and of each measures, every one in a fresh process:
 
 - store: read the records, group them into units, sort, fingerprint and write them (`tacit.corpus.unit_store`);
 - count: the words of a DP vocabulary, with the contribution bound, from there;
@@ -265,7 +265,7 @@ def write_plot(path: Path, measured: Sequence[Measured]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description="Time and memory of a corpus, by its size.")
     parser.add_argument("--results", type=Path)
     parser.add_argument("--megabytes", type=float, nargs="+", default=[10, 50, 200])
     parser.add_argument("--only", choices=["run"], help="measure this alone")
