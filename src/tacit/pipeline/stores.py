@@ -38,7 +38,7 @@ def stored(state: RunState, name: str, made_from: Any, write: Callable[[Path], N
     content = json.dumps([_VERSION, made_from], sort_keys=True).encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(content, key=state.streams.derive("stores"), digest_size=16).hexdigest()
     folder = root / f"{name}-{digest}"
-    with FileLock(root / f".{name}.lock", mode=0o600, fallback_to_soft=False):
+    with FileLock(root / f"{name}.lock", mode=0o600, fallback_to_soft=False):
         if not folder.is_dir():
             if state.ranks.first:
                 _remove_others(root, name)
