@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "randomness": {"errors"},
     "files": {"errors"},
     "disk_arrays": {"errors"},
-    "external_sort": set(),
+    "external_sort": {"errors"},
     "file_systems": set(),
     "strict_yaml": set(),
     "progress": set(),

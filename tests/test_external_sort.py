@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tacit.errors import DataError
 from tacit.external_sort import ExternalSort
 
 RNG = random.Random(0)
@@ -22,13 +23,23 @@ def test_rows_come_in_the_order_of_their_keys(tmp_path: Path, in_memory: int) ->
     for row in ROWS:
         rows.add(row)
     assert list(rows) == SORTED
-    assert bool(list(tmp_path.glob("rows-*.parquet"))) == (in_memory < len(ROWS))
+    assert bool(list(tmp_path.glob("rows-*.rows"))) == (in_memory < len(ROWS))
 
 
 def test_an_order_by_another_rule_is_caught() -> None:
     """Known wrong: text is compared without case, or rows of one key in no order of their own."""
     assert sorted(ROWS, key=lambda row: row[0].lower()) != SORTED
     assert sorted(ROWS, key=lambda row: (row[0], -row[1])) != SORTED
+
+
+def test_a_sort_that_fails_is_one_line_without_a_row(tmp_path: Path) -> None:
+    rows = ExternalSort(tmp_path, "rows", 10)
+    for number in range(100):
+        rows.add((b"sentinel", number, number))
+    (tmp_path / "rows-3.rows").write_bytes(b"damaged")
+    with pytest.raises(DataError, match="cannot be sorted on disk; make room") as refused:
+        list(rows)
+    assert "sentinel" not in str(refused.value)
 
 
 def test_no_rows(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tacit.errors import DataError
 __all__ = ["Array", "ArrayWriter", "DiskArray", "open_arrays", "row_pieces", "write_shapes"]
 
 _SHAPES = "arrays.json"
-_DROP_AFTER = 1 << 24  # bytes that may be mapped before they are let go
+_DROP_AFTER = 1 << 22  # bytes that may be mapped before they are let go
 _ROWS_AT_ONCE = 1 << 12
 _LEAST_MAPPED = 1 << 16  # with a page the system maps those around it
 
