@@ -431,3 +431,17 @@ def test_means_of_any_noisy_sum_are_possible_values(total: np.ndarray, noise: fl
     for found in means_of_sum(total, ("a", "b"), noise, BOUND).values():
         low, high = found["perplexity_interval"]
         assert 1 <= low <= found["perplexity"] <= high <= math.exp(BOUND) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("at_once", [1, 4, 15])
+def test_units_are_scored_alike_however_many_at_once(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    stream = stream_of(some_units())
+    models = {"gpt2": gpt2(), "unigram": causal_lm.unigram(stream, VOCABULARY)}
+    whole, sizes = score_units(models, stream, STREAMS, 3), causal_lm.unit_sizes(stream, [])
+    monkeypatch.setattr(causal_lm, "_UNITS_AT_ONCE", at_once)
+    for name, found in score_units(models, stream, STREAMS, 3).items():
+        assert np.array_equal(found.nats_U, whole[name].nats_U)
+        assert np.array_equal(found.tokens_U, whole[name].tokens_U)
+        assert found.whole == whole[name].whole
+    assert np.array_equal(causal_lm.unit_sizes(stream, []).tokens_U, sizes.tokens_U)
+    assert np.array_equal(causal_lm.unigram(stream, VOCABULARY), models["unigram"])

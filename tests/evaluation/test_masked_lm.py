@@ -16,6 +16,7 @@ from scipy import stats
 from transformers import BertForMaskedLM
 
 from tacit.config import ModelOptions
+from tacit.evaluation import masked_lm
 from tacit.evaluation.masked_lm import Scores, means_of_sum, noisy_sum, score_units, unigram, unit_vectors
 from tacit.randomness import KeyedRandomness
 from tacit.training.masking import Masking, mask_rows
@@ -260,3 +261,14 @@ def test_no_held_out_units_at_all() -> None:
     scores = score_units({"bert": tiny_bert(), "unigram": np.zeros(VOCABULARY)}, stream, 2, MASKING, STREAMS)
     assert unit_vectors(scores, BOUND).shape == (0, 5)
     assert dataclasses.asdict(scores["bert"])["loss_U"].shape == (0,)
+
+
+@pytest.mark.parametrize("at_once", [1, 4, 15])
+def test_units_are_scored_alike_however_many_at_once(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    stream = stream_of(some_units())
+    models = {"bert": tiny_bert(), "unigram": masked_lm.unigram(stream, range(SPECIAL), VOCABULARY)}
+    whole = score_units(models, stream, 3, MASKING, STREAMS)
+    monkeypatch.setattr(masked_lm, "_UNITS_AT_ONCE", at_once)
+    for name, found in score_units(models, stream, 3, MASKING, STREAMS).items():
+        assert np.array_equal(found.accuracy_U, whole[name].accuracy_U)
+        assert np.array_equal(found.loss_U, whole[name].loss_U)

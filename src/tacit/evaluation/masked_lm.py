@@ -29,7 +29,7 @@ from tacit.training.sequences import SequenceStream
 __all__ = ["Scores", "means_of_sum", "noisy_sum", "score_units", "unigram", "unit_vectors"]
 
 _ROWS_AT_ONCE = 64
-_UNITS_AT_ONCE = 2048
+_UNITS_AT_ONCE = 512
 
 
 @dataclass(frozen=True)
