@@ -16,6 +16,7 @@ from tacit.beginning import begin
 from tacit.config import parse_config
 from tacit.errors import LedgerError, UsageError
 from tacit.file_systems import mounts, network_file_system
+from tacit.folder import RunFolder
 from tacit.privacy.events import PoissonGaussian
 from tacit.privacy.ledger import Ledger
 
@@ -236,3 +237,18 @@ def test_a_network_file_system_is_refused_by_name(runs: Runs, monkeypatch: pytes
     with pytest.raises(UsageError, match=r"local: this is a network file system \(cifs\)"):
         runs.pay(1)
     assert runs.paid() == 1
+
+
+def test_beside_a_lost_ledger_no_configuration_is_replaced(tmp_path: Path) -> None:
+    """The configuration is that of the ledger on the other machine, which would then refuse to go on."""
+    own = parse_config(small_values(tmp_path))
+    folder = RunFolder(own.resolved_run)
+    with begin(own):
+        pass
+    before = folder.config.read_bytes()
+    folder.ledger.unlink()
+    folder.ledger.symlink_to(tmp_path / "elsewhere" / "ledger.sqlite")
+    other = parse_config(small_values(tmp_path, evaluation={"held_out": 0.3, "public_sequences": 32}))
+    with pytest.raises(LedgerError, match="a start that was killed"), begin(other):
+        pass
+    assert folder.config.read_bytes() == before

@@ -16,6 +16,8 @@ from tacit.errors import LedgerError
 from tacit.pipeline.corpus import private_units, public_units
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.records import source_of
+from tacit.pipeline.rows import private_rows
+from tacit.pipeline.stages import walk
 from tacit.pipeline.state import RunState
 from tacit.pipeline.stores import look_of, stored
 
@@ -135,3 +137,17 @@ def test_one_of_two_processes_makes_a_store(folder: Path) -> None:
         assert len(made) == 1
         assert found[0] == found[1]
         assert stored(state, "thing", ["of another"], write) != found[0]
+
+
+def test_rows_are_made_anew_where_public_text_has_changed(folder: Path) -> None:
+    """Examples with coins may be made of public text, and stand among the private rows."""
+    found = []
+    for _ in range(2):
+        with opened(folder) as state:
+            walk(state, until="vocabulary")
+            private_rows(state)
+            found.append({name for name in stores(state) if name.startswith("rows-private")})
+        with (folder / "public.jsonl").open("a") as file:
+            file.write('{"id": "one more", "text": "The patient is well."}\n')
+    assert found[0] != found[1]
+    assert [len(names) for names in found] == [1, 1]

@@ -23,7 +23,7 @@ from tacit.config import RunConfig, config_differences
 from tacit.errors import LedgerError, RefusedError, UsageError
 from tacit.files import write_private_json
 from tacit.folder import RunFolder, remove_if_refused, taken
-from tacit.ledger_place import held, link
+from tacit.ledger_place import held, link, refuse_lost
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.provenance import MADE_BY
 from tacit.randomness import KeyedRandomness, draw_key, read_key
@@ -98,6 +98,7 @@ def begin_in(
     was_there = folder.root.exists()
     with taken(folder), remove_if_refused(folder.root, was_there, lambda: _has_spent_or_done(folder)):
         _refuse_own_loop(folder)
+        refuse_lost(folder.ledger)  # before the configuration that it belongs to is replaced
         keep_config()
         with held(folder.ledger, ledger_folder) as place:
             key, ledger = _open_ledger_and_key(folder, header, seed, place)

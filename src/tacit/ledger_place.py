@@ -20,7 +20,7 @@ from tacit.errors import LedgerError, UsageError
 from tacit.file_systems import mounts, network_file_system
 from tacit.files import write_atomically
 
-__all__ = ["held", "link", "place_for", "refuse_network"]
+__all__ = ["held", "link", "place_for", "refuse_lost", "refuse_network"]
 
 
 def refuse_network(folder: Path, table: str) -> None:
@@ -60,7 +60,7 @@ def held(ledger: Path, folder: Path | None) -> Iterator[Path]:
     """
     place = ledger
     if ledger.is_symlink():
-        _refuse_lost(ledger)
+        refuse_lost(ledger)
     elif folder is None:
         refuse_network(ledger.parent, mounts())
     else:
@@ -89,8 +89,13 @@ def link(ledger: Path, place: Path) -> None:
         os.replace(partial, ledger)
 
 
-def _refuse_lost(ledger: Path) -> None:
-    if not ledger.exists():
+def refuse_lost(ledger: Path) -> None:
+    """Whatever is asked of the run folder: what it has paid is not known here.
+
+    Raises:
+        LedgerError: there is a link that leads nowhere.
+    """
+    if ledger.is_symlink() and not ledger.exists():
         raise LedgerError(
             f"{ledger}: a start that was killed has left the ledger as {os.readlink(ledger)} on the machine where it ran; go on "
             "there, or bring that file, and the one with -wal at its end, to the same place here"

@@ -3,7 +3,7 @@
 A line is a JSON object with exactly these keys:
 
     stage     of the run, or the phase that it trains
-    step      steps that are done
+    step      steps that are done; of screening and tokenising the share of the text, which with the seconds shows its size
     steps     steps that there are
     seconds   since the stage began
     epsilon   spent by then, from the ledger ("infinity": no guarantee); null where it was not computed

@@ -125,7 +125,8 @@ def _made_from(state: RunState, units: StoredUnits) -> list[Any]:
     """What decides rows beside the run's key: its configuration, the texts and the tokenizer."""
     tokenizer = hashlib.sha256((state.vocabulary_folder / "tokenizer.json").read_bytes()).hexdigest()
     config = state.config.model_dump(mode="json")
-    return [VERSION, config, units.stores, tokenizer, dict(state.special_names), state.chat_template]
+    public = public_units(state)[0].stores if state.config.public else []  # examples with coins may be made of it
+    return [VERSION, config, units.stores, public, tokenizer, dict(state.special_names), state.chat_template]
 
 
 @once

@@ -62,14 +62,11 @@ class Step(ABC):
     Args:
         at_once: entries of the draw that a rank holds in memory at once.
         source: what the steps read.
-        in_step: whether every rank runs as many micro-batches, since layers are gathered from all: one without entries runs a
-            blank one.
     """
 
-    def __init__(self, at_once: int, source: Source, in_step: bool) -> None:
+    def __init__(self, at_once: int, source: Source) -> None:
         self._at_once = at_once
         self._source = source
-        self._in_step = in_step
 
     def add_up(self, step: int, draw: np.ndarray, drawn: int) -> Iterator[int]:
         """Add the gradients of the step's draw from entry ``drawn`` on to ``p.grad``, those of this rank's slices.
@@ -82,8 +79,8 @@ class Step(ABC):
             places = ranks.slice(np.arange(drawn, end))
             if len(places):
                 self.add(draw[places], places, step)
-            elif self._in_step:
-                self.add_blank(draw[drawn], step)
+            else:
+                self.add_nothing(draw[drawn], step)
             if end < len(draw):
                 yield end
             drawn = end
@@ -100,9 +97,8 @@ class Step(ABC):
     def add(self, chosen: np.ndarray, places: np.ndarray, step: int) -> None:
         """Add the gradients of these entries, which stand at these places of the draw."""
 
-    def add_blank(self, like: int, step: int) -> None:
-        """Run a micro-batch of the shape that entry ``like`` of the draw would have, and add nothing: where layers are sharded."""
-        raise NotImplementedError
+    def add_nothing(self, like: int, step: int) -> None:  # noqa: B027 - most steps have nothing to do then
+        """This rank has no entry beside the others', of which ``like`` is the first."""
 
     @abstractmethod
     def sums(self) -> list[torch.Tensor]:
@@ -129,7 +125,7 @@ class DpStep(Step):
         every = all_widths(length)
         asked = {source.objective.targets_of(width) for width in every}
         most = max(1, compute.micro_batch // plan.rows_per_unit)
-        super().__init__(together(model, most, plan.rows_per_unit, every, asked), source, has_shards(model))
+        super().__init__(together(model, most, plan.rows_per_unit, every, asked), source)
         self._model = model
         self._plan = plan
         self._compute = compute
@@ -140,6 +136,7 @@ class DpStep(Step):
         self._drawn = np.zeros(0, dtype=np.int64)
         self._clipper = PerExampleClipper(model, plan.clip_norm, plan.rows_per_unit, CLIPPINGS[plan.clipping])
         self._drops = uses_dropout(model)
+        self._has_shards = has_shards(model)
 
     def draw(self, step: int) -> np.ndarray:
         """One global Poisson draw, the units with the shortest rows first: in this order whatever the micro-batch."""
@@ -170,7 +167,10 @@ class DpStep(Step):
         for units, real in micro_batches(chosen, self._at_once):
             self._add(units, real, width, step)
 
-    def add_blank(self, like: int, step: int) -> None:
+    def add_nothing(self, like: int, step: int) -> None:
+        """Where layers are sharded, every rank runs as many micro-batches of one shape, since weights are gathered from all."""
+        if not self._has_shards:
+            return
         blank = np.full(self._at_once, PADDING, dtype=np.int64)
         self._add(blank, np.zeros(self._at_once, dtype=bool), int(self._widths(np.array([like]))[0]), step)
 
@@ -245,7 +245,7 @@ class PlainStep(Step):
     """The ordinary mean gradient of a batch of public sequences."""
 
     def __init__(self, model: PreTrainedModel, plan: PlainPlan, compute: ComputeOptions, source: Source) -> None:
-        super().__init__(compute.micro_batch, source, False)
+        super().__init__(compute.micro_batch, source)
         self._model = model
         self._plan = plan
         self._compute = compute
