@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from tacit.disk_arrays import DiskArray
 from tacit.randomness import KeyedRandomness
 from tacit.training.row_store import open_rows, write_rows
 from tacit.training.sequences import SequenceStream
-from tacit.training.sums import scores_digest
+from tacit.training.sums import _add_keys, scores_digest
 
 LENGTH = 9
 STREAMS = KeyedRandomness(bytes(range(32)))
@@ -89,3 +90,13 @@ def test_longest_rows_of_units() -> None:
     chosen = np.random.default_rng(1).permutation(60)[:31]
     assert stream.longest_of(chosen).tolist() == [wanted[unit] for unit in chosen]
     assert stream.longest_of(np.array([], dtype=np.int64)).tolist() == []
+
+
+def test_keys_are_digested_as_one_text() -> None:
+    """As in every run before: another digest would give another address, and so other noise."""
+    for keys in ((), ("ab",), ("ab", "cd", "ef")):
+        by_hand, found = hashlib.blake2b(), hashlib.blake2b()
+        content = "\n".join(keys).encode()
+        by_hand.update(len(content).to_bytes(8, "big") + content)
+        _add_keys(found, keys)
+        assert found.digest() == by_hand.digest()
