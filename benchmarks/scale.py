@@ -97,14 +97,15 @@ def store(folder: Path) -> None:
 def count(folder: Path) -> None:
     from tacit.corpus.unit_store import open_units
     from tacit.randomness import KeyedRandomness
-    from tacit.vocabulary.count import sorted_word_counts
+    from tacit.vocabulary.count import ContributionBound, sorted_word_counts
     from tacit.vocabulary.tally import Spill, spill_folder
     from tacit.vocabulary.tokenizer import TokenizerOptions
 
     units = ((unit.unit_id, unit.texts) for unit in open_units(folder / "text").training)
     with spill_folder(folder / "spill") as place:
         options = TokenizerOptions()
-        sorted_word_counts(units, 60, KeyedRandomness(bytes(32)), options, Spill(place, 512), ids_differ=True)
+        bound = ContributionBound(60, KeyedRandomness(bytes(32)))
+        sorted_word_counts(units, bound, options, Spill(place, 512), ids_differ=True)
 
 
 def tokenise(folder: Path) -> None:

@@ -35,7 +35,7 @@ from tacit.privacy.accounting.calibrate_words import RESOLUTION, WordEvents, his
 from tacit.privacy.accounting.histogram import hoory_claim
 from tacit.privacy.events import ThresholdedHistogram, WeightedHistogram
 from tacit.randomness import KeyedRandomness
-from tacit.vocabulary.count import count_distinct, count_words, sorted_word_counts
+from tacit.vocabulary.count import ContributionBound, count_distinct, count_words, sorted_word_counts
 from tacit.vocabulary.estimate import ChosenWords, estimate_counts, weights_as_counts
 from tacit.vocabulary.public_words import count_public_words
 from tacit.vocabulary.select import draw_noise, noisy_counts, release
@@ -230,7 +230,9 @@ def measure_counting(data: Path, distinct: int, memory_mb: int, max_words: int) 
     with tempfile.TemporaryDirectory() as folder, spill_folder(Path(folder) / "counting") as place:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         start = time.process_time()
-        counts = sorted_word_counts(made_up, max_words, streams, options, Spill(place, memory_mb), resolution=65_536)
+        counts = sorted_word_counts(
+            made_up, ContributionBound(max_words, streams, 65_536), options, Spill(place, memory_mb)
+        )
         seconds = time.process_time() - start - made_up.seconds
         files = sum(path.stat().st_size for path in place.rglob("*")) / 2**20
         release(counts, np.zeros(len(counts), dtype=np.int64), 10**9)

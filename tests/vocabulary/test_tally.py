@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tacit.errors import DataError
 from tacit.randomness import KeyedRandomness
-from tacit.vocabulary.count import count_words, sorted_word_counts
+from tacit.vocabulary.count import ContributionBound, count_words, sorted_word_counts
 from tacit.vocabulary.tally import SortedCounts, Spill, Tally, spill_folder
 from tacit.vocabulary.tokenizer import TokenizerOptions
 
@@ -90,11 +90,11 @@ def test_the_same_counts_with_and_without_files(spill: Spill, resolution: int | 
     """By every method: histogram counts ones, weighted and sips weights, without public words or those of earlier rounds."""
     units = notes(40)
     plain = count_words(units, 9, STREAMS, OPTIONS, resolution=resolution, without=without)
-    spilled = sorted_word_counts(units, 9, STREAMS, OPTIONS, spill, resolution=resolution, without=without)
+    spilled = sorted_word_counts(units, ContributionBound(9, STREAMS, resolution, without), OPTIONS, spill)
     assert isinstance(spilled.counts, Path)
     assert list(spilled) == sorted(plain.items()) == list(SortedCounts.of(plain))
     roomy = Spill(spill.folder, 64)
-    held = sorted_word_counts(units, 9, STREAMS, OPTIONS, roomy, resolution=resolution, without=without)
+    held = sorted_word_counts(units, ContributionBound(9, STREAMS, resolution, without), OPTIONS, roomy)
     assert not isinstance(held.counts, Path)
     assert list(held) == list(spilled)
 
@@ -103,7 +103,7 @@ def test_only_the_owner_can_read_what_spills_and_it_is_gone_at_the_end(tmp_path:
     before = os.umask(0o000)  # the worst a user can have
     try:
         with spill_folder(tmp_path / "counting") as folder:
-            sorted_word_counts(notes(40), 9, STREAMS, OPTIONS, TinySpill(folder, 64))
+            sorted_word_counts(notes(40), ContributionBound(9, STREAMS), OPTIONS, TinySpill(folder, 64))
             files = list(folder.rglob("*"))
             assert len(files) > 2
             assert mode(folder) == 0o700
@@ -118,7 +118,7 @@ def test_an_error_leaves_nothing_and_shows_no_word(tmp_path: Path) -> None:
     folder = tmp_path / "counting"
     units = [*notes(40), ("n0", ["secret"])]
     with pytest.raises(DataError, match="earlier unit") as error, spill_folder(folder) as place:
-        sorted_word_counts(units, 9, STREAMS, OPTIONS, TinySpill(place, 64))
+        sorted_word_counts(units, ContributionBound(9, STREAMS), OPTIONS, TinySpill(place, 64))
     assert "secret" not in str(error.value)
     assert not folder.exists()
 
@@ -126,7 +126,7 @@ def test_an_error_leaves_nothing_and_shows_no_word(tmp_path: Path) -> None:
 def test_a_disk_that_takes_no_file_is_one_line_without_words(spill: Spill) -> None:
     (spill.folder / "part-1.parquet").mkdir()
     with pytest.raises(DataError, match=r"cannot be counted on disk .*counting_memory_mb \(now 64\)") as error:
-        sorted_word_counts(notes(40), 9, STREAMS, OPTIONS, spill)
+        sorted_word_counts(notes(40), ContributionBound(9, STREAMS), OPTIONS, spill)
     assert error.value.__suppress_context__
     assert "\n" not in str(error.value)
 
@@ -166,7 +166,7 @@ def test_what_a_killed_process_leaves_is_private_and_the_next_one_removes_it(tmp
     units = notes(40)
     with spill_folder(folder) as place:
         assert list(place.iterdir()) == []
-        again = sorted_word_counts(units, 9, STREAMS, OPTIONS, TinySpill(place, 64))
+        again = sorted_word_counts(units, ContributionBound(9, STREAMS), OPTIONS, TinySpill(place, 64))
         assert list(again) == sorted(count_words(units, 9, STREAMS, OPTIONS).items())
     assert not folder.exists()
 

@@ -23,7 +23,8 @@ class ComputeOptions(Options):
     Args:
         micro_batch: sequences in memory at once.
         threads: torch threads; all cores when not given.
-        workers: processes that screen a corpus.
+        workers: processes that screen a corpus; with Spark on this machine, its tasks at once.
+        runner: where corpora are read, grouped into units, screened, counted and tokenised: ``local``, or ``spark`` (docs/scale.md).
         counting_memory_mb: MiB of private words to hold in memory when they are counted; more are counted on disk, in the run's
             private folder.
         checkpoint_seconds: seconds between checkpoints.
@@ -38,12 +39,13 @@ class ComputeOptions(Options):
             embeddings and head stay whole. For models of kind bert, gpt2 and llama, without an adapter or ``checkpointing``.
     """
 
-    added_later: ClassVar = frozenset({"precision", "checkpointing", "shard"})
+    added_later: ClassVar = frozenset({"precision", "checkpointing", "shard", "runner"})
 
     micro_batch: Count = 64
     device: Literal["cpu", "cuda"] = "cpu"
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     workers: Annotated[int, Field(ge=1, le=1024)] = 2
+    runner: Literal["local", "spark"] = "local"
     counting_memory_mb: Annotated[int, Field(ge=64, le=MOST)] = 512
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 30.0
     precision: Precision = "float32"

@@ -18,7 +18,7 @@ from tacit.corpus.records import Record
 from tacit.corpus.source import Source, files_and_formats
 from tacit.errors import DataError, UsageError
 
-__all__ = ["field_names", "read_objects", "read_records"]
+__all__ = ["field_names", "no_record", "read_objects", "read_records"]
 
 
 def read_records(source: Source) -> Iterator[Record]:
@@ -51,9 +51,14 @@ def _stream(files: list[tuple[Path, str]], source: Source) -> Iterator[Record]:
     records = itertools.islice(records, source.limit)
     first = next(records, None)
     if first is None:
-        raise DataError(f"{source.path}: the corpus is empty: there is no record; check the path and the format")
+        raise no_record(source)
     yield first
     yield from records
+
+
+def no_record(source: Source) -> DataError:
+    """The error of a source without any."""
+    return DataError(f"{source.path}: the corpus is empty: there is no record; check the path and the format")
 
 
 def field_names(source: Source) -> list[str] | None:

@@ -23,7 +23,7 @@ from tacit.disk_arrays import ArrayWriter, DiskArray, open_arrays, write_shapes
 from tacit.external_sort import IN_MEMORY, ExternalSort, Row
 from tacit.randomness import KeyedRandomness
 
-__all__ = ["Part", "StoredUnits", "UnitStore", "open_units", "write_units"]
+__all__ = ["Part", "StoredUnits", "UnitStore", "open_units", "write_ordered_units", "write_units"]
 
 _AT_ONCE = 4096
 _TRAINING, _HELD_OUT = "training", "held_out"
@@ -67,6 +67,11 @@ class StoredUnits(Sequence[Unit]):
         """The same with these behind them. Who counts by units sees to it that no id is there twice."""
         assert not self._behind
         return StoredUnits(self._store, self._arrays, self._texts_B, behind)
+
+    @property
+    def behind(self) -> Sequence[Unit]:
+        """Those that are not in the store."""
+        return self._behind
 
     @property
     def stores(self) -> list[str]:
@@ -156,19 +161,40 @@ def write_units(
     """
     scratch = folder / "unsorted"
     scratch.mkdir()
-    texts = _Texts(folder, "texts_B")
-    sides = {name: _SideWriter(folder, name) for name in (_TRAINING, _HELD_OUT)}
+    texts, sides = _Texts(folder, "texts_B"), _sides(folder)
 
     def written() -> Iterator[Unit]:
         for part in parts:
             for unit_id, spans in _grouped(scratch, part, texts, in_memory):
-                sides[_HELD_OUT if is_held_out(unit_id) else _TRAINING].add(unit_id, spans)
+                sides[is_held_out(unit_id)].add(unit_id, spans)
                 yield Unit(unit_id, tuple(texts.read(at, size) for at, size in spans))
 
-    fingerprint = unit_fingerprint(written(), streams)
+    _finish(folder, texts, sides, unit_fingerprint(written(), streams))
+    shutil.rmtree(scratch)
+
+
+def write_ordered_units(
+    folder: Path, units: Iterable[Unit], is_held_out: Callable[[str], bool], streams: KeyedRandomness
+) -> None:
+    """As `write_units`, of units that were grouped and ordered elsewhere, part by part, each with its part's prefix."""
+    texts, sides = _Texts(folder, "texts_B"), _sides(folder)
+
+    def written() -> Iterator[Unit]:
+        for unit in units:
+            sides[is_held_out(unit.unit_id)].add(unit.unit_id, [texts.append(text) for text in unit.texts])
+            yield unit
+
+    _finish(folder, texts, sides, unit_fingerprint(written(), streams))
+
+
+def _sides(folder: Path) -> dict[bool, _SideWriter]:
+    """The writers of both sides, by whether it is held out."""
+    return {True: _SideWriter(folder, _HELD_OUT), False: _SideWriter(folder, _TRAINING)}
+
+
+def _finish(folder: Path, texts: _Texts, sides: dict[bool, _SideWriter], fingerprint: str) -> None:
     writers = [texts.writer, *(writer for side in sides.values() for writer in side.closed())]
     write_shapes(folder, writers, {"fingerprint": fingerprint})
-    shutil.rmtree(scratch)
 
 
 _Span = tuple[int, int]

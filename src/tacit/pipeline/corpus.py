@@ -24,6 +24,7 @@ from tacit.files import atomic_folder
 from tacit.models.kinds import save_model
 from tacit.pipeline.marking import MarkedText, mark, marker_of, marks_digest
 from tacit.pipeline.membership import run_samples
+from tacit.pipeline.on_spark import PUBLIC_HELD_OUT, private_on_spark, public_on_spark
 from tacit.pipeline.records import held_out_apart, planted_units, source_of, unit_kind, units_of
 from tacit.pipeline.rho import unit_rho
 from tacit.pipeline.screening import screened, screened_folder
@@ -31,6 +32,7 @@ from tacit.pipeline.state import RunState, once
 from tacit.pipeline.stores import look_of, stored
 from tacit.randomness import KeyedRandomness
 from tacit.screening.receipt import Receipt
+from tacit.spark.corpus import SparkCorpus
 from tacit.vocabulary.tokenizer import save_tokenizer
 
 __all__ = [
@@ -45,7 +47,6 @@ __all__ = [
     "screened_units",
 ]
 
-_PUBLIC_HELD_OUT = 0.02
 _CORPUS, _MARKS = "the private corpus", "the marks of private tokens"
 """The names of their fingerprints in the ledger."""
 
@@ -134,7 +135,8 @@ def public_units(state: RunState) -> tuple[StoredUnits, StoredUnits]:
         for number, source in enumerate(sources):
             yield Part(read_records(source), UnitKind("record"), f"{number}:")
 
-    store = _stored(state, "public-text", list(map(look_of, sources)), parts, _PUBLIC_HELD_OUT, streams)
+    looks = list(map(look_of, sources))
+    store = _stored(state, "public-text", looks, parts, PUBLIC_HELD_OUT, streams, public_on_spark(state))
     if not store.training or not store.held_out:
         raise DataError("the public corpus is too small to hold some records out: give at least a few hundred records")
     return store.training, store.held_out
@@ -160,8 +162,9 @@ def _corpus(state: RunState) -> UnitStore:
         return _screened(state, "private")
     source, kind = source_of(config.private), unit_kind(config)
     made_from = [look_of(source), repr(kind)]
+    parts = [Part(read_records(source), kind)]
     return _stored(
-        state, "text", made_from, lambda: [Part(read_records(source), kind)], config.evaluation.held_out, streams
+        state, "text", made_from, lambda: parts, config.evaluation.held_out, streams, private_on_spark(state)
     )
 
 
@@ -185,13 +188,21 @@ def _stored(
     parts: Callable[[], Iterable[Part]],
     held_out: float,
     streams: KeyedRandomness,
+    on_spark: SparkCorpus | None = None,
 ) -> UnitStore:
     """Units on disk: which of them are held out is a function of the key and the unit's id."""
 
     def write(folder: Path) -> None:
-        write_units(folder, parts(), lambda unit_id: is_held_out(unit_id, held_out, streams), streams)
+        if on_spark is not None:
+            on_spark.write(folder)
+        else:
+            write_units(folder, parts(), lambda unit_id: is_held_out(unit_id, held_out, streams), streams)
 
-    return open_units(stored(state, name, [made_from, held_out], write))
+    made_on = [] if on_spark is None else ["spark"]  # where a checksum lies beside it
+    folder = stored(state, name, [made_from, held_out, *made_on], write)
+    if on_spark is not None:
+        on_spark.bind(folder)
+    return open_units(folder)
 
 
 def _scorer_folder(state: RunState) -> Path:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,15 +20,16 @@ from tacit.corpus.unit_store import StoredUnits
 from tacit.corpus.units import Unit
 from tacit.pipeline.coins import coin_rows, copies_in_control, has_coins, tossed_coins
 from tacit.pipeline.corpus import marked_texts, private_units, public_units, rho_of_units, screened_units
+from tacit.pipeline.on_spark import private_on_spark, public_on_spark
 from tacit.pipeline.state import RunState, once
 from tacit.pipeline.stores import stored
 from tacit.progress import Bar
+from tacit.spark.corpus import SparkCorpus
 from tacit.training.marked import tokenize_marked, unmarked
 from tacit.training.row_store import open_rows, write_rows
-from tacit.training.sequences import SequenceStream, tokenize_units
+from tacit.training.sequences import SequenceStream
+from tacit.training.tokenising import Tokenising, copies_of
 from tacit.version import VERSION
-from tacit.vocabulary.chat_template import ChatTemplate
-from tacit.vocabulary.chats import ChatEncoder
 
 __all__ = [
     "control_rows",
@@ -55,16 +58,25 @@ def tokenized(state: RunState, units: Sequence[Unit], is_chat: Sequence[bool] | 
     Args:
         is_chat: of each unit whether its corpus has conversations; None: that of private ones.
     """
-    length, streams = state.config.model.length, state.streams.child("sequences")
-    is_chat = [state.config.private.is_chat] * len(units) if is_chat is None else is_chat
-    chats = _chats(state) if any(is_chat) else None
-    return tokenize_units(units, state.tokenizer, state.special, length, streams, chats, is_chat)
+    if is_chat is None:
+        return _private_tokenising(state).rows(units, [state.config.private.is_chat] * len(units))
+    return _public_tokenising(state).rows(units, is_chat)
 
 
 @once
-def _chats(state: RunState) -> ChatEncoder:
-    template = ChatTemplate(state.chat_template or "", str(state.vocabulary_folder))
-    return ChatEncoder(state.tokenizer, state.special, state.special_names, template)
+def _private_tokenising(state: RunState) -> Tokenising:
+    return _tokenising(state, state.config.private.is_chat)
+
+
+@once
+def _public_tokenising(state: RunState) -> Tokenising:
+    return _tokenising(state, any(options.is_chat for options in state.config.public))
+
+
+def _tokenising(state: RunState, has_chats: bool) -> Tokenising:
+    template = (state.chat_template or "", str(state.vocabulary_folder))
+    length, streams = state.config.model.length, state.streams.child("sequences")
+    return Tokenising(state.tokenizer.to_str(), state.special_names, length, streams, template, has_chats)
 
 
 def _public_chats(state: RunState, units: Sequence[Unit]) -> list[bool]:
@@ -82,6 +94,7 @@ def _on_disk(
     units: StoredUnits,
     rows: Callable[[list[Unit]], SequenceStream] | None = None,
     then: Callable[[Iterator[SequenceStream]], Iterable[SequenceStream]] = lambda parts: parts,
+    on_spark: Callable[[], Iterator[SequenceStream]] | None = None,
 ) -> SequenceStream:
     """The rows of units in order, in a store.
 
@@ -89,6 +102,7 @@ def _on_disk(
         name: of the store. With the run's configuration and files it decides what the others are.
         rows: of some units; None: `tokenized`.
         then: what else is done with the rows, part by part.
+        on_spark: the rows of those units that are in the store, where Spark makes them.
     """
 
     def rows_of_part(part: list[Unit]) -> SequenceStream:
@@ -96,7 +110,11 @@ def _on_disk(
 
     def write(folder: Path) -> None:
         with state.reporter.stage(f"Tokenising: {name.replace('-', ' ')}", _STEPS) as bar:
-            write_rows(folder, then(rows_of_part(part) for part in _parts(units, bar)))
+            if on_spark is None:
+                parts = (rows_of_part(part) for part in _parts(units, bar))
+            else:
+                parts = itertools.chain(on_spark(), (rows_of_part(list(units.behind)) for _ in range(1)))
+            write_rows(folder, then(parts))
             bar.advance_to(_STEPS)
 
     return open_rows(stored(state, f"rows-{name}", _made_from(state, units), write))
@@ -134,22 +152,20 @@ def public_rows(state: RunState) -> SequenceStream:
     """Public training rows: of each unit as often as its corpus says."""
 
     def rows(units: list[Unit]) -> SequenceStream:
-        copies = [copy for unit in units for copy in _copies(state, unit)]
+        copies = [copy for unit in units for copy in copies_of(unit, _corpus_of(state, unit).times)]
         return tokenized(state, copies, _public_chats(state, copies))
 
-    return _on_disk(state, "public", public_units(state)[0], rows)
-
-
-def _copies(state: RunState, unit: Unit) -> list[Unit]:
-    """A public unit, and the same text under other ids, which have random choices of their own."""
-    times = _corpus_of(state, unit).times
-    return [unit, *(Unit(f"{unit.unit_id}:copy {number}", unit.texts) for number in range(2, times + 1))]
+    units = public_units(state)[0]
+    return _on_disk(
+        state, "public", units, rows, on_spark=_rows_on_spark(public_on_spark(state), _public_tokenising(state))
+    )
 
 
 @once
 def private_rows(state: RunState) -> SequenceStream:
     """Private training rows, with the audit's canaries (a causal model's are texts of the corpus) and the examples with coins."""
-    stream = _on_disk(state, "private", private_units(state)[0], then=lambda parts: _planted(state, parts))
+    units, on_spark = private_units(state)[0], _private_rows_on_spark(state)
+    stream = _on_disk(state, "private", units, then=lambda parts: _planted(state, parts), on_spark=on_spark)
     return stream if state.config.adaptive is None else dataclasses.replace(stream, rho_U=rho_of_units(state))
 
 
@@ -159,7 +175,8 @@ def control_rows(state: RunState) -> SequenceStream:
     if not has_coins(state.config):
         return private_rows(state)
     units = private_units(state)[0]
-    return _on_disk(state, "control", units, then=lambda parts: _planted(state, parts, in_control=True))
+    in_control = functools.partial(_planted, state, in_control=True)
+    return _on_disk(state, "control", units, then=in_control, on_spark=_private_rows_on_spark(state))
 
 
 def _planted(state: RunState, parts: Iterator[SequenceStream], in_control: bool = False) -> Iterator[SequenceStream]:
@@ -177,7 +194,17 @@ def _planted(state: RunState, parts: Iterator[SequenceStream], in_control: bool 
 @once
 def private_held_out_rows(state: RunState) -> SequenceStream:
     """Rows of the private units that are kept from training."""
-    return _on_disk(state, "held-out", private_units(state)[1])
+    return _on_disk(state, "held-out", private_units(state)[1], on_spark=_private_rows_on_spark(state, held_out=True))
+
+
+def _private_rows_on_spark(state: RunState, held_out: bool = False) -> Callable[[], Iterator[SequenceStream]] | None:
+    return _rows_on_spark(private_on_spark(state), _private_tokenising(state), held_out)
+
+
+def _rows_on_spark(
+    corpus: SparkCorpus | None, how: Tokenising, held_out: bool = False
+) -> Callable[[], Iterator[SequenceStream]] | None:
+    return None if corpus is None else functools.partial(corpus.rows, how, held_out=held_out)
 
 
 @once

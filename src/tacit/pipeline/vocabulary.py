@@ -19,6 +19,7 @@ from tacit.corpus.units import Unit
 from tacit.errors import LedgerError, UsageError
 from tacit.files import private_folder, write_atomically, write_json, write_text
 from tacit.pipeline.corpus import check_corpora, marked_texts, private_units, public_units, screened_units
+from tacit.pipeline.on_spark import private_on_spark
 from tacit.pipeline.state import RunState
 from tacit.planning import VOCABULARY, VOCABULARY_COUNTS
 from tacit.planning.given import chat_template, given_tokenizer, has_chats, reserved_tokens
@@ -27,7 +28,7 @@ from tacit.privacy.accounting.calibrate_words import RESOLUTION
 from tacit.privacy.events import Event
 from tacit.privacy.words import WordEvents, WordRelease, word_release
 from tacit.vocabulary.chat_template import TEMPLATE_FILE, own_template
-from tacit.vocabulary.count import count_words, sorted_word_counts
+from tacit.vocabulary.count import ContributionBound, count_words, sorted_word_counts
 from tacit.vocabulary.estimate import ChosenWords, estimate_counts, weights_as_counts
 from tacit.vocabulary.public_words import OFTEN, count_public_words, read_public_words
 from tacit.vocabulary.select import draw_noise, noisy_counts, release
@@ -160,28 +161,25 @@ class _PaidWords(WordSource):
         streams = self.state.streams.child("vocabulary")
         with spill_folder(self.state.folder.private / "counting") as place:
             spill = Spill(place, self.state.config.compute.counting_memory_mb)
-            units = _texts(private_units(self.state)[0])
-            counts = sorted_word_counts(
-                units,
-                how.max_words,
-                streams,
-                self.text,
-                spill,
-                resolution=how.resolution,
-                without=known,
-                ids_differ=True,
-            )
+            bound = ContributionBound(how.max_words, streams, how.resolution, known)
+            counts = self._sums(bound, spill)
             return release(counts, self._paid_noise(stage, how, counts), how.threshold)
 
     def _counts_of(self, stage: str, how: WordRelease, known: AbstractSet[str]) -> dict[str, int]:
         """Noisy counts of words that are public by now."""
         self._say(f"counting {len(known)} words ...")
-        units, streams = _texts(private_units(self.state)[0]), self.state.streams.child("vocabulary")
-        counts = count_words(
-            units, how.max_words, streams, self.text, resolution=how.resolution, only=known, ids_differ=True
-        )
+        bound = ContributionBound(how.max_words, self.state.streams.child("vocabulary"), how.resolution, only=known)
+        with spill_folder(self.state.folder.private / "counting") as place:
+            counts = dict(self._sums(bound, Spill(place, self.state.config.compute.counting_memory_mb)))
         all_counts = SortedCounts.of({word: counts.get(word, 0) for word in known})
         return noisy_counts(sorted(known), counts, self._paid_noise(stage, how, all_counts))
+
+    def _sums(self, bound: ContributionBound, spill: Spill) -> SortedCounts:
+        """Of the words of the units that are trained on, here or on Spark."""
+        units, on_spark = private_units(self.state)[0], private_on_spark(self.state)
+        if on_spark is not None:
+            return on_spark.counts(bound, self.text, units.behind, spill)
+        return sorted_word_counts(_texts(units), bound, self.text, spill, ids_differ=True)
 
     def _without_noise(self, stage: str) -> dict[str, int]:
         """All words, of the screened or unmarked text where there is one: in the ledger it has no guarantee."""

@@ -22,7 +22,15 @@ from tacit.randomness import KeyedRandomness
 from tacit.vocabulary.tally import SortedCounts, Spill, Tally
 from tacit.vocabulary.tokenizer import MAX_WORD_LENGTH, TokenizerOptions, normalizer_and_pretokenizer
 
-__all__ = ["choose_words", "count_distinct", "count_words", "distinct_words", "sorted_word_counts"]
+__all__ = [
+    "ContributionBound",
+    "choose_words",
+    "count_distinct",
+    "count_words",
+    "distinct_of_units",
+    "distinct_words",
+    "sorted_word_counts",
+]
 
 _CACHED_CHUNKS = 1 << 16
 _DIGEST_BYTES = 16
@@ -64,22 +72,19 @@ def count_words(
         DataError: two units have one id (together they would move a count by two), or a text is not valid Unicode.
         ValueError: ``max_words`` is below 1.
     """
-    distinct = _distinct_of_units(units, options)
+    distinct = distinct_of_units(units, options)
     tally = Tally()
-    bound = _Bound(max_words, streams, resolution, without, only)
+    bound = ContributionBound(max_words, streams, resolution, without, only)
     _tally(distinct, bound, tally, ids_differ)
     return tally.in_memory()
 
 
 def sorted_word_counts(
     units: Iterable[tuple[str, Sequence[str]]],
-    max_words: int,
-    streams: KeyedRandomness,
+    bound: ContributionBound,
     options: TokenizerOptions,
     spill: Spill,
     *,
-    resolution: int | None = None,
-    without: AbstractSet[str] = frozenset(),
     ids_differ: bool = False,
 ) -> SortedCounts:
     """As `count_words`, in the order of code points, and on disk where they do not fit in memory.
@@ -88,8 +93,7 @@ def sorted_word_counts(
         DataError: as `count_words`; or the words can be held neither in memory nor on disk.
     """
     tally = Tally(spill)
-    bound = _Bound(max_words, streams, resolution, without)
-    _tally(_distinct_of_units(units, options), bound, tally, ids_differ)
+    _tally(distinct_of_units(units, options), bound, tally, ids_differ)
     return tally.sums()
 
 
@@ -104,13 +108,13 @@ def count_distinct(
 ) -> dict[str, int]:
     """As `count_words`, from the distinct words of each unit."""
     tally = Tally()
-    _tally(units, _Bound(max_words, streams, resolution, without, only), tally)
+    _tally(units, ContributionBound(max_words, streams, resolution, without, only), tally)
     return tally.in_memory()
 
 
 @dataclass(frozen=True)
-class _Bound:
-    """What one unit may add, as in `count_words`."""
+class ContributionBound:
+    """What one unit may add; the arguments are those of `count_words`."""
 
     max_words: int
     streams: KeyedRandomness
@@ -122,16 +126,23 @@ class _Bound:
         if self.max_words < 1:
             raise ValueError(f"max_words must be at least 1, not {self.max_words}")
 
+    def of(self, unit_id: str, words: AbstractSet[str]) -> tuple[Collection[str], int]:
+        """Of a unit's distinct words those that it moves, and by how much each."""
+        countable = words - self.without if self.without else words
+        countable = countable if self.only is None else countable & self.only
+        chosen = choose_words(unit_id, countable, self.max_words, self.streams)
+        if self.resolution is None or not chosen:
+            return chosen, 1
+        return chosen, unit_weight(self.resolution, len(chosen))
+
 
 def _tally(
-    units: Iterable[tuple[str, AbstractSet[str]]], bound: _Bound, tally: Tally, ids_differ: bool = False
+    units: Iterable[tuple[str, AbstractSet[str]]], bound: ContributionBound, tally: Tally, ids_differ: bool = False
 ) -> None:
     for unit_id, words in units if ids_differ else _refused_twice(units):
-        countable = words - bound.without if bound.without else words
-        countable = countable if bound.only is None else countable & bound.only
-        chosen = choose_words(unit_id, countable, bound.max_words, bound.streams)
+        chosen, weight = bound.of(unit_id, words)
         if chosen:
-            tally.add(chosen, 1 if bound.resolution is None else unit_weight(bound.resolution, len(chosen)))
+            tally.add(chosen, weight)
 
 
 def _refused_twice(units: Iterable[tuple[str, AbstractSet[str]]]) -> Iterator[tuple[str, AbstractSet[str]]]:
@@ -143,9 +154,14 @@ def _refused_twice(units: Iterable[tuple[str, AbstractSet[str]]]) -> Iterator[tu
         yield unit_id, words
 
 
-def _distinct_of_units(
+def distinct_of_units(
     units: Iterable[tuple[str, Sequence[str]]], options: TokenizerOptions
 ) -> Iterator[tuple[str, set[str]]]:
+    """The id and the distinct countable words of each unit.
+
+    Raises:
+        DataError: a text is not valid Unicode.
+    """
     words_of_texts = _reader(options)
     for number, (unit_id, texts) in enumerate(units, start=1):
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from tacit.errors import DataError
 from tacit.external_sort import limited_database
 from tacit.files import private_folder
 
-__all__ = ["SortedCounts", "Spill", "Tally", "spill_folder"]
+__all__ = ["SortedCounts", "Spill", "Tally", "spill_folder", "write_ordered"]
 
 _MIB = 1 << 20
 _BYTES_A_WORD = 200
@@ -142,6 +142,25 @@ class Tally:
 
 
 _NAMES = ["word", "count"]
+
+
+def write_ordered(batches: Iterable[tuple[Sequence[bytes], Sequence[int]]], spill: Spill) -> SortedCounts:
+    """Sums that were added up elsewhere, as `Tally.sums` gives them: words as UTF-8, in order, and their counts; on disk.
+
+    Raises:
+        DataError: they cannot be written.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path, size = spill.folder / "counts.parquet", 0
+    schema = pa.schema([("word", pa.string()), ("count", pa.int64())])
+    with _no_text_in_errors(spill), pq.ParquetWriter(path, schema, compression="zstd", write_statistics=False) as file:
+        for words, counts in batches:
+            own = [pa.array(words, pa.binary()).cast(pa.string()), pa.array(counts, pa.int64())]
+            file.write_table(pa.Table.from_arrays(own, schema=schema))
+            size += len(words)
+    return SortedCounts(path, size)
 
 
 def _added_up(parts: list[Path], spill: Spill) -> SortedCounts:

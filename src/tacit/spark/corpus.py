@@ -1,0 +1,295 @@
+"""A corpus of units on Spark: written to a store, its words counted, its rows made, each the same as on one machine."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tacit.corpus.readers import no_record
+from tacit.corpus.source import Source
+from tacit.corpus.unit_store import write_ordered_units
+from tacit.corpus.units import Unit, UnitKind, is_held_out
+from tacit.errors import DataError
+from tacit.files import read_result, write_json
+from tacit.randomness import KeyedRandomness
+from tacit.spark.runner import Runner, Shared
+from tacit.spark.units import Checksum, as_bytes, units_in, units_table
+from tacit.training.sequences import SequenceStream
+from tacit.training.tokenising import Tokenising, copies_of
+from tacit.vocabulary.count import ContributionBound, distinct_of_units
+from tacit.vocabulary.tally import SortedCounts, Spill, write_ordered
+from tacit.vocabulary.tokenizer import TokenizerOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+__all__ = ["CorpusPart", "SparkCorpus"]
+
+_CHECKSUMS = "checksums.json"
+_WORDS_AT_ONCE = 1 << 18
+_TEXTS_AT_ONCE = 2000
+_BYTES_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True)
+class CorpusPart:
+    """A source, what a unit of it is, what the ids of its units begin with, and how it is trained on.
+
+    Args:
+        is_chat: whether its texts may be conversations.
+        times: how often each unit is trained on; the copies have other ids.
+    """
+
+    source: Source
+    kind: UnitKind
+    prefix: str = ""
+    is_chat: bool = False
+    times: int = 1
+
+
+class SparkCorpus:
+    """Units of sources, one after the other; which are held out is a function of the key and the unit's id.
+
+    Args:
+        runner: of the run.
+        parts: no two of one prefix.
+        held_out: the share of units that is held out.
+        streams: of the corpus.
+    """
+
+    def __init__(self, runner: Runner, parts: Sequence[CorpusPart], held_out: float, streams: KeyedRandomness) -> None:
+        self._runner = runner
+        self._parts = parts
+        self._held_out = held_out
+        self._streams = streams
+        self._kept = ExitStack()
+        self._checksums: list[list[int]] | None = None
+
+    @functools.cached_property
+    def _tables(self) -> list[DataFrame]:
+        """The units of each part, on the executors' disks until the session ends."""
+        streams = self._runner.share(self._streams)
+        made = (
+            units_table(self._runner, part.source, part.kind, part.prefix, self._held_out, streams)
+            for part in self._parts
+        )
+        return [self._kept.enter_context(self._runner.kept(table)) for table in made]
+
+    def write(self, folder: Path) -> None:
+        """Write a store of all units, as `tacit.corpus.unit_store.write_units` does.
+
+        Raises:
+            DataError: as the readers; a source without a record.
+        """
+        sums = {side: Checksum(self._streams) for side in (False, True)}
+
+        def units() -> Iterator[Unit]:
+            for part, table in zip(self._parts, self._tables, strict=True):
+                none = True
+                for batch in self._runner.batches(table):
+                    for unit, held_out in units_in(batch):
+                        none = False
+                        sums[held_out].add(unit)
+                        yield unit
+                if none:
+                    raise no_record(part.source)
+
+        write_ordered_units(folder, units(), lambda id_: is_held_out(id_, self._held_out, self._streams), self._streams)
+        write_json(folder / _CHECKSUMS, {"checksums": [sums[side].limbs.tolist() for side in (False, True)]})
+
+    def counts(
+        self, bound: ContributionBound, options: TokenizerOptions, behind: Sequence[Unit], spill: Spill
+    ) -> SortedCounts:
+        """The sums of the words of the training units, as `tacit.vocabulary.count.sorted_word_counts` gives them.
+
+        Args:
+            behind: more units, which are not in the sources.
+
+        Raises:
+            DataError: the corpus is not the one in the store; or a text is no Unicode.
+        """
+        count = _CountWords(self._runner.share((bound, options, self._streams)))
+        tables = [self._runner.map_batches(table, count, count.schema) for table in self._tables]
+        planted = _PlantedWords(self._runner.share(_sums(behind, bound, options)))
+        tables.append(self._runner.map_batches(self._runner.numbers(1), planted, count.schema))
+        total = self._runner.sum_by_key(functools.reduce(lambda one, other: one.union(other), tables))
+        found: list[tuple[bytes, int]] = []
+
+        def words() -> Iterator[tuple[list[bytes], list[int]]]:
+            for batch in self._runner.batches(total):
+                keys, values = (batch[name].to_pylist() for name in ("key", "value"))
+                own = sum(not key.startswith(_CHECKED) for key in keys)
+                found.extend(zip(keys[own:], values[own:], strict=True))
+                yield keys[:own], values[:own]
+
+        counts = write_ordered(words(), spill)
+        self._compare(False, [value for _, value in found])
+        return counts
+
+    def rows(self, how: Tokenising, *, held_out: bool) -> Iterator[SequenceStream]:
+        """The rows of the units of one side, in order, part by part.
+
+        Raises:
+            DataError: the corpus is not the one in the store.
+        """
+        shared = self._runner.share((how, self._streams))
+        limbs = np.zeros(len(Checksum(self._streams).limbs), dtype=np.int64)
+        for part, table in zip(self._parts, self._tables, strict=True):
+            function = _Tokenise(shared, held_out, part.is_chat, part.times)
+            for batch in self._runner.batches(self._runner.map_batches(table, function, function.schema)):
+                for row in batch.to_pylist():
+                    limbs += np.array(row["checksum"])
+                    yield _stream_of(row, how.length)
+        self._compare(held_out, limbs.tolist())
+
+    def bind(self, store: Path) -> None:
+        """Compare what is computed from now on with a store that `write` wrote."""
+        self._checksums = read_result(store / _CHECKSUMS)["checksums"]
+
+    def _compare(self, held_out: bool, limbs: Sequence[int]) -> None:
+        if self._checksums is None:
+            raise ValueError("bind the corpus to its store first")
+        expected = self._checksums[held_out]
+        if expected != (list(limbs) or [0] * len(expected)):
+            raise DataError(
+                "the corpus that the executors read is not the one that this run began with; let its files be, "
+                "in a place that all machines share"
+            )
+
+
+# Words -----------------------------------------------------------------------------------------------------------------------
+
+_CHECKED = b"\xff"
+"""Begins the keys of a checksum: no word's bytes begin so, and all words stand before it."""
+
+
+def _sums(units: Iterable[Unit], bound: ContributionBound, options: TokenizerOptions) -> dict[bytes, int]:
+    sums: dict[bytes, int] = {}
+    _add_words(sums, units, bound, options)
+    return sums
+
+
+def _add_words(
+    sums: dict[bytes, int], units: Iterable[Unit], bound: ContributionBound, options: TokenizerOptions
+) -> None:
+    for unit_id, distinct in distinct_of_units(((unit.unit_id, unit.texts) for unit in units), options):
+        words, weight = bound.of(unit_id, distinct)
+        for word in words:
+            key = as_bytes(word)
+            sums[key] = sums.get(key, 0) + weight
+
+
+@dataclass(frozen=True)
+class _CountWords:
+    """From units to sums by word, those of training units; and their checksum."""
+
+    shared: Shared[tuple[ContributionBound, TokenizerOptions, KeyedRandomness]]
+
+    schema = "key binary, value long"
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        bound, options, streams = self.shared.get()
+        sums: dict[bytes, int] = {}
+        checksum = Checksum(streams)
+        for batch in batches:
+            training = [unit for unit, held_out in units_in(batch) if not held_out]
+            for unit in training:
+                checksum.add(unit)
+            _add_words(sums, training, bound, options)
+            if len(sums) > _WORDS_AT_ONCE:
+                yield _as_batch(sums)
+                sums = {}
+        sums |= {_CHECKED + bytes([limb]): int(value) for limb, value in enumerate(checksum.limbs)}
+        yield _as_batch(sums)
+
+
+@dataclass(frozen=True)
+class _PlantedWords:
+    """The sums of units that are in no source; as a function's, and not as a table's, no plan holds them."""
+
+    sums: Shared[dict[bytes, int]]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield _as_batch(self.sums.get())
+
+
+def _as_batch(sums: dict[bytes, int]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    arrays = [pa.array(sums.keys(), pa.binary()), pa.array(sums.values(), pa.int64())]
+    return pa.RecordBatch.from_arrays(arrays, ["key", "value"])
+
+
+# Rows ------------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Tokenise:
+    """From units to rows of token ids, those of some units together as the bytes of arrays."""
+
+    shared: Shared[tuple[Tokenising, KeyedRandomness]]
+    held_out: bool
+    is_chat: bool
+    times: int
+
+    schema = "keys array<string>, starts binary, lengths binary, ids binary, counted binary, checksum array<long>"
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        how, streams = self.shared.get()
+        names = [("keys", pa.list_(pa.string()))]
+        names += [(name, pa.binary()) for name in ("starts", "lengths", "ids", "counted")]
+        schema = pa.schema([*names, ("checksum", pa.list_(pa.int64()))])
+        for batch in batches:
+            for units in _parts(unit for unit, held_out in units_in(batch) if held_out is self.held_out):
+                checksum = Checksum(streams)
+                for unit in units:
+                    checksum.add(unit)
+                copies = [copy for unit in units for copy in copies_of(unit, self.times)]
+                stream = how.rows(copies, [self.is_chat] * len(copies))
+                yield pa.RecordBatch.from_pylist([_row_of(stream, checksum)], schema)
+
+
+def _parts(units: Iterable[Unit]) -> Iterator[list[Unit]]:
+    part: list[Unit] = []
+    texts = size = 0
+    for unit in units:
+        if part and (texts >= _TEXTS_AT_ONCE or size >= _BYTES_AT_ONCE):
+            yield part
+            part, texts, size = [], 0, 0
+        part.append(unit)
+        texts, size = texts + len(unit.texts), size + sum(map(len, unit.texts))
+    if part:
+        yield part
+
+
+def _row_of(stream: SequenceStream, checksum: Checksum) -> dict[str, object]:
+    counted = None if stream.counted_ST is None else np.asarray(stream.counted_ST).tobytes()
+    return {
+        "keys": list(stream.keys_U),
+        "starts": np.asarray(stream.starts_U1, np.int64).tobytes(),
+        "lengths": np.asarray(stream.lengths_S, np.int32).tobytes(),
+        "ids": np.asarray(stream.ids_ST, np.int32).tobytes(),
+        "counted": counted,
+        "checksum": checksum.limbs.tolist(),
+    }
+
+
+def _stream_of(row: dict[str, bytes], length: int) -> SequenceStream:
+    counted = row["counted"]
+    return SequenceStream(
+        np.frombuffer(row["ids"], np.int32).reshape(-1, length),
+        np.frombuffer(row["lengths"], np.int32),
+        np.frombuffer(row["starts"], np.int64),
+        tuple(map(str, row["keys"])),
+        counted_ST=None if counted is None else np.frombuffer(counted, np.bool_).reshape(-1, length),
+    )

@@ -1,0 +1,211 @@
+"""Three operations on tables of records, and their order: map, sum by key, first by key.
+
+A table is a DataFrame whose private columns are bytes, so that text with half a surrogate pair travels too, and no plan, event log or
+web page of Spark shows it. Functions get Arrow record batches. What they need of the run, its key above all, reaches them as a
+broadcast, never in a setting, an environment variable or the plan.
+
+Of a failed task one line comes back: the message of an error of ours, which holds no private text, or the name of another's class.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from tacit.errors import DataError, TacitError, UsageError
+from tacit.version import VERSION
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.broadcast import Broadcast
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Runner", "Shared", "batches_of"]
+
+T = TypeVar("T")
+Function = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+"""What a task does with a part of a table: its batches come one by one, and so do those that it gives."""
+
+_FAILED = "tacit-task-error:"
+_FOUND = re.compile(rf"{_FAILED}([A-Za-z0-9+/=]+):")
+_BLOB_BYTES = 1 << 22
+_BLOB = "blob binary"
+
+
+class Shared(Generic[T]):
+    """A value that tasks read, and that travels as a broadcast; a function holds this in place of the value."""
+
+    def __init__(self, broadcast: Broadcast[T]) -> None:
+        self._broadcast = broadcast
+
+    def get(self) -> T:
+        """The value."""
+        return self._broadcast.value
+
+
+class Runner:
+    """Runs functions over tables on a Spark session.
+
+    Args:
+        session: of `tacit.spark.session.open_session`.
+    """
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+
+    def share(self, value: T) -> Shared[T]:
+        """Send a value to all tasks that ask for it."""
+        return Shared(self._session.sparkContext.broadcast(value))
+
+    def numbers(self, count: int) -> DataFrame:
+        """A table with one column, ``id``: 0, 1, ... each in a part of its own."""
+        return self._session.range(0, count, 1, max(count, 1))
+
+    def map_batches(self, table: DataFrame, function: Function, schema: str) -> DataFrame:
+        """What the function makes of each part; parts and rows keep their order.
+
+        Args:
+            function: pickled; what it holds must not be private (`share`).
+            schema: of what it gives, as "name type, ...".
+        """
+        return table.mapInArrow(functools.partial(_guarded, function, VERSION), schema)
+
+    def sum_by_key(self, table: DataFrame) -> DataFrame:
+        """Of a table with ``key`` (bytes) and ``value`` (whole numbers): each key once, in the order of bytes, with its sum."""
+        from pyspark.sql import functions as F
+
+        return table.groupBy("key").agg(F.sum("value").alias("value")).orderBy("key")
+
+    def first_by_key(self, table: DataFrame, key: Sequence[str], order: Sequence[str]) -> DataFrame:
+        """The table, and in the column ``first`` whether a row is the first of its key in that order, which must be total."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        place = F.row_number().over(Window.partitionBy(*key).orderBy(*order))
+        return table.withColumn("first", place == 1)
+
+    def by_key(self, table: DataFrame, key: str, order: Sequence[str]) -> DataFrame:
+        """The rows of one key in one part and behind each other, in that order, which must be total."""
+        return table.repartition(key).sortWithinPartitions(key, *order)
+
+    @contextmanager
+    def kept(self, table: DataFrame) -> Iterator[DataFrame]:
+        """The table on the executors' disks, computed once for what is done in the block."""
+        from pyspark import StorageLevel
+
+        with _one_line_errors():
+            kept = table.persist(StorageLevel.DISK_ONLY)
+            try:
+                kept.count()  # all parts at once; an iterator computes one after the other
+                yield kept
+            finally:
+                kept.unpersist()
+
+    def batches(self, table: DataFrame) -> Iterator[pa.RecordBatch]:
+        """All rows, here, in the order of parts and rows, a few MiB at once."""
+        with self.kept(table.mapInArrow(_as_blobs, _BLOB)) as blobs:
+            for row in blobs.toLocalIterator(prefetchPartitions=True):
+                yield from _batches_in(bytes(row.blob))
+
+
+def batches_of(rows: Iterator[tuple[tuple[Any, ...], int]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows as record batches of a few MiB.
+
+    Args:
+        rows: the values of each, and its size in bytes.
+        schema: of the values.
+    """
+    import pyarrow as pa
+
+    columns: list[list[Any]] = [[] for _ in schema]
+    size = 0
+
+    def taken() -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
+        )
+
+    for values, bytes_ in rows:
+        for column, value in zip(columns, values, strict=True):
+            column.append(value)
+        size += bytes_
+        if size >= _BLOB_BYTES or len(columns[0]) >= _MOST_ROWS:
+            yield taken()
+            columns, size = [[] for _ in schema], 0
+    if columns[0]:
+        yield taken()
+
+
+_MOST_ROWS = 10_000
+
+
+# In a task ----------------------------------------------------------------------------------------------------------------
+
+
+def _guarded(function: Function, version: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The function, whose errors say nothing of the text; the versions of driver and executor must be one."""
+    try:
+        if version != VERSION:
+            raise UsageError(f"the driver has tacit {version} and an executor {VERSION}; install one version")
+        yield from function(batches)
+    except TacitError as error:
+        raise RuntimeError(_told(type(error).__name__, str(error))) from None
+    except Exception as error:
+        raise RuntimeError(_told("DataError", f"a task on Spark failed ({type(error).__name__})")) from None
+
+
+def _told(kind: str, message: str) -> str:
+    content = base64.b64encode(json.dumps([kind, message]).encode()).decode()
+    return f"{_FAILED}{content}:"
+
+
+def _as_blobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    for batch in batches:
+        rows = max(1, batch.num_rows * _BLOB_BYTES // max(batch.nbytes, 1))
+        for start in range(0, batch.num_rows, rows):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema) as writer:
+                writer.write_batch(batch.slice(start, rows))
+            yield pa.RecordBatch.from_pydict(
+                {"blob": [sink.getvalue().to_pybytes()]}, pa.schema([("blob", pa.binary())])
+            )
+
+
+# On the driver ---------------------------------------------------------------------------------------------------------------
+
+
+def _batches_in(blob: bytes) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    with pa.ipc.open_stream(blob) as reader:
+        yield from reader
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """What Spark raises quotes the task's traceback, pages of it; of it one line stays."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        found = _FOUND.search(str(error))
+        if found is None:
+            raise DataError(
+                f"Spark could not finish the work ({type(error).__name__}); its log says why, and the same command goes on"
+            ) from None
+        kind, message = json.loads(base64.b64decode(found.group(1)))
+        raise _error_of(kind, message) from None
+
+
+def _error_of(kind: str, message: str) -> TacitError:
+    made: Mapping[str, type[TacitError]] = {"DataError": DataError, "UsageError": UsageError}
+    return made.get(kind, DataError)(message)

@@ -1,0 +1,86 @@
+"""The Spark session of a run: the user's own, or one on this machine; a cluster that would leave private text unencrypted is refused."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tacit.errors import UsageError
+from tacit.files import private_folder
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+__all__ = ["open_session", "refuse_unencrypted"]
+
+_NO_MASTER = "local[*]"
+"""What Spark says where nobody has named a cluster."""
+
+_ENCRYPTED = ("spark.io.encryption.enabled", "spark.network.crypto.enabled")
+
+
+def open_session(folder: Path, workers: int) -> SparkSession:
+    """The session that is active, else one with the settings of ``spark-submit`` and ``spark-defaults.conf``, else one here.
+
+    Args:
+        folder: private: where a session on this machine keeps what does not fit in memory, encrypted.
+        workers: tasks at once on this machine.
+
+    Raises:
+        UsageError: pyspark or Java is missing, or the cluster would write or send private text unencrypted.
+    """
+    try:
+        from pyspark import SparkConf, SparkContext
+        from pyspark.errors import PySparkRuntimeError
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise UsageError("compute.runner: spark needs pyspark 4; install it with: pip install 'tacit[spark]'") from None
+    try:
+        SparkContext._ensure_initialized()  # starts Java, which knows the settings of spark-submit
+        conf = SparkConf()
+        if SparkContext._active_spark_context is None and conf.get("spark.master", _NO_MASTER) == _NO_MASTER:
+            _set_local(conf, private_folder(folder), workers)
+        session = SparkSession.builder.config(conf=conf).appName("tacit").getOrCreate()
+    except (PySparkRuntimeError, FileNotFoundError):
+        raise UsageError(
+            "compute.runner: spark needs Java 17 or newer, and it does not start; install a JRE, or set JAVA_HOME"
+        ) from None
+    refuse_unencrypted(session.sparkContext.getConf())
+    return session
+
+
+def refuse_unencrypted(conf: SparkConf) -> None:
+    """Refuse a cluster whose shuffles, spills or connections would hold private text as it is.
+
+    Raises:
+        UsageError: names the setting.
+    """
+    if conf.get("spark.master", "").startswith("local") and not conf.get("spark.master", "").startswith(
+        "local-cluster"
+    ):
+        return
+    missing = [name for name in _ENCRYPTED if conf.get(name, "false").lower() != "true"]
+    if missing:
+        raise UsageError(
+            f"compute.runner: this cluster would write or send private text unencrypted; set {' and '.join(missing)} to true"
+        )
+
+
+def _set_local(conf: SparkConf, folder: Path, workers: int) -> None:
+    settings = {
+        "spark.local.dir": str(folder),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.io.encryption.enabled": "true",
+        "spark.log.level": "ERROR",
+        "spark.sql.shuffle.partitions": str(4 * workers),
+    }
+    for name, value in settings.items():
+        conf.setIfMissing(name, value)
+    for name, value in {"spark.master": f"local[{workers}]", "spark.ui.enabled": "false"}.items():
+        conf.set(name, value)
+    conf.set("spark.ui.showConsoleProgress", "false")  # we show our own
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
