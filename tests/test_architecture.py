@@ -62,6 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluation": BASE | {"engine", "models", "training", "corpus", "vocabulary"},  # the ids of special tokens
     # privacy, vocabulary: the audit of the vocabulary runs its mechanism, and compares with its law
     "audit": BASE | {"config", "engine", "models", "training", "corpus", "privacy", "vocabulary"},
+    "spark": BASE | {"folder", "corpus", "screening", "vocabulary", "training"},
     "scoring": BASE | {"config", "privacy", "corpus", "vocabulary", "models"},  # a scorer is a model from a folder
     "screen_plan": {"config", "errors", "screening"},  # light: `tacit screen` needs no account
     # what a run is given (files of words, tokenizers, models, policies) is looked at before it begins
@@ -115,7 +116,7 @@ NARROWER: dict[str, set[str]] = {
     "config/kinds/__init__.py": set(),
     "config/kinds/kind.py": set(),
     "pipeline/records.py": {"config", "corpus", "randomness"},
-    "pipeline/screening.py": BASE | {"config", "folder", "corpus", "screening", "screen_plan"},
+    "pipeline/screening.py": BASE | {"config", "folder", "corpus", "screening", "screen_plan", "spark"},
     "pipeline/marking.py": BASE | {"config", "corpus", "screening"},
     "pipeline/scoring.py": BASE | {"config", "folder", "corpus", "scoring"},
     "pipeline/rho.py": BASE | {"config", "folder", "corpus", "privacy", "scoring"},

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-
 from tacit.corpus.units import UnitKind
 from tacit.pipeline.records import source_of, unit_kind
 from tacit.pipeline.state import RunState, once
 from tacit.spark.corpus import CorpusPart, SparkCorpus
 from tacit.spark.runner import Runner
-from tacit.spark.session import open_session
+from tacit.spark.session import open_session, spark_folder
 
 __all__ = ["PUBLIC_HELD_OUT", "private_on_spark", "public_on_spark"]
 
@@ -19,9 +17,7 @@ PUBLIC_HELD_OUT = 0.02
 
 @once
 def _runner(state: RunState) -> Runner:
-    folder = state.folder.private / "spark"
-    shutil.rmtree(folder, ignore_errors=True)  # what a killed run has left there
-    return Runner(open_session(folder, state.config.compute.workers))
+    return Runner(open_session(spark_folder(state.folder), state.config.compute.workers))
 
 
 @once

@@ -15,6 +15,9 @@ from tacit.screen_plan import plan_of, streams_needed
 from tacit.screening.corpus import policies_of, screen_corpus
 from tacit.screening.receipt import Receipt
 from tacit.screening.split import Screener
+from tacit.spark.runner import Runner
+from tacit.spark.screening import SparkScreening
+from tacit.spark.session import open_session, spark_folder
 
 __all__ = ["redacted_units", "screened", "screened_folder"]
 
@@ -37,7 +40,12 @@ def screened(config: RunConfig, folder: RunFolder, streams: KeyedRandomness, rep
         DataError: a policy or the corpus is malformed or changed, or a stream that is needed is empty.
     """
     plan = plan_of(config)
-    corpus = Corpus(source_of(config.private), planted_records(config, streams))
+    source, planted = source_of(config.private), planted_records(config, streams)
+    on_spark = None
+    if config.compute.runner == "spark":
+        runner = Runner(open_session(spark_folder(folder), config.compute.workers))
+        on_spark = SparkScreening(runner, source, planted, plan, streams)
+    corpus = Corpus(source, planted) if on_spark is None else on_spark.records
     with reporter.stage("Screening", _STEPS) as bar:
         receipt = screen_corpus(
             corpus,
@@ -46,6 +54,7 @@ def screened(config: RunConfig, folder: RunFolder, streams: KeyedRandomness, rep
             streams,
             lambda done, total: bar.advance_to(_STEPS * done // max(total, 1)),
             needed=streams_needed(config),
+            elsewhere=on_spark,
         )
         bar.advance_to(_STEPS)  # also when it was done before
     return receipt

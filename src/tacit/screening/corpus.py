@@ -11,11 +11,11 @@ import hashlib
 import itertools
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tacit.corpus.records import Record, require_rereadable, text_bytes
 from tacit.corpus.units import is_held_out
@@ -27,12 +27,12 @@ from tacit.screening.groups import GroupLimit, GroupSizes
 from tacit.screening.missed import Missed
 from tacit.screening.policy import Policy, load_policy, package_policy
 from tacit.screening.receipt import Receipt
-from tacit.screening.split import STREAMS, DataPoint, Deduplicate, Stream
+from tacit.screening.split import STREAMS, Copies, DataPoint, Deduplicate, Stream
 from tacit.screening.work import Chunk, Work
-from tacit.screening.workers import ScreenerOptions, screen_chunks
+from tacit.screening.workers import Screened, ScreenerOptions, screen_chunks
 from tacit.version import VERSION
 
-__all__ = ["ScreenPlan", "policies_of", "screen_corpus", "screener_options"]
+__all__ = ["Elsewhere", "ScreenPlan", "policies_of", "screen_corpus", "screener_options"]
 
 _CHUNK_RECORDS, _CHUNK_CHARACTERS = 256, 256_000
 _COMPARED = ("data_point", "missed", "deduplicate", "normalisation", "held_out")
@@ -120,6 +120,19 @@ def _identity(plan: ScreenPlan, policies: Mapping[str, Policy], streams: KeyedRa
     return values
 
 
+class Elsewhere(Protocol):
+    """Whoever screens in place of this machine (`tacit.spark.screening`)."""
+
+    @property
+    def copies(self) -> Mapping[Stream, Copies]:
+        """For each stream that is deduplicated who says what is a copy, asked in the order of the corpus."""
+        ...
+
+    def screened(self, done: int) -> Generator[tuple[Chunk, Screened], None, None]:
+        """The records behind those that are done, in order, with what is screened of each."""
+        ...
+
+
 # The whole ------------------------------------------------------------------------------------------------------------
 
 
@@ -132,6 +145,7 @@ def screen_corpus(
     *,
     needed: Collection[Stream] = STREAMS,
     checkpoint_seconds: float = 30.0,
+    elsewhere: Elsewhere | None = None,
 ) -> Receipt:
     """Screen a corpus into a private folder (0700): public.jsonl, private.jsonl, held_out.jsonl, receipt.json.
 
@@ -146,6 +160,7 @@ def screen_corpus(
         streams: of the run's key.
         needed: streams that must not be empty in the end.
         checkpoint_seconds: shortest time between checkpoints.
+        elsewhere: who judges the records and knows copies, in place of this machine.
 
     Raises:
         UsageError: the folder holds a screening with another plan, policy or key, or something else.
@@ -158,15 +173,21 @@ def screen_corpus(
     policies = policies_of(plan)
     identity = _identity(plan, policies, streams)
     corpus, size = _survey(records, plan, streams)
-    work = Work(folder, identity, corpus, plan.copies, plan.deduplicate, streams)
+    known = None if elsewhere is None else elsewhere.copies
+    work = Work(folder, identity, corpus, plan.copies, plan.deduplicate, streams, known)
     if (found := work.finished()) is not None:
         return found
     progress = on_progress or (lambda done, total: None)
     with work.open():
-        chunks = _chunks(itertools.islice(records, work.counts.records, None), plan.held_out, streams)
         clock = CheckpointClock(checkpoint_seconds)
-        options = screener_options(plan, policies, streams)
-        with closing(screen_chunks(chunks, _texts, options, plan.workers)) as screened:
+        done = work.counts.records
+        if elsewhere is None:
+            chunks = _chunks(itertools.islice(records, done, None), plan.held_out, streams)
+            options = screener_options(plan, policies, streams)
+            found = screen_chunks(chunks, _texts, options, plan.workers)
+        else:
+            found = elsewhere.screened(done)
+        with closing(found) as screened:
             for chunk, (points, tally) in screened:
                 work.take(chunk, points, tally)
                 progress(work.counts.bytes, size)

@@ -244,7 +244,8 @@ class _Marking(ABC):
             mac.update(piece)
         return mac.digest()
 
-    def _of(self, text: str) -> bytes:
+    def digest(self, text: str) -> bytes:
+        """Keyed, of what is compared: equal for copies."""
         # Lone surrogates are legal in JSON; an encoding error would hold the text.
         return keyed_digest(self._empty, normalised(text, self.options.normalisation).encode("utf-8", "surrogatepass"))
 
@@ -269,7 +270,7 @@ class KeepFirst(_Marking):
         """
         if self._most is not None and self._counts["texts"] >= self._most:
             raise DataError(f"there are more than {self._most} texts: raise expected_texts and start again")
-        duplicate = self._memory.add(self._of(text))
+        duplicate = self._memory.add(self.digest(text))
         self._counts["texts"] += 1
         self._counts["duplicates"] += duplicate
         return duplicate
@@ -292,7 +293,7 @@ class MaskAll(_Marking):
         """First pass."""
         if self._counts["texts"]:
             raise ValueError("all texts are counted before the first is marked")
-        digest = self._of(text)
+        digest = self.digest(text)
         self._counts["counted"] += 1
         if self._seen.add(digest):
             self._repeated.add(digest)
@@ -303,7 +304,7 @@ class MaskAll(_Marking):
         Raises:
             DataError: the text was not counted.
         """
-        digest = self._of(text)
+        digest = self.digest(text)
         if digest not in self._seen or self._counts["texts"] >= self._counts["counted"]:
             raise DataError("the corpus changed between the two passes of deduplication; start the screening again")
         duplicate = digest in self._repeated

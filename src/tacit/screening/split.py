@@ -40,6 +40,7 @@ __all__ = [
     "Splitter",
     "Stream",
     "Tally",
+    "compared_stream",
     "data_points",
     "deduplicated_streams",
     "reserve_mask",
@@ -241,15 +242,18 @@ class Splitter:
 
     def place(self, point: Point) -> Placed:
         """The data point in its stream, or in place of a copy ``<MASK>``, which is private."""
-        stream = stream_of(point)
-        if self._is_compared(point, stream) and self._copies[stream].mark(point.text):
+        compared = compared_stream(point, self._which)
+        if compared is not None and self._copies[compared].mark(point.text):
             return Placed(MASK, "private", True)
-        return Placed(point.text, stream, False)
+        return Placed(point.text, stream_of(point), False)
 
-    def _is_compared(self, point: Point, stream: Stream) -> bool:
-        if self._which == "unmasked":
-            return stream == "private" and MASK not in point.text
-        return self._which == "exact"
+
+def compared_stream(point: Point, which: Deduplicate) -> Stream | None:
+    """The stream in which copies of a data point are looked for; None: in none."""
+    stream = stream_of(point)
+    if which == "unmasked":
+        return stream if stream == "private" and MASK not in point.text else None
+    return stream if which == "exact" else None
 
 
 def deduplicated_streams(which: Deduplicate) -> tuple[Stream, ...]:

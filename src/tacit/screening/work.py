@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,9 +19,9 @@ from tacit.resumable import JobKind, Resumable
 from tacit.screening.deduplicate import DeduplicateOptions, KeepFirst, stability
 from tacit.screening.receipt import Counts, Receipt
 from tacit.screening.redact import MASK
-from tacit.screening.split import STREAMS, Deduplicate, Point, Splitter, Stream, Tally, deduplicated_streams
+from tacit.screening.split import STREAMS, Copies, Deduplicate, Point, Splitter, Stream, Tally, deduplicated_streams
 
-__all__ = ["Chunk", "Work"]
+__all__ = ["Chunk", "Work", "copies_streams"]
 
 _SCREENING = JobKind(
     noun="screening",
@@ -33,6 +33,11 @@ _SCREENING = JobKind(
 _JSON = json.JSONEncoder(ensure_ascii=False)
 
 
+def copies_streams(which: Deduplicate, streams: KeyedRandomness) -> dict[Stream, KeyedRandomness]:
+    """The keyed randomness of each memory of copies, from that of the run's key."""
+    return {stream: streams.child("screening", stream) for stream in deduplicated_streams(which)}
+
+
 class Chunk(NamedTuple):
     """Records that follow one another, and which of them are held out."""
 
@@ -41,7 +46,17 @@ class Chunk(NamedTuple):
 
 
 class Work:
-    """A screening on disk: its three files, its counts, its memory of copies, and their checkpoint."""
+    """A screening on disk: its three files, its counts, its memory of copies, and their checkpoint.
+
+    Args:
+        folder: what it becomes.
+        plan: everything but the records that the result depends on, as JSON-ready values.
+        corpus: a digest of the records.
+        copies: what is a copy; None: nothing.
+        which: of which data points copies are looked for.
+        streams: of the run's key.
+        known: who knows copies, where another does; what has gone on before a checkpoint is then not told again.
+    """
 
     def __init__(
         self,
@@ -51,20 +66,19 @@ class Work:
         copies: DeduplicateOptions | None,
         which: Deduplicate,
         streams: KeyedRandomness,
+        known: Mapping[Stream, Copies] | None = None,
     ) -> None:
         self.counts = Counts()
         self._job = Resumable(_SCREENING, folder, plan, corpus)
         self._plan, self._corpus = plan, corpus
         self._options = copies
         self._which: Deduplicate = which
-        compared = deduplicated_streams(which)
-        self._streams: dict[Stream, KeyedRandomness] = {
-            stream: streams.child("screening", stream) for stream in compared
-        }
+        self._streams = copies_streams(which, streams)
         self._copies: dict[Stream, KeepFirst] = {}
-        if copies is not None:
+        self._is_told = known is not None
+        if copies is not None and known is None:
             self._copies |= {stream: KeepFirst(copies, own) for stream, own in self._streams.items()}
-        self._splitter = Splitter(self._copies, which)
+        self._splitter = Splitter(self._copies if known is None else known, which)
         self._document, self._number = "", -1
         self._seconds = 0.0
 
@@ -131,7 +145,7 @@ class Work:
         self.counts = Counts(**state["counts"])
         self._document, self._number = str(state["document"]), int(state["number"])
         self._seconds = float(state["seconds"])
-        if self._options is not None:
+        if self._options is not None and not self._is_told:
             for stream, own in self._streams.items():
                 known = self._known(stream, self.counts.records)
                 self._copies[stream] = KeepFirst.load(known, self._options, own)

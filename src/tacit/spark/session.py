@@ -1,20 +1,22 @@
-"""The Spark session of a run: the user's own, or one on this machine; a cluster that would leave private text unencrypted is refused."""
+"""The Spark session of a run: the user's own, or one here. A cluster that leaves private text unencrypted is refused."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tacit.errors import UsageError
 from tacit.files import private_folder
+from tacit.folder import RunFolder
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-__all__ = ["open_session", "refuse_unencrypted"]
+__all__ = ["open_session", "refuse_unencrypted", "spark_folder"]
 
 _NO_MASTER = "local[*]"
 """What Spark says where nobody has named a cluster."""
@@ -42,6 +44,7 @@ def open_session(folder: Path, workers: int) -> SparkSession:
         SparkContext._ensure_initialized()  # starts Java, which knows the settings of spark-submit
         conf = SparkConf()
         if SparkContext._active_spark_context is None and conf.get("spark.master", _NO_MASTER) == _NO_MASTER:
+            shutil.rmtree(folder, ignore_errors=True)  # what a killed process has left there
             _set_local(conf, private_folder(folder), workers)
         session = SparkSession.builder.config(conf=conf).appName("tacit").getOrCreate()
     except (PySparkRuntimeError, FileNotFoundError):
@@ -50,6 +53,11 @@ def open_session(folder: Path, workers: int) -> SparkSession:
         ) from None
     refuse_unencrypted(session.sparkContext.getConf())
     return session
+
+
+def spark_folder(run: RunFolder) -> Path:
+    """Where a session on this machine keeps what does not fit in memory."""
+    return run.private / "spark"
 
 
 def refuse_unencrypted(conf: SparkConf) -> None:
@@ -80,7 +88,7 @@ def _set_local(conf: SparkConf, folder: Path, workers: int) -> None:
     }
     for name, value in settings.items():
         conf.setIfMissing(name, value)
-    for name, value in {"spark.master": f"local[{workers}]", "spark.ui.enabled": "false"}.items():
+    own = {"spark.master": f"local[{workers}]", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    for name, value in own.items():
         conf.set(name, value)
-    conf.set("spark.ui.showConsoleProgress", "false")  # we show our own
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,10 +36,11 @@ _LIMBS = 4
 
 @dataclass(frozen=True)
 class _Files:
-    """Of each file its path, its format, and how many records are read; None: all."""
+    """Of each file its path, its format, and how many records are read (None: all); and records behind them, as another file's."""
 
     source: Source
     files: list[tuple[Path, str, int | None]]
+    planted: Sequence[Record] = ()
 
 
 @dataclass(frozen=True)
@@ -60,16 +61,18 @@ class _ReadRecords:
         return batches_of(rows, pa.schema(names))
 
     def _rows(self, about: _Files, file: int) -> Iterator[tuple[tuple[object, ...], int]]:
-        path, format_, most = about.files[file]
-        records = itertools.islice(READERS[format_](path, about.source), most)
+        records = iter(about.planted)
+        if file < len(about.files):
+            path, format_, most = about.files[file]
+            records = itertools.islice(READERS[format_](path, about.source), most)
         for row, record in enumerate(records):
             user = None if record.user_id is None else as_bytes(record.user_id)
             text = as_bytes(record.text)
             yield (file, row, as_bytes(record.document_id), user, text), len(text)
 
 
-def records_table(runner: Runner, source: Source) -> DataFrame:
-    """The records of a source, in order: file, row (its number there), document, user, text.
+def records_table(runner: Runner, source: Source, planted: Sequence[Record] = ()) -> DataFrame:
+    """The records of a source, and those planted behind it, in order: file, row (its number there), document, user, text.
 
     Raises:
         DataError: as `tacit.corpus.readers.read_records`, also when the table is computed.
@@ -83,30 +86,31 @@ def records_table(runner: Runner, source: Source) -> DataFrame:
             counts |= {row["file"]: row["count"] for row in counted.collect()}
         before = [0, *itertools.accumulate(counts[file] for file in range(len(files)))]
         files = [(*one, max(0, limit - start)) for one, start in zip(found, before, strict=False)]
-    return _table(runner, _Files(source, files))
+    return _table(runner, _Files(source, files, planted))
 
 
 def _table(runner: Runner, files: _Files) -> DataFrame:
     function = _ReadRecords(runner.share(files))
-    return runner.map_batches(runner.numbers(len(files.files)), function, function.schema)
+    return runner.map_batches(runner.numbers(len(files.files) + 1), function, function.schema)
 
 
 class RecordCorpus:
-    """The records of a source, read by tasks anew each time, in their order."""
+    """The records of a source, and those planted behind it, read by tasks anew each time, in their order."""
 
-    def __init__(self, runner: Runner, source: Source) -> None:
+    def __init__(self, runner: Runner, source: Source, planted: Sequence[Record] = ()) -> None:
         self._runner = runner
         self._source = source
+        self._planted = planted
 
     def __iter__(self) -> Iterator[Record]:
-        none = True
-        for batch in self._runner.batches(records_table(self._runner, self._source)):
+        read = 0
+        for batch in self._runner.batches(records_table(self._runner, self._source, self._planted)):
             for document, user, text in zip(
                 *(batch[name].to_pylist() for name in ("document", "user", "text")), strict=True
             ):
-                none = False
+                read += 1
                 yield Record(as_text(document), None if user is None else as_text(user), as_text(text))
-        if none:
+        if read <= len(self._planted):
             raise no_record(self._source)
 
 

@@ -1,0 +1,220 @@
+"""Screening on Spark: tasks judge records and look for copies; in order, the driver writes what they found.
+
+Which copy is the first is decided by the place of a data point in the corpus (file, record, number in the record), which is the
+order in which one machine reads: the result is the same function of the corpus, and so is its stability (docs/deduplication.md).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from tacit.corpus.records import Record
+from tacit.corpus.source import Source
+from tacit.corpus.units import is_held_out
+from tacit.errors import DataError
+from tacit.randomness import KeyedRandomness
+from tacit.screening.corpus import ScreenPlan, policies_of, screener_options
+from tacit.screening.deduplicate import DeduplicateOptions, KeepFirst
+from tacit.screening.split import Copies, Point, Screener, Stream, Tally, compared_stream, deduplicated_streams
+from tacit.screening.work import Chunk, copies_streams
+from tacit.screening.workers import Screened, ScreenerOptions
+from tacit.spark.runner import Runner, Shared, batches_of
+from tacit.spark.units import RecordCorpus, as_bytes, as_text, records_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+__all__ = ["SparkScreening"]
+
+_PLACE = ("file", "row", "point")
+_CHUNK_RECORDS = 256
+
+
+class SparkScreening:
+    """What `tacit.screening.corpus.screen_corpus` asks of whoever screens for it.
+
+    Args:
+        runner: of the run.
+        source: what is screened.
+        planted: records behind it.
+        plan: how.
+        streams: of the run's key.
+    """
+
+    def __init__(
+        self, runner: Runner, source: Source, planted: list[Record], plan: ScreenPlan, streams: KeyedRandomness
+    ) -> None:
+        self.records = RecordCorpus(runner, source, planted)
+        self._runner = runner
+        self._table = lambda: records_table(runner, source, planted)
+        self._plan = plan
+        self._streams = streams
+        self._flags: Iterator[tuple[tuple[int, int], bool]] = iter(())
+
+    @property
+    def copies(self) -> Mapping[Stream, Copies]:
+        """For each stream that is deduplicated who says what is a copy, asked in the order of the corpus."""
+        return dict.fromkeys(deduplicated_streams(self._plan.deduplicate), self)
+
+    def mark(self, text: str) -> bool:
+        """Whether the next data point that is compared is a copy of an earlier one."""
+        found = next(self._flags, None)
+        if found is None:
+            raise DataError("the corpus changed while it was screened; start the screening again")
+        return not found[1]
+
+    def screened(self, done: int) -> Generator[tuple[Chunk, Screened], None, None]:
+        """The records behind those that are done, in order, each chunk with what is screened of it."""
+        shared = self._runner.share(_Made.of(self._plan, self._streams))
+        judge = _Judge(shared)
+        with ExitStack() as open_:
+            judged = open_.enter_context(
+                self._runner.kept(self._runner.map_batches(self._table(), judge, judge.schema))
+            )
+            rows = itertools.islice(_rows(self._runner, judged), done, None)
+            first = next(rows, None)
+            if first is None:
+                return
+            if self._plan.copies is not None:
+                flags = _flags(self._runner, judged, shared)
+                self._flags = itertools.dropwhile(lambda flag: flag[0] < first.place, flags)
+            rest = itertools.chain([first], rows)
+            while chunk := list(itertools.islice(rest, _CHUNK_RECORDS)):
+                yield _chunk(chunk)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What tasks are made of."""
+
+    screener: ScreenerOptions
+    held_out: float
+    corpus: KeyedRandomness
+    copies: DeduplicateOptions | None
+    plan: ScreenPlan
+    streams: KeyedRandomness
+
+    @classmethod
+    def of(cls, plan: ScreenPlan, streams: KeyedRandomness) -> _Made:
+        options = screener_options(plan, policies_of(plan), streams)
+        return cls(options, plan.held_out, streams.child("corpus"), plan.copies, plan, streams)
+
+
+# Judging ---------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """From records to their data points, redacted."""
+
+    shared: Shared[_Made]
+
+    schema = (
+        "file long, row long, document binary, user binary, text binary, held_out boolean, "
+        "points array<binary>, marked array<boolean>, tally string"
+    )
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        made = self.shared.get()
+        screener = made.screener.screener()
+        for batch in batches:
+            documents, texts = (list(map(as_text, batch[name].to_pylist())) for name in ("document", "text"))
+            held_out = [is_held_out(document, made.held_out, made.corpus) for document in documents]
+            screened = iter(_screened_each(screener, [t for t, side in zip(texts, held_out, strict=True) if not side]))
+            found = [([], Tally()) if side else next(screened) for side in held_out]
+            added = {
+                "held_out": pa.array(held_out, pa.bool_()),
+                "points": pa.array([[as_bytes(p.text) for p in points] for points, _ in found], pa.list_(pa.binary())),
+                "marked": pa.array([[p.marked for p in points] for points, _ in found], pa.list_(pa.bool_())),
+                "tally": pa.array([json.dumps(asdict(tally)) for _, tally in found], pa.string()),
+            }
+            names = ["file", "row", "document", "user", "text"]
+            yield pa.RecordBatch.from_arrays(
+                [*(batch[name] for name in names), *added.values()], [*names, *added.keys()]
+            )
+
+
+def _screened_each(screener: Screener, texts: list[str]) -> list[tuple[list[Point], Tally]]:
+    """The data points of each text, and their counts."""
+    found = []
+    for judged in screener.judge(texts):
+        tally = Tally()
+        for one in judged:
+            tally.add(one)
+        found.append(([one.point for one in judged], tally))
+    return found
+
+
+@dataclass(frozen=True)
+class _Row:
+    place: tuple[int, int]
+    record: Record
+    held_out: bool
+    points: list[Point]
+    tally: Tally
+
+
+def _rows(runner: Runner, judged: DataFrame) -> Iterator[_Row]:
+    for batch in runner.batches(judged):
+        for row in batch.to_pylist():
+            user = None if row["user"] is None else as_text(row["user"])
+            points = [Point(as_text(text), mark) for text, mark in zip(row["points"], row["marked"], strict=True)]
+            record = Record(as_text(row["document"]), user, as_text(row["text"]))
+            yield _Row((row["file"], row["row"]), record, row["held_out"], points, Tally(**json.loads(row["tally"])))
+
+
+def _chunk(rows: list[_Row]) -> tuple[Chunk, Screened]:
+    tally = Tally()
+    for row in rows:
+        tally.update(row.tally)
+    chunk = Chunk([row.record for row in rows], [row.held_out for row in rows])
+    return chunk, ([row.points for row in rows if not row.held_out], tally)
+
+
+# Copies ----------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Digests:
+    """From judged records to a keyed digest of each data point that is compared with others."""
+
+    shared: Shared[_Made]
+
+    schema = "file long, row long, point long, copy binary"
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        names = [(name, pa.int64()) for name in _PLACE]
+        return batches_of(self._digests(batches), pa.schema([*names, ("copy", pa.binary())]))
+
+    def _digests(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[tuple[object, ...], int]]:
+        made = self.shared.get()
+        assert made.copies is not None
+        which = made.plan.deduplicate
+        of = {name: KeepFirst(made.copies, own) for name, own in copies_streams(which, made.streams).items()}
+        for batch in batches:
+            columns = (batch[name].to_pylist() for name in ("file", "row", "points", "marked"))
+            for file, row, points, marked in zip(*columns, strict=True):
+                for number, point in enumerate(map(Point, map(as_text, points), marked)):
+                    stream = compared_stream(point, which)
+                    if stream is not None:
+                        copy = stream.encode() + of[stream].digest(point.text)
+                        yield (file, row, number, copy), len(copy)
+
+
+def _flags(runner: Runner, judged: DataFrame, shared: Shared[_Made]) -> Iterator[tuple[tuple[int, int], bool]]:
+    """Of each data point that is compared, in order: its record's place, and whether it is the first of its copies."""
+    digests = _Digests(shared)
+    found = runner.first_by_key(runner.map_batches(judged, digests, digests.schema), ["copy"], _PLACE)
+    for batch in runner.batches(found.select("file", "row", "point", "first").orderBy(*_PLACE)):
+        for file, row, _, first in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield (file, row), first
