@@ -19,6 +19,7 @@ import json
 import platform
 import sys
 import tempfile
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypedDict
@@ -103,7 +104,9 @@ def fingerprint() -> str:
     return digest.hexdigest()[:16]
 
 
-def outcome(name: str, folder: Path, noise: dict[str, int], who: str | None = None) -> Outcome:
+def outcome(
+    name: str, folder: Path, noise: dict[str, int], who: str | None = None, changed: Mapping[str, Any] | None = None
+) -> Outcome:
     """Make the run of a kind.
 
     Args:
@@ -111,9 +114,10 @@ def outcome(name: str, folder: Path, noise: dict[str, int], who: str | None = No
         noise: the vocabulary's noise, which else comes from the operating system: names of files, and how many values each has. It
             is placed before the run, like that of a run that was stopped after drawing it.
         who: what its key is a function of; None: the kind.
+        changed: sections of its configuration in place of the kind's.
     """
     who = who or f"the golden run {name}"
-    _write(name, folder, noise, who)
+    _write(name, folder, noise, who, changed or {})
     _run([CASES[name].command, "config.yaml"], folder, who)
     if (found := _noises(folder)) != noise:
         raise AssertionError(f"{name}: noise was drawn for other counts: {sorted(found)}")
@@ -127,7 +131,7 @@ def noise_of(name: str) -> dict[str, int]:
     for _ in range(CASES[name].os_noise):
         with tempfile.TemporaryDirectory() as folder:
             who = f"the golden run {name}"
-            _write(name, Path(folder), known, who)
+            _write(name, Path(folder), known, who, {})
             _run(["run", "config.yaml", "--until", "vocabulary"], Path(folder), who)
             place = Path(folder) / "run" / "private" / "vocabulary"
             drawn = sorted(place.glob("noise*.npy"), key=lambda path: path.stat().st_mtime_ns)
@@ -136,9 +140,9 @@ def noise_of(name: str) -> dict[str, int]:
     return known
 
 
-def _write(name: str, folder: Path, noise: dict[str, int], who: str) -> None:
+def _write(name: str, folder: Path, noise: dict[str, int], who: str, changed: Mapping[str, Any]) -> None:
     CASES[name].write(folder)
-    config_in(folder, CASES[name].values(Path()), Path("run"))  # relative: the ledger holds a digest of all paths
+    config_in(folder, {**CASES[name].values(Path()), **changed}, Path("run"))  # relative: the ledger holds a digest of all paths
     if CASES[name].os_noise:  # of an ordinary run that was stopped when it had begun
         done = called(_begin, who, cwd=folder)
         assert done.returncode == 0, done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,18 +68,17 @@ class SparkCorpus:
         self._parts = parts
         self._held_out = held_out
         self._streams = streams
-        self._kept = ExitStack()
         self._checksums: list[list[int]] | None = None
 
     @functools.cached_property
     def _tables(self) -> list[DataFrame]:
-        """The units of each part, on the executors' disks until the session ends."""
+        """The units of each part, computed once."""
         streams = self._runner.share(self._streams)
         made = (
             units_table(self._runner, part.source, part.kind, part.prefix, self._held_out, streams)
             for part in self._parts
         )
-        return [self._kept.enter_context(self._runner.kept(table)) for table in made]
+        return [self._runner.keep(table) for table in made]
 
     def write(self, folder: Path) -> None:
         """Write a store of all units, as `tacit.corpus.unit_store.write_units` does.

@@ -33,6 +33,7 @@ Function = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 _FAILED = "tacit-task-error:"
 _FOUND = re.compile(rf"{_FAILED}([A-Za-z0-9+/=]+):")
+_MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _BLOB_BYTES = 1 << 22
 _BLOB = "blob binary"
 
@@ -93,15 +94,21 @@ class Runner:
         """The rows of one key in one part and behind each other, in that order, which must be total."""
         return table.repartition(key).sortWithinPartitions(key, *order)
 
-    @contextmanager
-    def kept(self, table: DataFrame) -> Iterator[DataFrame]:
-        """The table on the executors' disks, computed once for what is done in the block."""
+    def keep(self, table: DataFrame) -> DataFrame:
+        """The table, computed now, all parts at once, and kept on the executors' disks until the session ends."""
         from pyspark import StorageLevel
 
         with _one_line_errors():
             kept = table.persist(StorageLevel.DISK_ONLY)
+            kept.count()
+            return kept
+
+    @contextmanager
+    def kept(self, table: DataFrame) -> Iterator[DataFrame]:
+        """The same for what is done in the block."""
+        kept = self.keep(table)
+        with _one_line_errors():
             try:
-                kept.count()  # all parts at once; an iterator computes one after the other
                 yield kept
             finally:
                 kept.unpersist()
@@ -198,6 +205,12 @@ def _one_line_errors() -> Iterator[None]:
         yield
     except (PySparkException, Py4JError) as error:
         found = _FOUND.search(str(error))
+        missing = _MISSING.search(str(error))
+        if missing is not None:
+            raise UsageError(
+                f"an executor has no module {missing.group(1)}: install tacit {VERSION} on every machine of the cluster, for the "
+                "Python that PYSPARK_PYTHON names"
+            ) from None
         if found is None:
             raise DataError(
                 f"Spark could not finish the work ({type(error).__name__}); its log says why, and the same command goes on"
