@@ -142,7 +142,9 @@ def noise_of(name: str) -> dict[str, int]:
 
 def _write(name: str, folder: Path, noise: dict[str, int], who: str, changed: Mapping[str, Any]) -> None:
     CASES[name].write(folder)
-    config_in(folder, {**CASES[name].values(Path()), **changed}, Path("run"))  # relative: the ledger holds a digest of all paths
+    config_in(
+        folder, {**CASES[name].values(Path()), **changed}, Path("run")
+    )  # relative: the ledger holds a digest of all paths
     if CASES[name].os_noise:  # of an ordinary run that was stopped when it had begun
         done = called(_begin, who, cwd=folder)
         assert done.returncode == 0, done.stderr

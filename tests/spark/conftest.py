@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tacit.spark.runner import Runner
+from tacit.spark.session import open_session
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A session of the tests' own, as a user may have one, which writes event logs."""
+
+    runner: Runner
+    logs: Path
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    place = tmp_path_factory.mktemp("spark")
+    (place / "logs").mkdir()
+    settings = {
+        "spark.master": "local[2]",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.eventLog.dir": f"file://{place / 'logs'}",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.enabled": "true",
+        "spark.local.dir": str(place / "local"),
+        "spark.sql.shuffle.partitions": "5",
+        "spark.ui.enabled": "false",
+    }
+    builder = SparkSession.builder.appName("a user's own")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    assert open_session(place / "unused", 1) is session  # a session that is there is taken
+    yield Opened(Runner(session), place / "logs")
+    session.stop()
