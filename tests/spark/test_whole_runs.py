@@ -130,7 +130,7 @@ def test_lost_executors_and_tasks_that_run_twice_change_nothing(tmp_path: Path):
 
 def _executors(driver: int) -> list[int]:
     """The processes of a driver's executors, which are children of its Java process."""
-    found = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+    found = subprocess.run(["ps", "-wweo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
     lines = [line.split(None, 2) for line in found.splitlines()[1:]]
     java = {pid for pid, parent, _ in lines if parent == str(driver)}
     return [int(pid) for pid, parent, args in lines if parent in java and "CoarseGrainedExecutorBackend" in args]
