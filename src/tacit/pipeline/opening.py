@@ -29,7 +29,7 @@ from tacit.planning import Mechanisms, disk_bytes, mechanisms_from_ledger, plan_
 from tacit.planning.confidentiality import check_confidentiality, planned_statement
 from tacit.planning.corpora import check_corpora
 from tacit.planning.cost import refuse_too_large
-from tacit.planning.given import check_folder, fingerprints, given_tokenizer
+from tacit.planning.given import check_folder, fingerprints, given_tokenizer, token_policies
 from tacit.planning.measured import measurement_of_run
 from tacit.planning.origins import provenance_of
 from tacit.privacy.confidentiality.measurement import MEASUREMENT
@@ -70,7 +70,7 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
     reporter = SilentReporter() if reporter is None else reporter
     _agree(config, ranks)
     folder = RunFolder(config.resolved_run)
-    mechanisms, measurement = None, measurement_of_run(config)
+    mechanisms, measurement, _ = None, measurement_of_run(config), token_policies(config)
     if not _is_planned(config, folder):
         found = load_given(config)
         for line in [] if found is None else found.lines():

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from tacit.config import RunConfig, ScreeningOptions
 from tacit.errors import RefusedError
+from tacit.planning.given import TOKEN_POLICIES
 from tacit.privacy.accounting.replacement import Deduplication, Screening, Stability, stability
 from tacit.privacy.certificate import Check
 from tacit.privacy.confidentiality.measurement import MEASUREMENT, Measurement
@@ -94,11 +95,11 @@ def check_confidentiality(config: RunConfig, statement: ConfidentialityStatement
 
 
 def screening_stability(options: ScreeningOptions) -> Stability:
-    """Records of the training that one masked secret changes, as `tacit.screening` works: it redacts first, by context."""
+    """Records of the training that one masked secret changes, as `tacit.screening` works: it redacts first."""
     screening = Screening(
         deduplication=deduplication_of(options.deduplicate),
         order="redact-first",
-        policy="context",
+        policy="patterns" if options.policies == "tokens" else "context",
         mask_reserved=True,
         whole_units=options.normalisation == "none",
     )
@@ -120,6 +121,17 @@ def check_statement(config: RunConfig, ledger: Ledger, certificate: dict[str, An
     return [
         Check("configuration is the ledger's", same_options, ledger.header.config_digest[:12]),
         Check("confidentiality statement", same, "as recomputed" if same else "differs from what is recomputed"),
+        *_check_locality(config, ledger),
+    ]
+
+
+def _check_locality(config: RunConfig, ledger: Ledger) -> list[Check]:
+    """Of a run whose policies mark tokens: whether it looked at both before it began, which refuses any other kind."""
+    if config.screening is None or config.screening.policies != "tokens":
+        return []
+    missing = [name for name in TOKEN_POLICIES.values() if ledger.bound(name) is None]
+    return [
+        Check("policies that mark token by token", not missing, f"without {', '.join(missing)}" if missing else "both")
     ]
 
 
