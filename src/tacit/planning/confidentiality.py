@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from tacit.config import RunConfig, ScreeningOptions
 from tacit.errors import RefusedError
-from tacit.planning.given import TOKEN_POLICIES
+from tacit.planning.locality import check_locality
 from tacit.privacy.accounting.replacement import Deduplication, Screening, Stability, stability
 from tacit.privacy.certificate import Check
 from tacit.privacy.confidentiality.measurement import MEASUREMENT, Measurement
@@ -121,17 +121,7 @@ def check_statement(config: RunConfig, ledger: Ledger, certificate: dict[str, An
     return [
         Check("configuration is the ledger's", same_options, ledger.header.config_digest[:12]),
         Check("confidentiality statement", same, "as recomputed" if same else "differs from what is recomputed"),
-        *_check_locality(config, ledger),
-    ]
-
-
-def _check_locality(config: RunConfig, ledger: Ledger) -> list[Check]:
-    """Of a run whose policies mark tokens: whether it looked at both before it began, which refuses any other kind."""
-    if config.screening is None or config.screening.policies != "tokens":
-        return []
-    missing = [name for name in TOKEN_POLICIES.values() if ledger.bound(name) is None]
-    return [
-        Check("policies that mark token by token", not missing, f"without {', '.join(missing)}" if missing else "both")
+        *check_locality(config, ledger),
     ]
 
 

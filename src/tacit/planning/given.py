@@ -13,8 +13,6 @@ from tacit.config import RunConfig
 from tacit.config.kinds import KINDS, is_routed, one_of
 from tacit.config.shape import read_config, shape_of, weight_files
 from tacit.errors import DataError, UsageError
-from tacit.screen_plan import plan_of
-from tacit.screening.corpus import policies_of
 from tacit.screening.redact import MASK
 from tacit.vocabulary.chat_template import ChatTemplate, default_template, read_chat_template
 from tacit.vocabulary.chats import ChatEncoder, check_template
@@ -24,11 +22,7 @@ from tacit.vocabulary.public_words import read_bytes
 _PADDING = 1024
 """More rows than tokens that a table may have: many are filled up to a multiple of 64 or more."""
 
-TOKEN_POLICIES = {"balanced": "the balanced token policy", "conservative": "the conservative token policy"}
-"""Under these names the ledger holds the digests of policies that mark token by token."""
-
 __all__ = [
-    "TOKEN_POLICIES",
     "chat_template",
     "check_folder",
     "fingerprints",
@@ -36,7 +30,6 @@ __all__ = [
     "has_chats",
     "reserved_tokens",
     "scorer_digest",
-    "token_policies",
 ]
 
 
@@ -144,19 +137,7 @@ def fingerprints(config: RunConfig) -> dict[str, str]:
         found["the model folder"] = _model_digest(config.model.resolved_folder)
     if config.model.new_vocabulary:
         found["the model folder's tokenizer"] = tokenizer_digest(config.model.resolved_folder)
-    return found | token_policies(config)
-
-
-def token_policies(config: RunConfig) -> dict[str, str]:
-    """Digests of the policies of a run whose policies mark token by token, by their names in the ledger; of others nothing.
-
-    Raises:
-        DataError: a policy cannot be read.
-        RefusedError: ``policy-not-local``: it is of another kind.
-    """
-    if config.screening is None or config.screening.policies != "tokens":
-        return {}
-    return {TOKEN_POLICIES[role]: policy.digest for role, policy in policies_of(plan_of(config)).items()}
+    return found
 
 
 def scorer_digest(folder: Path) -> str:
