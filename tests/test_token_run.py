@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import json
 import math
 import shutil
 from collections.abc import Callable
@@ -12,17 +14,21 @@ from typing import Any
 import pytest
 
 from tacit.config import RunConfig, parse_config
-from tacit.errors import LedgerError, RefusedError
+from tacit.errors import DataError, LedgerError, RefusedError
 from tacit.files import read_json, write_json
 from tacit.planning import make_plan
 from tacit.planning.confidentiality import check_statement, planned_statement, run_statement
 from tacit.planning.locality import token_policies
+from tacit.planning.measured import measurement_of, measurement_of_run
 from tacit.privacy.accounting.replacement import replacement_epsilon
 from tacit.privacy.confidentiality.restated import check_restated
 from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.provenance import stated_spends
 from tacit.privacy.rounded import upper
+from tacit.screen_plan import plan_of
+from tacit.screening.corpus import policies_of
+from tacit.screening.measure import measure, read_gold
 
 from .dialogues import Run, dialogue_values, run_dialogues, shown, write_dialogues
 from .small import tacit, write_config
@@ -143,6 +149,34 @@ def test_deduplication_costs_a_missed_secret_more_and_a_caught_one_nothing(
     assert found.bayesian is not None
     assert (found.stability.missed, found.stability.caught) == (records, 0)
     assert found.bayesian.epsilon_missed == replacement_epsilon(SPENDS, (DELTA - DELTA_2) / GAMMA, records)
+
+
+def test_measured_shares_of_policies_of_tokens(tmp_path: Path) -> None:
+    """From a gold file to epsilon: gamma is the upper bound of what these very policies missed, and the status is measured."""
+    config = options(tmp_path)
+    names = [f"Zqvornak{number}" if number % 40 else "hello" for number in range(4000)]
+    gold = tmp_path / "gold.jsonl"
+    gold.write_text(
+        "".join(json.dumps({"text": f"ask {name}, now", "spans": [[4, 4 + len(name), "n"]]}) + "\n" for name in names)
+    )
+    policies = policies_of(plan_of(config))
+    found = measure([*policies.values()], read_gold(gold, "line"), alike=True)
+    assert [one.misses for one in found] == [100, 100]
+    assert found[0].alike == {"n": 3900}
+    measurement = measurement_of(gold, policies, dict(zip(policies, found, strict=True)), "line")
+    (tmp_path / "measured.json").write_text(measurement.to_json())
+    given = options(tmp_path, gamma=None, delta2=None, measurement=str(tmp_path / "measured.json"))
+    assert measurement_of_run(given) == measurement
+    never = dataclasses.replace(measurement, conservative_missed=0, secrets=400_000)
+    line = planned_statement(given, SPENDS, never)
+    assert line is not None
+    assert line.bayesian is not None
+    left = (DELTA - never.delta_2.upper(0.95)) / never.gamma.upper(0.95)
+    assert line.bayesian.epsilon_missed == replacement_epsilon(SPENDS, left)
+    assert line.bayesian.status == "measured"
+    (tmp_path / "balanced.yaml").write_text(CONSERVATIVE)
+    with pytest.raises(DataError, match="measured of another balanced policy"):
+        measurement_of_run(given)
 
 
 def ledger_of(config: RunConfig, path: Path, bound: bool) -> Ledger:
