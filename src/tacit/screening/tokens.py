@@ -25,6 +25,7 @@ __all__ = ["TokenPolicy", "TokenPolicyOptions", "TokenRule", "token_spans"]
 
 _TOKEN = re.compile(r"\S+")
 _PUNCTUATION = string.punctuation + "“”„«»¿¡"
+_MOST_REMEMBERED = 1 << 16
 _LISTS = {"names": listed_names, "common": common_words}
 
 
@@ -111,7 +112,7 @@ class TokenPolicy:
 
     def __init__(self, options: TokenPolicyOptions) -> None:
         self.options = options
-        self.marks = TokenRule(options)
+        self.marks: Callable[[str], bool] = functools.lru_cache(_MOST_REMEMBERED)(TokenRule(options))  # tokens repeat
 
     @property
     def name(self) -> str:
