@@ -11,6 +11,7 @@ from tacit.screening.groups import GroupLimit
 from tacit.screening.identifiers import IDENTIFIERS
 from tacit.screening.policy import load_policy_options
 from tacit.screening.split import Stream
+from tacit.screening.tokens import TokenPolicyOptions
 
 __all__ = ["LookedFor", "looked_for", "plan_of", "streams_needed"]
 
@@ -25,6 +26,7 @@ def plan_of(config: RunConfig) -> ScreenPlan:
     if options is None:
         raise UsageError("the configuration has no section `screening`; add one (`screening: {}` takes every default)")
     return ScreenPlan(
+        policies=options.policies,
         data_point=options.data_point,
         balanced=options.policy_paths["balanced"],
         conservative=options.policy_paths["conservative"],
@@ -62,7 +64,7 @@ class LookedFor:
 
 
 def looked_for(config: RunConfig) -> tuple[LookedFor, ...]:
-    """All 18, by the core detector and the policy as its file is now; none of a run that neither redacts nor marks text.
+    """All 18, by the core detector and the policy as its file is now; none of a run without it, or that neither redacts nor marks.
 
     What a policy's own patterns and other detectors find beside is not sorted under them.
 
@@ -75,7 +77,10 @@ def looked_for(config: RunConfig) -> tuple[LookedFor, ...]:
         path = config.marking.policy_path
     else:
         return ()
-    kept = None if path is None else load_policy_options(path).labels
+    policy = None if path is None else load_policy_options(path)
+    if isinstance(policy, TokenPolicyOptions):
+        return ()
+    kept = None if policy is None else policy.labels
     return tuple(
         LookedFor(
             f"({row.letter}) {row.name}",

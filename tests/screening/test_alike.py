@@ -13,6 +13,7 @@ from tacit.screening import alike as module
 from tacit.screening.alike import caught_alike
 from tacit.screening.deduplicate import DeduplicateOptions, KeepFirst
 from tacit.screening.measure import GoldRecord, measure
+from tacit.screening.missed import Spotter
 from tacit.screening.policy import PatternOptions, Policy, PolicyOptions, package_policy
 from tacit.screening.redact import MASK
 from tacit.screening.split import STREAMS, Placed, Point, Screener, Splitter, reserve_mask
@@ -56,7 +57,7 @@ def test_by_hand(policy: Policy, text: str, secret: str, expected: bool) -> None
 # brute force ----------------------------------------------------------------------------------------------------------
 
 
-def redacted(policy: Policy, text: str, masked: range) -> str:
+def redacted(policy: Spotter, text: str, masked: range) -> str:
     """Character by character: a token where a run of marked or masked characters begins."""
     marked = {place for span in policy.spans(text) for place in range(span.start, span.end)} | set(masked)
     return "".join(
@@ -106,7 +107,7 @@ def placed(points: Sequence[Point]) -> list[Placed]:
     return [splitter.place(point) for point in points]
 
 
-def leaves_a_trace(policy: Policy, text: str, place: tuple[int, int]) -> bool:
+def leaves_a_trace(policy: Spotter, text: str, place: tuple[int, int]) -> bool:
     """Whether what becomes of a corpus tells the text from the one with the token in the secret's place, which is masked already."""
     others = Screener(policy, policy, "record").screen(["call 12", "ask <MASK> now", "hello"])[0]
     (own,) = Screener(policy, policy, "record").screen([text])[0]

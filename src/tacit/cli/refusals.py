@@ -28,6 +28,14 @@ ADVICE: dict[str, Advice] = {
         "bound the misses (`screening.measurement`, or `gamma` and `delta2`), `plan: dp` on `stream: private`; "
         "`allow: [heuristic:no-confidentiality]`",
     ),
+    "policy-not-local": Advice(
+        "a policy that reads context lets a caught secret change what stands beside it "
+        "(docs/confidentiality.md#token-by-token)",
+        "`balanced` and `conservative` of `kind: tokens`, no `missed`; `policies: context`",
+    ),
+    "group-with-tokens": Advice(
+        "`gamma` is of one secret, a group's data point may hold several", "no `group`; `policies: context`"
+    ),
     "public-tokens-without-noise": Advice(
         "selective DP shows public tokens", "`plan: dp` on `stream: private`; `allow: [heuristic:selective-dp]`"
     ),

@@ -21,11 +21,11 @@ __all__ = ["KINDS", "command", "schema_text"]
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-KINDS = ("run", "finetune", "compare", "policy", "certificate")
+KINDS = ("run", "finetune", "compare", "policy", "token-policy", "certificate")
 
 
 def command(
-    kind: Annotated[str, typer.Option(help="run, finetune, compare, policy or certificate.")] = "run",
+    kind: Annotated[str, typer.Option(help="run, finetune, compare, policy, token-policy or certificate.")] = "run",
 ) -> None:
     """Print the JSON Schema of a configuration, or of a certificate, with what each field means.
 
@@ -54,12 +54,14 @@ def _root(kind: str) -> type[BaseModel]:
     from tacit.config.run import RunConfig
     from tacit.privacy.certificate_file import Certificate
     from tacit.screening.policy import PolicyOptions
+    from tacit.screening.tokens import TokenPolicyOptions
 
     roots = {
         "run": RunConfig,
         "finetune": FinetuneConfig,
         "compare": ComparisonConfig,
         "policy": PolicyOptions,
+        "token-policy": TokenPolicyOptions,
         "certificate": Certificate,
     }
     return roots[kind]

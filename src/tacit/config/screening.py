@@ -37,6 +37,8 @@ class ScreeningOptions(Options):
     ``vocabulary.method: public`` or ``given``.
 
     Args:
+        policies: ``tokens``: both policies are files of ``kind: tokens``, which mark each token by that token alone, so that what is
+            caught leaves no trace and ``gamma`` lowers epsilon (docs/confidentiality.md); ``context``: any policies.
         data_point: ``record``, or ``line``: every line of a record is a data point of its own, such as a turn of a dialogue.
         balanced: policy file of pi, whose spans are masked; the package's own when not given.
         conservative: policy file of pi_c, which decides what is trained on with noise; the package's own when not given.
@@ -53,8 +55,9 @@ class ScreeningOptions(Options):
         group: what the statement covers as one; not given: one secret in one data point.
     """
 
-    added_later = frozenset({"measurement"})
+    added_later = frozenset({"measurement", "policies"})
 
+    policies: Literal["context", "tokens"] = "context"
     data_point: Literal["record", "line"] = "record"
     balanced: str | None = None
     conservative: str | None = None
@@ -98,7 +101,30 @@ def check_screening(config: RunConfig) -> None:
         raise UsageError(
             "screening.group.by is user but private.user_field is not set: name the field that holds the user's id"
         )
+    if config.screening.policies == "tokens":
+        _check_locality(config.screening)
     _check_bounds(config.screening)
+
+
+def _check_locality(options: ScreeningOptions) -> None:
+    """Refuse what makes a caught token change more than itself, or gamma bound something else than the misses of one secret."""
+    if None in options.policy_paths.values():
+        raise RefusedError(
+            "policy-not-local",
+            "screening.policies is tokens, but the package's own policies read context: give files of kind: tokens as balanced and "
+            "conservative",
+        )
+    if options.missed:
+        raise RefusedError(
+            "policy-not-local",
+            "screening.policies is tokens, but screening.missed misses masked runs, which neighbours are part of: leave one out",
+        )
+    if options.group is not None:
+        raise RefusedError(
+            "group-with-tokens",
+            "screening.policies is tokens, but gamma is of one secret, and a data point of a group may hold several: leave "
+            "screening.group out, or take policies: context",
+        )
 
 
 def _check_bounds(options: ScreeningOptions) -> None:

@@ -13,7 +13,8 @@ from tacit.pipeline.records import planted_units
 from tacit.randomness import KeyedRandomness
 from tacit.screen_plan import plan_of
 from tacit.screening.corpus import policies_of
-from tacit.screening.policy import Policy, package_policy
+from tacit.screening.missed import Spotter
+from tacit.screening.policy import package_policy
 from tacit.screening.spans import merged
 from tacit.screening.split import data_points, reserve_mask
 
@@ -58,12 +59,12 @@ def _as_data_points(unit: Unit, config: RunConfig) -> Unit:
     return Unit(unit.unit_id, tuple(reserve_mask(piece) for text in unit.texts for piece in data_points(text, kind)))
 
 
-def _balanced(config: RunConfig) -> Policy:
+def _balanced(config: RunConfig) -> Spotter:
     """The policy that says what a secret is: the run's own pi, or the package's where nothing is screened."""
     return package_policy("balanced") if config.screening is None else policies_of(plan_of(config))["balanced"]
 
 
-def _spans_of(policy: Policy) -> Spans:
+def _spans_of(policy: Spotter) -> Spans:
     def spans(texts: Sequence[str]) -> list[list[tuple[int, int]]]:
         # The empty texts give the first and the last one the same surroundings as all others.
         return [merged(found) for found in policy.spans_of(["", *texts, ""])[1:-1]]

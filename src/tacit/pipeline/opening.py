@@ -30,6 +30,7 @@ from tacit.planning.confidentiality import check_confidentiality, planned_statem
 from tacit.planning.corpora import check_corpora
 from tacit.planning.cost import refuse_too_large
 from tacit.planning.given import check_folder, fingerprints, given_tokenizer
+from tacit.planning.locality import token_policies
 from tacit.planning.measured import measurement_of_run
 from tacit.planning.origins import provenance_of
 from tacit.privacy.confidentiality.measurement import MEASUREMENT
@@ -70,7 +71,7 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
     reporter = SilentReporter() if reporter is None else reporter
     _agree(config, ranks)
     folder = RunFolder(config.resolved_run)
-    mechanisms, measurement = None, measurement_of_run(config)
+    mechanisms, measurement, policies = None, measurement_of_run(config), token_policies(config)
     if not _is_planned(config, folder):
         found = load_given(config)
         for line in [] if found is None else found.lines():
@@ -83,7 +84,7 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
     with one_line_of_storage(folder.root, lambda: disk_bytes(config)), begin(config) as begun:
         ledger, key = begun.ledger, begun.key
         _set_up_torch(config, ranks)
-        for name, digest in fingerprints(config).items():
+        for name, digest in (fingerprints(config) | policies).items():
             ledger.bind(name, digest)
         start = provenance_of(config)
         mechanisms = mechanisms or mechanisms_from_ledger(config, ledger)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from tacit.config import RunConfig, ScreeningOptions
 from tacit.errors import RefusedError
+from tacit.planning.locality import check_locality
 from tacit.privacy.accounting.replacement import Deduplication, Screening, Stability, stability
 from tacit.privacy.certificate import Check
 from tacit.privacy.confidentiality.measurement import MEASUREMENT, Measurement
@@ -94,11 +95,11 @@ def check_confidentiality(config: RunConfig, statement: ConfidentialityStatement
 
 
 def screening_stability(options: ScreeningOptions) -> Stability:
-    """Records of the training that one masked secret changes, as `tacit.screening` works: it redacts first, by context."""
+    """Records of the training that one masked secret changes, as `tacit.screening` works: it redacts first."""
     screening = Screening(
         deduplication=deduplication_of(options.deduplicate),
         order="redact-first",
-        policy="context",
+        policy="patterns" if options.policies == "tokens" else "context",
         mask_reserved=True,
         whole_units=options.normalisation == "none",
     )
@@ -120,6 +121,7 @@ def check_statement(config: RunConfig, ledger: Ledger, certificate: dict[str, An
     return [
         Check("configuration is the ledger's", same_options, ledger.header.config_digest[:12]),
         Check("confidentiality statement", same, "as recomputed" if same else "differs from what is recomputed"),
+        *check_locality(config, ledger),
     ]
 
 

@@ -15,6 +15,7 @@ from tacit.screening.corpus import policies_of
 from tacit.screening.measure import CONFIDENCE, Measured
 from tacit.screening.policy import Policy
 from tacit.screening.split import DataPoint
+from tacit.screening.tokens import TokenPolicy
 from tacit.version import VERSION
 
 __all__ = ["measurement_of", "measurement_of_run"]
@@ -24,7 +25,7 @@ _BLOCK = 1 << 20
 
 
 def measurement_of(
-    gold: Path, policies: Mapping[str, Policy], found: Mapping[str, Measured], data_point: DataPoint
+    gold: Path, policies: Mapping[str, Policy | TokenPolicy], found: Mapping[str, Measured], data_point: DataPoint
 ) -> Measurement:
     """What was found of the policies ``balanced`` and ``conservative`` on a gold file, each of whose records is one data point.
 
@@ -88,7 +89,7 @@ def measurement_of_run(config: RunConfig) -> Measurement | None:
     return found
 
 
-def _check_reads_any_text(role: str, policy: Policy) -> None:
+def _check_reads_any_text(role: str, policy: Policy | TokenPolicy) -> None:
     if not policy.reads_any_text:
         raise UsageError(
             f"the {role} policy uses precomputed spans, which exist for given texts only: how many it misses in a gold file says "

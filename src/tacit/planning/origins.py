@@ -187,9 +187,11 @@ def _models_of_policies(config: RunConfig) -> Iterator[_Thing]:
     for option, policy in stated.items():
         if policy:
             from tacit.screening.adapters.contents import contents_digest, model_place
-            from tacit.screening.policy import load_policy_options
+            from tacit.screening.policy import PolicyOptions, load_policy_options
 
-            for number, detector in enumerate(load_policy_options(policy).detectors):
+            options = load_policy_options(policy)
+            detectors = options.detectors if isinstance(options, PolicyOptions) else ()  # of tokens: words and patterns
+            for number, detector in enumerate(detectors):
                 place, model = model_place(detector), detector.named_model()
                 if place is not None and model is not None:
                     role = f"the model of detector {number + 1} of {option}"

@@ -14,6 +14,7 @@ from tacit.planning.corpora import missing_corpora
 from tacit.planning.cost import memory_bytes, model_parameters, sequence_flops, trained_parameters
 from tacit.planning.duration import Work, evaluation_seconds, timed, work_after, work_before
 from tacit.planning.evaluation import evaluation_stages
+from tacit.planning.locality import token_policies
 from tacit.planning.measured import measurement_of_run
 from tacit.planning.mechanisms import Mechanisms, solve
 from tacit.planning.origins import provenance_of
@@ -90,6 +91,7 @@ def make_plan(config: RunConfig) -> RunPlan:
     """
     privacy = config.privacy
     # what is given is checked before it is priced
+    _ = token_policies(config)
     trained = trained_parameters(config)
     start = provenance_of(config)
     mechanisms = solve(config, list(start.inherited.values()))

@@ -12,6 +12,7 @@ from tacit.folder import RunFolder
 from tacit.privacy.accounting.accountant import mu_at
 from tacit.privacy.certificate import Check, check_adaptive_statement, check_epsilons, file_digests, read_number
 from tacit.privacy.certificate_file import read_certificate
+from tacit.privacy.confidentiality.restated import check_restated
 from tacit.privacy.events import Spend, event_from_dict
 from tacit.privacy.provenance import is_inherited, stated_spends, stated_start
 from tacit.release.manifest import CERTIFICATE, check_manifest
@@ -85,6 +86,7 @@ def _check_arithmetic(stated: dict[str, Any], place: Path) -> list[Check]:
             *check_epsilons(spends, stated),
             *_check_own_words(spends, stated),
             check_adaptive_statement(spends, stated),
+            *check_restated(spends, stated),
             check_start(stated),
         ]
     except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, MemoryError, UsageError):

@@ -7,6 +7,7 @@ from tacit.screening.measure import GoldRecord, Measured, measure, miss_rate_upp
 from tacit.screening.policy import POLICIES, Policy, PolicyOptions, load_policy, package_policy
 from tacit.screening.redact import MASK, redact
 from tacit.screening.spans import Detector, Span
+from tacit.screening.tokens import TokenPolicy, TokenPolicyOptions
 
 __all__ = [
     "MASK",
@@ -18,6 +19,8 @@ __all__ = [
     "Policy",
     "PolicyOptions",
     "Span",
+    "TokenPolicy",
+    "TokenPolicyOptions",
     "load_policy",
     "measure",
     "miss_rate_upper",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from tacit.screening.policy import Policy
+from tacit.screening.missed import Spotter
 from tacit.screening.redact import MASK, redact
 from tacit.screening.spans import Span
 from tacit.screening.split import reserve_mask
@@ -31,7 +31,7 @@ class _World(NamedTuple):
     masked: tuple[Span, ...]
 
 
-def caught_alike(policy: Policy, records: Sequence[tuple[str, Sequence[Place]]]) -> Iterator[list[bool]]:
+def caught_alike(policy: Spotter, records: Sequence[tuple[str, Sequence[Place]]]) -> Iterator[list[bool]]:
     """For each text and each of its secrets, whether redaction gives the same text when that secret alone is masked beforehand.
 
     The token in the secret's place is masked already: what the policy marks beside it becomes one run with it, and what the text
@@ -55,7 +55,7 @@ def _worlds(text: str, places: Sequence[Place]) -> Iterator[_World]:
         yield _World(before + MASK + after, (Span(len(before), len(before) + len(MASK), "mask", 1.0, "mask"),))
 
 
-def _redacted(policy: Policy, worlds: Iterable[_World]) -> Iterator[str]:
+def _redacted(policy: Spotter, worlds: Iterable[_World]) -> Iterator[str]:
     for batch in _batches(worlds):
         for world, spans in zip(batch, policy.spans_of([world.text for world in batch]), strict=True):
             yield redact(world.text, [*spans, *world.masked])

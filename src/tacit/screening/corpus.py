@@ -15,11 +15,11 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from tacit.corpus.records import Record, require_rereadable, text_bytes
 from tacit.corpus.units import is_held_out
-from tacit.errors import UsageError
+from tacit.errors import RefusedError, UsageError
 from tacit.randomness import KeyedRandomness
 from tacit.resumable import CheckpointClock
 from tacit.screening.deduplicate import DeduplicateOptions, Normalisation, check_choice
@@ -28,6 +28,7 @@ from tacit.screening.missed import Missed
 from tacit.screening.policy import Policy, load_policy, package_policy
 from tacit.screening.receipt import Receipt
 from tacit.screening.split import STREAMS, Copies, DataPoint, Deduplicate, Stream
+from tacit.screening.tokens import TokenPolicy
 from tacit.screening.work import Chunk, Work
 from tacit.screening.workers import Screened, ScreenerOptions, screen_chunks
 from tacit.version import VERSION
@@ -49,6 +50,7 @@ class ScreenPlan:
     """How a corpus is screened.
 
     Args:
+        policies: ``tokens``: both policies must be of `tacit.screening.tokens`.
         data_point: ``record`` or ``line`` (`tacit.screening.split.data_points`).
         balanced, conservative: policy files as pi and pi_c; None: the package's own.
         missed: share of the secrets that pi is made to miss, by a keyed hash, as an experiment; pi_c misses none of them.
@@ -63,6 +65,7 @@ class ScreenPlan:
         UsageError: an unknown choice, or a number out of range.
     """
 
+    policies: Literal["context", "tokens"] = "context"
     data_point: DataPoint = "record"
     balanced: Path | None = None
     conservative: Path | None = None
@@ -90,17 +93,27 @@ class ScreenPlan:
         return None if self.deduplicate == "none" else DeduplicateOptions("keep-first", self.normalisation)
 
 
-def policies_of(plan: ScreenPlan) -> dict[str, Policy]:
+def policies_of(plan: ScreenPlan) -> dict[str, Policy | TokenPolicy]:
     """Both policies of a plan, ``balanced`` and ``conservative``.
 
     Raises:
         DataError: a policy's file is missing or malformed.
+        RefusedError: ``policy-not-local``: the plan is of ``tokens``, and one of them may read more than one token.
     """
     files = {"balanced": plan.balanced, "conservative": plan.conservative}
-    return {role: package_policy(role) if path is None else load_policy(path) for role, path in files.items()}
+    found = {role: package_policy(role) if path is None else load_policy(path) for role, path in files.items()}
+    for role, policy in found.items():
+        if plan.policies == "tokens" and not isinstance(policy, TokenPolicy):
+            raise RefusedError(
+                "policy-not-local",
+                f"{files[role] or role}: screening.policies is tokens, but this policy reads context; give a file of kind: tokens",
+            )
+    return found
 
 
-def screener_options(plan: ScreenPlan, policies: Mapping[str, Policy], streams: KeyedRandomness) -> ScreenerOptions:
+def screener_options(
+    plan: ScreenPlan, policies: Mapping[str, Policy | TokenPolicy], streams: KeyedRandomness
+) -> ScreenerOptions:
     """What a plan's screener is made of.
 
     Args:
@@ -111,7 +124,9 @@ def screener_options(plan: ScreenPlan, policies: Mapping[str, Policy], streams: 
     return ScreenerOptions(policies["balanced"].options, policies["conservative"].options, plan.data_point, missed)
 
 
-def _identity(plan: ScreenPlan, policies: Mapping[str, Policy], streams: KeyedRandomness) -> dict[str, Any]:
+def _identity(
+    plan: ScreenPlan, policies: Mapping[str, Policy | TokenPolicy], streams: KeyedRandomness
+) -> dict[str, Any]:
     """Everything but the records that the result depends on."""
     values: dict[str, Any] = {"tacit": VERSION, "key": streams.commitment()}
     values |= {name: getattr(plan, name) for name in _COMPARED}

@@ -25,6 +25,7 @@ from tacit.screening.alike import caught_alike
 from tacit.screening.policy import Policy
 from tacit.screening.spans import merged
 from tacit.screening.split import DataPoint, data_points
+from tacit.screening.tokens import TokenPolicy
 
 __all__ = ["CONFIDENCE", "GoldRecord", "Measured", "measure", "miss_rate_upper", "read_gold"]
 
@@ -107,7 +108,9 @@ def miss_rate_upper(misses: int, labels: int, confidence: float = CONFIDENCE) ->
     return Labels(labels, misses).upper(confidence)
 
 
-def measure(policies: Sequence[Policy], gold: Iterator[GoldRecord], *, alike: bool = False) -> list[Measured]:
+def measure(
+    policies: Sequence[Policy | TokenPolicy], gold: Iterator[GoldRecord], *, alike: bool = False
+) -> list[Measured]:
     """Each policy on all records, which stream.
 
     Args:

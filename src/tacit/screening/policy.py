@@ -1,7 +1,8 @@
 """Screening policies: which spans of a text are marked (pi and pi_c of Zhao et al. 2022), as data files.
 
 Two are in the package. ``balanced`` (pi) marks what is to be masked. ``conservative`` (pi_c) marks anything not known to be
-safe; a record that it marks is trained on with noise only. A user's file has the same fields and may add patterns.
+safe; a record that it marks is trained on with noise only. A user's file has the same fields and may add patterns, or is
+of ``kind: tokens`` and has those of `tacit.screening.tokens`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tacit.screening.adapters.registry import detector_from_options
 from tacit.screening.core import CoreDetector
 from tacit.screening.safe import UnsafeSentences
 from tacit.screening.spans import UNREADABLE, Detector, Span
+from tacit.screening.tokens import TokenPolicy, TokenPolicyOptions
 from tacit.screening.user_patterns import PatternDetector, UserPattern
 from tacit.strict_yaml import parse_yaml
 
@@ -36,6 +38,7 @@ __all__ = [
     "load_policy",
     "load_policy_options",
     "package_policy",
+    "policy_from",
 ]
 
 POLICIES = ("balanced", "conservative")
@@ -141,10 +144,19 @@ class Policy:
 def package_policy(name: str) -> Policy:
     """A policy of the package: one of `POLICIES`."""
     text = resources.files("tacit.screening.policies").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
-    return Policy(_parsed(text, f"{name}.yaml"))
+    return Policy(PolicyOptions.model_validate(parse_yaml(text)))
 
 
-def load_policy(path: Path) -> Policy:
+def policy_from(options: PolicyOptions | TokenPolicyOptions) -> Policy | TokenPolicy:
+    """The policy with these options.
+
+    Raises:
+        DataError: a pattern is unsafe.
+    """
+    return TokenPolicy(options) if isinstance(options, TokenPolicyOptions) else Policy(options)
+
+
+def load_policy(path: Path) -> Policy | TokenPolicy:
     """A policy from a user's file.
 
     Raises:
@@ -152,13 +164,13 @@ def load_policy(path: Path) -> Policy:
     """
     options = load_policy_options(path)
     try:
-        return Policy(options)
+        return policy_from(options)
     except DataError as error:
         message = str(error)
     raise DataError(message if message.startswith(str(path)) else f"{path}: {message}")
 
 
-def load_policy_options(path: Path) -> PolicyOptions:
+def load_policy_options(path: Path) -> PolicyOptions | TokenPolicyOptions:
     """What a user's file says, without making its detectors.
 
     Raises:
@@ -172,12 +184,14 @@ def load_policy_options(path: Path) -> PolicyOptions:
     return _parsed(text, str(path), path.parent)
 
 
-def _parsed(text: str, place: str, folder: Path | None = None) -> PolicyOptions:
+def _parsed(text: str, place: str, folder: Path) -> PolicyOptions | TokenPolicyOptions:
     try:
         values: Any = parse_yaml(text)
     except yaml.YAMLError:
         raise DataError(f"{place}: this is not valid YAML") from None
     try:
+        if isinstance(values, dict) and "kind" in values:
+            return TokenPolicyOptions.model_validate(values)
         return PolicyOptions.model_validate(values, context=folder)
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]

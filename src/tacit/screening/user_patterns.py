@@ -11,7 +11,7 @@ from tacit.errors import DataError
 from tacit.screening.normalise import is_plain, normalise
 from tacit.screening.spans import Detector, Span
 
-__all__ = ["PatternDetector", "UserPattern"]
+__all__ = ["PatternDetector", "UserPattern", "compiled"]
 
 _PROBES = ("", "a1 b-C")
 _MOST_MEMORY = 8 << 20  # bytes of one compiled pattern; RE2's own default
@@ -35,7 +35,10 @@ class PatternDetector(Detector):
     name = "pattern"
 
     def __init__(self, patterns: Sequence[UserPattern]) -> None:
-        self._patterns = [(pattern, _compiled(number, pattern)) for number, pattern in enumerate(patterns, start=1)]
+        self._patterns = [
+            (pattern, compiled(f"patterns, item {number} ({pattern.label})", pattern.pattern))
+            for number, pattern in enumerate(patterns, start=1)
+        ]
 
     def spans(self, text: str) -> list[Span]:
         """Spans in one text."""
@@ -50,13 +53,17 @@ class PatternDetector(Detector):
         return sorted(found)
 
 
-def _compiled(number: int, pattern: UserPattern) -> re2._Regexp:
+def compiled(place: str, pattern: str) -> re2._Regexp:
+    """A pattern that RE2 runs in linear time.
+
+    Raises:
+        DataError: RE2 does not accept it, or it matches the empty text; the line begins with the place.
+    """
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MOST_MEMORY
-    place = f"patterns, item {number} ({pattern.label})"
     try:
-        expression = re2.compile(pattern.pattern, options)
+        expression = re2.compile(pattern, options)
     except re2.error as error:
         reason = error.args[0].decode() if error.args and isinstance(error.args[0], bytes) else str(error)
         hint = "it has no look-around and no back-references"

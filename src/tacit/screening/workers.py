@@ -8,8 +8,9 @@ from typing import TypeVar
 
 from tacit.processes import map_in_order
 from tacit.screening.missed import ForgetfulPolicy, Missed
-from tacit.screening.policy import Policy, PolicyOptions
+from tacit.screening.policy import PolicyOptions, policy_from
 from tacit.screening.split import DataPoint, Point, Screener, Tally
+from tacit.screening.tokens import TokenPolicyOptions
 
 __all__ = ["Screened", "ScreenerOptions", "screen_chunks"]
 
@@ -39,16 +40,16 @@ def screen_chunks(
 class ScreenerOptions:
     """What a `Screener` is made of; unlike it, it can be sent to another process."""
 
-    balanced: PolicyOptions
-    conservative: PolicyOptions
+    balanced: PolicyOptions | TokenPolicyOptions
+    conservative: PolicyOptions | TokenPolicyOptions
     kind: DataPoint
     missed: Missed | None = None
 
     def screener(self) -> Screener:
         """The screener."""
-        balanced = Policy(self.balanced)
+        balanced = policy_from(self.balanced)
         pi = balanced if self.missed is None else ForgetfulPolicy(balanced, self.missed)
-        return Screener(pi, Policy(self.conservative), self.kind)
+        return Screener(pi, policy_from(self.conservative), self.kind)
 
 
 class _Worker:

@@ -22,7 +22,7 @@ from tacit.version import VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.broadcast import Broadcast
+    from pyspark import Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["Runner", "Shared", "batches_of"]

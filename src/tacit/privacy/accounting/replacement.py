@@ -215,7 +215,7 @@ def screening_assumptions(screening: Screening, changed: Stability) -> tuple[str
     if screening.whole_units and screening.deduplication in ("keep-first", "unmasked"):
         lines.append("What is deduplicated is the unit that training samples, its copies equal to the byte as trained.")
     lines.append(
-        "The policies label each token from that token alone; runs of masks become one mask."
+        "The policies label each token from that token alone, and no private text made them; runs of masks become one mask."
         if screening.policy == "patterns"
         else "The policies read one record at a time, no private text made them, and they may flip a record's other labels: a caught "
         "secret is not exempt."

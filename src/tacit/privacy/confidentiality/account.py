@@ -213,7 +213,7 @@ def bayesian(
             f"epsilon' = {upper(epsilon_missed)} at delta' = {upper(delta_missed, '.3g')}, {counted(records, 'record')} replaced",
             last,
         ),
-        assumptions=(*_share_assumptions(gamma, delta_2, confidence, changed), *common),
+        assumptions=(*_share_assumptions(gamma, delta_2, confidence, changed, size), *common),
     )
 
 
@@ -272,9 +272,15 @@ def common_assumptions(claim: Claim, screening: tuple[str, ...]) -> tuple[str, .
 
 
 def _share_assumptions(
-    gamma: float | Labels, delta_2: float | Labels | None, confidence: float, changed: Stability
+    gamma: float | Labels, delta_2: float | Labels | None, confidence: float, changed: Stability, size: int
 ) -> tuple[str, ...]:
     lines = ["The secret is drawn from mu; the reader knows mu and everything else, but not the secret."]
+    if changed.caught == 0:
+        lines.append(
+            "It is drawn independently of everything else: not even the record that holds it tells more than mu does."
+        )
+        if size > 1:
+            lines.append("Each of these data points holds one secret of the group.")
     if hides_the_record(changed, delta_2):
         lines = [
             "The secret and the record that holds it are drawn from mu together, independently of all other records, as those that "

@@ -37,7 +37,13 @@ from tacit.privacy.confidentiality.misses import Labels, upper_share
 from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.privacy.rounded import upper
 
-__all__ = ["ConfidentialityStatement", "Line", "Share", "statement_of_run", "training_steps"]
+__all__ = ["TOKEN_BY_TOKEN", "ConfidentialityStatement", "Line", "Share", "statement_of_run", "training_steps"]
+
+TOKEN_BY_TOKEN = (
+    "Both policies mark a token, which is what stands between white space, from that token alone, and no private text made them; "
+    "marked tokens in a row become one mask. The secret is whole tokens of one data point."
+)
+"""What a caught secret's leaving no trace rests on (docs/confidentiality.md, token by token)."""
 
 
 @dataclass(frozen=True)
@@ -246,6 +252,11 @@ class _Run:
     delta_2: float | Labels | None
     confidence: float
 
+    @property
+    def is_local(self) -> bool:
+        """Whether a caught secret leaves no trace, which only a policy that labels each token by itself can say."""
+        return self.changed.caught == 0
+
     def place(self) -> str:
         size = self.claim.group_size
         return (
@@ -262,7 +273,11 @@ class _Run:
             f"Masking one secret changes at most {counted(self.changed.missed, 'record')}, each a unit of the training"
         )
         return common_assumptions(
-            self.claim, (f"{changed}, and {self.changed.caught} if the balanced policy catches it.",)
+            self.claim,
+            (
+                f"{changed}, and {self.changed.caught} if the balanced policy catches it.",
+                *((TOKEN_BY_TOKEN,) if self.is_local else ()),
+            ),
         )
 
     def worst_case(self, claim: Claim) -> Statement:
@@ -362,7 +377,9 @@ def _bayesian(run: _Run, gamma: float | Labels) -> Line:
     secret, it = ("the secret is", "it") if size == 1 else ("the group's secrets are", "some of them")
     both_miss = f"both policies miss {it} with probability {upper(both)} at most"
     public = run.coverage() if run.delta_2 is None else both_miss
-    if hides_the_record(run.changed, run.delta_2):
+    if run.is_local:
+        how = "whole tokens, drawn from mu independently of all other text and not known to the reader, who may know all of that"
+    elif hides_the_record(run.changed, run.delta_2):
         how = "drawn from mu with the record that holds it, neither known to the reader, who may know all other records"
     else:
         how = "drawn from mu and not known to the reader, who may know all else"
@@ -378,9 +395,17 @@ def _bayesian(run: _Run, gamma: float | Labels) -> Line:
         sentence=f"For {whom(run.claim)}, drawn from mu, nothing is guaranteed: both policies may miss {it} with probability "
         f"{both:.4g}, which is not below delta {run.delta:.3g}."
         if found is None
-        else found.sentence,
+        else found.sentence + (_amplified(found, missing) if run.is_local else ""),
         assumption=f"Assumed: {secret} {how}, the balanced policy "
         f"misses {it} with probability {upper(missing)} at most, {public}, and {run.place()}.",
         assumptions=() if found is None else found.assumptions,
         paper=paper_bayesian(*arguments, run.claim, run.changed),
+    )
+
+
+def _amplified(found: Statement, gamma: float) -> str:
+    """How the epsilon of theorem 8.3 comes about, and whom it says nothing of."""
+    return (
+        f" This is log(1 + {upper(gamma)} (e^{upper(found.epsilon_missed)} - 1)), an average over mu (theorem 8.3): of a secret that "
+        "the reader knows it says nothing, but the screened line does."
     )

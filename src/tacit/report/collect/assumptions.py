@@ -87,6 +87,15 @@ def _screening_assumptions(config: RunConfig, shares: tuple[schema.MissedShare, 
                 "assumed",
             )
         )
+    if options.policies == "tokens":
+        rows += [
+            ("A policy is asked about one token at a time: what it marks is a function of that token alone.", "proved"),
+            (
+                "A secret is whole tokens of one data point, drawn independently of all other text, and occurs nowhere else; no "
+                "private text made the policies.",
+                "assumed",
+            ),
+        ]
     if not shares:
         rows.append(("What the screening misses was neither measured nor stated.", "assumed"))
     rows += [(prose.share_sentence(share), share.label) for share in shares]
