@@ -426,6 +426,7 @@ def test_a_run_does_not_go_on_with_other_probabilities(corpora: Path, released: 
     """A unit that changed its stratum would take part in both: the ledger knows the probabilities that the run began with."""
     from tacit.corpus.units import Unit
     from tacit.folder import RunFolder
+    from tacit.pipeline.records import units_of
 
     own = {**values(corpora), "run": str(corpora / "strata")}
     released("strata")
@@ -435,13 +436,14 @@ def test_a_run_does_not_go_on_with_other_probabilities(corpora: Path, released: 
     streams = KeyedRandomness((folder.private / "key").read_bytes())
     with Ledger.create(tmp_path / "ledger.sqlite", header) as ledger:
         scorer = folder.private / "scorer"
-        rho_U = unit_rho(config, folder, streams, SilentReporter(), ledger, units, list, scorer)
+        rho_U = unit_rho(config, folder, streams, SilentReporter(), ledger, units, units_of(config), list, scorer)
         assert rho_U.tolist() == [1.0]  # who was not scored counts as most private
         ours = [
             json.loads(line)["id"] for line in (folder.private / "scores" / "scores.jsonl").read_text().splitlines()
         ]
+        units = [Unit(ours[0], ("a text",))]
         with pytest.raises(LedgerError, match="the privacy probabilities changed"):
-            unit_rho(config, folder, streams, SilentReporter(), ledger, [Unit(ours[0], ("a text",))], list, scorer)
+            unit_rho(config, folder, streams, SilentReporter(), ledger, units, units_of(config), list, scorer)
 
 
 # killed and begun again ----------------------------------------------------------------------------------------------

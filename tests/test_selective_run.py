@@ -269,4 +269,6 @@ def test_a_policy_that_changed_is_refused(tmp_path: Path) -> None:
 def test_the_plan_is_printed_with_its_account(finished: Run) -> None:
     done = tacit("plan", finished[0] / "config.yaml")
     assert done.returncode == 0, done.stderr
-    assert "note: selective DP: when the private tokens of one record are replaced, epsilon is " in done.stdout
+    assert (
+        "note: selective DP: when the private tokens of one line of a record are replaced, epsilon is " in done.stdout
+    )

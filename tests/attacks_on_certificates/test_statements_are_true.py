@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tacit.config import RunConfig, parse_config
 from tacit.errors import BudgetError, DataError, LedgerError, RefusedError, UsageError
@@ -333,3 +334,15 @@ def test_allow_does_not_switch_the_budget_check_off(allow: tuple[str, ...]) -> N
     values["phases"][1]["noise_multiplier"] = 0.3
     with pytest.raises(BudgetError):
         solve(parse_config(values))
+
+
+# TACIT-31: an epsilon of a line, said of a record -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("data_point", "said"), [("line", "one line of a record"), ("record", "one record")])
+def test_selective_dp_says_of_what_its_epsilon_is(data_point: str, said: str) -> None:
+    values = yaml.safe_load((Path(__file__).parents[2] / "recipes" / "selective-customersim.yaml").read_text())
+    config = parse_config({**values, "marking": {"data_point": data_point}})
+    rows = [row.text for row in assumptions(config, Provenance().to_dict()) if "selective DP" in row.text]
+    assert len(rows) == 1
+    assert f"when the private tokens of {said} are replaced, epsilon is" in rows[0]

@@ -14,7 +14,9 @@ import yaml
 
 from tacit.config import load_config
 from tacit.corpus.readers import read_records
+from tacit.corpus.records import Record
 from tacit.corpus.source import Source
+from tacit.corpus.units import Unit
 from tacit.files import write_json
 from tacit.pipeline.records import planted_records
 from tacit.pipeline.scoring import texts_to_score
@@ -99,6 +101,11 @@ def test_it_scores_a_runs_corpus_by_unit(run: Tacit, tmp_path: Path, scorer: Pat
     options, streams = load_config(config), KeyedRandomness(load_or_create_key(tmp_path / "run" / "private" / "key"))
     records = texts_to_score(options, streams)
     assert [score.id for score in read_scores(out)] == [record.document_id for record in records]
+    own, planted_behind = [Unit("kept", ("a text of the store", "another"))], planted_records(options, streams)
+    given = list(
+        texts_to_score(options, streams, own)
+    )  # a run scores what it trains on, not what its files are by then
+    assert given == [*(Record("kept", None, text) for text in own[0].texts), *planted_behind]
     users = {json.loads(line)["patient_id"] for line in (tmp_path / "notes.jsonl").read_text().splitlines()}
     planted = {record.document_id for record in planted_records(options, streams)}
     assert planted

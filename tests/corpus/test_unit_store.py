@@ -45,6 +45,7 @@ def test_units_are_those_in_memory(tmp_path: Path, kind: UnitKind, in_memory: in
     assert list(store.training) == training
     assert list(store.held_out) == held_out
     assert store.fingerprint == unit_fingerprint(units, STREAMS)
+    assert list(store) == units  # both sides, in one order
     assert training
     assert held_out
     places = random.Random(2).choices(range(-len(training), len(training)), k=50)

@@ -75,6 +75,13 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
         (certificate(GAUSSIAN), {**PLAIN, "audit": {"canaries": 1}}, set()),
         (certificate(GAUSSIAN), {**PLAIN, "vocabulary": {"method": "given"}}, {"TACIT-10"}),
         (certificate(GAUSSIAN), {**PLAIN, "marking": {"balanced": "mine.yaml"}}, {"TACIT-13", "TACIT-15", "TACIT-21"}),
+        (certificate(GAUSSIAN), {**PLAIN, "compute": {"precision": "bf16"}}, {"TACIT-29", "TACIT-30"}),
+        (certificate(GAUSSIAN), {**PLAIN, "compute": {"precision": "float32"}}, set()),
+        (
+            certificate(GAUSSIAN),
+            {**PLAIN, "marking": {"data_point": "line"}},
+            {"TACIT-21", "TACIT-31"},
+        ),
         (certificate(GAUSSIAN), {**PLAIN, "audit": {"control": True}}, {"TACIT-14"}),
         (certificate(GAUSSIAN), {**PLAIN, "audit": {"control": False}}, set()),
         (
@@ -91,6 +98,9 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
                 "TACIT-23",
                 "TACIT-24",
                 "TACIT-25",
+                "TACIT-29",
+                "TACIT-30",
+                "TACIT-31",
             },
         ),  # without the configuration nobody can rule them out
     ],

@@ -8,6 +8,7 @@ Shapes: U units, N texts, B bytes.
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -123,6 +124,10 @@ class UnitStore:
     training: StoredUnits
     held_out: StoredUnits
     fingerprint: str
+
+    def __iter__(self) -> Iterator[Unit]:
+        """All units of both sides, in the order of their ids' code points; of a store that was written of one part."""
+        return heapq.merge(self.training, self.held_out, key=lambda unit: unit.unit_id)
 
 
 def open_units(folder: Path) -> UnitStore:

@@ -23,6 +23,7 @@ __all__ = ["check_labels", "cross_entropy", "log_sum_exp"]
 
 PART_BYTES = {"cpu": 2**20}  # of logits in float32; a core's second cache holds it
 OTHER_PART_BYTES = 2**27
+_LEAST_ROWS = 2
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, overwrite: bool = False) -> Tensor:
@@ -97,7 +98,8 @@ class _CrossEntropy(torch.autograd.Function):
         gradient_NV = logits_NV.detach() if overwrite else fresh(logits_NV)
         for rows in _parts(logits_NV, labelled_N):
             part_nV = logits_NV[rows].sub(lse_N[rows, None]).exp_().mul_(upstream_N1[rows])
-            gradient_NV[rows] = part_nV.scatter_add_(1, column_N1[rows], -upstream_N1[rows])
+            gradient_nV = part_nV.scatter_add_(1, column_N1[rows], -upstream_N1[rows])
+            gradient_NV[rows] = gradient_nV.to(gradient_NV.dtype)  # torch refuses another type where rows are an index
         if overwrite or not few:
             gradient_NV.masked_fill_(~labelled_N[:, None], 0)  # 0 * inf is NaN
         return gradient_NV, None, None
@@ -109,10 +111,19 @@ def _few(labelled_N: Tensor) -> bool:
 
 
 def _parts(logits_NV: Tensor, labelled_N: Tensor) -> Iterator[slice | Tensor]:
-    """The positions that have a label, a cache's worth of logits at a time; where most have one, simply all."""
+    """The positions that have a label, a cache's worth of logits at a time; where most have one, simply all.
+
+    All parts have one size, and the last one is filled with a row of its own again: torch adds up a row that is alone with all
+    threads, otherwise than one among others, and how many positions have a label is decided by other units too.
+    """
     size = PART_BYTES.get(logits_NV.device.type, OTHER_PART_BYTES)
-    rows = max(1, size // (4 * max(1, logits_NV.shape[1])))
-    if _few(labelled_N):
-        yield from labelled_N.nonzero()[:, 0].split(rows)
+    rows = max(_LEAST_ROWS, size // (4 * max(1, logits_NV.shape[1])))
+    if not _few(labelled_N):
+        whole = len(labelled_N) // rows * rows
+        yield from (slice(first, first + rows) for first in range(0, whole, rows))
+        parts = torch.arange(whole, len(labelled_N), device=labelled_N.device).split(rows)
     else:
-        yield from (slice(first, first + rows) for first in range(0, len(labelled_N), rows))
+        parts = labelled_N.nonzero()[:, 0].split(rows)
+    for part_n in parts:
+        if len(part_n):
+            yield torch.cat([part_n, part_n[:1].expand(rows - len(part_n))])

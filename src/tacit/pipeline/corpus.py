@@ -106,6 +106,7 @@ def rho_of_units(state: RunState) -> np.ndarray:
         state.reporter,
         state.ledger,
         private_units(state)[0],
+        _corpus(state),
         lambda: public_units(state)[1],
         _scorer_folder(state),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,6 +84,7 @@ def unit_rho(
     reporter: Reporter,
     ledger: Ledger,
     units: Sequence[Unit],
+    read: Iterable[Unit],
     public: Callable[[], Sequence[Unit]],
     scorer: Path,
 ) -> np.ndarray:
@@ -92,6 +93,7 @@ def unit_rho(
     Args:
         streams: of the run's key.
         units: those that are trained on.
+        read: all that were read, in the order of their ids, with those that are held out: they are scored.
         public: loads held-out public text, from which the constants are taken where they are not given.
         scorer: the folder of the model that a phase left, where the scorer is no folder of its own.
 
@@ -107,7 +109,7 @@ def unit_rho(
     said = f"phase {options.scorer.phase}" if options.scorer.phase else "a given public model"
     stated = {"form": options.form, "scorer": said, "lower": rho.lower, "upper": rho.upper}
     ledger.bind(RHO, json.dumps(stated, sort_keys=True))
-    by_id = rho_by_id(scored(config, folder, streams, chosen, rho, reporter) / "scores.jsonl")
+    by_id = rho_by_id(scored(config, folder, streams, chosen, rho, reporter, units=read) / "scores.jsonl")
     rho_U = np.array([by_id.get(unit.unit_id, 1.0) for unit in units], dtype=np.float64)
     ledger.bind(_FINGERPRINT, _fingerprint(units, rho_U, streams))
     _write_for_curator(run, options, rho_U)

@@ -19,7 +19,8 @@ def run_account(config: RunConfig) -> SelectiveAccount | None:
         # Every round permutes the slots anew, so a record may take part once more in each of them.
         takes_part = config.rounds * participations(phase.steps, phase.batch_size, config.privacy.units)
         states.append(state_spend(takes_part, phase.segments, phase.state_noise_multiplier))
-    return selective_account(gradients, states, config.privacy.budget.delta)
+    point = "line of a record" if config.marking.data_point == "line" else "record"
+    return selective_account(gradients, states, config.privacy.budget.delta, point)
 
 
 def _gradients(config: RunConfig, phase: DpPhase) -> Spend:

@@ -53,17 +53,19 @@ def state_spend(takes_part: int, segments: int, noise_multiplier: float) -> Spen
 
 @dataclass(frozen=True)
 class SelectiveAccount:
-    """Epsilons at ``delta`` for the private tokens of one record, all replaced at once.
+    """Epsilons at ``delta`` for the private tokens of one data point, all replaced at once.
 
     Args:
+        data_point: what one is, in words: a record, or one of its lines.
         delta: of every epsilon here.
         gradients: of the private phases alone.
         states: of the released states alone.
         together: of all of them; this one holds.
-        claimed: as in the paper: gradients alone, a record added or removed, by Renyi DP.
-        releases: states that one record releases, at most.
+        claimed: as in the paper: gradients alone, a data point added or removed, by Renyi DP.
+        releases: states that one data point releases, at most.
     """
 
+    data_point: str
     delta: float
     gradients: float
     states: float
@@ -75,20 +77,23 @@ class SelectiveAccount:
     def sentence(self) -> str:
         """What holds, and beside it what the paper's own way of counting would say."""
         return (
-            f"selective DP: when the private tokens of one record are replaced, epsilon is {upper(self.together)} at delta "
-            f"{self.delta:g} (gradients alone {upper(self.gradients)}, the {self.releases} released states alone "
+            f"selective DP: when the private tokens of one {self.data_point} are replaced, epsilon is {upper(self.together)} at "
+            f"delta {self.delta:g} (gradients alone {upper(self.gradients)}, the {self.releases} released states alone "
             f"{upper(self.states)}); "
-            "counted as in the paper, by Renyi DP of the gradients alone and for a record that is added or removed, "
+            f"counted as in the paper, by Renyi DP of the gradients alone and for a {self.data_point} that is added or removed, "
             f"{self.claimed:.4g}"
         )
 
 
-def selective_account(gradients: Sequence[Spend], states: Sequence[Spend], delta: float) -> SelectiveAccount:
+def selective_account(
+    gradients: Sequence[Spend], states: Sequence[Spend], delta: float, data_point: str = "record"
+) -> SelectiveAccount:
     """The account of a run, from what its private phases and its released states cost.
 
     Args:
         gradients: `PoissonGaussian` events.
         states: `Gaussian` events (`state_spend`).
+        data_point: what one is, in words.
 
     Raises:
         UsageError: another kind of event.
@@ -99,6 +104,7 @@ def selective_account(gradients: Sequence[Spend], states: Sequence[Spend], delta
     claimed = rdp_epsilon(gradients, delta) if gradients else 0.0
     assert claimed is not None  # there is a Renyi bound of every event under add-or-remove
     return SelectiveAccount(
+        data_point=data_point,
         delta=delta,
         gradients=epsilon(gradients, delta, "replace"),
         states=_states_epsilon(states, delta),

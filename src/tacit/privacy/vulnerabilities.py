@@ -99,6 +99,14 @@ def _controlled(certificate: _Values, config: _Values) -> bool:
     return not config or bool((config.get("audit") or {}).get("control"))
 
 
+def _in_bfloat16(certificate: _Values, config: _Values) -> bool:
+    return not config or (config.get("compute") or {}).get("precision") == "bf16"
+
+
+def _marked_by_line(certificate: _Values, config: _Values) -> bool:
+    return not config or (config.get("marking") or {}).get("data_point") == "line"
+
+
 def _any(certificate: _Values, config: _Values) -> bool:
     return True
 
@@ -145,6 +153,9 @@ VULNERABILITIES = (
     Vulnerability("TACIT-26", "a checkpoint of several ranks lost a rank's sum", 1, _any),
     Vulnerability("TACIT-27", "one record changed how others in its file were read", 1, _any),
     Vulnerability("TACIT-28", "one document decided the exit code of a fine-tuning", 1, _fine_tuned),
+    Vulnerability("TACIT-29", "in bfloat16 one record decided whether there is a release", 1, _in_bfloat16),
+    Vulnerability("TACIT-30", "in bfloat16 padding of one row changed how others were computed", 1, _in_bfloat16),
+    Vulnerability("TACIT-31", "selective DP's statement said record where it counted lines", 1, _marked_by_line),
 )
 
 

@@ -46,6 +46,11 @@ class Objective(ABC):
     draws: int
     may_be_cut: bool = False
 
+    @property
+    def tells_padding(self) -> bool:
+        """Whether the model is told which positions are padding: not where rows may be cut, for what comes later is hidden anyway."""
+        return not self.may_be_cut
+
     @abstractmethod
     def targets(self, ids_BT: np.ndarray, lengths_B: np.ndarray, uniforms_BnT: np.ndarray) -> Targets:
         """The targets of rows; a row's are a function of that row, its own uniforms and T, never of another row."""

@@ -135,6 +135,7 @@ class DpStep(Step):
         self._micro_batches_a_step = 0.0 if reads_padding(model) else plan.normaliser / self._at_once
         self._drawn = np.zeros(0, dtype=np.int64)
         self._clipper = PerExampleClipper(model, plan.clip_norm, plan.rows_per_unit, CLIPPINGS[plan.clipping])
+        self._spare = needs_spare_row(compute, source.objective) and self._at_once > 1
         self._drops = uses_dropout(model)
         self._has_shards = has_shards(model)
 
@@ -177,6 +178,8 @@ class DpStep(Step):
     def _add(self, units: np.ndarray, real: np.ndarray, width: int, step: int) -> None:
         """One micro-batch."""
         source = self._source
+        if self._spare:
+            units, real = np.append(units, PADDING), np.append(real, False)
         targets, weights_BN = unit_targets(units, real, self._plan, source, step, width)
         with self._clip(units, real), self._dropout(units, real, targets, step):
             with in_precision(self._compute, self._model.device):
@@ -326,6 +329,16 @@ def widths(longest_U: np.ndarray, length: int, micro_batches_a_step: float) -> n
     exact = np.ceil(length * np.array(shares)).astype(np.int64)
     edges = np.unique(np.minimum(length, -(-exact // _EDGE) * _EDGE))
     return edges[np.searchsorted(edges, np.minimum(longest_U, length))]
+
+
+def needs_spare_row(compute: ComputeOptions, objective: Objective) -> bool:
+    """Whether a blank row has to stand in every micro-batch, so that none is without padding.
+
+    transformers gives a model no mask where no row is padded, and what then computes the attention may round otherwise: in bfloat16
+    a float32 mask makes float32 of the scores, and on a GPU a kernel of its own takes those without a mask. Whether some row is
+    padded is decided by other units.
+    """
+    return objective.tells_padding and (compute.precision != "float32" or compute.device != "cpu")
 
 
 def unit_targets(
