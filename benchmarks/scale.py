@@ -7,10 +7,13 @@ writes temporary corpora of made-up words, a short document a line, and of each 
 - count: the words of a DP vocabulary, with the contribution bound, from there;
 - tokenise: rows of token ids from there (`tacit.training.row_store`);
 - draw: open those rows, draw a step's units and read them;
-- run: the whole of ``tacit run``: text to report, one small model, few steps.
+- run: the whole of ``tacit run``: text to report, one small model, few steps;
+- spark store, spark count, spark tokenise: the same on Spark with two tasks at once, the text in eight files. Each starts Java, reads
+  and groups the text again; in a run they follow one another.
 
 FILE gets a line for each as it is done, and what is in it is not measured again: stop it, and run the same command to go on.
-Peaks are those of the process: resident memory as the system counts it, and the part that is no file's ("own").
+Peaks are those of the process: resident memory as the system counts it, and the part that is no file's ("own"). With Spark they are sums
+over all processes, in which pages that these share count more than once.
 """
 
 from __future__ import annotations
@@ -27,6 +30,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tacit.spark.corpus import SparkCorpus
+    from tacit.training.tokenising import Tokenising
 
 WORDS = 20_000
 LENGTH = 64
@@ -62,6 +70,17 @@ def write_text(path: Path, megabytes: float) -> int:
             file.write(line)
             size, lines = size + len(line), lines + 1
     return lines
+
+
+def write_pieces(folder: Path) -> None:
+    """The same text in eight files."""
+    (folder / "pieces").mkdir()
+    with (folder / "text.txt").open(encoding="utf-8") as text:
+        files = [(folder / "pieces" / f"{number}.txt").open("w", encoding="utf-8") for number in range(8)]
+        for line, file in zip(text, itertools.cycle(files), strict=False):
+            file.write(line)
+        for file in files:
+            file.close()
 
 
 CONFIG = """
@@ -110,21 +129,29 @@ def count(folder: Path) -> None:
 
 def tokenise(folder: Path) -> None:
     from tacit.corpus.unit_store import open_units
-    from tacit.randomness import KeyedRandomness
     from tacit.training.row_store import write_rows
-    from tacit.training.sequences import tokenize_units
-    from tacit.vocabulary.special import OWN_NAMES, special_tokens
-    from tacit.vocabulary.tokenizer import TokenizerOptions, build_tokenizer
-    from tacit.vocabulary.wordpiece import train_wordpiece
 
-    units, streams, options = open_units(folder / "text").training, KeyedRandomness(bytes(32)), TokenizerOptions()
-    words = {word: 1 for unit in units[:2000] for text in unit.texts for word in text.split()}
-    tokenizer = build_tokenizer(train_wordpiece(words, 2000, options.alphabet), options)
-    special = special_tokens(tokenizer, OWN_NAMES)
+    units = open_units(folder / "text").training
+    how = tokenising(folder)
     (folder / "rows").mkdir()
     at_once = 2000
     parts = (units[start : start + at_once] for start in range(0, len(units), at_once))
-    write_rows(folder / "rows", (tokenize_units(part, tokenizer, special, LENGTH, streams) for part in parts))
+    write_rows(folder / "rows", (how.rows(part, [False] * len(part)) for part in parts))
+
+
+def tokenising(folder: Path) -> Tokenising:
+    """How rows are made: with a vocabulary of the first units of the store."""
+    from tacit.corpus.unit_store import open_units
+    from tacit.randomness import KeyedRandomness
+    from tacit.training.tokenising import Tokenising
+    from tacit.vocabulary.special import OWN_NAMES
+    from tacit.vocabulary.tokenizer import TokenizerOptions, build_tokenizer
+    from tacit.vocabulary.wordpiece import train_wordpiece
+
+    options = TokenizerOptions()
+    words = {word: 1 for unit in open_units(folder / "text").training[:2000] for word in unit.texts[0].split()}
+    tokenizer = build_tokenizer(train_wordpiece(words, 2000, options.alphabet), options)
+    return Tokenising(tokenizer.to_str(), OWN_NAMES, LENGTH, KeyedRandomness(bytes(32)), ("", "a benchmark"), False)
 
 
 def draw(folder: Path) -> None:
@@ -138,14 +165,64 @@ def draw(folder: Path) -> None:
             stream.ids_ST[stream.rows_of(int(unit))].sum()
 
 
-OPERATIONS: dict[str, Callable[[Path], None]] = {"store": store, "count": count, "tokenise": tokenise, "draw": draw}
+def on_spark(folder: Path) -> SparkCorpus:
+    from tacit.corpus.source import Source
+    from tacit.corpus.units import UnitKind
+    from tacit.randomness import KeyedRandomness
+    from tacit.spark.corpus import CorpusPart, SparkCorpus
+    from tacit.spark.runner import Runner
+    from tacit.spark.session import open_session
+
+    runner = Runner(open_session(folder / "spark", workers=2))
+    return SparkCorpus(
+        runner, [CorpusPart(Source(folder / "pieces"), UnitKind("record"))], 0.0, KeyedRandomness(bytes(32))
+    )
+
+
+def spark_store(folder: Path) -> None:
+    (folder / "on spark").mkdir()
+    on_spark(folder).write(folder / "on spark")
+
+
+def spark_count(folder: Path) -> None:
+    from tacit.randomness import KeyedRandomness
+    from tacit.vocabulary.count import ContributionBound
+    from tacit.vocabulary.tally import Spill, spill_folder
+    from tacit.vocabulary.tokenizer import TokenizerOptions
+
+    corpus, bound = on_spark(folder), ContributionBound(60, KeyedRandomness(bytes(32)))
+    corpus.bind(folder / "on spark")
+    with spill_folder(folder / "spill") as place:
+        corpus.counts(bound, TokenizerOptions(), [], Spill(place, 512))
+
+
+def spark_tokenise(folder: Path) -> None:
+    from tacit.training.row_store import write_rows
+
+    corpus = on_spark(folder)
+    corpus.bind(folder / "on spark")
+    (folder / "rows on spark").mkdir()
+    write_rows(folder / "rows on spark", corpus.rows(tokenising(folder), held_out=False))
+
+
+HERE: dict[str, Callable[[Path], None]] = {"store": store, "count": count, "tokenise": tokenise, "draw": draw}
+ON_SPARK: dict[str, Callable[[Path], None]] = {
+    "spark store": spark_store,
+    "spark count": spark_count,
+    "spark tokenise": spark_tokenise,
+}
+OPERATIONS = HERE | ON_SPARK
 
 
 # measuring ---------------------------------------------------------------------------------------------------------------
 
 
-def watched(command: Sequence[str]) -> tuple[float, float, float, float]:
-    """Run a command: seconds of the clock and of the processor, peak resident and own memory in MiB (Linux)."""
+def watched(command: Sequence[str], together: bool) -> tuple[float, float, float, float]:
+    """Run a command: seconds of the clock and of the processor, peak resident and own memory in MiB (Linux).
+
+    Args:
+        together: memory is that of the process and all that it has started, too.
+    """
     import resource
 
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -156,19 +233,37 @@ def watched(command: Sequence[str]) -> tuple[float, float, float, float]:
     reader.start()
     peak = own = 0
     while process.poll() is None:
-        for line in _status(process.pid):
-            name, _, value = line.partition(":")
-            if name == "VmHWM":
-                peak = max(peak, int(value.split()[0]))
-            elif name == "RssAnon":
-                own = max(own, int(value.split()[0]))
-        time.sleep(0.02)
+        found = [_memory(each) for each in (_family(process.pid) if together else [process.pid])]
+        peak = max(peak, sum(resident for resident, _ in found))
+        own = max(own, sum(anonymous for _, anonymous in found))
+        time.sleep(0.2 if together else 0.02)
     reader.join()
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} ended with {process.returncode}:\n{b''.join(said).decode()}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return time.monotonic() - start, cpu, peak / 1024, own / 1024
+
+
+def _family(process: int) -> list[int]:
+    """A process and those that it has started, and so on."""
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            pid, parent = path.parent.name, path.read_text().rpartition(")")[2].split()[1]
+        except OSError:
+            continue
+        children.setdefault(int(parent), []).append(int(pid))
+    found = [process]
+    for each in found:
+        found += children.get(each, [])
+    return found
+
+
+def _memory(process: int) -> tuple[int, int]:
+    """Resident memory now, and the part that is no file's, in KiB."""
+    values = {name: value for name, _, value in (line.partition(":") for line in _status(process))}
+    return tuple(int(values[name].split()[0]) if name in values else 0 for name in ("VmRSS", "RssAnon"))
 
 
 def _status(process: int) -> list[str]:
@@ -180,7 +275,7 @@ def _status(process: int) -> list[str]:
 
 def measure(megabytes: float, only: str | None, results: Path, done: list[Measured]) -> None:
     """The operations on one size that are not in the results yet; with ``only`` no others."""
-    names = [only] if only else [*OPERATIONS, "run"]
+    names = [only] if only and only != "spark" else [*HERE, *ON_SPARK] if only else [*OPERATIONS, "run"]
     wanted = [name for name in names if not any((m.operation, m.megabytes) == (name, megabytes) for m in done)]
     if not wanted:
         return
@@ -188,12 +283,15 @@ def measure(megabytes: float, only: str | None, results: Path, done: list[Measur
         folder = Path(place)
         lines = write_text(folder / "text.txt", megabytes)
         write_text(folder / "public.txt", 1.0)
+        write_pieces(folder)
         values = {"run": folder / "run", "units": lines, "text": folder / "text.txt", "public": folder / "public.txt"}
         (folder / "run.yaml").write_text(CONFIG.format(**values, length=LENGTH, drawn=DRAWN))
-        for name in names:  # each needs what those before it have made
+        for name in names:
             own = [sys.executable, __file__, "--operation", name, "--folder", place]
             command = [sys.executable, "-m", "tacit", "run", str(folder / "run.yaml")] if name == "run" else own
-            found = Measured(name, megabytes, *watched(command))
+            if name not in wanted and name not in ("store", "spark store"):
+                continue  # others need the stores alone
+            found = Measured(name, megabytes, *watched(command, name in ON_SPARK))
             if name in wanted:
                 done.append(found)
                 with results.open("a", encoding="utf-8") as file:
@@ -203,7 +301,7 @@ def measure(megabytes: float, only: str | None, results: Path, done: list[Measur
 
 def _line(m: Measured) -> str:
     return (
-        f"{m.operation:9} {m.megabytes:6.0f} MB: {m.seconds:7.1f} s ({m.cpu_seconds:.1f} s of processor), "
+        f"{m.operation:14} {m.megabytes:6.0f} MB: {m.seconds:7.1f} s ({m.cpu_seconds:.1f} s of processor), "
         f"peak {m.peak:.0f} MiB, own {m.own_peak:.0f} MiB"
     )
 
@@ -269,7 +367,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Time and memory of a corpus, by its size.")
     parser.add_argument("--results", type=Path)
     parser.add_argument("--megabytes", type=float, nargs="+", default=[10, 50, 200])
-    parser.add_argument("--only", choices=["run"], help="measure this alone")
+    parser.add_argument("--only", choices=["run", "spark"], help="measure this alone; spark: all operations but run")
     parser.add_argument("--page", type=Path)
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--operation", choices=list(OPERATIONS), help="for the processes that it starts")

@@ -697,6 +697,7 @@ def test_the_digest_changes_with_everything_that_changes_a_result() -> None:
         ("compute.precision", "bf16"),  # likewise, for each private phase
         ("compute.checkpointing", True),
         ("compute.shard", True),
+        ("compute.runner", "spark"),
         ("ledger_folder", "/var/lib/tacit"),
     ],
 )
@@ -706,7 +707,7 @@ def test_the_digest_ignores_place_title_and_speed(place: str, value: Any) -> Non
 
 def test_every_speed_option_is_covered_above() -> None:
     names = {"micro_batch", "threads", "workers", "checkpoint_seconds", "device", "counting_memory_mb"}
-    assert set(ComputeOptions.model_fields) == names | {"precision", "checkpointing", "shard"}
+    assert set(ComputeOptions.model_fields) == names | {"precision", "checkpointing", "shard", "runner"}
 
 
 @pytest.mark.parametrize(

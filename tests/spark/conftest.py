@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +22,17 @@ class Opened:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+def java() -> None:
+    """Java, which Spark needs."""
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        reason = os.environ.get("TACIT_NO_JAVA", "")
+        if os.environ.get("CI") and not reason:
+            pytest.fail("CI has to have Java: apt-get install openjdk-17-jre-headless")
+        pytest.skip(reason or "no Java here: apt-get install openjdk-17-jre-headless")
+
+
+@pytest.fixture(scope="session")
+def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -35,6 +35,7 @@ BOUND = ContributionBound(9, STREAMS)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("java")
 @pytest.mark.parametrize("name", ["BERT, histogram", "CRT, two rounds"])
 def test_a_run_comes_to_what_was_recorded_of_one_machine(name: str, tmp_path: Path):
     golden = recorded()[name]
@@ -87,6 +88,7 @@ def _source(folder: Path) -> Source:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("java")
 def test_lost_executors_and_tasks_that_run_twice_change_nothing(tmp_path: Path):
     folder, result = tmp_path / "text", tmp_path / "result"
     folder.mkdir()

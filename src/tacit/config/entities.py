@@ -306,6 +306,7 @@ def check_finetune(values: Any, source: str, folder: Path | None = None) -> Fine
         RefusedError: a guarantee that cannot be proved, with its reason code.
     """
     config = validated(FinetuneConfig, values, source, folder)
+    _check_compute(config.compute)
     _check_tuning(config.training, "training")
     _check_labels(config.labels, "labels")
     if config.test is not None and config.folds is not None:
@@ -321,9 +322,15 @@ def check_finetune(values: Any, source: str, folder: Path | None = None) -> Fine
     return config
 
 
+def _check_compute(compute: ComputeOptions) -> None:
+    if compute.runner != "local":
+        raise UsageError("compute.runner: labelled documents are read on this machine; leave it out")
+
+
 def load_comparison(values: Any, source: str, folder: Path | None = None) -> ComparisonConfig:
     """Check the values of a configuration of `tacit compare`; ``folder`` as of `check_finetune`. Raises as `load_finetune`."""
     config = validated(ComparisonConfig, values, source, folder)
+    _check_compute(config.compute)
     _check_tuning(config.training, "training")
     for name, task in config.tasks.items():
         given = (task.path is not None, task.train is not None, task.test is not None)
