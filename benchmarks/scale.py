@@ -12,8 +12,8 @@ writes temporary corpora of made-up words, a short document a line, and of each 
   and groups the text again; in a run they follow one another.
 
 FILE gets a line for each as it is done, and what is in it is not measured again: stop it, and run the same command to go on.
-Peaks are those of the process: resident memory as the system counts it, and the part that is no file's ("own"). With Spark they are sums
-over all processes, in which pages that these share count more than once.
+Peaks are those of the process: resident memory as the system counts it, and the part that is no file's ("own"). With Spark they are
+sums over all processes, in which pages that these share count more than once.
 """
 
 from __future__ import annotations

@@ -38,6 +38,8 @@ __all__ = ["Elsewhere", "ScreenPlan", "policies_of", "screen_corpus", "screener_
 _CHUNK_RECORDS, _CHUNK_CHARACTERS = 256, 256_000
 _COMPARED = ("data_point", "missed", "deduplicate", "normalisation", "held_out")
 
+Policies = Literal["context", "tokens"]
+
 OnProgress = Callable[[int, int], None]
 """Told how many bytes of text are done, and of how many."""
 
@@ -50,7 +52,6 @@ class ScreenPlan:
     """How a corpus is screened.
 
     Args:
-        policies: ``tokens``: both policies must be of `tacit.screening.tokens`.
         data_point: ``record`` or ``line`` (`tacit.screening.split.data_points`).
         balanced, conservative: policy files as pi and pi_c; None: the package's own.
         missed: share of the secrets that pi is made to miss, by a keyed hash, as an experiment; pi_c misses none of them.
@@ -60,12 +61,12 @@ class ScreenPlan:
         held_out: share of the documents that are kept apart, by a keyed hash of their ids; they are not screened.
         group: data points that a document or user has at most; a corpus with a larger one is refused. None: not looked at.
         workers: processes that run the detectors; 1: none but this one. It changes the speed alone.
+        policies: ``tokens``: both policies must be of `tacit.screening.tokens`; ``context``: any.
 
     Raises:
         UsageError: an unknown choice, or a number out of range.
     """
 
-    policies: Literal["context", "tokens"] = "context"
     data_point: DataPoint = "record"
     balanced: Path | None = None
     conservative: Path | None = None
@@ -75,11 +76,13 @@ class ScreenPlan:
     held_out: float = 0.0
     group: GroupLimit | None = None
     workers: int = 1
+    policies: Policies = "context"
 
     def __post_init__(self) -> None:
         if self.data_point not in ("record", "line"):
             raise UsageError(f"data_point is {self.data_point!r}; it must be record or line")
         check_choice("deduplicate", self.deduplicate, Deduplicate)
+        check_choice("policies", self.policies, Policies)
         DeduplicateOptions("keep-first", self.normalisation)
         for name in ("held_out", "missed"):
             if not 0 <= getattr(self, name) < 1:

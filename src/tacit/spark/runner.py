@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tacit.errors import DataError, TacitError, UsageError
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark import Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Runner", "Shared", "batches_of"]
+__all__ = ["Chained", "Function", "Runner", "Shared", "batches_of"]
 
 T = TypeVar("T")
 Function = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
@@ -47,6 +48,18 @@ class Shared(Generic[T]):
     def get(self) -> T:
         """The value."""
         return self._broadcast.value
+
+
+@dataclass(frozen=True)
+class Chained:
+    """Functions one after the other, in one task: each that stands alone costs a process and a way through Java."""
+
+    functions: tuple[Function, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for function in self.functions:
+            batches = function(batches)
+        return batches
 
 
 class Runner:

@@ -52,7 +52,8 @@ class SparkScreening:
     ) -> None:
         self.records = RecordCorpus(runner, source, planted)
         self._runner = runner
-        self._table = lambda: records_table(runner, source, planted)
+        self._source = source
+        self._planted = planted
         self._plan = plan
         self._streams = streams
         self._flags: Iterator[tuple[tuple[int, int], bool]] = iter(())
@@ -74,9 +75,8 @@ class SparkScreening:
         shared = self._runner.share(_Made.of(self._plan, self._streams))
         judge = _Judge(shared)
         with ExitStack() as open_:
-            judged = open_.enter_context(
-                self._runner.kept(self._runner.map_batches(self._table(), judge, judge.schema))
-            )
+            table = records_table(self._runner, self._source, self._planted, judge, judge.schema)
+            judged = open_.enter_context(self._runner.kept(table))
             rows = itertools.islice(_rows(self._runner, judged), done, None)
             first = next(rows, None)
             if first is None:
@@ -84,9 +84,14 @@ class SparkScreening:
             if self._plan.copies is not None:
                 flags = _flags(self._runner, judged, shared)
                 self._flags = itertools.dropwhile(lambda flag: flag[0] < first.place, flags)
+            open_.callback(self._forget_flags)
             rest = itertools.chain([first], rows)
             while chunk := list(itertools.islice(rest, _CHUNK_RECORDS)):
                 yield _chunk(chunk)
+
+    def _forget_flags(self) -> None:
+        """Now, so that their table is let go before the session ends."""
+        self._flags = iter(())
 
 
 @dataclass(frozen=True)

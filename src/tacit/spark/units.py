@@ -19,7 +19,7 @@ from tacit.corpus.records import Record
 from tacit.corpus.source import Source, files_and_formats
 from tacit.corpus.units import Unit, UnitKind, cut_tuples, is_held_out, key_of_record, ordinal_id
 from tacit.randomness import KeyedRandomness
-from tacit.spark.runner import Runner, Shared, batches_of
+from tacit.spark.runner import Chained, Function, Runner, Shared, batches_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,8 +71,13 @@ class _ReadRecords:
             yield (file, row, as_bytes(record.document_id), user, text), len(text)
 
 
-def records_table(runner: Runner, source: Source, planted: Sequence[Record] = ()) -> DataFrame:
+def records_table(
+    runner: Runner, source: Source, planted: Sequence[Record] = (), then: Function | None = None, schema: str = ""
+) -> DataFrame:
     """The records of a source, and those planted behind it, in order: file, row (its number there), document, user, text.
+
+    Args:
+        then: what is made of them, in the same tasks, and its schema.
 
     Raises:
         DataError: as `tacit.corpus.readers.read_records`, also when the table is computed.
@@ -86,12 +91,15 @@ def records_table(runner: Runner, source: Source, planted: Sequence[Record] = ()
             counts |= {row["file"]: row["count"] for row in counted.collect()}
         before = [0, *itertools.accumulate(counts[file] for file in range(len(files)))]
         files = [(*one, max(0, limit - start)) for one, start in zip(found, before, strict=False)]
-    return _table(runner, _Files(source, files, planted))
+    return _table(runner, _Files(source, files, planted), then, schema)
 
 
-def _table(runner: Runner, files: _Files) -> DataFrame:
-    function = _ReadRecords(runner.share(files))
-    return runner.map_batches(runner.numbers(len(files.files) + 1), function, function.schema)
+def _table(runner: Runner, files: _Files, then: Function | None = None, schema: str = "") -> DataFrame:
+    read = _ReadRecords(runner.share(files))
+    parts = runner.numbers(len(files.files) + 1)
+    if then is None:
+        return runner.map_batches(parts, read, read.schema)
+    return runner.map_batches(parts, Chained((read, then)), schema)
 
 
 class RecordCorpus:
@@ -186,7 +194,7 @@ def units_table(
         streams: for who is.
     """
     keyed, group = _Keyed(kind), _GroupUnits(kind, prefix, held_out, streams)
-    records = runner.map_batches(records_table(runner, source), keyed, keyed.schema)
+    records = records_table(runner, source, then=keyed, schema=keyed.schema)
     return runner.map_batches(runner.by_key(records, "key", _PLACE), group, group.schema).orderBy("unit")
 
 
