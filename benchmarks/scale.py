@@ -324,6 +324,8 @@ def tables(measured: Sequence[Measured]) -> str:
     grown = f"From {sizes[0]:,.0f} MB to {sizes[-1]:,.0f} MB of text the peak of `tacit run` grows by a factor of "
     rows += ["", f"{grown}{last.peak / first.peak:.2f}, its own memory by one of {last.own_peak / first.own_peak:.2f}."]
     rows += ["", *_terabyte(runs, sizes)]
+    if any(m.operation in ON_SPARK for m in measured):
+        rows += ["", *worked_plan(measured)]
     return "\n".join(rows)
 
 
@@ -335,6 +337,45 @@ def _terabyte(runs: dict[float, Measured], sizes: Sequence[float]) -> list[str]:
         f"Each further megabyte takes `tacit run` {a_megabyte:.3f} s before and beside its steps, so a terabyte would take "
         f"{days:,.1f} days on this machine: an extrapolation by a factor of {1e6 / large.megabytes:,.0f}, not a measurement."
     ]
+
+
+NODES, CORES, GBIT_A_SECOND, DOLLARS_A_CORE_HOUR = 20, 16, 10.0, 0.05
+TERABYTE = 1e6  # in MB
+
+
+def worked_plan(measured: Sequence[Measured]) -> list[str]:
+    """Markdown: a terabyte on a cluster, from the rates of the largest size that was measured."""
+    rate = {m.operation: m.megabytes / m.seconds for m in sorted(measured, key=lambda m: m.megabytes)}
+    document = _mean_document()
+    cores, network = NODES * CORES, GBIT_A_SECOND / 8 * 1e3  # MB a second into one machine
+    rows_mb = TERABYTE / document * LENGTH * 4
+    stages = [
+        ("shuffle of the text by unit", "network", TERABYTE / NODES / network),
+        ("units, by all cores", "executors", TERABYTE / rate["store"] / cores),
+        ("words, by all cores", "executors", TERABYTE / rate["count"] / cores),
+        ("rows, by all cores", "executors", TERABYTE / rate["tokenise"] / cores),
+        ("store of the text", "driver", TERABYTE / rate["store"]),
+        ("rows into the driver", "network", rows_mb / network),
+    ]
+    hours = sum(seconds for _, _, seconds in stages) / 3600
+    slowest = max(stages, key=lambda stage: stage[2])
+    return [
+        f"A terabyte on {NODES} machines of {CORES} cores, {GBIT_A_SECOND:g} Gbit/s and {DOLLARS_A_CORE_HOUR} dollars a core-hour, "
+        f"calculated from the rates of one core above, documents of {document:.0f} bytes and rows of {LENGTH} positions:",
+        "",
+        "| what | bound by | hours |",
+        "|---|---|--:|",
+        *(f"| {what} | {bound} | {seconds / 3600:,.2f} |" for what, bound, seconds in stages),
+        "",
+        f"Together {hours:,.0f} hours and {hours * cores * DOLLARS_A_CORE_HOUR:,.0f} dollars, if the cluster waits for the driver. What "
+        f"breaks first is the driver ({slowest[0]}: one core writes it, unit by unit), then its disk: 1 TB of text and "
+        f"{rows_mb / TERABYTE:.1f} TB of rows. With documents ten times as long both are a fraction. Nothing of this was run.",
+    ]
+
+
+def _mean_document() -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        return 1e6 / write_text(Path(folder) / "text.txt", 1.0)
 
 
 def write_page(page: Path, measured: Sequence[Measured]) -> None:
@@ -367,7 +408,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Time and memory of a corpus, by its size.")
     parser.add_argument("--results", type=Path)
     parser.add_argument("--megabytes", type=float, nargs="+", default=[10, 50, 200])
-    parser.add_argument("--only", choices=["run", "spark"], help="measure this alone; spark: all operations but run")
+    parser.add_argument("--only", choices=["run", "spark"], help="this alone; spark: all but run")
     parser.add_argument("--page", type=Path)
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--operation", choices=list(OPERATIONS), help="for the processes that it starts")
