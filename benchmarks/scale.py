@@ -8,6 +8,7 @@ writes temporary corpora of made-up words, a short document a line, and of each 
 - tokenise: rows of token ids from there (`tacit.training.row_store`);
 - draw: open those rows, draw a step's units and read them;
 - run: the whole of ``tacit run``: text to report, one small model, few steps;
+- driver store, driver rows: what the driver of a cluster does with text and rows that come to it, the same 2,000 units again and again;
 - spark store, spark count, spark tokenise: the same on Spark with two tasks at once, the text in eight files. Each starts Java, reads
   and groups the text again; in a run they follow one another.
 
@@ -165,6 +166,27 @@ def draw(folder: Path) -> None:
             stream.ids_ST[stream.rows_of(int(unit))].sum()
 
 
+def driver_store(folder: Path) -> None:
+    from tacit.corpus.unit_store import UnitBatch, open_units, write_ordered_units
+    from tacit.randomness import KeyedRandomness
+
+    batch = UnitBatch.of([(unit, False) for unit in open_units(folder / "text").training[:2000]])
+    times = (folder / "text.txt").stat().st_size // len(batch.texts)
+    (folder / "driver").mkdir()
+    write_ordered_units(folder / "driver", itertools.repeat(batch, times), KeyedRandomness(bytes(32)))
+
+
+def driver_rows(folder: Path) -> None:
+    from tacit.corpus.unit_store import open_units
+    from tacit.training.row_store import write_rows
+
+    units = open_units(folder / "text").training[:2000]
+    part = tokenising(folder).rows(units, [False] * len(units))
+    times = (folder / "text.txt").stat().st_size // sum(len(text.encode()) for unit in units for text in unit.texts)
+    (folder / "driver rows").mkdir()
+    write_rows(folder / "driver rows", itertools.repeat(part, times))
+
+
 def on_spark(folder: Path) -> SparkCorpus:
     from tacit.corpus.source import Source
     from tacit.corpus.units import UnitKind
@@ -206,12 +228,13 @@ def spark_tokenise(folder: Path) -> None:
 
 
 HERE: dict[str, Callable[[Path], None]] = {"store": store, "count": count, "tokenise": tokenise, "draw": draw}
+DRIVER: dict[str, Callable[[Path], None]] = {"driver store": driver_store, "driver rows": driver_rows}
 ON_SPARK: dict[str, Callable[[Path], None]] = {
     "spark store": spark_store,
     "spark count": spark_count,
     "spark tokenise": spark_tokenise,
 }
-OPERATIONS = HERE | ON_SPARK
+OPERATIONS = HERE | DRIVER | ON_SPARK
 
 
 # measuring ---------------------------------------------------------------------------------------------------------------
@@ -275,7 +298,7 @@ def _status(process: int) -> list[str]:
 
 def measure(megabytes: float, only: str | None, results: Path, done: list[Measured]) -> None:
     """The operations on one size that are not in the results yet; with ``only`` no others."""
-    names = [only] if only and only != "spark" else [*HERE, *ON_SPARK] if only else [*OPERATIONS, "run"]
+    names = [only] if only and only != "spark" else [*OPERATIONS] if only else [*OPERATIONS, "run"]
     wanted = [name for name in names if not any((m.operation, m.megabytes) == (name, megabytes) for m in done)]
     if not wanted:
         return
@@ -354,8 +377,10 @@ def worked_plan(measured: Sequence[Measured]) -> list[str]:
         ("units, by all cores", "executors", TERABYTE / rate["store"] / cores),
         ("words, by all cores", "executors", TERABYTE / rate["count"] / cores),
         ("rows, by all cores", "executors", TERABYTE / rate["tokenise"] / cores),
-        ("store of the text", "driver", TERABYTE / rate["store"]),
+        ("text and fingerprint into the driver", "network", 2 * TERABYTE / network),
+        ("store of the text", "driver", TERABYTE / rate["driver store"]),
         ("rows into the driver", "network", rows_mb / network),
+        ("store of the rows", "driver", TERABYTE / rate["driver rows"]),
     ]
     hours = sum(seconds for _, _, seconds in stages) / 3600
     slowest = max(stages, key=lambda stage: stage[2])
@@ -367,9 +392,9 @@ def worked_plan(measured: Sequence[Measured]) -> list[str]:
         "|---|---|--:|",
         *(f"| {what} | {bound} | {seconds / 3600:,.2f} |" for what, bound, seconds in stages),
         "",
-        f"Together {hours:,.0f} hours and {hours * cores * DOLLARS_A_CORE_HOUR:,.0f} dollars, if the cluster waits for the driver. What "
-        f"breaks first is the driver ({slowest[0]}: one core writes it, unit by unit), then its disk: 1 TB of text and "
-        f"{rows_mb / TERABYTE:.1f} TB of rows. With documents ten times as long both are a fraction. Nothing of this was run.",
+        f"Together {hours:,.1f} hours and {hours * cores * DOLLARS_A_CORE_HOUR:,.0f} dollars, if each waits for the one before. What "
+        f"breaks first is the driver: its disk holds 1 TB of text and {rows_mb / TERABYTE:.1f} TB of rows, and the largest part is "
+        f"{slowest[0]} ({slowest[1]}). A core is taken to be as fast as here. Nothing of this was run.",
     ]
 
 
