@@ -8,7 +8,7 @@ writes temporary corpora of made-up words, a short document a line, and of each 
 - tokenise: rows of token ids from there (`tacit.training.row_store`);
 - draw: open those rows, draw a step's units and read them;
 - run: the whole of ``tacit run``: text to report, one small model, few steps;
-- driver store, driver rows: what the driver of a cluster does with text and rows that come to it, the same 2,000 units again and again;
+- driver store, driver rows: what the driver of a cluster does with text and rows that come to it, 2,000 units again and again;
 - spark store, spark count, spark tokenise: the same on Spark with two tasks at once, the text in eight files. Each starts Java, reads
   and groups the text again; in a run they follow one another.
 
