@@ -14,6 +14,7 @@ import hashlib
 import time
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -96,19 +97,11 @@ def run_phase(
     if phase.previous is not None:
         load_optimizer(checkpoint.with_name(f"{phase.previous}.pt"), optimizer)
     if phase.event is not None or ranks.world > 1:  # a public phase has no noise, and nothing to hide
-
-        def digest_with(options: ComputeOptions) -> str:
-            return sums_digest(model, optimizer, phase, stream, objective, options, streams)
-
-        made_from = digest_with(compute)
-        ranks.agree(f"what the sums of phase {phase.name} are made from", made_from.encode())
+        sums = _Sums(model, optimizer, phase, stream, objective, streams)
+        made_from = sums.agree(compute, ranks)
         if phase.event is not None:
             if ledger is not None:
-                done = finished_steps(checkpoint) == phase.steps
-                then = as_begun(ledger, phase, compute) if done else compute
-                bind_sums(ledger, phase, made_from if then == compute else digest_with(then), then)
-                if not done and compute.precision != FLOAT32:
-                    ledger.bind(f"the processor that {phase.name} is computed on", processor(model.device))
+                sums.bind(ledger, compute, made_from, finished_steps(checkpoint) == phase.steps)
             streams = streams.child("sums", made_from)
     if compute.shard and ranks.world > 1 and phase.plan.is_dp:  # what decides the noise was looked at whole
         shard(model)
@@ -122,9 +115,7 @@ def run_phase(
     source = Source(stream, objective, streams, ranks)
     watch = None
     if watched is not None and ranks.first:
-        watch = Watch(model, watched, phase.plan, compute, source)
-        if checkpoint.exists():
-            watch.restore(watched_products(checkpoint))
+        watch = _watch(Watch(model, watched, phase.plan, compute, source), checkpoint)
     saver = _Saver(checkpoint, model, optimizer, average, watch, compute.checkpoint_seconds, ranks)
     with recomputed(model, compute), closing(step_of_phase(model, phase, compute, source)) as step_of:
         if start.drawn:
@@ -155,6 +146,41 @@ def run_phase(
             on_step(step + 1)
             saver.between(Progress(step + 1), last)
     ranks.agree(f"the weights at the end of phase {phase.name}", _digest(model, ranks))
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """All that the sums of a phase are made from, before it begins."""
+
+    model: PreTrainedModel
+    optimizer: torch.optim.Optimizer
+    phase: Phase
+    stream: SequenceStream
+    objective: Objective
+    streams: KeyedRandomness
+
+    def agree(self, compute: ComputeOptions, ranks: Ranks) -> str:
+        """Their digest, which is that of all ranks."""
+        made_from = self._digest(compute)
+        ranks.agree(f"what the sums of phase {self.phase.name} are made from", made_from.encode())
+        return made_from
+
+    def bind(self, ledger: Ledger, compute: ComputeOptions, made_from: str, done: bool) -> None:
+        """Let the ledger know them, or compare with what it knows; a phase that is done may have had another precision."""
+        then = as_begun(ledger, self.phase, compute) if done else compute
+        bind_sums(ledger, self.phase, made_from if then == compute else self._digest(then), then)
+        if not done and compute.precision != FLOAT32:
+            ledger.bind(f"the processor that {self.phase.name} is computed on", processor(self.model.device))
+
+    def _digest(self, compute: ComputeOptions) -> str:
+        return sums_digest(self.model, self.optimizer, self.phase, self.stream, self.objective, compute, self.streams)
+
+
+def _watch(watch: Watch, checkpoint: Path) -> Watch:
+    """With what it had noted until the checkpoint."""
+    if checkpoint.exists():
+        watch.restore(watched_products(checkpoint))
+    return watch
 
 
 def _optimizer(model: PreTrainedModel, phase: Phase) -> torch.optim.AdamW:
