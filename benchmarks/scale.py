@@ -8,6 +8,7 @@ writes temporary corpora of made-up words, a short document a line, and of each 
 - tokenise: rows of token ids from there (`tacit.training.row_store`);
 - draw: open those rows, draw a step's units and read them;
 - run: the whole of ``tacit run``: text to report, one small model, few steps;
+- driver store, driver rows: what the driver of a cluster does with text and rows that come to it, 2,000 units again and again;
 - spark store, spark count, spark tokenise: the same on Spark with two tasks at once, the text in eight files. Each starts Java, reads
   and groups the text again; in a run they follow one another.
 
@@ -165,6 +166,27 @@ def draw(folder: Path) -> None:
             stream.ids_ST[stream.rows_of(int(unit))].sum()
 
 
+def driver_store(folder: Path) -> None:
+    from tacit.corpus.unit_store import UnitBatch, open_units, write_ordered_units
+    from tacit.randomness import KeyedRandomness
+
+    batch = UnitBatch.of([(unit, False) for unit in open_units(folder / "text").training[:2000]])
+    times = (folder / "text.txt").stat().st_size // len(batch.texts)
+    (folder / "driver").mkdir()
+    write_ordered_units(folder / "driver", itertools.repeat(batch, times), KeyedRandomness(bytes(32)))
+
+
+def driver_rows(folder: Path) -> None:
+    from tacit.corpus.unit_store import open_units
+    from tacit.training.row_store import write_rows
+
+    units = open_units(folder / "text").training[:2000]
+    part = tokenising(folder).rows(units, [False] * len(units))
+    times = (folder / "text.txt").stat().st_size // sum(len(text.encode()) for unit in units for text in unit.texts)
+    (folder / "driver rows").mkdir()
+    write_rows(folder / "driver rows", itertools.repeat(part, times))
+
+
 def on_spark(folder: Path) -> SparkCorpus:
     from tacit.corpus.source import Source
     from tacit.corpus.units import UnitKind
@@ -206,12 +228,13 @@ def spark_tokenise(folder: Path) -> None:
 
 
 HERE: dict[str, Callable[[Path], None]] = {"store": store, "count": count, "tokenise": tokenise, "draw": draw}
+DRIVER: dict[str, Callable[[Path], None]] = {"driver store": driver_store, "driver rows": driver_rows}
 ON_SPARK: dict[str, Callable[[Path], None]] = {
     "spark store": spark_store,
     "spark count": spark_count,
     "spark tokenise": spark_tokenise,
 }
-OPERATIONS = HERE | ON_SPARK
+OPERATIONS = HERE | DRIVER | ON_SPARK
 
 
 # measuring ---------------------------------------------------------------------------------------------------------------
@@ -275,7 +298,7 @@ def _status(process: int) -> list[str]:
 
 def measure(megabytes: float, only: str | None, results: Path, done: list[Measured]) -> None:
     """The operations on one size that are not in the results yet; with ``only`` no others."""
-    names = [only] if only and only != "spark" else [*HERE, *ON_SPARK] if only else [*OPERATIONS, "run"]
+    names = [only] if only and only != "spark" else [*OPERATIONS] if only else [*OPERATIONS, "run"]
     wanted = [name for name in names if not any((m.operation, m.megabytes) == (name, megabytes) for m in done)]
     if not wanted:
         return
@@ -324,6 +347,8 @@ def tables(measured: Sequence[Measured]) -> str:
     grown = f"From {sizes[0]:,.0f} MB to {sizes[-1]:,.0f} MB of text the peak of `tacit run` grows by a factor of "
     rows += ["", f"{grown}{last.peak / first.peak:.2f}, its own memory by one of {last.own_peak / first.own_peak:.2f}."]
     rows += ["", *_terabyte(runs, sizes)]
+    if any(m.operation in ON_SPARK for m in measured):
+        rows += ["", *worked_plan(measured)]
     return "\n".join(rows)
 
 
@@ -335,6 +360,47 @@ def _terabyte(runs: dict[float, Measured], sizes: Sequence[float]) -> list[str]:
         f"Each further megabyte takes `tacit run` {a_megabyte:.3f} s before and beside its steps, so a terabyte would take "
         f"{days:,.1f} days on this machine: an extrapolation by a factor of {1e6 / large.megabytes:,.0f}, not a measurement."
     ]
+
+
+NODES, CORES, GBIT_A_SECOND, DOLLARS_A_CORE_HOUR = 20, 16, 10.0, 0.05
+TERABYTE = 1e6  # in MB
+
+
+def worked_plan(measured: Sequence[Measured]) -> list[str]:
+    """Markdown: a terabyte on a cluster, from the rates of the largest size that was measured."""
+    rate = {m.operation: m.megabytes / m.seconds for m in sorted(measured, key=lambda m: m.megabytes)}
+    document = _mean_document()
+    cores, network = NODES * CORES, GBIT_A_SECOND / 8 * 1e3  # MB a second into one machine
+    rows_mb = TERABYTE / document * LENGTH * 4
+    stages = [
+        ("shuffle of the text by unit", "network", TERABYTE / NODES / network),
+        ("units, by all cores", "executors", TERABYTE / rate["store"] / cores),
+        ("words, by all cores", "executors", TERABYTE / rate["count"] / cores),
+        ("rows, by all cores", "executors", TERABYTE / rate["tokenise"] / cores),
+        ("text and fingerprint into the driver", "network", 2 * TERABYTE / network),
+        ("store of the text", "driver", TERABYTE / rate["driver store"]),
+        ("rows into the driver", "network", rows_mb / network),
+        ("store of the rows", "driver", TERABYTE / rate["driver rows"]),
+    ]
+    hours = sum(seconds for _, _, seconds in stages) / 3600
+    slowest = max(stages, key=lambda stage: stage[2])
+    return [
+        f"A terabyte on {NODES} machines of {CORES} cores, {GBIT_A_SECOND:g} Gbit/s and {DOLLARS_A_CORE_HOUR} dollars a core-hour, "
+        f"calculated from the rates of one core above, documents of {document:.0f} bytes and rows of {LENGTH} positions:",
+        "",
+        "| what | bound by | hours |",
+        "|---|---|--:|",
+        *(f"| {what} | {bound} | {seconds / 3600:,.2f} |" for what, bound, seconds in stages),
+        "",
+        f"Together {hours:,.1f} hours and {hours * cores * DOLLARS_A_CORE_HOUR:,.0f} dollars, if each waits for the one before. What "
+        f"breaks first is the driver: its disk holds 1 TB of text and {rows_mb / TERABYTE:.1f} TB of rows, and the largest part is "
+        f"{slowest[0]} ({slowest[1]}). A core is taken to be as fast as here. Nothing of this was run.",
+    ]
+
+
+def _mean_document() -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        return 1e6 / write_text(Path(folder) / "text.txt", 1.0)
 
 
 def write_page(page: Path, measured: Sequence[Measured]) -> None:
@@ -367,7 +433,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Time and memory of a corpus, by its size.")
     parser.add_argument("--results", type=Path)
     parser.add_argument("--megabytes", type=float, nargs="+", default=[10, 50, 200])
-    parser.add_argument("--only", choices=["run", "spark"], help="measure this alone; spark: all operations but run")
+    parser.add_argument("--only", choices=["run", "spark"], help="this alone; spark: all but run")
     parser.add_argument("--page", type=Path)
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--operation", choices=list(OPERATIONS), help="for the processes that it starts")

@@ -25,7 +25,7 @@ from tacit.planning import (
     plan_in_ledger,
     solve,
 )
-from tacit.planning.cost import memory_bytes
+from tacit.planning.cost import disk_bytes, memory_bytes
 from tacit.privacy.accounting.accountant import epsilon, joint_epsilon, mu_at
 from tacit.privacy.accounting.histogram import histogram_delta
 from tacit.privacy.events import Gaussian, PoissonGaussian, Spend, ThresholdedHistogram
@@ -312,6 +312,13 @@ def test_the_parameter_count_is_that_of_the_built_model(
 def test_memory_grows_with_model_and_micro_batch(config: RunConfig) -> None:
     less, more = configure(compute={"micro_batch": 1}), configure(model={"layers": 12})
     assert memory_bytes(less) < memory_bytes(config) < memory_bytes(more)
+
+
+def test_the_disk_holds_text_and_rows_of_all_units(config: RunConfig) -> None:
+    phase, units = config.dp_phases[0], config.privacy.units
+    more = config.model_copy(update={"privacy": config.privacy.model_copy(update={"units": 3 * units})})
+    rows = 2 * units * phase.sequences_per_unit
+    assert disk_bytes(more) - disk_bytes(config) == rows * config.model.length * (4 + 4)  # an id, and as much text
 
 
 def test_memory_shrinks_with_precision_and_activations_that_are_computed_again() -> None:

@@ -209,6 +209,10 @@ def test_what_changed_since_it_began_is_refused(tmp_path: Path, model: Path) -> 
         finetune(configured(tmp_path, model))
 
 
+def page_of(folder: Path) -> str:
+    return (folder / "tuned" / "release" / "README.md").read_text()
+
+
 # with DP -------------------------------------------------------------------------------------------------------------
 
 
@@ -223,6 +227,7 @@ def test_dp_on_a_public_model_spends_what_it_planned(tmp_path: Path, model: Path
     assert 0.97 * BUDGET < result.epsilon <= BUDGET
     assert "every document of the fine-tuning" in result.statement
     assert "public, as the user declares" in result.statement
+    assert "Assumed: Nobody made the given weights" in page_of(tmp_path)
     check_verified(result)
     assert files_with(tmp_path / "tuned", SENTINEL) == []
 
@@ -244,6 +249,9 @@ def test_with_the_same_people_both_spends_add_up(tmp_path: Path) -> None:
     expected = {f"{head}: {name}": (event, count, f"{head}/{part}") for name, (event, count, part) in SPENT.items()}
     assert ledger_spends(result) == {**expected, "fine-tuning": (own.event, 4, EVERY_PART)}
     assert "the fine-tuning and the pre-training together" in result.statement
+    assert "Assumed:" not in page_of(
+        tmp_path
+    )  # the weights are of a release of ours, whose own report says what it rests on
     check_verified(result)
     solved = configured(tmp_path, model, run=str(tmp_path / "solved"), dp=DP, labels=LABELS)
     plan = plan_finetune(solved)

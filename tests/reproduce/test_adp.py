@@ -97,7 +97,9 @@ def test_every_cell_is_a_run_that_is_allowed(name: str) -> None:
     assert {cell.arm for cell in cells} == set(ARMS)
     assert {cell.noise for cell in cells if cell.arm != "plain"} == set(scale.noise)
     for cell in cells:
-        check_meaning(values_of(cell, scale))
+        config = values_of(cell, scale)
+        check_meaning(config)
+        assert config.compute.device == {"laptop": "cpu", "full": "cuda"}[name]
 
 
 def test_the_paper_row_is_that_of_the_canary() -> None:

@@ -87,7 +87,9 @@ def test_every_cell_is_a_run_that_is_allowed(files: CorpusFiles, name: str, tmp_
     cells = cells_of(scale)
     assert len({cell.name for cell in cells}) == len(cells)
     for cell in cells:
-        check_meaning(config_of(cell, scale, files, tmp_path / "run"))
+        config = config_of(cell, scale, files, tmp_path / "run")
+        check_meaning(config)
+        assert config.compute.device == {"laptop": "cpu", "full": "cuda"}[name]
 
 
 def test_all_arms_have_the_same_noise_and_see_as_much_text(files: CorpusFiles, tmp_path: Path) -> None:

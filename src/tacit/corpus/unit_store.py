@@ -19,12 +19,30 @@ from typing import overload
 import numpy as np
 
 from tacit.corpus.records import Record
-from tacit.corpus.units import Unit, UnitKind, cut_tuples, key_of_record, ordinal_id, unit_fingerprint
+from tacit.corpus.units import (
+    Unit,
+    UnitKind,
+    cut_tuples,
+    fingerprint_begun,
+    fingerprint_line,
+    key_of_record,
+    ordinal_id,
+    unit_fingerprint,
+)
 from tacit.disk_arrays import ArrayWriter, DiskArray, open_arrays, write_shapes
 from tacit.external_sort import IN_MEMORY, ExternalSort, Row
 from tacit.randomness import KeyedRandomness
 
-__all__ = ["Part", "StoredUnits", "UnitStore", "open_units", "write_ordered_units", "write_units"]
+__all__ = [
+    "Part",
+    "SideBatch",
+    "StoredUnits",
+    "UnitBatch",
+    "UnitStore",
+    "open_units",
+    "write_ordered_units",
+    "write_units",
+]
 
 _AT_ONCE = 4096
 _TRAINING, _HELD_OUT = "training", "held_out"
@@ -178,18 +196,76 @@ def write_units(
     shutil.rmtree(scratch)
 
 
-def write_ordered_units(
-    folder: Path, units: Iterable[Unit], is_held_out: Callable[[str], bool], streams: KeyedRandomness
-) -> None:
-    """As `write_units`, of units that were grouped and ordered elsewhere, part by part, each with its part's prefix."""
+@dataclass(frozen=True)
+class SideBatch:
+    """Which texts are whose, of units that follow one another on one side. Shapes: U units, N texts.
+
+    Args:
+        ids: UTF-8, one behind the other.
+        id_sizes_U, texts_U: bytes of each id, and how many texts are its unit's.
+        at_N, sizes_N: where each text begins, and its bytes.
+    """
+
+    ids: bytes
+    id_sizes_U: np.ndarray
+    texts_U: np.ndarray
+    at_N: np.ndarray
+    sizes_N: np.ndarray
+
+    @classmethod
+    def of(cls, ids: Sequence[bytes], spans: Sequence[Sequence[_Span]]) -> SideBatch:
+        """Of units by their ids and the places of their texts."""
+        all_N2 = np.array(list(itertools.chain.from_iterable(spans)), dtype=np.int64).reshape(-1, 2)
+        id_sizes_U, texts_U = (np.array(list(map(len, each)), dtype=np.int64) for each in (ids, spans))
+        return cls(b"".join(ids), id_sizes_U, texts_U, all_N2[:, 0], all_N2[:, 1])
+
+
+@dataclass(frozen=True)
+class UnitBatch:
+    """Units that follow one another, as the bytes that a store and a fingerprint want of them.
+
+    Args:
+        texts: of all units, in order.
+        lines: `tacit.corpus.units.fingerprint_line` of each.
+        training, held_out: by sides; texts are counted from the first of this batch.
+    """
+
+    texts: bytes
+    lines: bytes
+    training: SideBatch
+    held_out: SideBatch
+
+    @classmethod
+    def of(cls, units: Sequence[tuple[Unit, bool]]) -> UnitBatch:
+        """Of units, and whether each is held out."""
+        texts: list[bytes] = []
+        ids: dict[bool, list[bytes]] = {False: [], True: []}
+        spans: dict[bool, list[list[_Span]]] = {False: [], True: []}
+        at = 0
+        for unit, held_out in units:
+            own = []
+            for text in unit.texts:
+                texts.append(text.encode("utf-8", "surrogatepass"))
+                own.append((at, len(texts[-1])))
+                at += len(texts[-1])
+            ids[held_out].append(unit.unit_id.encode("utf-8", "surrogatepass"))
+            spans[held_out].append(own)
+        lines = b"".join(fingerprint_line(unit) for unit, _ in units)
+        sides = (SideBatch.of(ids[side], spans[side]) for side in (False, True))
+        return cls(b"".join(texts), lines, *sides)
+
+
+def write_ordered_units(folder: Path, batches: Iterable[UnitBatch], streams: KeyedRandomness) -> None:
+    """As `write_units`, of units that were grouped, ordered and divided elsewhere, part by part, each with its part's prefix."""
     texts, sides = _Texts(folder, "texts_B"), _sides(folder)
-
-    def written() -> Iterator[Unit]:
-        for unit in units:
-            sides[is_held_out(unit.unit_id)].add(unit.unit_id, [texts.append(text) for text in unit.texts])
-            yield unit
-
-    _finish(folder, texts, sides, unit_fingerprint(written(), streams))
+    fingerprint = fingerprint_begun(streams)
+    for batch in batches:
+        start = texts.writer.rows
+        texts.writer.add_bytes(batch.texts)
+        fingerprint.update(batch.lines)
+        sides[False].append(batch.training, start)
+        sides[True].append(batch.held_out, start)
+    _finish(folder, texts, sides, fingerprint.hexdigest())
 
 
 def _sides(folder: Path) -> dict[bool, _SideWriter]:
@@ -250,16 +326,17 @@ class _SideWriter:
         self._write()
         return self._writers.values()
 
-    def _write(self) -> None:
+    def append(self, batch: SideBatch, start: int) -> None:
+        """Units whose texts are counted from the place ``start`` on."""
         writers = self._writers
-        ends = {"id_ends_U": "ids_B", "text_ends_U": "at_N"}
-        counts = {"id_ends_U": list(map(len, self._ids)), "text_ends_U": list(map(len, self._texts))}
-        for name, of in ends.items():
-            writers[name].add(writers[of].rows + np.cumsum(counts[name], dtype=np.int64))
-        writers["ids_B"].add_bytes(b"".join(self._ids))
-        spans = np.array(list(itertools.chain.from_iterable(self._texts)), dtype=np.int64).reshape(-1, 2)
-        writers["at_N"].add(spans[:, 0])
-        writers["sizes_N"].add(spans[:, 1])
+        writers["id_ends_U"].add(writers["ids_B"].rows + np.cumsum(batch.id_sizes_U))
+        writers["text_ends_U"].add(writers["at_N"].rows + np.cumsum(batch.texts_U))
+        writers["ids_B"].add_bytes(batch.ids)
+        writers["at_N"].add(start + batch.at_N)
+        writers["sizes_N"].add(batch.sizes_N)
+
+    def _write(self) -> None:
+        self.append(SideBatch.of(self._ids, self._texts), 0)
         self._ids, self._texts = [], []
 
 

@@ -22,6 +22,8 @@ __all__ = [
     "Unit",
     "UnitKind",
     "cut_tuples",
+    "fingerprint_begun",
+    "fingerprint_line",
     "group_units",
     "is_held_out",
     "key_of_record",
@@ -199,7 +201,17 @@ def unit_fingerprint(units: Iterable[Unit], streams: KeyedRandomness) -> str:
 
     Keyed BLAKE2b is a pseudo-random function, so without the key the digest confirms no guess about the corpus.
     """
-    digest = hashlib.blake2b(key=streams.derive("unit-fingerprint"), digest_size=32, person=b"tacit-units")
+    digest = fingerprint_begun(streams)
     for unit in units:
-        digest.update(json.dumps([unit.unit_id, *unit.texts]).encode() + b"\n")  # JSON: no two lists look alike
+        digest.update(fingerprint_line(unit))
     return digest.hexdigest()
+
+
+def fingerprint_begun(streams: KeyedRandomness) -> hashlib.blake2b:
+    """The digest of no units; `fingerprint_line` of each, in order, makes it that of these."""
+    return hashlib.blake2b(key=streams.derive("unit-fingerprint"), digest_size=32, person=b"tacit-units")
+
+
+def fingerprint_line(unit: Unit) -> bytes:
+    """What of a unit goes into the fingerprint: JSON, in which no two lists look alike."""
+    return json.dumps([unit.unit_id, *unit.texts]).encode() + b"\n"

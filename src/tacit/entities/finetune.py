@@ -11,7 +11,7 @@ The same command again continues, bit for bit. Everything is read and checked be
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +68,7 @@ from tacit.privacy.events import EVERY_PART
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.origin import mark_released
 from tacit.privacy.precision import precision_words
-from tacit.privacy.provenance import NOISE_SOURCE, Ancestor, Provenance
+from tacit.privacy.provenance import HONEST_WEIGHTS, NOISE_SOURCE, Ancestor, Provenance, has_others_weights
 from tacit.progress import Reporter, SilentReporter
 from tacit.randomness import KeyedRandomness
 from tacit.release.writing import write_release
@@ -298,15 +298,17 @@ def _release(tuning: _Tuning) -> None:
         return {**certificate, "fine_tuning": finetuning_facts(config, inputs.pretraining, epsilon, delta)}
 
     def write_page(target: Path, certificate: dict[str, Any]) -> None:
-        text = _page(config, inputs.tags, certificate["fine_tuning"]["statement"], certificate["ledger_head"])
+        text = _page(config, inputs, certificate["fine_tuning"]["statement"], certificate["ledger_head"])
         write_text(target / "README.md", text)
 
     write_release(tuning.folder.release, ledger, write_model, certify, write_page)
 
 
-def _page(config: FinetuneConfig, tags: Sequence[str], statement: str, head: str) -> str:
+def _page(config: FinetuneConfig, inputs: _Inputs, statement: str, head: str) -> str:
+    rests = config.dp is not None and not config.model.from_scratch and has_others_weights(inputs.provenance.to_dict())
+    assumed, tags = f"Assumed: {HONEST_WEIGHTS}\n\n" if rests else "", ", ".join(inputs.tags)
     return (
-        f"# {config.title}\n\n{statement}\n\nA BERT that tags entities in IOB2: {', '.join(tags)}. The tag of a word is that of its "
+        f"# {config.title}\n\n{statement}\n\n{assumed}A BERT that tags entities in IOB2: {tags}. The tag of a word is that of its "
         "first piece. `AutoModelForTokenClassification` and `AutoTokenizer` load the folder `model`.\n\n"
         "`certificate.json` holds what was spent; `tacit verify` recomputes it from the ledger, whose head\n"
         f"is `{head}`.\n"

@@ -95,13 +95,21 @@ def memory_of_machine() -> int | None:
 
 
 def disk_bytes(config: RunConfig) -> int:
-    """What a run leaves on disk, about: a checkpoint a phase (weights and two moments), one beside it, and the release (float32)."""
+    """What a run leaves on disk, about: a checkpoint a phase (weights and two moments), one beside it, the release, and its stores.
+
+    Of the stores those of the private text: of ``privacy.units`` as many rows as a step takes of one, and about as much text as ids.
+    """
     trained, released = trained_parameters(config), model_parameters(config)
     control = 2 if config.audit is not None and config.audit.control else 1
     checkpoints = config.rounds * len(config.phases) * control
     if config.audit is not None and config.audit.membership is not None:
         checkpoints += config.audit.membership.shadow_models
-    return 4 * (trained * (3 * checkpoints + 5) + released)
+    kinds = (
+        2 if control == 2 and config.audit is not None and config.audit.coins is not None else 1
+    )  # the control's rows
+    rows = config.privacy.units * max((phase.sequences_per_unit for phase in config.dp_phases), default=1)
+    stores = rows * config.model.length * (1 + kinds)
+    return 4 * (trained * (3 * checkpoints + 5) + released + stores)
 
 
 def training_bytes(shape: ModelShape, length: int, compute: ComputeOptions, parameters: int, head: int) -> int:

@@ -26,6 +26,7 @@ from tacit.privacy.events import (
 )
 
 __all__ = [
+    "HONEST_WEIGHTS",
     "MADE_BY",
     "NOISE_SOURCE",
     "PUBLIC",
@@ -35,6 +36,7 @@ __all__ = [
     "Given",
     "Provenance",
     "check_composition",
+    "has_others_weights",
     "inherited_stage",
     "is_inherited",
     "merged",
@@ -105,6 +107,25 @@ class Given:
     digest: str | None
     origin: str
     given_to: str = _THIS
+
+
+HONEST_WEIGHTS = (
+    "Nobody made the given weights so that they enlarge the last bits of a sum, by which one unit could show in others (TACIT-25); "
+    "with compute.micro_batch: 1 training does not rest on that."
+)
+"""Assumed of weights that no release of ours vouches for."""
+
+_WEIGHTS = ("the model folder", "the scorer")
+
+
+def has_others_weights(start: Mapping[str, Any]) -> bool:
+    """Whether something was given weights that are of no release of ours.
+
+    Args:
+        start: as `Provenance.to_dict` gives it.
+    """
+    ancestors = {ancestor["head"] for ancestor in start["ancestors"]}
+    return any(given["role"] in _WEIGHTS and given["origin"] not in ancestors for given in start["given"])
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ import numpy as np
 
 from tacit.corpus.readers import no_record
 from tacit.corpus.source import Source
-from tacit.corpus.unit_store import write_ordered_units
-from tacit.corpus.units import Unit, UnitKind, is_held_out
+from tacit.corpus.unit_store import SideBatch, UnitBatch, write_ordered_units
+from tacit.corpus.units import Unit, UnitKind
 from tacit.errors import DataError
 from tacit.files import read_result, write_json
 from tacit.randomness import KeyedRandomness
 from tacit.spark.runner import Runner, Shared
-from tacit.spark.units import Checksum, as_bytes, units_in, units_table
+from tacit.spark.units import LIMBS, Checksum, as_bytes, units_in, units_table
 from tacit.training.sequences import SequenceStream
 from tacit.training.tokenising import Tokenising, copies_of
 from tacit.vocabulary.count import ContributionBound, distinct_of_units
@@ -86,21 +86,22 @@ class SparkCorpus:
         Raises:
             DataError: as the readers; a source without a record.
         """
-        sums = {side: Checksum(self._streams) for side in (False, True)}
+        limbs = np.zeros((2, LIMBS), dtype=np.int64)
+        function = _ForStore(self._runner.share(self._streams))
 
-        def units() -> Iterator[Unit]:
+        def batches() -> Iterator[UnitBatch]:
             for part, table in zip(self._parts, self._tables, strict=True):
                 none = True
-                for batch in self._runner.batches(table):
-                    for unit, held_out in units_in(batch):
+                for batch in self._runner.batches(self._runner.map_batches(table, function, function.schema)):
+                    for row in batch.to_pylist():
                         none = False
-                        sums[held_out].add(unit)
-                        yield unit
+                        limbs[:] += np.array(row["checksums"]).reshape(2, LIMBS)
+                        yield _unit_batch(row)
                 if none:
                     raise no_record(part.source)
 
-        write_ordered_units(folder, units(), lambda id_: is_held_out(id_, self._held_out, self._streams), self._streams)
-        write_json(folder / _CHECKSUMS, {"checksums": [sums[side].limbs.tolist() for side in (False, True)]})
+        write_ordered_units(folder, batches(), self._streams)
+        write_json(folder / _CHECKSUMS, {"checksums": limbs.tolist()})
 
     def counts(
         self, bound: ContributionBound, options: TokenizerOptions, behind: Sequence[Unit], spill: Spill
@@ -138,7 +139,7 @@ class SparkCorpus:
             DataError: the corpus is not the one in the store.
         """
         shared = self._runner.share((how, self._streams))
-        limbs = np.zeros(len(Checksum(self._streams).limbs), dtype=np.int64)
+        limbs = np.zeros(LIMBS, dtype=np.int64)
         for part, table in zip(self._parts, self._tables, strict=True):
             function = _Tokenise(shared, held_out, part.is_chat, part.times)
             for batch in self._runner.batches(self._runner.map_batches(table, function, function.schema)):
@@ -160,6 +161,53 @@ class SparkCorpus:
                 "the corpus that the executors read is not the one that this run began with; let its files be, "
                 "in a place that all machines share"
             )
+
+
+# Stores ----------------------------------------------------------------------------------------------------------------------
+
+_SIDE = ("id_sizes_U", "texts_U", "at_N", "sizes_N")
+
+
+@dataclass(frozen=True)
+class _ForStore:
+    """From units to the bytes of a store, and the checksums of both sides."""
+
+    streams: Shared[KeyedRandomness]
+
+    schema = (
+        "texts binary, lines binary, "
+        + "".join(f"{side}_{name} binary, " for side in ("training", "held_out") for name in ("ids", *_SIDE))
+        + "checksums array<long>"
+    )
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        sides = [f"{side}_{name}" for side in ("training", "held_out") for name in ("ids", *_SIDE)]
+        names = [(name, pa.binary()) for name in ("texts", "lines", *sides)]
+        schema = pa.schema([*names, ("checksums", pa.list_(pa.int64()))])
+        for batch in batches:
+            for units in _parts(units_in(batch)):
+                sums = {side: Checksum(self.streams.get()) for side in (False, True)}
+                for unit, held_out in units:
+                    sums[held_out].add(unit)
+                limbs = [int(limb) for side in (False, True) for limb in sums[side].limbs]
+                yield pa.RecordBatch.from_pylist([_row_of_units(UnitBatch.of(units)) | {"checksums": limbs}], schema)
+
+
+def _row_of_units(batch: UnitBatch) -> dict[str, object]:
+    row: dict[str, object] = {"texts": batch.texts, "lines": batch.lines}
+    for side, own in (("training", batch.training), ("held_out", batch.held_out)):
+        row |= {f"{side}_ids": own.ids} | {f"{side}_{name}": getattr(own, name).tobytes() for name in _SIDE}
+    return row
+
+
+def _unit_batch(row: dict[str, bytes]) -> UnitBatch:
+    sides = (
+        SideBatch(row[f"{side}_ids"], *(np.frombuffer(row[f"{side}_{name}"], np.int64) for name in _SIDE))
+        for side in ("training", "held_out")
+    )
+    return UnitBatch(row["texts"], row["lines"], *sides)
 
 
 # Words -----------------------------------------------------------------------------------------------------------------------
@@ -248,7 +296,8 @@ class _Tokenise:
         names += [(name, pa.binary()) for name in ("starts", "lengths", "ids", "counted")]
         schema = pa.schema([*names, ("checksum", pa.list_(pa.int64()))])
         for batch in batches:
-            for units in _parts(unit for unit, held_out in units_in(batch) if held_out is self.held_out):
+            own = (pair for pair in units_in(batch) if pair[1] is self.held_out)
+            for units in ([unit for unit, _ in part] for part in _parts(own)):
                 checksum = Checksum(streams)
                 for unit in units:
                     checksum.add(unit)
@@ -257,14 +306,15 @@ class _Tokenise:
                 yield pa.RecordBatch.from_pylist([_row_of(stream, checksum)], schema)
 
 
-def _parts(units: Iterable[Unit]) -> Iterator[list[Unit]]:
-    part: list[Unit] = []
+def _parts(units: Iterable[tuple[Unit, bool]]) -> Iterator[list[tuple[Unit, bool]]]:
+    """Units and whether they are held out, a few at once."""
+    part: list[tuple[Unit, bool]] = []
     texts = size = 0
-    for unit in units:
+    for unit, held_out in units:
         if part and (texts >= _TEXTS_AT_ONCE or size >= _BYTES_AT_ONCE):
             yield part
             part, texts, size = [], 0, 0
-        part.append(unit)
+        part.append((unit, held_out))
         texts, size = texts + len(unit.texts), size + sum(map(len, unit.texts))
     if part:
         yield part

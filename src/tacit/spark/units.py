@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-__all__ = ["Checksum", "RecordCorpus", "as_bytes", "as_text", "records_table", "units_in", "units_table"]
+__all__ = ["LIMBS", "Checksum", "RecordCorpus", "as_bytes", "as_text", "records_table", "units_in", "units_table"]
 
 _PLACE = ["file", "row"]
-_LIMBS = 4
+LIMBS = 4
+"""Numbers of a checksum."""
 
 
 # Records --------------------------------------------------------------------------------------------------------------------
@@ -215,8 +216,8 @@ class Checksum:
     """
 
     def __init__(self, streams: KeyedRandomness) -> None:
-        self._empty = hashlib.blake2b(key=streams.derive("spark-checksum"), digest_size=4 * _LIMBS)
-        self.limbs = np.zeros(_LIMBS, dtype=np.int64)
+        self._empty = hashlib.blake2b(key=streams.derive("spark-checksum"), digest_size=4 * LIMBS)
+        self.limbs = np.zeros(LIMBS, dtype=np.int64)
 
     def add(self, unit: Unit) -> None:
         """One more unit; fewer than 2^31 fit."""

@@ -7,14 +7,11 @@ from typing import Any
 from tacit.config import RunConfig
 from tacit.planning.adaptive import bands_from
 from tacit.planning.selective import run_account
-from tacit.privacy.provenance import UNKNOWN
+from tacit.privacy.provenance import HONEST_WEIGHTS, UNKNOWN, has_others_weights
 from tacit.report import prose, schema
 from tacit.screen_plan import streams_needed
 
 __all__ = ["assumptions"]
-
-
-_WEIGHTS = ("the model folder", "the scorer")
 
 
 def assumptions(
@@ -146,14 +143,8 @@ def _start_assumptions(start: dict[str, Any]) -> list[tuple[str, Any]]:
     """Where the run began, as its certificate says."""
     ancestors = {ancestor["head"]: ancestor for ancestor in start["ancestors"]}
     rows = [row for given in start["given"] for row in _of_given(given, ancestors, start["same_people"])]
-    if any(given["role"] in _WEIGHTS and given["origin"] not in ancestors for given in start["given"]):
-        rows.append(
-            (
-                "Nobody made the given weights so that they enlarge the last bits of a sum, by which one unit could show in others "
-                "(TACIT-25); with compute.micro_batch: 1 training does not rest on that.",
-                "assumed",
-            )
-        )
+    if has_others_weights(start):
+        rows.append((HONEST_WEIGHTS, "assumed"))
     return rows
 
 

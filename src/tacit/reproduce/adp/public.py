@@ -116,6 +116,6 @@ def _config(scale: Scale, data: Path, files: CorpusFiles, folder: Path, same_tok
                 }
             ],
             "evaluation": {"held_out": 0.0},
-            "compute": {"threads": 1, "workers": 1},
+            "compute": {"threads": 1, "workers": 1, "device": scale.device},
         }
     )

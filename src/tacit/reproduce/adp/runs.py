@@ -44,7 +44,7 @@ def config_of(
         "model": {"kind": "gpt2", "folder": str(start.model), "length": scale.model["length"]},
         "phases": _phases(cell, scale),
         "evaluation": {"held_out": 0.0},
-        "compute": {"threads": 1, "workers": 1},
+        "compute": {"threads": 1, "workers": 1, "device": scale.device},
         "allow": {"plain": ["heuristic:non-private"], "literal": ["heuristic:adp"]}.get(cell.arm, []),
     }
     if cell.is_adaptive:

@@ -125,6 +125,7 @@ class Scale:
         canary: the canary's template: of the paper "My ID is 955320", and all 10^6 numbers are candidates.
         secret: its number.
         seeds: replicates of every cell.
+        device: where models are trained.
     """
 
     name: str
@@ -155,6 +156,7 @@ class Scale:
     canary: SecretFormat = _CANARY
     secret: int = 955320
     seeds: int = 1
+    device: str = "cpu"
 
     @property
     def canary_text(self) -> str:
@@ -211,9 +213,10 @@ SCALES = {
         unlikely_rate=5e-5,
         protected=0.25,
         seeds=3,
+        device="cuda",
     ),
 }
-"""By name. The paper's decoder has 12 layers of width 1,024: ``full`` is for a GPU."""
+"""By name. The paper's decoder has 12 layers of width 1,024: ``full`` is for a GPU, and nobody has run it."""
 
 
 def cells_of(scale: Scale) -> list[Cell]:

@@ -42,7 +42,7 @@ def config_of(cell: Cell, scale: Scale, files: CorpusFiles, run: Path) -> RunCon
         "phases": _phases(cell, scale, size),
         "evaluation": {"held_out": 0.0},
         "audit": {"canaries": 10, "copies": cell.copies, "digits": scale.digits},
-        "compute": {"threads": 1, "workers": 1},
+        "compute": {"threads": 1, "workers": 1, "device": scale.device},
         "allow": _ALLOW.get(cell.arm, ()),
     }
     if screened:
