@@ -253,6 +253,10 @@ ALTERED: list[Change] = [
     lambda block: block["shares"][0].update(value=0.01),
     lambda block: block["shares"][1].update(value=1e-6),
     lambda block: block["shares"].pop(),
+    lambda block: (
+        block.pop("shares"),
+        block["bayesian"].update(epsilon=0.01),
+    ),  # was let pass: nothing to recompute from
     lambda block: block.update(stability={"missed": 1, "caught": 1}),
     lambda block: block.update(group_size=2),
     lambda block: block.update(records=500),

@@ -11,7 +11,7 @@ Other units decide where a unit stands among the rows of a micro-batch. A place 
   no multiple of 8, buffers begin otherwise for the units of the second thread, and scores of fewer than 12 positions for every unit.
 - *Functions of single numbers.* A tensor is gone through in vectors, and what is left over at its end, or at the end of a thread's
   share, by another program for one number at a time, which rounds some functions otherwise: sigmoid, SiLU, GELU by tanh, softplus;
-  not exp, tanh, erf, log, softmax.
+  not exp, tanh, erf, log, softmax. A loop has a share for each 32,768 numbers, but GELU's one for each thread, from 16,384 on.
 
 One last bit is nothing for a model that somebody trained. A model that was made for it, with two weights of 2^23 that cancel but for
 that bit, computes its last row differently: one more unit moved a sum by 119 clip norms. So rows stand together only in shapes
@@ -52,9 +52,17 @@ _WITHOUT_ATTENTION = (_LSTM, "tacit-self-test")
 _GRAIN = 32768
 """at::internal::GRAIN_SIZE: numbers in a thread's share at least (torch's TensorIterator.h)."""
 
+_GELU_GRAIN = 16384
+"""Of more numbers than these GELU and its backward give each thread a share (torch's Activation.cpp)."""
+
 
 def together(
-    model: PreTrainedModel, most: int, rows_per_unit: int, widths: Iterable[int], asked: Iterable[int] = ()
+    model: PreTrainedModel,
+    most: int,
+    rows_per_unit: int,
+    widths: Iterable[int],
+    asked: Iterable[int] = (),
+    blank: int = 0,
 ) -> int:
     """How many units may be computed at once: the largest number up to ``most`` for which no place differs, else 1.
 
@@ -64,6 +72,7 @@ def together(
         rows_per_unit: rows of each.
         widths: all widths of rows.
         asked: all numbers of places of a row at which a head is asked.
+        blank: blank units that are computed beside them, where they are more than one.
     """
     if is_routed_model(model):  # it multiplies the positions of several rows together
         return 1
@@ -75,7 +84,7 @@ def together(
     features = _features(model)
     wanted = sorted(widths | set(asked) | ({1} if model.config.model_type == _LSTM else set()))
     for units in range(most, 1, -1):
-        rows = [units * rows_per_unit * width for width in wanted]
+        rows = [(units + blank) * rows_per_unit * width for width in wanted]
         if all(_is_even(count, features, threads) for count in rows):
             return units
     return 1
@@ -85,12 +94,9 @@ def _is_even(rows: int, features: set[int], threads: int) -> bool:
     """Whether a tensor of so many rows has no end that is computed in another way, and no thread's share of it has one."""
     if rows < _LEAST_ROWS * threads or rows % _ROWS_MULTIPLE:
         return False
-    shares = {size: _shares(rows * size, threads) for size in features}
-    if any(
-        rows % share for share in shares.values()
-    ):  # a part of each row is gone through row by row: none is cut in two
-        return False
-    return all(rows * size % (_IN_A_VECTOR * share) == 0 for size, share in shares.items())
+    shares = [(size, share) for size in features for share in _shares(rows * size, threads)]
+    # a part of each row is gone through row by row: none is cut in two
+    return all(rows % share == 0 and rows * size % (_IN_A_VECTOR * share) == 0 for size, share in shares)
 
 
 def _attends_evenly(model: PreTrainedModel, widths: set[int], threads: int) -> bool:
@@ -146,9 +152,10 @@ def _is_odd_plain(columns: int) -> bool:
     return columns < _FEW and columns not in (1, 2, 3, 4, 8)
 
 
-def _shares(numbers: int, threads: int) -> int:
-    """Into how many shares a loop over so many numbers is cut (at::parallel_for)."""
-    return 1 if numbers < _GRAIN else min(threads, -(-numbers // _GRAIN))
+def _shares(numbers: int, threads: int) -> set[int]:
+    """Into how many shares loops over so many numbers are cut (at::parallel_for)."""
+    usual = 1 if numbers < _GRAIN else min(threads, -(-numbers // _GRAIN))
+    return {usual, threads} if numbers > _GELU_GRAIN else {usual}
 
 
 def _features(model: PreTrainedModel) -> set[int]:

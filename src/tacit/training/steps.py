@@ -125,7 +125,8 @@ class DpStep(Step):
         every = all_widths(length)
         asked = {source.objective.targets_of(width) for width in every}
         most = max(1, compute.micro_batch // plan.rows_per_unit)
-        super().__init__(together(model, most, plan.rows_per_unit, every, asked), source)
+        blank = int(needs_spare_row(compute, source.objective))
+        super().__init__(together(model, most, plan.rows_per_unit, every, asked, blank), source)
         self._model = model
         self._plan = plan
         self._compute = compute
@@ -135,7 +136,7 @@ class DpStep(Step):
         self._micro_batches_a_step = 0.0 if reads_padding(model) else plan.normaliser / self._at_once
         self._drawn = np.zeros(0, dtype=np.int64)
         self._clipper = PerExampleClipper(model, plan.clip_norm, plan.rows_per_unit, CLIPPINGS[plan.clipping])
-        self._spare = needs_spare_row(compute, source.objective) and self._at_once > 1
+        self._spare = blank == 1 and self._at_once > 1
         self._drops = uses_dropout(model)
         self._has_shards = has_shards(model)
 

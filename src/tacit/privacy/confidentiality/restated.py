@@ -20,17 +20,20 @@ from tacit.privacy.events import Spend
 __all__ = ["check_restated"]
 
 _NUMBERS = ("epsilon", "delta", "epsilon_missed", "delta_missed")
+_WITH_SHARES = 2
+"""The form of certificate from which on a statement names them."""
+
 _NAME = "numbers of the confidentiality statement"
 
 
 def check_restated(spends: Sequence[Spend], certificate: dict[str, Any]) -> list[Check]:
-    """One check of a certificate whose statement names its bounds on the misses; none of another.
+    """One check of a certificate that has a statement; none of the first form, which did not name its bounds on the misses.
 
     Args:
         spends: as the certificate has them.
     """
     stated = certificate.get("confidentiality")
-    if stated is None or "shares" not in stated:
+    if stated is None or certificate["version"] < _WITH_SHARES:
         return []
     try:
         wrong = _different(spends, certificate, stated)
