@@ -13,6 +13,8 @@ import pytest
 # Before torch is imported, here and in every process that a test starts: two workers whose threads wait for one another on two
 # cores are ten times slower, and models this small only lose by a second thread.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Where the second thread is the point, it sleeps while it has nothing to do: one that waits awake takes the core of the other worker.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from .draws import from_the_system, install
 
