@@ -29,6 +29,8 @@ from .test_ranks import LossyStreams
 pytestmark = pytest.mark.slow
 
 SHARD = {"shard": True}
+NEVER = 1e9
+"""Seconds between checkpoints where they are not the point: those on the way are half of a run's time, and the first test's."""
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,7 @@ def weights_of(folder: Path) -> Weights:
     return {name: tensor.detach().clone() for name, tensor in model.named_parameters()}
 
 
-@pytest.mark.parametrize("checkpoint_seconds", [0.0, 1e9])
+@pytest.mark.parametrize("checkpoint_seconds", [0.0, NEVER])
 @pytest.mark.parametrize("world", [2, 3])
 def test_sharded_training_is_that_of_one_process(
     world: int, checkpoint_seconds: float, stream: SequenceStream, alone: Weights, tmp_path: Path
@@ -88,7 +90,7 @@ def test_a_killed_run_goes_on_with_any_number_of_ranks(
     ended = on_ranks(2, tmp_path, stream, lost, at, checkpoint_seconds=0.0)
     assert ended[lost].exit_code == -signal.SIGKILL
     assert read_rest(checkpoint_of(tmp_path))["drawn"] > 0
-    values_of(on_ranks(world, tmp_path, stream, sharded=sharded))
+    values_of(on_ranks(world, tmp_path, stream, sharded=sharded, checkpoint_seconds=NEVER))
     assert_close(weights_of(tmp_path), alone)
     assert spent(tmp_path) == STEPS
 
@@ -97,7 +99,7 @@ def test_a_run_that_was_not_sharded_goes_on_sharded(stream: SequenceStream, alon
     on_ranks(2, tmp_path, stream, 1, 1, sharded=False, checkpoint_seconds=0.0)
     assert checkpoint_of(tmp_path).is_file()
     assert "partial" in torch.load(checkpoint_of(tmp_path), weights_only=True)
-    values_of(on_ranks(3, tmp_path, stream))
+    values_of(on_ranks(3, tmp_path, stream, checkpoint_seconds=NEVER))
     assert_close(weights_of(tmp_path), alone)
 
 
@@ -106,7 +108,7 @@ def test_ranks_without_units_take_part(tmp_path: Path) -> None:
     few = stream_of({name: rows for name, rows in random_units(2).items() if name.startswith("unit")})
     (tmp_path / "alone").mkdir()
     expected = train(tmp_path / "alone", few, dropout=0.0)
-    values_of(on_ranks(3, tmp_path / "three", few))
+    values_of(on_ranks(3, tmp_path / "three", few, checkpoint_seconds=NEVER))
     assert_close(weights_of(tmp_path / "three"), expected)
 
 
@@ -136,7 +138,7 @@ def test_the_check_catches_noise_that_is_not_drawn_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(place, name, wrong)
-    on_ranks(2, tmp_path, stream)
+    on_ranks(2, tmp_path, stream, checkpoint_seconds=NEVER)
     monkeypatch.undo()
     with pytest.raises(AssertionError):
         assert_close(weights_of(tmp_path), alone)
@@ -151,7 +153,7 @@ def lose_a_rank(path: Path) -> None:
 def test_the_check_catches_partial_sums_that_are_lost(stream: SequenceStream, alone: Weights, tmp_path: Path) -> None:
     on_ranks(2, tmp_path, stream, 1, 1, checkpoint_seconds=0.0)
     lose_a_rank(checkpoint_of(tmp_path))
-    values_of(on_ranks(2, tmp_path, stream))
+    values_of(on_ranks(2, tmp_path, stream, checkpoint_seconds=NEVER))
     with pytest.raises(AssertionError):
         assert_close(weights_of(tmp_path), alone)
 
