@@ -203,14 +203,8 @@ def test_a_task_is_the_documents(files: CorpusFiles, data_dir: Path, tmp_path: P
 
 @pytest.fixture(scope="module")
 def place(files: CorpusFiles, data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """An eighth of each text and test, a third of the annotated notes, with a trunk and a base as the driver stores them: trained
-    once for the tests below."""
-    folder = tmp_path_factory.mktemp("hoory")
-    found = Place(folder / "data", folder / "out")
-    annotated = Path("mtsamples-ner") / "notes"
-    (found.data / annotated).mkdir(parents=True)
-    for path in sorted((data_dir / annotated).glob("*.bio"))[::3]:
-        shutil.copy(path, found.data / annotated)
+    """An eighth of each text and test, with a trunk and a base as the driver stores them: trained once for the tests below."""
+    found = Place(data_dir, tmp_path_factory.mktemp("hoory") / "out")
     shutil.copytree(files.folder, found.corpora)
     for path in found.corpora.glob("*.jsonl"):
         path.write_text("".join(path.read_text().splitlines(keepends=True)[::8]))
@@ -504,7 +498,6 @@ def test_from_corpora_to_the_page(tmp_path: Path, place: Place) -> None:
     tested = ["majority", "dictionary", "bert", "bert-m", "bert-dp-8"]
     assert [(one["task"], one["model"]) for one in rows] == [(task, name) for task in TINY.tasks for name in tested]
     dictionary = next(one for one in rows if one["model"] == "dictionary")
-    print("DICT", rows)
     assert 0.2 < float(dictionary["f1"]) < 0.4
     text = page.read_text()
     assert text.startswith("# before\n")
