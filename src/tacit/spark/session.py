@@ -21,6 +21,12 @@ __all__ = ["open_session", "refuse_unencrypted", "spark_folder"]
 _NO_MASTER = "local[*]"
 """What Spark says where nobody has named a cluster."""
 
+_CHOSEN = {"PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME"}
+"""Where one of these is in the environment, somebody else has said how Java is started."""
+
+_DRIVER_MEMORY = "3g"
+"""With Spark's own 1 GB the rows of 200 MB of text got lost on their way to the driver."""
+
 _ENCRYPTED = ("spark.io.encryption.enabled", "spark.network.crypto.enabled")
 
 
@@ -40,6 +46,8 @@ def open_session(folder: Path, workers: int) -> SparkSession:
         from pyspark.sql import SparkSession
     except ImportError:
         raise UsageError("compute.runner: spark needs pyspark 4; install it with: pip install 'tacit[spark]'") from None
+    if not _CHOSEN & os.environ.keys():
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory {_DRIVER_MEMORY} pyspark-shell"
     try:
         SparkContext._ensure_initialized()  # starts Java, which knows the settings of spark-submit
         conf = SparkConf()

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["LIMBS", "Checksum", "RecordCorpus", "as_bytes", "as_text", "records_table", "units_in", "units_table"]
 
 _PLACE = ["file", "row"]
+_PART_BYTES = 1 << 24
+_OF_ZIPPED = 4  # bytes of text, about, of a zipped one
 LIMBS = 4
 """Numbers of a checksum."""
 
@@ -196,7 +198,15 @@ def units_table(
     """
     keyed, group = _Keyed(kind), _GroupUnits(kind, prefix, held_out, streams)
     records = records_table(runner, source, then=keyed, schema=keyed.schema)
-    return runner.map_batches(runner.by_key(records, "key", _PLACE), group, group.schema).orderBy("unit")
+    units = runner.map_batches(runner.by_key(records, "key", _PLACE), group, group.schema)
+    return units.repartitionByRange(_parts_of(source), "unit").sortWithinPartitions("unit")
+
+
+def _parts_of(source: Source) -> int:
+    """Into how many parts the units go: each comes to the driver as one result, which has to fit in memory there."""
+    sizes = ((path.stat().st_size, path.suffix == ".gz") for path, _ in files_and_formats(source))
+    text = sum(size * (_OF_ZIPPED if is_zipped else 1) for size, is_zipped in sizes)
+    return 1 + text // _PART_BYTES
 
 
 def units_in(batch: pa.RecordBatch) -> list[tuple[Unit, bool]]:
