@@ -197,7 +197,7 @@ def on_spark(folder: Path) -> SparkCorpus:
 
     runner = Runner(open_session(folder / "spark", workers=2))
     return SparkCorpus(
-        runner, [CorpusPart(Source(folder / "pieces"), UnitKind("record"))], 0.0, KeyedRandomness(bytes(32))
+        lambda: runner, [CorpusPart(Source(folder / "pieces"), UnitKind("record"))], 0.0, KeyedRandomness(bytes(32))
     )
 
 

@@ -209,6 +209,11 @@ def test_what_changed_since_it_began_is_refused(tmp_path: Path, model: Path) -> 
         finetune(configured(tmp_path, model))
 
 
+def test_labelled_documents_are_read_on_this_machine(tmp_path: Path, model: Path) -> None:
+    with pytest.raises(UsageError, match=r"compute\.runner: labelled documents are read on this machine"):
+        configured(tmp_path, model, compute={"runner": "spark"})
+
+
 def page_of(folder: Path) -> str:
     return (folder / "tuned" / "release" / "README.md").read_text()
 

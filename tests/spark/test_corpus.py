@@ -64,7 +64,7 @@ def _is_held_out(unit_id: str) -> bool:
 
 
 def there(spark: Opened, folder: Path, part: CorpusPart) -> tuple[SparkCorpus, UnitStore]:
-    corpus = SparkCorpus(spark.runner, [part], HELD_OUT, STREAMS)
+    corpus = SparkCorpus(lambda: spark.runner, [part], HELD_OUT, STREAMS)
     corpus.write(folder)
     corpus.bind(folder)
     return corpus, open_units(folder)
@@ -149,7 +149,9 @@ def test_a_malformed_record_and_an_empty_corpus_are_refused_in_the_same_words(sp
         assert str(found.value) == str(expected.value)
         (folder := tmp_path / f"{path.stem} store").mkdir()
         with pytest.raises(DataError) as stored:
-            SparkCorpus(spark.runner, [CorpusPart(Source(path), UnitKind("record"))], 0.0, STREAMS).write(folder)
+            SparkCorpus(lambda: spark.runner, [CorpusPart(Source(path), UnitKind("record"))], 0.0, STREAMS).write(
+                folder
+            )
         assert str(stored.value) == str(expected.value)
 
 
@@ -162,7 +164,7 @@ def test_what_is_computed_later_of_other_text_is_refused(spark: Opened, tmp_path
     there(spark, other, part)
     notes[7]["text"] = "note x"  # one unit is another one: the machines do not see one file, or somebody wrote
     path.write_text("".join(json.dumps(note) + "\n" for note in notes))
-    corpus = SparkCorpus(spark.runner, [part], HELD_OUT, STREAMS)
+    corpus = SparkCorpus(lambda: spark.runner, [part], HELD_OUT, STREAMS)
     corpus.bind(other)
     how = Tokenising(
         build_tokenizer([*SPECIAL_TOKENS, "note"], OPTIONS).to_str(), OWN_NAMES, 16, STREAMS, ("", "a test"), False

@@ -73,7 +73,7 @@ def spark_units(folder: Path, result: Path) -> None:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     runner = Runner(open_session(folder / "unused", 1))
-    corpus = SparkCorpus(runner, [CorpusPart(_source(folder), UnitKind("user"))], 0.2, STREAMS)
+    corpus = SparkCorpus(lambda: runner, [CorpusPart(_source(folder), UnitKind("user"))], 0.2, STREAMS)
     (result / "begun").touch()
     corpus.write(result / "store")
     corpus.bind(result / "store")

@@ -212,6 +212,9 @@ class SideBatch:
     at_N: np.ndarray
     sizes_N: np.ndarray
 
+    def __repr__(self) -> str:
+        return "SideBatch(<private>)"
+
     @classmethod
     def of(cls, ids: Sequence[bytes], spans: Sequence[Sequence[_Span]]) -> SideBatch:
         """Of units by their ids and the places of their texts."""
@@ -234,6 +237,9 @@ class UnitBatch:
     lines: bytes
     training: SideBatch
     held_out: SideBatch
+
+    def __repr__(self) -> str:
+        return "UnitBatch(<private>)"
 
     @classmethod
     def of(cls, units: Sequence[tuple[Unit, bool]]) -> UnitBatch:

@@ -27,7 +27,7 @@ def private_on_spark(state: RunState) -> SparkCorpus | None:
     if config.compute.runner != "spark" or config.screening is not None:
         return None
     part = CorpusPart(source_of(config.private), unit_kind(config), is_chat=config.private.is_chat)
-    return SparkCorpus(_runner(state), [part], config.evaluation.held_out, state.streams.child("corpus"))
+    return SparkCorpus(lambda: _runner(state), [part], config.evaluation.held_out, state.streams.child("corpus"))
 
 
 @once
@@ -39,4 +39,4 @@ def public_on_spark(state: RunState) -> SparkCorpus | None:
         CorpusPart(source_of(options), UnitKind("record"), f"{number}:", options.is_chat, options.times)
         for number, options in enumerate(state.config.public)
     ]
-    return SparkCorpus(_runner(state), parts, PUBLIC_HELD_OUT, state.streams.child("public corpus"))
+    return SparkCorpus(lambda: _runner(state), parts, PUBLIC_HELD_OUT, state.streams.child("public corpus"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,18 +57,24 @@ class SparkCorpus:
     """Units of sources, one after the other; which are held out is a function of the key and the unit's id.
 
     Args:
-        runner: of the run.
+        open_runner: of the run; a corpus whose stores are there needs none.
         parts: no two of one prefix.
         held_out: the share of units that is held out.
         streams: of the corpus.
     """
 
-    def __init__(self, runner: Runner, parts: Sequence[CorpusPart], held_out: float, streams: KeyedRandomness) -> None:
-        self._runner = runner
+    def __init__(
+        self, open_runner: Callable[[], Runner], parts: Sequence[CorpusPart], held_out: float, streams: KeyedRandomness
+    ) -> None:
+        self._open_runner = open_runner
         self._parts = parts
         self._held_out = held_out
         self._streams = streams
         self._checksums: list[list[int]] | None = None
+
+    @functools.cached_property
+    def _runner(self) -> Runner:
+        return self._open_runner()
 
     @functools.cached_property
     def _tables(self) -> list[DataFrame]:

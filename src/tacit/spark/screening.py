@@ -166,6 +166,9 @@ class _Row:
     points: list[Point]
     tally: Tally
 
+    def __repr__(self) -> str:
+        return "_Row(<private>)"
+
 
 def _rows(runner: Runner, judged: DataFrame) -> Iterator[_Row]:
     for batch in runner.batches(judged):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,6 +42,7 @@ def open_session(folder: Path, workers: int) -> SparkSession:
         UsageError: pyspark or Java is missing, or the cluster would write or send private text unencrypted.
     """
     try:
+        import pandas  # noqa: F401 - pyspark's functions on Arrow batches ask for it
         from pyspark import SparkConf, SparkContext
         from pyspark.errors import PySparkRuntimeError
         from pyspark.sql import SparkSession
@@ -52,8 +54,7 @@ def open_session(folder: Path, workers: int) -> SparkSession:
         SparkContext._ensure_initialized()  # starts Java, which knows the settings of spark-submit
         conf = SparkConf()
         if SparkContext._active_spark_context is None and conf.get("spark.master", _NO_MASTER) == _NO_MASTER:
-            shutil.rmtree(folder, ignore_errors=True)  # what a killed process has left there
-            _set_local(conf, private_folder(folder), workers)
+            _set_local(conf, _own_folder(folder), workers)
         session = SparkSession.builder.config(conf=conf).appName("tacit").getOrCreate()
     except (PySparkRuntimeError, FileNotFoundError):
         raise UsageError(
@@ -61,6 +62,27 @@ def open_session(folder: Path, workers: int) -> SparkSession:
         ) from None
     refuse_unencrypted(session.sparkContext.getConf())
     return session
+
+
+def _own_folder(folder: Path) -> Path:
+    """This process' own, for other ranks may have sessions too; what killed processes of this machine have left goes."""
+    machine = socket.gethostname()
+    for path in private_folder(folder).glob(f"{machine}-*"):
+        if not _is_alive(int(path.name.rpartition("-")[2])):
+            shutil.rmtree(path, ignore_errors=True)
+    return private_folder(folder / f"{machine}-{os.getpid()}")
+
+
+def _is_alive(process: int) -> bool:
+    if sys.platform == "win32":  # where such a signal ends the process
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
 
 
 def spark_folder(run: RunFolder) -> Path:
