@@ -7,8 +7,6 @@ enlarged them to 49 clip norms, in runs that were certified with 0.4999 and told
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -19,12 +17,7 @@ from tacit.engine.heads import causal_losses
 WORDS, WIDTH, DRAWS = 40_000, 8, 12
 
 
-@pytest.fixture(autouse=True)
-def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("threads")
 
 
 def losses_and_gradients(head: nn.Linear, hidden_BTD: Tensor, ids_BT: Tensor, chunk: int) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,6 @@ left over was added up by all threads, the others by one each, as in the fused h
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -22,12 +21,7 @@ module = importlib.import_module("tacit.engine.cross_entropy")  # the package ha
 WORDS, ROWS, LENGTH, DRAWS = 40_000, 4, 16, 6
 
 
-@pytest.fixture(autouse=True)
-def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("threads")
 
 
 def of_the_first_row(logits_BTV: Tensor, ids_BT: Tensor, own: int, others: int) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ certified with epsilon 0.4998. It takes a public model that was made for it; tan
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -471,14 +471,6 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "softplus": F.softplus,
 }
 SHAPES = [(rows, size) for rows in (64, 96, 104, 136, 384, 768, 792) for size in (72, 120, 136, 168, 256)]
-
-
-@pytest.fixture
-def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
 
 
 def told_by_place(activation: str, rows: int, size: int, dtype: torch.dtype, values: Tensor) -> bool:
