@@ -58,18 +58,23 @@ class StoppedError(Exception):
     pass
 
 
-def test_a_screening_that_was_stopped_goes_on_to_the_same_end(spark: Opened, source: Source, tmp_path: Path):
+def test_a_screening_that_was_stopped_goes_on_to_the_same_end(
+    spark: Opened, source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("tacit.spark.screening._CHUNK_RECORDS", 5)  # so that there are checkpoints before the stop
     plan = PLANS[0]
     screen_corpus(Corpus(source, PLANTED), plan, tmp_path / "here", STREAMS)
 
     def stop(done: int, size: int) -> None:
-        if 0.3 * size < done:
+        if 0.6 * size < done:
             raise StoppedError
 
     first = SparkScreening(spark.runner, source, PLANTED, plan, STREAMS)
     with pytest.raises(StoppedError):
         screen_corpus(first.records, plan, tmp_path / "there", STREAMS, stop, elsewhere=first, checkpoint_seconds=0.0)
     assert not (tmp_path / "there").exists()
+    checkpoint = json.loads((tmp_path / "there.partial" / "checkpoint.json").read_text())
+    assert 0 < checkpoint["counts"]["records"] < len(list(Corpus(source, PLANTED)))
     on_spark = SparkScreening(spark.runner, source, PLANTED, plan, STREAMS)
     screen_corpus(on_spark.records, plan, tmp_path / "there", STREAMS, elsewhere=on_spark)
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
