@@ -19,7 +19,7 @@ from tacit.progress import Reporter
 from tacit.reproduce.place import Place, check_same
 from tacit.reproduce.writing import Claim, Row, claims_list, replace_part, write_csv, write_text
 
-__all__ = ["Job", "Outcome", "Page", "Paper", "Result", "jobs_for", "reproduce"]
+__all__ = ["LEVEL", "Job", "Outcome", "Page", "Paper", "Result", "jobs_for", "judged", "reproduce"]
 
 Result = dict[str, Any]
 """What a job has measured; JSON-ready."""
@@ -95,7 +95,7 @@ class Paper(Generic[S]):
         cells: all jobs, those first without which there is no table.
         measure: trains and measures a job's cell. It goes on where it was stopped; all it needs is on disk.
         tables: rows of each CSV file, from the results that are there.
-        claims: the paper's claims, judged by the tables.
+        claims: the paper's claims, judged by the results and tables at a level (both tails of each interval).
         figures: draws what the rows are enough for, into ``place.out``; their names.
         page: the tables as Markdown.
     """
@@ -107,7 +107,7 @@ class Paper(Generic[S]):
     cells: Callable[[S], Sequence[Job]]
     measure: Callable[[Any, S, Place], Result]
     tables: Callable[[Mapping[str, Result], S, Place], Mapping[str, list[Row]]]
-    claims: Callable[[Outcome[S]], Sequence[Claim]]
+    claims: Callable[[Outcome[S], float], Sequence[Claim]]
     page: Callable[[Outcome[S]], Page]
     figures: Callable[[Outcome[S]], Sequence[str]] = lambda outcome: ()
 
@@ -189,11 +189,20 @@ def _stored(jobs: Sequence[Job], folder: Path) -> dict[str, Result]:
     return {name: read_json(path) for name, path in paths.items() if path.exists()}
 
 
+LEVEL = 0.05
+"""Of all claims of a page together."""
+
+
+def judged(paper: Paper[S], outcome: Outcome[S]) -> Sequence[Claim]:
+    """The claims, each at `LEVEL` over their number (Bonferroni): the first pass only counts them."""
+    return paper.claims(outcome, LEVEL / max(1, len(paper.claims(outcome, LEVEL))))
+
+
 def _text(paper: Paper[S], outcome: Outcome[S], done: str) -> str:
     """What stands between the markers of a page."""
-    page = paper.page(outcome)
+    page, claims = paper.page(outcome), judged(paper, outcome)
     parts = [f"Scale `{outcome.scale.name}`: {done}{page.summary}"]
-    sections = {"The claims": claims_list(paper.claims(outcome)), **page.sections}
+    sections = {"The claims": claims_list(claims), **page.sections}
     for heading, text in sections.items():
         parts += [f"### {heading}", text]
     return "\n\n".join(parts) + "\n"

@@ -49,6 +49,8 @@ class Claim:
         holds: whether our numbers agree; None where they cannot say.
         numbers: what was measured.
         paper: what the paper says or measured, where ``text`` does not say it.
+        passed_by: a model that has nothing of what is claimed and passes too, such as one that never saw the private text: then
+            the claim says nothing, whatever ``holds`` is.
     """
 
     text: str
@@ -56,10 +58,13 @@ class Claim:
     holds: bool | None
     numbers: str
     paper: str = ""
+    passed_by: str = ""
 
     @property
     def verdict(self) -> str:
         """In words."""
+        if self.holds and self.passed_by:
+            return f"says nothing, since {self.passed_by} passes too"
         return "undecided" if self.holds is None else "holds" if self.holds else "does not hold"
 
 

@@ -53,7 +53,8 @@ def _tables(results: Mapping[str, Result], scale: Scale, place: Place) -> dict[s
     }
 
 
-def _claims(outcome: Outcome[Scale]) -> list[Claim]:
+def _claims(outcome: Outcome[Scale], level: float) -> list[Claim]:
+    del level
     return judge(outcome.tables["models"], outcome.tables["public"], outcome.scale)
 
 

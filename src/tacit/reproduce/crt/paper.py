@@ -43,7 +43,7 @@ def _tables(results: Mapping[str, Result], scale: Scale, place: Place) -> dict[s
     }
 
 
-def _claims(outcome: Outcome[Scale]) -> list[Claim]:
+def _claims(outcome: Outcome[Scale], level: float) -> list[Claim]:
     return judge(outcome.tables["figure2"], outcome.tables["figures3-5"])
 
 

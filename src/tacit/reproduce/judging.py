@@ -1,0 +1,87 @@
+"""Judging with power: a mean over seeds and documents with its interval, against a bound, or at its null beside a positive control.
+
+Three verdicts: True, a claim shows; False, it does not; None, undecided: the interval holds the bound, or the control has no power.
+
+Shapes: S seeds, D test documents.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from scipy import stats
+
+from tacit.audit.inference import Estimate
+
+__all__ = ["above", "all_of", "at_null", "below", "log_ratio", "over_seeds", "paired"]
+
+
+def over_seeds(value_S: np.ndarray, within: float, within_df: float, level: float) -> Estimate:
+    """The mean of independent replicates of one experiment, whose test documents (or attacked lines) are the same in all.
+
+    Two things are drawn: the seeds, and the documents. The variance of the mean is at most the sum of var(seeds) / S and
+    ``within``, and Student's t has Satterthwaite's degrees of freedom. One seed has no interval: nothing is told from anything.
+
+    Args:
+        value_S: a number of each seed.
+        within: variance that the mean has from the draw of the documents alone.
+        within_df: degrees of freedom of that estimate.
+        level: both tails together; already divided by the number of claims.
+    """
+    mean, seeds = float(value_S.mean()), len(value_S)
+    if seeds < 2:
+        return Estimate(mean, -math.inf, math.inf)
+    between = float(value_S.var(ddof=1)) / seeds
+    total = between + within
+    if total == 0:
+        return Estimate(mean, mean, mean)
+    df = total**2 / (between**2 / (seeds - 1) + within**2 / within_df)
+    margin = float(stats.t.isf(level / 2, df)) * math.sqrt(total)
+    return Estimate(mean, mean - margin, mean + margin)
+
+
+def paired(difference_SD: np.ndarray, level: float) -> Estimate:
+    """The mean of a difference that was measured on the same documents with the same seeds; see `over_seeds`."""
+    documents = difference_SD.shape[1]
+    within = float(difference_SD.mean(axis=0).var(ddof=1)) / documents
+    return over_seeds(difference_SD.mean(axis=1), within, documents - 1, level)
+
+
+def log_ratio(own_SD: np.ndarray, other_SD: np.ndarray, tokens_D: np.ndarray, level: float) -> Estimate:
+    """The log of a ratio of perplexities: (nats of one model - nats of the other) / tokens, over seeds and documents.
+
+    Args:
+        own_SD, other_SD: nats of each document, under the models of each seed.
+        tokens_D: of each document, the same for both models.
+    """
+    return paired((own_SD - other_SD) / tokens_D.mean(), level)
+
+
+def below(estimate: Estimate, bound: float) -> bool | None:
+    """Whether a number is below a bound."""
+    return True if estimate.high < bound else False if estimate.low > bound else None
+
+
+def above(estimate: Estimate, bound: float) -> bool | None:
+    """Whether a number is above a bound."""
+    return below(Estimate(-estimate.value, -estimate.high, -estimate.low), -bound)
+
+
+def at_null(own: Estimate, null: float, control: Estimate | None) -> bool | None:
+    """Whether an attack finds nothing, beside the same attack on a model that must give something away.
+
+    It shows only where an effect as large as the control's would have been told: the control is told from the null, the own number
+    is not, and its interval ends below the control's value.
+    """
+    if below(own, null) is not None:
+        return above(own, null) is not True
+    has_power = control is not None and above(control, null) is True and own.high < control.value
+    return True if has_power else None
+
+
+def all_of(verdicts: Iterable[bool | None]) -> bool | None:
+    """A claim of several: false where one is, undecided where one is, and where there is none."""
+    found: Sequence[bool | None] = list(verdicts)
+    return False if False in found else None if None in found or not found else True
