@@ -192,7 +192,7 @@ SCALES = {
             Panel("multiwoz", "lstm", (0.1, 0.5), selective=(0.5,), seeds=3),
         ),
         trunk_steps=600,
-        rounds=4,
+        rounds=8,
         points=2,
         passes=2,
         batch=64,
