@@ -51,7 +51,7 @@ from tacit.training.plans import DpPlan, LiteralPlan
 from .adaptive_runs import BUDGET, DP, PUBLIC, STEPS, STRATA, WHOLE
 from .adaptive_runs import adaptive_values as values
 from .processes import killed
-from .small import SENTINEL, write_corpora
+from .small import AT_EACH_MICRO_BATCH, SENTINEL, write_corpora
 from .small import tacit as command
 
 PLANNED_STEPS = 200
@@ -450,7 +450,7 @@ def test_a_run_does_not_go_on_with_other_probabilities(corpora: Path, released: 
 
 
 def train_at(folder: Path, corpora: Path) -> None:
-    with open_run(parse_config({**values(corpora), "run": str(folder)})) as state:
+    with open_run(parse_config({**values(corpora), "run": str(folder), "compute": AT_EACH_MICRO_BATCH})) as state:
         walk(state, "control")
 
 

@@ -34,7 +34,7 @@ from tacit.training.plans import AdamOptions, DpPlan, Phase
 
 from .disks import SmallDisk, small_disk
 from .keys import key_numbered
-from .small import small_values, tacit, write_config, write_corpora
+from .small import AT_EACH_MICRO_BATCH, small_values, tacit, write_config, write_corpora
 from .training.streams import OBJECTIVE, random_units, stream_of, tiny_bert
 
 HEADER = LedgerHeader("user", "add-or-remove", 100, float("inf"), 1e-5, "config", "key")
@@ -210,7 +210,13 @@ def test_every_library_has_other_words_for_it(fails: Callable[[], None]) -> None
 def test_a_run_on_a_full_disk_goes_on_when_there_is_room(disk: SmallDisk, tmp_path: Path) -> None:
     write_corpora(tmp_path, patients=60, records=200)
     run = disk.folder / "run"
-    values = small_values(tmp_path, run=str(run), audit=None, vocabulary={"method": "public", "size": 300})
+    values = small_values(
+        tmp_path,
+        run=str(run),
+        audit=None,
+        vocabulary={"method": "public", "size": 300},
+        compute=AT_EACH_MICRO_BATCH,
+    )
     config = write_config(tmp_path / "config.yaml", values)
     for free in (0, 60_000):
         disk.leave(free)

@@ -34,7 +34,7 @@ from tacit.training import steps
 
 from .draws import install
 from .keys import begin_with_key
-from .small import SENTINEL, small_values, tacit, write_config, write_corpora
+from .small import AT_EACH_MICRO_BATCH, SENTINEL, small_values, tacit, write_config, write_corpora
 from .started import called, command, start
 
 pytestmark = pytest.mark.slow
@@ -352,14 +352,16 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run whose vocabulary is made: key and vocabulary noise exist, so every copy must end alike."""
     folder = tmp_path_factory.mktemp("started")
     write_corpora(folder)
-    done = tacit("run", write_config(folder / "config.yaml", small_values(folder)), "--until", "vocabulary")
+    values = small_values(folder, compute=AT_EACH_MICRO_BATCH)
+    done = tacit("run", write_config(folder / "config.yaml", values), "--until", "vocabulary")
     assert done.returncode == 0, done.stderr
     return folder
 
 
 def _copy_of(started: Path, folder: Path) -> Path:
     shutil.copytree(started / "run", folder / "run")
-    return write_config(folder / "config.yaml", small_values(started, run=str(folder / "run")))
+    values = small_values(started, run=str(folder / "run"), compute=AT_EACH_MICRO_BATCH)
+    return write_config(folder / "config.yaml", values)
 
 
 def _outcome(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, object], dict[str, object]]:

@@ -21,14 +21,21 @@ class Opened:
     logs: Path
 
 
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Of Java processes that live for seconds, whose second compiler and threads of garbage collection cost more than they save."""
+
+
 @pytest.fixture(scope="session")
-def java() -> None:
+def java() -> Iterator[None]:
     """Java, which Spark needs."""
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         reason = os.environ.get("TACIT_NO_JAVA", "")
         if os.environ.get("CI") and not reason:
             pytest.fail("CI has to have Java: apt-get install openjdk-17-jre-headless")
         pytest.skip(reason or "no Java here: apt-get install openjdk-17-jre-headless")
+    with pytest.MonkeyPatch.context() as patch:  # also for the processes that a test starts
+        patch.setenv("JAVA_TOOL_OPTIONS", f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} {_SHORT_LIVED}".strip())
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -169,6 +170,7 @@ def _agree(config: RunConfig, ranks: Ranks) -> None:
     ranks.agree("the version of tacit, or of a library", _code().encode())
 
 
+@functools.cache  # a process computes with what it has imported
 def _code() -> str:
     """The versions of all that the sums and the noise are computed with, and a digest of tacit itself."""
     digest, root = hashlib.sha256(), Path(__file__).parents[1]

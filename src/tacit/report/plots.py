@@ -3,13 +3,14 @@
 Matplotlib draws; `_inline` then takes away what a standalone file needs and a page must not have (namespaces, a style
 sheet that would reach the whole page, sizes, identifiers that two figures would share) and adds a title and a label for
 screen readers. Text stays text, so it can be searched, and takes the page's font and a white halo from its style sheet.
-Equal data give equal bytes.
+Equal data give equal bytes, so what is on the page of a release and on its curator's copy is drawn once.
 
 Labels stand above their row, not in a margin, so that the figure is readable at any width.
 """
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 from collections.abc import Sequence
@@ -26,7 +27,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from tacit.report.prose import FALSE_ALARMS, CurvePoint, bound_text, most_found, number_text, percent_text, value_text
-from tacit.report.schema import RELEASED, SHARE, AttackFacts, AttackRow, ProvedCurve, ReportData, UtilityRow
+from tacit.report.schema import (
+    RELEASED,
+    SHARE,
+    AttackFacts,
+    AttackRow,
+    CumulativePoint,
+    ProvedCurve,
+    ReportData,
+    UtilityRow,
+)
 
 __all__ = ["attack", "cumulative_epsilon", "epsilon_of_rho", "perplexities", "trade_off"]
 
@@ -45,22 +55,29 @@ ADDED = "#2a5a8c"
 ALARM = "#a12a1d"
 
 
+_drawn_once = functools.lru_cache(maxsize=32)
+
+
 def cumulative_epsilon(data: ReportData) -> Markup:
     """The joint epsilon after each stage, with what the stage added in the darker colour, as an SVG element.
 
     An infinite epsilon fills its row. The budget, if the run had one, is a dashed line. There must be a stage.
     """
-    points = data.cumulative
+    return _cumulative_epsilon(data.cumulative, data.guarantee.certified.delta, data.budget_epsilon)
+
+
+@_drawn_once
+def _cumulative_epsilon(points: tuple[CumulativePoint, ...], delta: float, budget: float | None) -> Markup:
     finite = [point.epsilon for point in points if math.isfinite(point.epsilon)]
-    right = max([*finite, data.budget_epsilon or 0.0, 1e-9]) * 1.12
+    right = max([*finite, budget or 0.0, 1e-9]) * 1.12
     with _style("cumulative-epsilon"):
-        figure, axes = _frame(len(points), 0.0, right, f"joint ε at δ = {bound_text(data.guarantee.certified.delta)}")
+        figure, axes = _frame(len(points), 0.0, right, f"joint ε at δ = {bound_text(delta)}")
         spent = 0.0
         for row, point in enumerate(points):
             _epsilon_row(axes, row, point.label, spent, point.epsilon)
             spent = point.epsilon
-        if data.budget_epsilon is not None:
-            _marked_line(axes, [data.budget_epsilon] * len(points), f"budget {bound_text(data.budget_epsilon)}")
+        if budget is not None:
+            _marked_line(axes, [budget] * len(points), f"budget {bound_text(budget)}")
         label = "; ".join(f"after {point.label}: {bound_text(point.epsilon)}" for point in points)
         return _inline(figure, "cumulative-epsilon", "Joint epsilon after each stage", label)
 
@@ -96,6 +113,11 @@ def epsilon_of_rho(data: ReportData) -> Markup:
 
 def trade_off(curve: ProvedCurve, points: Sequence[CurvePoint]) -> Markup:
     """The proved limit on an attacker, units found against false alarms, as an SVG element; what attacks reached is dots."""
+    return _trade_off(curve, tuple(points))
+
+
+@_drawn_once
+def _trade_off(curve: ProvedCurve, points: tuple[CurvePoint, ...]) -> Markup:
     rates, most = zip(*curve.corners, strict=True)
     with _style("trade-off"):
         figure = Figure(figsize=(WIDTH / 72, 300 / 72), facecolor="none")
@@ -149,6 +171,11 @@ def perplexities(rows: Sequence[UtilityRow]) -> Markup:
     Args:
         rows: those with a perplexity; there must be one.
     """
+    return _perplexities(tuple(rows))
+
+
+@_drawn_once
+def _perplexities(rows: tuple[UtilityRow, ...]) -> Markup:
     measured = [(row, row.perplexity) for row in rows if row.perplexity is not None]
     ends = [math.log2(end) for row, _ in measured for end in row.perplexity_interval95 or () if end >= 1]
     right = max(*ends, *(math.log2(max(value, 1)) for _, value in measured), 1e-9) * 1.12
