@@ -167,7 +167,9 @@ def _read(path: Path) -> list[str]:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             return [line.strip() for line in file if line.strip()]
     except (OSError, EOFError, ValueError):
-        raise DataError(f"{path}: the file cannot be read; give --data the folder that holds {path.parent.name}/") from None
+        raise DataError(
+            f"{path}: the file cannot be read; give --data the folder that holds {path.parent.name}/"
+        ) from None
 
 
 def spaced(line: str) -> str:

@@ -52,8 +52,7 @@ def _private_like(result: Mapping[str, Any]) -> float | None:
 def public_rows(public: Mapping[str, Mapping[str, Any]]) -> list[Row]:
     """A row a public model, and the two baselines that know no order."""
     rows: list[Row] = []
-    for name in ("public", "frequent"):
-        found = public[name]
+    for name, found in public.items():
         rows.append(
             {
                 "model": name,
@@ -92,5 +91,5 @@ def rho_rows(scores: Mapping[str, Any] | None) -> list[Row]:
 
 
 def agrees(row: Row) -> bool:
-    """Whether a row's perplexity is the exponential of its loss, as it must be."""
-    return math.isclose(row["perplexity"], math.exp(row["loss"]), rel_tol=1e-6)
+    """Whether a row's perplexity is the exponential of its loss, as it must be, up to a loss printed with two decimals."""
+    return math.isclose(row["perplexity"], math.exp(row["loss"]), rel_tol=0.006)
