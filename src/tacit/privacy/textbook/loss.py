@@ -68,7 +68,7 @@ class PrivacyLoss(abc.ABC):
     def two_sided_tail(self, epsilon: float) -> float:
         """P[|L| > epsilon], the form in which courses bound the loss; at least `tail`, so enough for delta and not necessary."""
         require_finite("epsilon", epsilon)
-        below = 1 - self.tail(float(np.nextafter(-epsilon, -math.inf)))  # P[L <= the float below -epsilon]
+        below = max(0.0, 1 - self.tail(float(np.nextafter(-epsilon, -math.inf))))  # P[L <= the float below -epsilon]
         return min(1.0, self.tail(epsilon) + below) if epsilon >= 0 else 1.0
 
     @abc.abstractmethod
