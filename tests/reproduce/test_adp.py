@@ -25,7 +25,17 @@ from tacit.reproduce.adp.corpora import CorpusFiles, kind_of, prepare, spaced
 from tacit.reproduce.adp.paper import ADP, jobs_of
 from tacit.reproduce.adp.public import PublicModel
 from tacit.reproduce.adp.runs import config_of, worst_case
-from tacit.reproduce.adp.scale import ARMS, CERTIFIED, DELTA, SCALES, Cell, PrivateText, Scale, cells_of
+from tacit.reproduce.adp.scale import (
+    ARMS,
+    ARMS_WITH_NOISE,
+    CERTIFIED,
+    DELTA,
+    SCALES,
+    Cell,
+    PrivateText,
+    Scale,
+    cells_of,
+)
 from tacit.reproduce.adp.tables import PAPER, model_rows
 from tacit.reproduce.driver import reproduce
 from tacit.reproduce.place import Place, scale_named
@@ -91,7 +101,7 @@ def test_the_corpora(files: CorpusFiles, data_dir: Path, tmp_path: Path) -> None
             assert train.count(TINY.canary_text(seed)) == copies
     test, constants, articles = texts_of(files.test("wikipedia")), texts_of(files.constants), texts_of(files.articles)
     assert all(text.strip() for text in [*test, *constants, *articles])
-    private = {text for text in train if len(text) > 40}
+    private = texts_of(files.train(PrivateText(2, False, 0)))
     for one, other in itertools.combinations([test, constants, articles, private], 2):
         assert not {text for text in one if len(text) > 40} & set(other)
     assert not any("<unk>" in text or " , " in text for text in [*test, *constants, *articles])
@@ -205,7 +215,8 @@ def test_an_infinite_epsilon_is_a_word_in_a_result() -> None:
 def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path) -> None:
     """The whole of it, very small: the page says what the tables hold."""
     cells = [
-        *(Cell(arm, 0.0 if arm == "plain" else 1.0, 2) for arm in ARMS),
+        Cell("plain", 0.0, 2),
+        *(Cell(arm, 1.0, 2) for arm in ARMS_WITH_NOISE),
         Cell("plain", 0.0, 5),
         Cell("strata", 1.0, 5, frequent=True),
         Cell("clip-weights", 1.0, 5, seed=1, deduplicated=True),

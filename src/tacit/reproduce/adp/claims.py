@@ -12,7 +12,7 @@ from tacit.audit.inference import Estimate
 from tacit.reproduce.adp.corpora import TEXTS
 from tacit.reproduce.adp.epsilons import PRINTED
 from tacit.reproduce.adp.evidence import Evidence, Model, mean_share, share_difference
-from tacit.reproduce.adp.scale import ARMS, CERTIFIED, EXPOSED, Cell, Scale, Scores
+from tacit.reproduce.adp.scale import ARMS, ARMS_WITH_NOISE, CERTIFIED, EXPOSED, Arm, Cell, Scale, Scores
 from tacit.reproduce.adp.tables import PAPER, agrees
 from tacit.reproduce.judging import above, all_of, at_null, below
 from tacit.reproduce.writing import Claim, Row
@@ -129,11 +129,11 @@ def _gain_grows(of: Evidence, dp_first: Cell, dp_last: Cell, first: Cell, last: 
 def _certified(of: Evidence) -> list[Claim]:
     """Each form by itself, at the same worst case and at the same protection of private-like text, on both texts."""
     least, claims = of.scale.insertions[0], []
-    baselines = {"dp-sgd": "worst-case epsilon", "dp-sgd-protected": "epsilon for private-like text"}
+    baselines: dict[Arm, str] = {"dp-sgd": "worst-case epsilon", "dp-sgd-protected": "epsilon for private-like text"}
     for baseline, what in baselines.items():
         for form in CERTIFIED:
             for noise in of.scale.noise:
-                own, other = Cell(form, noise, least), Cell(baseline, noise, least)  # type: ignore[arg-type]
+                own, other = Cell(form, noise, least), Cell(baseline, noise, least)
                 claims += [
                     Claim(
                         f"at the same {what}, {ARMS[form]} has a lower perplexity than DP-SGD",
@@ -156,8 +156,7 @@ def _useful(of: Evidence) -> list[Claim]:
     """Every model that read private text, against those that did not."""
     least = of.scale.insertions[0]
     groups = {"No-DP": [Cell("plain", 0.0, least)]} | {
-        f"s = {noise:g}": [Cell(arm, noise, least) for arm in ARMS if arm != "plain"]  # type: ignore[arg-type]
-        for noise in of.scale.noise
+        f"s = {noise:g}": [Cell(arm, noise, least) for arm in ARMS_WITH_NOISE] for noise in of.scale.noise
     }
     names = {"unigram": "counting words (the unigram of the test text)", "model": "the public model that it began as"}
     return [

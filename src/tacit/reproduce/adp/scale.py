@@ -10,8 +10,10 @@ from tacit.randomness import KeyedRandomness, key_of
 
 __all__ = [
     "ARMS",
+    "ARMS_WITH_NOISE",
     "CERTIFIED",
     "DELTA",
+    "EXPOSED",
     "SCALES",
     "Arm",
     "Cell",
