@@ -7,7 +7,6 @@ import dataclasses
 import itertools
 import json
 import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -111,14 +110,14 @@ def test_the_corpora(files: CorpusFiles, data_dir: Path, tmp_path: Path) -> None
 
 
 def test_a_test_document_is_an_article_or_a_chat(files: CorpusFiles) -> None:
-    """Articles begin at their titles, and lines of one are one document."""
+    """Articles begin behind their titles, and paragraphs of one are one document."""
     test = files.test_documents("wikipedia")
     assert sorted(set(test.document_U)) == list(range(TINY.test_articles))
     assert test.document_U == sorted(test.document_U)
-    titles = [unit.texts[0] for unit, before in zip(test.units, [-1, *test.document_U], strict=False) if before == -1]
-    assert titles == ["= Robert Boulter ="]
-    starts = [test.document_U.index(document) for document in range(TINY.test_articles)]
-    assert all(re.fullmatch("= [^=].* =", test.units[start].texts[0]) for start in starts)
+    assert test.units[0].texts[0].startswith("Robert Boulter is an English film, television and theatre actor. ")
+    starts = [test.units[test.document_U.index(document)].texts[0] for document in (1, 2)]
+    assert [start.split(" ")[0] for start in starts] == ["Du", '"Kiss']
+    assert not any(unit.texts[0].startswith("=") for unit in test.units)
     assert len({*files.test_documents("chats").document_U}) == TINY.test_chats
 
 
@@ -136,14 +135,12 @@ def test_the_spacing_is_that_of_ordinary_text() -> None:
 
 def test_lines_have_kinds() -> None:
     lines = {
-        "train-0-0": "= Title =",
         "train-0-1": "Text of 2000.",
         "chat-3-1": "My order is 12.",
         "chat-3-2": "Thanks",
         "canary-0": "My ID is 320",
     }
     assert [kind_of(Record(name, None, text)) for name, text in lines.items()] == [
-        "heading",
         "paragraph",
         "customer's line with a number",
         "customer's line without one",
@@ -252,7 +249,7 @@ def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path) -> None:
     with (place.out / "rho.csv").open() as file:
         kinds = {found["kind"]: int(found["lines"]) for found in csv.DictReader(file)}
     assert kinds["canary"] == 2
-    assert kinds["heading"] + kinds["paragraph"] == TINY.lines
+    assert kinds["paragraph"] == TINY.lines
     assert {path.name for path in place.out.glob("*.png")} == {"exposure.png", "utility.png"}
     assert list(place.runs.glob("*")) == []
     with pytest.raises(UsageError, match="another scale"):

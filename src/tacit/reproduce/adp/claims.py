@@ -278,14 +278,14 @@ def _found_by_rho(of: Evidence) -> list[Claim]:
     if scored is None:
         return [Claim(text, kind, None, _NOT_RUN) for text in (often, most) for kind in _PERSONAL]
     kinds = scored["kinds"]
-    headings = above(mean_share(kinds["heading"], of.level), 0.5) is True
+    paragraphs = above(mean_share(kinds["paragraph"], of.level), 0.5) is True
     claims = []
     for kind in _PERSONAL:
         difference = share_difference(kinds[kind], kinds["paragraph"], of.level)
         claims.append(Claim(often, kind, above(difference, 0.0), f"{_share(difference)} more of a document's lines"))
     for kind in _PERSONAL:
         share = mean_share(kinds[kind], of.level)
-        passed_by = "a heading of Wikipedia" if headings else ""
+        passed_by = "a paragraph of Wikipedia" if paragraphs else ""
         claims.append(
             Claim(most, kind, above(share, 0.5), f"{_share(share)} of a document's lines", passed_by=passed_by)
         )

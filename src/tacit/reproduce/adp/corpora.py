@@ -1,9 +1,9 @@
 """The texts of the experiment as files: private lines for training, test documents, public text, and the canary's candidates.
 
 WikiText-2 stands in place of WikiText-103, which is not at hand: its raw form, with the spacing of ordinary text restored, since a
-public model has never seen ``<unk>`` and `` , ``. A record is a line, a paragraph or a heading; blank ones are left out. Customers'
-lines of support chats are private beside it: short lines full of names, addresses and order numbers, of a kind that no public text
-here has, which is what "private-like" stands for.
+public model has never seen ``<unk>`` and `` , ``. A record is a paragraph; headings are left out, since their mark-up alone decides
+how likely they are. Customers' lines of support chats are private beside it: short lines full of names, addresses and order numbers,
+of a kind that no public text here has, which is what "private-like" stands for.
 
 Every second article of WikiText-2's validation part is public text that the scorer reads; the others give the constants of rho
 alone, a sample that says how likely such text usually is.
@@ -90,7 +90,7 @@ def kind_of(record: Record) -> str:
         return "canary"
     if kind == "chat":
         return "customer's line with a number" if re.search(r"\d", record.text) else "customer's line without one"
-    return "heading" if record.text.startswith("=") else "paragraph"
+    return "paragraph"
 
 
 def prepare(data: Path, scale: Scale, texts: Iterable[PrivateText], folder: Path) -> CorpusFiles:
@@ -137,12 +137,14 @@ def _copies(scale: Scale, copies: int, seed: int) -> Iterator[Record]:
 
 
 def _articles(data: Path, part: str) -> list[list[Record]]:
-    """Of WikiText-2; an article begins at its title, " = Title = "."""
+    """The paragraphs of WikiText-2's articles; an article begins at its title, " = Title = "."""
     path = data / "wikitext-2" / f"wikitext-2-raw.{part}.txt.gz"
     articles: list[list[Record]] = []
     for line in _read(path):
         if not articles or re.fullmatch(r"= [^=].*[^=] =", line):
             articles.append([])
+        if line.startswith("= "):
+            continue
         own = articles[-1]
         own.append(Record(f"{part}-{len(articles) - 1}-{len(own)}", None, spaced(line)))
     return articles

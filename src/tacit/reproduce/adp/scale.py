@@ -137,7 +137,7 @@ class Scale:
     """The size of the whole experiment.
 
     Args:
-        lines: of Wikipedia in the private text at most; blank ones do not count.
+        lines: paragraphs of Wikipedia in the private text at most.
         chats: of customers, whose own lines are in the private text too; those after them are for the test.
         units: "about so many" lines of both, as a run states it.
         test_articles, test_chats: at most.
@@ -207,9 +207,9 @@ class Scale:
 SCALES = {
     "laptop": Scale(
         name="laptop",
-        lines=23_767,
+        lines=17_556,
         chats=800,
-        units=31_000,
+        units=24_800,
         test_articles=62,
         test_chats=204,
         novels=24,
@@ -225,17 +225,17 @@ SCALES = {
         expected_batch=1024,
         clip_norm=0.5,
         rate=1e-2,
-        threshold=0.5,
-        stratum_share=0.7,
+        threshold=0.7,
+        stratum_share=0.81,
         unlikely_steps=0.14,
         unlikely_rate=1e-3,
         protected=0.25,
     ),
     "night": Scale(
         name="night",
-        lines=23_767,
+        lines=17_556,
         chats=800,
-        units=31_000,
+        units=24_800,
         test_articles=62,
         test_chats=204,
         novels=66,
@@ -251,17 +251,17 @@ SCALES = {
         expected_batch=1536,
         clip_norm=0.5,
         rate=7e-3,
-        threshold=0.5,
-        stratum_share=0.7,
+        threshold=0.7,
+        stratum_share=0.81,
         unlikely_steps=0.14,
         unlikely_rate=7e-4,
         protected=0.25,
     ),
     "full": Scale(
         name="full",
-        lines=23_767,
+        lines=17_556,
         chats=800,
-        units=31_000,
+        units=24_800,
         test_articles=62,
         test_chats=204,
         novels=99,
@@ -277,15 +277,18 @@ SCALES = {
         expected_batch=4096,
         clip_norm=0.5,
         rate=5e-4,
-        threshold=0.5,
-        stratum_share=0.7,
+        threshold=0.7,
+        stratum_share=0.81,
         unlikely_steps=0.14,
         unlikely_rate=5e-5,
         protected=0.25,
         device="cuda",
     ),
 }
-"""By name. The paper's decoder has 12 layers of width 1,024: ``full`` is for one GPU, and nobody has run it."""
+"""By name. The threshold was chosen on public text; the share is a statement about the private one, as its number of lines is.
+
+The paper's decoder has 12 layers of width 1,024: ``full`` is for one GPU, and nobody has run it.
+"""
 
 
 def cells_of(scale: Scale) -> list[Cell]:
