@@ -117,8 +117,14 @@ def test_a_test_document_is_an_article_or_a_chat(files: CorpusFiles) -> None:
     assert test.units[0].texts[0].startswith("Robert Boulter is an English film, television and theatre actor. ")
     starts = [test.units[test.document_U.index(document)].texts[0] for document in (1, 2)]
     assert [start.split(" ")[0] for start in starts] == ["Du", '"Kiss']
-    assert not any(unit.texts[0].startswith("=") for unit in test.units)
+    assert not any(unit.texts[0].startswith("= ") for unit in test.units)
     assert len({*files.test_documents("chats").document_U}) == TINY.test_chats
+
+
+def test_wikitext_has_its_sixty_articles(data_dir: Path, tmp_path: Path) -> None:
+    """Known wrong: a title by its form alone, which two lines of formulas in the test part have, too."""
+    whole = dataclasses.replace(TINY, test_articles=1000)
+    assert len({*prepare(data_dir, whole, [], tmp_path).test_documents("wikipedia").document_U}) == 60
 
 
 def test_a_deduplicated_text_has_each_line_once(files: CorpusFiles) -> None:

@@ -45,10 +45,10 @@ def bits_of(cell: Cell) -> float:
 
 
 def documents(loss: float, draw: np.random.Generator, spread: float) -> dict[str, Any]:
-    """62 of one length, whose difficulty is the same for all models."""
-    hard_D = 0.3 * np.random.default_rng(0).standard_normal(62)
-    nats_D = 1000 * (loss + hard_D + spread * draw.standard_normal() + 0.02 * draw.standard_normal(62))
-    return {"document_nats": nats_D.tolist(), "document_tokens": [1000.0] * 62}
+    """60 of one length, whose difficulty is the same for all models."""
+    hard_D = 0.3 * np.random.default_rng(0).standard_normal(60)
+    nats_D = 1000 * (loss + hard_D + spread * draw.standard_normal() + 0.02 * draw.standard_normal(60))
+    return {"document_nats": nats_D.tolist(), "document_tokens": [1000.0] * 60}
 
 
 def kind(share: float, documents: int = 200) -> dict[str, Any]:

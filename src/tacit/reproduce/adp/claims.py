@@ -12,7 +12,7 @@ from tacit.audit.inference import Estimate
 from tacit.reproduce.adp.corpora import TEXTS
 from tacit.reproduce.adp.epsilons import PRINTED
 from tacit.reproduce.adp.evidence import Evidence, Model, mean_share, share_difference
-from tacit.reproduce.adp.scale import ARMS, ARMS_WITH_NOISE, CERTIFIED, EXPOSED, Arm, Cell, Scale, Scores
+from tacit.reproduce.adp.scale import ARMS, ARMS_WITH_NOISE, CERTIFIED, EXPOSED, ONE_RECORD, Arm, Cell, Scale, Scores
 from tacit.reproduce.adp.tables import PAPER, agrees
 from tacit.reproduce.judging import above, all_of, at_null, below
 from tacit.reproduce.writing import Claim, Row
@@ -240,7 +240,7 @@ def _deduplicated(of: Evidence) -> list[Claim]:
     plain = of.exposure(Cell("plain", 0.0, most, deduplicated=True))
     text = f"{most:,} copies, each different line once: nothing of the canary is found, in a model better than the public one"
     claims = []
-    for arm in EXPOSED:
+    for arm in ONE_RECORD:
         cell = Cell(arm, first, most, deduplicated=True)
         own = of.exposure(cell)
         if own is None:

@@ -138,21 +138,22 @@ def _copies(scale: Scale, copies: int, seed: int) -> Iterator[Record]:
 
 def _articles(data: Path, part: str) -> list[list[Record]]:
     """The paragraphs of WikiText-2's articles; an article begins at its title, " = Title = "."""
-    path = data / "wikitext-2" / f"wikitext-2-raw.{part}.txt.gz"
+    lines = _read(data / "wikitext-2" / f"wikitext-2-raw.{part}.txt.gz")
     articles: list[list[Record]] = []
-    for line in _read(path):
-        if not articles or re.fullmatch(r"= [^=].*[^=] =", line):
+    for before, line, after in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
+        alone = not before and not after  # a formula's line may begin and end as a heading does
+        heading = alone and line.startswith("= ") and line.endswith(" =")
+        if heading and not line.startswith("= ="):
             articles.append([])
-        if line.startswith("= "):
-            continue
-        own = articles[-1]
-        own.append(Record(f"{part}-{len(articles) - 1}-{len(own)}", None, spaced(line)))
+        elif line and not heading:
+            own = articles[-1]
+            own.append(Record(f"{part}-{len(articles) - 1}-{len(own)}", None, spaced(line)))
     return articles
 
 
 def _chats(data: Path) -> list[list[Record]]:
     """The customers' lines of each chat."""
-    chats = [json.loads(line) for line in _read(data / "abcd" / "abcd.valid.jsonl.gz")]
+    chats = [json.loads(line) for line in _read(data / "abcd" / "abcd.valid.jsonl.gz") if line]
     return [
         [
             Record(f"chat-{chat}-{turn}", None, text)
@@ -164,10 +165,10 @@ def _chats(data: Path) -> list[list[Record]]:
 
 
 def _read(path: Path) -> list[str]:
-    """The lines that are not blank."""
+    """Its lines, without the blanks around them."""
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
-            return [line.strip() for line in file if line.strip()]
+            return [line.strip() for line in file]
     except (OSError, EOFError, ValueError):
         raise DataError(
             f"{path}: the file cannot be read; give --data the folder that holds {path.parent.name}/"

@@ -14,6 +14,7 @@ __all__ = [
     "CERTIFIED",
     "DELTA",
     "EXPOSED",
+    "ONE_RECORD",
     "SCALES",
     "Arm",
     "Cell",
@@ -207,10 +208,10 @@ class Scale:
 SCALES = {
     "laptop": Scale(
         name="laptop",
-        lines=17_556,
+        lines=17_585,
         chats=800,
         units=24_800,
-        test_articles=62,
+        test_articles=60,
         test_chats=204,
         novels=24,
         answers=8000,
@@ -233,10 +234,10 @@ SCALES = {
     ),
     "night": Scale(
         name="night",
-        lines=17_556,
+        lines=17_585,
         chats=800,
         units=24_800,
-        test_articles=62,
+        test_articles=60,
         test_chats=204,
         novels=66,
         answers=16_407,
@@ -259,10 +260,10 @@ SCALES = {
     ),
     "full": Scale(
         name="full",
-        lines=17_556,
+        lines=17_585,
         chats=800,
         units=24_800,
-        test_articles=62,
+        test_articles=60,
         test_chats=204,
         novels=99,
         answers=16_407,
@@ -307,10 +308,12 @@ def cells_of(scale: Scale) -> list[Cell]:
             cells.append(Cell("plain", 0.0, copies, seed=seed))
             cells += [Cell(arm, first, copies, seed=seed) for arm in EXPOSED]
         cells.append(Cell("plain", 0.0, most, seed=seed, deduplicated=True))
-        cells += [Cell(arm, first, most, seed=seed, deduplicated=True) for arm in EXPOSED]
+        cells += [Cell(arm, first, most, seed=seed, deduplicated=True) for arm in ONE_RECORD]
     return cells + [Cell(arm, first, scale.insertions[1], True) for arm in CERTIFIED]
 
 
 ARMS_WITH_NOISE: tuple[Arm, ...] = ("dp-sgd", "dp-sgd-protected", "literal", "strata", "clip-weights")
 EXPOSED: tuple[Arm, ...] = ("dp-sgd", "literal", "strata", "clip-weights")
 """Those whose canary is attacked at several insertions."""
+ONE_RECORD: tuple[Arm, ...] = ("dp-sgd", *CERTIFIED)
+"""Those with a guarantee, which is then of all copies of a line."""
