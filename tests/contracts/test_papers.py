@@ -62,7 +62,8 @@ def _tables(results: Mapping[str, Result], scale: ToyScale, place: Place) -> dic
     return {"sums": [{"model": name, "sum": result["sum"]} for name, result in results.items()]}
 
 
-def _claims(outcome: Outcome[ToyScale]) -> list[Claim]:
+def _claims(outcome: Outcome[ToyScale], level: float) -> list[Claim]:
+    del level
     sums = {row["model"]: row["sum"] for row in outcome.tables["sums"]}
     one, ten, hundred = sums["times-1"], sums["times-10"], sums.get("times-100")
     return [

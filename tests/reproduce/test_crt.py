@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tacit.audit.samples import MembershipSamples
-from tacit.config import PlainPhase
+from tacit.config import PlainPhase, RunConfig
 from tacit.config.run import check_meaning
 from tacit.corpus.secrets import SecretFormat
 from tacit.errors import UsageError
@@ -22,21 +22,29 @@ from tacit.privacy.accounting.renyi import rdp_epsilon
 from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.progress import SilentReporter
 from tacit.randomness import KeyedRandomness, key_of
-from tacit.reproduce.crt.account import amplification_rows, epsilons_after
-from tacit.reproduce.crt.claims import judge
+from tacit.reproduce.crt.account import amplification_rows, amplified_as_quoted, epsilons_after, noise_of
 from tacit.reproduce.crt.corpora import CorpusFiles, prepare
 from tacit.reproduce.crt.keys import experiment_seed
 from tacit.reproduce.crt.members import membership_samples
 from tacit.reproduce.crt.paper import CRT
-from tacit.reproduce.crt.runs import DELTA, config_of, private_steps
-from tacit.reproduce.crt.scale import GAMMAS, SCALES, Cell, CorpusSize, Scale, cells_of
+from tacit.reproduce.crt.runs import DELTA, config_of, private_steps, trunk_config
+from tacit.reproduce.crt.scale import GAMMAS, SCALES, Arm, Cell, CorpusSize, Panel, Scale, cells_of, trunks_of
 from tacit.reproduce.driver import Job, reproduce
 from tacit.reproduce.place import Place, scale_named
 from tacit.screening.missed import ForgetfulPolicy, Missed, Spotter
-from tacit.screening.policy import package_policy
+from tacit.screening.policy import PolicyOptions, load_policy_options, package_policy
 from tacit.screening.spans import merged
 
-SIZE = CorpusSize(dialogues=40, test_dialogues=24, lines=340, private_lines=190, membership_pairs=12)
+SIZE = CorpusSize(
+    dialogues=40,
+    test_dialogues=24,
+    lines=340,
+    private_lines=190,
+    membership_pairs=12,
+    public="sgd",
+    public_dialogues=30,
+    known_dialogues=10,
+)
 TINY = Scale(
     name="tiny",
     corpora={"customersim": SIZE},
@@ -44,13 +52,15 @@ TINY = Scale(
         "lstm": {"kind": "lstm", "layers": 1, "width": 24, "length": 32},
         "gpt2": {"kind": "gpt2", "layers": 1, "width": 24, "heads": 2, "length": 24},  # shorter than some texts
     },
+    panels=(Panel("customersim", "lstm"), Panel("customersim", "gpt2")),
+    trunk_steps=2,
     rounds=2,
     points=2,
     passes=2,
     batch=32,
     expected_batch=64,
     private_passes=1,
-    noise_multiplier=1.0,
+    epsilon=8.0,
     learning_rate={"lstm": 5e-3, "gpt2": 2e-3},
     private_learning_rate={"lstm": 3e-3, "gpt2": 2e-3},
     group=3,
@@ -63,6 +73,11 @@ def files(tmp_path_factory: pytest.TempPathFactory, data_dir: Path) -> CorpusFil
     return prepare(
         "customersim", data_dir, SIZE, tmp_path_factory.mktemp("crt") / "customersim", SecretFormat(digits=4)
     )
+
+
+def run_of(cell: Cell, scale: Scale, files: CorpusFiles, run: Path) -> RunConfig:
+    """With noise that costs nothing to solve."""
+    return config_of(cell, scale, files, run / "trunk", 2.0, run)
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
@@ -87,26 +102,77 @@ def test_every_cell_is_a_run_that_is_allowed(files: CorpusFiles, name: str, tmp_
     cells = cells_of(scale)
     assert len({cell.name for cell in cells}) == len(cells)
     for cell in cells:
-        config = config_of(cell, scale, files, tmp_path / "run")
+        config = run_of(cell, scale, files, tmp_path / "run")
         check_meaning(config)
-        assert config.compute.device == {"laptop": "cpu", "full": "cuda"}[name]
+        assert config.compute.device == {"laptop": "cpu", "night": "cpu", "full": "cuda"}[name]
+    for trunk in trunks_of(scale):
+        check_meaning(trunk_config(trunk, scale, files, tmp_path / "run"))
 
 
-def test_all_arms_have_the_same_noise_and_see_as_much_text(files: CorpusFiles, tmp_path: Path) -> None:
+def test_all_arms_have_the_same_epsilon_and_see_as_much_text(files: CorpusFiles, tmp_path: Path) -> None:
     scale = SCALES["laptop"]
-    lines = scale.corpora["customersim"].lines
-    for arm in ("raw", "redacted", "crt", "dp-sgd"):
-        config = config_of(Cell("customersim", "lstm", arm), scale, files, tmp_path)
-        assert {phase.noise_multiplier for phase in config.dp_phases} <= {scale.noise_multiplier}
+    size = scale.corpora["customersim"]
+    arms: tuple[Arm, ...] = ("raw", "redacted", "crt", "public-lines", "dp-sgd")
+    for arm in arms:
+        cell = Cell("customersim", "lstm", arm)
+        config = run_of(cell, scale, files, tmp_path)
         plain = sum(phase.steps * phase.batch_size for phase in config.phases if isinstance(phase, PlainPhase))
         noisy = sum(phase.steps * phase.expected_batch for phase in config.dp_phases)
-        private = {"dp-sgd": lines, "crt": scale.corpora["customersim"].private_lines}.get(arm, 0)
-        assert scale.rounds * plain == pytest.approx(scale.passes * (lines - private), rel=0.05, abs=1)
-        assert scale.rounds * noisy == pytest.approx(scale.private_passes * private, rel=0.15)
+        private = {"dp-sgd": size.lines, "crt": size.private_lines, "public-lines": size.private_lines}.get(arm, 0)
+        with_noise = private if arm != "public-lines" else 0
+        assert scale.rounds * plain == pytest.approx(scale.passes * (size.lines - private), rel=0.05, abs=1)
+        assert scale.rounds * noisy == pytest.approx(scale.private_passes * with_noise, rel=0.15)
+        if config.dp_phases:
+            ours = epsilons_after(cell, scale, scale.rounds)["ours"] or 0.0
+            assert 0.99 * scale.epsilon < ours <= scale.epsilon
+
+
+def test_the_epsilon_is_that_of_the_run_and_the_noise_of_another_arm_is_not_enough(
+    files: CorpusFiles, tmp_path: Path
+) -> None:
+    """The events of each run's configuration, by the accountant; and with one noise for all arms, as it was, they differ."""
+    scale = SCALES["laptop"]
+    arms: tuple[Arm, ...] = ("dp-sgd", "crt", "s-dp")
+    noises = {arm: noise_of(Cell("customersim", "lstm", arm), scale) for arm in arms}
+
+    def own(arm: Arm, noise: float) -> float:
+        config = config_of(Cell("customersim", "lstm", arm), scale, files, tmp_path / "trunk", noise, tmp_path)
+        [phase] = config.dp_phases
+        assert phase.noise_multiplier == noise
+        event = PoissonGaussian(phase.expected_batch / config.privacy.units, noise)
+        return epsilon([Spend(event, scale.rounds * phase.steps)], DELTA, "replace")
+
+    for arm in arms:
+        assert own(arm, noises[arm]) == pytest.approx(scale.epsilon, rel=0.01)
+    assert own("crt", noises["dp-sgd"]) > 1.3 * scale.epsilon
+
+
+def test_selective_dp_states_its_own_epsilon(files: CorpusFiles, tmp_path: Path) -> None:
+    """Its states are released too, so that no noise on gradients makes it that of the others."""
+    scale = SCALES["laptop"]
+    cell = Cell("customersim", "lstm", "s-dp")
+    config = run_of(cell, scale, files, tmp_path)
+    found = epsilons_after(cell, scale, scale.rounds, config)["selective"]
+    assert found is not None
+    assert found > scale.epsilon
+    missed = dataclasses.replace(cell, gamma=0.1)
+    assert epsilons_after(missed, scale, scale.rounds, config)["selective"] == math.inf
+    assert epsilons_after(Cell("customersim", "lstm", "crt"), scale, scale.rounds, config)["selective"] is None
+
+
+def test_words_of_public_dialogues_are_ordinary(files: CorpusFiles) -> None:
+    """In small letters, in ten of thirty; and they are not of the private text."""
+    options = load_policy_options(files.conservative)
+    assert isinstance(options, PolicyOptions)
+    known = set(options.known_words)
+    assert {"like", "for"} <= known
+    assert all(word.islower() for word in known)
+    lines = [row["text"] for row in rows_of(files.public)]
+    assert all(any(word in line for line in lines) for word in known)
 
 
 def test_the_key_misses_a_share_gamma_of_the_canaries(files: CorpusFiles, tmp_path: Path) -> None:
-    config = config_of(Cell("customersim", "lstm", "crt"), SCALES["laptop"], files, tmp_path)
+    config = run_of(Cell("customersim", "lstm", "crt"), SCALES["laptop"], files, tmp_path)
     policy = package_policy("balanced")
     keys = [experiment_seed(seed, config) for seed in (0, 1)]
     assert keys[0] != keys[1]
@@ -124,15 +190,19 @@ def test_epsilons_against_the_accountants() -> None:
     scale = SCALES["laptop"]
     size = scale.corpora["customersim"]
     steps = 3 * private_steps(scale, size.lines)
-    spends = [Spend(PoissonGaussian(scale.expected_batch / size.lines, scale.noise_multiplier), steps)]
+    noise = noise_of(Cell("customersim", "lstm", "dp-sgd"), scale)
+    spends = [Spend(PoissonGaussian(scale.expected_batch / size.lines, noise), steps)]
     found = epsilons_after(Cell("customersim", "lstm", "dp-sgd"), scale, 3)
     assert found["paper"] == rdp_epsilon(spends, DELTA)
     assert found["ours"] == found["worst_case"] == epsilon(spends, DELTA, "replace")
-    crt = [epsilons_after(Cell("customersim", "lstm", "crt", gamma), scale, 3) for gamma in (0.1, 0.5)]
+    crt: list[dict[str, Any]] = [
+        epsilons_after(Cell("customersim", "lstm", "crt", gamma), scale, 3) for gamma in (0.1, 0.5)
+    ]
     # Our policies read context: nothing is amplified. The worst case has no finite epsilon, since both policies may miss a secret.
     assert crt[0]["ours"] == crt[1]["ours"] < crt[0]["worst_case"] == math.inf
     assert crt[0]["paper"] < crt[1]["paper"] < crt[0]["ours"]
-    for arm in ("redacted", "s-dp"):
+    unprotected: tuple[Arm, ...] = ("redacted", "s-dp")
+    for arm in unprotected:
         assert epsilons_after(Cell("customersim", "lstm", arm, 0.1), scale, 3)["ours"] == math.inf
 
 
@@ -144,66 +214,12 @@ def test_amplification_is_that_of_the_formula() -> None:
             assert row["paper"] == row["ours"] == 0.0
 
 
-def attack(
-    arm: str, gamma: float, bits: float, p_value: float, accuracy: tuple[float | None, float | None, float | None]
-) -> dict[str, Any]:
-    row: dict[str, Any] = {"corpus": "c", "model": "m", "arm": arm, "gamma": gamma, "copies": 20, "seed": 0}
-    row |= {"exposure_max_bits": bits, "exposure_max_p_value": p_value, "exposure_null_max_bits": 4.22}
-    for kind in ("single", "group", "twin"):
-        row |= {
-            f"{kind}_accuracy_{part}": value for part, value in zip(("value", "low", "high"), accuracy, strict=True)
-        }
-    return row
-
-
-def utility(arm: str, gamma: float, perplexity: float, round: int = 1) -> dict[str, Any]:
-    row: dict[str, Any] = {"corpus": "c", "model": "m", "arm": arm, "gamma": gamma, "copies": 20, "round": round}
-    return row | {f"perplexity_{name}": perplexity for name in ("redacted", "raw", "without_secrets")}
-
-
-def test_claims_are_judged_by_the_numbers() -> None:
-    chance, found = (0.5, 0.45, 0.55), (0.6, 0.55, 0.65)
-    good = judge(
-        [
-            utility("crt", 0.1, 9.0, 1),
-            utility("crt", 0.1, 5.4, 2),
-            utility("redacted", 0.1, 5.0),
-            utility("dp-sgd", 0, 9),
-        ],
-        [
-            attack("crt", 0.1, 5.0, 0.4, chance),
-            attack("redacted", 0.1, 15, 0, found),
-            attack("s-dp", 0.1, 11, 0, chance),
-        ],
-    )
-    assert len(good) == 8
-    assert all(claim.holds for claim in good)
-    bad = judge(
-        [utility("crt", 0.1, 5.6), utility("redacted", 0.1, 5.0), utility("dp-sgd", 0, 5.5)],
-        [
-            attack("crt", 0.1, 15.0, 1e-4, found),
-            attack("redacted", 0.1, 9.0, 0, found),
-            attack("s-dp", 0.1, 15, 0, chance),
-            attack("s-dp", 0.2, 5, 0, chance),
-        ],
-    )
-    assert len(bad) == 8
-    assert [claim.holds for claim in bad] == [False] * 8
-
-
-def test_a_membership_claim_needs_a_control_with_power() -> None:
-    chance, found = (0.5, 0.45, 0.55), (0.6, 0.55, 0.65)
-    nobody = (None, None, None)
-    crt = [attack("crt", 0.0, 4, 0.5, nobody), attack("crt", 0.1, 4, 0.5, chance), attack("crt", 0.5, 4, 0.5, chance)]
-    redacted = [attack("redacted", 0.1, 15, 0, chance), attack("redacted", 0.5, 15, 0, chance)]
-    undecided = [claim for claim in judge([], crt + redacted) if "membership" in claim.text]
-    assert [claim.verdict for claim in undecided] == ["undecided"] * 3
-    assert undecided[0].numbers == "no power: redaction alone is at chance too in 2 of 2"
-    powerful = [redacted[0], attack("redacted", 0.5, 15, 0, found)]
-    held = [claim for claim in judge([], crt + powerful) if "membership" in claim.text]
-    assert [claim.verdict for claim in held] == ["holds"] * 3
-    assert held[0].numbers == "0.500; 0 of 1 outside; redaction alone is at chance too in 1 of 2"
-    assert not [claim for claim in judge([], crt[:1] + powerful) if "membership" in claim.text]
+def test_the_amplification_that_the_paper_quotes() -> None:
+    """Its formula does give 0.12 from epsilon' 1, which is at delta, since it is evaluated at delta / gamma; ours is not amplified."""
+    found = amplified_as_quoted(SCALES["laptop"])
+    assert found["paper"] == pytest.approx(0.12, abs=0.006)
+    assert found["paper"] < math.log1p(0.1 * math.expm1(1.0))  # with both epsilons at one delta: 0.159
+    assert found["paper"] < found["ours"] < 1.0 < found["ours_context"]
 
 
 def test_members_are_those_whose_secrets_the_policy_misses(data_dir: Path) -> None:
@@ -228,16 +244,15 @@ def test_members_are_those_whose_secrets_the_policy_misses(data_dir: Path) -> No
 def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path) -> None:
     """The whole of it, very small: the page says what the tables hold."""
     cells = [
-        Cell("customersim", model, arm, gamma)
-        for model, arm, gamma in (
-            ("lstm", "redacted", 0.5),
-            ("lstm", "crt", 0.5),
-            ("lstm", "dp-sgd", 0.0),
-            ("lstm", "s-dp", 0.5),
-            ("gpt2", "crt", 0.5),
-        )
+        Cell("customersim", "lstm", "redacted", 0.5),
+        Cell("customersim", "lstm", "crt", 0.5),
+        Cell("customersim", "lstm", "dp-sgd", 0.0),
+        Cell("customersim", "lstm", "s-dp", 0.5),
+        Cell("customersim", "gpt2", "crt", 0.5),
     ]
-    fewer = dataclasses.replace(CRT, cells=lambda scale: [Job(cell.name, cell) for cell in cells])
+    trunks = [Job(trunk.name, trunk, is_model=False) for trunk in trunks_of(TINY)]
+    jobs = [*trunks, *(Job(cell.name, cell, after=(cell.trunk.name,)) for cell in cells)]
+    fewer = dataclasses.replace(CRT, cells=lambda scale: jobs)
     page = tmp_path / "page.md"
     page.write_text("# before\n<!-- results -->\nwhat was here\n<!-- end of results -->\nafter\n")
     place = Place(data_dir, tmp_path / "out")
@@ -252,6 +267,8 @@ def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path) -> None:
     assert text.endswith("after\n")
     assert "what was here" not in text
     assert f"{float(rows[1]['exposure_max_bits']):.1f} (" in text
+    assert "**undecided**" in text  # one seed
+    assert "**holds**" not in text
     with (place.out / "figure2.csv").open() as file:
         [after] = [
             row for row in csv.DictReader(file) if (row["arm"], row["model"], row["round"]) == ("s-dp", "lstm", "2")

@@ -18,6 +18,7 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedModel
 
 from tacit.config import RunConfig
+from tacit.config.shape import shape_of
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import DataError, UsageError
 from tacit.files import read_result
@@ -114,8 +115,8 @@ class RunState:
         """What it is asked in a phase: of marked rows public tokens or private ones, by the phase's plan."""
         if phase.stream != "marked":
             return self.objective
-        model = self.config.model
-        return phase.plan.marked_objective(self.special.size, model.layers, model.width, model.length)
+        shape = shape_of(self.config.model)
+        return phase.plan.marked_objective(self.special.size, shape.layers, shape.width, self.config.model.length)
 
     @property
     def device(self) -> torch.device:

@@ -1,129 +1,314 @@
-"""The paper's claims, judged by our results: each as one line, with its numbers, that says whether it shows."""
+"""The paper's claims, judged by our results: each as one line, with its numbers, that says whether it shows.
+
+The paper has no numbered claims; these are its sentences on figures 2 to 6 and what the figures show. What decides and what must
+have power beside it is `tacit.reproduce.judging`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
+from tacit.audit.inference import Estimate
+from tacit.reproduce.crt.panel import Arms, Attack, PanelResults
+from tacit.reproduce.crt.scale import UTILITY_GAMMA
+from tacit.reproduce.judging import above, all_of, at_null, below, over_seeds
 from tacit.reproduce.writing import Claim, Row
 
 __all__ = ["judge"]
 
-_CLOSE = 1.1
-_EXPOSED_BITS = 10.0
-_LEVEL = 0.05
+_CLOSE = math.log(1.1)
+_ATTACKS: dict[Attack, str] = {"single": "membership", "group": "group membership", "twin": "twin membership"}
+_REDACTED = "redaction alone"
+Make = Callable[[PanelResults, float], Claim | None]
 
 
-def judge(utility: Sequence[Row], attacks: Sequence[Row]) -> list[Claim]:
-    """All claims for which there are rows."""
-    claims: list[Claim] = []
-    for corpus, model in dict.fromkeys((row["corpus"], row["model"]) for row in attacks):
-        of = _Panel(f"{corpus}, {model}", _of(utility, corpus, model), _of(attacks, corpus, model))
-        claims += [claim for make in _CLAIMS if (claim := make(of)) is not None]
-    return claims
+def judge(
+    panels: Sequence[PanelResults], baselines: Sequence[Row], amplified: Mapping[str, float], level: float
+) -> list[Claim]:
+    """All claims for which there are results.
+
+    Args:
+        baselines: perplexities of models that know no order, by corpus.
+        amplified: epsilon of figure 6 at (epsilon' 1, gamma 0.1): ``paper``, ``ours``, ``ours_context``.
+        level: of each claim.
+    """
+    claims = [claim for make in _CLAIMS for panel in panels if (claim := make(panel, level)) is not None]
+    claims += [claim for corpus in ("customersim", "multiwoz") for claim in _by_model(panels, corpus, level)]
+    return [*claims, *_easier(panels, baselines, level), _amplifies(amplified)]
 
 
-def _of(rows: Sequence[Row], corpus: str, model: str) -> list[Row]:
-    return [row for row in rows if (row["corpus"], row["model"], row["copies"]) == (corpus, model, 20)]
+# Figure 2
 
 
-@dataclass(frozen=True)
-class _Panel:
-    name: str
-    utility: list[Row]
-    attacks: list[Row]
-
-    def perplexity(self, arm: str, gamma: float, text: str) -> float | None:
-        """After the last round, mean over the seeds."""
-        rows = [row for row in self.utility if row["arm"] == arm and row["gamma"] == gamma]
-        last = max((row["round"] for row in rows), default=0)
-        values = [row[f"perplexity_{text}"] for row in rows if row["round"] == last]
-        return sum(values) / len(values) if values else None
-
-    @property
-    def gamma(self) -> float:
-        """Where utility is compared: the least share of misses above 0 that was run."""
-        return min((row["gamma"] for row in self.utility if row["arm"] == "crt" and row["gamma"] > 0), default=0.0)
-
-    def attacked(self, arm: str, wanted: Callable[[Row], bool] = lambda row: True) -> list[Row]:
-        return [row for row in self.attacks if row["arm"] == arm and wanted(row)]
-
-
-def _close_to_non_private(panel: _Panel) -> Claim | None:
-    crt, plain = (panel.perplexity(arm, panel.gamma, "redacted") for arm in ("crt", "redacted"))
-    if crt is None or plain is None:
+def _close_to_non_private(panel: PanelResults, level: float) -> Claim | None:
+    text = "figure 2: CRT's perplexity of redacted text is within 10 % of the non-private model's"
+    plain, alone = Arms("redacted", UTILITY_GAMMA), Arms("public-lines", UTILITY_GAMMA)
+    found = panel.ratio(_CRT, plain, "redacted", level)
+    if found is None:
         return None
-    text = "CRT's perplexity of redacted text is within 10 % of the non-private model's"
+    passed = [
+        (panel.ratio(arm, plain, "redacted", level), words)
+        for arm, words in ((Arms("trunk"), "the public model"), (alone, "training on its public lines alone"))
+    ]
+    others = [words for own, words in passed if own is not None and below(own, _CLOSE)]
     return Claim(
-        text, panel.name, crt <= _CLOSE * plain, f"{crt:.2f} against {plain:.2f}, {100 * (crt / plain - 1):+.1f} %"
+        text, panel.name, below(found, _CLOSE), _compared(panel, _CRT, plain, "redacted", found), passed_by=_or(others)
     )
 
 
-def _better_than_dp_sgd(panel: _Panel) -> Claim | None:
-    crt = panel.perplexity("crt", panel.gamma, "without_secrets")
-    dp = panel.perplexity("dp-sgd", 0.0, "without_secrets")
-    if crt is None or dp is None:
+def _better_than_dp_sgd(panel: PanelResults, level: float) -> Claim | None:
+    text = "figure 2: CRT's perplexity of lines without secrets is below DP-SGD's at the same epsilon"
+    dp, alone = Arms("dp-sgd"), Arms("public-lines", UTILITY_GAMMA)
+    found, other = (panel.ratio(arm, dp, "without_secrets", level) for arm in (_CRT, alone))
+    if found is None:
         return None
-    text = "CRT's perplexity of lines without secrets is below DP-SGD's at the same noise"
-    return Claim(text, panel.name, crt < dp, f"{crt:.2f} against {dp:.2f}")
+    passed = "training on its public lines alone" if other is not None and below(other, 0.0) else ""
+    return Claim(
+        text, panel.name, below(found, 0.0), _compared(panel, _CRT, dp, "without_secrets", found), passed_by=passed
+    )
 
 
-def _crt_at_its_null(panel: _Panel) -> Claim | None:
-    rows = panel.attacked("crt")
-    if not rows:
-        return None
-    least = min(row["exposure_max_p_value"] for row in rows)
-    bits = ", ".join(f"{row['exposure_max_bits']:.1f}" for row in rows)
-    text = f"CRT's highest exposure is at its null ({rows[0]['exposure_null_max_bits']:.2f} bits) for every gamma"
-    numbers = f"{bits} bits; least p-value {least:.2g} of {len(rows)} (level {_LEVEL / len(rows):.2g})"
-    return Claim(text, panel.name, least >= _LEVEL / len(rows), numbers)
+def _noise_teaches(panel: PanelResults, level: float) -> Claim | None:
+    text = "(ours) the private lines teach something: CRT's perplexity of redacted text is below that of its public lines alone"
+    alone = Arms("public-lines", UTILITY_GAMMA)
+    found = panel.ratio(_CRT, alone, "redacted", level)
+    return (
+        None
+        if found is None
+        else Claim(text, panel.name, below(found, 0.0), _compared(panel, _CRT, alone, "redacted", found))
+    )
 
 
-def _exposed(arm: str, name: str) -> Callable[[_Panel], Claim | None]:
-    def make(panel: _Panel) -> Claim | None:
-        rows = panel.attacked(arm, lambda row: row["gamma"] > 0)
-        if not rows:
-            return None
-        bits = ", ".join(f"{row['exposure_max_bits']:.1f}" for row in rows)
-        shows = all(row["exposure_max_bits"] > _EXPOSED_BITS for row in rows)
-        return Claim(
-            f"{name} exposes a canary by more than 10 bits for every gamma above 0", panel.name, shows, f"{bits} bits"
+_CRT = Arms("crt", UTILITY_GAMMA)
+
+
+def _compared(panel: PanelResults, own: Arms, other: Arms, text: str, ratio: Estimate) -> str:
+    against = f"{panel.perplexity(own, text):.2f} against {panel.perplexity(other, text):.2f}"
+    return f"{against}, {_percent(ratio)}"
+
+
+def _percent(ratio: Estimate) -> str:
+    return f"{100 * math.expm1(ratio.value):+.1f} % ({_bound(ratio.low)} to {_bound(ratio.high)})"
+
+
+def _bound(log: float) -> str:
+    """Of an interval of one seed there is none; one of two may be hundreds wide."""
+    return "anything" if math.isinf(log) or log > 3 else f"{100 * math.expm1(log):+.1f}"
+
+
+def _or(names: Sequence[str]) -> str:
+    return " and ".join(names)
+
+
+def _by_model(panels: Sequence[PanelResults], corpus: str, level: float) -> list[Claim]:
+    """The same text and tokenizer, so perplexities compare; the seeds' keys are the same."""
+    found = {panel.model: panel for panel in panels if panel.corpus == corpus}
+    if len(found) < 2:
+        return []
+    claims = []
+    for arm, name in ((_CRT, "CRT"), (Arms("dp-sgd"), "DP-SGD")):
+        both = PanelResults(
+            corpus,
+            "",
+            [
+                {**cell, "cell": {**cell["cell"], "arm": panel.model, "gamma": 0.0}}
+                for panel in found.values()
+                for cell in panel.of(arm).values()
+            ],
         )
+        ratio = both.ratio(Arms("gpt2"), Arms("lstm"), "redacted", level)
+        if ratio is not None:
+            numbers = _compared(both, Arms("gpt2"), Arms("lstm"), "redacted", ratio)
+            text = "figure 2: GPT-2 has a lower perplexity than the LSTM"
+            claims.append(Claim(text, f"{corpus}, {name}", below(ratio, 0.0), numbers))
+    return claims
 
-    return make
+
+def _easier(panels: Sequence[PanelResults], baselines: Sequence[Row], level: float) -> list[Claim]:
+    """Two corpora share no test text: the documents of both are drawn."""
+    found = {panel.corpus: panel for panel in panels if panel.model == "lstm"}
+    if not {"customersim", "multiwoz"} <= found.keys():
+        return []
+    logs = [_log_perplexities(found[corpus]) for corpus in ("customersim", "multiwoz")]
+    seeds = min(len(values) for values, _ in logs)
+    if seeds == 0:
+        return []
+    difference = over_seeds(logs[0][0][:seeds] - logs[1][0][:seeds], logs[0][1] + logs[1][1], 100, level)
+    unigram = {row["corpus"]: row["redacted"] for row in baselines if row["model"] == "unigram"}
+    passed = "counting words" if unigram.get("customersim", 0) < unigram.get("multiwoz", 0) else ""
+    numbers = " against ".join(
+        f"{found[corpus].perplexity(_CRT, 'redacted'):.2f}" for corpus in ("customersim", "multiwoz")
+    )
+    text = "figure 2: models of CustomerSim have lower perplexities than those of MultiWOZ"
+    return [Claim(text, "CRT, lstm", below(difference, 0.0), numbers, passed_by=passed)]
 
 
-def _membership(attack: str, name: str) -> Callable[[_Panel], Claim | None]:
-    """Judged where the same attack on redaction alone, which trains on the missed secrets without noise, is not at chance."""
+def _log_perplexities(panel: PanelResults) -> tuple[np.ndarray, float]:
+    """Of CRT by seed, and the variance that their mean has from the draw of dialogues."""
+    texts = [cell["rounds"][-1]["texts"]["redacted"] for cell in panel.of(_CRT).values()]
+    if not texts:
+        return np.zeros(0), 0.0
+    tokens_D = np.array(texts[0]["tokens"], dtype=float)
+    nats_D = np.mean([text["nats"] for text in texts], axis=0)
+    rest_D = (nats_D - nats_D.sum() / tokens_D.sum() * tokens_D) / tokens_D.mean()
+    return np.array([math.log(text["perplexity"]) for text in texts]), float(rest_D.var(ddof=1)) / len(rest_D)
 
-    def at_chance(row: Row) -> bool:
-        return bool(row[f"{attack}_accuracy_low"] <= 0.5 <= row[f"{attack}_accuracy_high"])
 
-    def make(panel: _Panel) -> Claim | None:
-        rows = [row for row in panel.attacked("crt") if row[f"{attack}_accuracy_value"] is not None]
-        if not rows:
+# Figure 3: each gamma is a test of its own
+
+
+def _crt_unexposed(panel: PanelResults, level: float) -> Claim | None:
+    """The control of gamma 0, where redaction alone has nothing to give away, is training on raw text."""
+    text = "figure 3: CRT's canaries are at their null for every gamma"
+    controls = {gamma: Arms("redacted", gamma) if gamma > 0 else Arms("raw") for gamma in panel.gammas("crt")}
+    return _unexposed(text, panel, "crt", controls, level)
+
+
+def _redacted_unexposed(panel: PanelResults, level: float) -> Claim | None:
+    text = "figure 3: redaction alone keeps canaries at their null at gamma 0"
+    controls = {0.0: Arms("raw")} if 0.0 in panel.gammas("redacted") else {}
+    return _unexposed(text, panel, "redacted", controls, level)
+
+
+def _unexposed(text: str, panel: PanelResults, arm: str, controls: Mapping[float, Arms], level: float) -> Claim | None:
+    """At its null, where the control's canaries are exposed at the same level."""
+    if not controls:
+        return None
+    at_each = level / len(controls)
+    verdicts: list[bool | None] = []
+    for gamma, control in controls.items():
+        own, other = panel.exposure(Arms(arm, gamma)), panel.exposure(control)
+        has_power = other is not None and other < at_each
+        verdicts.append(None if own is None else False if own < at_each else True if has_power else None)
+    return Claim(text, panel.name, all_of(verdicts), _exposures(panel, arm, list(controls), at_each, verdicts))
+
+
+def _exposed(arm: str, name: str) -> Make:
+    def make(panel: PanelResults, level: float) -> Claim | None:
+        gammas = [gamma for gamma in panel.gammas(arm) if gamma > 0]
+        if not gammas:
             return None
-        controls = panel.attacked("redacted", lambda row: row[f"{attack}_accuracy_value"] is not None)
-        with_power = {(row["gamma"], row["seed"]) for row in controls if not at_chance(row)}
-        judged = [row for row in rows if (row["gamma"], row["seed"]) in with_power]
-        outside = [row for row in judged if not at_chance(row)]
-        values = ", ".join(f"{row[f'{attack}_accuracy_value']:.3f}" for row in judged)
-        text = f"{name} accuracy against CRT is within its 95 % interval of 0.5, where redaction alone is not"
-        without = f"redaction alone is at chance too in {len(rows) - len(judged)} of {len(rows)}"
-        if not judged:
-            return Claim(text, panel.name, None, f"no power: {without}")
-        return Claim(text, panel.name, not outside, f"{values}; {len(outside)} of {len(judged)} outside; {without}")
+        at_each = level / len(gammas)
+        found = [panel.exposure(Arms(arm, gamma)) for gamma in gammas]
+        verdicts = [True if own is not None and own < at_each else None for own in found]
+        text = f"figure 3: {name} exposes canaries for every gamma above 0"
+        return Claim(text, panel.name, all_of(verdicts), _exposures(panel, arm, gammas, at_each, verdicts))
 
     return make
 
 
-_CLAIMS: tuple[Callable[[_Panel], Claim | None], ...] = (
+def _exposures(
+    panel: PanelResults, arm: str, gammas: Sequence[float], level: float, verdicts: Sequence[bool | None]
+) -> str:
+    """Bits and p-value at each gamma; what decides nothing is said."""
+    parts = []
+    for gamma, verdict in zip(gammas, verdicts, strict=True):
+        p_value = panel.exposure(Arms(arm, gamma))
+        assert p_value is not None
+        doubt = ", undecided" if verdict is None else ""
+        parts.append(f"γ {gamma:g}: {panel.bits(Arms(arm, gamma)):.1f} bits (p {p_value:.2g}{doubt})")
+    return f"{'; '.join(parts)}; level {level:.1g}"
+
+
+def _selective_like_redacted(panel: PanelResults, level: float) -> Claim | None:
+    text = "figure 3: S-DP exposes canaries like redaction alone for every gamma above 0 (by no bit less in the mean)"
+    gammas = [gamma for gamma in panel.gammas("s-dp") if gamma > 0]
+    at_each = level / max(1, len(gammas))
+    found = [panel.exposed_beside(Arms("s-dp", gamma), Arms("redacted", gamma), at_each) for gamma in gammas]
+    known = [(gamma, own) for gamma, own in zip(gammas, found, strict=True) if own is not None]
+    if not known:
+        return None
+    numbers = "; ".join(f"γ {gamma:g}: {_interval(own, '+.1f')}" for gamma, own in known)
+    return Claim(text, panel.name, all_of(above(own, -1.0) for _, own in known), f"{numbers} bits")
+
+
+# Figures 4 and 5
+
+
+def _crt_at_chance(attack: Attack) -> Make:
+    def make(panel: PanelResults, level: float) -> Claim | None:
+        gammas = [
+            gamma for gamma in panel.gammas("crt") if panel.accuracy(Arms("crt", gamma), attack, level) is not None
+        ]
+        if not gammas:
+            return None
+        at_each = level / len(gammas)
+        verdicts, parts = [], []
+        for gamma in gammas:
+            own = panel.accuracy(Arms("crt", gamma), attack, at_each)
+            control = panel.accuracy(Arms("redacted", gamma), attack, at_each)
+            assert own is not None
+            verdict = at_null(own, 0.5, control)
+            verdicts.append(verdict)
+            beside = "none" if control is None else _interval(control, ".3f")
+            parts.append(
+                f"γ {gamma:g}: {_interval(own, '.3f')} beside {beside}{', undecided' if verdict is None else ''}"
+            )
+        text = f"{_figure(attack)}: {_ATTACKS[attack]} accuracy against CRT is at chance for every gamma, beside {_REDACTED}"
+        return Claim(text, panel.name, all_of(verdicts), "; ".join(parts))
+
+    return make
+
+
+def _found(arm: str, name: str, attack: Attack) -> Make:
+    def make(panel: PanelResults, level: float) -> Claim | None:
+        most = max(panel.gammas(arm), default=0.0)
+        own, blind = panel.accuracy(Arms(arm, most), attack, level), panel.blind(Arms(arm, most), attack, level)
+        if own is None or most == 0:
+            return None
+        passed = "one who has no model" if attack != "twin" and blind is not None and above(blind, 0.5) else ""
+        text = f"{_figure(attack)}: {_ATTACKS[attack]} accuracy against {name} is above chance at the highest gamma"
+        return Claim(text, panel.name, above(own, 0.5), _interval(own, ".3f"), passed_by=passed)
+
+    return make
+
+
+def _groups_are_easier(arm: str, name: str) -> Make:
+    def make(panel: PanelResults, level: float) -> Claim | None:
+        most = max(panel.gammas(arm), default=0.0)
+        found = panel.group_over_single(Arms(arm, most), level) if most > 0 else None
+        text = f"figure 5: {name} gives more away to the group attack than to the one on single texts, at the highest gamma"
+        return None if found is None else Claim(text, panel.name, above(found, 0.0), _interval(found, "+.3f"))
+
+    return make
+
+
+def _figure(attack: Attack) -> str:
+    return {"single": "figure 4", "group": "figure 5", "twin": "(ours)"}[attack]
+
+
+def _interval(estimate: Estimate, form: str) -> str:
+    if math.isinf(estimate.low):
+        return f"{estimate.value:{form}} (one seed)"
+    return f"{estimate.value:{form}} ({estimate.low:{form}} to {estimate.high:{form}})"
+
+
+# Figure 6
+
+
+def _amplifies(epsilon: Mapping[str, float]) -> Claim:
+    """Computed, and no estimate: for our policies, which read context, nothing is amplified."""
+    text = "figure 6: redaction with gamma 0.1 makes epsilon' 1 an epsilon of definition 4 of 0.12"
+    numbers = (
+        f"the paper's formula gives {epsilon['paper']:.3f}; replace-one, policies of tokens {epsilon['ours']:.3f}, "
+        f"policies that read context {epsilon['ours_context']:.3f}"
+    )
+    return Claim(text, "", epsilon["ours_context"] <= 0.12, numbers)
+
+
+_CLAIMS: tuple[Make, ...] = (
     _close_to_non_private,
     _better_than_dp_sgd,
-    _crt_at_its_null,
-    _exposed("redacted", "redaction alone"),
+    _noise_teaches,
+    _crt_unexposed,
+    _redacted_unexposed,
+    _exposed("redacted", _REDACTED),
     _exposed("s-dp", "S-DP"),
-    _membership("single", "membership"),
-    _membership("group", "group membership"),
-    _membership("twin", "twin membership"),
+    _selective_like_redacted,
+    *(_crt_at_chance(attack) for attack in _ATTACKS),
+    *(_found(arm, name, attack) for attack in _ATTACKS for arm, name in (("redacted", _REDACTED), ("s-dp", "S-DP"))),
+    *(_groups_are_easier(arm, name) for arm, name in (("redacted", _REDACTED), ("s-dp", "S-DP"))),
 )

@@ -1,4 +1,4 @@
-"""The corpora of the experiments as files: a record a line of a dialogue, for training and for the test, and one tokenizer.
+"""The corpora of the experiments as files: a record a line of a dialogue, for training, for the test and public; and one tokenizer.
 
 The tokenizer is made once from the training lines as the balanced policy redacts them, and given to every arm, so that their
 perplexities compare. It is an experiment's shortcut: a release would have to pay for it.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +33,7 @@ from tacit.vocabulary.given import read_given
 from tacit.vocabulary.tokenizer import TokenizerOptions, build_tokenizer
 from tacit.vocabulary.wordpiece import train_wordpiece
 
-__all__ = ["CorpusFiles", "TestTexts", "prepare"]
+__all__ = ["CorpusFiles", "TestTexts", "dialogue_of", "prepare"]
 
 _VOCABULARY = 1000
 _TEXT = TokenizerOptions()
@@ -54,6 +56,11 @@ class CorpusFiles:
         return self.folder / "test.jsonl"
 
     @property
+    def public(self) -> Path:
+        """Lines of public dialogues, that every model begins with: JSONL with id and text."""
+        return self.folder / "public.jsonl"
+
+    @property
     def tokenizer(self) -> Path:
         """Every arm's tokenizer."""
         return self.folder / "tokenizer.json"
@@ -67,6 +74,10 @@ class CorpusFiles:
     def trie(self) -> Path:
         """The canaries' candidates under this tokenizer."""
         return self.folder / "trie.npz"
+
+    def test_dialogues(self) -> list[str]:
+        """Names of the test dialogues, in their order."""
+        return list(dict.fromkeys(map(dialogue_of, self.test_texts().raw)))
 
     def test_texts(self) -> TestTexts:
         """The test lines, three times."""
@@ -92,12 +103,22 @@ class TestTexts:
     raw: list[Unit]
     without_secrets: list[Unit]
 
+    @property
+    def by_name(self) -> dict[str, list[Unit]]:
+        """All three."""
+        return {"redacted": self.redacted, "raw": self.raw, "without_secrets": self.without_secrets}
+
+
+def dialogue_of(line: Unit) -> str:
+    """The dialogue that a line is of."""
+    return line.unit_id.split("#")[0]
+
 
 def prepare(name: str, data: Path, size: CorpusSize, folder: Path, form: SecretFormat | None = None) -> CorpusFiles:
     """Write a corpus's files, or leave those that are there.
 
     Args:
-        name: customersim or multiwoz.
+        name: customersim, multiwoz or sgd.
         data: the folder that holds the corpora's folders.
         size: how many dialogues.
         folder: where the files go.
@@ -124,7 +145,9 @@ def prepare(name: str, data: Path, size: CorpusSize, folder: Path, form: SecretF
         for line, redacted in zip(test, redacted_test, strict=True)
     ]
     _write_lines(files.test, rows)
-    _write_policy(files.conservative, size.known_words)
+    public = _taken(_READERS[size.public](data, "train"), size.public_dialogues, f"{size.public}, train part")
+    _write_lines(files.public, [{"id": line.unit_id, "text": line.texts[0]} for line in public])
+    _write_policy(files.conservative, (*size.known_words, *_common_words(public, size.known_dialogues)))
     words = count_words(
         ((str(number), (text,)) for number, text in enumerate(_redacted(train))),
         10_000,
@@ -144,6 +167,18 @@ def _write_policy(path: Path, known_words: tuple[str, ...]) -> None:
     options = package_policy("conservative").options.model_copy(update={"known_words": known_words})
     text = yaml.safe_dump(options.model_dump(mode="json", exclude_defaults=True), sort_keys=False)
     write_atomically(path, lambda partial: _write(partial, text))
+
+
+_WORD = re.compile(r"[A-Za-z]+")
+
+
+def _common_words(public: list[Unit], dialogues: int) -> list[str]:
+    """Words that stand in small letters in at least so many public dialogues, sorted; none if that is 0."""
+    if dialogues == 0:
+        return []
+    pairs = {(word, dialogue_of(line)) for line in public for word in _WORD.findall(line.texts[0])}
+    found = Counter(word for word, _ in pairs if word.islower())
+    return sorted(word for word, count in found.items() if count >= dialogues)
 
 
 def _redacted(lines: list[Unit]) -> list[str]:
@@ -180,14 +215,28 @@ def _customersim(data: Path, part: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _multiwoz(data: Path, part: str) -> Iterator[tuple[str, list[str]]]:
-    """ConvLab-2's validation part is trained on: it has gold spans of the reference numbers."""
-    file = {"train": "val", "test": "test"}[part]
-    path = data / "multiwoz" / f"multiwoz-convlab2.{file}.jsonl.gz"
+    """Trained on are ConvLab-2's validation part, which has gold spans of the reference numbers, and a shard of MultiWOZ 2.2."""
+    files = {
+        "train": ("multiwoz-convlab2.val", "multiwoz22.train-shard001.text"),
+        "test": ("multiwoz-convlab2.test",),
+    }
+    for file in files[part]:
+        yield from _turns(data / "multiwoz" / f"{file}.jsonl.gz")
+
+
+_SGD = {"train": "train", "test": "dev"}
+
+
+def _sgd(data: Path, part: str) -> Iterator[tuple[str, list[str]]]:
+    yield from _turns(data / "sgd" / f"sgd.{_SGD[part]}.jsonl.gz")
+
+
+def _turns(path: Path) -> Iterator[tuple[str, list[str]]]:
     for values in _records(path):
         yield values["id"], [read_turn(turn, Turns(), path.name).line for turn in values["turns"]]
 
 
-_READERS = {"customersim": _customersim, "multiwoz": _multiwoz}
+_READERS = {"customersim": _customersim, "multiwoz": _multiwoz, "sgd": _sgd}
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:

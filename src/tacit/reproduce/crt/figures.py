@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import fmean
 
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from tacit.reproduce.crt.panel import COPIES
 from tacit.reproduce.crt.scale import ARMS
 from tacit.reproduce.writing import FIGURE_STYLE, Row, save_figure
 
@@ -17,19 +19,21 @@ __all__ = ["draw_figures"]
 
 _COLOURS = {
     "raw": "#5b6270",
+    "public-lines": "#8a9a5b",
     "redacted": "#d08c2f",
     "dp-sgd": "#7a4fa3",
     "s-dp": "#a12a1d",
     "crt": "#1f6f8b",
 }
-_MARKERS = {"raw": "x", "redacted": "s", "dp-sgd": "^", "s-dp": "D", "crt": "o"}
+_MARKERS = {"raw": "x", "public-lines": "v", "redacted": "s", "dp-sgd": "^", "s-dp": "D", "crt": "o"}
 
 
 def draw_figures(
     utility: Sequence[Row], attacks: Sequence[Row], amplification: Sequence[Row], folder: Path
 ) -> list[str]:
     """Write the figures that the rows are enough for; their names."""
-    main = [row for row in attacks if row["copies"] == 20 and row["arm"] in _COLOURS]
+    utility = _over_seeds([row for row in utility if row["copies"] == COPIES and row["arm"] in _COLOURS])
+    main = [row for row in attacks if row["copies"] == COPIES and row["arm"] in _COLOURS]
     drawn: list[str] = []
     with style.context(["default", FIGURE_STYLE]):
         save_figure(_utility(utility), folder, "figure2", drawn)
@@ -44,6 +48,18 @@ def draw_figures(
             save_figure(_by_gamma(attacked, label, _accuracy_of(attack), _half), folder, f"figure{number}", drawn)
         save_figure(_amplification(amplification), folder, "figure6", drawn)
     return drawn
+
+
+def _over_seeds(rows: Sequence[Row]) -> list[Row]:
+    """Of each training and round the mean over its seeds."""
+    groups: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in ("corpus", "model", "arm", "gamma", "round")), []).append(row)
+    texts = ("redacted", "raw", "without_secrets")
+    return [
+        own[0] | {f"perplexity_{text}": fmean(row[f"perplexity_{text}"] for row in own) for text in texts}
+        for own in groups.values()
+    ]
 
 
 def _grid(rows: Sequence[Row]) -> tuple[Figure, list[tuple[Axes, list[Row]]]]:
@@ -69,7 +85,6 @@ def _finish(figure: Figure, label: str) -> Figure:
 
 def _utility(rows: Sequence[Row]) -> Figure | None:
     """Perplexity of lines without secrets, the one text that all arms share, against ours epsilon; infinite ones at the right."""
-    rows = [row for row in rows if row["copies"] == 20 and row["arm"] in _COLOURS]
     if not rows:
         return None
     figure, panels = _grid(rows)
@@ -102,8 +117,7 @@ def _utility(rows: Sequence[Row]) -> Figure | None:
     return _finish(figure, "perplexity, lines without secrets")
 
 
-Measured = Callable[[Row], tuple[float, float, float]]
-"""A row's value and its interval."""
+Measured = Callable[[Row], float]
 
 
 def _by_gamma(rows: Sequence[Row], label: str, measured: Measured, null: Callable[[Row], float]) -> Figure | None:
@@ -124,18 +138,18 @@ def _by_gamma(rows: Sequence[Row], label: str, measured: Measured, null: Callabl
 def _series(place: Axes, rows: Sequence[Row], arm: str, colour: str, measured: Measured) -> None:
     if not rows:
         return
-    rows = sorted(rows, key=lambda row: (row["gamma"], row["seed"]))
-    values = [measured(row) for row in rows]
-    value, low, high = (list(column) for column in zip(*values, strict=True))
+    gammas = sorted({row["gamma"] for row in rows})
+    at_each = [[measured(row) for row in rows if row["gamma"] == gamma] for gamma in gammas]
+    value = [fmean(own) for own in at_each]
     if arm in ("raw", "dp-sgd"):  # nothing is screened: no gamma
         place.axhline(
             sum(value) / len(value), color=colour, linewidth=1, linestyle=":", label=f"{ARMS[arm]} (no screening)"
         )
         return
-    below = [max(0.0, mid - end) for mid, end in zip(value, low, strict=True)]
-    above = [max(0.0, end - mid) for mid, end in zip(value, high, strict=True)]
+    below = [mid - min(own) for mid, own in zip(value, at_each, strict=True)]  # bars: the range of the seeds
+    above = [max(own) - mid for mid, own in zip(value, at_each, strict=True)]
     place.errorbar(
-        [row["gamma"] for row in rows],
+        gammas,
         value,
         yerr=[below, above],
         color=colour,
@@ -148,9 +162,8 @@ def _series(place: Axes, rows: Sequence[Row], arm: str, colour: str, measured: M
     )
 
 
-def _exposure_of(row: Row) -> tuple[float, float, float]:
-    bits = float(row["exposure_max_bits"])
-    return bits, bits, bits
+def _exposure_of(row: Row) -> float:
+    return float(row["exposure_max_bits"])
 
 
 def _exposure_null(row: Row) -> float:
@@ -158,11 +171,7 @@ def _exposure_null(row: Row) -> float:
 
 
 def _accuracy_of(attack: str) -> Measured:
-    def measured(row: Row) -> tuple[float, float, float]:
-        value, low, high = (float(row[f"{attack}_accuracy_{part}"]) for part in ("value", "low", "high"))
-        return value, low, high
-
-    return measured
+    return lambda row: float(row[f"{attack}_accuracy_value"])
 
 
 def _half(row: Row) -> float:

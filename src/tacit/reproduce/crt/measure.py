@@ -1,4 +1,4 @@
-"""Train a cell and measure its model: perplexity after every round, then exposure and membership."""
+"""Train a trunk or a cell and measure its model: perplexity after every round, then exposure and membership."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import shutil
 import time
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from transformers import PreTrainedModel
 
 from tacit.audit.candidates import candidate_exposure
 from tacit.audit.inference import twin_accuracy
@@ -18,16 +21,17 @@ from tacit.evaluation import causal_lm
 from tacit.folder import RunFolder
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.records import secrets_of
+from tacit.pipeline.release import leave_model
 from tacit.pipeline.rows import tokenized
 from tacit.pipeline.stages import walk
 from tacit.pipeline.state import RunState
 from tacit.randomness import KeyedRandomness
-from tacit.reproduce.crt.account import epsilons_after
-from tacit.reproduce.crt.corpora import CorpusFiles
+from tacit.reproduce.crt.account import epsilons_after, noise_of
+from tacit.reproduce.crt.corpora import CorpusFiles, dialogue_of
 from tacit.reproduce.crt.keys import experiment_seed
 from tacit.reproduce.crt.members import membership_samples, redacting_policy
-from tacit.reproduce.crt.runs import config_of
-from tacit.reproduce.crt.scale import Cell, Scale
+from tacit.reproduce.crt.runs import config_of, trunk_config
+from tacit.reproduce.crt.scale import Cell, Scale, Trunk
 from tacit.reproduce.place import Place, with_public_key
 from tacit.reproduce.writing import finite
 from tacit.screening.redact import MASK
@@ -35,25 +39,50 @@ from tacit.training.plans import Phase
 from tacit.training.sequences import SequenceStream, tokenize_units
 from tacit.vocabulary.given import read_given
 
-__all__ = ["baseline_rows", "measure"]
+__all__ = ["baseline_rows", "measure", "trunk_folder"]
 
 
-def measure(cell: Cell, scale: Scale, place: Place) -> dict[str, Any]:
-    """The results of a cell; its run goes on where it was stopped, and is removed when it is measured."""
+def measure(cell: Cell | Trunk, scale: Scale, place: Place) -> dict[str, Any]:
+    """The results of a cell or a trunk; its run goes on where it was stopped, and is removed when it is measured."""
     begun = time.monotonic()
-    files, folder = CorpusFiles(place.corpora / cell.corpus), RunFolder(place.runs / cell.name)
-    config = config_of(cell, scale, files, folder.root)
+    files = CorpusFiles(place.corpora / cell.corpus)
+    found = _trunk(cell, scale, files, place) if isinstance(cell, Trunk) else _cell(cell, scale, files, place)
+    return finite(found | {"seconds": time.monotonic() - begun})
+
+
+def _trunk(trunk: Trunk, scale: Scale, files: CorpusFiles, place: Place) -> dict[str, Any]:
+    """Leave the model with its tokenizer in a folder of its own; what it makes of the test texts without any private line."""
+    run = RunFolder(place.runs / trunk.name)
+    config = with_public_key(trunk_config(trunk, scale, files, run.root), f"tacit reproduce crt {trunk.name}")
+    with open_run(config) as state:
+        walk(state, until="training")
+        leave_model(state, trunk_folder(place, trunk))
+        texts = _texts(state, state.trained_model("trunk"), files)
+    shutil.rmtree(run.root)
+    return {"trunk": dataclasses.asdict(trunk), "texts": texts}
+
+
+def trunk_folder(place: Place, trunk: Trunk) -> Path:
+    """Where its model lies."""
+    return place.out / "trunks" / trunk.name
+
+
+def _cell(cell: Cell, scale: Scale, files: CorpusFiles, place: Place) -> dict[str, Any]:
+    run = RunFolder(place.runs / cell.name)
+    noise = noise_of(cell, scale)
+    config = config_of(cell, scale, files, trunk_folder(place, cell.trunk), noise, run.root)
     config = with_public_key(config, experiment_seed(cell.seed, config))
     with open_run(config) as state:
         walk(state, until="training")
         found = {
             "cell": dataclasses.asdict(cell),
+            "noise_multiplier": noise if config.dp_phases else None,
             "rounds": [_round(state, cell, scale, files, number) for number in points(scale)],
             "exposure": _exposure(state, files),
             "membership": _membership(state, cell, scale, place.data),
         }
-    shutil.rmtree(folder.root)
-    return finite(found | {"seconds": time.monotonic() - begun})
+    shutil.rmtree(run.root)
+    return found
 
 
 def points(scale: Scale) -> list[int]:
@@ -66,25 +95,39 @@ def _last_phase(state: RunState, number: int) -> Phase:
     return [phase for phase in state.mechanisms.phases if phase.round == number][-1]
 
 
+def _last_model(state: RunState) -> PreTrainedModel:
+    return state.trained_model(_last_phase(state, state.config.rounds - 1).name)
+
+
 def _round(state: RunState, cell: Cell, scale: Scale, files: CorpusFiles, number: int) -> dict[str, Any]:
-    """Perplexities after a round, and the epsilons of the training up to there."""
-    model = state.trained_model(_last_phase(state, number).name)
-    texts = files.test_texts()
-    found: dict[str, Any] = {"round": number + 1, "epsilons": epsilons_after(cell, scale, number + 1)}
-    for name in ("redacted", "raw", "without_secrets"):
-        units = getattr(texts, name)
+    """What the model makes of the test texts after a round, and the epsilons of the training up to there."""
+    texts = _texts(state, state.trained_model(_last_phase(state, number).name), files)
+    return {"round": number + 1, "epsilons": epsilons_after(cell, scale, number + 1, state.config), "texts": texts}
+
+
+def _texts(state: RunState, model: PreTrainedModel, files: CorpusFiles) -> dict[str, Any]:
+    """Perplexities, and the nats and tokens of each test dialogue, whose lines are not independent."""
+    dialogues = {dialogue: number for number, dialogue in enumerate(files.test_dialogues())}
+    found: dict[str, Any] = {}
+    for name, units in files.test_texts().by_name.items():
         losses = causal_lm.score_units({"model": model}, tokenized(state, units), state.streams)["model"]
         exact = causal_lm.perplexities(losses, *causal_lm.text_sizes(units))
+        owner_U = np.array([dialogues[dialogue_of(unit)] for unit in units])
+        nats_D, tokens_D = (
+            np.bincount(owner_U, values_U, len(dialogues)) for values_U in (losses.nats_U, losses.tokens_U)
+        )
         found[name] = {
             "perplexity": exact.per_token,
             "perplexity_per_word": exact.per_word,
             "bits_per_byte": exact.bits_per_byte,
+            "nats": [round(float(nats), 4) for nats in nats_D],
+            "tokens": [int(tokens) for tokens in tokens_D],
         }
     return found
 
 
 def _exposure(state: RunState, files: CorpusFiles) -> dict[str, Any]:
-    model = state.trained_model(_last_phase(state, state.config.rounds - 1).name)
+    model = _last_model(state)
     model.eval()
     scores_N = score_candidates(scorer_of(model), Trie.load(files.trie), [state.special.start])
     return dataclasses.asdict(candidate_exposure(scores_N, secrets_of(state.config, state.streams)))
@@ -95,8 +138,10 @@ _LEAST_GROUPS = 4
 
 
 def _membership(state: RunState, cell: Cell, scale: Scale, data: Path) -> dict[str, Any] | None:
-    """None where the policy misses the secrets of too few lines."""
-    model = state.trained_model(_last_phase(state, state.config.rounds - 1).name)
+    """None where the policy misses the secrets of too few lines, or nobody is attacked."""
+    if scale.corpora[cell.corpus].membership_pairs == 0:
+        return None
+    model = _last_model(state)
     streams = KeyedRandomness(bytes(31) + bytes([cell.seed]))  # one choice of members for all arms of a replicate
     policy = redacting_policy(state.config, state.streams)
     samples = membership_samples(cell.corpus, data, scale.corpora[cell.corpus], streams, policy)
@@ -130,8 +175,7 @@ def baseline_rows(name: str, files: CorpusFiles, scale: Scale) -> list[dict[str,
     rows: list[dict[str, Any]] = []
     for model, table in tables.items():
         row: dict[str, Any] = {"corpus": name, "model": model}
-        for kind in ("redacted", "raw", "without_secrets"):
-            units = getattr(texts, kind)
+        for kind, units in texts.by_name.items():
             losses = causal_lm.score_units({"table": table}, rows_of(units), streams)["table"]
             exact = causal_lm.perplexities(losses, *causal_lm.text_sizes(units))
             row |= {kind: exact.per_token, f"bits_per_byte_{kind}": exact.bits_per_byte}

@@ -1,59 +1,98 @@
-"""The tables of the page: a table for each corpus and model with a row a training, and what copies and deduplication do."""
+"""The tables of the page: one for each corpus and model with a row a training, the epsilons, figure 6, copies and deduplication."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
+from tacit.reproduce.crt.panel import COPIES, Arms, PanelResults
 from tacit.reproduce.crt.runs import DELTA
-from tacit.reproduce.crt.scale import ARMS, Scale
-from tacit.reproduce.driver import Page
+from tacit.reproduce.crt.scale import ARMS, GAMMAS, Scale
+from tacit.reproduce.driver import LEVEL, Page
 from tacit.reproduce.writing import Row, markdown_table
 
 __all__ = ["results_page"]
 
 _TEXTS = ("redacted", "raw", "without_secrets")
-_GAMMAS = (0.0, 0.1, 0.5)
-_ATTACKED = ("raw", "redacted", "dp-sgd", "s-dp", "crt")
-"""Arms whose attacks are in figures 3 to 5; of the others the ablation tells."""
+_MAIN = ("redacted", "crt", "public-lines", "raw", "dp-sgd", "s-dp")
+"""Of the other arms the ablation tells."""
 _HEADS = [
     "training",
     "γ",
     "redacted",
     "raw",
     "no secrets",
-    "exposure (p)",
-    "membership (95 %)",
-    "groups (95 %)",
-    "twins (95 %)",
+    "highest exposure (p)",
+    "membership",
+    "groups",
+    "twins",
 ]
 
 
-def results_page(scale: Scale, tables: Mapping[str, Sequence[Row]]) -> Page:
-    """The page from ``figure2``, ``figures3-5`` and ``baselines``."""
+def results_page(
+    scale: Scale, tables: Mapping[str, Sequence[Row]], panels: Sequence[PanelResults], seconds: float
+) -> Page:
+    """The page from the results, ``figure2``, ``figures3-5``, ``figure6`` and ``baselines``.
+
+    Args:
+        seconds: of all jobs.
+    """
     utility, attacks = tables["figure2"], tables["figures3-5"]
-    hours = sum(row["seconds"] for row in attacks) / 3600
     summary = (
-        f", {hours:.1f} process-hours in all; noise multiplier {scale.noise_multiplier:g} in every DP phase, delta {DELTA:g}, "
-        f"{scale.rounds} rounds, {scale.seeds} seed(s)."
+        f", {seconds / 3600:.1f} process-hours in all; epsilon {scale.epsilon:g} at delta {DELTA:g} in every arm that has one, "
+        f"{scale.rounds} rounds. The claims together are judged at level {LEVEL:g}."
     )
-    panels = dict.fromkeys((row["corpus"], row["model"]) for row in attacks)
     sections = {
-        f"Figures 2 to 5: {corpus}, {model}": markdown_table(_HEADS, _panel(corpus, model, utility, attacks))
-        for corpus, model in panels
+        f"Figures 2 to 5: {panel.name}, {panel.seeds} seed(s)": markdown_table(_HEADS, _panel(panel))
+        for panel in panels
     }
     sections |= {
-        "Epsilon of DP-SGD and CRT": markdown_table(
-            ["corpus", "training", "γ", "ε paper", "ε ours"], _epsilons(utility)
+        "Epsilon of DP-SGD, CRT and S-DP": markdown_table(
+            ["corpus", "training", "γ", "noise multiplier", "ε paper", "ε ours", "ε selective"],
+            _epsilons(utility, attacks),
+        ),
+        "Figure 6: epsilon of definition 4": markdown_table(
+            ["ε'", "γ", "paper's formula", "policies of tokens", "policies that read context"],
+            _figure6(tables["figure6"]),
         ),
         "Models that know no order": markdown_table(
             ["corpus", "model", "redacted", "raw", "no secrets"],
             [[row["corpus"], row["model"], *(f"{row[text]:.1f}" for text in _TEXTS)] for row in tables["baselines"]],
         ),
-        "Copies of the canaries and deduplication: customersim, lstm, γ = 0.5": markdown_table(
-            ["training", "copies", "highest exposure (p)", "mean exposure (p)"], _ablation(attacks)
-        ),
     }
+    if scale.ablation:
+        heading = "Copies of the canaries and deduplication: customersim, lstm, γ = 0.5, first seed"
+        heads = ["training", "copies", "highest exposure (p)", "mean exposure (p)"]
+        sections[heading] = markdown_table(heads, _ablation(attacks))
     return Page(summary, sections)
+
+
+def _panel(panel: PanelResults) -> list[list[str]]:
+    """A row a training: means over its seeds. Exposure has the combined p-value of the seeds' mean exposures."""
+    rows = [["public model", "", *_utility(panel, Arms("trunk")), *[""] * 4]] if panel.trunk is not None else []
+    for name in _MAIN:
+        for gamma in panel.gammas(name):
+            arm = Arms(name, gamma)
+            rows.append([ARMS[name], _gamma(name, gamma), *_utility(panel, arm), *_attacks(panel, arm)])
+    return rows
+
+
+def _utility(panel: PanelResults, arm: Arms) -> list[str]:
+    return [f"{panel.perplexity(arm, text):.2f}" for text in _TEXTS]
+
+
+def _attacks(panel: PanelResults, arm: Arms) -> list[str]:
+    exposure = f"{panel.bits(arm):.1f} ({panel.exposure(arm):.2g})"
+    found = [panel.accuracy(arm, "single", 0.05), panel.accuracy(arm, "group", 0.05), panel.accuracy(arm, "twin", 0.05)]
+    digits = (3, 2, 3)
+    return [
+        exposure,
+        *("too few" if own is None else f"{own.value:.{n}f}" for own, n in zip(found, digits, strict=True)),
+    ]
+
+
+def _gamma(arm: str, gamma: float) -> str:
+    return "" if arm in ("raw", "dp-sgd") else f"{gamma:g}"
 
 
 def _last(utility: Sequence[Row]) -> list[Row]:
@@ -62,64 +101,48 @@ def _last(utility: Sequence[Row]) -> list[Row]:
     return [row for row in utility if row["round"] == last]
 
 
-def _panel(corpus: str, model: str, utility: Sequence[Row], attacks: Sequence[Row]) -> list[list[str]]:
-    """Utility after the last round, and attacks."""
-    mine = [row for row in attacks if (row["corpus"], row["model"], row["copies"]) == (corpus, model, 20)]
-    after = {_key(row): row for row in _last(utility)}
-    return [[ARMS[row["arm"]], _gamma(row), *_utility(after[_key(row)]), *_attacks(row)] for row in mine]
-
-
-def _key(row: Row) -> tuple[object, ...]:
-    return tuple(row[name] for name in ("corpus", "model", "arm", "gamma", "copies", "seed"))
-
-
-def _utility(row: Row) -> list[str]:
-    """Of three shares of misses; the others are in the CSV file."""
-    if row["gamma"] not in _GAMMAS:
-        return [""] * 3
-    return [f"{row[f'perplexity_{text}']:.2f}" for text in _TEXTS]
-
-
-def _epsilons(utility: Sequence[Row]) -> list[list[str]]:
-    """Both kinds of model have the same."""
-    rows = [row for row in _last(utility) if row["gamma"] in _GAMMAS and row["copies"] == 20]
-    found = [
-        (row["corpus"], ARMS[row["arm"]], _gamma(row), f"{row['epsilon_paper']:.2f}", f"{row['epsilon_ours']:.2f}")
-        for row in rows
-        if row["arm"].startswith(("crt", "dp-sgd"))
-    ]
+def _epsilons(utility: Sequence[Row], attacks: Sequence[Row]) -> list[list[str]]:
+    """Of arms with noise; both kinds of model and all seeds have the same."""
+    noise = {
+        (row["corpus"], row["arm"]): row["noise_multiplier"] for row in attacks if row["noise_multiplier"] is not None
+    }
+    found = []
+    for row in _last(utility):
+        if (row["corpus"], row["arm"]) in noise and row["copies"] == COPIES and row["gamma"] in (0.0, 0.1, 0.5):
+            epsilons = [_epsilon(row[f"epsilon_{name}"]) for name in ("paper", "ours", "selective")]
+            multiplier = f"{noise[row['corpus'], row['arm']]:.3f}"
+            found.append((row["corpus"], ARMS[row["arm"]], _gamma(row["arm"], row["gamma"]), multiplier, *epsilons))
     return [list(row) for row in dict.fromkeys(found)]
 
 
-def _attacks(row: Row) -> list[str]:
-    if row["arm"] not in _ATTACKED:
-        return [""] * 4
-    return [_bits(row, "max", 1), _interval(row, "single", 3), _interval(row, "group", 2), _interval(row, "twin", 3)]
+def _epsilon(value: float | None) -> str:
+    return "" if value is None else "∞" if math.isinf(value) else f"{value:.2f}"
 
 
-def _bits(row: Row, name: str, digits: int) -> str:
-    return f"{row[f'exposure_{name}_bits']:.{digits}f} ({row[f'exposure_{name}_p_value']:.2g})"
-
-
-def _interval(row: Row, attack: str, digits: int) -> str:
-    value, low, high = (row[f"{attack}_accuracy_{part}"] for part in ("value", "low", "high"))
-    if value is None:
-        return "too few"
-    return f"{value:.{digits}f} ({low:.2f}–{high:.2f})"
-
-
-def _gamma(row: Row) -> str:
-    return "" if row["arm"] in ("raw", "dp-sgd") else f"{row['gamma']:g}"
+def _figure6(rows: Sequence[Row]) -> list[list[str]]:
+    chosen = [row for row in rows if row["gamma"] in GAMMAS]
+    return [
+        [
+            f"{row['epsilon_before']:.2f}",
+            f"{row['gamma']:g}",
+            *(f"{row[name]:.2f}" for name in ("paper", "ours", "ours_context")),
+        ]
+        for row in chosen
+    ]
 
 
 def _ablation(rows: Sequence[Row]) -> list[list[str]]:
     chosen = [
         row
         for row in rows
-        if (row["corpus"], row["model"]) == ("customersim", "lstm")
+        if (row["corpus"], row["model"], row["seed"]) == ("customersim", "lstm", 0)
         and (row["gamma"] == 0.5 or row["arm"] in ("raw", "dp-sgd"))
     ]
     return [
         [ARMS[row["arm"]], str(row["copies"]), _bits(row, "max", 1), _bits(row, "mean", 2)]
         for row in sorted(chosen, key=lambda row: (row["arm"], row["copies"]))
     ]
+
+
+def _bits(row: Row, name: str, digits: int) -> str:
+    return f"{row[f'exposure_{name}_bits']:.{digits}f} ({row[f'exposure_{name}_p_value']:.2g})"

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 
 from tacit.corpus.secrets import SecretFormat
 from tacit.progress import Reporter
-from tacit.reproduce.crt.account import amplification_rows
+from tacit.reproduce.crt.account import amplification_rows, amplified_as_quoted
 from tacit.reproduce.crt.claims import judge
 from tacit.reproduce.crt.corpora import CorpusFiles, prepare
 from tacit.reproduce.crt.figures import draw_figures
 from tacit.reproduce.crt.measure import baseline_rows, measure
 from tacit.reproduce.crt.page import results_page
-from tacit.reproduce.crt.scale import SCALES, Scale, cells_of
+from tacit.reproduce.crt.panel import panels_of
+from tacit.reproduce.crt.scale import SCALES, Scale, cells_of, trunks_of
 from tacit.reproduce.crt.tables import attack_rows, utility_rows
 from tacit.reproduce.driver import Job, Outcome, Page, Paper, Result
 from tacit.reproduce.place import Place
@@ -28,11 +29,12 @@ def _prepare(scale: Scale, place: Place, reporter: Reporter) -> None:
 
 
 def _cells(scale: Scale) -> list[Job]:
-    return [Job(cell.name, cell) for cell in cells_of(scale)]
+    trunks = [Job(trunk.name, trunk, is_model=False) for trunk in trunks_of(scale)]
+    return [*trunks, *(Job(cell.name, cell, after=(cell.trunk.name,)) for cell in cells_of(scale))]
 
 
 def _tables(results: Mapping[str, Result], scale: Scale, place: Place) -> dict[str, list[Row]]:
-    measured = list(results.values())
+    measured = [result for result in results.values() if "cell" in result]
     return {
         "figure2": utility_rows(measured),
         "figures3-5": attack_rows(measured),
@@ -44,7 +46,8 @@ def _tables(results: Mapping[str, Result], scale: Scale, place: Place) -> dict[s
 
 
 def _claims(outcome: Outcome[Scale], level: float) -> list[Claim]:
-    return judge(outcome.tables["figure2"], outcome.tables["figures3-5"])
+    panels = panels_of(outcome.results)
+    return judge(panels, outcome.tables["baselines"], amplified_as_quoted(outcome.scale), level)
 
 
 def _figures(outcome: Outcome[Scale]) -> list[str]:
@@ -53,12 +56,13 @@ def _figures(outcome: Outcome[Scale]) -> list[str]:
 
 
 def _page(outcome: Outcome[Scale]) -> Page:
-    return results_page(outcome.scale, outcome.tables)
+    seconds = sum(result["seconds"] for result in outcome.results.values())
+    return results_page(outcome.scale, outcome.tables, panels_of(outcome.results), seconds)
 
 
 CRT: Paper[Scale] = Paper(
     title="Zhao et al. 2022, figures 2 to 6: confidentially redacted training against its baselines, attacked.",
-    corpora=("customersim", "multiwoz"),
+    corpora=("customersim", "multiwoz", "sgd"),
     scales=SCALES,
     prepare=_prepare,
     cells=_cells,

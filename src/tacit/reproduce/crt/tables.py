@@ -22,8 +22,9 @@ def utility_rows(results: Sequence[Mapping[str, Any]]) -> list[Row]:
                     "epsilon_paper": number(one["epsilons"]["paper"]),
                     "epsilon_ours": number(one["epsilons"]["ours"]),
                     "epsilon_worst_case": number(one["epsilons"]["worst_case"]),
-                    **{f"perplexity_{name}": one[name]["perplexity"] for name in _TEXTS},
-                    **{f"bits_per_byte_{name}": one[name]["bits_per_byte"] for name in _TEXTS},
+                    "epsilon_selective": number(one["epsilons"]["selective"]),
+                    **{f"perplexity_{name}": one["texts"][name]["perplexity"] for name in _TEXTS},
+                    **{f"bits_per_byte_{name}": one["texts"][name]["bits_per_byte"] for name in _TEXTS},
                 }
             )
     return rows
@@ -41,7 +42,7 @@ def attack_rows(results: Sequence[Mapping[str, Any]]) -> list[Row]:
         for name in ("max_bits", "null_max_bits", "max_p_value", "mean_bits", "null_mean_bits", "mean_p_value"):
             row[f"exposure_{name}"] = exposure[name]
         row |= _membership(membership)
-        rows.append(row | {"seconds": round(result["seconds"], 1)})
+        rows.append(row | {"noise_multiplier": result["noise_multiplier"], "seconds": round(result["seconds"], 1)})
     return rows
 
 

@@ -1,0 +1,170 @@
+"""What was measured of one corpus and kind of model, over the seeds: perplexities, attacks and exposures, with intervals.
+
+Shapes: S seeds, D test dialogues.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from scipy import stats
+
+from tacit.audit.inference import Estimate
+from tacit.reproduce.judging import log_ratio, over_seeds
+
+__all__ = ["COPIES", "Arms", "Attack", "PanelResults", "panels_of"]
+
+Attack = Literal["single", "group", "twin"]
+COPIES = 20
+"""Of each canary in all claims; of others the ablation tells."""
+
+_TRIALS = {"single": 2, "group": 2, "twin": 1}
+"""Guesses for each member: one of it and one of its non-member, or one of both."""
+
+
+@dataclass(frozen=True)
+class Arms:
+    """A training at a share of misses; ``trunk``: no training at all."""
+
+    name: str
+    gamma: float = 0.0
+
+
+@dataclass(frozen=True)
+class PanelResults:
+    """The results of a panel.
+
+    Args:
+        cells: of its models, as `tacit.reproduce.crt.measure.measure` has them.
+        trunk: of the model that all begin with; None: not known.
+    """
+
+    corpus: str
+    model: str
+    cells: Sequence[Mapping[str, Any]]
+    trunk: Mapping[str, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """As the page has it."""
+        return f"{self.corpus}, {self.model}"
+
+    @property
+    def seeds(self) -> int:
+        """Of its models."""
+        return len({cell["cell"]["seed"] for cell in self.cells})
+
+    def gammas(self, arm: str) -> list[float]:
+        """Shares of misses that were run."""
+        return sorted({cell["cell"]["gamma"] for cell in self._usual() if cell["cell"]["arm"] == arm})
+
+    def of(self, arm: Arms) -> dict[int, Mapping[str, Any]]:
+        """Results by seed."""
+        wanted = (arm.name, arm.gamma)
+        found = {cell["cell"]["seed"]: cell for cell in self._usual() if _arm(cell) == wanted}
+        return dict(sorted(found.items()))
+
+    def _usual(self) -> list[Mapping[str, Any]]:
+        return [cell for cell in self.cells if cell["cell"]["copies"] == COPIES]
+
+    def ratio(self, own: Arms, other: Arms, text: str, level: float) -> Estimate | None:
+        """The log of (perplexity of ``own`` / perplexity of ``other``), on the seeds that both have; None: there is none."""
+        mine, others = self._texts(own, text), self._texts(other, text)
+        seeds = sorted(mine.keys() & others.keys())
+        if not seeds:
+            return None
+        mine_SD, others_SD = (np.array([side[seed]["nats"] for seed in seeds]) for side in (mine, others))
+        tokens_D = np.array(mine[seeds[0]]["tokens"], dtype=float)
+        return log_ratio(mine_SD, others_SD, tokens_D, level)
+
+    def perplexity(self, arm: Arms, text: str) -> float:
+        """Mean over the seeds, of logarithms."""
+        return math.exp(float(np.mean([math.log(found["perplexity"]) for found in self._texts(arm, text).values()])))
+
+    def _texts(self, arm: Arms, text: str) -> Mapping[int, Mapping[str, Any]]:
+        if arm.name == "trunk":
+            if self.trunk is None:
+                return {}
+            own: Mapping[str, Any] = self.trunk["texts"][text]
+            return {cell["cell"]["seed"]: own for cell in self.cells}
+        return {seed: cell["rounds"][-1]["texts"][text] for seed, cell in self.of(arm).items()}
+
+    def accuracy(self, arm: Arms, attack: Attack, level: float) -> Estimate | None:
+        """Of an attack, mean over the seeds. The lines that are attacked are drawn once for all seeds, so what they add to the
+        variance does not shrink with seeds."""
+        values, trials = self._attacked(arm, attack)
+        if not values:
+            return None
+        within = float(np.mean([value * (1 - value) / count for value, count in zip(values, trials, strict=True)]))
+        return over_seeds(np.array(values), within, max(1.0, float(np.mean(trials)) - 1), level)
+
+    def group_over_single(self, arm: Arms, level: float) -> Estimate | None:
+        """Accuracy of the group attack less that on single texts."""
+        group, groups = self._attacked(arm, "group")
+        single, _ = self._attacked(arm, "single")
+        if not group:
+            return None
+        within = float(np.mean([value * (1 - value) / count for value, count in zip(group, groups, strict=True)]))
+        return over_seeds(np.array(group) - np.array(single), within, max(1.0, float(np.mean(groups)) - 1), level)
+
+    def _attacked(self, arm: Arms, attack: Attack) -> tuple[list[float], list[int]]:
+        """Accuracy and number of guesses of each seed in which somebody was attacked."""
+        found = [cell["membership"] for cell in self.of(arm).values() if cell["membership"] is not None]
+        if attack == "twin":
+            return [own["twins"]["value"] for own in found], [own["single"]["members"] for own in found]
+        return (
+            [own[attack]["accuracy"]["value"] for own in found],
+            [_TRIALS[attack] * own[attack]["members"] for own in found],
+        )
+
+    def blind(self, arm: Arms, attack: Attack, level: float) -> Estimate | None:
+        """Accuracy of the guesses of one who has no model (`tacit.audit.blind`); of half the trials, as its interval there."""
+        kind = "single" if attack == "twin" else attack
+        found = [cell["membership"] for cell in self.of(arm).values() if cell["membership"] is not None]
+        if not found:
+            return None
+        values = [own[f"{kind}_blind"]["accuracy"]["value"] for own in found]
+        within = float(
+            np.mean([value * (1 - value) / own[kind]["members"] for value, own in zip(values, found, strict=True)])
+        )
+        return over_seeds(np.array(values), within, max(1.0, float(found[0][kind]["members"]) - 1), level)
+
+    def exposure(self, arm: Arms) -> float | None:
+        """Probability of so high a mean exposure where nothing was learned: Fisher's combination of the seeds' p-values, whose
+        canaries and keys are independent."""
+        logs = [math.log(cell["exposure"]["mean_p_value"]) for cell in self.of(arm).values()]
+        return float(stats.chi2.sf(-2 * sum(logs), 2 * len(logs))) if logs else None
+
+    def bits(self, arm: Arms) -> float:
+        """Highest exposure of the canaries, mean over the seeds: what the paper shows."""
+        return float(np.mean([cell["exposure"]["max_bits"] for cell in self.of(arm).values()]))
+
+    def exposed_beside(self, own: Arms, other: Arms, level: float) -> Estimate | None:
+        """Bits of mean exposure of one training less those of another, whose canaries are the same."""
+        mine, others = self.of(own), self.of(other)
+        seeds = sorted(mine.keys() & others.keys())
+        if not seeds:
+            return None
+        bits = [mine[seed]["exposure"]["mean_bits"] - others[seed]["exposure"]["mean_bits"] for seed in seeds]
+        return over_seeds(np.array(bits), 0.0, 1.0, level)
+
+
+def _arm(cell: Mapping[str, Any]) -> tuple[str, float]:
+    return cell["cell"]["arm"], cell["cell"]["gamma"]
+
+
+def panels_of(results: Mapping[str, Mapping[str, Any]]) -> list[PanelResults]:
+    """The panels that have a model."""
+    cells = [result for result in results.values() if "cell" in result]
+    trunks = {tuple(result["trunk"].values()): result for result in results.values() if "trunk" in result}
+    names = dict.fromkeys((cell["cell"]["corpus"], cell["cell"]["model"]) for cell in cells)
+    return [
+        PanelResults(
+            *name, [cell for cell in cells if (cell["cell"]["corpus"], cell["cell"]["model"]) == name], trunks.get(name)
+        )
+        for name in names
+    ]
