@@ -80,7 +80,7 @@ def test_every_recipe_and_benchmark_is_told_of() -> None:
 
 EXAMPLES = [
     (page, code, output)
-    for page in ("adaptive.md", "deduplication.md", "selective-dp.md")
+    for page in ("adaptive.md", "deduplication.md", "reproduction-adp.md", "selective-dp.md")
     for code, output in re.findall(
         r"```python\n(.*?)```\n\n```text\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.DOTALL
     )
@@ -100,7 +100,7 @@ def test_an_example_prints_what_stands_below_it(
 
 
 def test_each_of_these_pages_has_an_example() -> None:
-    assert len(EXAMPLES) == 3
+    assert len(EXAMPLES) == 4
 
 
 def test_what_is_broken_is_found(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import itertools
 import json
 import math
 from pathlib import Path
@@ -12,17 +13,28 @@ from typing import Any
 import pytest
 
 from tacit.config.run import check_meaning
+from tacit.corpus.records import Record
 from tacit.corpus.secrets import SecretFormat
 from tacit.errors import DataError, UsageError
+from tacit.files import read_json
 from tacit.planning import solve
 from tacit.privacy.accounting.accountant import epsilon_of_rho, joint_epsilon
 from tacit.progress import SilentReporter
-from tacit.reproduce.adp.claims import judge
-from tacit.reproduce.adp.corpora import CorpusFiles, prepare
+from tacit.reproduce.adp.corpora import CorpusFiles, kind_of, prepare, spaced
 from tacit.reproduce.adp.paper import ADP, jobs_of
 from tacit.reproduce.adp.public import PublicModel
 from tacit.reproduce.adp.runs import config_of, worst_case
-from tacit.reproduce.adp.scale import ARMS, CERTIFIED, DELTA, SCALES, Cell, Scale, cells_of
+from tacit.reproduce.adp.scale import (
+    ARMS,
+    ARMS_WITH_NOISE,
+    CERTIFIED,
+    DELTA,
+    SCALES,
+    Cell,
+    PrivateText,
+    Scale,
+    cells_of,
+)
 from tacit.reproduce.adp.tables import PAPER, model_rows
 from tacit.reproduce.driver import reproduce
 from tacit.reproduce.place import Place, scale_named
@@ -31,8 +43,10 @@ from tacit.scoring.rho import PrivacyProbability
 TINY = Scale(
     name="tiny",
     lines=200,
-    units=200,
-    test_lines=30,
+    chats=12,
+    units=300,
+    test_articles=3,
+    test_chats=5,
     novels=1,
     answers=300,
     pieces=300,
@@ -56,6 +70,7 @@ TINY = Scale(
     insertions=(2, 5),
     canary=SecretFormat(prefix="My ID is ", digits=3),
     secret=320,
+    seeds=2,
 )
 ANYWHERE = PublicModel(Path("/nowhere/run"), PrivacyProbability(5.0, 11.0))
 
@@ -66,7 +81,7 @@ def values_of(cell: Cell, scale: Scale) -> Any:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory, data_dir: Path) -> CorpusFiles:
-    return prepare(data_dir, TINY, tmp_path_factory.mktemp("adp"))
+    return prepare(data_dir, TINY, [cell.text for cell in cells_of(TINY)], tmp_path_factory.mktemp("adp"))
 
 
 def texts_of(path: Path) -> list[str]:
@@ -74,19 +89,69 @@ def texts_of(path: Path) -> list[str]:
 
 
 def test_the_corpora(files: CorpusFiles, data_dir: Path, tmp_path: Path) -> None:
-    canary = TINY.canary_text
+    canary = TINY.canary_text(0)
     assert canary == "My ID is 320"
+    assert TINY.canary_text(1) != canary
+    chats = [text for text in texts_of(files.train(PrivateText(2, False, 0))) if text != canary][TINY.lines :]
     for copies in TINY.insertions:
-        train = texts_of(files.train(copies))
-        assert len(train) == TINY.lines + copies
-        assert train.count(canary) == copies
-    test, constants = texts_of(files.test), texts_of(files.constants)
-    assert len(test) == TINY.test_lines
-    assert all(text.strip() for text in [*test, *constants])
-    assert not {text for text in test if len(text) > 40} & set(train + constants)
+        for seed in range(TINY.seeds):
+            train = texts_of(files.train(PrivateText(copies, False, seed)))
+            assert len(train) == TINY.lines + len(chats) + copies
+            assert train.count(TINY.canary_text(seed)) == copies
+    test, constants, articles = texts_of(files.test("wikipedia")), texts_of(files.constants), texts_of(files.articles)
+    assert all(text.strip() for text in [*test, *constants, *articles])
+    private = texts_of(files.train(PrivateText(2, False, 0)))
+    for one, other in itertools.combinations([test, constants, articles, private], 2):
+        assert not {text for text in one if len(text) > 40} & set(other)
+    assert not any("<unk>" in text or " , " in text for text in [*test, *constants, *articles])
     assert texts_of(files.canaries) == [canary] * TINY.frequent
     with pytest.raises(DataError, match="wikitext-2"):
-        prepare(tmp_path, TINY, tmp_path / "out")
+        prepare(tmp_path, TINY, [], tmp_path / "out")
+
+
+def test_a_test_document_is_an_article_or_a_chat(files: CorpusFiles) -> None:
+    """Articles begin behind their titles, and paragraphs of one are one document."""
+    test = files.test_documents("wikipedia")
+    assert sorted(set(test.document_U)) == list(range(TINY.test_articles))
+    assert test.document_U == sorted(test.document_U)
+    assert test.units[0].texts[0].startswith("Robert Boulter is an English film, television and theatre actor. ")
+    starts = [test.units[test.document_U.index(document)].texts[0] for document in (1, 2)]
+    assert [start.split(" ")[0] for start in starts] == ["Du", '"Kiss']
+    assert not any(unit.texts[0].startswith("= ") for unit in test.units)
+    assert len({*files.test_documents("chats").document_U}) == TINY.test_chats
+
+
+def test_wikitext_has_its_sixty_articles(data_dir: Path, tmp_path: Path) -> None:
+    """Known wrong: a title by its form alone, which two lines of formulas in the test part have, too."""
+    whole = dataclasses.replace(TINY, test_articles=1000)
+    assert len({*prepare(data_dir, whole, [], tmp_path).test_documents("wikipedia").document_U}) == 60
+
+
+def test_a_deduplicated_text_has_each_line_once(files: CorpusFiles) -> None:
+    """So all copies of the canary are one record, and one record more or less changes at most one."""
+    once, all_copies = (texts_of(files.train(PrivateText(5, distinct, 1))) for distinct in (True, False))
+    assert once == list(dict.fromkeys(all_copies))
+    assert once.count(TINY.canary_text(1)) == 1
+
+
+def test_the_spacing_is_that_of_ordinary_text() -> None:
+    line = "The ( first ) 1 @,@ 234 @-@ foot \" Crazy Horse \" didn 't , it 's said , sink : £ 5 @.@ 50 lost !"
+    assert spaced(line) == "The (first) 1,234-foot \"Crazy Horse\" didn't, it's said, sink: £5.50 lost!"
+
+
+def test_lines_have_kinds() -> None:
+    lines = {
+        "train-0-1": "Text of 2000.",
+        "chat-3-1": "My order is 12.",
+        "chat-3-2": "Thanks",
+        "canary-0": "My ID is 320",
+    }
+    assert [kind_of(Record(name, None, text)) for name, text in lines.items()] == [
+        "paragraph",
+        "customer's line with a number",
+        "customer's line without one",
+        "canary",
+    ]
 
 
 @pytest.mark.parametrize("name", SCALES)
@@ -99,11 +164,12 @@ def test_every_cell_is_a_run_that_is_allowed(name: str) -> None:
     for cell in cells:
         config = values_of(cell, scale)
         check_meaning(config)
-        assert config.compute.device == {"laptop": "cpu", "full": "cuda"}[name]
+        assert config.compute.device == {"laptop": "cpu", "night": "cpu", "full": "cuda"}[name]
 
 
 def test_the_paper_row_is_that_of_the_canary() -> None:
-    assert SCALES["laptop"].canary_text == "My ID is 955320"
+    assert SCALES["laptop"].canary_text(0) == "My ID is 955320"
+    assert len({SCALES["laptop"].secret_of(seed) for seed in range(5)}) == 5
     assert all(math.exp(row["loss"]) != pytest.approx(row["perplexity"], rel=0.1) for row in PAPER)
 
 
@@ -132,55 +198,7 @@ def _own_tokenizer(config: Any) -> Any:
     return type(config).model_validate(values)
 
 
-def row(arm: str, noise: float, perplexity: float, copies: int = 2, bits: float = 1.0) -> dict[str, Any]:
-    return {
-        "arm": arm,
-        "noise": noise,
-        "copies": copies,
-        "frequent": False,
-        "seed": 0,
-        "perplexity": perplexity,
-        "exposure_bits": bits,
-    }
-
-
-def public(rho: float, frequent: float) -> list[dict[str, Any]]:
-    return [
-        {"model": "public", "perplexity": 400.0, "canary_rho": rho},
-        {"model": "frequent", "perplexity": 400.0, "canary_rho": frequent},
-        {"model": "unigram", "perplexity": 250.0},
-    ]
-
-
-def test_claims_are_judged_by_the_numbers() -> None:
-    scale = dataclasses.replace(TINY, noise=(1.0,))
-
-    def rows(strata: float, weights: float, most: float) -> list[dict[str, Any]]:
-        return [
-            row("plain", 0.0, 50.0),
-            row("dp-sgd", 1.0, 100.0),
-            row("dp-sgd-protected", 1.0, 150.0),
-            row("literal", 1.0, most),
-            row("strata", 1.0, strata),
-            row("clip-weights", 1.0, weights),
-            row("plain", 0.0, 50.0, copies=5, bits=9.0),
-            row("strata", 1.0, strata, copies=5, bits=strata / 20),
-            row("clip-weights", 1.0, weights, copies=5, bits=2.0),
-        ]
-
-    good = judge(rows(110.0, 90.0, 80.0), public(0.9, 0.1), scale)
-    assert len(good) == 7
-    assert all(claim.holds for claim in good)
-    bad = judge(rows(210.0, 190.0, 300.0), public(0.4, 0.4), scale)
-    assert len(bad) == 7
-    assert not any(claim.holds for claim in bad)
-
-
-def test_the_worst_model_is_held_against_counting_words() -> None:
-    scale = dataclasses.replace(TINY, noise=(1.0,))
-    claims = judge([row("plain", 0.0, 50.0), row("dp-sgd", 1.0, 250.5)], public(0.9, 0.1), scale)
-    [claim] = [claim for claim in claims if "counting words" in claim.text]
-    assert not claim.holds
+MEASURES = {"loss": 1.0, "perplexity": math.e, "perplexity_per_word": 9.0, "bits_per_byte": 1.0}
 
 
 def test_an_infinite_epsilon_is_a_word_in_a_result() -> None:
@@ -188,7 +206,7 @@ def test_an_infinite_epsilon_is_a_word_in_a_result() -> None:
         "cell": dataclasses.asdict(Cell("literal", 1.0, 2)),
         "epsilon": "infinity",
         "epsilon_of_rho": [],
-        "test": {"loss": 1.0, "perplexity": math.e},
+        "test": {"wikipedia": MEASURES, "chats": MEASURES},
         "exposure": {"bits": 1.0},
         "seconds": 1.0,
     }
@@ -200,19 +218,21 @@ def test_an_infinite_epsilon_is_a_word_in_a_result() -> None:
 def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path) -> None:
     """The whole of it, very small: the page says what the tables hold."""
     cells = [
-        *(Cell(arm, 0.0 if arm == "plain" else 1.0, 2) for arm in ARMS),
+        Cell("plain", 0.0, 2),
+        *(Cell(arm, 1.0, 2) for arm in ARMS_WITH_NOISE),
         Cell("plain", 0.0, 5),
         Cell("strata", 1.0, 5, frequent=True),
+        Cell("clip-weights", 1.0, 5, seed=1, deduplicated=True),
     ]
     fewer = dataclasses.replace(ADP, cells=lambda scale: jobs_of(cells))
     page = tmp_path / "page.md"
     page.write_text("# before\n<!-- results -->\nwhat was here\n<!-- end of results -->\nafter\n")
     place = Place(data_dir, tmp_path / "out")
-    corpora = prepare(data_dir, TINY, place.corpora)
+    corpora = prepare(data_dir, TINY, [cell.text for cell in cells], place.corpora)
     lines = corpora.constants.read_text().splitlines(keepends=True)
     corpora.constants.write_text("".join(lines[:200]))  # both public models score them
     said = reproduce(fewer, TINY, place, 1, SilentReporter(), page=page)
-    assert said[0] == "8 of 8 models done"
+    assert said[0] == "9 of 9 models done"
     with (place.out / "models.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [found["arm"] for found in rows] == [cell.arm for cell in cells]
@@ -227,7 +247,15 @@ def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path) -> None:
     assert text.startswith("# before\n")
     assert text.endswith("after\n")
     assert "what was here" not in text
-    assert f"| {float(rows[1]['perplexity']):.2f} |" in text
+    result = read_json(place.results / f"{cells[1].name}.json")["test"]["wikipedia"]
+    assert f"| {result['perplexity']:.2f} |" in text
+    assert float(rows[1]["perplexity"]) == pytest.approx(result["perplexity"], rel=1e-5)
+    assert len(result["document_nats"]) == TINY.test_articles
+    assert sum(result["document_nats"]) / sum(result["document_tokens"]) == pytest.approx(result["loss"], rel=1e-12)
+    with (place.out / "rho.csv").open() as file:
+        kinds = {found["kind"]: int(found["lines"]) for found in csv.DictReader(file)}
+    assert kinds["canary"] == 2
+    assert kinds["paragraph"] == TINY.lines
     assert {path.name for path in place.out.glob("*.png")} == {"exposure.png", "utility.png"}
     assert list(place.runs.glob("*")) == []
     with pytest.raises(UsageError, match="another scale"):

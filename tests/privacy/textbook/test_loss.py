@@ -301,3 +301,34 @@ def test_one_bucket_is_no_randomized_response():
     for buckets in (1, 0, -3, 2.5, math.nan):
         with pytest.raises(UsageError, match="buckets"):
             DiscreteLoss.randomized_response(1.0, buckets)
+
+
+@pytest.mark.parametrize(
+    ("loss", "p", "q"),
+    [
+        (GaussianLoss(0.7), stats.norm(0), stats.norm(0.7)),
+        (LaplaceLoss(1.3), stats.laplace(0), stats.laplace(1.3)),
+    ],
+)
+def test_the_loss_of_an_output_is_the_log_of_the_two_densities(loss, p, q):
+    outputs = np.linspace(-5, 5, 41)
+    np.testing.assert_allclose(loss.at(outputs), p.logpdf(outputs) - q.logpdf(outputs), atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_the_two_sided_tail_counts_both_sides(loss):
+    """Sampled; the one-sided tail alone is known wrong, and so is counting what is exactly epsilon away."""
+    drawn = loss.sample(200_000, np.random.default_rng(5))
+    for epsilon in (0.05, 0.3, 1.0, 2.5):
+        share = float((np.abs(drawn) > epsilon).mean())
+        assert abs(loss.two_sided_tail(epsilon) - share) < 5 * math.sqrt(0.25 / 200_000)
+        assert loss.two_sided_tail(epsilon) >= loss.tail(epsilon) - 1e-15
+    assert loss.two_sided_tail(-1.0) == 1.0
+
+
+def test_a_pure_guarantee_has_no_two_sided_tail():
+    """Half of the mass of Laplace's loss is at epsilon, and some at -epsilon: neither is beyond it."""
+    assert LaplaceLoss(1.0).two_sided_tail(1.0) == 0.0
+    assert DiscreteLoss.randomized_response(1.2).two_sided_tail(1.2) < 1e-15
+    by_hand = stats.norm.sf((1 - 0.5) / 1) + stats.norm.cdf((-1 - 0.5) / 1)
+    assert GaussianLoss(1.0).two_sided_tail(1.0) == pytest.approx(by_hand, rel=1e-12)

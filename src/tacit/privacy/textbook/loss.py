@@ -65,6 +65,12 @@ class PrivacyLoss(abc.ABC):
     def tail(self, epsilon: float) -> float:
         """P[L > epsilon]. At least `delta`, and not the delta of differential privacy."""
 
+    def two_sided_tail(self, epsilon: float) -> float:
+        """P[|L| > epsilon], the form in which courses bound the loss; at least `tail`, so enough for delta and not necessary."""
+        require_finite("epsilon", epsilon)
+        below = max(0.0, 1 - self.tail(float(np.nextafter(-epsilon, -math.inf))))  # P[L <= the float below -epsilon]
+        return min(1.0, self.tail(epsilon) + below) if epsilon >= 0 else 1.0
+
     @abc.abstractmethod
     def delta(self, epsilon: float) -> float:
         """The hockey-stick divergence: the smallest delta with P(S) <= exp(epsilon) Q(S) + delta for every event S."""
@@ -86,6 +92,10 @@ class GaussianLoss(PrivacyLoss):
 
     def __post_init__(self) -> None:
         require_positive("mu", self.mu)
+
+    def at(self, outputs: np.ndarray) -> np.ndarray:
+        """The loss of these outputs t, ln(P(t) / Q(t)), where the noise has standard deviation 1, P mean 0 and Q mean mu."""
+        return self.mu**2 / 2 - self.mu * np.asarray(outputs, dtype=float)
 
     def sample(self, n: int, generator: np.random.Generator) -> np.ndarray:
         return generator.normal(self.mean(), self.mu, size=n)
@@ -128,9 +138,13 @@ class LaplaceLoss(PrivacyLoss):
     def __post_init__(self) -> None:
         require_positive("pure_epsilon", self.pure_epsilon)
 
-    def sample(self, n: int, generator: np.random.Generator) -> np.ndarray:
+    def at(self, outputs: np.ndarray) -> np.ndarray:
+        """The loss of these outputs t, ln(P(t) / Q(t)), where the noise has scale 1, P mean 0 and Q mean ``pure_epsilon``."""
         bound = self.pure_epsilon
-        return np.clip(bound - 2 * generator.laplace(size=n), -bound, bound)
+        return np.clip(bound - 2 * np.asarray(outputs, dtype=float), -bound, bound)
+
+    def sample(self, n: int, generator: np.random.Generator) -> np.ndarray:
+        return self.at(generator.laplace(size=n))
 
     def mean(self) -> float:
         return self.pure_epsilon + math.expm1(-self.pure_epsilon)

@@ -1,101 +1,342 @@
-"""The claims, judged by our results: each as one line, with its numbers, that says whether it shows."""
+"""The paper's claims, and those of the certified forms, judged one by one: each has its row, also where nothing was run yet."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from tacit.reproduce.adp.scale import ARMS, CERTIFIED, Scale
-from tacit.reproduce.adp.tables import PAPER
+import numpy as np
+
+from tacit.audit.inference import Estimate
+from tacit.reproduce.adp.corpora import TEXTS
+from tacit.reproduce.adp.epsilons import PRINTED
+from tacit.reproduce.adp.evidence import Evidence, Model, mean_share, share_difference
+from tacit.reproduce.adp.scale import ARMS, ARMS_WITH_NOISE, CERTIFIED, EXPOSED, ONE_RECORD, Arm, Cell, Scale, Scores
+from tacit.reproduce.adp.tables import PAPER, agrees
+from tacit.reproduce.judging import above, all_of, at_null, below
 from tacit.reproduce.writing import Claim, Row
 
 __all__ = ["judge"]
 
-_LESS = "less exposed"
+_NOT_RUN = "not run yet"
+_PUBLIC: dict[str, str] = {"model": "the public model, which read no private line,", "unigram": "counting words"}
 
 
-def judge(models: Sequence[Row], public: Sequence[Row], scale: Scale) -> list[Claim]:
-    """All claims for which there are rows."""
-    claims: list[Claim] = []
-    table = [row for row in models if row["copies"] == scale.insertions[0] and not row["frequent"]]
-    for noise in scale.noise:
-        own = {row["arm"]: row for row in reversed(table) if row["noise"] == noise}  # the first seed
-        claims += _of_noise(own, f"s = {noise:g}")
-    claims += _of_literal(table, scale)
-    claims += _useful(table, public)
-    claims += _of_canary(models, public, scale)
-    return claims
+def judge(
+    results: Mapping[str, Mapping[str, Any]], tables: Mapping[str, Sequence[Row]], scale: Scale, level: float
+) -> list[Claim]:
+    """All claims.
+
+    Args:
+        level: of each interval.
+    """
+    of = Evidence(results, scale, level)
+    return [
+        *_trends(of),
+        *_certified(of),
+        *_useful(of),
+        *_exposed(of),
+        *_deduplicated(of),
+        *_scorer(of),
+        *_printed(tables),
+    ]
 
 
-def _of_noise(rows: dict[str, Row], panel: str) -> list[Claim]:
-    """What the certified forms are beside DP-SGD, at the same worst case and at the same protection of private-like text."""
-    texts = {
-        "dp-sgd": "at the same worst-case epsilon, a certified form has a lower perplexity than DP-SGD",
-        "dp-sgd-protected": "at the same epsilon for private-like text, a certified form has a lower perplexity than DP-SGD",
-    }
-    forms = [rows[arm] for arm in CERTIFIED if arm in rows]
+# Perplexity -----------------------------------------------------------------------------------------------------------
+
+
+def _ratio(estimate: Estimate) -> str:
+    low, value, high = np.exp([estimate.low, estimate.value, estimate.high])
+    return f"ratio {value:.3f} ({low:.3f} to {high:.3f})"
+
+
+def _lower(of: Evidence, own: Model, other: Model, text: str = "wikipedia") -> bool | None:
+    """Whether its perplexity is lower; None where they were not run, too."""
+    found = of.log_ratio([own], [other], text)
+    return None if found is None else below(found, 0.0)
+
+
+def _compared(of: Evidence, own: Model, other: Model, text: str = "wikipedia") -> str:
+    found = of.log_ratio([own], [other], text)
+    if found is None:
+        return _NOT_RUN
+    return f"{of.perplexity(own, text):.2f} against {of.perplexity(other, text):.2f}; {_ratio(found)}"
+
+
+def _published(training: str, noise: float) -> str:
+    return next(
+        (f"{row['perplexity']:.0f}" for row in PAPER if (row["training"], row["noise"]) == (training, noise)), ""
+    )
+
+
+def _against(training: str, other: str, noise: float) -> str:
+    own, base = (
+        _published(training, noise),
+        f"{PAPER[0]['perplexity']:.0f}" if other == "No-DP" else _published(other, noise),
+    )
+    return f"{own} against {base}" if own and base else ""
+
+
+def _trends(of: Evidence) -> list[Claim]:
+    """Table 1: what DP costs, what more noise costs, and what the published algorithm gains by less noise."""
+    least, noises = of.scale.insertions[0], of.scale.noise
+    plain = Cell("plain", 0.0, least)
+    dp, literal = ({noise: Cell(arm, noise, least) for noise in noises} for arm in ("dp-sgd", "literal"))
     claims = []
-    for baseline, text in texts.items():
-        if baseline not in rows or not forms:
-            continue
-        best = min(row["perplexity"] for row in forms)
-        numbers = "; ".join(f"{ARMS[row['arm']]} {row['perplexity']:.2f}" for row in forms)
-        other = rows[baseline]["perplexity"]
-        claims.append(Claim(text, panel, best < other, f"{numbers}; DP-SGD {other:.2f}"))
-    return claims
-
-
-def _of_literal(rows: Sequence[Row], scale: Scale) -> list[Claim]:
-    """The paper's own claim: less noise, so a better model. It says nothing of privacy."""
-    claims = []
-    for noise in scale.noise:
-        pair = [
-            next((row for row in rows if (row["arm"], row["noise"]) == (arm, noise)), None)
-            for arm in ("literal", "dp-sgd")
+    for noise in noises:
+        panel = f"s = {noise:g}"
+        claims += [
+            Claim(
+                "DP-SGD has a higher perplexity than training without DP",
+                panel,
+                _lower(of, plain, dp[noise]),
+                _compared(of, dp[noise], plain),
+                _against("DP-SGD", "No-DP", noise),
+            ),
+            Claim(
+                "the published algorithm has a lower perplexity than DP-SGD at the same s (its epsilon is infinite)",
+                panel,
+                _lower(of, literal[noise], dp[noise]),
+                _compared(of, literal[noise], dp[noise]),
+                _against("ADP", "DP-SGD", noise),
+                "training without DP, whose epsilon is infinite as well," if _lower(of, plain, dp[noise]) else "",
+            ),
+            Claim(
+                "the published algorithm has a higher perplexity than training without DP",
+                panel,
+                _lower(of, plain, literal[noise]),
+                _compared(of, literal[noise], plain),
+                _against("ADP", "No-DP", noise),
+            ),
         ]
-        if pair[0] is None or pair[1] is None:
-            continue
-        literal, other = pair[0]["perplexity"], pair[1]["perplexity"]
-        text = "the published algorithm has a lower perplexity than DP-SGD at the same s (its epsilon is infinite)"
-        published = {row["training"]: row["perplexity"] for row in PAPER if row["noise"] == noise}
-        paper = f"{published['ADP']:.0f} against {published['DP-SGD']:.0f}" if published else ""
-        numbers = f"{literal:.2f} against {other:.2f}"
-        claims.append(Claim(text, f"s = {noise:g}", literal < other, numbers, paper))
+    first, last = noises[0], noises[-1]
+    text = f"DP-SGD has a higher perplexity at s = {last:g} than at s = {first:g}"
+    claims.append(Claim(text, "", _lower(of, dp[first], dp[last]), _compared(of, dp[last], dp[first])))
+    return [*claims, _gain_grows(of, dp[first], dp[last], literal[first], literal[last])]
+
+
+def _gain_grows(of: Evidence, dp_first: Cell, dp_last: Cell, first: Cell, last: Cell) -> Claim:
+    """Any model that does not get worse with s passes, too."""
+    text = f"the published algorithm gains more on DP-SGD at s = {last.noise:g} than at s = {first.noise:g}"
+    found = of.log_ratio([last, dp_first], [dp_last, first], "wikipedia")
+    if found is None:
+        return Claim(text, "", None, _NOT_RUN)
+    passed_by = _PUBLIC["model"] if _lower(of, dp_first, dp_last) else ""
+    return Claim(text, "", below(found, 0.0), f"of both gains the {_ratio(found)}", "0.415 against 0.584", passed_by)
+
+
+def _certified(of: Evidence) -> list[Claim]:
+    """Each form by itself, at the same worst case and at the same protection of private-like text, on both texts."""
+    least, claims = of.scale.insertions[0], []
+    baselines: dict[Arm, str] = {"dp-sgd": "worst-case epsilon", "dp-sgd-protected": "epsilon for private-like text"}
+    for baseline, what in baselines.items():
+        for form in CERTIFIED:
+            for noise in of.scale.noise:
+                own, other = Cell(form, noise, least), Cell(baseline, noise, least)
+                claims += [
+                    Claim(
+                        f"at the same {what}, {ARMS[form]} has a lower perplexity than DP-SGD",
+                        f"s = {noise:g}, {TEXTS[text]}",
+                        _lower(of, own, other, text),
+                        _compared(of, own, other, text),
+                        passed_by=_passing(of, other, text),
+                    )
+                    for text in TEXTS
+                ]
     return claims
 
 
-def _useful(rows: Sequence[Row], public: Sequence[Row]) -> list[Claim]:
-    if not rows:
-        return []
-    [unigram] = [row["perplexity"] for row in public if row["model"] == "unigram"]
-    worst = max(rows, key=lambda row: row["perplexity"])
-    text = "every model is better than counting words (the unigram of the test text)"
-    numbers = f"{unigram:.1f}; the worst model has {worst['perplexity']:.1f}"
-    return [Claim(text, "", worst["perplexity"] < unigram, numbers)]
+def _passing(of: Evidence, other: Cell, text: str) -> str:
+    """Who without any private line is better than a baseline; empty where nobody is."""
+    return next((name for model, name in _PUBLIC.items() if _lower(of, model, other, text)), "")
 
 
-def _of_canary(models: Sequence[Row], public: Sequence[Row], scale: Scale) -> list[Claim]:
-    """Exposure at the most copies, and what a frequent secret loses."""
-    most, first = scale.insertions[-1], scale.noise[0]
-    clean = {
-        row["arm"]: row
-        for row in reversed(models)
-        if row["copies"] == most and row["noise"] in (0.0, first) and not row["frequent"]
+def _useful(of: Evidence) -> list[Claim]:
+    """Every model that read private text, against those that did not."""
+    least = of.scale.insertions[0]
+    groups = {"No-DP": [Cell("plain", 0.0, least)]} | {
+        f"s = {noise:g}": [Cell(arm, noise, least) for arm in ARMS_WITH_NOISE] for noise in of.scale.noise
     }
-    claims = []
-    forms = [clean[arm] for arm in CERTIFIED if arm in clean]
-    if forms and "plain" in clean:
-        bits = "; ".join(f"{ARMS[row['arm']]} {row['exposure_bits']:.1f}" for row in forms)
-        text = f"{most:,} copies expose the canary less in a certified form than without DP"
-        shows = max(row["exposure_bits"] for row in forms) < clean["plain"]["exposure_bits"]
-        claims.append(
-            Claim(text, f"s = {first:g}", shows, f"{bits}; No-DP {clean['plain']['exposure_bits']:.1f} bits", _LESS)
-        )
-    rho = {row["model"]: row["canary_rho"] for row in public if row["model"] in ("public", "frequent")}
-    if len(rho) == 2:
-        text = "the public model finds the canary unlikely: it is in the private-like band"
-        numbers = f"rho {rho['public']:.2f}, threshold {scale.threshold:g}"
-        claims.append(Claim(text, "", rho["public"] >= scale.threshold, numbers))
-        text = f"the weak point: {scale.frequent:,} copies in the scorer's own text lower the canary's rho"
-        numbers = f"{rho['public']:.2f} without, {rho['frequent']:.2f} with"
-        claims.append(Claim(text, "", rho["frequent"] < rho["public"], numbers))
+    names = {"unigram": "counting words (the unigram of the test text)", "model": "the public model that it began as"}
+    return [
+        Claim(f"every model is better than {name}", panel, *_all_better(of, cells, model))
+        for model, name in names.items()
+        for panel, cells in groups.items()
+    ]
+
+
+def _all_better(of: Evidence, cells: Sequence[Cell], model: str) -> tuple[bool | None, str]:
+    run = [cell for cell in cells if of.seeds(cell)]
+    verdict = all_of(_lower(of, cell, model) for cell in cells)
+    if not run:
+        return verdict, _NOT_RUN
+    worst = max(run, key=lambda cell: of.perplexity(cell, "wikipedia"))
+    return verdict, f"the worst is {ARMS[worst.arm]}: {_compared(of, worst, model)}"
+
+
+# Exposure -------------------------------------------------------------------------------------------------------------
+
+
+def _bits(estimate: Estimate) -> str:
+    return f"{estimate.value:.1f} bits ({estimate.low:.1f} to {estimate.high:.1f})"
+
+
+def _null_bits(of: Evidence) -> float:
+    return of.results["public"]["exposure"]["null_bits"]
+
+
+def _exposed(of: Evidence) -> list[Claim]:
+    """Figure 1."""
+    first, copies = of.scale.noise[0], of.scale.insertions
+    plain = {count: Cell("plain", 0.0, count) for count in copies}
+    claims = [_without_dp(of, cell) for cell in plain.values()]
+    text = f"without DP {copies[-1]:,} copies expose the canary more than {copies[0]:,}"
+    claims.append(Claim(text, "", *_more(of, plain[copies[-1]], plain[copies[0]])))
+    for count in copies[1:]:
+        claims += [
+            _less_exposed(of, Cell(arm, first, count), plain[count], f"{ARMS[arm]}, {count:,} copies")
+            for arm in EXPOSED
+        ]
+        text = "the published algorithm exposes the canary more than DP-SGD"
+        found = _more(of, Cell("literal", first, count), Cell("dp-sgd", first, count))
+        claims.append(Claim(text, f"{count:,} copies", *found, "slightly worse than DP-SGD"))
     return claims
+
+
+def _without_dp(of: Evidence, cell: Cell) -> Claim:
+    text, panel, found = "without DP the canary is exposed", f"{cell.copies:,} copies", of.exposure(cell)
+    if found is None:
+        return Claim(text, panel, None, _NOT_RUN)
+    return Claim(text, panel, above(found, _null_bits(of)), f"{_bits(found)}; null {_null_bits(of):.2f}")
+
+
+def _more(of: Evidence, own: Cell, other: Cell) -> tuple[bool | None, str]:
+    found = of.exposure_difference(own, other)
+    return (None, _NOT_RUN) if found is None else (above(found, 0.0), f"{_bits(found)} more")
+
+
+def _less_exposed(of: Evidence, own: Cell, plain: Cell, panel: str) -> Claim:
+    """A model that learned nothing would pass too, so it must also be better than the public one.
+
+    Where the canary is the first of all candidates in every replicate, it is not protected, and there is no rank above it.
+    """
+    text = "the canary is less exposed than without DP, by a model that is better than the public one"
+    found = of.exposure_difference(own, plain)
+    if found is None:
+        return Claim(text, panel, None, _NOT_RUN)
+    seeds = of.seeds(own, plain)
+    bits_S, plain_S = of.bits(own, seeds), of.bits(plain, seeds)
+    first_S = bits_S >= math.log2(of.scale.canary.candidates) - 1e-9
+    less = False if first_S.all() and len(seeds) > 1 else below(found, 0.0)
+    numbers = f"{bits_S.mean():.1f} against {plain_S.mean():.1f} bits; {_bits(found)} more"
+    return Claim(text, panel, all_of([less, _lower(of, own, "model")]), numbers, "less exposed at 1,000 copies")
+
+
+def _deduplicated(of: Evidence) -> list[Claim]:
+    """The canary as one record; the control is the same text with all copies, without DP."""
+    first, most = of.scale.noise[0], of.scale.insertions[-1]
+    control = of.exposure(Cell("plain", 0.0, most))
+    plain = of.exposure(Cell("plain", 0.0, most, deduplicated=True))
+    text = f"{most:,} copies, each different line once: nothing of the canary is found, in a model better than the public one"
+    claims = []
+    for arm in ONE_RECORD:
+        cell = Cell(arm, first, most, deduplicated=True)
+        own = of.exposure(cell)
+        if own is None:
+            claims.append(Claim(text, ARMS[arm], None, _NOT_RUN))
+            continue
+        null = _null_bits(of)
+        holds = all_of([at_null(own, null, control), _lower(of, cell, "model")])
+        says = "no control" if control is None else f"without DP and deduplication {_bits(control)}"
+        passes = plain is not None and at_null(plain, null, control) is True
+        passed_by = "training without DP on each different line once" if passes else ""
+        claims.append(Claim(text, ARMS[arm], holds, f"{_bits(own)}; null {null:.2f}; {says}", passed_by=passed_by))
+    return claims
+
+
+# The scorer -----------------------------------------------------------------------------------------------------------
+
+
+def _scorer(of: Evidence) -> list[Claim]:
+    text = "the scorer is better than counting words (the unigram of the test text)"
+    claims = [
+        Claim(text, TEXTS[one], _lower(of, "model", "unigram", one), _compared(of, "model", "unigram", one))
+        for one in TEXTS
+    ]
+    return [*claims, *_found_by_rho(of), *_canary_rho(of)]
+
+
+_PERSONAL = ("customer's line with a number", "customer's line without one")
+
+
+def _found_by_rho(of: Evidence) -> list[Claim]:
+    """Assumption 1: what is personal is what a public model finds unlikely."""
+    scored = of.results.get(f"scores-{Scores(Cell('literal', 1.0, of.scale.insertions[0]).text, 'public').name}")
+    often = "it is private-like more often than a paragraph of Wikipedia"
+    most = f"most of it is private-like (rho at least {of.scale.threshold:g})"
+    if scored is None:
+        return [Claim(text, kind, None, _NOT_RUN) for text in (often, most) for kind in _PERSONAL]
+    kinds = scored["kinds"]
+    paragraphs = above(mean_share(kinds["paragraph"], of.level), 0.5) is True
+    claims = []
+    for kind in _PERSONAL:
+        difference = share_difference(kinds[kind], kinds["paragraph"], of.level)
+        claims.append(Claim(often, kind, above(difference, 0.0), f"{_share(difference)} more of a document's lines"))
+    for kind in _PERSONAL:
+        share = mean_share(kinds[kind], of.level)
+        passed_by = "a paragraph of Wikipedia" if paragraphs else ""
+        claims.append(
+            Claim(most, kind, above(share, 0.5), f"{_share(share)} of a document's lines", passed_by=passed_by)
+        )
+    return claims
+
+
+def _share(estimate: Estimate) -> str:
+    low, value, high = (100 * number for number in (estimate.low, estimate.value, estimate.high))
+    return f"{value:.0f} % ({low:.0f} to {high:.0f})"
+
+
+def _canary_rho(of: Evidence) -> list[Claim]:
+    """Measured numbers, of each replicate's canary; there is nothing to estimate."""
+    texts = (
+        "the public model finds the canary unlikely: it is in the private-like band",
+        f"the weak point: {of.scale.frequent:,} copies in the scorer's own text lower the canary's rho",
+    )
+    if not {"public", "frequent"} <= of.results.keys():
+        return [Claim(text, "", None, _NOT_RUN) for text in texts]
+    rho, [frequent, *_] = (of.results[name]["canary_rho"] for name in ("public", "frequent"))
+    private = [value >= of.scale.threshold for value in rho]
+    numbers = f"rho {min(rho):.2f} to {max(rho):.2f}, threshold {of.scale.threshold:g}"
+    return [
+        Claim(texts[0], "", True if all(private) else False if not any(private) else None, numbers),
+        Claim(texts[1], "", frequent < rho[0], f"{rho[0]:.2f} without, {frequent:.2f} with"),
+    ]
+
+
+# What the paper prints ------------------------------------------------------------------------------------------------
+
+
+def _printed(tables: Mapping[str, Sequence[Row]]) -> list[Claim]:
+    """Arithmetic: no model is needed, but for the accountant's word on the published form."""
+    losses = ", ".join(
+        f"exp({row['loss']:g}) is {math.exp(row['loss']):,.0f}, not {row['perplexity']:,.0f}" for row in PAPER
+    )
+    at_last = [row["epsilon_sigma_5"] for row in tables["table1-epsilon"]]
+    literal = [row["epsilon"] for row in tables["models"] if row["arm"] == "literal"]
+    return [
+        Claim("the printed perplexities are those of the printed losses", "", all(map(agrees, PAPER)), losses),
+        Claim(
+            f"DP-SGD whose epsilon is {PRINTED[1.0]} at sigma 1 has {PRINTED[5.0]} at sigma 5, at some sampling probability",
+            "",
+            min(at_last) < PRINTED[5.0] + 0.05,
+            f"{min(at_last):.2f} to {max(at_last):.2f}",
+        ),
+        Claim(
+            "the published algorithm has a finite epsilon",
+            "",
+            None if not literal else all(map(math.isfinite, literal)),
+            "infinite in every run" if literal and all(map(math.isinf, literal)) else _NOT_RUN,
+            "6.35 and 2.47",
+        ),
+    ]

@@ -36,7 +36,11 @@ def draw_figures(models: Sequence[Row], public: Sequence[Row], scale: Scale, fol
 
 def _exposure(models: Sequence[Row], scale: Scale) -> Figure | None:
     """Bits against copies at the first noise; means over the seeds."""
-    rows = [row for row in models if row["noise"] in (0.0, scale.noise[0]) and not row["frequent"]]
+    rows = [
+        row
+        for row in models
+        if row["noise"] in (0.0, scale.noise[0]) and not row["frequent"] and not row["deduplicated"]
+    ]
     if not rows:
         return None
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")

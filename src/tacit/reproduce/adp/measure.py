@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import shutil
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from transformers import GPT2LMHeadModel, PreTrainedModel
 
 from tacit.audit.candidates import candidate_exposure
@@ -15,7 +17,8 @@ from tacit.audit.scorers import scorer_of
 from tacit.audit.trie import Trie, build_trie, score_candidates
 from tacit.beginning import begin
 from tacit.config import RunConfig
-from tacit.corpus.units import Unit
+from tacit.corpus.readers import read_records
+from tacit.corpus.source import Source
 from tacit.evaluation import causal_lm
 from tacit.files import atomic_folder, private_folder, write_atomically
 from tacit.folder import RunFolder
@@ -28,13 +31,14 @@ from tacit.pipeline.state import RunState
 from tacit.privacy.accounting.accountant import epsilon_of_rho, joint_epsilon
 from tacit.progress import SilentReporter
 from tacit.randomness import KeyedRandomness, key_of
-from tacit.reproduce.adp.corpora import CorpusFiles
-from tacit.reproduce.adp.public import experiment_seed, public_model, train_public
+from tacit.reproduce.adp.corpora import TEXTS, CorpusFiles, TestDocuments, kind_of
+from tacit.reproduce.adp.public import public_model, train_public
 from tacit.reproduce.adp.runs import config_of
-from tacit.reproduce.adp.scale import DELTA, Cell, Scale, ScorerName, Scores
+from tacit.reproduce.adp.scale import DELTA, Cell, Scale, ScorerName, Scores, experiment_seed
 from tacit.reproduce.place import Place, with_public_key
 from tacit.reproduce.writing import finite
 from tacit.scoring.scorer import ScorerOptions
+from tacit.scoring.scores import read_scores
 from tacit.training.sequences import tokenize_units
 from tacit.vocabulary.given import read_given
 
@@ -55,8 +59,10 @@ def measure(cell: Cell | Scores | ScorerName, scale: Scale, place: Place) -> dic
 
 
 def _score(scores: Scores, scale: Scale, place: Place) -> dict[str, Any]:
-    """Leave the scores in a folder, from which each cell that reads this text takes them."""
-    cell = Cell("literal", scale.noise[0], scores.copies, scores.scorer == "frequent")  # any that reads them
+    """Leave the scores in a folder, from which each cell that reads this text takes them; what rho finds, by kind of line."""
+    text = scores.text
+    frequent = scores.scorer == "frequent"
+    cell = Cell("literal", scale.noise[0], text.copies, frequent, text.seed, text.deduplicated)  # any that reads them
     scorer = public_model(scores.scorer, place)
     config = _config(cell, scale, place, RunFolder(_scores_folder(place) / "no run").root)
     folder = private_folder(_scores_folder(place))
@@ -69,7 +75,23 @@ def _score(scores: Scores, scale: Scale, place: Place) -> dict[str, Any]:
         SilentReporter(),
         folder / scores.name,
     )
-    return {}
+    return {"kinds": _kinds(CorpusFiles(place.corpora).train(text), folder / scores.name, scale.threshold)}
+
+
+def _kinds(text: Path, scores: Path, threshold: float) -> dict[str, Any]:
+    """Of each kind of line, its documents' numbers of lines and of those that are private-like, and the mean rho."""
+    lines: dict[str, dict[str, list[float]]] = {}
+    for record, score in zip(read_records(Source(text, "jsonl", id_field="id")), read_scores(scores), strict=True):
+        documents = lines.setdefault(kind_of(record), {})
+        documents.setdefault(record.document_id.rsplit("-", 1)[0], []).append(score.rho)
+    return {
+        kind: {
+            "lines": [len(rho) for rho in documents.values()],
+            "private_like": [sum(value >= threshold for value in rho) for rho in documents.values()],
+            "mean_rho": float(np.mean(list(itertools.chain.from_iterable(documents.values())))),
+        }
+        for kind, documents in lines.items()
+    }
 
 
 def _scores_folder(place: Place) -> Path:
@@ -101,8 +123,8 @@ def _cell(cell: Cell, scale: Scale, place: Place) -> dict[str, Any]:
             "cell": dataclasses.asdict(cell),
             "epsilon": _epsilon(state),
             "epsilon_of_rho": _bands(state),
-            "test": _test(state, CorpusFiles(place.corpora).test_units()),
-            "exposure": _exposure(state, _trie_file(place), scale.secret),
+            "test": {text: _test(state, CorpusFiles(place.corpora).test_documents(text)) for text in TEXTS},
+            "exposure": _exposure(state, _trie_file(place), scale.secret_of(cell.seed)),
         }
     shutil.rmtree(folder.root)
     return found
@@ -119,20 +141,22 @@ def _bands(state: RunState) -> list[dict[str, Any]]:
     return [{"begin": band.begin, "end": band.end, "epsilon": band.epsilon} for band in found]
 
 
-def _test(state: RunState, units: list[Unit]) -> dict[str, Any]:
-    """Loss (mean nats a token) and perplexity of the test text."""
+def _test(state: RunState, test: TestDocuments) -> dict[str, Any]:
+    """Loss (mean nats a token) and perplexity of a test text, and what its intervals are made from: nats of each document."""
     model = state.trained_model(state.mechanisms.phases[-1].name)
-    losses = causal_lm.score_units({"model": model}, tokenized(state, units), state.streams)["model"]
-    return _measured(losses, units)
+    losses = causal_lm.score_units({"model": model}, tokenized(state, test.units), state.streams)["model"]
+    return _measured(losses, test)
 
 
-def _measured(losses: causal_lm.UnitLosses, units: list[Unit]) -> dict[str, Any]:
-    exact = causal_lm.perplexities(losses, *causal_lm.text_sizes(units))
+def _measured(losses: causal_lm.UnitLosses, test: TestDocuments) -> dict[str, Any]:
+    exact = causal_lm.perplexities(losses, *causal_lm.text_sizes(test.units))
     return {
         "loss": float(losses.nats_U.sum() / losses.tokens_U.sum()),
         "perplexity": exact.per_token,
         "perplexity_per_word": exact.per_word,
         "bits_per_byte": exact.bits_per_byte,
+        "document_nats": np.bincount(test.document_U, losses.nats_U).tolist(),
+        "document_tokens": np.bincount(test.document_U, losses.tokens_U).tolist(),
     }
 
 
@@ -159,20 +183,25 @@ def _public(name: ScorerName, scale: Scale, place: Place) -> dict[str, Any]:
     trie = _trie_file(place)
     if not trie.exists():
         write_atomically(trie, build_trie(given.tokenizer, scale.canary).save)
-    streams, units = KeyedRandomness(bytes(32)), CorpusFiles(place.corpora).test_units()
-    stream = tokenize_units(units, given.tokenizer, given.special, scale.model["length"], streams)
     model = load_folder(GPT2LMHeadModel, public.model)
-    tables = {
-        "model": model,
-        "unigram": causal_lm.unigram(stream, given.special.size),
-        "uniform": causal_lm.uniform(given.special.size),
-    }
-    losses = causal_lm.score_units(tables, stream, streams)
-    [canary] = ScorerOptions(public.model, scale.model["length"]).load().score([scale.canary_text])
+    tests = {}
+    for text in TEXTS:
+        streams, test = KeyedRandomness(bytes(32)), CorpusFiles(place.corpora).test_documents(text)
+        stream = tokenize_units(test.units, given.tokenizer, given.special, scale.model["length"], streams)
+        tables = {
+            "model": model,
+            "unigram": causal_lm.unigram(stream, given.special.size),
+            "uniform": causal_lm.uniform(given.special.size),
+        }
+        tests[text] = {
+            name: _measured(loss, test) for name, loss in causal_lm.score_units(tables, stream, streams).items()
+        }
+    scorer = ScorerOptions(public.model, scale.model["length"]).load()
+    canaries = [one.log_perplexity for one in scorer.score([scale.canary_text(seed) for seed in range(scale.seeds)])]
     return {
-        "test": {name: _measured(loss, units) for name, loss in losses.items()},
-        "canary_log_perplexity": canary.log_perplexity,
-        "canary_rho": float(public.rho.of(canary.log_perplexity)),
+        "test": tests,
+        "canary_log_perplexity": canaries,
+        "canary_rho": public.rho.of(canaries).tolist(),
         "lower": public.rho.lower,
         "upper": public.rho.upper,
         "exposure": _exposure_of(model, trie, given.special.start, scale.secret),

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from tacit.progress import Reporter
 from tacit.reproduce.adp.claims import judge
 from tacit.reproduce.adp.corpora import prepare
+from tacit.reproduce.adp.epsilons import epsilon_rows
 from tacit.reproduce.adp.figures import draw_figures
 from tacit.reproduce.adp.measure import measure
 from tacit.reproduce.adp.page import results_page
-from tacit.reproduce.adp.scale import SCALES, Cell, Scale, cells_of
-from tacit.reproduce.adp.tables import model_rows, public_rows
+from tacit.reproduce.adp.scale import SCALES, Cell, PrivateText, Scale, ScorerName, Scores, cells_of
+from tacit.reproduce.adp.tables import model_rows, public_rows, rho_rows
 from tacit.reproduce.driver import Job, Outcome, Page, Paper, Result
 from tacit.reproduce.place import Place
 from tacit.reproduce.writing import Claim, Row
@@ -23,7 +24,8 @@ _SCORERS = ("public", "frequent")
 
 def _prepare(scale: Scale, place: Place, reporter: Reporter) -> None:
     del reporter  # seconds
-    prepare(place.data, scale, place.corpora)
+    texts = dict.fromkeys(cell.text for cell in cells_of(scale))
+    prepare(place.data, scale, texts, place.corpora)
 
 
 def _cells(scale: Scale) -> list[Job]:
@@ -36,9 +38,14 @@ def jobs_of(cells: Sequence[Cell]) -> list[Job]:
     return [
         Job("public", "public", is_model=False),
         Job("frequent", "frequent", after=("public",), is_model=False),  # it has the tokenizer of the first
-        *(Job(f"scores-{one.name}", one, after=_SCORERS, is_model=False) for one in scores),
-        *(Job(cell.name, cell, (*_SCORERS, *_scores(cell))) for cell in cells),
+        *(Job(f"scores-{one.name}", one, after=_needed(one.scorer), is_model=False) for one in scores),
+        *(Job(cell.name, cell, (*_needed(cell.scorer), *_scores(cell))) for cell in cells),
     ]
+
+
+def _needed(scorer: ScorerName) -> tuple[str, ...]:
+    """The public models: that where all begin, and the scorer."""
+    return ("public",) if scorer == "public" else _SCORERS
 
 
 def _scores(cell: Cell) -> tuple[str, ...]:
@@ -46,16 +53,18 @@ def _scores(cell: Cell) -> tuple[str, ...]:
 
 
 def _tables(results: Mapping[str, Result], scale: Scale, place: Place) -> dict[str, list[Row]]:
-    del scale, place
+    del place
+    first = Scores(PrivateText(scale.insertions[0], False, 0), "public")
     return {
         "models": model_rows([result for result in results.values() if "cell" in result]),
-        "public": public_rows({name: results[name] for name in _SCORERS}),
+        "public": public_rows({name: results[name] for name in _SCORERS if name in results}),
+        "rho": rho_rows(results.get(f"scores-{first.name}")),
+        "table1-epsilon": [dict(row) for row in epsilon_rows()],
     }
 
 
 def _claims(outcome: Outcome[Scale], level: float) -> list[Claim]:
-    del level
-    return judge(outcome.tables["models"], outcome.tables["public"], outcome.scale)
+    return judge(outcome.results, outcome.tables, outcome.scale, level)
 
 
 def _figures(outcome: Outcome[Scale]) -> list[str]:
@@ -68,7 +77,7 @@ def _page(outcome: Outcome[Scale]) -> Page:
 
 ADP: Paper[Scale] = Paper(
     title="Wu et al. 2022, table 1 and figure 1: adaptive DP as published and in its certified forms, beside DP-SGD and no DP.",
-    corpora=("wikitext-2", "medquad", "eltec-eng"),
+    corpora=("wikitext-2", "abcd", "medquad", "eltec-eng"),
     scales=SCALES,
     prepare=_prepare,
     cells=_cells,

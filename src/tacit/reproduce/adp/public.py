@@ -13,14 +13,14 @@ from tacit.files import read_json, write_json
 from tacit.pipeline.stages import run
 from tacit.progress import SilentReporter
 from tacit.reproduce.adp.corpora import CorpusFiles
-from tacit.reproduce.adp.scale import DELTA, Scale, ScorerName
+from tacit.reproduce.adp.scale import DELTA, PrivateText, Scale, ScorerName, experiment_seed
 from tacit.reproduce.place import Place, with_public_key
 from tacit.scoring.public import scorer_folder
 from tacit.scoring.rho import PrivacyProbability
 from tacit.scoring.scorer import ScorerOptions
 from tacit.scoring.scoring import fit_public
 
-__all__ = ["PublicModel", "experiment_seed", "public_model", "train_public"]
+__all__ = ["PublicModel", "public_model", "train_public"]
 
 _CONSTANTS = "rho.json"
 
@@ -69,11 +69,6 @@ def _folder(place: Place, name: ScorerName) -> Path:
     return place.out / "public" / name
 
 
-def experiment_seed(seed: int) -> str:
-    """What the public key of a replicate is made from: all its arms share it, so they are compared in pairs."""
-    return f"tacit reproduce adp {seed}"
-
-
 def _config(scale: Scale, data: Path, files: CorpusFiles, folder: Path, same_tokenizer: Path | None) -> RunConfig:
     """Ordinary training on public text; the private corpus is named, as in every run, and no phase reads it."""
     public: list[dict[str, Any]] = [
@@ -83,12 +78,8 @@ def _config(scale: Scale, data: Path, files: CorpusFiles, folder: Path, same_tok
             "id_field": "id",
             "limit": scale.answers,
         },
-        {
-            "path": str(data / "eltec-eng" / "eltec-eng-0.jsonl.gz"),
-            "id_field": "id",
-            "max_record_bytes": 10_000_000,
-            "limit": scale.novels,
-        },
+        *_novels(data, scale.novels),
+        {"path": str(files.articles), "id_field": "id"},
     ]
     if same_tokenizer is not None:
         public.append({"path": str(files.canaries), "id_field": "id"})
@@ -100,7 +91,7 @@ def _config(scale: Scale, data: Path, files: CorpusFiles, folder: Path, same_tok
             "title": folder.name,
             "run": str(folder),
             "privacy": {"unit": "record", "units": scale.units, "budget": {"epsilon": 1.0, "delta": DELTA}},
-            "private": {"path": str(files.train(scale.insertions[0])), "id_field": "id"},
+            "private": {"path": str(files.train(PrivateText(scale.insertions[0], False, 0))), "id_field": "id"},
             "public": public,
             "vocabulary": vocabulary,
             "model": scale.model,
@@ -119,3 +110,19 @@ def _config(scale: Scale, data: Path, files: CorpusFiles, folder: Path, same_tok
             "compute": {"threads": 1, "workers": 1, "device": scale.device},
         }
     )
+
+
+_NOVELS_A_FILE = 33
+
+
+def _novels(data: Path, novels: int) -> list[dict[str, Any]]:
+    """So many of the first files' novels."""
+    return [
+        {
+            "path": str(data / "eltec-eng" / f"eltec-eng-{number}.jsonl.gz"),
+            "id_field": "id",
+            "max_record_bytes": 10_000_000,
+            "limit": min(novels - begin, _NOVELS_A_FILE),
+        }
+        for number, begin in enumerate(range(0, novels, _NOVELS_A_FILE))
+    ]

@@ -38,7 +38,7 @@ def config_of(
             "units": scale.units,
             "budget": {"epsilon": _budget(cell, scale), "delta": DELTA},
         },
-        "private": {"path": str(files.train(cell.copies)), "id_field": "id"},
+        "private": {"path": str(files.train(cell.text)), "id_field": "id"},
         "public": [{"path": str(files.constants), "id_field": "id"}],  # every run names some; no phase is on it
         "vocabulary": {"method": "given", "path": str(start.model)},
         "model": {"kind": "gpt2", "folder": str(start.model), "length": scale.model["length"]},

@@ -5,19 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tacit.corpus.secrets import SecretFormat
+from tacit.corpus.secrets import SecretFormat, draw_secret_canaries
+from tacit.randomness import KeyedRandomness, key_of
 
 __all__ = [
     "ARMS",
+    "ARMS_WITH_NOISE",
     "CERTIFIED",
     "DELTA",
+    "EXPOSED",
+    "ONE_RECORD",
     "SCALES",
     "Arm",
     "Cell",
+    "PrivateText",
     "Scale",
     "ScorerName",
     "Scores",
     "cells_of",
+    "experiment_seed",
 ]
 
 Arm = Literal["plain", "dp-sgd", "dp-sgd-protected", "literal", "strata", "clip-weights"]
@@ -42,6 +48,31 @@ DELTA = 1e-5
 """Of every epsilon."""
 
 
+def experiment_seed(seed: int) -> str:
+    """What the public key of a replicate is made from: all its arms share it, so they are compared in pairs."""
+    return f"tacit reproduce adp {seed}"
+
+
+@dataclass(frozen=True)
+class PrivateText:
+    """What a cell is trained on.
+
+    Args:
+        copies: of the replicate's canary.
+        deduplicated: each different line once, so that the canary is one record, whatever ``copies`` is.
+        seed: of the replicate.
+    """
+
+    copies: int
+    deduplicated: bool
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Of its files."""
+        return f"copies{self.copies}{'-distinct' if self.deduplicated else ''}-seed{self.seed}"
+
+
 @dataclass(frozen=True)
 class Cell:
     """One model: trained, measured and attacked.
@@ -51,8 +82,9 @@ class Cell:
         noise: s, the noise multiplier that DP-SGD has; the certified forms get DP-SGD's epsilon at this noise as their worst case.
             0 without DP.
         copies: how often the canary stands in the private text.
-        frequent: score with a public model whose own training text holds the canary a thousand times.
-        seed: of everything random in it.
+        frequent: score with a public model whose own training text holds the first replicate's canary a thousand times.
+        seed: of everything random in it, the canary's number included.
+        deduplicated: train on each different line once.
     """
 
     arm: Arm
@@ -60,12 +92,17 @@ class Cell:
     copies: int
     frequent: bool = False
     seed: int = 0
+    deduplicated: bool = False
 
     @property
     def name(self) -> str:
         """Of its files."""
-        scorer = "-frequent" if self.frequent else ""
-        return f"{self.arm}-noise{self.noise:g}-copies{self.copies}{scorer}-seed{self.seed}"
+        return f"{self.arm}-noise{self.noise:g}{'-frequent' if self.frequent else ''}-{self.text.name}"
+
+    @property
+    def text(self) -> PrivateText:
+        """What it is trained on."""
+        return PrivateText(self.copies, self.deduplicated, self.seed)
 
     @property
     def is_adaptive(self) -> bool:
@@ -80,24 +117,20 @@ class Cell:
     @property
     def scores(self) -> Scores:
         """Of its private text; it shares them with other cells."""
-        return Scores(self.copies, self.scorer)
+        return Scores(self.text, self.scorer)
 
 
 @dataclass(frozen=True)
 class Scores:
-    """How surprising a public model finds each line of a private text.
+    """How surprising a public model finds each line of a private text."""
 
-    Args:
-        copies: how often the canary stands in the text.
-    """
-
-    copies: int
+    text: PrivateText
     scorer: ScorerName
 
     @property
     def name(self) -> str:
         """Of their folder."""
-        return f"copies{self.copies}{'-frequent' if self.scorer == 'frequent' else ''}"
+        return f"{self.text.name}{'-frequent' if self.scorer == 'frequent' else ''}"
 
 
 @dataclass(frozen=True)
@@ -105,10 +138,11 @@ class Scale:
     """The size of the whole experiment.
 
     Args:
-        lines: of the private text at most; blank ones do not count.
-        units: "about so many" of them, as a run states it.
-        test_lines: at most.
-        novels, answers: records of the public text beside WikiText-2's validation part.
+        lines: paragraphs of Wikipedia in the private text at most.
+        chats: of customers, whose own lines are in the private text too; those after them are for the test.
+        units: "about so many" lines of both, as a run states it.
+        test_articles, test_chats: at most.
+        novels, answers: records of the public text, beside half of the articles of WikiText-2's validation part.
         frequent: copies of the canary in the training text of the other scorer.
         pieces: of the tokenizer.
         model: options of ``model`` in a run's configuration.
@@ -123,15 +157,17 @@ class Scale:
         noise: values of s.
         insertions: copies of the canary in the private text.
         canary: the canary's template: of the paper "My ID is 955320", and all 10^6 numbers are candidates.
-        secret: its number.
+        secret: its number in the first replicate; the others draw theirs.
         seeds: replicates of every cell.
         device: where models are trained.
     """
 
     name: str
     lines: int
+    chats: int
     units: int
-    test_lines: int
+    test_articles: int
+    test_chats: int
     novels: int
     answers: int
     pieces: int
@@ -155,26 +191,33 @@ class Scale:
     insertions: tuple[int, ...] = (10, 100, 1000)
     canary: SecretFormat = _CANARY
     secret: int = 955320
-    seeds: int = 1
+    seeds: int = 5
     device: str = "cpu"
 
-    @property
-    def canary_text(self) -> str:
+    def secret_of(self, seed: int) -> int:
+        """The canary's number in a replicate: drawn anew in each, so that where nothing is learned their ranks are independent."""
+        if seed == 0:
+            return self.secret
+        return draw_secret_canaries(1, KeyedRandomness(key_of(experiment_seed(seed))), self.canary)[0]
+
+    def canary_text(self, seed: int) -> str:
         """What is planted."""
-        return self.canary.text(self.secret)
+        return self.canary.text(self.secret_of(seed))
 
 
 SCALES = {
     "laptop": Scale(
         name="laptop",
-        lines=23_767,
-        units=23_700,
-        test_lines=1500,
-        novels=8,
-        answers=4000,
+        lines=17_585,
+        chats=800,
+        units=24_800,
+        test_articles=60,
+        test_chats=204,
+        novels=24,
+        answers=8000,
         pieces=2000,
         model={"kind": "gpt2", "layers": 2, "width": 96, "heads": 4, "length": 32},
-        public_steps=1000,
+        public_steps=3000,
         batch=64,
         public_rate=3e-3,
         plain_steps=500,
@@ -183,18 +226,46 @@ SCALES = {
         expected_batch=1024,
         clip_norm=0.5,
         rate=1e-2,
-        threshold=0.5,
-        stratum_share=0.78,
+        threshold=0.7,
+        stratum_share=0.81,
         unlikely_steps=0.14,
         unlikely_rate=1e-3,
         protected=0.25,
     ),
+    "night": Scale(
+        name="night",
+        lines=17_585,
+        chats=800,
+        units=24_800,
+        test_articles=60,
+        test_chats=204,
+        novels=66,
+        answers=16_407,
+        pieces=4000,
+        model={"kind": "gpt2", "layers": 2, "width": 128, "heads": 4, "length": 32},
+        public_steps=12_000,
+        batch=64,
+        public_rate=2e-3,
+        plain_steps=1000,
+        plain_rate=2e-3,
+        steps=60,
+        expected_batch=1536,
+        clip_norm=0.5,
+        rate=7e-3,
+        threshold=0.7,
+        stratum_share=0.81,
+        unlikely_steps=0.14,
+        unlikely_rate=7e-4,
+        protected=0.25,
+    ),
     "full": Scale(
         name="full",
-        lines=23_767,
-        units=23_700,
-        test_lines=3000,
-        novels=33,
+        lines=17_585,
+        chats=800,
+        units=24_800,
+        test_articles=60,
+        test_chats=204,
+        novels=99,
         answers=16_407,
         pieces=8000,
         model={"kind": "gpt2", "layers": 12, "width": 1024, "heads": 16, "length": 64},
@@ -207,21 +278,27 @@ SCALES = {
         expected_batch=4096,
         clip_norm=0.5,
         rate=5e-4,
-        threshold=0.5,
-        stratum_share=0.78,
+        threshold=0.7,
+        stratum_share=0.81,
         unlikely_steps=0.14,
         unlikely_rate=5e-5,
         protected=0.25,
-        seeds=3,
         device="cuda",
     ),
 }
-"""By name. The paper's decoder has 12 layers of width 1,024: ``full`` is for a GPU, and nobody has run it."""
+"""By name. The threshold was chosen on public text; the share is a statement about the private one, as its number of lines is.
+
+The paper's decoder has 12 layers of width 1,024: ``full`` is for one GPU, and nobody has run it.
+"""
 
 
 def cells_of(scale: Scale) -> list[Cell]:
-    """Every cell, those of the table first."""
-    least, first = scale.insertions[0], scale.noise[0]
+    """Every cell, replicate by replicate, those of the table first.
+
+    Exposure is measured at the first noise. The scorer that has read the canary scores for the first replicate alone: its canary
+    is the one that it has read.
+    """
+    least, first, most = scale.insertions[0], scale.noise[0], scale.insertions[-1]
     cells: list[Cell] = []
     for seed in range(scale.seeds):
         cells.append(Cell("plain", 0.0, least, seed=seed))
@@ -229,9 +306,14 @@ def cells_of(scale: Scale) -> list[Cell]:
             cells += [Cell(arm, noise, least, seed=seed) for arm in ARMS_WITH_NOISE]
         for copies in scale.insertions[1:]:
             cells.append(Cell("plain", 0.0, copies, seed=seed))
-            cells += [Cell(arm, first, copies, seed=seed) for arm in ARMS_WITH_NOISE if arm != "dp-sgd-protected"]
-        cells += [Cell(arm, first, scale.insertions[1], True, seed) for arm in CERTIFIED]
-    return cells
+            cells += [Cell(arm, first, copies, seed=seed) for arm in EXPOSED]
+        cells.append(Cell("plain", 0.0, most, seed=seed, deduplicated=True))
+        cells += [Cell(arm, first, most, seed=seed, deduplicated=True) for arm in ONE_RECORD]
+    return cells + [Cell(arm, first, scale.insertions[1], True) for arm in CERTIFIED]
 
 
 ARMS_WITH_NOISE: tuple[Arm, ...] = ("dp-sgd", "dp-sgd-protected", "literal", "strata", "clip-weights")
+EXPOSED: tuple[Arm, ...] = ("dp-sgd", "literal", "strata", "clip-weights")
+"""Those whose canary is attacked at several insertions."""
+ONE_RECORD: tuple[Arm, ...] = ("dp-sgd", *CERTIFIED)
+"""Those with a guarantee, which is then of all copies of a line."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from tacit.reproduce.writing import Row, number
 
-__all__ = ["PAPER", "model_rows", "public_rows"]
+__all__ = ["PAPER", "agrees", "model_rows", "public_rows", "rho_rows"]
 
 PAPER: tuple[Row, ...] = (
     {"training": "No-DP", "noise": None, "loss": 7.08, "perplexity": 256.66, "epsilon": None},
@@ -25,7 +25,8 @@ def model_rows(results: Sequence[Mapping[str, Any]]) -> list[Row]:
     return [
         {
             **result["cell"],
-            **result["test"],
+            **_utility(result["test"]["wikipedia"]),
+            "perplexity_chats": result["test"]["chats"]["perplexity"],
             "epsilon": number(result["epsilon"]),
             "epsilon_private_like": _private_like(result),
             **{f"exposure_{name}": value for name, value in result["exposure"].items()},
@@ -33,6 +34,13 @@ def model_rows(results: Sequence[Mapping[str, Any]]) -> list[Row]:
         }
         for result in results
     ]
+
+
+_MEASURES = ("loss", "perplexity", "perplexity_per_word", "bits_per_byte")
+
+
+def _utility(test: Mapping[str, Any]) -> Row:
+    return {name: test[name] for name in _MEASURES}
 
 
 def _private_like(result: Mapping[str, Any]) -> float | None:
@@ -44,25 +52,44 @@ def _private_like(result: Mapping[str, Any]) -> float | None:
 def public_rows(public: Mapping[str, Mapping[str, Any]]) -> list[Row]:
     """A row a public model, and the two baselines that know no order."""
     rows: list[Row] = []
-    for name in ("public", "frequent"):
-        found = public[name]
+    for name, found in public.items():
         rows.append(
             {
                 "model": name,
-                **found["test"]["model"],
-                "canary_ln_ppl": found["canary_log_perplexity"],
-                "canary_rho": found["canary_rho"],
+                **_tests(found["test"], "model"),
+                "canary_ln_ppl": found["canary_log_perplexity"][0],
+                "canary_rho": found["canary_rho"][0],
+                "canary_rho_least": min(found["canary_rho"]),
+                "canary_rho_most": max(found["canary_rho"]),
                 "lower": found["lower"],
                 "upper": found["upper"],
                 **{f"exposure_{key}": value for key, value in found["exposure"].items()},
+                "seconds": round(found["seconds"], 1),
             }
         )
-    first = public["public"]
-    empty = dict.fromkeys(list(rows[0])[5:])
-    rows += [{"model": name, **first["test"][name], **empty} for name in ("unigram", "uniform")]
-    return rows
+    baselines = [{"model": name, **_tests(public["public"]["test"], name)} for name in ("unigram", "uniform")]
+    return [*rows, *(dict.fromkeys(rows[0]) | row for row in baselines)]
+
+
+def _tests(test: Mapping[str, Mapping[str, Any]], model: str) -> Row:
+    return {**_utility(test["wikipedia"][model]), "perplexity_chats": test["chats"][model]["perplexity"]}
+
+
+def rho_rows(scores: Mapping[str, Any] | None) -> list[Row]:
+    """A row a kind of private line: how many there are, and how many of them rho finds private-like."""
+    return [
+        {
+            "kind": kind,
+            "documents": len(found["lines"]),
+            "lines": sum(found["lines"]),
+            "private_like": sum(found["private_like"]),
+            "share": sum(found["private_like"]) / sum(found["lines"]),
+            "mean_rho": found["mean_rho"],
+        }
+        for kind, found in (scores["kinds"] if scores else {}).items()
+    ]
 
 
 def agrees(row: Row) -> bool:
-    """Whether a row's perplexity is the exponential of its loss, as it must be."""
-    return math.isclose(row["perplexity"], math.exp(row["loss"]), rel_tol=1e-6)
+    """Whether a row's perplexity is the exponential of its loss, as it must be, up to a loss printed with two decimals."""
+    return math.isclose(row["perplexity"], math.exp(row["loss"]), rel_tol=0.006)
