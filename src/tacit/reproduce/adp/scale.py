@@ -286,7 +286,8 @@ SCALES = {
         device="cuda",
     ),
 }
-"""By name. The threshold was chosen on public text; the share is a statement about the private one, as its number of lines is.
+"""By name. The threshold and the share were chosen with samples of the private text: an experiment's shortcut, which a release
+would have to pay for.
 
 The paper's decoder has 12 layers of width 1,024: ``full`` is for one GPU, and nobody has run it.
 """
