@@ -215,7 +215,7 @@ def test_amplification_is_that_of_the_formula() -> None:
 
 
 def test_the_amplification_that_the_paper_quotes() -> None:
-    """Its formula does give 0.12 from epsilon' 1, which is at delta, since it is evaluated at delta / gamma; ours is not amplified."""
+    """Its formula gives 0.12 from an epsilon of 1 at delta, being evaluated at delta / gamma; ours is not amplified."""
     found = amplified_as_quoted(SCALES["laptop"])
     assert found["paper"] == pytest.approx(0.12, abs=0.006)
     assert found["paper"] < math.log1p(0.1 * math.expm1(1.0))  # with both epsilons at one delta: 0.159
