@@ -188,8 +188,8 @@ SCALES = {
         },
         panels=(
             Panel("customersim", "lstm", selective=GAMMAS),
-            Panel("customersim", "gpt2", (0.1, 0.5)),
-            Panel("multiwoz", "lstm", (0.1, 0.5), selective=(0.5,), seeds=3),
+            Panel("customersim", "gpt2", (0.1,)),
+            Panel("multiwoz", "lstm", (0.1,), seeds=3),
         ),
         trunk_steps=600,
         rounds=8,
