@@ -40,6 +40,10 @@ ADVICE: dict[str, Advice] = {
         "selective DP shows public tokens", "`plan: dp` on `stream: private`; `allow: [heuristic:selective-dp]`"
     ),
     "marking-needs-replace": Advice("marking replaces tokens", "`privacy.relation: replace`"),
+    "tokens-across-words": Advice(
+        "private characters would decide public tokens beside them",
+        "no `vocabulary.method: given`, or a WordPiece with BERT's normalizer and pre-tokenizer",
+    ),
     "noise-from-the-batch": Advice(
         "noise of `form: literal` shows the batch (docs/adaptive.md#why-the-published-form-has-no-epsilon)",
         "`form: strata`, `clip-weights`; `allow: [heuristic:adp]`",
