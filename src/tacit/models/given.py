@@ -87,8 +87,8 @@ def load_folder(
             f"{folder} has no weights for {len(missing)} parameters, such as {missing[0]}; give a whole model"
         )
     _freeze_tables(model)
-    for name, parameter in model.named_parameters():
-        if not bool(parameter.isfinite().all()):
+    for name, tensor in model.state_dict().items():  # buffers, too: I-BERT keeps ranges of activations there
+        if not bool(tensor.isfinite().all()):
             raise DataError(
                 f"{folder}: {name} holds numbers that are not finite; give a model that was trained to its end"
             )
