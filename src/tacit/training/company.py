@@ -101,17 +101,17 @@ def refuse_company(model: PreTrainedModel, objective: Objective, special: Specia
         for row_1T in every_RT[:, None]:
             asked.values(row_1T)
         return
-    first_T = every_RT[len(every_RT) // 2]
+    first_T = every_RT[len(every_RT) // 2]  # if it gives no number itself, it differs from itself
     loss: np.ndarray | None = None
     for number, others_BT in enumerate(_batches(every_RT, at_once - 1)):
         batch_BT = np.concatenate([first_T[None], others_BT])
         said = asked.values(batch_BT)[:1]
         loss = said if loss is None else loss
-        if not np.array_equal(said, loss, equal_nan=True):
+        if not np.array_equal(said, loss):
             raise _refusal(model)
         if number == 0:
             norms = [asked.norms(one)[:1] for one in (batch_BT, np.repeat(first_T[None], at_once, axis=0))]
-            if not np.array_equal(*norms, equal_nan=True):
+            if not np.array_equal(*norms):
                 raise _refusal(model)
 
 
