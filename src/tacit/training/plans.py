@@ -128,6 +128,10 @@ class ControlPlan(PlainPlan):
 
     step: ClassVar[str] = "tacit.training.steps:ControlStep"
 
+    def __repr__(self) -> str:
+        """As a `PlainPlan`, by whose words its draws are addressed (`tacit.training.sums`)."""
+        return repr(PlainPlan(self.batch_size))
+
 
 @dataclass(frozen=True)
 class SelectivePlan(PlainPlan):
