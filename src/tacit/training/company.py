@@ -110,8 +110,8 @@ def refuse_company(model: PreTrainedModel, objective: Objective, special: Specia
         if not np.array_equal(said, loss):
             raise _refusal(model)
         if number == 0:
-            norms = [asked.norms(one)[:1] for one in (batch_BT, np.repeat(first_T[None], at_once, axis=0))]
-            if not np.array_equal(*norms):
+            beside_itself_BT = np.repeat(first_T[None], at_once, axis=0)
+            if not np.array_equal(asked.norms(batch_BT)[:1], asked.norms(beside_itself_BT)[:1]):
                 raise _refusal(model)
 
 
