@@ -40,6 +40,10 @@ ADVICE: dict[str, Advice] = {
         "selective DP shows public tokens", "`plan: dp` on `stream: private`; `allow: [heuristic:selective-dp]`"
     ),
     "marking-needs-replace": Advice("marking replaces tokens", "`privacy.relation: replace`"),
+    "tokens-across-words": Advice(
+        "private characters would decide public tokens beside them",
+        "no `vocabulary.method: given`, or a WordPiece with BERT's normalizer and pre-tokenizer",
+    ),
     "noise-from-the-batch": Advice(
         "noise of `form: literal` shows the batch (docs/adaptive.md#why-the-published-form-has-no-epsilon)",
         "`form: strata`, `clip-weights`; `allow: [heuristic:adp]`",
@@ -83,10 +87,18 @@ ADVICE: dict[str, Advice] = {
     "unsteady-model": Advice(
         "a row, or a random draw without the key, changes how other rows are computed", "another type of model"
     ),
+    "model-raises": Advice(
+        "the model ends with an error at a made-up row, as some unit's row would",
+        "whole weights and the options they were made with",
+    ),
     "cross-example-operation": Advice("a layer mixes examples (batch norm)", "LayerNorm; row i must be example i"),
     "buffer-written": Advice("running statistics without noise", "eval mode, or none"),
     "compiled-model": Advice("compiled code runs no hooks", "the model before `torch.compile`"),
     "sharded-without-rule": Advice("a sharded LSTM or fallback layer", "freeze it, do not shard"),
+    "sharded-unmeasured": Advice(
+        "a row at which the model raises would leave the other ranks waiting",
+        "no `compute.shard`; a type in docs/models.md",
+    ),
     "unknown-head": Advice("no plain `nn.Linear`", "call the head (masked: on `at_positions(...)`)"),
     "parameter-outside-rule": Advice("unclipped outside its layer's call", "call the layer, or freeze it"),
     "ambiguous-batch-dimension": Advice(

@@ -21,7 +21,7 @@ class MarkingOptions(Options):
     """Which tokens of the raw private text are private, for selective DP (Shi et al. 2021; docs/selective-dp.md).
 
     It is a baseline without a guarantee for the record, and needs ``model.kind: lstm``, ``relation: replace``, ``unit: record``,
-    ``vocabulary.method: public`` and ``allow: [heuristic:selective-dp]``.
+    ``vocabulary.method: public`` (or ``given``, of a WordPiece that cuts words as BERT) and ``allow: [heuristic:selective-dp]``.
 
     Args:
         data_point: ``record``, or ``line``: every line of a record is a unit of its own, such as a turn of a dialogue.

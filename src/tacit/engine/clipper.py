@@ -119,6 +119,8 @@ class PerExampleClipper:
         self._next_weights: Tensor | None = None
         self._weights: Tensor | None = None
         self._probed: set[Shapes] = set()
+        self._probed_before: set[Shapes] = set()
+        self._is_torn = False
         self._workspace = Workspace()
         self._sums = RunningSums()
         self._site_hooks: dict[nn.Module, tuple[RemovableHandle, RemovableHandle]] = {}
@@ -130,6 +132,11 @@ class PerExampleClipper:
         if self._norms is None:
             raise UsageError("no clipping context has ended yet, so there are no norms")
         return self._norms
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether an error came while a context's sum was added: a part of it is in ``p.grad``, which is of no use then."""
+        return self._is_torn
 
     def weighted(self, weights_U: Tensor) -> PerExampleClipper:
         """This clipper, for one context in which unit u is clipped at ``weights_U[u] * clip_norm``.
@@ -186,6 +193,7 @@ class PerExampleClipper:
             check_hooks(self._sites[module], hooks)
         sharded = any(is_sharded(parameter) for parameter in self._parameters.values())
         self._workspace.reset()
+        self._probed_before = set(self._probed)
         self._capture = Capture(
             self._sites, self._sequences_per_unit, None if sharded else self._probed, self._workspace
         )
@@ -207,9 +215,15 @@ class PerExampleClipper:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         capture = self._release()
-        if kind is None and capture is not None and self._snapshot is not None:
-            self._snapshot.check()
-            self._add_clipped_sum(capture)
+        ended = False
+        try:
+            if kind is None and capture is not None and self._snapshot is not None:
+                self._snapshot.check()
+                self._add_clipped_sum(capture)
+                ended = True
+        finally:
+            if not ended:  # the next context is the one to probe
+                self._probed.intersection_update(self._probed_before)
 
     def _register(self) -> list[RemovableHandle]:
         """Hooks that are idle outside a context. Ours sees a layer's output before a hook of the user changes it."""
@@ -281,8 +295,10 @@ class PerExampleClipper:
             parts = {name: coefficients_GU[group_of[name]] for name in factors}
             if _most_absolute(factors, parts) > CANCELLING * self._clip_norm:
                 coefficients_GU = coefficients_GU.double()
+            self._is_torn = True
             for name, parameter in self._parameters.items():
                 self._accumulate(parameter, factors.pop(name, ()), coefficients_GU[group_of[name]])
+            self._is_torn = False
 
     def _accumulate(self, parameter: nn.Parameter, factors: Sequence[Factor], coefficients: Tensor) -> None:
         weights = coefficients.to(torch.promote_types(parameter.dtype, coefficients.dtype))

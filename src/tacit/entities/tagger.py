@@ -21,6 +21,7 @@ from tacit.corpus.annotated import AnnotatedDocument
 from tacit.engine.cross_entropy import cross_entropy
 from tacit.entities.rows import RowCutter, split_labels
 from tacit.models.given import load_folder
+from tacit.models.total import Kept, read_rows
 from tacit.randomness import KeyedRandomness
 from tacit.training.objectives import Objective, Targets
 
@@ -75,6 +76,11 @@ class EntityObjective(Objective):
     draws = 0
     may_be_cut = True
 
+    @property
+    def tells_padding(self) -> bool:
+        """Yes: a tagger sees both sides of a word."""
+        return True
+
     def targets(self, ids_BT: np.ndarray, lengths_B: np.ndarray, uniforms_BnT: np.ndarray) -> Targets:
         """N is T."""
         pieces_BT, labels_BT = split_labels(ids_BT, self.size)
@@ -94,9 +100,15 @@ RowLabels = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def row_labels(model: PreTrainedModel) -> RowLabels:
-    """The likeliest label at every position, without dropout."""
+    """The likeliest label at every position, without dropout; the first one in a row at which the model raises."""
 
     def labels_of(pieces_BT: np.ndarray, lengths_B: np.ndarray) -> np.ndarray:
+        failed_T = np.zeros(pieces_BT.shape[1], dtype=np.int64)
+        return read_rows(
+            kept, np.arange(len(pieces_BT)), lambda rows: labels_of_rows(pieces_BT[rows], lengths_B[rows]), failed_T
+        )
+
+    def labels_of_rows(pieces_BT: np.ndarray, lengths_B: np.ndarray) -> np.ndarray:
         attention_BT = np.arange(pieces_BT.shape[1]) < lengths_B[:, None]
         arrays = (pieces_BT.astype(np.int64), attention_BT.astype(np.int64))
         ids_BT, seen_BT = (torch.from_numpy(array).to(model.device) for array in arrays)
@@ -104,6 +116,7 @@ def row_labels(model: PreTrainedModel) -> RowLabels:
             return model(input_ids=ids_BT, attention_mask=seen_BT).logits.argmax(dim=-1).cpu().numpy()
 
     model.eval()
+    kept = Kept(model)
     return labels_of
 
 

@@ -28,6 +28,7 @@ from tacit.corpus.units import Unit
 from tacit.errors import DataError
 from tacit.models.causal import causal_row_losses
 from tacit.models.places import together
+from tacit.models.total import Kept, read_rows
 from tacit.randomness import KeyedRandomness
 from tacit.training.sequences import SequenceStream
 from tacit.training.steps import all_widths, widths
@@ -220,10 +221,11 @@ def _model_nats(model: PreTrainedModel, stream: SequenceStream, row_B: np.ndarra
 
     So the shapes of all that is computed for a row are a function of its own length and of public numbers, and with them how its
     loss is rounded: a released sum over units moves by what one unit adds, and not by how others are computed beside it
-    (docs/decisions/0009-a-units-shape-is-its-own.md).
+    (docs/decisions/0009-a-units-shape-is-its-own.md). The loss of a row at which the model raises is no number.
     """
     training = model.training
     model.eval()
+    kept = Kept(model)
     nats_B = np.zeros(len(row_B))
     width_B = widths(stream.lengths_S[row_B], stream.ids_ST.shape[1], math.inf)
     at_once = together(model, _ROWS_AT_ONCE, 1, all_widths(stream.ids_ST.shape[1]))
@@ -231,7 +233,11 @@ def _model_nats(model: PreTrainedModel, stream: SequenceStream, row_B: np.ndarra
         same_B = np.flatnonzero(width_B == width)
         for start in range(0, len(same_B), at_once):
             part = same_B[start : start + at_once]
-            nats_B[part] = _batch_nats(model, stream, row_B[part], int(width), at_once)
+
+            def read(rows: np.ndarray, width: int = int(width)) -> np.ndarray:
+                return _batch_nats(model, stream, rows, width, at_once)
+
+            nats_B[part] = read_rows(kept, row_B[part], read)
     model.train(training)
     return nats_B
 

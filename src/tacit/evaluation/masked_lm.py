@@ -22,6 +22,7 @@ from tacit.disk_arrays import row_pieces
 from tacit.engine import cross_entropy
 from tacit.models.masked import masked_logits
 from tacit.models.places import together
+from tacit.models.total import Kept, read_rows
 from tacit.randomness import KeyedRandomness
 from tacit.training.masking import MaskedRows, Masking, mask_rows
 from tacit.training.sequences import SequenceStream
@@ -109,22 +110,32 @@ def _score_table(log_probabilities_V: np.ndarray, masked: MaskedRows) -> tuple[n
 
 @torch.no_grad()
 def _score_model(model: PreTrainedModel, masked: MaskedRows) -> tuple[np.ndarray, np.ndarray]:
-    """In batches of one size, which blank rows fill: how a row is rounded is no matter of how many others there are."""
+    """In batches of one size, which blank rows fill: how a row is rounded is no matter of how many others there are.
+
+    Of a row at which the model raises nothing is right, and its loss is no number.
+    """
     model.eval()
+    kept = Kept(model)
     shape = masked.slots_BK.shape
     right_BK, loss_BK = np.zeros(shape, dtype=bool), np.zeros(shape)
     at_once = together(model, _ROWS_AT_ONCE, 1, (masked.ids_BT.shape[1],), (shape[1],))
+    failed_2K = np.stack([np.zeros(shape[1]), np.full(shape[1], np.nan)])
     for start in range(0, len(masked.ids_BT), at_once):
-        part = slice(start, start + at_once)
-        rows = len(masked.ids_BT[part])
-        ids_BT = _filled(masked.ids_BT[part], at_once)
-        attention_BT = _filled(masked.attention_BT[part].astype(np.int64), at_once)
-        attention_BT[rows:, :2] = 1  # a blank row has two positions
-        slots_BK, labels_BK = _filled(masked.slots_BK[part], at_once), _filled(masked.labels_BK[part], at_once)
-        logits_BKV = masked_logits(model, ids_BT, attention_BT, slots_BK)
-        right_BK[part] = (logits_BKV.argmax(dim=-1) == labels_BK).numpy()[:rows]
-        loss_BK[part] = cross_entropy(logits_BKV, labels_BK).double().numpy()[:rows]
+        rows = np.arange(start, min(start + at_once, len(masked.ids_BT)))
+        found_B2K = read_rows(kept, rows, lambda rows: _batch_scores(model, masked, rows, at_once), failed_2K)
+        right_BK[rows], loss_BK[rows] = found_B2K[:, 0] > 0, found_B2K[:, 1]
     return right_BK, loss_BK
+
+
+def _batch_scores(model: PreTrainedModel, masked: MaskedRows, rows: np.ndarray, at_once: int) -> np.ndarray:
+    """Of each row whether its slots are right, and their losses (B, 2, K)."""
+    ids_BT = _filled(masked.ids_BT[rows], at_once)
+    attention_BT = _filled(masked.attention_BT[rows].astype(np.int64), at_once)
+    attention_BT[len(rows) :, :2] = 1  # a blank row has two positions
+    slots_BK, labels_BK = _filled(masked.slots_BK[rows], at_once), _filled(masked.labels_BK[rows], at_once)
+    logits_BKV = masked_logits(model, ids_BT, attention_BT, slots_BK)
+    right_BK = (logits_BKV.argmax(dim=-1) == labels_BK).double()
+    return torch.stack([right_BK, cross_entropy(logits_BKV, labels_BK).double()], dim=1).numpy()[: len(rows)]
 
 
 def _filled(array: np.ndarray, rows: int) -> torch.Tensor:

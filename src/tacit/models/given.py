@@ -19,7 +19,7 @@ from tacit.config.shape import read_config, weight_files
 from tacit.errors import DataError
 from tacit.privacy.origin import MARK
 
-__all__ = ["load_folder"]
+__all__ = ["freeze_tables", "load_folder"]
 
 _EARLIER_WORDS = """
 rope_theta rope_scaling partial_rotary_factor rope_local_base_freq rotary_pct rotary_emb_base rotary_dim
@@ -86,9 +86,9 @@ def load_folder(
         raise DataError(
             f"{folder} has no weights for {len(missing)} parameters, such as {missing[0]}; give a whole model"
         )
-    _freeze_tables(model)
-    for name, parameter in model.named_parameters():
-        if not bool(parameter.isfinite().all()):
+    freeze_tables(model)
+    for name, tensor in model.state_dict().items():  # buffers, too: I-BERT keeps ranges of activations there
+        if not bool(tensor.isfinite().all()):
             raise DataError(
                 f"{folder}: {name} holds numbers that are not finite; give a model that was trained to its end"
             )
@@ -99,7 +99,7 @@ _FIXED_TABLES = ("SinusoidalPositionalEmbedding",)
 _SHARED_TABLES = {"mpnet": "relative_attention_bias"}
 
 
-def _freeze_tables(model: PreTrainedModel) -> None:
+def freeze_tables(model: PreTrainedModel) -> None:
     """Tables that are not to be trained, which loading forgets, and those that no example has for itself.
 
     MPNet reads its table of distances once for all examples of a batch, so that none has a gradient of its own there.

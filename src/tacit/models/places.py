@@ -29,7 +29,7 @@ from transformers.pytorch_utils import Conv1D
 
 from tacit.models.networks import is_routed_model
 
-__all__ = ["together"]
+__all__ = ["is_measured", "together"]
 
 _IN_A_VECTOR = 64
 """Numbers that a loop takes at once, or a multiple of that: two registers of 32 bfloat16."""
@@ -49,6 +49,15 @@ _ALIGNED = 8
 _LSTM = "tacit-lstm"
 _WITHOUT_ATTENTION = (_LSTM, "tacit-self-test")
 
+_MEASURED_TYPES = """
+tacit-lstm tacit-self-test bert gpt2 llama
+mistral qwen2 qwen3 gemma phi phi3 olmo olmo2 stablelm starcoder2 gpt_neox cohere glm helium nemotron ernie4_5 hunyuan_v1_dense
+exaone4 seed_oss arcee smollm3 modernbert-decoder gemma2 glm4 granite ministral gemma3_text olmo3 cohere2 falcon bloom opt
+albert electra modernbert deberta-v2 eurobert nomic_bert convbert roformer mpnet ernie roberta xlm-roberta camembert distilbert
+"""
+_MEASURED = frozenset(_MEASURED_TYPES.split())
+"""Types of which no row changes a bit of another one, however odd its ids and large its numbers (`test_company_of_every_id.py`)."""
+
 _GRAIN = 32768
 """at::internal::GRAIN_SIZE: numbers in a thread's share at least (torch's TensorIterator.h)."""
 
@@ -67,7 +76,8 @@ def together(
     """How many units may be computed at once: the largest number up to ``most`` for which no place differs, else 1.
 
     Args:
-        model: on the device that it computes on; a GPU has one program for all numbers.
+        model: on the device that it computes on; a GPU has one program for all numbers. A type that was not measured, and
+            one with weights that are no matrices (convolutions, experts), is computed one unit at a time on each.
         most: units.
         rows_per_unit: rows of each.
         widths: all widths of rows.
@@ -75,6 +85,8 @@ def together(
         blank: blank units that are computed beside them, where they are more than one.
     """
     if is_routed_model(model):  # it multiplies the positions of several rows together
+        return 1
+    if not is_measured(model) or any(own.dim() > 2 for own in model.parameters()):
         return 1
     if model.device.type != "cpu":
         return most
@@ -88,6 +100,11 @@ def together(
         if all(_is_even(count, features, threads) for count in rows):
             return units
     return 1
+
+
+def is_measured(model: PreTrainedModel) -> bool:
+    """Whether a model's type is one of which rows were measured to be independent to the bit, and whose code raises at none."""
+    return model.config.model_type in _MEASURED
 
 
 def _is_even(rows: int, features: set[int], threads: int) -> bool:

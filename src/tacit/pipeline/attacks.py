@@ -31,7 +31,7 @@ from tacit.pipeline.training import noted_products
 from tacit.stages import Stage
 from tacit.training.checkpoint import load_weights
 from tacit.training.loop import run_phase
-from tacit.training.plans import AdamOptions, Phase, PlainPlan, last_before_private
+from tacit.training.plans import AdamOptions, ControlPlan, Phase, last_before_private
 
 __all__ = ["attack_stage", "audited_models", "check_stored_gate", "measure", "store", "stored_attacks"]
 
@@ -175,7 +175,7 @@ def _shadow_model(state: RunState, number: int, texts: Sequence[str]) -> PreTrai
     phase = Phase(
         f"shadow_{number}",  # no phase of a run may have such a name
         "private",
-        PlainPlan(options.control_batch),
+        ControlPlan(options.control_batch),
         math.ceil(options.enough_control_steps(options.membership.pairs, 1)),
         AdamOptions(options.control_learning_rate),
     )

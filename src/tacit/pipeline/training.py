@@ -19,7 +19,7 @@ from tacit.pipeline.rows import control_rows, drawn_coins, rows_of
 from tacit.pipeline.state import RunState, give
 from tacit.training.checkpoint import finished_steps, load_weights, watched_products
 from tacit.training.loop import run_phase
-from tacit.training.plans import DpPlan, NoiselessPlan, Phase, PlainPlan, last_before_private
+from tacit.training.plans import ControlPlan, DpPlan, NoiselessPlan, Phase, last_before_private
 from tacit.training.watching import Watched
 
 __all__ = ["Part", "assist", "is_trained", "noted_products", "pretrain", "train", "train_control"]
@@ -165,7 +165,7 @@ def _without_dp(phase: Phase, options: AuditOptions, enough: int) -> Phase:
     """Ordinary training, of at least so many steps unless they are given; all that it learns is attacked."""
     return dataclasses.replace(
         phase,
-        plan=PlainPlan(options.control_batch),
+        plan=ControlPlan(options.control_batch),
         steps=options.control_steps or max(phase.steps, enough),
         optimizer=dataclasses.replace(phase.optimizer, learning_rate=options.control_learning_rate, keep=None),
     )

@@ -12,12 +12,13 @@ from pathlib import Path
 from tacit.config import RunConfig
 from tacit.config.kinds import KINDS, is_routed, one_of
 from tacit.config.shape import read_config, shape_of, weight_files
-from tacit.errors import DataError, UsageError
+from tacit.errors import DataError, RefusedError, UsageError
 from tacit.screening.redact import MASK
 from tacit.vocabulary.chat_template import ChatTemplate, default_template, read_chat_template
 from tacit.vocabulary.chats import ChatEncoder, check_template
 from tacit.vocabulary.given import GivenTokenizer, read_given, tokenizer_digest
 from tacit.vocabulary.public_words import read_bytes
+from tacit.vocabulary.tokenizer import cuts_into_words
 
 _PADDING = 1024
 """More rows than tokens that a table may have: many are filled up to a multiple of 64 or more."""
@@ -44,9 +45,16 @@ def given_tokenizer(config: RunConfig) -> GivenTokenizer:
     Raises:
         DataError: the tokenizer or the folder cannot be read, or do not belong together.
         UsageError: the tokenizer lacks what this kind of model needs, or the rows are longer than the model's positions.
+        RefusedError: ``tokens-across-words``, with marking.
     """
     path = config.vocabulary.resolved_path
     found = read_given(path, reserved_tokens(config))
+    if config.marking is not None and not cuts_into_words(found.tokenizer):
+        raise RefusedError(
+            "tokens-across-words",
+            f"{path}: with marking, no private character may decide a public token beside it, and this tokenizer need not cut text "
+            "where marks end; leave out vocabulary.method: given, or give a WordPiece with normalizer and pre-tokenizer of BERT",
+        )
     if not config.model.is_causal:
         lacking = [role for role in ("mask_token", "pad_token") if role not in found.names]
         if lacking:

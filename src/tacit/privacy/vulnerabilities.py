@@ -107,6 +107,20 @@ def _marked_by_line(certificate: _Values, config: _Values) -> bool:
     return not config or (config.get("marking") or {}).get("data_point") == "line"
 
 
+def _from_folder(certificate: _Values, config: _Values) -> bool:
+    return not config or bool((config.get("model") or {}).get("folder"))
+
+
+def _marked_with_given(certificate: _Values, config: _Values) -> bool:
+    given = (config.get("vocabulary") or {}).get("method") == "given"
+    return not config or (given and bool(config.get("marking")))
+
+
+def _off_cpu(certificate: _Values, config: _Values) -> bool:
+    device = (config.get("compute") or {}).get("device", "cpu")
+    return _from_folder(certificate, config) and (not config or device != "cpu")
+
+
 def _any(certificate: _Values, config: _Values) -> bool:
     return True
 
@@ -156,6 +170,10 @@ VULNERABILITIES = (
     Vulnerability("TACIT-29", "in bfloat16 one record decided whether there is a release", 1, _in_bfloat16),
     Vulnerability("TACIT-30", "in bfloat16 padding of one row changed how others were computed", 1, _in_bfloat16),
     Vulnerability("TACIT-31", "selective DP's statement said record where it counted lines", 1, _marked_by_line),
+    Vulnerability("TACIT-32", "a model's error at one record decided whether there is a release", 1, _from_folder),
+    Vulnerability("TACIT-33", "with a given tokenizer private characters decided public tokens", 1, _marked_with_given),
+    Vulnerability("TACIT-34", "on a GPU a model that reads the whole batch lost all units but one", 1, _off_cpu),
+    Vulnerability("TACIT-35", "the mend of TACIT-30 left out fine-tunings", 1, _fine_tuned),
 )
 
 

@@ -42,10 +42,12 @@ from transformers import PreTrainedModel
 from tacit.config.kinds import KINDS, kind_named, one_of
 from tacit.config.shape import folder_shape, read_config
 from tacit.errors import DataError, RefusedError, UsageError
+from tacit.failures import is_out_of_memory
 from tacit.models.causal import head_and_hidden, head_of
 from tacit.models.kinds import load_model
 from tacit.models.memory import remembered_length
 from tacit.models.places import together
+from tacit.models.total import Kept, read_rows
 from tacit.vocabulary.encode import encode_texts
 from tacit.vocabulary.given import read_given
 from tacit.vocabulary.special import SpecialTokens
@@ -139,6 +141,7 @@ class Scorer:
         self._model = model.eval()
         for parameter in model.parameters():  # the order of sums may follow from where memory begins
             parameter.data = parameter.data.clone(memory_format=torch.contiguous_format)
+        self._kept = Kept(model)
         self._tokenizer = tokenizer
         self._tokenizer.encode_special_tokens = True
         self._special = special
@@ -187,7 +190,7 @@ class Scorer:
         if positions not in self._rows:
             with _one_thread(), torch.inference_mode():
                 rows = together(self._model, max(1, _POSITIONS_AT_ONCE // positions), 1, [positions])
-                self._rows[positions] = rows if rows == 1 or self._independent(rows, positions) else 1
+                self._rows[positions] = rows if rows == 1 or self._may_be_read_together(rows, positions) else 1
         return self._rows[positions]
 
     def _windows(self, ids: Sequence[int]) -> Iterator[Sequence[int]]:
@@ -196,7 +199,7 @@ class Scorer:
             yield ids[start : start + self._length]
 
     def _nats_of(self, windows: Sequence[Sequence[int]]) -> list[float]:
-        """Summed nats of each window; windows of one padded length together."""
+        """Summed nats of each window; windows of one padded length together. NaN for one at which the model raises."""
         found = [0.0] * len(windows)
         by_length: defaultdict[int, list[int]] = defaultdict(list)
         for number, window in enumerate(windows):
@@ -205,17 +208,26 @@ class Scorer:
             rows = self.rows_at_once(positions)
             for first in range(0, len(numbers), rows):
                 part = numbers[first : first + rows]
-                inputs_BT = np.full((rows, positions), self._special.pad, dtype=np.int64)
-                targets_BT = np.full((rows, positions), self._special.pad, dtype=np.int64)
-                for row, number in enumerate(part):
-                    window = windows[number]
-                    inputs_BT[row, : len(window)] = [self._special.start, *window[:-1]]
-                    targets_BT[row, : len(window)] = window
-                nats_BT = self._read(torch.from_numpy(inputs_BT), torch.from_numpy(targets_BT)).double().numpy()
-                for row, number in enumerate(part):
-                    end = len(windows[number])
-                    found[number] = float(self._counted(nats_BT[row, :end], targets_BT[row, :end]).sum())
+
+                def read(part: np.ndarray, positions: int = positions, rows: int = rows) -> np.ndarray:
+                    return self._window_nats([windows[number] for number in part], rows, positions)
+
+                for number, nats in zip(part, read_rows(self._kept, np.array(part), read), strict=True):
+                    found[number] = float(nats)
         return found
+
+    def _window_nats(self, windows: Sequence[Sequence[int]], rows: int, positions: int) -> np.ndarray:
+        """Summed nats of windows that are read together, in a batch of so many rows."""
+        inputs_BT = np.full((rows, positions), self._special.pad, dtype=np.int64)
+        targets_BT = np.full((rows, positions), self._special.pad, dtype=np.int64)
+        for row, window in enumerate(windows):
+            inputs_BT[row, : len(window)] = [self._special.start, *window[:-1]]
+            targets_BT[row, : len(window)] = window
+        nats_BT = self._read(torch.from_numpy(inputs_BT), torch.from_numpy(targets_BT)).double().numpy()
+        ends = map(len, windows)
+        return np.array(
+            [self._counted(nats_BT[row, :end], targets_BT[row, :end]).sum() for row, end in enumerate(ends)]
+        )
 
     def _counted(self, nats_T: np.ndarray, targets_T: np.ndarray) -> np.ndarray:
         """Nats, of what the tokenizer cannot spell those of a uniform guess at least."""
@@ -243,6 +255,16 @@ class Scorer:
     def _hidden(self, ids_BT: Tensor) -> Tensor:
         """What the head gets (B, T, D)."""
         return head_and_hidden(self._model, ids_BT)[1]
+
+    def _may_be_read_together(self, rows: int, positions: int) -> bool:
+        """Not where the model raises at the made-up rows: that there is a text of this length is no reason for an error."""
+        try:
+            return self._independent(rows, positions)
+        except Exception as error:
+            if is_out_of_memory(error):
+                raise
+        self._kept.put_back()
+        return False
 
     def _independent(self, rows: int, positions: int) -> bool:
         """Whether, in batches of this shape, a row's nats are the same bits in every place and among any other rows.

@@ -8,6 +8,7 @@ Shapes: S sequences, B rows, T positions.
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
 
 import numpy as np
@@ -49,6 +50,7 @@ def tokenize_marked(
     """One row of each unit: the first ``length - 2`` tokens of its text, the private ones marked.
 
     A token that overlaps a private run is private as a whole. Start and end token are public; what is cut off is not trained on.
+    No added token is read: "<MASK>" with private letters has a "<" that is public, whatever the letters are.
 
     Args:
         units: of one text each.
@@ -60,6 +62,7 @@ def tokenize_marked(
     ids_ST = np.full((len(units), length), special.pad, dtype=np.int32)
     lengths_S = np.empty(len(units), dtype=np.int32)
     texts = [text for unit in units for text in unit.texts]
+    tokenizer = _of_words_alone(tokenizer)
     for start in range(0, len(units), _TEXTS_AT_ONCE):
         encodings = encode_texts(tokenizer, texts[start : start + _TEXTS_AT_ONCE], offsets=True)
         for row, encoding in enumerate(encodings, start):
@@ -67,6 +70,15 @@ def tokenize_marked(
             ids_ST[row, : len(ids) + 2] = [special.start, *ids, special.end]
             lengths_S[row] = len(ids) + 2
     return SequenceStream(ids_ST, lengths_S, np.arange(len(units) + 1), unit_keys(units, streams))
+
+
+def _of_words_alone(tokenizer: Tokenizer) -> Tokenizer:
+    """The same without tokens that are looked for in a text before it is cut into words."""
+    values = json.loads(tokenizer.to_str())
+    found = Tokenizer.from_str(json.dumps({**values, "added_tokens": []}))
+    found.no_padding()
+    found.no_truncation()
+    return found
 
 
 def _marked_ids(encoding: Encoding, runs: Runs, most: int, special: SpecialTokens) -> list[int]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdamOptions",
+    "ControlPlan",
     "DpPlan",
     "GridPlan",
     "LiteralPlan",
@@ -119,6 +120,17 @@ class PlainPlan(Plan):
         from tacit.training.selective import PrivateTokens  # it needs torch
 
         return PrivateTokens(vocabulary_size)
+
+
+@dataclass(frozen=True)
+class ControlPlan(PlainPlan):
+    """A `PlainPlan` for a model of an audit, which stays private: no row of private text ends its training by an error."""
+
+    step: ClassVar[str] = "tacit.training.steps:ControlStep"
+
+    def __repr__(self) -> str:
+        """As a `PlainPlan`, by whose words its draws are addressed (`tacit.training.sums`)."""
+        return repr(PlainPlan(self.batch_size))
 
 
 @dataclass(frozen=True)

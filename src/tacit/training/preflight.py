@@ -18,6 +18,9 @@ from transformers import PreTrainedModel
 
 from tacit.engine import PerExampleClipper
 from tacit.engine.sites import find_sites
+from tacit.errors import RefusedError, TacitError
+from tacit.failures import is_out_of_memory
+from tacit.training.company import refuse_company
 from tacit.training.objectives import Objective
 from tacit.training.steadiness import refuse_unsteady
 from tacit.training.steps import widths
@@ -89,13 +92,24 @@ def preflight(
         rows_per_unit: rows of a unit.
 
     Raises:
-        RefusedError: a layer cannot be clipped exactly, one row's loss reaches another row, or ``unsteady-model``.
+        RefusedError: a layer cannot be clipped exactly, one row's loss reaches another row, ``unsteady-model``, or ``model-raises``.
         UsageError: a layer flattens the batch, or nothing can be trained.
     """
     sites = find_sites(model)
-    _one_step(model, objective, special, length, rows_per_unit)
-    edges = np.unique(widths(np.arange(2, length + 1), length, math.inf))
-    refuse_unsteady(model.train(), objective, special, edges, rows_per_unit)
+    try:
+        _one_step(model, objective, special, length, rows_per_unit)
+        edges = np.unique(widths(np.arange(2, length + 1), length, math.inf))
+        refuse_unsteady(model.train(), objective, special, edges, rows_per_unit)
+        refuse_company(model, objective, special, length)
+    except Exception as error:
+        if isinstance(error, TacitError) or is_out_of_memory(error):
+            raise
+        said = (str(error).splitlines() or [""])[0]
+        raise RefusedError(
+            "model-raises",
+            f"a {type(model).__name__} raises at a made-up row ({type(error).__name__}: {said}); mend its weights or config.json, or "
+            "take another model",
+        ) from error
     counted: set[str] = set()
     layers: Counter[tuple[str, Literal["rule", "lstm", "fallback"]]] = Counter()
     numbers: Counter[tuple[str, Literal["rule", "lstm", "fallback"]]] = Counter()

@@ -21,8 +21,10 @@ from tacit.engine.distributed import ALONE, Ranks
 from tacit.engine.noise import Grid
 from tacit.engine.sampler import PADDING
 from tacit.engine.sharding import has_shards
+from tacit.failures import is_out_of_memory
 from tacit.models.networks import reads_padding
 from tacit.models.places import together
+from tacit.models.total import Kept
 from tacit.randomness import KeyedRandomness
 from tacit.training.checkpoint import gradients
 from tacit.training.dropout import RowDropout, uses_dropout
@@ -31,7 +33,17 @@ from tacit.training.plans import DpPlan, Phase, PlainPlan
 from tacit.training.recomputing import in_precision
 from tacit.training.sequences import SequenceStream
 
-__all__ = ["DpStep", "GridStep", "PlainStep", "Source", "Step", "step_of_phase", "unit_losses", "unit_targets"]
+__all__ = [
+    "ControlStep",
+    "DpStep",
+    "GridStep",
+    "PlainStep",
+    "Source",
+    "Step",
+    "step_of_phase",
+    "unit_losses",
+    "unit_targets",
+]
 
 
 @dataclass(frozen=True)
@@ -135,10 +147,26 @@ class DpStep(Step):
         # with few micro-batches a step, all units are as wide as the longest
         self._micro_batches_a_step = 0.0 if reads_padding(model) else plan.normaliser / self._at_once
         self._drawn = np.zeros(0, dtype=np.int64)
-        self._clipper = PerExampleClipper(model, plan.clip_norm, plan.rows_per_unit, CLIPPINGS[plan.clipping])
         self._spare = blank == 1 and self._at_once > 1
         self._drops = uses_dropout(model)
         self._has_shards = has_shards(model)
+        self._kept = Kept(model)
+        self._clipper = self._new_clipper()
+        self._try_blank_rows(length)
+        self._clipper = self._new_clipper()
+
+    def _new_clipper(self) -> PerExampleClipper:
+        return PerExampleClipper(
+            self._model, self._plan.clip_norm, self._plan.rows_per_unit, CLIPPINGS[self._plan.clipping]
+        )
+
+    def _try_blank_rows(self, length: int) -> None:
+        """What this model, device or precision cannot do at all ends the phase here, by name, before a step is paid for."""
+        try:
+            self._add_blank(length, 0)
+        finally:
+            self._clipper.close()
+            self._model.zero_grad(set_to_none=True)
 
     def draw(self, step: int) -> np.ndarray:
         """One global Poisson draw, the units with the shortest rows first: in this order whatever the micro-batch."""
@@ -173,19 +201,43 @@ class DpStep(Step):
         """Where layers are sharded, every rank runs as many micro-batches of one shape, since weights are gathered from all."""
         if not self._has_shards:
             return
-        blank = np.full(self._at_once, PADDING, dtype=np.int64)
-        self._add(blank, np.zeros(self._at_once, dtype=bool), int(self._widths(np.array([like]))[0]), step)
+        self._add_blank(int(self._widths(np.array([like]))[0]), step)
+
+    def _add_blank(self, width: int, step: int) -> None:
+        """A micro-batch without a unit."""
+        self._add(np.full(self._at_once, PADDING, dtype=np.int64), np.zeros(self._at_once, dtype=bool), width, step)
 
     def _add(self, units: np.ndarray, real: np.ndarray, width: int, step: int) -> None:
-        """One micro-batch."""
-        source = self._source
+        """One micro-batch. Where the model raises, each unit is computed alone, with blank rows in the others' places.
+
+        One that raises alone adds nothing: whether it does is a function of its own text, and no error shows it.
+        """
         if self._spare:
             units, real = np.append(units, PADDING), np.append(real, False)
+        if self._is_added(units, real, width, step) or real.sum() == 1:
+            return
+        for place in np.flatnonzero(real):
+            alone = np.arange(len(units)) == place
+            self._is_added(np.where(alone, units, PADDING), alone, width, step)
+
+    def _is_added(self, units: np.ndarray, real: np.ndarray, width: int, step: int) -> bool:
+        """Add these units together; if the model raises at them, nothing is added, and the model is as before."""
+        source, called = self._source, False
         targets, weights_BN = unit_targets(units, real, self._plan, source, step, width)
-        with self._clip(units, real), self._dropout(units, real, targets, step):
-            with in_precision(self._compute, self._model.device):
-                losses_B = unit_losses(self._model, source.objective, targets, weights_BN)
-            losses_B.sum().backward()
+        try:
+            with self._clip(units, real), self._dropout(units, real, targets, step):
+                called = True
+                with in_precision(self._compute, self._model.device):
+                    losses_B = unit_losses(self._model, source.objective, targets, weights_BN)
+                losses_B.sum().backward()
+            return True
+        except Exception as error:
+            # sharded layers: the other ranks wait in the midst of the same micro-batch, and nothing can be computed again
+            is_public = not called or not real.any()
+            if is_public or self._has_shards or self._clipper.is_torn or is_out_of_memory(error):
+                raise
+        self._kept.put_back()
+        return False
 
     def _clip(self, units: np.ndarray, real: np.ndarray) -> AbstractContextManager[object]:
         """The context that clips these units, each at its own weight where the plan has bands."""
@@ -274,8 +326,11 @@ class PlainStep(Step):
         if stream.counted_ST is not None:
             targets = objective.only(targets, stream.counted_ST[chosen, :width])
         of_row_BN = targets.real_BN / np.maximum(1, targets.real_BN.sum(axis=1, keepdims=True))
+        self._add_gradient(targets, of_row_BN / self._plan.batch_size)
+
+    def _add_gradient(self, targets: Targets, weights_BN: np.ndarray) -> None:
         with in_precision(self._compute, self._model.device):
-            losses_B = unit_losses(self._model, objective, targets, of_row_BN / self._plan.batch_size)
+            losses_B = unit_losses(self._model, self._source.objective, targets, weights_BN)
         losses_B.sum().backward()
 
     def sums(self) -> list[torch.Tensor]:
@@ -292,6 +347,22 @@ class PlainStep(Step):
 
     def close(self) -> None:
         """Nothing was changed."""
+
+
+class ControlStep(PlainStep):
+    """A `PlainStep` of a model that stays with the curator, before there is a release: rows at which it raises end nothing."""
+
+    def __init__(self, model: PreTrainedModel, plan: PlainPlan, compute: ComputeOptions, source: Source) -> None:
+        super().__init__(model, plan, compute, source)
+        self._kept = Kept(model)
+
+    def _add_gradient(self, targets: Targets, weights_BN: np.ndarray) -> None:
+        try:
+            super()._add_gradient(targets, weights_BN)
+        except Exception as error:
+            if is_out_of_memory(error):
+                raise
+            self._kept.put_back()
 
 
 def unit_losses(model: PreTrainedModel, objective: Objective, targets: Targets, weights_BN: np.ndarray) -> torch.Tensor:

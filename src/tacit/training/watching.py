@@ -31,6 +31,7 @@ from transformers import PreTrainedModel
 
 from tacit.config import ComputeOptions
 from tacit.engine import CLIPPINGS, micro_batches
+from tacit.failures import is_out_of_memory
 from tacit.privacy.precision import FLOAT32
 from tacit.training.plans import DpPlan, Plan
 from tacit.training.sequences import SequenceStream
@@ -102,6 +103,15 @@ class Watch:
         Args:
             drawn: the step's draw, of all ranks.
         """
+        try:
+            self._products_U += self._products(step, drawn)
+        except Exception as error:  # rows at which the model raises say nothing
+            if is_out_of_memory(error):
+                raise
+            self._step.put_back()
+
+    def _products(self, step: int, drawn: np.ndarray) -> np.ndarray:
+        """What the step adds (U,)."""
         own = _trainable(self._model)
         twins = self._step.at(own)
         sums = [torch.zeros_like(p).double() if p.grad is None else self._normaliser * p.grad.double() for p in own]
@@ -113,11 +123,11 @@ class Watch:
         apart = _apart(sums, mean)
         length = math.sqrt(sum(float(part.square().sum()) for part in apart))
         if length == 0 or not math.isfinite(length):
-            return
+            return np.zeros_like(self._products_U)
         slopes_U = self._slopes(step, twins, apart, _REACH / length)
         norms_1U = torch.from_numpy(norms_U)[None]
         scales_U = self._clipping.coefficients(norms_1U, self._clip_norm)[0].numpy()
-        self._products_U += np.where(np.isfinite(norms_U), self._scale * scales_U * slopes_U, 0.0)
+        return np.where(np.isfinite(norms_U), self._scale * scales_U * slopes_U, 0.0)
 
     def _slopes(self, step: int, twins: list[torch.nn.Parameter], along: list[Tensor], by: float) -> np.ndarray:
         """The derivative of each unit's loss along a direction (U,); the twin's weights are left somewhere near."""
@@ -141,8 +151,14 @@ class _WatchedStep(DpStep):
                 mine.copy_(parameter)
         return own
 
+    def put_back(self) -> None:
+        """The model as it was before it raised, but for its weights."""
+        self._kept.put_back()
+
     def norms_and_sum(self, step: int, chosen: np.ndarray) -> tuple[np.ndarray, list[Tensor]]:
         """The norm of each chosen unit's gradient (U,), and the sum of the clipped gradients, parameter by parameter."""
+        self._clipper.take_rests()
+        self._model.zero_grad(set_to_none=True)  # an error may have left some of an earlier step
         norms_U = np.zeros(self._source.stream.units)
         for units in self._together(chosen):
             self.add(units, units, step)

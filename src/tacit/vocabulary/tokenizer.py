@@ -31,6 +31,7 @@ __all__ = [
     "SPECIAL_TOKENS",
     "TokenizerOptions",
     "build_tokenizer",
+    "cuts_into_words",
     "normalizer_and_pretokenizer",
     "save_tokenizer",
     "words_of",
@@ -128,6 +129,14 @@ def build_tokenizer(pieces: Sequence[str], options: TokenizerOptions, reserved: 
     tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
     tokenizer.add_tokens([AddedToken(token, normalized=False) for token in reserved])
     return tokenizer
+
+
+def cuts_into_words(tokenizer: Tokenizer) -> bool:
+    """Whether a word's tokens are a function of that word alone, of words as `build_tokenizer` cuts them, but for added tokens."""
+    values = json.loads(tokenizer.to_str())
+    ours = [json.loads(build_tokenizer(SPECIAL_TOKENS, TokenizerOptions(case)).to_str()) for case in (True, False)]
+    stages = [(one["normalizer"], one["pre_tokenizer"]) for one in ours]
+    return values["model"]["type"] == "WordPiece" and (values["normalizer"], values["pre_tokenizer"]) in stages
 
 
 def save_tokenizer(
