@@ -26,8 +26,9 @@ from tacit.vocabulary.special import SpecialTokens
 __all__ = ["refuse_company", "rows_of_every_id"]
 
 _MOST_IDS = 200_000
-_MOST_WORK = 2e13
-"""Multiplications and additions: a model for which all ids would take more is tried on every second, third, ... one."""
+_MOST_WORK = 2e12
+"""Multiplications and additions, some 20 s on two cores: a model for which all ids would take more is tried on every second, third,
+... one."""
 
 _AT_ONCE = 16
 _KEPT = 0.95  # a uniform by which masking leaves a token as it is
