@@ -95,10 +95,6 @@ ADVICE: dict[str, Advice] = {
     "buffer-written": Advice("running statistics without noise", "eval mode, or none"),
     "compiled-model": Advice("compiled code runs no hooks", "the model before `torch.compile`"),
     "sharded-without-rule": Advice("a sharded LSTM or fallback layer", "freeze it, do not shard"),
-    "sharded-unmeasured": Advice(
-        "a row at which the model raises would leave the other ranks waiting",
-        "no `compute.shard`; a type in docs/models.md",
-    ),
     "unknown-head": Advice("no plain `nn.Linear`", "call the head (masked: on `at_positions(...)`)"),
     "parameter-outside-rule": Advice("unclipped outside its layer's call", "call the layer, or freeze it"),
     "ambiguous-batch-dimension": Advice(

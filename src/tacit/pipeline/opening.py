@@ -19,11 +19,10 @@ from tacit.beginning import begin
 from tacit.config import RunConfig
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.engine.noise import noise_source
-from tacit.errors import DataError, RefusedError
+from tacit.errors import DataError
 from tacit.files import one_line_of_storage, private_folder
 from tacit.folder import RunFolder
 from tacit.models.kinds import build_model
-from tacit.models.places import is_measured
 from tacit.pipeline.event_file import FILE_NAME, EventFile, RecordingReporter
 from tacit.pipeline.rho import check_scorer
 from tacit.pipeline.state import RunState, objective_of
@@ -131,12 +130,6 @@ def load_given(config: RunConfig) -> Preflight | None:
         check_folder(config)
         given = read_given(config.model.resolved_folder)
     model = build_model(config.model, given.special, 0, given.tokenizer)
-    if config.compute.shard and not is_measured(model):
-        raise RefusedError(
-            "sharded-unmeasured",
-            f"compute.shard: where a {type(model).__name__} raises at a row the other ranks wait, so one unit would end the run; "
-            "leave it out, or take a type of model that was measured (docs/models.md)",
-        )
     if config.marking is not None or not config.dp_phases:
         return None
     rows = max(phase.sequences_per_unit * phase.maskings for phase in config.dp_phases)
