@@ -113,12 +113,12 @@ def epsilon_of_rho(data: ReportData) -> Markup:
 
 def trade_off(curve: ProvedCurve, points: Sequence[CurvePoint]) -> Markup:
     """The proved limit on an attacker, units found against false alarms, as an SVG element; what attacks reached is dots."""
-    return _trade_off(curve, tuple(points))
+    return _trade_off(curve.corners, tuple(points))
 
 
 @_drawn_once
-def _trade_off(curve: ProvedCurve, points: tuple[CurvePoint, ...]) -> Markup:
-    rates, most = zip(*curve.corners, strict=True)
+def _trade_off(corners: tuple[tuple[float, float], ...], points: tuple[CurvePoint, ...]) -> Markup:
+    rates, most = zip(*corners, strict=True)
     with _style("trade-off"):
         figure = Figure(figsize=(WIDTH / 72, 300 / 72), facecolor="none")
         axes = figure.add_axes((0.15, 0.135, 0.8, 0.83), facecolor="none")
@@ -140,10 +140,11 @@ def _trade_off(curve: ProvedCurve, points: tuple[CurvePoint, ...]) -> Markup:
             if point.interval is not None:
                 axes.plot([point.false_alarms] * 2, point.interval, color=color, linewidth=1.5, solid_capstyle="butt")
             axes.plot([point.false_alarms], [point.found], "o", color=color, markersize=6, clip_on=False)
-        return _inline(figure, "trade-off", "The proved limit on every attacker", _trade_off_words(curve, points))
+        return _inline(figure, "trade-off", "The proved limit on every attacker", _trade_off_words(corners, points))
 
 
-def _trade_off_words(curve: ProvedCurve, points: Sequence[CurvePoint]) -> str:
+def _trade_off_words(corners: tuple[tuple[float, float], ...], points: Sequence[CurvePoint]) -> str:
+    curve = ProvedCurve(corners=corners)
     words = [
         f"accusing {percent_text(rate)} wrongly: at most {percent_text(most_found(curve, rate))} found"
         for rate in FALSE_ALARMS
