@@ -46,6 +46,10 @@ __all__ = [
 ]
 
 
+_BEFORE_ALL = -1
+"""A step that no phase has: what is drawn in it, for rows of no unit, is drawn in no other."""
+
+
 @dataclass(frozen=True)
 class Source:
     """What all steps of a phase read.
@@ -163,7 +167,7 @@ class DpStep(Step):
     def _try_blank_rows(self, length: int) -> None:
         """What this model, device or precision cannot do at all ends the phase here, by name, before a step is paid for."""
         try:
-            self._add_blank(length, 0)
+            self._add_blank(length, _BEFORE_ALL)
         finally:
             self._clipper.close()
             self._model.zero_grad(set_to_none=True)
@@ -243,7 +247,9 @@ class DpStep(Step):
         """The context that clips these units, each at its own weight where the plan has bands."""
         if self._weights_U is None:
             return self._clipper
-        return self._clipper.weighted(torch.from_numpy(np.where(real, self._weights_U[units], 1.0)))
+        weights_B = np.ones(len(units))
+        weights_B[real] = self._weights_U[units[real]]  # there may be no unit at all
+        return self._clipper.weighted(torch.from_numpy(weights_B))
 
     def _dropout(
         self, units: np.ndarray, real: np.ndarray, targets: Targets, step: int
