@@ -238,3 +238,9 @@ def test_panels_have_their_trunk() -> None:
     own = panel({"crt 0.1": {}}, seeds=1).cells[0]
     found = panels_of({"a": own, "t": {"trunk": {"corpus": "c", "model": "m"}, "texts": {}}})
     assert [(one.name, one.trunk is not None) for one in found] == [("c, m", True)]
+
+
+def test_what_counts_is_the_last_rounds_model() -> None:
+    """Known wrong: of the first round, perplexities are twice as large, and all ratios the same."""
+    found = panel({"crt 0.1": {"perplexity": 9.0}})
+    assert found.perplexity(Arms("crt", 0.1), "redacted") == pytest.approx(9.0, rel=0.02)
