@@ -34,7 +34,17 @@ def note(folder: Path, name: str) -> dict[str, Any]:
 
 
 def fail(folder: Path, name: str) -> dict[str, Any]:
+    """Ends when the others are done: what still runs beside an error is stopped, and so is made again."""
+    for other in ("a", "b"):
+        await_result(folder, other)
     raise ValueError(name)
+
+
+def await_result(folder: Path, name: str) -> None:
+    began = time.monotonic()
+    while not (folder / "results" / f"{name}.json").exists():
+        assert time.monotonic() < began + 60, f"{name} did not run beside this one"
+        time.sleep(0.02)
 
 
 def die(folder: Path, name: str) -> dict[str, Any]:
@@ -64,10 +74,7 @@ def test_each_is_done_once(tmp_path: Path, workers: int) -> None:
 
 def last(folder: Path, name: str) -> dict[str, Any]:
     """Ends when the task that needs nothing is done, which runs beside it."""
-    began = time.monotonic()
-    while not (folder / "results" / "c.json").exists():
-        assert time.monotonic() < began + 60, "the other task did not begin beside this one"
-        time.sleep(0.02)
+    await_result(folder, "c")
     return note(folder, name)
 
 
