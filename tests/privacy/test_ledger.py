@@ -577,6 +577,7 @@ def test_of_two_processes_one_stops_and_no_payment_is_lost(path: Path) -> None:
 
 READER = """
 import os, sys
+import urllib.parse  # by pathlib, at its first use; by then this user may not be able to read the folder of Python
 from pathlib import Path
 from tacit.errors import LedgerError
 from tacit.privacy.ledger import Ledger
