@@ -26,6 +26,7 @@ from tacit.corpus.synthetic import SyntheticPrivate, SyntheticPublic, write_priv
 from tacit.files import read_json
 from tacit.pipeline import vocabulary as vocabulary_stage
 from tacit.pipeline.opening import open_run
+from tacit.pipeline.rows import drawn_canaries, planted_contexts, private_rows
 from tacit.pipeline.stages import run as run_config
 from tacit.pipeline.stages import walk
 from tacit.privacy.ledger import Ledger
@@ -209,11 +210,15 @@ def test_a_phase_keeps_a_part_of_its_way_and_its_control_keeps_all(tmp_path: Pat
 
 
 def test_a_control_without_noise_changes_nothing_that_is_released(tmp_path: Path) -> None:
-    """The same weights, certificate and spends as beside a control without DP; its rows are the curator's; it stays private."""
+    """The same weights, certificate and spends as beside a control without DP; its rows are the curator's; it stays private.
+
+    So does an attack that reads the rows in which canaries were planted.
+    """
     write_corpora(tmp_path)
     runs = {}
     for control in (True, "without-noise"):
         audit = {"canaries": 3, "probability": 0.2, "contexts": 2, "control": control}
+        audit["attacks"] = {"planted-contexts": {"contexts": 3}} if control == "without-noise" else {}
         values = small_values(tmp_path, run=str(tmp_path / str(control)), audit=audit)
         values["vocabulary"] = {"method": "public", "size": 500}
         begin_with_key(values, bytes(32))
@@ -233,9 +238,42 @@ def test_a_control_without_noise_changes_nothing_that_is_released(tmp_path: Path
         assert {row["model"] for row in curators["attacks"][0]["rows"]} == {"released model", name}
         assert f"The {name} " in (run / "private" / "report" / "report.html").read_text()
         assert _holding("control without noise", _contents(run / "release")) == []
+        assert _holding("where they were planted", _contents(run / "release")) == []
+    assert set(read_json(without / "private" / "planted-contexts.json")) == set(found)
+    assert "where they were planted" in (without / "private" / "report" / "report.html").read_text()
     with Ledger.open(without / "ledger.sqlite", readonly=True) as ledger:
         assert set(ledger.spends_by_stage()) == {"private", "evaluation"}
     assert tacit("verify", without).returncode == 0
+
+
+def test_planted_contexts_are_the_rows_in_which_canaries_stand(tmp_path: Path) -> None:
+    """Also beside examples with coins, which stand behind them; found once more by their pieces."""
+    write_corpora(tmp_path)
+    audit = {"patterns": ["HHSHH"], "canaries": 3, "probability": 0.5, "coins": {"examples": 20}}
+    values = small_values(
+        tmp_path, run=str(tmp_path / "run"), audit=audit, vocabulary={"method": "public", "size": 500}
+    )
+    begin_with_key(values, bytes(32))
+    with open_run(parse_config(values)) as state:
+        walk(state, until="vocabulary")
+        found, canaries, rows = planted_contexts(state, 1000), drawn_canaries(state), private_rows(state)
+    assert len(found) == 3
+    for number, own in found.items():
+        pieces = np.array(canaries[number].pieces)
+        windows = np.lib.stride_tricks.sliding_window_view(np.asarray(rows.ids_ST), 5, axis=1)
+        there = np.argwhere((windows == pieces).all(axis=2))
+        assert there[:, 1].tolist() == (own.positions_C - 2).tolist()
+        assert np.array_equal(np.asarray(rows.ids_ST)[there[:, 0]], own.ids_CT)
+        assert np.array_equal(np.asarray(rows.lengths_S)[there[:, 0]], own.lengths_C)
+
+
+def test_planted_contexts_are_of_a_masked_model(tmp_path: Path) -> None:
+    write_corpora(tmp_path)
+    values = small_values(tmp_path, model={"kind": "lstm", "layers": 1, "width": 16, "length": 16})
+    values["audit"] = {"attacks": {"planted-contexts": {}}}
+    done = tacit("plan", write_config(tmp_path / "config.yaml", values))
+    assert done.returncode == 2
+    assert "audit.attacks.planted-contexts masks the secrets of a masked model's canaries" in done.stderr
 
 
 def test_ledger_and_certificate_agree_with_the_plan(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:

@@ -20,8 +20,10 @@ from tacit.audit.attack import CONTROL, RELEASED, joint_p_values
 from tacit.audit.attacks import check_gate
 from tacit.audit.candidates import candidate_exposure
 from tacit.audit.exposure import (
+    Contexts,
     Exposure,
     exposure_of_ranks,
+    inserted,
     measure_exposure,
     null_exposure,
     rank_p_value,
@@ -29,7 +31,7 @@ from tacit.audit.exposure import (
 )
 from tacit.audit.exposure_attack import EXPOSURE
 from tacit.config import ComputeOptions, ModelOptions, RunConfig, parse_config
-from tacit.corpus.canaries import draw_canaries, insert_pieces, plant
+from tacit.corpus.canaries import draw_canaries, insert_pieces, places_of, plant
 from tacit.errors import AuditError
 from tacit.randomness import KeyedRandomness
 from tacit.training.loop import run_phase
@@ -125,7 +127,7 @@ def test_ranks_by_a_plain_loop() -> None:
     model, canaries = tiny_bert(), draw_canaries(("HS", "HHSHH"), 3, range(SPECIAL, VOCABULARY), STREAMS)
     contexts, lengths = public_rows(4, seed=1)
     kept = contexts.copy()
-    found = secret_ranks(model, canaries, contexts, lengths, MASKING, STREAMS)
+    found = secret_ranks(model, canaries, inserted(canaries, contexts, lengths, STREAMS), MASKING)
     assert np.array_equal(contexts, kept)
     model.eval()
     for number, canary in enumerate(canaries):
@@ -150,7 +152,7 @@ def test_a_constant_model_has_the_middle_rank_and_no_exposure() -> None:
         for parameter in model.parameters():
             parameter.zero_()
     canaries = draw_canaries(("HSH",), 10, range(SPECIAL, VOCABULARY), STREAMS)
-    ranks = secret_ranks(model, canaries, *public_rows(2, seed=1), MASKING, STREAMS)
+    ranks = secret_ranks(model, canaries, inserted(canaries, *public_rows(2, seed=1), STREAMS), MASKING)
     assert ranks.tolist() == [(CANDIDATES + 1) / 2] * 10
     assert exposure_of_ranks("HSH", ranks, CANDIDATES).p_value == pytest.approx(0.5, abs=0.02)
 
@@ -166,7 +168,8 @@ def test_ties_count_half() -> None:
         model.cls.predictions.bias[others[:3]] = 2.0
         model.cls.predictions.bias[[canary.secret, others[3]]] = 1.0
         model.cls.predictions.bias[:SPECIAL] = 9.0  # special tokens are no candidates
-    assert secret_ranks(model, [canary], *public_rows(3, seed=1), MASKING, STREAMS).tolist() == [4.5]
+    contexts = inserted([canary], *public_rows(3, seed=1), STREAMS)
+    assert secret_ranks(model, [canary], contexts, MASKING).tolist() == [4.5]
 
 
 def p_values(pull: float) -> list[float]:
@@ -184,7 +187,7 @@ def p_values(pull: float) -> list[float]:
         with torch.no_grad():
             model.cls.predictions.bias[SPECIAL:] = preference
             model.cls.predictions.bias[[canary.secret for canary in canaries]] += pull
-        (row,) = measure_exposure(model, canaries, *contexts, MASKING, streams)
+        (row,) = measure_exposure(model, canaries, inserted(canaries, *contexts, streams), MASKING)
         found.append(row.p_value)
     return found
 
@@ -208,25 +211,40 @@ def test_the_check_of_uniform_p_values_catches_memory(pull: float) -> None:
 
 @pytest.fixture(scope="module")
 def exposures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Exposure]]:
-    """The canaries under the untrained model and under the one that was trained on them without DP."""
+    """The canaries under the untrained model and under the one that was trained on them without DP; there also where they stood."""
     canaries = draw_canaries(("HS", "HSH"), 5, range(SPECIAL, VOCABULARY), STREAMS)
     ids, lengths = public_rows(400, seed=2)
     keys = tuple(map(str, range(400)))
     ids, lengths = plant(ids, lengths, np.arange(401), keys, canaries, 0.9, STREAMS)
+    places = list(places_of(lengths, LENGTH, np.arange(401), keys, canaries, 0.9, STREAMS))
+    planted: list[Contexts] = []
+    for number, canary in enumerate(canaries):
+        own = [place for place in places if place.canary == number][:8]
+        rows, secrets = [place.row for place in own], [place.start + canary.secret_offset for place in own]
+        planted.append(Contexts(ids[rows].astype(np.int64), lengths[rows], np.array(secrets)))
     stream = SequenceStream(ids, lengths, np.arange(401), keys)
     model = tiny_bert()
-    contexts = public_rows(8, seed=3)
-    before = measure_exposure(model, canaries, *contexts, MASKING, STREAMS)
+    contexts = inserted(canaries, *public_rows(8, seed=3), STREAMS)
+    before = measure_exposure(model, canaries, contexts, MASKING)
+    planted_before = measure_exposure(model, canaries, planted, MASKING)
     phase = Phase("control", "public", PlainPlan(64), 250, AdamOptions(5e-3))
     checkpoint = tmp_path_factory.mktemp("control") / "control.pt"
     compute = ComputeOptions(micro_batch=64, threads=1, checkpoint_seconds=1e9)
     run_phase(model, phase, stream, MaskedObjective(MASKING), None, STREAMS, compute, checkpoint)
-    return {"before": before, "after": measure_exposure(model, canaries, *contexts, MASKING, STREAMS)}
+    return {
+        "before": before,
+        "after": measure_exposure(model, canaries, contexts, MASKING),
+        "before, planted": planted_before,
+        "after, planted": measure_exposure(model, canaries, planted, MASKING),
+    }
 
 
+@pytest.mark.parametrize("contexts", ["", ", planted"])
 @pytest.mark.parametrize("pattern", [0, 1])
-def test_the_audit_sees_a_model_that_was_trained_without_dp(exposures: dict[str, list[Exposure]], pattern: int) -> None:
-    before, after = exposures["before"][pattern], exposures["after"][pattern]
+def test_the_audit_sees_a_model_that_was_trained_without_dp(
+    exposures: dict[str, list[Exposure]], pattern: int, contexts: str
+) -> None:
+    before, after = exposures[f"before{contexts}"][pattern], exposures[f"after{contexts}"][pattern]
     assert before.p_value > 1e-4
     assert before.bits < before.null_bits + 2
     assert after.p_value < 1e-4

@@ -150,6 +150,8 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(ATTACKS, toy.name, toy)
 
 
+ASKED = [attack for attack in (*ATTACKS.values(), *TOYS) if attack.name != "planted-contexts"]
+"""Of a causal model."""
 DOCUMENTS = 120
 
 
@@ -164,7 +166,7 @@ def write_texts(folder: Path) -> None:
 
 
 def values_in(folder: Path, **attacks: Any) -> dict[str, Any]:
-    """A tiny run that asks for every attack."""
+    """A tiny run that asks for every attack on a causal model."""
     phase = {"name": "private", "plan": "dp", "stream": "private", "steps": 3, "expected_batch": 10, "clip_norm": 0.5}
     return {
         "run": str(folder / "run"),
@@ -200,7 +202,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     assert planned.returncode == 0, planned.stderr
     done = tacit("run", config)
     assert done.returncode == 0, done.stderr
-    for attack in (*ATTACKS.values(), *TOYS):
+    for attack in ASKED:
         assert f"Audit: {attack.title} under the {RELEASED} ..." in done.stderr
     return RunFolder(folder / "run")
 
@@ -260,7 +262,7 @@ def test_a_run_with_a_new_attack_is_verified_and_audited(finished: RunFolder) ->
     before = (finished.private / "guesses.json").read_bytes()
     audited = tacit("audit", finished.root)
     assert audited.returncode == 0, audited.stderr
-    for attack in (*ATTACKS.values(), *TOYS):
+    for attack in ASKED:
         assert attack.title in audited.stdout
     assert audited.stdout.count("covered by no certificate: do not publish it") == 3
     assert (finished.private / "guesses.json").read_bytes() == before
@@ -290,7 +292,7 @@ def test_its_figures_are_bound_to_the_release(finished: RunFolder) -> None:
     [
         ({"guesses": {"gueses": 3}}, "unknown option 'gueses'; did you mean 'guesses'?"),
         ({"guesses": {"guesses": 0}}, "audit.attacks.guesses: option 'guesses'"),
-        ({"nix": {}}, "there is no attack 'nix' to ask for there; there are: guesses, counts"),
+        ({"nix": {}}, "there is no attack 'nix' to ask for there; there are: planted-contexts, guesses, counts"),
         ({"membership": {}}, "there is no attack 'membership' to ask for there"),
     ],
 )
@@ -434,46 +436,65 @@ def test_a_curators_attack_that_breaks_stops_no_run_and_says_nothing(tmp_path: P
 EVERY = [*ATTACKS, *(toy.name for toy in TOYS)]
 
 
+@pytest.fixture(scope="module")
+def masked(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A finished run of a masked model, for the attacks that are made on those alone."""
+    folder = tmp_path_factory.mktemp("masked")
+    write_texts(folder)
+    values = values_in(folder)
+    values["model"] = {"layers": 1, "width": 16, "heads": 2, "length": 24}
+    audit = {"canaries": 2, "probability": 0.5, "control": True, "control_steps": 2}
+    values["audit"] = {**audit, "attacks": {"planted-contexts": {"contexts": 2}}}
+    done = tacit("run", write_config(folder / "config.yaml", values))
+    assert done.returncode == 0, done.stderr
+    return RunFolder(folder / "run")
+
+
 @pytest.fixture
-def config(finished: RunFolder, toys: None) -> RunConfig:
-    found = finished.load_config()
-    check_attacks(found)
-    assert {attack.name for attack in asked_attacks(found)} == set(ATTACKS), (
-        "the run of this suite asks for every attack"
-    )
-    return found
+def run(name: str, finished: RunFolder, masked: RunFolder) -> RunFolder:
+    return masked if name == "planted-contexts" else finished
+
+
+@pytest.fixture
+def config(run: RunFolder, finished: RunFolder, masked: RunFolder, toys: None) -> RunConfig:
+    configs = [folder.load_config() for folder in (finished, masked)]
+    for found in configs:
+        check_attacks(found)
+    asked = {attack.name for found in configs for attack in asked_attacks(found)}
+    assert asked == set(ATTACKS), "the runs of this suite ask for every attack"
+    return run.load_config()
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_its_rows_stand_beside_their_null(name: str, config: RunConfig, finished: RunFolder) -> None:
+def test_its_rows_stand_beside_their_null(name: str, config: RunConfig, run: RunFolder) -> None:
     """`AttackFacts` refuses a row with neither a null nor a reason; and the same answer comes from the file as from the run."""
     attack = ATTACKS[name]
-    found = stored(finished, attack)
+    found = stored(run, attack)
     assert RELEASED in found
     assert CONTROL in found
     (facts,) = attack_facts(config, {name: found}, curator=True)
     assert {row.model for row in facts.rows} == {RELEASED, CONTROL}
     assert all((row.null is None) != (row.without_null is None) for row in facts.rows)
     assert attack_facts(config, {name: json.loads(json.dumps(found))}, curator=True) == (facts,)
-    report = read_json(finished.private / "report" / "report.json")
+    report = read_json(run.private / "report" / "report.json")
     assert facts.model_dump(mode="json") in report["attacks"]
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_the_gate_and_the_page_have_one_p_value(name: str, config: RunConfig, finished: RunFolder) -> None:
+def test_the_gate_and_the_page_have_one_p_value(name: str, config: RunConfig, run: RunFolder) -> None:
     attack = ATTACKS[name]
-    answer = attack.answer(config, stored(finished, attack))
-    (facts,) = attack_facts(config, {name: stored(finished, attack)}, curator=True)
+    answer = attack.answer(config, stored(run, attack))
+    (facts,) = attack_facts(config, {name: stored(run, attack)}, curator=True)
     for model in (RELEASED, CONTROL):
         assert joint_p_values([row for row in answer.rows if row.model == model]) == facts.joint_p_values(model)
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_the_public_sees_the_released_model_of_a_public_attack_alone(
-    name: str, config: RunConfig, finished: RunFolder
+    name: str, config: RunConfig, run: RunFolder
 ) -> None:
     attack = ATTACKS[name]
-    found = {name: stored(finished, attack)}
+    found = {name: stored(run, attack)}
     public = attack_facts(config, found, curator=False)
     assert bool(public) == attack.public
     assert {row.model for facts in public for row in facts.rows} <= {RELEASED}
@@ -485,21 +506,21 @@ def test_the_public_sees_the_released_model_of_a_public_attack_alone(
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_without_a_control_it_decides_nothing(name: str, config: RunConfig, finished: RunFolder) -> None:
+def test_without_a_control_it_decides_nothing(name: str, config: RunConfig, run: RunFolder) -> None:
     """An attack that finds nothing says so only as loud as its positive control; this tiny run's models remember nothing."""
     attack = ATTACKS[name]
-    alone = {name: {RELEASED: stored(finished, attack)[RELEASED]}}
+    alone = {name: {RELEASED: stored(run, attack)[RELEASED]}}
     (facts,) = attack_facts(config, alone, curator=True)
     if not any(facts.tests_of(RELEASED).values()):
         assert "Undecided" in " ".join(attack_sentences(facts))
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_it_says_no_private_text(name: str, config: RunConfig, finished: RunFolder) -> None:
+def test_it_says_no_private_text(name: str, config: RunConfig, run: RunFolder) -> None:
     attack = ATTACKS[name]
-    assert SENTINEL in (finished.root.parent / "texts.jsonl").read_text()
-    assert SENTINEL not in json.dumps(stored(finished, attack))
-    (facts,) = attack_facts(config, {name: stored(finished, attack)}, curator=True)
+    assert SENTINEL in (run.root.parent / "texts.jsonl").read_text()
+    assert SENTINEL not in json.dumps(stored(run, attack))
+    (facts,) = attack_facts(config, {name: stored(run, attack)}, curator=True)
     assert SENTINEL not in facts.model_dump_json()
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tacit.corpus.canaries import Canary, draw_canaries, insert_pieces, plant
+from tacit.corpus.canaries import Canary, draw_canaries, insert_pieces, places_of, plant
 from tacit.randomness import KeyedRandomness
 
 ALARM = 1e-6
@@ -148,6 +148,29 @@ def test_canaries_are_planted_at_the_stated_rate() -> None:
 def test_the_check_of_the_rate_catches(wrong: float) -> None:
     with pytest.raises(AssertionError):
         check_rate(wrong)
+
+
+def check_places(told_lengths: Callable[[np.ndarray], np.ndarray]) -> None:
+    """Of rows that are cut and rows that are not, each with a canary is told once, and where it begins."""
+    corpus: Corpus = {f"u{n}": [n % 13, 5, 12][: n % 4] for n in range(120)}
+    both = np.concatenate(list(planted(corpus, 0.5).values()))
+    ids, starts = both[:, :LENGTH], np.concatenate([[0], np.cumsum([len(own) for own in corpus.values()])])
+    lengths = told_lengths(both[:, LENGTH])
+    found = list(places_of(lengths, LENGTH, starts, tuple(corpus), CANARIES, 0.5, STREAMS))
+    assert [place.row for place in found] == [row for row, own in enumerate(ids) if pieces_in(own)]
+    for place in found:
+        own = CANARIES[place.canary]
+        assert ids[place.row, place.start : place.start + len(own.pieces)].tolist() == list(own.pieces)
+
+
+def test_places_are_those_of_the_planting() -> None:
+    check_places(lambda lengths: lengths)
+    assert list(places_of(np.array([LENGTH]), 5, np.array([0, 1]), ("u",), CANARIES[6:], 1.0, STREAMS)) == []
+
+
+def test_the_check_of_the_places_catches_lengths_before_the_planting() -> None:
+    with pytest.raises(AssertionError):
+        check_places(lambda lengths: np.maximum(lengths - 3, 7))
 
 
 def test_all_canaries_are_planted_equally_often() -> None:

@@ -20,6 +20,7 @@ from typing import Any
 from tokenizers import Tokenizer
 from transformers import PreTrainedModel
 
+from tacit.audit.exposure import Contexts
 from tacit.audit.samples import MembershipSamples
 from tacit.config import RunConfig
 from tacit.config.base import Options
@@ -89,6 +90,8 @@ class Given:
         model_before: the model as it was before the first phase on private text.
         proven: the epsilon that coins test (`tacit.audit.coins_plan.claimed_epsilon`); infinite where nothing is proved.
         private_units: (training, held out) of the private corpus. A public attack is refused it (`UsageError`).
+        planted_contexts: by number of a masked model's canary at most so many training rows that it stands in. A public attack is
+            refused them.
         membership_samples: texts of the training part and as many others, which hold secrets. A public attack is refused them.
         shadow_model: of this number, trained on these texts from `model_before` without DP. A public attack is refused it.
     """
@@ -106,6 +109,7 @@ class Given:
     model_before: Callable[[], PreTrainedModel]
     proven: Callable[[], float]
     private_units: Callable[[], tuple[Sequence[Unit], Sequence[Unit]]]
+    planted_contexts: Callable[[int], Mapping[int, Contexts]]
     membership_samples: Callable[[], MembershipSamples]
     shadow_model: Callable[[int, Sequence[str]], PreTrainedModel]
 
@@ -188,6 +192,7 @@ class Attack:
         of_training: whether it is given, in place of each model, what the model's updates said of the coins' examples
             (`tacit.training.watching`); not of a public attack.
         options: of ``audit.attacks.NAME``, where that asks for it.
+        check: of a configuration that asks for it there, whether it can be made; a `UsageError` where not.
         stage: its stage of a run, and its file in run/private; "": its name.
         terms: words of the report's glossary that it needs.
         remedy: what to change, in a new run, where it is undecided; `tacit audit` says it.
@@ -203,6 +208,7 @@ class Attack:
     asked: Callable[[RunConfig], bool] | None = None
     of_training: bool = False
     options: type[Options] = NoOptions
+    check: Callable[[RunConfig], None] = lambda config: None
     refuted: Callable[[RunConfig, Any], str | None] | None = None
     stage: str = ""
     terms: tuple[tuple[str, str], ...] = ()

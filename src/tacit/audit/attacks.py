@@ -9,6 +9,7 @@ from tacit.audit.coins_attack import COINS
 from tacit.audit.coins_plan import check_coin_names
 from tacit.audit.exposure_attack import EXPOSURE
 from tacit.audit.membership_attack import MEMBERSHIP
+from tacit.audit.planted_contexts_attack import PLANTED_CONTEXTS
 from tacit.audit.white_box_attack import WHITE_BOX
 from tacit.config import RunConfig
 from tacit.config.load import validated
@@ -16,7 +17,13 @@ from tacit.errors import AuditError, ContradictedError, UsageError
 
 __all__ = ["ATTACKS", "answer_of", "asked_attacks", "check_attacks", "check_gate"]
 
-ATTACKS: dict[str, Attack] = {"exposure": EXPOSURE, "membership": MEMBERSHIP, "coins": COINS, "white-box": WHITE_BOX}
+ATTACKS: dict[str, Attack] = {
+    "exposure": EXPOSURE,
+    "planted-contexts": PLANTED_CONTEXTS,
+    "membership": MEMBERSHIP,
+    "coins": COINS,
+    "white-box": WHITE_BOX,
+}
 """In the order in which a run makes them and a report tells them."""
 
 
@@ -29,8 +36,8 @@ def check_attacks(config: RunConfig) -> None:
     """Check the section ``audit.attacks``, whose options are each attack's own, and the names in ``audit.coins``.
 
     Raises:
-        UsageError: it names no attack that is asked for there, or the options are not those of the attack; or there is no such score,
-            bound or kind of examples.
+        UsageError: it names no attack that is asked for there, the options are not those of the attack, or it cannot be made; or
+            there is no such score, bound or kind of examples.
     """
     check_coin_names(config)
     for name, values in config.audit.attacks.items() if config.audit else ():
@@ -39,6 +46,7 @@ def check_attacks(config: RunConfig) -> None:
             there = ", ".join(known) if known else "none"
             raise UsageError(f"audit.attacks: there is no attack {name!r} to ask for there; there are: {there}")
         validated(ATTACKS[name].options, values, f"configuration: audit.attacks.{name}")
+        ATTACKS[name].check(config)
 
 
 def answer_of(attack: Attack, config: RunConfig, found: Found, curator: bool) -> Answer | str | None:

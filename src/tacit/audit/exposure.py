@@ -1,20 +1,21 @@
 """Exposure of planted canaries under a masked language model (Hoory et al. 2021, section 5.2; Carlini et al. 2019).
 
-For every canary the model scores each word piece as the secret, by its mean log-probability over several public contexts in
-which the canary stands with its secret masked; the secret's place in that order is its rank. Contexts are public text, so the
-result is a function of the released model and the keyed canaries alone: it costs no privacy.
+For every canary the model scores each word piece as the secret, by its mean log-probability over several contexts in which the
+canary stands with its secret masked; the secret's place in that order is its rank. In public contexts the result is a function of
+the released model and the keyed canaries alone: it costs no privacy. In the sequences that the canary was planted in it is private.
 
     exposure = log2(candidates) - log2(mean rank over the canaries of a pattern)
 
 The secret was drawn uniformly from the candidates, independent of everything: under a model that learned nothing of it its rank
-is uniform on 1..V, whatever the model prefers. So the null of the mean rank of n canaries is the mean of n uniform numbers: that
-gives the null's expected exposure (1.02 bits for ten canaries, not 0) and an exact p-value.
+is uniform on 1..V, whatever the model prefers and wherever the canary stands. So the null of the mean rank of n canaries is the
+mean of n uniform numbers: that gives the null's expected exposure (1.02 bits for ten canaries, not 0) and an exact p-value.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +27,16 @@ from tacit.models.masked import masked_logits
 from tacit.randomness import KeyedRandomness
 from tacit.training.masking import Masking, single_mask_rows
 
-__all__ = ["Exposure", "exposure_of_ranks", "measure_exposure", "null_exposure", "rank_p_value", "secret_ranks"]
+__all__ = [
+    "Contexts",
+    "Exposure",
+    "exposure_of_ranks",
+    "inserted",
+    "measure_exposure",
+    "null_exposure",
+    "rank_p_value",
+    "secret_ranks",
+]
 
 
 @dataclass(frozen=True)
@@ -108,22 +118,29 @@ def exposure_of_ranks(pattern: str, ranks: np.ndarray, candidates: int) -> Expos
     )
 
 
-@torch.no_grad()
-def secret_ranks(
-    model: PreTrainedModel,
-    canaries: list[Canary],
-    contexts_CT: np.ndarray,
-    lengths_C: np.ndarray,
-    masking: Masking,
-    streams: KeyedRandomness,
-) -> np.ndarray:
-    """The rank of every canary's secret among all pieces that are no special token (1 is the likeliest).
+@dataclass(frozen=True, eq=False)
+class Contexts:
+    """Sequences in which one canary stands: C of them.
 
-    Ties count half, so that a constant model has the middle rank. A score that is no number is below all others: a model that
-    diverged tells nothing, and whether there is a release must not hang on that (the control is trained without noise).
+    Args:
+        ids_CT: int64 token ids.
+        lengths_C: of the sequences.
+        positions_C: of the secret.
     """
-    model.eval()
-    ranks = np.empty(len(canaries))
+
+    ids_CT: np.ndarray
+    lengths_C: np.ndarray
+    positions_C: np.ndarray
+
+    def __repr__(self) -> str:
+        return "Contexts(<may be private>)"
+
+
+def inserted(
+    canaries: Sequence[Canary], contexts_CT: np.ndarray, lengths_C: np.ndarray, streams: KeyedRandomness
+) -> list[Contexts]:
+    """Each canary put into the same sequences, at random places."""
+    found: list[Contexts] = []
     for number, canary in enumerate(canaries):
         generator = streams.generator("context", canary.pattern, number)
         ids, lengths = contexts_CT.astype(np.int64), lengths_C.copy()
@@ -131,7 +148,26 @@ def secret_ranks(
         for row in range(len(ids)):
             start, lengths[row] = insert_pieces(ids[row], int(lengths[row]), canary.pieces, generator)
             positions[row] = start + canary.secret_offset
-        masked = single_mask_rows(ids, lengths, positions, masking)
+        found.append(Contexts(ids, lengths, positions))
+    return found
+
+
+@torch.no_grad()
+def secret_ranks(
+    model: PreTrainedModel, canaries: Sequence[Canary], contexts: Sequence[Contexts], masking: Masking
+) -> np.ndarray:
+    """The rank of every canary's secret among all pieces that are no special token (1 is the likeliest).
+
+    Ties count half, so that a constant model has the middle rank. A score that is no number is below all others: a model that
+    diverged tells nothing, and whether there is a release must not hang on that (the control is trained without noise).
+
+    Args:
+        contexts: of each canary.
+    """
+    model.eval()
+    ranks = np.empty(len(canaries))
+    for number, (canary, own) in enumerate(zip(canaries, contexts, strict=True)):
+        masked = single_mask_rows(own.ids_CT, own.lengths_C, own.positions_C, masking)
         logits_C1V = masked_logits(
             model,
             torch.from_numpy(masked.ids_BT),
@@ -147,15 +183,14 @@ def secret_ranks(
 
 
 def measure_exposure(
-    model: PreTrainedModel,
-    canaries: list[Canary],
-    contexts_CT: np.ndarray,
-    lengths_C: np.ndarray,
-    masking: Masking,
-    streams: KeyedRandomness,
+    model: PreTrainedModel, canaries: Sequence[Canary], contexts: Sequence[Contexts], masking: Masking
 ) -> list[Exposure]:
-    """Exposure of every pattern, in the canaries' order."""
-    ranks = secret_ranks(model, canaries, contexts_CT, lengths_C, masking, streams)
+    """Exposure of every pattern, in the canaries' order.
+
+    Args:
+        contexts: of each canary.
+    """
+    ranks = secret_ranks(model, canaries, contexts, masking)
     candidates = len(masking.ordinary)
     patterns = list(dict.fromkeys(canary.pattern for canary in canaries))
     return [

@@ -14,13 +14,13 @@ from transformers import PreTrainedModel
 
 from tacit.audit.attack import Answer, Attack, AttackRow, Given, Measure
 from tacit.audit.candidates import candidate_exposure
-from tacit.audit.exposure import Exposure, measure_exposure
+from tacit.audit.exposure import Exposure, inserted, measure_exposure
 from tacit.audit.scorers import scorer_of
 from tacit.audit.trie import Trie, build_trie, score_candidates
 from tacit.config import RunConfig
 from tacit.errors import DataError
 
-__all__ = ["EXPOSURE"]
+__all__ = ["EXPOSURE", "exposure_rows"]
 
 
 def _prepare(given: Given) -> Measure:
@@ -33,12 +33,10 @@ def _prepare_canaries(given: Given) -> Measure:
     canaries, contexts, masking = given.canaries(), given.public_rows(), given.masking()
     given.keep("canaries.json", [dataclasses.asdict(canary) for canary in canaries])
     rows = slice(0, min(given.config.audit.contexts, contexts.sequences))
+    own = inserted(canaries, contexts.ids_ST[rows], contexts.lengths_S[rows], given.streams)
 
     def measure(model: PreTrainedModel) -> list[dict[str, Any]]:
-        found = measure_exposure(
-            model, canaries, contexts.ids_ST[rows], contexts.lengths_S[rows], masking, given.streams
-        )
-        return [dataclasses.asdict(exposure) for exposure in found]
+        return [dataclasses.asdict(exposure) for exposure in measure_exposure(model, canaries, own, masking)]
 
     return measure
 
@@ -78,14 +76,19 @@ def _candidate_scores(model: PreTrainedModel, trie: Trie, start: int) -> np.ndar
 
 
 def _answer(config: RunConfig, found: Mapping[str, Any]) -> Answer:
-    rows = [
+    rows = exposure_rows(config, found)
+    several = any(row.test != row.name for row in rows)
+    return Answer(tuple(rows), note=_NOTE + (_SEVERAL if several else ""))
+
+
+def exposure_rows(config: RunConfig, found: Mapping[str, Any]) -> list[AttackRow]:
+    """Rows of what was measured, the values of an `Exposure` for each pattern, by model."""
+    return [
         row
         for model, exposures in found.items()
         for values in exposures
         for row in _rows(model, Exposure(**values), _insertion_probability(config))
     ]
-    several = any(row.test != row.name for row in rows)
-    return Answer(tuple(rows), note=_NOTE + (_SEVERAL if several else ""))
 
 
 def _rows(model: str, found: Exposure, inserted: float) -> Iterator[AttackRow]:

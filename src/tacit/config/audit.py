@@ -95,7 +95,9 @@ class AuditOptions(Options):
         white_box: while the phases train, note what every noisy update says of each example of ``coins``, and bound epsilon from
             below by that too: the attack of somebody who sees the whole training, whom the certificate covers, for the curator
             alone. Each step is made once more, in float64.
-        attacks: other attacks that are registered (docs/adding.md#an-attack), by name, each with its own options.
+        attacks: other attacks by name, each with its own options: ``planted-contexts: {contexts: 8}``, the exposure of a masked
+            model's canaries in training rows that hold them, for the curator alone; and what you register
+            (docs/adding.md#an-attack).
         max_exposure_p_value: fail (exit code 5) when any pattern's p-value is below this; 0: never. Of a causal model, twice the
             smaller one of the p-values of mean and highest exposure. So with every attack whose rows are part of the release, but
             for ``coins``, which fail (exit code 6) when they contradict the proven epsilon.

@@ -7,7 +7,7 @@ planted per sequence by a keyed random draw of that sequence's unit, so planting
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from tacit.disk_arrays import Array
 from tacit.randomness import KeyedRandomness
 
-__all__ = ["Canary", "draw_canaries", "insert_pieces", "plant"]
+__all__ = ["Canary", "Place", "draw_canaries", "insert_pieces", "places_of", "plant"]
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,54 @@ def plant(
     Every draw, choice and place comes from a generator addressed by the unit's own key.
     """
     ids, lengths = np.array(ids_ST), np.array(lengths_S)
+    for row, number, generator in _chosen(starts_U1, keys_U, len(canaries), probability, streams):
+        _, lengths[row] = insert_pieces(ids[row], int(lengths[row]), canaries[number].pieces, generator)
+    return ids, lengths
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a canary was planted: private, as the rows are.
+
+    Args:
+        canary: its number.
+        row: of the sequences.
+        start: position of its first piece.
+    """
+
+    canary: int
+    row: int
+    start: int
+
+
+def places_of(
+    lengths_S: Array,
+    width: int,
+    starts_U1: Array,
+    keys_U: Iterable[str],
+    canaries: list[Canary],
+    probability: float,
+    streams: KeyedRandomness,
+) -> Iterator[Place]:
+    """Where `plant` has put canaries, drawn again as it drew them.
+
+    Args:
+        lengths_S: of the sequences with their canaries.
+        width: of their rows.
+    """
+    for row, number, generator in _chosen(starts_U1, keys_U, len(canaries), probability, streams):
+        pieces = len(canaries[number].pieces)
+        if pieces <= width - 2:
+            # With or without a cut at the end, the last place at which the canary could begin is where it would end the row.
+            yield Place(number, row, 1 + int(generator.integers(0, int(lengths_S[row]) - 2 - pieces + 1)))
+
+
+def _chosen(
+    starts_U1: Array, keys_U: Iterable[str], canaries: int, probability: float, streams: KeyedRandomness
+) -> Iterator[tuple[int, int, np.random.Generator]]:
+    """Each sequence that gets a canary, the canary's number, and what draws its place."""
     for unit, key in enumerate(keys_U):
         generator = streams.generator("plant", key)
         for row in range(starts_U1[unit], starts_U1[unit + 1]):
             if generator.random() < probability:
-                canary = canaries[int(generator.integers(len(canaries)))]
-                _, lengths[row] = insert_pieces(ids[row], int(lengths[row]), canary.pieces, generator)
-    return ids, lengths
+                yield row, int(generator.integers(canaries)), generator

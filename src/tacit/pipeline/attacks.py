@@ -25,7 +25,7 @@ from tacit.files import read_result, storage_error, write_json
 from tacit.folder import RunFolder
 from tacit.pipeline.corpus import membership_samples, private_units
 from tacit.pipeline.records import secret_form, secrets_of
-from tacit.pipeline.rows import drawn_canaries, drawn_coins, public_held_out_rows, tokenized
+from tacit.pipeline.rows import drawn_canaries, drawn_coins, planted_contexts, public_held_out_rows, tokenized
 from tacit.pipeline.state import RunState
 from tacit.pipeline.training import noted_products
 from tacit.stages import Stage
@@ -153,6 +153,7 @@ def _given(state: RunState, attack: Attack) -> Given:
         model_before=own(_model_before),
         proven=own(_proven),
         private_units=refuse if attack.public else own(private_units),
+        planted_contexts=refuse if attack.public else functools.partial(planted_contexts, state),
         membership_samples=refuse if attack.public else own(membership_samples),
         shadow_model=refuse if attack.public else functools.partial(_shadow_model, state),
     )

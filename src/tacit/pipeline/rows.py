@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from tacit.audit.exposure import Contexts
 from tacit.config import PublicCorpusOptions, RunConfig, stratum_number
-from tacit.corpus.canaries import Canary, draw_canaries, plant
+from tacit.corpus.canaries import Canary, Place, draw_canaries, places_of, plant
 from tacit.corpus.chats import answer_of
 from tacit.corpus.coins import Coins
 from tacit.corpus.unit_store import StoredUnits
@@ -36,6 +37,7 @@ __all__ = [
     "drawn_canaries",
     "drawn_coins",
     "has_unigram",
+    "planted_contexts",
     "private_rows",
     "public_answers",
     "public_held_out_rows",
@@ -226,6 +228,33 @@ def _with_canaries(state: RunState, stream: SequenceStream) -> SequenceStream:
         state.streams.child("canaries"),
     )
     return dataclasses.replace(stream, ids_ST=ids, lengths_S=lengths)
+
+
+def planted_contexts(state: RunState, most: int) -> dict[int, Contexts]:
+    """By number of a masked model's canary, the first ``most`` training rows that it stands in. Private."""
+    assert state.config.audit is not None
+    rows, canaries = private_rows(state), drawn_canaries(state)
+    own = itertools.islice(rows.keys_U, len(private_units(state)[0]))  # behind them are the examples with coins
+    found: dict[int, list[Place]] = {}
+    for place in places_of(
+        rows.lengths_S,
+        rows.ids_ST.shape[1],
+        rows.starts_U1,
+        own,
+        canaries,
+        state.config.audit.probability,
+        state.streams.child("canaries"),
+    ):
+        if len(there := found.setdefault(place.canary, [])) < most:
+            there.append(place)
+    return {
+        number: Contexts(
+            np.array([rows.ids_ST[place.row] for place in places], dtype=np.int64),
+            np.array([rows.lengths_S[place.row] for place in places]),
+            np.array([place.start + canaries[number].secret_offset for place in places]),
+        )
+        for number, places in found.items()
+    }
 
 
 @once
