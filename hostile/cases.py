@@ -91,6 +91,14 @@ def _lstm(folder: Path) -> dict[str, Any]:
     return _small(folder, model=model, vocabulary={"method": "public", "size": 400}, audit=audit)
 
 
+def _coins(folder: Path) -> dict[str, Any]:
+    """Examples with coins, which the training's updates are asked for too; replace-one."""
+    audit = {"canaries": 2, "copies": 3, "digits": 3, "control": "without-noise"}
+    audit |= {"coins": {"examples": 20, "pieces": 6}, "white_box": True}
+    privacy = {"unit": "user", "units": 140, "relation": "replace", "budget": {"epsilon": 20.0, "delta": 1e-4}}
+    return {**_lstm(folder), "privacy": privacy, "audit": audit}
+
+
 def _crt(folder: Path) -> dict[str, Any]:
     return dialogue_values(
         folder,
@@ -145,6 +153,7 @@ CASES: dict[str, Case] = {
     "BERT, SIPS and public words": Case(_write_small, _sips, os_noise=3),
     "GPT-2 from a folder": Case(_write_gpt2, _gpt2),
     "LSTM": Case(_write_small, _lstm),
+    "LSTM with coins": Case(_write_small, _coins),
     "CRT, two rounds": Case(write_dialogues, _crt, sentinels=(NAME, "@example.org")),
     "S-DP, two rounds": Case(write_dialogues, _selective, sentinels=(NAME, "@example.org")),
     "adaptive, strata": Case(_write_small, _adaptive("strata")),
