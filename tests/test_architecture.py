@@ -117,7 +117,7 @@ NARROWER: dict[str, set[str]] = {
     "config/kinds/kind.py": set(),
     "pipeline/records.py": {"config", "corpus", "randomness"},
     "pipeline/screening.py": BASE | {"config", "folder", "corpus", "screening", "screen_plan", "spark"},
-    "pipeline/marking.py": BASE | {"config", "corpus", "screening"},
+    "pipeline/marking.py": BASE | {"config", "corpus", "screening", "vocabulary"},
     "pipeline/scoring.py": BASE | {"config", "folder", "corpus", "scoring"},
     "pipeline/rho.py": BASE | {"config", "folder", "corpus", "privacy", "scoring"},
     "pipeline/result.py": {"config", "folder", "privacy", "report"},  # the verdict in the report's words

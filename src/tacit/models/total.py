@@ -1,60 +1,114 @@
-"""An error that a model raises at private rows ends nothing: who raises it adds nothing, or counts as a loss that is no number.
+"""What a model does at private rows decides no other rows: an error at them ends nothing, and what it changes in itself is undone.
 
 Model code may look at values and raise: I-BERT asserts that no activation is NaN, ESM's table of places ends where ids are missing.
 Weights that somebody made can let one unit do that, and a run that ends there, after it is paid for, tells of the unit. So rows that
 raise together are computed again, each alone in the same shape (docs/decisions/0013-a-step-is-total.md). Memory that is refused, an
 interrupt, and errors of our own before the model is called go out as ever.
+
+Model code may also change the model: BigBird takes another kind of attention at the first short row, for good. So after each
+micro-batch the model is put back as it was, and no unit decides how those after it are computed.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
+from transformers import PreTrainedConfig
 
 from tacit.errors import TacitError
 from tacit.failures import is_out_of_memory
 
 __all__ = ["Kept", "read_rows"]
 
-_PLAIN = (bool, int, float, str, type(None))
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
+_OF_TORCH = vars(nn.Module()).keys() - {"training"}
+"""Attributes of every module: its parameters, buffers and modules, which are looked at by themselves, and hooks."""
 
 
 class Kept:
-    """What a model keeps beside its parameters: its modules' buffers and plain values, which a half-done forward may have changed.
+    """What a model keeps beside its parameters: its tree of modules, and their buffers, attributes and configurations.
+
+    Of attributes those that are numbers, words, tensors, and lists, tuples, sets and dictionaries of these.
 
     Args:
         model: as it is to be put back.
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self._buffers = {
-            module: {name: (buffer, None if buffer is None else buffer.clone()) for name, buffer in own.items()}
-            for module in model.modules()
-            if (own := module._buffers)
-        }
-        self._plain = {module: _plain_of(module) for module in model.modules()}
+        modules = list(model.modules())
+        self._trees = [(module._modules, dict(module._modules)) for module in modules]
+        self._buffers = [(module._buffers, _held(module._buffers)) for module in modules]
+        self._attributes = [(vars(holder), _held(vars(holder))) for holder in [*modules, *_configurations(modules)]]
 
     @torch.no_grad()
     def put_back(self) -> None:
-        """Whatever was written since is gone."""
-        for module, plain in self._plain.items():
-            for name in _plain_of(module).keys() - plain.keys():
-                delattr(module, name)
-            vars(module).update(plain)
-            own = self._buffers.get(module, {})
-            for name in module._buffers.keys() - own.keys():
-                del module._buffers[name]
-            for name, (buffer, values) in own.items():
-                module._buffers[name] = buffer
-                if buffer is not None and values is not None:
-                    buffer.copy_(values)
+        """Whatever was changed since is gone."""
+        for now, before in self._trees:
+            if now != before:
+                now.clear()
+                now.update(before)
+        for now, before in self._buffers:
+            for name in now.keys() - before.keys():
+                del now[name]
+            _restore(now, before)
+        for now, before in self._attributes:
+            for name in [name for name, value in now.items() if name not in before and _is_kept(name, value)]:
+                del now[name]
+            _restore(now, before)
 
 
-def _plain_of(module: nn.Module) -> dict[str, object]:
-    return {name: value for name, value in vars(module).items() if isinstance(value, _PLAIN)}
+def _configurations(modules: list[nn.Module]) -> list[PreTrainedConfig]:
+    """Each that a module has, with those that are in it, once."""
+    found: dict[int, PreTrainedConfig] = {}
+    waiting: list[Any] = [value for module in modules for value in vars(module).values()]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, PreTrainedConfig) and id(value) not in found:
+            found[id(value)] = value
+            waiting += vars(value).values()
+    return list(found.values())
+
+
+def _held(values: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """By name what is there, and its contents where these may change in place."""
+    return {name: (value, _contents(value)) for name, value in values.items() if _is_kept(name, value)}
+
+
+def _is_kept(name: str, value: Any) -> bool:
+    return name not in _OF_TORCH and (_is_plain(value) or _is_tensor(value))
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor) and not isinstance(value, nn.Parameter)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(_is_plain(one) for pair in value.items() for one in pair)
+    if isinstance(value, list | tuple | set):
+        return all(map(_is_plain, value))
+    return isinstance(value, _PLAIN)
+
+
+def _contents(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    return copy.deepcopy(value) if isinstance(value, list | dict | set | tuple) else None
+
+
+def _restore(now: dict[str, Any], before: dict[str, tuple[Any, Any]]) -> None:
+    for name, (value, contents) in before.items():
+        if now.get(name, before) is not value:
+            now[name] = value
+        if isinstance(value, Tensor):
+            value.copy_(contents)
+        elif contents is not None and value != contents:
+            now[name] = copy.deepcopy(contents)
 
 
 def read_rows(
@@ -84,5 +138,6 @@ def _read(kept: Kept, rows: np.ndarray, read: Callable[[np.ndarray], np.ndarray]
     except Exception as error:
         if isinstance(error, TacitError) or is_out_of_memory(error):
             raise
-    kept.put_back()
+    finally:
+        kept.put_back()
     return None

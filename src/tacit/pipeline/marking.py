@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
-import string
-import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from tacit.screening.missed import ForgetfulPolicy, Missed, Spotter
 from tacit.screening.policy import load_policy, package_policy
 from tacit.screening.spans import merged
 from tacit.screening.split import DataPoint, data_points
+from tacit.vocabulary.tokenizer import TokenizerOptions, words_of
 
 __all__ = ["MarkedText", "cut", "in_whole_words", "mark", "marker_of", "marks_digest"]
 
@@ -96,11 +96,11 @@ def in_whole_words(text: str, runs: Iterable[tuple[int, int]]) -> tuple[tuple[in
     return tuple(widened)
 
 
+@functools.lru_cache(maxsize=4096)
 def _parts_words(character: str) -> bool:
-    """Whether BERT's pre-tokenizer ends a word here: at blanks, punctuation, Chinese characters; at nothing that is dropped."""
-    if character in "\t\n\r" or unicodedata.category(character)[0] in "ZP":
-        return True
-    return (character.isascii() and character in string.punctuation) or "\u4e00" <= character <= "\u9fff"
+    """Whether both of our tokenizers' pre-tokenizers end a word here. They are asked: their table of Unicode is not Python's."""
+    cut = [words_of(f"a{character}b", TokenizerOptions(case)) for case in (True, False)]
+    return all(len(words) > 1 and (words[0], words[-1]) == ("a", "b") for words in cut)
 
 
 def marks_digest(marked: Iterable[MarkedText], streams: KeyedRandomness) -> str:

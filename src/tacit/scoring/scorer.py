@@ -263,7 +263,8 @@ class Scorer:
         except Exception as error:
             if is_out_of_memory(error):
                 raise
-        self._kept.put_back()
+        finally:
+            self._kept.put_back()
         return False
 
     def _independent(self, rows: int, positions: int) -> bool:

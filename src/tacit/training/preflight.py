@@ -97,9 +97,9 @@ def preflight(
     """
     sites = find_sites(model)
     try:
-        _one_step(model, objective, special, length, rows_per_unit)
         edges = np.unique(widths(np.arange(2, length + 1), length, math.inf))
-        refuse_unsteady(model.train(), objective, special, edges, rows_per_unit)
+        refuse_unsteady(model.train(), objective, special, edges, rows_per_unit)  # first: no row was read before
+        _one_step(model, objective, special, length, rows_per_unit)
         refuse_company(model, objective, special, length)
     except Exception as error:
         if isinstance(error, TacitError) or is_out_of_memory(error):

@@ -225,7 +225,7 @@ class DpStep(Step):
             self._is_added(np.where(alone, units, PADDING), alone, width, step)
 
     def _is_added(self, units: np.ndarray, real: np.ndarray, width: int, step: int) -> bool:
-        """Add these units together; if the model raises at them, nothing is added, and the model is as before."""
+        """Add these units together; if the model raises at them, nothing is added. The model is then as it was before."""
         source, called = self._source, False
         targets, weights_BN = unit_targets(units, real, self._plan, source, step, width)
         try:
@@ -240,7 +240,8 @@ class DpStep(Step):
             is_public = not called or not real.any()
             if is_public or self._has_shards or self._clipper.is_torn or is_out_of_memory(error):
                 raise
-        self._kept.put_back()
+        finally:
+            self._kept.put_back()
         return False
 
     def _clip(self, units: np.ndarray, real: np.ndarray) -> AbstractContextManager[object]:
