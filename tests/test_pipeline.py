@@ -10,6 +10,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -329,6 +330,23 @@ def run_and_kill_itself(target: str, number: int, config: str) -> None:
 
 def _run_and_kill(target: str, number: int, config: Path) -> int:
     return called(run_and_kill_itself, target, number, str(config)).returncode
+
+
+def test_commands_that_ask_no_model_import_no_torch(
+    finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    """It takes several seconds, and a machine that looks at a run need not have it."""
+    run = str(shutil.copytree(finished[0] / "run", tmp_path / "run"))
+    looks = [[name, run] for name in ("ledger", "tradeoff", "verify", "report")]
+    commands = [["plan", str(finished[0] / "config.yaml")], *looks]
+    code = (
+        "import sys\nfrom tacit.cli.main import app\n"
+        f"for arguments in {commands!r}:\n"
+        "    app(arguments, standalone_mode=False)\n"
+        "    assert not {'torch', 'transformers'} & set(sys.modules), arguments\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 OWN_TEXTS = LEAST + 10  # of a kind: enough for a verdict

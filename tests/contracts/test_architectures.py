@@ -27,7 +27,7 @@ from tacit.engine import PerExampleClipper
 from tacit.errors import DataError
 from tacit.folder import RunFolder
 from tacit.models.kinds import build_model, kind_of_model
-from tacit.pipeline.release import report_run
+from tacit.pipeline.pages import report_run
 from tacit.pipeline.stages import run
 from tacit.privacy.origin import carries_mark
 from tacit.release.verification import verify_run

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer
-from transformers import PreTrainedModel
 
 from tacit.audit.samples import MembershipSamples
 from tacit.config import RunConfig
@@ -32,6 +31,9 @@ from tacit.randomness import KeyedRandomness
 from tacit.training.masking import Masking
 from tacit.training.sequences import SequenceStream
 from tacit.vocabulary.special import SpecialTokens
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 __all__ = [
     "CONTROL",
