@@ -55,7 +55,7 @@ def dialogue_values(folder: Path, units: int, **sections: Any) -> dict[str, Any]
         "model": {"kind": "lstm", "layers": 1, "width": 16, "length": 24},
         "rounds": 2,
         "evaluation": {"held_out": 0.2},
-        "compute": {"micro_batch": 16, "threads": 1, "workers": 1, "checkpoint_seconds": 0.0},
+        "compute": {"micro_batch": 16, "threads": 1, "workers": 1},
         **sections,
     }
 

@@ -28,7 +28,7 @@ from tacit.folder import RunFolder
 from tacit.models.transfer import rows_of_pieces
 from tacit.pipeline.corpus import private_units, public_units
 from tacit.pipeline.opening import load_given, open_run
-from tacit.pipeline.release import report_run
+from tacit.pipeline.pages import report_run
 from tacit.pipeline.rows import rows_of, tokenized
 from tacit.pipeline.stages import run
 from tacit.planning import make_plan, mechanisms_from_ledger, vocabulary_size

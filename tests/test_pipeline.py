@@ -10,6 +10,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import yaml
 from safetensors.numpy import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
+from tacit.audit.own_members import LEAST
 from tacit.cli.demo import demo_config
 from tacit.config import load_config, parse_config
 from tacit.corpus.synthetic import SyntheticPrivate, SyntheticPublic, write_private, write_public
@@ -368,13 +370,36 @@ def _run_and_kill(target: str, number: int, config: Path) -> int:
     return called(run_and_kill_itself, target, number, str(config)).returncode
 
 
+def test_commands_that_ask_no_model_import_no_torch(
+    finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    """It takes several seconds, and a machine that looks at a run need not have it."""
+    run = str(shutil.copytree(finished[0] / "run", tmp_path / "run"))
+    looks = [[name, run] for name in ("ledger", "tradeoff", "verify", "report")]
+    commands = [["plan", str(finished[0] / "config.yaml")], *looks]
+    code = (
+        "import sys\nfrom tacit.cli.main import app\n"
+        f"for arguments in {commands!r}:\n"
+        "    app(arguments, standalone_mode=False)\n"
+        "    assert not {'torch', 'transformers'} & set(sys.modules), arguments\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+OWN_TEXTS = LEAST + 10  # of a kind: enough for a verdict
+
+
 def test_members_of_another_source_are_told_apart_without_the_model(
     finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     """Private notes against public text, under a masked model, its control and the model before: a shift, and no finding."""
     folder, _ = finished
     shutil.copytree(folder / "run", tmp_path / "run")
-    files = ("--members", folder / "notes.jsonl", "--non-members", folder / "public.jsonl")
+    for name in ("notes.jsonl", "public.jsonl"):  # each token of each text is masked once under each model
+        lines = (folder / name).read_text().splitlines(keepends=True)
+        (tmp_path / name).write_text("".join(lines[:OWN_TEXTS]))
+    files = ("--members", tmp_path / "notes.jsonl", "--non-members", tmp_path / "public.jsonl")
     done = tacit("audit", tmp_path / "run", *files, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -382,6 +407,7 @@ def test_members_of_another_source_are_told_apart_without_the_model(
     assert found["verdict"] == "undecided: the files differ without any model"
     assert "before the private phases" in found["score"]
     assert list(found["models"]) == ["released model", "control without DP"]
+    assert {(one["members"], one["non_members"]) for one in found["models"].values()} == {(OWN_TEXTS, OWN_TEXTS)}
     assert SENTINEL not in done.stdout + done.stderr
 
 

@@ -24,9 +24,10 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedM
 from tacit.config import ModelOptions, RunConfig, parse_config
 from tacit.config.shape import adapter_parameters, read_config, shape_of
 from tacit.engine import PerExampleClipper
+from tacit.errors import DataError
 from tacit.folder import RunFolder
 from tacit.models.kinds import build_model, kind_of_model
-from tacit.pipeline.release import report_run
+from tacit.pipeline.pages import report_run
 from tacit.pipeline.stages import run
 from tacit.privacy.origin import carries_mark
 from tacit.release.verification import verify_run
@@ -310,6 +311,14 @@ def test_an_adapter_is_released_alone_where_the_model_is_not_to_be_merged(
     assert all(torch.equal(loaded_now[key], tensor) for key, tensor in trained.items())
     assert any(tensor.abs().max() > 0 for key, tensor in trained.items() if "lora_B" in key)
     assert carries_mark(folder.release / "model" / "adapter")  # by which a loop of one's own refuses it
+
+
+def test_a_model_that_is_scored_nowhere_still_has_to_be_numbers(tmp_path: Path) -> None:
+    values = values_of(tmp_path, "qwen2", None)
+    values["phases"][0]["learning_rate"] = 1e30
+    with pytest.raises(DataError, match="released model gives no numbers: its training diverged"):
+        run(parse_config(values))
+    assert not (tmp_path / "run" / "release").exists()
 
 
 # killed and started again --------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from tacit.errors import DataError, UsageError
 from tacit.files import read_json
 from tacit.folder import RunFolder
 from tacit.models.kinds import build_model, kind_of_model, load_model, save_model
-from tacit.pipeline.release import report_run
+from tacit.pipeline.pages import report_run
 from tacit.pipeline.stages import run
 from tacit.planning import make_plan
 from tacit.planning.cost import row_flops, seconds_of

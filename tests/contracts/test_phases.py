@@ -25,7 +25,7 @@ from tacit.config.phases import PHASES, PhaseOptions, PhaseWords
 from tacit.errors import UsageError
 from tacit.files import read_json
 from tacit.folder import RunFolder
-from tacit.pipeline.release import report_run
+from tacit.pipeline.pages import report_run
 from tacit.pipeline.stages import run
 from tacit.planning import make_plan, mechanisms_from_ledger
 from tacit.planning.adaptive import PhaseNoise

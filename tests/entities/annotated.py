@@ -74,7 +74,7 @@ def finetune_values(folder: Path, start: Path, **sections: Any) -> dict[str, Any
         "model": {"folder": str(start)},
         "documents": {"path": str(folder / "notes")},
         "training": {"steps": 4, "batch_size": 4, "length": 24, "overlap": 4, "dropout": 0.1},
-        "compute": {"micro_batch": 8, "threads": 1, "checkpoint_seconds": 0.0},
+        "compute": {"micro_batch": 8, "threads": 1},
     }
     return {key: value for key, value in {**values, **sections}.items() if value is not None}
 

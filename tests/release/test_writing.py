@@ -19,7 +19,8 @@ from tacit.entities.finetune import finetune
 from tacit.errors import LedgerError
 from tacit.folder import RunFolder
 from tacit.pipeline.opening import open_run
-from tacit.pipeline.release import release_run, report_run
+from tacit.pipeline.pages import report_run
+from tacit.pipeline.release import release_run
 from tacit.pipeline.stages import run, walk
 from tacit.privacy.ledger import Ledger
 from tacit.release import writing

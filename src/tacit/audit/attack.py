@@ -15,12 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer
-from transformers import PreTrainedModel
 
-from tacit.audit.exposure import Contexts
 from tacit.audit.samples import MembershipSamples
 from tacit.config import RunConfig
 from tacit.config.base import Options
@@ -33,6 +31,11 @@ from tacit.randomness import KeyedRandomness
 from tacit.training.masking import Masking
 from tacit.training.sequences import SequenceStream
 from tacit.vocabulary.special import SpecialTokens
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from tacit.audit.exposure import Contexts
 
 __all__ = [
     "CONTROL",

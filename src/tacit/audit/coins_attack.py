@@ -9,11 +9,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tokenizers import Tokenizer
-from transformers import PreTrainedModel
 
 from tacit.audit.attack import (
     RELEASED,
@@ -34,11 +33,13 @@ from tacit.audit.bounds.verdict import Claim, Verdict, judge
 from tacit.audit.coin_scores import SCORES, Seen, TokenNats
 from tacit.audit.coins_plan import COIN_BOUNDS
 from tacit.audit.inference import clopper_pearson
-from tacit.audit.token_nats import token_nats
 from tacit.config import CoinOptions, RunConfig
 from tacit.corpus.coins import Coins
 from tacit.privacy.rounded import lower, upper
 from tacit.randomness import KeyedRandomness
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 __all__ = [
     "COINS",
@@ -63,6 +64,8 @@ def _options(config: RunConfig) -> CoinOptions:
 
 
 def _prepare(given: Given) -> Measure:
+    from tacit.audit.token_nats import token_nats  # it imports torch, which no report needs
+
     coins, special = given.coins(), given.special
     masking = None if given.config.model.is_causal else given.masking()
     sides = _sides(coins)

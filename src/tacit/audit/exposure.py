@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
+from tacit.audit.exposed import Exposure
 from tacit.corpus.canaries import Canary, insert_pieces
 from tacit.models.masked import masked_logits
 from tacit.randomness import KeyedRandomness
@@ -29,7 +30,6 @@ from tacit.training.masking import Masking, single_mask_rows
 
 __all__ = [
     "Contexts",
-    "Exposure",
     "exposure_of_ranks",
     "inserted",
     "measure_exposure",
@@ -37,33 +37,6 @@ __all__ = [
     "rank_p_value",
     "secret_ranks",
 ]
-
-
-@dataclass(frozen=True)
-class Exposure:
-    """Exposure of one pattern, or of the texts that a causal model was given (`tacit.audit.candidates`).
-
-    Args:
-        pattern: such as ``HSH``.
-        canaries: how many.
-        mean_rank: mean rank of the secrets; 1 is fully exposed.
-        bits: log2(candidates) - log2(mean_rank); of a causal model the mean of log2(candidates) - log2(rank).
-        null_bits: expected bits under the null.
-        p_value: probability of so much or more under the null.
-        ceiling_bits: log2(candidates).
-        max_bits, null_max_bits, max_p_value: of the most exposed canary, with its own null; None of a masked model.
-    """
-
-    pattern: str
-    canaries: int
-    mean_rank: float
-    bits: float
-    null_bits: float
-    p_value: float
-    ceiling_bits: float
-    max_bits: float | None = None
-    null_max_bits: float | None = None
-    max_p_value: float | None = None
 
 
 @functools.lru_cache(maxsize=32)

@@ -1,24 +1,26 @@
 """The attack on planted canaries: `tacit.audit.exposure` of a masked model, `tacit.audit.candidates` of a causal one.
 
-It reads public contexts and keyed secrets only, so of the released model it costs no privacy, and it is public.
+It reads public contexts and keyed secrets only, so of the released model it costs no privacy, and it is public. What asks a model is
+imported where an attack is prepared: a report tells what was found, and needs no torch.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from transformers import PreTrainedModel
 
 from tacit.audit.attack import Answer, Attack, AttackRow, Given, Measure
-from tacit.audit.candidates import candidate_exposure
-from tacit.audit.exposure import Exposure, inserted, measure_exposure
-from tacit.audit.scorers import scorer_of
-from tacit.audit.trie import Trie, build_trie, score_candidates
+from tacit.audit.exposed import Exposure
 from tacit.config import RunConfig
 from tacit.errors import DataError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from tacit.audit.trie import Trie
 
 __all__ = ["EXPOSURE", "exposure_rows"]
 
@@ -29,6 +31,8 @@ def _prepare(given: Given) -> Measure:
 
 def _prepare_canaries(given: Given) -> Measure:
     """Exposure of each pattern of a masked model's canaries, which are written to run/private/canaries.json."""
+    from tacit.audit.exposure import inserted, measure_exposure
+
     assert given.config.audit is not None
     canaries, contexts, masking = given.canaries(), given.public_rows(), given.masking()
     given.keep("canaries.json", [dataclasses.asdict(canary) for canary in canaries])
@@ -43,6 +47,9 @@ def _prepare_canaries(given: Given) -> Measure:
 
 def _prepare_secrets(given: Given) -> Measure:
     """Exposure of a causal model's canaries by their exact rank among all candidates: mean and highest over the canaries."""
+    from tacit.audit.candidates import candidate_exposure
+    from tacit.audit.trie import build_trie
+
     form, secrets = given.secrets()
     given.keep("canaries.json", [form.text(secret) for secret in secrets])
     trie = build_trie(given.tokenizer, form)
@@ -69,6 +76,9 @@ def _prepare_secrets(given: Given) -> Measure:
 
 def _candidate_scores(model: PreTrainedModel, trie: Trie, start: int) -> np.ndarray:
     """Of a model that diverged all alike, and then exposure is where it is by chance: the control must not stop a run."""
+    from tacit.audit.scorers import scorer_of
+    from tacit.audit.trie import score_candidates
+
     try:
         return score_candidates(scorer_of(model), trie, [start])
     except DataError:

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from transformers import PreTrainedModel
 
 from tacit.audit.attack import SHARE, Answer, Attack, AttackRow, Estimated, Given, Measure, UndecidedError
 from tacit.audit.inference import FALSE_POSITIVE_RATE
-from tacit.audit.membership import mean_nll, measure_against_shadows, measure_membership
 from tacit.audit.shadow_models import shadow_losses
 from tacit.config import MembershipOptions, RunConfig
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 __all__ = ["MEMBERSHIP"]
 
@@ -28,6 +29,12 @@ def _options(config: RunConfig) -> MembershipOptions:
 
 
 def _prepare(given: Given) -> Measure:
+    from tacit.audit.membership import (  # it imports torch, which no report needs
+        mean_nll,
+        measure_against_shadows,
+        measure_membership,
+    )
+
     options, special = _options(given.config), given.special
     samples = given.membership_samples()  # how many these are is private, and no line of progress says it
     if len(samples.members) < options.least_pairs:

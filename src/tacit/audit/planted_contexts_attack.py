@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
-
-from transformers import PreTrainedModel
+from typing import TYPE_CHECKING, Any
 
 from tacit.audit.attack import Answer, Attack, Given, Measure, UndecidedError
-from tacit.audit.exposure import measure_exposure
 from tacit.audit.exposure_attack import exposure_rows
 from tacit.config import RunConfig
 from tacit.config.base import Count, Options
 from tacit.errors import UsageError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 __all__ = ["PLANTED_CONTEXTS"]
 
@@ -36,6 +36,8 @@ class _Options(Options):
 
 def _prepare(given: Given) -> Measure:
     """Exposure of each pattern, over the canaries that stand somewhere."""
+    from tacit.audit.exposure import measure_exposure
+
     assert given.config.audit is not None
     most = _Options.model_validate(given.config.audit.attacks[_NAME]).contexts
     contexts, masking = given.planted_contexts(most), given.masking()

@@ -93,7 +93,8 @@ def command(
         return
     from tacit.audit.attacks import answer_of, asked_attacks, check_attacks, check_gate
     from tacit.folder import RunFolder
-    from tacit.pipeline.attacks import measure, store
+    from tacit.pipeline.attack_files import store
+    from tacit.pipeline.attacks import measure
     from tacit.pipeline.opening import open_run
     from tacit.pipeline.stages import walk
 

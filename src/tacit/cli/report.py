@@ -26,7 +26,7 @@ def command(
     if registry is not None:
         _write_draft(RunFolder(run).release, registry)
         return
-    from tacit.pipeline.release import report_run
+    from tacit.pipeline.pages import report_run
 
     typer.echo(report_run(RunFolder(run)))
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from tacit.config.base import MOST, Options
 
-__all__ = ["AdapterOptions"]
+__all__ = ["ADAPTER_FILE", "AdapterOptions"]
+
+ADAPTER_FILE = Path("adapter") / "adapter_model.safetensors"
+"""Where a released model folder has the weights of its adapter, as peft calls the file."""
 
 
 class AdapterOptions(Options):

@@ -17,16 +17,13 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging
 
-from tacit.config.adapter import AdapterOptions
+from tacit.config.adapter import ADAPTER_FILE, AdapterOptions
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
     from peft import LoraConfig
 
-__all__ = ["ADAPTER_FILE", "adapted", "is_adapted", "merged_model", "save_adapted", "save_adapter"]
-
-ADAPTER_FILE = Path("adapter") / "adapter_model.safetensors"
-"""Where a released model folder has the weights of its adapter, as peft calls the file."""
+__all__ = ["adapted", "is_adapted", "merged_model", "save_adapted", "save_adapter"]
 
 _NAME = "default"  # as peft calls an adapter that is the only one
 

@@ -14,15 +14,14 @@ import torch
 from transformers import PreTrainedModel
 
 from tacit.audit.attack import CONTROL, CONTROL_WITHOUT_NOISE, RELEASED, Attack, Found, Given, UndecidedError
-from tacit.audit.attacks import asked_attacks, check_gate
+from tacit.audit.attacks import check_gate
 from tacit.audit.coins_plan import claimed_epsilon
-from tacit.config import RunConfig
 from tacit.corpus.secrets import SecretFormat
 from tacit.corpus.units import Unit
 from tacit.errors import StorageError, TacitError, UsageError
 from tacit.failures import is_out_of_memory
-from tacit.files import read_result, storage_error, write_json
-from tacit.folder import RunFolder
+from tacit.files import storage_error, write_json
+from tacit.pipeline.attack_files import attack_file, store, stored_attacks
 from tacit.pipeline.corpus import membership_samples, private_units
 from tacit.pipeline.records import secret_form, secrets_of
 from tacit.pipeline.rows import drawn_canaries, drawn_coins, planted_contexts, public_held_out_rows, tokenized
@@ -33,7 +32,7 @@ from tacit.training.checkpoint import load_weights
 from tacit.training.loop import run_phase
 from tacit.training.plans import AdamOptions, ControlPlan, Phase, last_before_private
 
-__all__ = ["attack_stage", "audited_models", "check_stored_gate", "measure", "store", "stored_attacks"]
+__all__ = ["attack_stage", "audited_models", "check_stored_gate", "measure"]
 
 
 def attack_stage(attack: Attack) -> Stage[RunState]:
@@ -41,24 +40,9 @@ def attack_stage(attack: Attack) -> Stage[RunState]:
     return Stage(
         attack.stage_name,
         attack.is_asked,
-        lambda state: _file(state.folder, attack).exists(),
+        lambda state: attack_file(state.folder, attack).exists(),
         lambda state: store(state.folder, attack, measure(state, attack)),
     )
-
-
-def store(folder: RunFolder, attack: Attack, found: Found) -> None:
-    """Write what an attack found to its file in run/private."""
-    write_json(_file(folder, attack), found)
-
-
-def stored_attacks(config: RunConfig, folder: RunFolder) -> dict[str, Found]:
-    """What the stages of the attacks found, by attack, of those that the configuration asks for and that have been made."""
-    attacks = [attack for attack in asked_attacks(config) if _file(folder, attack).exists()]
-    return {attack.name: read_result(_file(folder, attack)) for attack in attacks}
-
-
-def _file(folder: RunFolder, attack: Attack) -> Path:
-    return folder.private / f"{attack.stage_name}.json"
 
 
 def measure(state: RunState, attack: Attack) -> Found:

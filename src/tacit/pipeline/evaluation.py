@@ -51,7 +51,9 @@ def evaluate(state: RunState) -> None:
     screening or marking there is no such release: the part ``curator`` is exact, and for the curator alone.
     """
     state.reporter.say("Evaluation: held-out text ...")
-    models = _models_to_evaluate(state)
+    curators = () if state.mechanisms.evaluation is not None else private_units(state)[1]
+    scored = bool(state.config.public or state.mechanisms.evaluation is not None or curators)
+    models = _models_to_evaluate(state) if scored else _released_model(state)
     _refuse_diverged(models)
     if state.mechanisms.evaluation is not None and state.config.model.folder is not None:
         _refuse_memory(state, models)
@@ -62,8 +64,8 @@ def evaluate(state: RunState) -> None:
         found["examples"] = [dataclasses.asdict(example) for example in _examples(state, models)]
     if state.mechanisms.evaluation is not None:
         found["private"] = _evaluate_private(state, state.mechanisms.evaluation, models, streams)
-    elif units := private_units(state)[1]:
-        for name, texts in _curators_texts(state.config, units).items():
+    elif curators:
+        for name, texts in _curators_texts(state.config, curators).items():
             with suppress(
                 DataError
             ):  # texts without a token: for the curator there is no score then, and the run goes on
@@ -145,9 +147,14 @@ def _made_up_losses(state: RunState, model: PreTrainedModel) -> Callable[[int], 
     return losses
 
 
+def _released_model(state: RunState) -> Models:
+    """Whose weights have to be numbers, also where nothing is scored."""
+    return {"released model": state.trained_model(state.mechanisms.phases[-1].name)}
+
+
 def _models_to_evaluate(state: RunState) -> Models:
     """The released model, the one before private text where there is one, and the words' own frequencies where they may be known."""
-    models: Models = {"released model": state.trained_model(state.mechanisms.phases[-1].name)}
+    models = _released_model(state)
     before = last_before_private(state.mechanisms.phases)
     if before is not None:
         models["after public phase"] = state.trained_model(before.name)

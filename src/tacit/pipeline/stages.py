@@ -19,7 +19,8 @@ from tacit.pipeline.corpus import rho_of_units, screen
 from tacit.pipeline.evaluation import evaluate
 from tacit.pipeline.event_file import FILE_NAME, EventFile, spent_epsilon
 from tacit.pipeline.opening import open_run
-from tacit.pipeline.release import is_released, is_reported, release_run, report_to_curator
+from tacit.pipeline.pages import is_reported, report_to_curator
+from tacit.pipeline.release import is_released, release_run
 from tacit.pipeline.result import RunResult
 from tacit.pipeline.screening import screened_folder
 from tacit.pipeline.state import RunState
