@@ -325,6 +325,14 @@ def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path) -> None:
         rows = list(csv.DictReader(file))
     assert [row["arm"] for row in rows] == ["redacted", "crt", "dp-sgd", "s-dp", "crt"]
     assert all(0 < float(row["exposure_max_bits"]) <= math.log2(10_000) for row in rows)
+    for one in shadows:
+        stored, trunk = (
+            json.loads((place.results / f"{name}.json").read_text()) for name in (one.name, one.cell.trunk.name)
+        )
+        for side in (stored["members"], stored["non_members"]):
+            assert len(side) > 30
+            # Known wrong: shadow models that are the trunk still.
+            assert np.mean(side) < math.log(trunk["texts"]["raw"]["perplexity"]) - 0.4
     attacked = [row for row in rows if int(row["single_members"])]
     assert len(attacked) > 2
     assert all(0 <= float(row["shadow_single_auc_value"]) <= 1 for row in attacked)
