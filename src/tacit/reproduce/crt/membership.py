@@ -58,7 +58,7 @@ def measure_cells_membership(
     missed = missed_places(pairs, redacting_policy(state.config, state.streams))
     if len(missed) < _LEAST_GROUPS * scale.group:
         return None
-    samples = samples_of([pairs[place] for place in missed])
+    samples = samples_of([pairs[number] for number in missed])
     shadows = losses_of_places(read_json(place.results / f"{cell.shadows.name}.json"), pairs, missed)
     starts, length = [state.special.start], _length(cell.model, scale)
     report = measure_membership(model, state.tokenizer, samples, starts, streams, scale.group, length=length)
