@@ -40,7 +40,7 @@ _LEAST_GROUPS = 4
 """For the halves of the blind baseline."""
 
 _SHOWINGS = 10
-"""Of each text to a shadow model: a control of an audit has 25, which would take twice as long."""
+"""Of each text to a shadow model. A control of an audit has 25: here they took twice as long, and the attack found less."""
 
 
 def measure_cells_membership(
