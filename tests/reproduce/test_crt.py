@@ -9,13 +9,15 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tacit.audit.samples import MembershipSamples
+from tacit.audit.samples import MembershipSamples, Pair, samples_of
+from tacit.audit.shadow_models import ShadowLosses
 from tacit.config import PlainPhase, RunConfig
 from tacit.config.run import check_meaning
 from tacit.corpus.secrets import SecretFormat
-from tacit.errors import UsageError
+from tacit.errors import DataError, UsageError
 from tacit.pipeline.records import secret_form, secrets_of
 from tacit.privacy.accounting.accountant import epsilon
 from tacit.privacy.accounting.renyi import rdp_epsilon
@@ -25,10 +27,23 @@ from tacit.randomness import KeyedRandomness, key_of
 from tacit.reproduce.crt.account import amplification_rows, amplified_as_quoted, epsilons_after, noise_of
 from tacit.reproduce.crt.corpora import CorpusFiles, prepare
 from tacit.reproduce.crt.keys import experiment_seed
-from tacit.reproduce.crt.members import membership_samples
+from tacit.reproduce.crt.members import membership_pairs, missed_places
+from tacit.reproduce.crt.membership import losses_of_places, stored_losses
 from tacit.reproduce.crt.paper import CRT
 from tacit.reproduce.crt.runs import DELTA, config_of, private_steps, trunk_config
-from tacit.reproduce.crt.scale import GAMMAS, SCALES, Arm, Cell, CorpusSize, Panel, Scale, cells_of, trunks_of
+from tacit.reproduce.crt.scale import (
+    GAMMAS,
+    SCALES,
+    Arm,
+    Cell,
+    CorpusSize,
+    Panel,
+    Scale,
+    Shadows,
+    cells_of,
+    shadows_of,
+    trunks_of,
+)
 from tacit.reproduce.driver import Job, reproduce
 from tacit.reproduce.place import Place, scale_named
 from tacit.screening.missed import ForgetfulPolicy, Missed, Spotter
@@ -40,7 +55,7 @@ SIZE = CorpusSize(
     test_dialogues=24,
     lines=340,
     private_lines=190,
-    membership_pairs=12,
+    membership_pairs=60,
     public="sgd",
     public_dialogues=30,
     known_dialogues=10,
@@ -65,6 +80,7 @@ TINY = Scale(
     private_learning_rate={"lstm": 3e-3, "gpt2": 2e-3},
     group=3,
     digits=4,
+    shadow_models=2,
 )
 
 
@@ -225,9 +241,10 @@ def test_the_amplification_that_the_paper_quotes() -> None:
 def test_members_are_those_whose_secrets_the_policy_misses(data_dir: Path) -> None:
     streams = KeyedRandomness(key_of("members"))
     size = dataclasses.replace(SIZE, dialogues=300, membership_pairs=10_000)
+    everyone = membership_pairs("customersim", data_dir, size, streams)
 
     def samples(policy: Spotter | None) -> MembershipSamples:
-        return membership_samples("customersim", data_dir, size, streams, policy)
+        return samples_of([everyone[place] for place in missed_places(everyone, policy)])
 
     everybody = samples(None)
     assert len(everybody.members) == len(set(everybody.members)) > 200
@@ -238,6 +255,50 @@ def test_members_are_those_whose_secrets_the_policy_misses(data_dir: Path) -> No
     assert set(half.members) < set(everybody.members)
     for member, spans in zip(half.members, balanced.spans_of(list(half.members)), strict=True):
         assert member in caught.members or any(missed.misses(member[start:end]) for start, end in merged(spans))
+
+
+def test_shadow_models_are_of_a_replicate() -> None:
+    """All arms and gammas of a corpus, kind of model and seed wait for the same; and nobody trains them where nobody is attacked."""
+    jobs = {job.name: job for job in CRT.cells(SCALES["night"])}
+    for cell in cells_of(SCALES["night"]):
+        of_replicate = f"shadows-{cell.corpus}-{cell.model}-seed{cell.seed}"
+        assert jobs[cell.name].after == (cell.trunk.name, *([of_replicate] if cell.corpus != "sgd" else []))
+    assert sum(isinstance(job.cell, Shadows) for job in jobs.values()) == 4 * 3
+    assert len(shadows_of(SCALES["laptop"])) == 5 + 5 + 3
+
+
+PAIRS = [Pair(f"in {place}", f"out {place}", ((3, 4),)) for place in range(8)]
+
+
+def test_a_cell_takes_the_losses_of_its_own_pairs() -> None:
+    losses = {
+        text: place / 7 for place, text in enumerate(text for pair in PAIRS for text in (pair.member, pair.non_member))
+    }
+
+    def of(texts: tuple[str, ...]) -> list[float]:
+        return [losses[text] for text in texts]
+
+    everyone = samples_of(PAIRS)
+    shadows = ShadowLosses(np.array(of(everyone.members)), np.array(of(everyone.non_members)))
+    stored = json.loads(json.dumps(stored_losses(PAIRS, shadows)))
+    missed = [1, 2, 6]
+    own = samples_of([PAIRS[place] for place in missed])
+    found = losses_of_places(stored, PAIRS, missed)
+    assert (found.member_n.tolist(), found.non_member_n.tolist()) == (of(own.members), of(own.non_members))
+    # Known wrong: as many as there are, which are those of other texts.
+    assert stored["members"][: len(missed)] != of(own.members)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [PAIRS[::-1], PAIRS[:-1], [*PAIRS[:-1], dataclasses.replace(PAIRS[-1], non_member="out 9")]],
+    ids=["another order", "one fewer", "another secret"],
+)
+def test_losses_of_other_pairs_are_refused(others: list[Pair]) -> None:
+    stored = stored_losses(PAIRS, ShadowLosses(np.zeros(8), np.zeros(8)))
+    assert len(losses_of_places(stored, list(PAIRS), [0, 1]).member_n) == 2
+    with pytest.raises(DataError, match="other pairs"):
+        losses_of_places(stored, others, [0, 1])
 
 
 @pytest.mark.slow
@@ -251,7 +312,9 @@ def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path) -> None:
         Cell("customersim", "gpt2", "crt", 0.5),
     ]
     trunks = [Job(trunk.name, trunk, is_model=False) for trunk in trunks_of(TINY)]
-    jobs = [*trunks, *(Job(cell.name, cell, after=(cell.trunk.name,)) for cell in cells)]
+    shadows = [Job(one.name, one, (one.trunk.name,), is_model=False) for one in {cell.shadows: 0 for cell in cells}]
+    needed = [Job(cell.name, cell, (cell.trunk.name, cell.shadows.name)) for cell in cells]
+    jobs = [*trunks, *shadows, *needed]
     fewer = dataclasses.replace(CRT, cells=lambda scale: jobs)
     page = tmp_path / "page.md"
     page.write_text("# before\n<!-- results -->\nwhat was here\n<!-- end of results -->\nafter\n")
@@ -262,6 +325,18 @@ def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path) -> None:
         rows = list(csv.DictReader(file))
     assert [row["arm"] for row in rows] == ["redacted", "crt", "dp-sgd", "s-dp", "crt"]
     assert all(0 < float(row["exposure_max_bits"]) <= math.log2(10_000) for row in rows)
+    for one in shadows:
+        stored, trunk = (
+            json.loads((place.results / f"{name}.json").read_text()) for name in (one.name, one.cell.trunk.name)
+        )
+        for side in (stored["members"], stored["non_members"]):
+            assert len(side) > 30
+            # Known wrong: shadow models that are the trunk still.
+            assert np.mean(side) < math.log(trunk["texts"]["raw"]["perplexity"]) - 0.4
+    attacked = [row for row in rows if int(row["single_members"])]
+    assert len(attacked) > 2
+    assert all(0 <= float(row["shadow_single_auc_value"]) <= 1 for row in attacked)
+    assert any(row["shadow_single_auc_value"] != row["single_auc_value"] for row in attacked)
     text = page.read_text()
     assert text.startswith("# before\n")
     assert text.endswith("after\n")
@@ -276,7 +351,9 @@ def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path) -> None:
     [line] = [line for line in text.splitlines() if line.startswith("| S-DP | 0.5 |")]
     stored = [float(after[name]) for name in ("perplexity_redacted", "perplexity_raw")]  # of six digits
     assert [float(cell) for cell in line.split("|")[3:5]] == pytest.approx(stored, abs=0.0051)
-    assert {path.name for path in place.out.glob("*.png")} == {f"figure{number}.png" for number in range(2, 7)}
+    assert {path.name for path in place.out.glob("*.png")} == {f"figure{number}.png" for number in range(2, 7)} | {
+        f"figure{number}-shadows.png" for number in (4, 5)
+    }
     assert list(place.runs.glob("*")) == []
     with pytest.raises(UsageError, match="another scale"):
         reproduce(fewer, dataclasses.replace(TINY, rounds=3), place, 1, SilentReporter())

@@ -43,6 +43,8 @@ def cell(
     members: int = 2000,
     blind: float = 0.5,
     group: float | None = None,
+    shadow: float = 0.5,
+    shadow_members: int = 2000,
 ) -> dict[str, Any]:
     own_group = found if group is None else group
     membership = None
@@ -50,6 +52,10 @@ def cell(
         membership = {
             "single": accuracy(found, members, seed),
             "group": accuracy(own_group, members, seed + 100),
+            "shadow": {
+                "single": accuracy(shadow, shadow_members, seed + 300),
+                "group": accuracy(shadow, shadow_members, seed + 400),
+            },
             "twins": {"value": accuracy(found, members, seed + 200)["accuracy"]["value"]},
             "single_blind": {"accuracy": {"value": blind}},
             "group_blind": {"accuracy": {"value": blind}},
@@ -158,11 +164,33 @@ def test_crt_is_at_chance_beside_a_control(attack: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("attack", ["figure 4: membership", "figure 5: group membership"])
+def test_crt_is_at_chance_by_both_attacks(attack: str) -> None:
+    """Each has power alone; what either finds is found; and the stronger one must be at its null."""
+    text = f"{attack} accuracy against CRT"
+    arms = {"crt 0.5": {}, "redacted 0.5": {"shadow": 0.65}}
+    assert verdict(arms, text) == "holds"
+    assert verdict(arms | {"crt 0.5": {"shadow": 0.65}}, text) == "does not hold"
+    assert verdict(arms | {"redacted 0.5": {}}, text) == "undecided"
+    by_losses = arms | {"redacted 0.5": {"found": 0.65, "shadow": 0.8}}
+    assert verdict(by_losses, text) == "holds"
+    # Known wrong: the losses alone, which have power and are at their null.
+    assert verdict(by_losses | {"crt 0.5": {"shadow_members": 10}}, text) == "undecided"
+    assert verdict(by_losses | {"crt 0.5": {"shadow": 0.65}}, text) == "does not hold"
+    # One of the two finds something by luck twice as often as one alone.
+    [claim] = [claim for claim in judge([panel(arms)], [], AMPLIFIED, LEVEL) if text in claim.text]
+    wanted = panel(arms).accuracy(Arms("crt", 0.5), "shadow_single" if "4" in attack else "shadow_group", LEVEL / 2)
+    assert wanted is not None
+    assert f"against shadow models {wanted.value:.3f} ({wanted.low:.3f} to {wanted.high:.3f})" in claim.numbers
+
+
 @pytest.mark.parametrize(("arm", "name"), [("redacted", "redaction alone"), ("s-dp", "S-DP")])
 def test_membership_is_found_at_the_highest_gamma(arm: str, name: str) -> None:
     text = f"figure 4: membership accuracy against {name} is above chance"
     assert verdict({f"{arm} 0.5": {"found": 0.65}}, text) == "holds"
-    assert verdict({f"{arm} 0.5": {"found": 0.4}}, text) == "does not hold"
+    assert verdict({f"{arm} 0.5": {"shadow": 0.65}}, text) == "holds"  # one of the two is enough
+    assert verdict({f"{arm} 0.5": {"found": 0.4, "shadow": 0.4}}, text) == "does not hold"
+    assert verdict({f"{arm} 0.5": {"found": 0.4}}, text) == "undecided"
     assert verdict({f"{arm} 0.5": {}}, text) == "undecided"
     seen = {f"{arm} 0.5": {"found": 0.65, "blind": 0.6}}
     assert verdict(seen, text) == "says nothing, since one who has no model passes too"

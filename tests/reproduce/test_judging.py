@@ -10,7 +10,17 @@ import pytest
 
 from tacit.audit.inference import Estimate
 from tacit.reproduce.driver import LEVEL, Job, Outcome, Page, Paper, judged
-from tacit.reproduce.judging import above, all_of, at_null, below, log_ratio, over_seeds, paired
+from tacit.reproduce.judging import (
+    above,
+    all_at_null,
+    all_of,
+    any_of,
+    at_null,
+    below,
+    log_ratio,
+    over_seeds,
+    paired,
+)
 from tacit.reproduce.place import Place
 from tacit.reproduce.writing import Claim
 
@@ -82,7 +92,26 @@ def test_a_null_needs_a_control_with_power() -> None:
     assert at_null(Estimate(0.45, 0.42, 0.48), 0.5, strong) is True  # below chance gives nothing away
 
 
+def test_of_several_attacks_the_strongest_shows_a_null() -> None:
+    at_chance, found, wide = Estimate(0.5, 0.48, 0.52), Estimate(0.54, 0.53, 0.55), Estimate(0.55, 0.40, 0.70)
+    strong, stronger, weak = Estimate(0.6, 0.57, 0.63), Estimate(0.7, 0.65, 0.75), Estimate(0.53, 0.49, 0.57)
+    unsure = Estimate(0.8, 0.45, 1.0)  # its value is the largest, and it may find nothing
+    assert all_at_null([(at_chance, weak), (at_chance, strong)], 0.5) is True  # power by one is enough
+    assert all_at_null([(at_chance, strong), (at_chance, unsure)], 0.5) is True
+    assert all_at_null([(at_chance, weak), (at_chance, None)], 0.5) is None
+    for attacks in ([(at_chance, strong), (found, weak)], [(found, None), (at_chance, strong)]):
+        assert all_at_null(attacks, 0.5) is False  # what a weak attack finds is found
+    # Known wrong: that one attack with power is at its null, whatever the stronger one might have found.
+    either = [(at_chance, strong), (Estimate(0.58, 0.4, 0.76), stronger)]
+    assert any_of(at_null(own, 0.5, control) for own, control in either) is True
+    assert all_at_null(either, 0.5) is all_at_null(either[::-1], 0.5) is None
+    assert all_at_null([(wide, strong), (at_chance, stronger)], 0.5) is True
+
+
 def test_several_verdicts() -> None:
+    assert any_of([None, True, False]) is True
+    assert any_of([False, False]) is False
+    assert any_of([None, False]) is any_of([]) is None
     assert all_of([True, True]) is True
     assert all_of([True, None, False]) is False
     assert all_of([True, None]) is all_of([]) is None

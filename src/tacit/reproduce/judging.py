@@ -15,7 +15,7 @@ from scipy import stats
 
 from tacit.audit.inference import Estimate
 
-__all__ = ["above", "all_of", "at_null", "below", "log_ratio", "over_seeds", "paired"]
+__all__ = ["above", "all_at_null", "all_of", "any_of", "at_null", "below", "log_ratio", "over_seeds", "paired"]
 
 
 def over_seeds(value_S: np.ndarray, within: float, within_df: float, level: float) -> Estimate:
@@ -81,7 +81,30 @@ def at_null(own: Estimate, null: float, control: Estimate | None) -> bool | None
     return True if has_power else None
 
 
+def all_at_null(attacks: Sequence[tuple[Estimate, Estimate | None]], null: float) -> bool | None:
+    """Whether each of several attacks finds nothing, beside the same attacks on a model that must give something away.
+
+    One that finds something is enough for no. That none does shows the strongest, which certainly finds most in the control: so it
+    has power where any has.
+
+    Args:
+        attacks: what each finds, and what it finds in the control.
+        null: what is found where there is nothing.
+    """
+    verdicts = [at_null(own, null, control) for own, control in attacks]
+    if False in verdicts:
+        return False
+    certain = [-math.inf if control is None else control.low for _, control in attacks]
+    return verdicts[certain.index(max(certain))]
+
+
 def all_of(verdicts: Iterable[bool | None]) -> bool | None:
     """A claim of several: false where one is, undecided where one is, and where there is none."""
     found: Sequence[bool | None] = list(verdicts)
     return False if False in found else None if None in found or not found else True
+
+
+def any_of(verdicts: Iterable[bool | None]) -> bool | None:
+    """A claim that one of several is enough for: true where one is, undecided where none is and one is undecided."""
+    found: Sequence[bool | None] = list(verdicts)
+    return True if True in found else None if None in found or not found else False

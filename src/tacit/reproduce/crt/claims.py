@@ -8,19 +8,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
 from tacit.audit.inference import Estimate
 from tacit.reproduce.crt.panel import Arms, Attack, PanelResults
 from tacit.reproduce.crt.scale import UTILITY_GAMMA
-from tacit.reproduce.judging import above, all_of, at_null, below, over_seeds
+from tacit.reproduce.judging import above, all_at_null, all_of, any_of, below, over_seeds
 from tacit.reproduce.writing import Claim, Row
 
 __all__ = ["judge"]
 
 _CLOSE = math.log(1.1)
-_ATTACKS: dict[Attack, str] = {"single": "membership", "group": "group membership", "twin": "twin membership"}
+Kind = Literal["single", "group", "twin"]
+_ATTACKS: dict[Kind, tuple[str, dict[Attack, str]]] = {
+    "single": ("membership", {"single": "by losses", "shadow_single": "against shadow models"}),
+    "group": ("group membership", {"group": "by losses", "shadow_group": "against shadow models"}),
+    "twin": ("twin membership", {"twin": ""}),
+}
+"""What each claim of membership is called, and the attacks that judge it together."""
 _REDACTED = "redaction alone"
 Make = Callable[[PanelResults, float], Claim | None]
 
@@ -228,40 +235,51 @@ def _selective_like_redacted(panel: PanelResults, level: float) -> Claim | None:
 # Figures 4 and 5
 
 
-def _crt_at_chance(attack: Attack) -> Make:
+def _crt_at_chance(kind: Kind) -> Make:
+    name, attacks = _ATTACKS[kind]
+
     def make(panel: PanelResults, level: float) -> Claim | None:
-        gammas = [
-            gamma for gamma in panel.gammas("crt") if panel.accuracy(Arms("crt", gamma), attack, level) is not None
-        ]
+        gammas = [gamma for gamma in panel.gammas("crt") if panel.accuracy(Arms("crt", gamma), kind, level) is not None]
         if not gammas:
             return None
-        at_each = level / len(gammas)
-        verdicts, parts = [], []
-        for gamma in gammas:
-            own = panel.accuracy(Arms("crt", gamma), attack, at_each)
-            control = panel.accuracy(Arms("redacted", gamma), attack, at_each)
-            assert own is not None
-            verdict = at_null(own, 0.5, control)
-            verdicts.append(verdict)
-            beside = "none" if control is None else _interval(control, ".3f")
-            parts.append(
-                f"γ {gamma:g}: {_interval(own, '.3f')} beside {beside}{', undecided' if verdict is None else ''}"
-            )
-        text = f"{_figure(attack)}: {_ATTACKS[attack]} accuracy against CRT is at chance for every gamma, beside {_REDACTED}"
-        return Claim(text, panel.name, all_of(verdicts), "; ".join(parts))
+        judged = [_at_chance(panel, gamma, attacks, level / len(gammas) / len(attacks)) for gamma in gammas]
+        parts = [f"γ {gamma:g}: {numbers}" for gamma, (_, numbers) in zip(gammas, judged, strict=True)]
+        text = f"{_figure(kind)}: {name} accuracy against CRT is at chance for every gamma, beside {_REDACTED}"
+        return Claim(text, panel.name, all_of(verdict for verdict, _ in judged), "; ".join(parts))
 
     return make
 
 
-def _found(arm: str, name: str, attack: Attack) -> Make:
+def _at_chance(
+    panel: PanelResults, gamma: float, attacks: Mapping[Attack, str], level: float
+) -> tuple[bool | None, str]:
+    """Of all attacks on CRT at a gamma, beside the same on redaction alone; and the numbers."""
+    found: list[tuple[Estimate, Estimate | None]] = []
+    parts: list[str] = []
+    for attack, words in attacks.items():
+        own, control = (panel.accuracy(Arms(arm, gamma), attack, level) for arm in ("crt", "redacted"))
+        assert own is not None
+        found.append((own, control))
+        beside = "none" if control is None else _interval(control, ".3f")
+        parts.append(f"{words} {_interval(own, '.3f')} beside {beside}".strip())
+    verdict = all_at_null(found, 0.5)
+    return verdict, ", ".join([*parts, *(["undecided"] if verdict is None else [])])
+
+
+def _found(arm: str, trained: str, kind: Kind) -> Make:
+    name, attacks = _ATTACKS[kind]
+
     def make(panel: PanelResults, level: float) -> Claim | None:
-        most = max(panel.gammas(arm), default=0.0)
-        own, blind = panel.accuracy(Arms(arm, most), attack, level), panel.blind(Arms(arm, most), attack, level)
-        if own is None or most == 0:
+        most = Arms(arm, max(panel.gammas(arm), default=0.0))
+        found = {words: panel.accuracy(most, attack, level / len(attacks)) for attack, words in attacks.items()}
+        known = {words: own for words, own in found.items() if own is not None}
+        if not known or most.gamma == 0:
             return None
-        passed = "one who has no model" if attack != "twin" and blind is not None and above(blind, 0.5) else ""
-        text = f"{_figure(attack)}: {_ATTACKS[attack]} accuracy against {name} is above chance at the highest gamma"
-        return Claim(text, panel.name, above(own, 0.5), _interval(own, ".3f"), passed_by=passed)
+        blind = None if kind == "twin" else panel.blind(most, kind, level)
+        passed = "one who has no model" if blind is not None and above(blind, 0.5) else ""
+        numbers = ", ".join(f"{words} {_interval(own, '.3f')}".strip() for words, own in known.items())
+        text = f"{_figure(kind)}: {name} accuracy against {trained} is above chance at the highest gamma"
+        return Claim(text, panel.name, any_of(above(own, 0.5) for own in known.values()), numbers, passed_by=passed)
 
     return make
 
@@ -276,8 +294,8 @@ def _groups_are_easier(arm: str, name: str) -> Make:
     return make
 
 
-def _figure(attack: Attack) -> str:
-    return {"single": "figure 4", "group": "figure 5", "twin": "(ours)"}[attack]
+def _figure(kind: Kind) -> str:
+    return {"single": "figure 4", "group": "figure 5", "twin": "(ours)"}[kind]
 
 
 def _interval(estimate: Estimate, form: str) -> str:
@@ -308,7 +326,7 @@ _CLAIMS: tuple[Make, ...] = (
     _exposed("redacted", _REDACTED),
     _exposed("s-dp", "S-DP"),
     _selective_like_redacted,
-    *(_crt_at_chance(attack) for attack in _ATTACKS),
-    *(_found(arm, name, attack) for attack in _ATTACKS for arm, name in (("redacted", _REDACTED), ("s-dp", "S-DP"))),
+    *(_crt_at_chance(kind) for kind in _ATTACKS),
+    *(_found(arm, name, kind) for kind in _ATTACKS for arm, name in (("redacted", _REDACTED), ("s-dp", "S-DP"))),
     *(_groups_are_easier(arm, name) for arm, name in (("redacted", _REDACTED), ("s-dp", "S-DP"))),
 )

@@ -26,6 +26,12 @@ _COLOURS = {
     "crt": "#1f6f8b",
 }
 _MARKERS = {"raw": "x", "public-lines": "v", "redacted": "s", "dp-sgd": "^", "s-dp": "D", "crt": "o"}
+_MEMBERSHIP = (
+    ("figure4", "single", "membership accuracy"),
+    ("figure4-shadows", "shadow_single", "membership accuracy against shadow models"),
+    ("figure5", "group", "group membership accuracy"),
+    ("figure5-shadows", "shadow_group", "group membership accuracy against shadow models"),
+)
 
 
 def draw_figures(
@@ -44,8 +50,8 @@ def draw_figures(
             drawn,
         )
         attacked = [row for row in main if row["single_accuracy_value"] is not None]
-        for number, attack, label in ((4, "single", "membership accuracy"), (5, "group", "group membership accuracy")):
-            save_figure(_by_gamma(attacked, label, _accuracy_of(attack), _half), folder, f"figure{number}", drawn)
+        for name, attack, label in _MEMBERSHIP:
+            save_figure(_by_gamma(attacked, label, _accuracy_of(attack), _half), folder, name, drawn)
         save_figure(_amplification(amplification), folder, "figure6", drawn)
     return drawn
 

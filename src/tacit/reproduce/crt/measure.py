@@ -1,19 +1,16 @@
-"""Train a trunk or a cell and measure its model: perplexity after every round, then exposure and membership."""
+"""Train a trunk, shadow models or a cell, and measure: of a cell perplexity after every round, then exposure and membership."""
 
 from __future__ import annotations
 
 import dataclasses
 import shutil
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from transformers import PreTrainedModel
 
 from tacit.audit.candidates import candidate_exposure
-from tacit.audit.inference import twin_accuracy
-from tacit.audit.membership import mean_nll, measure_membership
 from tacit.audit.scorers import scorer_of
 from tacit.audit.trie import Trie, score_candidates
 from tacit.corpus.units import Unit
@@ -29,9 +26,9 @@ from tacit.randomness import KeyedRandomness
 from tacit.reproduce.crt.account import epsilons_after, noise_of
 from tacit.reproduce.crt.corpora import CorpusFiles, dialogue_of
 from tacit.reproduce.crt.keys import experiment_seed
-from tacit.reproduce.crt.members import membership_samples, redacting_policy
-from tacit.reproduce.crt.runs import config_of, trunk_config
-from tacit.reproduce.crt.scale import Cell, Scale, Trunk
+from tacit.reproduce.crt.membership import measure_cells_membership, train_shadows
+from tacit.reproduce.crt.runs import config_of, trunk_config, trunk_folder
+from tacit.reproduce.crt.scale import Cell, Scale, Shadows, Trunk
 from tacit.reproduce.place import Place, with_public_key
 from tacit.reproduce.writing import finite
 from tacit.screening.redact import MASK
@@ -39,14 +36,20 @@ from tacit.training.plans import Phase
 from tacit.training.sequences import SequenceStream, tokenize_units
 from tacit.vocabulary.given import read_given
 
-__all__ = ["baseline_rows", "measure", "trunk_folder"]
+__all__ = ["baseline_rows", "measure"]
 
 
-def measure(cell: Cell | Trunk, scale: Scale, place: Place) -> dict[str, Any]:
-    """The results of a cell or a trunk; its run goes on where it was stopped, and is removed when it is measured."""
+def measure(cell: Cell | Trunk | Shadows, scale: Scale, place: Place) -> dict[str, Any]:
+    """The results of a cell, a trunk or shadow models; its run goes on where it was stopped, and is removed when it is measured."""
     begun = time.monotonic()
     files = CorpusFiles(place.corpora / cell.corpus)
-    found = _trunk(cell, scale, files, place) if isinstance(cell, Trunk) else _cell(cell, scale, files, place)
+    match cell:
+        case Trunk():
+            found = _trunk(cell, scale, files, place)
+        case Shadows():
+            found = _shadows(cell, scale, files, place)
+        case Cell():
+            found = _cell(cell, scale, files, place)
     return finite(found | {"seconds": time.monotonic() - begun})
 
 
@@ -62,9 +65,17 @@ def _trunk(trunk: Trunk, scale: Scale, files: CorpusFiles, place: Place) -> dict
     return {"trunk": dataclasses.asdict(trunk), "texts": texts}
 
 
-def trunk_folder(place: Place, trunk: Trunk) -> Path:
-    """Where its model lies."""
-    return place.out / "trunks" / trunk.name
+def _shadows(shadows: Shadows, scale: Scale, files: CorpusFiles, place: Place) -> dict[str, Any]:
+    """In a run with the replicate's key and the tokenizer of its cells, none of whose own phases is done."""
+    run = RunFolder(place.runs / shadows.name)
+    cell = Cell(shadows.corpus, shadows.model, "raw", seed=shadows.seed)
+    config = config_of(cell, scale, files, trunk_folder(place, shadows.trunk), noise_of(cell, scale), run.root)
+    config = with_public_key(config, experiment_seed(cell.seed, config))
+    with open_run(config) as state:
+        walk(state, until="vocabulary")
+        losses = train_shadows(state, shadows, scale, place.data)
+    shutil.rmtree(run.root)
+    return {"shadows": dataclasses.asdict(shadows)} | losses
 
 
 def _cell(cell: Cell, scale: Scale, files: CorpusFiles, place: Place) -> dict[str, Any]:
@@ -79,7 +90,7 @@ def _cell(cell: Cell, scale: Scale, files: CorpusFiles, place: Place) -> dict[st
             "noise_multiplier": noise if config.dp_phases else None,
             "rounds": [_round(state, cell, scale, files, number) for number in points(scale)],
             "exposure": _exposure(state, files),
-            "membership": _membership(state, cell, scale, place.data),
+            "membership": measure_cells_membership(state, _last_model(state), cell, scale, place),
         }
     shutil.rmtree(run.root)
     return found
@@ -131,30 +142,6 @@ def _exposure(state: RunState, files: CorpusFiles) -> dict[str, Any]:
     model.eval()
     scores_N = score_candidates(scorer_of(model), Trie.load(files.trie), [state.special.start])
     return dataclasses.asdict(candidate_exposure(scores_N, secrets_of(state.config, state.streams)))
-
-
-_LEAST_GROUPS = 4
-"""For the halves of the blind baseline."""
-
-
-def _membership(state: RunState, cell: Cell, scale: Scale, data: Path) -> dict[str, Any] | None:
-    """None where the policy misses the secrets of too few lines, or nobody is attacked."""
-    if scale.corpora[cell.corpus].membership_pairs == 0:
-        return None
-    model = _last_model(state)
-    streams = KeyedRandomness(bytes(31) + bytes([cell.seed]))  # one choice of members for all arms of a replicate
-    policy = redacting_policy(state.config, state.streams)
-    samples = membership_samples(cell.corpus, data, scale.corpora[cell.corpus], streams, policy)
-    if len(samples.members) < _LEAST_GROUPS * scale.group:
-        return None
-    # An LSTM reads a text whole, which is the stronger attack; GPT-2 has no more positions than a row of its training.
-    length = None if cell.model == "lstm" else scale.models[cell.model]["length"]
-    starts = [state.special.start]
-    report = measure_membership(model, state.tokenizer, samples, starts, streams, scale.group, length=length)
-    twins = (
-        mean_nll(model, state.tokenizer, side, starts, length=length) for side in (samples.members, samples.non_members)
-    )
-    return dataclasses.asdict(report) | {"twins": dataclasses.asdict(twin_accuracy(*twins))}
 
 
 def baseline_rows(name: str, files: CorpusFiles, scale: Scale) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tacit.audit.samples import MembershipSamples, Pair, samples_of
+from tacit.audit.samples import Pair
 from tacit.config import RunConfig
 from tacit.pipeline.marking import marker_of
 from tacit.randomness import KeyedRandomness
@@ -20,39 +20,42 @@ from tacit.screen_plan import plan_of
 from tacit.screening.corpus import policies_of
 from tacit.screening.missed import ForgetfulPolicy, Missed, Spotter
 
-__all__ = ["membership_samples", "missed_pairs", "redacting_policy"]
+__all__ = ["membership_pairs", "missed_places", "redacting_policy"]
 
 _KINDS: tuple[CustomerKind, ...] = ("address", "order_number", "phone_number")
 """Not names: those that are left are rarer than those of members."""
 
 
-def membership_samples(
-    corpus: str, data: Path, size: CorpusSize, streams: KeyedRandomness, policy: Spotter | None
-) -> MembershipSamples:
+def membership_pairs(corpus: str, data: Path, size: CorpusSize, streams: KeyedRandomness) -> list[Pair]:
     """As many pairs as there are, at most ``size.membership_pairs``: of CustomerSim and of MultiWOZ, a line in one pair alone.
 
+    No policy has a part in it: a cell attacks those of them that its policy misses (`missed_places`).
+
     Args:
-        streams: draws the pairs, the same for every policy.
-        policy: that redacts or marks what is trained on; None: nothing does.
+        streams: draws the pairs.
     """
     folder = data / corpus
     if corpus == "customersim":
         found = [pair for kind in _KINDS for pair in customersim_pairs(folder, kind, streams, size.dialogues)]
     else:
         found = multiwoz_pairs(folder, streams)
-    pairs = missed_pairs(list({pair.member: pair for pair in found}.values()), policy)
+    pairs = list({pair.member: pair for pair in found}.values())
     order = streams.generator("membership-order", len(pairs)).permutation(len(pairs))
-    return samples_of([pairs[place] for place in order[: size.membership_pairs].tolist()])
+    return [pairs[place] for place in order[: size.membership_pairs].tolist()]
 
 
-def missed_pairs(pairs: Sequence[Pair], policy: Spotter | None) -> list[Pair]:
-    """Those in whose member the policy marks no character of a secret."""
+def missed_places(pairs: Sequence[Pair], policy: Spotter | None) -> list[int]:
+    """Where those stand in whose member the policy marks no character of a secret.
+
+    Args:
+        policy: that redacts or marks what is trained on; None: nothing does.
+    """
     if policy is None:
-        return list(pairs)
+        return list(range(len(pairs)))
     marked = policy.spans_of([pair.member for pair in pairs])
     return [
-        pair
-        for pair, spans in zip(pairs, marked, strict=True)
+        place
+        for place, (pair, spans) in enumerate(zip(pairs, marked, strict=True))
         if not any(span.start < end and start < span.end for span in spans for start, end in pair.secrets)
     ]
 

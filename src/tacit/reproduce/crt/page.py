@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from tacit.reproduce.crt.panel import COPIES, Arms, PanelResults
+from tacit.reproduce.crt.panel import COPIES, Arms, Attack, PanelResults
 from tacit.reproduce.crt.runs import DELTA
 from tacit.reproduce.crt.scale import ARMS, GAMMAS, Scale
 from tacit.reproduce.driver import LEVEL, Page
@@ -24,9 +24,13 @@ _HEADS = [
     "no secrets",
     "highest exposure (p)",
     "membership",
+    "against shadows",
     "groups",
+    "against shadows",
     "twins",
 ]
+_ATTACKS: dict[Attack, int] = {"single": 3, "shadow_single": 3, "group": 2, "shadow_group": 2, "twin": 3}
+"""Columns of the attacks on membership, and their digits."""
 
 
 def results_page(
@@ -69,7 +73,11 @@ def results_page(
 
 def _panel(panel: PanelResults) -> list[list[str]]:
     """A row a training: means over its seeds. Exposure has the combined p-value of the seeds' mean exposures."""
-    rows = [["public model", "", *_utility(panel, Arms("trunk")), *[""] * 4]] if panel.trunk is not None else []
+    rows = (
+        [["public model", "", *_utility(panel, Arms("trunk")), *[""] * (len(_ATTACKS) + 1)]]
+        if panel.trunk is not None
+        else []
+    )
     for name in _MAIN:
         for gamma in panel.gammas(name):
             arm = Arms(name, gamma)
@@ -83,12 +91,8 @@ def _utility(panel: PanelResults, arm: Arms) -> list[str]:
 
 def _attacks(panel: PanelResults, arm: Arms) -> list[str]:
     exposure = f"{panel.bits(arm):.1f} ({panel.exposure(arm):.2g})"
-    found = [panel.accuracy(arm, "single", 0.05), panel.accuracy(arm, "group", 0.05), panel.accuracy(arm, "twin", 0.05)]
-    digits = (3, 2, 3)
-    return [
-        exposure,
-        *("too few" if own is None else f"{own.value:.{n}f}" for own, n in zip(found, digits, strict=True)),
-    ]
+    found = [(panel.accuracy(arm, attack, 0.05), digits) for attack, digits in _ATTACKS.items()]
+    return [exposure, *("too few" if own is None else f"{own.value:.{digits}f}" for own, digits in found)]
 
 
 def _gamma(arm: str, gamma: float) -> str:

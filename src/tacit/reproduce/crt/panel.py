@@ -18,12 +18,13 @@ from tacit.reproduce.judging import log_ratio, over_seeds
 
 __all__ = ["COPIES", "Arms", "Attack", "PanelResults", "panels_of"]
 
-Attack = Literal["single", "group", "twin"]
+Attack = Literal["single", "group", "shadow_single", "shadow_group", "twin"]
+"""On single texts and groups by their losses, and by these less those under shadow models; on a line and its twin by losses."""
 COPIES = 20
 """Of each canary in all claims; of others the ablation tells."""
 
-_TRIALS = {"single": 2, "group": 2, "twin": 1}
-"""Guesses for each member: one of it and one of its non-member, or one of both."""
+_TRIALS = 2
+"""Guesses for each member, one of it and one of its non-member; with twins there is one of both."""
 
 
 @dataclass(frozen=True)
@@ -116,14 +117,15 @@ class PanelResults:
         found = [cell["membership"] for cell in self.of(arm).values() if cell["membership"] is not None]
         if attack == "twin":
             return [own["twins"]["value"] for own in found], [own["single"]["members"] for own in found]
+        kind = attack.removeprefix("shadow_")
+        reports = [own["shadow"][kind] if attack != kind else own[kind] for own in found]
         return (
-            [own[attack]["accuracy"]["value"] for own in found],
-            [_TRIALS[attack] * own[attack]["members"] for own in found],
+            [report["accuracy"]["value"] for report in reports],
+            [_TRIALS * report["members"] for report in reports],
         )
 
-    def blind(self, arm: Arms, attack: Attack, level: float) -> Estimate | None:
+    def blind(self, arm: Arms, kind: Literal["single", "group"], level: float) -> Estimate | None:
         """Accuracy of the guesses of one who has no model (`tacit.audit.blind`); of half the trials, as its interval there."""
-        kind = "single" if attack == "twin" else attack
         found = [cell["membership"] for cell in self.of(arm).values() if cell["membership"] is not None]
         if not found:
             return None

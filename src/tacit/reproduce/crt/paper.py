@@ -13,7 +13,7 @@ from tacit.reproduce.crt.figures import draw_figures
 from tacit.reproduce.crt.measure import baseline_rows, measure
 from tacit.reproduce.crt.page import results_page
 from tacit.reproduce.crt.panel import panels_of
-from tacit.reproduce.crt.scale import SCALES, Scale, cells_of, trunks_of
+from tacit.reproduce.crt.scale import SCALES, Cell, Scale, cells_of, shadows_of, trunks_of
 from tacit.reproduce.crt.tables import attack_rows, utility_rows
 from tacit.reproduce.driver import Job, Outcome, Page, Paper, Result
 from tacit.reproduce.place import Place
@@ -30,7 +30,13 @@ def _prepare(scale: Scale, place: Place, reporter: Reporter) -> None:
 
 def _cells(scale: Scale) -> list[Job]:
     trunks = [Job(trunk.name, trunk, is_model=False) for trunk in trunks_of(scale)]
-    return [*trunks, *(Job(cell.name, cell, after=(cell.trunk.name,)) for cell in cells_of(scale))]
+    shadows = [Job(one.name, one, after=(one.trunk.name,), is_model=False) for one in shadows_of(scale)]
+    return [*trunks, *shadows, *(Job(cell.name, cell, after=_needs(cell, scale)) for cell in cells_of(scale))]
+
+
+def _needs(cell: Cell, scale: Scale) -> tuple[str, ...]:
+    is_attacked = scale.corpora[cell.corpus].membership_pairs > 0
+    return (cell.trunk.name, cell.shadows.name) if is_attacked else (cell.trunk.name,)
 
 
 def _tables(results: Mapping[str, Result], scale: Scale, place: Place) -> dict[str, list[Row]]:

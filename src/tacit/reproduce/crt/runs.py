@@ -8,8 +8,9 @@ from typing import Any, Literal
 from tacit.config import RunConfig
 from tacit.reproduce.crt.corpora import CorpusFiles
 from tacit.reproduce.crt.scale import Arm, Cell, CorpusSize, Scale, Trunk
+from tacit.reproduce.place import Place
 
-__all__ = ["DEDUPLICATE", "DELTA", "config_of", "noisy_lines", "private_steps", "trunk_config"]
+__all__ = ["DEDUPLICATE", "DELTA", "config_of", "noisy_lines", "private_steps", "trunk_config", "trunk_folder"]
 
 DELTA = 1e-5
 """Of every epsilon. The paper has 8e-5 for every corpus; with more than 12,500 records that is above 1/n, which is refused."""
@@ -33,6 +34,11 @@ _ALLOW: dict[str, tuple[str, ...]] = {
     "redacted-exact": ("heuristic:non-private",),
     "s-dp": ("heuristic:selective-dp",),
 }
+
+
+def trunk_folder(place: Place, trunk: Trunk) -> Path:
+    """Where its model lies."""
+    return place.out / "trunks" / trunk.name
 
 
 def trunk_config(trunk: Trunk, scale: Scale, files: CorpusFiles, run: Path) -> RunConfig:

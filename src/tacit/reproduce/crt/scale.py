@@ -18,8 +18,10 @@ __all__ = [
     "CorpusSize",
     "Panel",
     "Scale",
+    "Shadows",
     "Trunk",
     "cells_of",
+    "shadows_of",
     "trunks_of",
 ]
 
@@ -57,6 +59,25 @@ class Trunk:
 
 
 @dataclass(frozen=True)
+class Shadows:
+    """The shadow models of the membership attack: of all arms of a replicate, since these attack some of the same pairs."""
+
+    corpus: str
+    model: str
+    seed: int
+
+    @property
+    def trunk(self) -> Trunk:
+        """Where they begin."""
+        return Trunk(self.corpus, self.model)
+
+    @property
+    def name(self) -> str:
+        """Of its files."""
+        return f"shadows-{self.corpus}-{self.model}-seed{self.seed}"
+
+
+@dataclass(frozen=True)
 class Cell:
     """One model: trained, attacked and measured.
 
@@ -82,6 +103,11 @@ class Cell:
         return Trunk(self.corpus, self.model)
 
     @property
+    def shadows(self) -> Shadows:
+        """What its losses are compared with."""
+        return Shadows(self.corpus, self.model, self.seed)
+
+    @property
     def name(self) -> str:
         """Of its files."""
         return f"{self.corpus}-{self.model}-{self.arm}-gamma{self.gamma:g}-copies{self.copies}-seed{self.seed}"
@@ -95,7 +121,8 @@ class CorpusSize:
         dialogues: of the training part; test_dialogues: of the test part.
         lines: "about so many" lines (turns) in these dialogues.
         private_lines: about so many of them in the private stream of the screening.
-        membership_pairs: lines of the training part whose secrets are attacked, at most, and as many with secrets that are not in it.
+        membership_pairs: lines of the training part whose secrets are attacked where no policy finds one, and as many with secrets
+            that are not in it; 0: nobody is attacked. There are no more, but in SGD.
         public: the corpus whose dialogues are public here, and ``public_dialogues`` of them are read.
         known_words: words of the trade that the conservative policy is told are ordinary.
         known_dialogues: so many public dialogues make a word ordinary too, where it is written in small letters; 0: none does.
@@ -149,6 +176,7 @@ class Scale:
         group: sentences of a group in the group attack.
         ablation: whether copies and deduplication are varied too (CustomerSim, LSTM, first seed).
         digits: of a canary's secret; all numbers of so many digits are its candidates.
+        shadow_models: of the membership attack, in each `Shadows`; an even number.
         device: where models are trained.
     """
 
@@ -169,6 +197,7 @@ class Scale:
     group: int = 20
     ablation: bool = True
     digits: int = 6
+    shadow_models: int = 4
     device: str = "cpu"
 
 
@@ -179,7 +208,7 @@ SCALES = {
     "laptop": Scale(
         name="laptop",
         corpora={
-            "customersim": CorpusSize(1000, 250, 8_500, 3_000, 1500, "sgd", 1000, _SHOP),
+            "customersim": CorpusSize(1000, 250, 8_500, 3_000, 1004, "sgd", 1000, _SHOP),
             "multiwoz": CorpusSize(1511, 250, 21_800, 15_700, 826, "sgd", 3000, known_dialogues=20),
         },
         models={
@@ -205,7 +234,7 @@ SCALES = {
     "night": Scale(
         name="night",
         corpora={
-            "customersim": CorpusSize(2000, 250, 17_000, 6_000, 1500, "sgd", 2000, _SHOP),
+            "customersim": CorpusSize(2000, 250, 17_000, 6_000, 1990, "sgd", 2000, _SHOP),
             "multiwoz": CorpusSize(1511, 250, 21_800, 15_700, 826, "sgd", 3000, known_dialogues=20),
             "sgd": CorpusSize(2000, 250, 40_000, 28_000, 0, "multiwoz", 1511, known_dialogues=20),
         },
@@ -230,11 +259,12 @@ SCALES = {
         epsilon=4.0,
         learning_rate={"lstm": 5e-3, "gpt2": 2e-3},
         private_learning_rate={"lstm": 4e-2, "gpt2": 2e-2},
+        shadow_models=8,
     ),
     "full": Scale(
         name="full",
         corpora={
-            "customersim": CorpusSize(10_000, 1000, 85_000, 30_000, 3000, "sgd", 12_174, _SHOP),
+            "customersim": CorpusSize(10_000, 1000, 85_000, 30_000, 9272, "sgd", 12_174, _SHOP),
             "multiwoz": CorpusSize(1511, 1000, 21_800, 15_700, 826, "sgd", 12_174, known_dialogues=20),
             "sgd": CorpusSize(4_000, 1000, 80_000, 56_000, 0, "multiwoz", 1511, known_dialogues=20),
         },
@@ -255,6 +285,7 @@ SCALES = {
         epsilon=4.0,
         learning_rate={"lstm": 3e-3, "gpt2": 5e-4},
         private_learning_rate={"lstm": 3e-3, "gpt2": 5e-4},
+        shadow_models=16,
         device="cuda",
     ),
 }
@@ -264,6 +295,12 @@ SCALES = {
 def trunks_of(scale: Scale) -> list[Trunk]:
     """One for each panel."""
     return [Trunk(panel.corpus, panel.model) for panel in scale.panels]
+
+
+def shadows_of(scale: Scale) -> list[Shadows]:
+    """One for each panel and seed in which somebody is attacked."""
+    panels = [panel for panel in scale.panels if scale.corpora[panel.corpus].membership_pairs]
+    return [Shadows(panel.corpus, panel.model, seed) for panel in panels for seed in range(panel.seeds)]
 
 
 def cells_of(scale: Scale) -> list[Cell]:

@@ -50,14 +50,17 @@ def _membership(found: Mapping[str, Any] | None) -> Row:
     """No number where nobody was attacked, since too few secrets stand in what was trained on."""
     row: Row = {}
     for attack in ("single", "group"):
-        own = {} if found is None else found[attack]
-        for measure in ("accuracy", "auc"):
-            row |= _parts(f"{attack}_{measure}", own.get(measure))
+        row |= _attack(attack, {} if found is None else found[attack])
         row |= _parts(f"{attack}_blind_auc", None if found is None else found[f"{attack}_blind"]["auc"])
-        tpr = own.get("tpr")
-        row[f"{attack}_tpr_at_1_percent"] = None if tpr is None else tpr["value"]
-        row[f"{attack}_members"] = own.get("members", 0)
+        row |= _attack(f"shadow_{attack}", {} if found is None else found["shadow"][attack])
+        row[f"{attack}_members"] = 0 if found is None else found[attack]["members"]
     return row | _parts("twin_accuracy", None if found is None else found["twins"])
+
+
+def _attack(name: str, own: Mapping[str, Any]) -> Row:
+    tpr = own.get("tpr")
+    at_1_percent = {f"{name}_tpr_at_1_percent": None if tpr is None else tpr["value"]}
+    return _parts(f"{name}_accuracy", own.get("accuracy")) | _parts(f"{name}_auc", own.get("auc")) | at_1_percent
 
 
 def _parts(name: str, estimate: Mapping[str, float] | None) -> Row:
