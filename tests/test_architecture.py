@@ -72,7 +72,7 @@ MAY_IMPORT["ledger_place"] = {"errors", "files", "file_systems"}
 MAY_IMPORT["beginning"] = BASE | {"config", "folder", "privacy", "ledger_place"}
 MAY_IMPORT["stages"] = {"errors"}
 MAY_IMPORT["release"] = BASE | {"folder", "config", "privacy", "planning"}
-MAY_IMPORT["loops"] = BASE | {"folder", "privacy", "engine", "planning", "training", "release"}
+MAY_IMPORT["loops"] = BASE | {"folder", "privacy", "engine", "models", "planning", "training", "release"}
 MAY_IMPORT["entities"] = BASE | {
     "config",
     "folder",

@@ -20,6 +20,7 @@ from tacit.engine.noise import noise_source
 from tacit.engine.sampler import PADDING
 from tacit.engine.sites import trainable_parameters
 from tacit.errors import UsageError
+from tacit.models.total import Kept
 from tacit.privacy.checks import require_whole
 from tacit.randomness import KeyedRandomness
 from tacit.training.plans import DpPlan
@@ -122,7 +123,8 @@ class PrivateStep:
     def clipped(self) -> Iterator[None]:
         """A context for the forward and backward of one micro-batch; every unit's gradient is clipped at its end.
 
-        Random numbers of torch inside (dropout) are drawn from this start's key, and the generator is afterwards as it was.
+        What the model changes in itself inside, beside its gradients, is undone: no unit decides how others are computed. Random
+        numbers of torch inside (dropout) are drawn from this start's key, and the generator is afterwards as it was.
 
         Raises:
             UsageError: not exactly once for each micro-batch; the batch has another number of rows; a place that is left over has a
@@ -135,7 +137,7 @@ class PrivateStep:
                 f"step {self.number}: clipped() is for each micro-batch of step.micro_batches(...) once: who is clipped twice counts "
                 "twice"
             )
-        computed = False
+        computed, kept = False, Kept(self._tools.model)
         try:
             with self._own_dropout(batch.number), self._tools.clipper:
                 yield
@@ -147,6 +149,8 @@ class PrivateStep:
             if computed:  # a part of the sum may be there: it can be neither kept nor made again
                 self.close()
             raise
+        finally:
+            kept.put_back()
         self._take_sums()
         batch.is_clipped = True
         self._clipped += 1

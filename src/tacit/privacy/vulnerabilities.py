@@ -174,6 +174,8 @@ VULNERABILITIES = (
     Vulnerability("TACIT-33", "with a given tokenizer private characters decided public tokens", 1, _marked_with_given),
     Vulnerability("TACIT-34", "on a GPU a model that reads the whole batch lost all units but one", 1, _off_cpu),
     Vulnerability("TACIT-35", "the mend of TACIT-30 left out fine-tunings", 1, _fine_tuned),
+    Vulnerability("TACIT-36", "a model that changes itself passed the check that was to refuse it", 1, _from_folder),
+    Vulnerability("TACIT-37", "beside newer punctuation private characters decided public tokens", 1, _marked),
 )
 
 
