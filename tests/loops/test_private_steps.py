@@ -19,6 +19,7 @@ from tacit.engine import add_noise_, poisson_sample
 from tacit.errors import LedgerError, RefusedError, UsageError
 from tacit.folder import RunFolder
 from tacit.loops.step import PrivateStep
+from tacit.models.total import Kept
 from tacit.privacy.ledger import Ledger
 from tacit.randomness import KeyedRandomness
 
@@ -92,6 +93,36 @@ def test_a_unit_of_several_rows_is_clipped_as_one(tmp_path: Path) -> None:
     assert close(gradients(model), expected_step(plan, 0, lambda unit: rows[unit]))
     assert not close(gradients(model), expected_step(plan, 0, lambda unit: rows[unit, :1]))
     private.__exit__(None, None, None)
+
+
+class Turning(nn.Sequential):
+    """Halves all that it computes after the first unit's row, for good."""
+
+    factor = 1.0
+
+    def forward(self, input: Tensor) -> Tensor:
+        found = super().forward(input) * self.factor
+        if bool((input == DATA[0]).all(dim=1).any()):
+            self.factor = 0.5
+        return found
+
+
+def test_no_unit_decides_how_others_are_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are drawn, one a micro-batch, the first unit before the others."""
+    plan = changed(expected_batch=50.0, steps=1)
+
+    def is_as_planned(folder: Path) -> bool:
+        model = Turning(*new_model())
+        private = begun(folder, model, plan)
+        step = next(private)
+        clip_all(step, model, size=1)
+        step.finish()
+        private.__exit__(None, None, None)
+        return close(gradients(model), expected_step(plan, 0, lambda unit: DATA[unit : unit + 1]))
+
+    assert is_as_planned(tmp_path / "one")
+    monkeypatch.setattr(Kept, "put_back", lambda _: None)  # known wrong
+    assert not is_as_planned(tmp_path / "other")
 
 
 class Wide(nn.Module):

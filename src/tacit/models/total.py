@@ -42,8 +42,8 @@ class Kept:
     def __init__(self, model: nn.Module) -> None:
         modules = list(model.modules())
         self._trees = [(module._modules, dict(module._modules)) for module in modules]
-        self._buffers = [(module._buffers, _held(module._buffers)) for module in modules]
-        self._attributes = [(vars(holder), _held(vars(holder))) for holder in [*modules, *_configurations(modules)]]
+        holders = [*(module._buffers for module in modules), *map(vars, modules), *map(vars, _configurations(modules))]
+        self._attributes = [(values, frozenset(values), *_held(values)) for values in holders]
 
     @torch.no_grad()
     def put_back(self) -> None:
@@ -52,14 +52,15 @@ class Kept:
             if now != before:
                 now.clear()
                 now.update(before)
-        for now, before in self._buffers:
-            for name in now.keys() - before.keys():
-                del now[name]
-            _restore(now, before)
-        for now, before in self._attributes:
-            for name in [name for name, value in now.items() if name not in before and _is_kept(name, value)]:
-                del now[name]
-            _restore(now, before)
+        for now, names, scalars, others in self._attributes:
+            if now.keys() != names:
+                for name in [name for name, value in now.items() if name not in names and _is_kept(name, value)]:
+                    del now[name]
+            for name, value in scalars:
+                if now.get(name, scalars) is not value:
+                    now[name] = value
+            for name, value, contents in others:
+                _restore(now, name, value, contents)
 
 
 def _configurations(modules: list[nn.Module]) -> list[PreTrainedConfig]:
@@ -74,9 +75,16 @@ def _configurations(modules: list[nn.Module]) -> list[PreTrainedConfig]:
     return list(found.values())
 
 
-def _held(values: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """By name what is there, and its contents where these may change in place."""
-    return {name: (value, _contents(value)) for name, value in values.items() if _is_kept(name, value)}
+_Held = tuple[list[tuple[str, Any]], list[tuple[str, Any, Any]]]
+
+
+def _held(values: dict[str, Any]) -> _Held:
+    """Names and values that cannot change in place; and those that can, with their contents."""
+    kept = [(name, value) for name, value in values.items() if _is_kept(name, value)]
+    return (
+        [pair for pair in kept if isinstance(pair[1], _PLAIN)],
+        [(name, value, _contents(value)) for name, value in kept if not isinstance(value, _PLAIN)],
+    )
 
 
 def _is_kept(name: str, value: Any) -> bool:
@@ -96,19 +104,15 @@ def _is_plain(value: Any) -> bool:
 
 
 def _contents(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, Tensor) else copy.deepcopy(value)
+
+
+def _restore(now: dict[str, Any], name: str, value: Any, contents: Any) -> None:
     if isinstance(value, Tensor):
-        return value.detach().clone()
-    return copy.deepcopy(value) if isinstance(value, list | dict | set | tuple) else None
-
-
-def _restore(now: dict[str, Any], before: dict[str, tuple[Any, Any]]) -> None:
-    for name, (value, contents) in before.items():
-        if now.get(name, before) is not value:
-            now[name] = value
-        if isinstance(value, Tensor):
-            value.copy_(contents)
-        elif contents is not None and value != contents:
-            now[name] = copy.deepcopy(contents)
+        now[name] = value
+        value.copy_(contents)
+    elif name not in now or now[name] is not value or value != contents:
+        now[name] = copy.deepcopy(contents)
 
 
 def read_rows(
