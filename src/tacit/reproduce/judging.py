@@ -72,11 +72,11 @@ def above(estimate: Estimate, bound: float) -> bool | None:
 def at_null(own: Estimate, null: float, control: Estimate | None) -> bool | None:
     """Whether an attack finds nothing, beside the same attack on a model that must give something away.
 
-    It shows only where an effect as large as the control's would have been told: the control is told from the null, the own number
-    is not, and its interval ends below the control's value.
+    It shows only where an effect as large as the control's would have been told: the control is told to be above the null, the own
+    number is not, and its interval ends below the control's value.
     """
-    if below(own, null) is not None:
-        return above(own, null) is not True
+    if above(own, null):
+        return False
     has_power = control is not None and above(control, null) is True and own.high < control.value
     return True if has_power else None
 
