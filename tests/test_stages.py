@@ -21,7 +21,7 @@ from tacit.stages import names_of
 
 from .keys import begin_with_key
 
-KINDS = ("LSTM", "CRT, two rounds", "adaptive, strata")
+KINDS = ("LSTM", "CRT, two rounds", "adaptive, strata", "BERT, histogram")
 """Of tiny runs whose randomness is all from the key; together they have every stage."""
 
 
@@ -32,6 +32,9 @@ def planted(kind: str, folder: Path) -> dict[str, Any]:
     if kind == "LSTM":
         values["audit"] |= {"membership": {"pairs": 20, "group_size": 2}, "coins": {"examples": 20}}
         values["audit"]["white_box"] = True
+    if kind == "BERT, histogram":
+        values["vocabulary"] = {"method": "public", "size": 400}  # without noise from the operating system
+        values["audit"] = {"canaries": 2, "probability": 0.5, "attacks": {"planted-contexts": {}}}
     return values
 
 

@@ -50,7 +50,7 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
         (
             certificate(GAUSSIAN),
             {**PLAIN, "model": {"folder": "somewhere"}},
-            {"TACIT-1", "TACIT-10", "TACIT-23", "TACIT-24", "TACIT-25", "TACIT-32"},
+            {"TACIT-1", "TACIT-10", "TACIT-23", "TACIT-24", "TACIT-25", "TACIT-32", "TACIT-36"},
         ),
         (
             certificate(GAUSSIAN),
@@ -77,20 +77,24 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
         (
             certificate(GAUSSIAN),
             {**PLAIN, "vocabulary": {"method": "given"}, "marking": {"data_point": "record"}},
-            {"TACIT-10", "TACIT-21", "TACIT-33"},
+            {"TACIT-10", "TACIT-21", "TACIT-33", "TACIT-37"},
         ),
         (
             certificate(GAUSSIAN),
             {**PLAIN, "model": {"folder": "model"}, "compute": {"device": "cuda"}},
-            {"TACIT-1", "TACIT-10", "TACIT-23", "TACIT-24", "TACIT-25", "TACIT-32", "TACIT-34"},
+            {"TACIT-1", "TACIT-10", "TACIT-23", "TACIT-24", "TACIT-25", "TACIT-32", "TACIT-34", "TACIT-36"},
         ),
-        (certificate(GAUSSIAN), {**PLAIN, "marking": {"balanced": "mine.yaml"}}, {"TACIT-13", "TACIT-15", "TACIT-21"}),
+        (
+            certificate(GAUSSIAN),
+            {**PLAIN, "marking": {"balanced": "mine.yaml"}},
+            {"TACIT-13", "TACIT-15", "TACIT-21", "TACIT-37"},
+        ),
         (certificate(GAUSSIAN), {**PLAIN, "compute": {"precision": "bf16"}}, {"TACIT-29", "TACIT-30"}),
         (certificate(GAUSSIAN), {**PLAIN, "compute": {"precision": "float32"}}, set()),
         (
             certificate(GAUSSIAN),
             {**PLAIN, "marking": {"data_point": "line"}},
-            {"TACIT-21", "TACIT-31"},
+            {"TACIT-21", "TACIT-31", "TACIT-37"},
         ),
         (certificate(GAUSSIAN), {**PLAIN, "audit": {"control": True}}, {"TACIT-14"}),
         (certificate(GAUSSIAN), {**PLAIN, "audit": {"control": False}}, set()),
@@ -114,6 +118,8 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
                 "TACIT-32",
                 "TACIT-33",
                 "TACIT-34",
+                "TACIT-36",
+                "TACIT-37",
             },
         ),  # without the configuration nobody can rule them out
     ],

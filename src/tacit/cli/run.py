@@ -22,7 +22,7 @@ __all__ = ["RENAMED", "STAGE_NAMES", "renamed", "run_command"]
 
 STAGE_NAMES = (
     *("screening", "vocabulary", "pretraining", "scoring", "training", "control"),
-    *("evaluation", "audit", "membership", "coins", "white-box", "release", "report"),
+    *("evaluation", "audit", "planted-contexts", "membership", "coins", "white-box", "release", "report"),
 )
 """Those of `tacit.pipeline.stages.stages`, which is slow to import; a test compares them. An attack of your own has its stage too."""
 
