@@ -51,8 +51,8 @@ def evaluate(state: RunState) -> None:
     screening or marking there is no such release: the part ``curator`` is exact, and for the curator alone.
     """
     state.reporter.say("Evaluation: held-out text ...")
-    curators = () if state.mechanisms.evaluation is not None else private_units(state)[1]
-    scored = bool(state.config.public or state.mechanisms.evaluation is not None or curators)
+    # by the configuration: whether a unit is held out is private, and must not decide which models may have diverged
+    scored = bool(state.config.public) or state.config.evaluation.held_out > 0
     models = _models_to_evaluate(state) if scored else _released_model(state)
     _refuse_diverged(models)
     if state.mechanisms.evaluation is not None and state.config.model.folder is not None:
@@ -64,8 +64,8 @@ def evaluate(state: RunState) -> None:
         found["examples"] = [dataclasses.asdict(example) for example in _examples(state, models)]
     if state.mechanisms.evaluation is not None:
         found["private"] = _evaluate_private(state, state.mechanisms.evaluation, models, streams)
-    elif curators:
-        for name, texts in _curators_texts(state.config, curators).items():
+    elif units := private_units(state)[1]:
+        for name, texts in _curators_texts(state.config, units).items():
             with suppress(
                 DataError
             ):  # texts without a token: for the curator there is no score then, and the run goes on
