@@ -33,7 +33,8 @@ _OF_TORCH = vars(nn.Module()).keys() - {"training"}
 class Kept:
     """What a model keeps beside its parameters: its tree of modules, and their buffers, attributes and configurations.
 
-    Of attributes those that are numbers, words, tensors, and lists, tuples, sets and dictionaries of these.
+    Of attributes those that are numbers, words, tensors, and lists, tuples, sets and dictionaries of numbers and words. Another object
+    that a model keeps is not known: what that changes is for the trials before a run to find.
 
     Args:
         model: as it is to be put back.
