@@ -163,6 +163,7 @@ class Keeping(nn.Module):
         self.inner = nn.Identity()
         self.last = torch.zeros(2)
         self.rows: list[Any] = []
+        self.means = [torch.zeros(2)]
         self.times = {"read": 0}
         self.register_buffer("mean", torch.zeros(2))
 
@@ -171,6 +172,8 @@ class Keeping(nn.Module):
         self.last += 1
         self.mean = self.mean + 1
         self.rows.append((1, 2))
+        self.means[0] = self.means[0] + 1
+        self.means.append(torch.ones(1))
         self.times["read"] += 1
         self.config.hidden_size, self.config.added = 3, 4  # pyright: ignore[reportAttributeAccessIssue]
         self.register_buffer("more", torch.ones(1))

@@ -11,7 +11,6 @@ micro-batch the model is put back as it was, and no unit decides how those after
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -33,8 +32,8 @@ _OF_TORCH = vars(nn.Module()).keys() - {"training"}
 class Kept:
     """What a model keeps beside its parameters: its tree of modules, and their buffers, attributes and configurations.
 
-    Of attributes those that are numbers, words, tensors, and lists, tuples, sets and dictionaries of numbers and words. Another object
-    that a model keeps is not known: what that changes is for the trials before a run to find.
+    Of attributes those that are numbers, words, tensors, and lists, tuples, sets and dictionaries of these. Another object that a
+    model keeps is not known: what that changes is for the trials before a run to find.
 
     Args:
         model: as it is to be put back.
@@ -89,31 +88,43 @@ def _held(values: dict[str, Any]) -> _Held:
 
 
 def _is_kept(name: str, value: Any) -> bool:
-    return name not in _OF_TORCH and (_is_plain(value) or _is_tensor(value))
+    return name not in _OF_TORCH and _is_known(value)
 
 
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, Tensor) and not isinstance(value, nn.Parameter)
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(_is_plain(one) for pair in value.items() for one in pair)
-    if isinstance(value, list | tuple | set):
-        return all(map(_is_plain, value))
-    return isinstance(value, _PLAIN)
+def _is_known(value: Any) -> bool:
+    if type(value) is dict:
+        return all(_is_known(one) for pair in value.items() for one in pair)
+    if type(value) in (list, tuple, set):
+        return all(map(_is_known, value))
+    return isinstance(value, (*_PLAIN, Tensor)) and not isinstance(value, nn.Parameter)
 
 
 def _contents(value: Any) -> Any:
-    return value.detach().clone() if isinstance(value, Tensor) else copy.deepcopy(value)
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {name: _contents(one) for name, one in value.items()}
+    return type(value)(map(_contents, value)) if isinstance(value, list | tuple | set) else value
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, Tensor):
+        return one.shape == other.shape and torch.equal(one, other)
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(map(_are_same, one.values(), other.values()))
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_are_same, one, other))
+    return one is other or one == other
 
 
 def _restore(now: dict[str, Any], name: str, value: Any, contents: Any) -> None:
     if isinstance(value, Tensor):
         now[name] = value
         value.copy_(contents)
-    elif name not in now or now[name] is not value or value != contents:
-        now[name] = copy.deepcopy(contents)
+    elif name not in now or now[name] is not value or not _are_same(value, contents):
+        now[name] = _contents(contents)
 
 
 def read_rows(
