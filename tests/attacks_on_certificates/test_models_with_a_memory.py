@@ -8,6 +8,9 @@ changes: 0.1 clip norms. No released version had such models.
 
 Then (TACIT-36) a BigBird with larger blocks passed: the check began with a model that had read rows of 16 positions, which had
 switched it. Now it is the first to read; and whatever a model changes in itself is undone after each micro-batch.
+
+Then (TACIT-38) what undoes that left an RWKV without its memory of having divided its weights, so that each held-out row divided them
+again for all later ones: 23.6 where 1.73 was certified. A model that writes its own weights is refused.
 """
 
 from __future__ import annotations
@@ -40,14 +43,17 @@ from transformers import (
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerFast,
+    RwkvConfig,
+    RwkvForCausalLM,
 )
 from transformers.utils import logging
 
 from tacit.config import ComputeOptions, parse_config
 from tacit.errors import RefusedError, UsageError
+from tacit.evaluation import causal_lm
 from tacit.folder import RunFolder
 from tacit.models import networks
-from tacit.models.total import Kept
+from tacit.models.total import Kept, bits_of_weights
 from tacit.pipeline import opening
 from tacit.pipeline.opening import load_given
 from tacit.pipeline.stages import run
@@ -451,3 +457,79 @@ def test_a_private_evaluation_is_not_of_a_model_with_a_memory(tmp_path: Path, mo
             assert ledger.spent(EVALUATION) == 0
     run(config)  # what a held-out unit changes is undone
     assert RunFolder(config.resolved_run).certificate.is_file()
+
+
+# weights that a forward writes ------------------------------------------------------------------------------------------
+
+
+def rwkv(rescale_every: int, layers: int = 2) -> PreTrainedModel:
+    """Its upper layers' weights are divided by 2, 4, ... at the first row of evaluation."""
+    config = RwkvConfig(
+        vocab_size=VOCABULARY,
+        context_length=LENGTH,
+        hidden_size=16,
+        num_hidden_layers=layers,
+        intermediate_size=24,
+        rescale_every=rescale_every,
+    )
+    torch.manual_seed(0)
+    return moved(RwkvForCausalLM(config))
+
+
+def scores_of(model: PreTrainedModel, texts: Texts) -> list[float]:
+    stream = stream_of({name: [text] for name, text in texts.items()}, LENGTH)
+    return causal_lm.score_units({"": model}, stream, STREAMS)[""].nats_U.tolist()
+
+
+def test_a_model_that_writes_its_own_weights_is_refused() -> None:
+    """What it was computed by is put back, but for the weights: one more held-out row, and all others have another loss."""
+    texts = texts_of(6)
+    moved_by = np.subtract(scores_of(rwkv(1), texts), scores_of(rwkv(1), {"more": [5, 6, 7], **texts})[1:])
+    assert abs(moved_by).max() > 1
+    assert (moved_by != 0).all()
+    with pytest.raises(RefusedError, match=r"unsteady-model.*writes its own weights"):
+        preflight.preflight(rwkv(1), CausalObjective(), SPECIAL, 16, 1)
+
+
+@pytest.mark.parametrize(("rescale_every", "layers"), [(0, 2), (6, 2)])
+def test_one_that_does_not_is_taken(rescale_every: int, layers: int) -> None:
+    """Also where it multiplies them by 1."""
+    texts = texts_of(6)
+    model = rwkv(rescale_every, layers)
+    assert scores_of(model, texts) == scores_of(rwkv(rescale_every, layers), {"more": [5, 6, 7], **texts})[1:]
+    weights = bits_of_weights(model)
+    assert preflight.preflight(model, CausalObjective(), SPECIAL, 16, 1).trained > 0
+    assert bits_of_weights(model) == weights
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_bit_of_a_weight_is_seen(dtype: torch.dtype) -> None:
+    model = rwkv(0).to(dtype)  # pyright: ignore[reportArgumentType]
+    before = bits_of_weights(model)
+    weight = next(model.parameters())
+    with torch.no_grad():
+        weight[3, 5] = (
+            torch.nextafter(weight[3, 5].float(), torch.tensor(torch.inf))
+            if dtype == torch.float32
+            else 2 * weight[3, 5]
+        )
+    changed = {name for name, bits in bits_of_weights(model).items() if bits != before[name]}
+    assert len(changed) == 1
+    with torch.no_grad():
+        weight[3], weight[5] = weight[5].clone(), weight[3].clone()  # the same numbers in other places
+    assert bits_of_weights(model) != before
+
+
+def test_a_private_evaluation_is_not_of_a_model_that_writes_its_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = turning_run(tmp_path)
+    size = json.loads((tmp_path / "given" / "config.json").read_text())["vocab_size"]
+    model = rwkv(1)
+    config = RwkvConfig.from_dict({**model.config.to_dict(), "vocab_size": size})
+    torch.manual_seed(0)
+    moved(RwkvForCausalLM(config)).save_pretrained(tmp_path / "given")
+    with pytest.raises(RefusedError, match=r"unsteady-model.*writes its own weights"):
+        run(parse_config(values))
+    with Ledger.open(RunFolder(parse_config(values).resolved_run).ledger) as ledger:
+        assert ledger.spent(EVALUATION) == 0

@@ -22,7 +22,7 @@ from transformers import PreTrainedConfig
 from tacit.errors import TacitError
 from tacit.failures import is_out_of_memory
 
-__all__ = ["Kept", "read_rows"]
+__all__ = ["Kept", "bits_of_weights", "read_rows"]
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 _OF_TORCH = vars(nn.Module()).keys() - {"training"}
@@ -33,7 +33,8 @@ class Kept:
     """What a model keeps beside its parameters: its tree of modules, and their buffers, attributes and configurations.
 
     Of attributes those that are numbers, words, tensors, and lists, tuples, sets and dictionaries of these. Another object that a
-    model keeps is not known: what that changes is for the trials before a run to find.
+    model keeps is not known: what that changes is for the trials before a run to find. So are parameters, since to keep them takes a
+    model more: one that writes its own is refused (`bits_of_weights`).
 
     Args:
         model: as it is to be put back.
@@ -61,6 +62,25 @@ class Kept:
                     now[name] = value
             for name, value, contents in others:
                 _restore(now, name, value, contents)
+
+
+def bits_of_weights(model: nn.Module) -> dict[str, int]:
+    """A sum over the numbers of each parameter, each one's bits times its place: it changes where a model writes one of them.
+
+    RWKV divides weights in its first forward of evaluation, and remembers that it did: put back, it would do so again at every row.
+    """
+    return {name: _sum_of_bits(parameter.detach()) for name, parameter in model.named_parameters()}
+
+
+_AT_ONCE = 1 << 22
+_WHOLE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def _sum_of_bits(tensor: Tensor) -> int:
+    flat = tensor.contiguous().view(-1).view(_WHOLE[tensor.element_size()])
+    place = torch.arange(1, min(_AT_ONCE, len(flat)) + 1, device=flat.device)
+    parts = enumerate(flat.split(_AT_ONCE), start=1)
+    return sum(int((part * place[: len(part)]).sum()) * number for number, part in parts)
 
 
 def _configurations(modules: list[nn.Module]) -> list[PreTrainedConfig]:

@@ -20,6 +20,7 @@ from tacit.evaluation import causal_lm, masked_lm
 from tacit.evaluation.examples import Example, completions, fillings
 from tacit.files import write_json
 from tacit.models.memory import remembered_length
+from tacit.models.total import bits_of_weights
 from tacit.pipeline.corpus import private_units
 from tacit.pipeline.marking import cut
 from tacit.pipeline.rows import (
@@ -122,19 +123,32 @@ def _refuse_memory(state: RunState, models: Models) -> None:
     """
     lengths = sorted(all_widths(state.config.model.length))
     for name, model in models.items():
-        if isinstance(model, PreTrainedModel) and remembered_length(_made_up_losses(state, model), lengths) is not None:
-            raise RefusedError(
-                "unsteady-model",
-                f"the {name}, a {type(model).__name__}, gives a row another loss after other rows, so one held-out unit would decide "
-                "that of others; set evaluation.held_out: 0, or take another type of model",
-            )
+        if isinstance(model, PreTrainedModel):
+            weights = bits_of_weights(model)
+            if (
+                remembered_length(_made_up_losses(state, model), lengths) is not None
+                or bits_of_weights(model) != weights
+            ):
+                raise RefusedError(
+                    "unsteady-model",
+                    f"the {name}, a {type(model).__name__}, gives a row another loss after other rows, or writes its own weights, so "
+                    "one held-out unit would decide the loss of others; set evaluation.held_out: 0, or take another type of model",
+                )
 
 
 def _made_up_losses(state: RunState, model: PreTrainedModel) -> Callable[[int], np.ndarray]:
-    """The loss of a made-up row of a length, as held-out units are scored: always the same row, and the same masks in it."""
+    """The loss of a made-up row of a length, as held-out units are scored: always the same row, and the same masks in it.
+
+    It is drawn with the key, so that no weights can be made to be steady at it alone.
+    """
     special = state.special
     ordinary = np.setdiff1d(np.arange(special.size), special.ids)
-    ids_1T = np.random.default_rng(0).choice(ordinary, (1, state.config.model.length)).astype(np.int32)
+    ids_1T = (
+        state.streams.child("evaluation")
+        .generator("made up")
+        .choice(ordinary, (1, state.config.model.length))
+        .astype(np.int32)
+    )
     ids_1T[:, 0] = special.start
     masks = KeyedRandomness(bytes(32))  # no secret: nothing private is read
 

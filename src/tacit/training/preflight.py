@@ -20,6 +20,7 @@ from tacit.engine import PerExampleClipper
 from tacit.engine.sites import find_sites
 from tacit.errors import RefusedError, TacitError
 from tacit.failures import is_out_of_memory
+from tacit.models.total import bits_of_weights
 from tacit.training.company import refuse_company
 from tacit.training.objectives import Objective
 from tacit.training.steadiness import refuse_unsteady
@@ -95,12 +96,14 @@ def preflight(
         RefusedError: a layer cannot be clipped exactly, one row's loss reaches another row, ``unsteady-model``, or ``model-raises``.
         UsageError: a layer flattens the batch, or nothing can be trained.
     """
-    sites = find_sites(model)
+    sites, weights = find_sites(model), bits_of_weights(model)
     try:
         edges = np.unique(widths(np.arange(2, length + 1), length, math.inf))
         refuse_unsteady(model.train(), objective, special, edges, rows_per_unit)  # first: no row was read before
         _one_step(model, objective, special, length, rows_per_unit)
+        _refuse_writes(model, weights)  # in evaluation; what is in training may undo it
         refuse_company(model, objective, special, length)
+        _refuse_writes(model, weights)
     except Exception as error:
         if isinstance(error, TacitError) or is_out_of_memory(error):
             raise
@@ -130,6 +133,17 @@ def preflight(
         tuple(sorted(found, key=lambda one: -one.parameters)),
         () if adapted else tuple(frozen),
     )
+
+
+def _refuse_writes(model: PreTrainedModel, weights: dict[str, int]) -> None:
+    """No forward writes a parameter: no row could be computed as if those before it had not been."""
+    written = [name for name, bits in bits_of_weights(model).items() if bits != weights[name]]
+    if written:
+        raise RefusedError(
+            "unsteady-model",
+            f"a {type(model).__name__} writes its own weights while it computes ({written[0]}), so rows decide how later ones are "
+            "computed; take another type of model, or another option of its config.json",
+        )
 
 
 def _one_step(
