@@ -14,10 +14,11 @@ from tacit.config.kinds import KINDS, is_routed, one_of
 from tacit.config.shape import read_config, shape_of, weight_files
 from tacit.errors import DataError, RefusedError, UsageError
 from tacit.screening.redact import MASK
-from tacit.vocabulary.chat_template import ChatTemplate, default_template, read_chat_template
+from tacit.vocabulary.chat_template import default_template, read_chat_template
 from tacit.vocabulary.chats import ChatEncoder, check_template
 from tacit.vocabulary.given import GivenTokenizer, read_given, tokenizer_digest
 from tacit.vocabulary.public_words import read_bytes
+from tacit.vocabulary.rendering import rendered_apart
 from tacit.vocabulary.tokenizer import cuts_into_words
 
 _PADDING = 1024
@@ -66,7 +67,7 @@ def given_tokenizer(config: RunConfig) -> GivenTokenizer:
     if config.model.folder is not None:
         check_folder(config, found)
     if has_chats(config):
-        template = ChatTemplate(chat_template(config, found) or "", str(path))
+        template = rendered_apart(chat_template(config, found) or "", str(path))
         check_template(ChatEncoder(found.tokenizer, found.special, found.names, template), str(path))
     return found
 

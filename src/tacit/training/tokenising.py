@@ -11,8 +11,8 @@ from tokenizers import Tokenizer
 from tacit.corpus.units import Unit
 from tacit.randomness import KeyedRandomness
 from tacit.training.sequences import SequenceStream, tokenize_units
-from tacit.vocabulary.chat_template import ChatTemplate
 from tacit.vocabulary.chats import ChatEncoder
+from tacit.vocabulary.rendering import rendered_apart
 from tacit.vocabulary.special import SpecialTokens, special_tokens
 
 __all__ = ["Tokenising", "copies_of"]
@@ -60,7 +60,7 @@ class Tokenising:
 
     @cached_property
     def _chats(self) -> ChatEncoder:
-        return ChatEncoder(self._tokenizer, self._special, self.names, ChatTemplate(*self.template))
+        return ChatEncoder(self._tokenizer, self._special, self.names, rendered_apart(*self.template))
 
     def __getstate__(self) -> dict[str, object]:
         """Without what is made of the rest."""

@@ -25,6 +25,7 @@ from tacit.corpus.chats import Exchange, Message, chat_text, exchange_of, messag
 from tacit.errors import DataError
 from tacit.vocabulary.chat_template import GENERATED, ChatTemplate
 from tacit.vocabulary.encode import encode_texts
+from tacit.vocabulary.rendering import RenderedApart
 from tacit.vocabulary.special import SpecialTokens
 
 __all__ = ["ChatEncoder", "CountedIds", "check_template"]
@@ -74,11 +75,15 @@ class ChatEncoder:
         tokenizer: the run's own.
         special: its special tokens.
         names: their names by role, which templates ask for (``eos_token``).
-        template: how messages are written.
+        template: how messages are written; one that somebody gave, in a child (`rendered_apart`).
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, special: SpecialTokens, names: Mapping[str, str], template: ChatTemplate
+        self,
+        tokenizer: Tokenizer,
+        special: SpecialTokens,
+        names: Mapping[str, str],
+        template: ChatTemplate | RenderedApart,
     ) -> None:
         self._special = special
         self._names = names
