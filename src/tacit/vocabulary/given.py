@@ -18,6 +18,7 @@ from tokenizers import AddedToken, Tokenizer
 
 from tacit.errors import DataError
 from tacit.files import refuse_pipe
+from tacit.vocabulary.growth import MOST_GROWTH, growth_of
 from tacit.vocabulary.special import ROLES, SpecialTokens, special_tokens
 
 __all__ = ["GivenTokenizer", "read_given", "tokenizer_digest"]
@@ -115,7 +116,8 @@ def _check_spelling(path: Path, tokenizer: Tokenizer) -> None:
     normaliser may change it first; what the model says of itself does. Of the library's four models BPE alone skips what it does not
     know, where it has no token for it.
     """
-    model = json.loads(tokenizer.to_str())["model"]
+    stated = json.loads(tokenizer.to_str())
+    model = stated["model"]
     total = {
         "BPE": model.get("unk_token") is None or model.get("unk_token") in model["vocab"],
         "Unigram": model.get("unk_id") is not None,
@@ -126,6 +128,11 @@ def _check_spelling(path: Path, tokenizer: Tokenizer) -> None:
         raise DataError(
             f"{path}: the tokenizer cannot spell every text and has no token for what it does not know; give its model an unk_token "
             "that is in its vocabulary"
+        )
+    if growth_of(stated["normalizer"]) > MOST_GROWTH:
+        raise DataError(
+            f"{path}: the tokenizer's normalizer may make a text more than {MOST_GROWTH:g} times as long, so one text might take all "
+            "memory; shorten what its replacements write"
         )
     if model.get("dropout"):
         raise DataError(
@@ -182,7 +189,8 @@ def _content(token: Any) -> str | None:
 
 def _unknown(tokenizer: Tokenizer) -> str | None:
     """What the tokenizer's model gives for a word that it cannot spell."""
-    model = json.loads(tokenizer.to_str())["model"]
+    stated = json.loads(tokenizer.to_str())
+    model = stated["model"]
     if isinstance(model.get("unk_id"), int):  # unigram models have a number
         return tokenizer.id_to_token(model["unk_id"])
     return _content(model.get("unk_token"))
