@@ -50,7 +50,7 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
         (
             certificate(GAUSSIAN),
             {**PLAIN, "model": {"folder": "somewhere"}},
-            {"TACIT-1", "TACIT-10", "TACIT-23", "TACIT-24", "TACIT-25", "TACIT-32", "TACIT-36"},
+            {"TACIT-1", "TACIT-10", "TACIT-23", "TACIT-24", "TACIT-25", "TACIT-32", "TACIT-36", "TACIT-38", "TACIT-40"},
         ),
         (
             certificate(GAUSSIAN),
@@ -73,16 +73,32 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
         (certificate(GAUSSIAN), {**PLAIN, "model": {"kind": "lstm"}, "audit": {"canaries": 1}}, {"TACIT-10"}),
         (certificate(GAUSSIAN), {**PLAIN, "model": {"kind": "lstm"}}, set()),
         (certificate(GAUSSIAN), {**PLAIN, "audit": {"canaries": 1}}, set()),
-        (certificate(GAUSSIAN), {**PLAIN, "vocabulary": {"method": "given"}}, {"TACIT-10"}),
+        (certificate(GAUSSIAN), {**PLAIN, "vocabulary": {"method": "given"}}, {"TACIT-10", "TACIT-40"}),
+        (
+            certificate(GAUSSIAN),
+            {**PLAIN, "vocabulary": {"method": "given"}, "private": {"format": "chat"}},
+            {"TACIT-10", "TACIT-39", "TACIT-40"},
+        ),
         (
             certificate(GAUSSIAN),
             {**PLAIN, "vocabulary": {"method": "given"}, "marking": {"data_point": "record"}},
-            {"TACIT-10", "TACIT-21", "TACIT-33", "TACIT-37"},
+            {"TACIT-10", "TACIT-21", "TACIT-33", "TACIT-37", "TACIT-40"},
         ),
         (
             certificate(GAUSSIAN),
             {**PLAIN, "model": {"folder": "model"}, "compute": {"device": "cuda"}},
-            {"TACIT-1", "TACIT-10", "TACIT-23", "TACIT-24", "TACIT-25", "TACIT-32", "TACIT-34", "TACIT-36"},
+            {
+                "TACIT-1",
+                "TACIT-10",
+                "TACIT-23",
+                "TACIT-24",
+                "TACIT-25",
+                "TACIT-32",
+                "TACIT-34",
+                "TACIT-36",
+                "TACIT-38",
+                "TACIT-40",
+            },
         ),
         (
             certificate(GAUSSIAN),
@@ -120,6 +136,9 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
                 "TACIT-34",
                 "TACIT-36",
                 "TACIT-37",
+                "TACIT-38",
+                "TACIT-39",
+                "TACIT-40",
             },
         ),  # without the configuration nobody can rule them out
     ],

@@ -116,6 +116,16 @@ def _marked_with_given(certificate: _Values, config: _Values) -> bool:
     return not config or (given and bool(config.get("marking")))
 
 
+def _with_given(certificate: _Values, config: _Values) -> bool:
+    return _from_folder(certificate, config) or (config.get("vocabulary") or {}).get("method") == "given"
+
+
+def _with_chats(certificate: _Values, config: _Values) -> bool:
+    private = config.get("private") or {}
+    is_chat = private.get("format") == "chat" or bool(private.get("messages_field"))
+    return _with_given(certificate, config) and (not config or is_chat)
+
+
 def _off_cpu(certificate: _Values, config: _Values) -> bool:
     device = (config.get("compute") or {}).get("device", "cpu")
     return _from_folder(certificate, config) and (not config or device != "cpu")
@@ -176,6 +186,11 @@ VULNERABILITIES = (
     Vulnerability("TACIT-35", "the mend of TACIT-30 left out fine-tunings", 1, _fine_tuned),
     Vulnerability("TACIT-36", "a model that changes itself passed the check that was to refuse it", 1, _from_folder),
     Vulnerability("TACIT-37", "beside newer punctuation private characters decided public tokens", 1, _marked),
+    Vulnerability(
+        "TACIT-38", "what put a model back made one held-out unit decide the loss of others", 1, _from_folder
+    ),
+    Vulnerability("TACIT-39", "a chat template decided at one conversation whether there is a release", 1, _with_chats),
+    Vulnerability("TACIT-40", "a given tokenizer decided at one text whether there is a release", 1, _with_given),
 )
 
 
