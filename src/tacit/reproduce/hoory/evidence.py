@@ -10,7 +10,7 @@ Shapes: S trainings, D test documents.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -53,6 +53,7 @@ class Evidence:
 
     results: Mapping[str, Mapping[str, Any]]
     level: float
+    _known: dict[tuple[str, Measure, int], np.ndarray] = field(default_factory=dict, repr=False, compare=False)
 
     def of_row(self, row: str) -> dict[int, Mapping[str, Any]]:
         """A row's results, by replicate."""
@@ -69,15 +70,24 @@ class Evidence:
         return [self._values(measure, row, shared) for row in rows]
 
     def _values(self, measure: Measure, row: str, replicates: Sequence[int]) -> np.ndarray:
+        found: list[np.ndarray] = []
+        for number in replicates:
+            key = (row, measure, 1 if row.startswith(_BASELINE) else number)
+            if key not in self._known:
+                self._known[key] = self._documents(*key)
+            found.append(self._known[key])
+        return np.array(found)
+
+    def _documents(self, row: str, measure: Measure, replicate: int) -> np.ndarray:
+        """(D,) of one training, or tagger; D is 0 where there is none."""
         if row.startswith(_BASELINE):
             job, _, name = row.partition("/")
             cells = [cell for cell in self.results.get(job, _NOTHING)["cells"] if cell["model"] == name]
-            return np.array([_f1(cells, measure.part)] * len(replicates) if cells else [])
-        own = self.of_row(row)
+            return _f1(cells, measure.part) if cells else np.array([])
+        own = self.of_row(row)[replicate]
         if not measure.task:
-            return -np.array([own[number]["loss"][measure.part]["of_texts"] for number in replicates])
-        cells = [[cell for cell in own[number]["cells"] if cell["task"] == measure.task] for number in replicates]
-        return np.array([_f1(each, measure.part) for each in cells])
+            return -np.array(own["loss"][measure.part]["of_texts"])
+        return _f1([cell for cell in own["cells"] if cell["task"] == measure.task], measure.part)
 
     def mean(self, measure: Measure, row: str) -> Estimate | None:
         """Of one row."""
@@ -141,7 +151,8 @@ def _f1(cells: Sequence[Mapping[str, Any]], part: str) -> np.ndarray:
 def _counts(cell: Mapping[str, Any], part: str) -> np.ndarray:
     """Right, predicted and true entities of each document (D, 3)."""
     chosen = cell["counts"][: cell["seen"]] if part == "seen" else cell["counts"][cell["seen"] :]
-    return np.array([np.sum([[0, 0, 0], *own.values()], axis=0) for own in chosen]).reshape(-1, 3)
+    sums = [[sum(values) for values in zip((0, 0, 0), *own.values(), strict=True)] for own in chosen]
+    return np.array(sums, dtype=np.int64).reshape(-1, 3)
 
 
 def f1_of_documents(counts_D3: np.ndarray) -> np.ndarray:
