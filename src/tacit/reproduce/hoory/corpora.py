@@ -148,7 +148,7 @@ def prepare(data: Path, scale: Scale, folder: Path) -> CorpusFiles:
     }
     for path, own in texts.items():
         _write_texts(path, own)
-    own_words = {"notes": private, "dialogues": parts[files.private("dialogues")]}
+    own_words: dict[Private, list[str]] = {"notes": private, "dialogues": parts[files.private("dialogues")]}
     _write_vocabularies(files, own_words, general, [*once, *played], scale.vocabulary)
     if "ncbi-disease" in scale.tasks:
         for part in ("train", "test"):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.optimize import root_scalar
 
 from tacit.audit.inference import Estimate
 from tacit.reproduce.hoory.scale import row_of
@@ -126,17 +126,19 @@ def share_kept(kept_SD: np.ndarray, gain_SD: np.ndarray, level: float) -> Estima
         return None
     share = float(kept_SD.mean() / gain_SD.mean())
 
-    def found(r: float) -> Estimate:
-        return paired(kept_SD - r * gain_SD, level)
+    def end(r: float, sign: int) -> float:
+        found = paired(kept_SD - r * gain_SD, level)
+        return found.high if sign > 0 else -found.low
 
     def bound(sign: int) -> float:
-        distance = 0.1
-        while (found(share + distance).high > 0) if sign > 0 else (found(share - distance).low < 0):
-            distance *= 2  # it ends: divided by r, both go to the bounds of the gain, which is told from 0
-        far = share + sign * distance
-        if found(share).high == 0:
+        if end(share, sign) <= 0:  # nothing varies
             return share
-        return float(brentq(lambda r: found(r).high if sign > 0 else found(r).low, share, far))
+        distance = 0.1
+        while (
+            end(share + sign * distance, sign) > 0
+        ):  # it ends: divided by r, this goes to a bound of the gain, told from 0
+            distance *= 2
+        return float(root_scalar(end, args=(sign,), bracket=(share, share + sign * distance)).root)
 
     return Estimate(share, bound(-1), bound(1))
 
