@@ -23,7 +23,7 @@ from transformers.utils import logging
 
 from tacit.beginning import another_configuration, begin_in
 from tacit.config import config_differences
-from tacit.config.entities import FinetuneConfig
+from tacit.config.finetune import FinetuneConfig
 from tacit.corpus.annotated import (
     AnnotatedDocument,
     AnnotatedUnit,

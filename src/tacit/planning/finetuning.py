@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tacit.config.entities import DpTuning, TuningOptions
+from tacit.config.tuning import DpTuning, TuningOptions
 from tacit.errors import BudgetError
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.accounting.accountant import account_parts, joint_epsilon

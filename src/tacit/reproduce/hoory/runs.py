@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.config import RunConfig
-from tacit.config.entities import ComparisonConfig
+from tacit.config.compare import ComparisonConfig
 from tacit.reproduce.hoory.account import vocabulary_config
 from tacit.reproduce.hoory.corpora import CorpusFiles
 from tacit.reproduce.hoory.scale import (
