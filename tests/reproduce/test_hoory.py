@@ -37,12 +37,12 @@ from tacit.reproduce.hoory.account import Account, account_of, vocabulary_spends
 from tacit.reproduce.hoory.corpora import LABELLED, TESTED, CorpusFiles, left_out, prepare
 from tacit.reproduce.hoory.likelihood import train_by_likelihood
 from tacit.reproduce.hoory.measure import measure, model_folder, seed_of
+from tacit.reproduce.hoory.models import REFERENCE, lexicons_of, models_of
 from tacit.reproduce.hoory.paper import HOORY, jobs_of
 from tacit.reproduce.hoory.runs import base_run, lexicon_run, model_run, task_of, trunk_run
 from tacit.reproduce.hoory.scale import (
     DELTA,
     FAMILIES,
-    REFERENCE,
     SCALES,
     SLOTS,
     UNITS,
@@ -53,8 +53,6 @@ from tacit.reproduce.hoory.scale import (
     Private,
     Scale,
     TaskSize,
-    lexicons_of,
-    models_of,
     row_of,
 )
 from tacit.reproduce.hoory.tables import trick_rows
