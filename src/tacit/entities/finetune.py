@@ -76,7 +76,7 @@ from tacit.stages import RELEASE, Stage, walk
 from tacit.training.checkpoint import finished_steps, load_weights
 from tacit.training.device import set_up_torch
 from tacit.training.loop import run_phase
-from tacit.training.plans import Phase
+from tacit.training.phases import Phase
 from tacit.training.sequences import SequenceStream
 from tacit.vocabulary.tokenizer import save_tokenizer
 
