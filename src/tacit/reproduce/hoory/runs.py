@@ -97,6 +97,7 @@ def model_run(
         values |= {"phases": [_plain(training)], "allow": ["heuristic:non-private"]}
     else:
         values |= {"phases": [_noisy(training, noise, number, len(noises)) for number, noise in enumerate(noises)]}
+        values["masking_probability"] = training.masked
         if training.adapter is not None:
             values["model"]["adapter"] = {"rank": training.adapter, "alpha": 2 * training.adapter}
     if model.canaries is not None:

@@ -144,7 +144,8 @@ class DpTraining:
         epsilon: that the noise is solved for, with the vocabulary's price; None: ``noise_factor`` says the noise.
         noise_factor: times the noise multiplier of the corpus's own DP training; where ``epsilon`` is given it has no effect.
         schedule: noise of each of as many phases of equal length, relative to one multiplier; one phase is constant noise.
-        average, keep: as in a phase.
+        masked: share of the pieces that are masked; the measured loss has 15 % of them.
+        maskings, average, keep: as in a phase.
         adapter: LoRA of this rank is trained, and nothing else.
         on: ``private``, or ``stand-in``: public text in the private text's place, for choices that may read public text alone.
     """
@@ -157,6 +158,7 @@ class DpTraining:
     epsilon: float | None = 8.0
     noise_factor: float = 1.0
     maskings: int = 1
+    masked: float = 0.15
     average: float | None = 0.9
     keep: float | None = None
     schedule: tuple[float, ...] = (1.0,)
