@@ -28,7 +28,8 @@ from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.randomness import KeyedRandomness
 from tacit.training.loop import run_phase
 from tacit.training.objectives import CausalObjective
-from tacit.training.plans import AdamOptions, DpPlan, Phase
+from tacit.training.phases import AdamOptions, Phase
+from tacit.training.plans import DpPlan
 from tacit.training.sequences import SequenceStream
 from tacit.vocabulary.special import SpecialTokens
 

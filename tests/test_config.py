@@ -17,7 +17,7 @@ import tacit.config
 from tacit.config import ComputeOptions, RunConfig, TurnsOptions, config_differences, load_config, parse_config
 from tacit.config.audit import AuditOptions
 from tacit.config.base import Options
-from tacit.config.entities import load_comparison, names_tasks
+from tacit.config.compare import load_comparison, names_tasks
 from tacit.config.load import read_yaml
 from tacit.config.run import CHECKS, check_meaning
 from tacit.corpus.turns import Turns

@@ -30,7 +30,8 @@ from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.randomness import KeyedRandomness
 from tacit.training.checkpoint import Progress, checkpoint_bytes, save_checkpoint
 from tacit.training.loop import run_phase
-from tacit.training.plans import AdamOptions, DpPlan, Phase
+from tacit.training.phases import AdamOptions, Phase
+from tacit.training.plans import DpPlan
 
 from .disks import SmallDisk, small_disk
 from .keys import key_numbered

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tacit.beginning import begin
-from tacit.config.entities import check_finetune, load_comparison, load_finetune
+from tacit.config.compare import load_comparison
+from tacit.config.finetune import check_finetune, load_finetune
 from tacit.config.load import load_config, parse_config, read_yaml
 from tacit.errors import UsageError
 from tacit.folder import RunFolder

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from tacit.config.entities import TaskOptions
+from tacit.config.compare import TaskOptions
 from tacit.corpus.annotated import AnnotatedDocument, units_of
 from tacit.corpus.annotations import AnnotatedFields, read_annotated
 from tacit.corpus.readers import Source, read_records

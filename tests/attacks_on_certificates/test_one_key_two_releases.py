@@ -36,7 +36,8 @@ from tacit.privacy.events import Gaussian
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.randomness import KeyedRandomness
 from tacit.training.loop import run_phase
-from tacit.training.plans import AdamOptions, DpPlan, Phase
+from tacit.training.phases import AdamOptions, Phase
+from tacit.training.plans import DpPlan
 from tacit.training.sequences import SequenceStream
 from tacit.training.sums import scores_digest, sums_digest
 

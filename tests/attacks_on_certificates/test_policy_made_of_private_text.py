@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from tacit.config import parse_config
-from tacit.config.entities import load_finetune
+from tacit.config.finetune import load_finetune
 from tacit.entities.finetune import finetune
 from tacit.errors import RefusedError
 from tacit.planning.origins import provenance_of

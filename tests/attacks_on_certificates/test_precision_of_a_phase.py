@@ -25,7 +25,8 @@ from tacit.randomness import KeyedRandomness
 from tacit.release.verification import verify_run
 from tacit.training import loop
 from tacit.training.loop import run_phase
-from tacit.training.plans import AdamOptions, DpPlan, Phase
+from tacit.training.phases import AdamOptions, Phase
+from tacit.training.plans import DpPlan
 
 from ..networks import build_bert
 from ..small import small_values, write_corpora

@@ -29,7 +29,8 @@ from tacit.scoring.scorer import ScorerOptions
 from tacit.training import steps
 from tacit.training.loop import run_phase
 from tacit.training.masking import Masking
-from tacit.training.plans import AdamOptions, ControlPlan, DpPlan, Phase, PlainPlan
+from tacit.training.phases import AdamOptions, Phase
+from tacit.training.plans import ControlPlan, DpPlan, PlainPlan
 from tacit.training.preflight import preflight
 from tacit.training.steps import DpStep, Source
 from tacit.training.watching import Watched

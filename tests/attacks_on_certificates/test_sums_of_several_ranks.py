@@ -21,7 +21,8 @@ from tacit.engine.distributed import Ranks
 from tacit.training import loop
 from tacit.training.loop import run_phase
 from tacit.training.objectives import CausalObjective
-from tacit.training.plans import AdamOptions, DpPlan, Phase
+from tacit.training.phases import AdamOptions, Phase
+from tacit.training.plans import DpPlan
 
 from ..processes import in_processes
 from ..training.phases import checkpoint_of, opened_ledger

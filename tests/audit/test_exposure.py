@@ -37,7 +37,8 @@ from tacit.randomness import KeyedRandomness
 from tacit.training.loop import run_phase
 from tacit.training.masking import Masking
 from tacit.training.objectives import MaskedObjective
-from tacit.training.plans import AdamOptions, Phase, PlainPlan
+from tacit.training.phases import AdamOptions, Phase
+from tacit.training.plans import PlainPlan
 from tacit.training.sequences import SequenceStream
 
 from ..networks import build_bert

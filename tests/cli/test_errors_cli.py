@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from tacit.cli.main import app
 from tacit.cli.reference import all_commands
-from tacit.config.entities import ComparisonConfig, FinetuneConfig
+from tacit.config.compare import ComparisonConfig
+from tacit.config.finetune import FinetuneConfig
 from tacit.config.load import config_differences, load_config, option_places, parse_config, validated
 from tacit.config.run import RunConfig
 from tacit.config.settings import with_settings

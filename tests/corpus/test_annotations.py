@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.config.entities import AnnotatedSource, TaskOptions
+from tacit.config.compare import TaskOptions
+from tacit.config.tuning import AnnotatedSource
 from tacit.corpus.annotated import (
     AnnotatedDocument,
     Sentence,

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tacit.config.entities import FinetuneConfig, load_finetune
+from tacit.config.finetune import FinetuneConfig, load_finetune
 from tacit.files import write_json
 from tacit.privacy.certificate import file_digests, make_certificate
 from tacit.privacy.events import Event, Gaussian, PoissonGaussian, Relation

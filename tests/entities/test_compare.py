@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.config.entities import ComparisonConfig, load_comparison, names_tasks
+from tacit.config.compare import ComparisonConfig, load_comparison, names_tasks
 from tacit.entities import cells
 from tacit.entities.compare import _pretraining_facts, compare
 from tacit.entities.estimates import fold_estimate

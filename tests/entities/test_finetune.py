@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForTokenClassification, AutoTokenizer
 
-from tacit.config.entities import load_comparison
+from tacit.config.compare import load_comparison
 from tacit.entities.cells import cutter_of
 from tacit.entities.compare import compare
 from tacit.entities.finetune import FinetuneResult, _read, finetune

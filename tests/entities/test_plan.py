@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tacit.config.entities import ComparisonConfig, FinetuneConfig, check_finetune, load_comparison
+from tacit.config.compare import ComparisonConfig, load_comparison
+from tacit.config.finetune import FinetuneConfig, check_finetune
 from tacit.config.shape import folder_shape
 from tacit.entities.plan import plan_comparison, plan_finetune
 from tacit.entities.tagger import load_tagger

@@ -18,7 +18,8 @@ from tacit.errors import BudgetError, DataError, RefusedError, UsageError
 from tacit.planning.own_loop import ASSUMPTIONS
 from tacit.privacy.accounting.accountant import joint_epsilon
 from tacit.privacy.events import Spend
-from tacit.training.plans import AdamOptions, DpPlan, Phase
+from tacit.training.phases import AdamOptions, Phase
+from tacit.training.plans import DpPlan
 
 from .small_loop import PLAN, changed
 

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hostile.cases import CASES
 
 from tacit.config import parse_config
-from tacit.config.entities import FinetuneConfig
+from tacit.config.finetune import FinetuneConfig
 from tacit.entities.finetune import finetune
 from tacit.errors import LedgerError
 from tacit.folder import RunFolder

@@ -20,10 +20,10 @@ from tacit.files import read_json
 from tacit.planning import solve
 from tacit.privacy.accounting.accountant import epsilon_of_rho, joint_epsilon
 from tacit.progress import SilentReporter
-from tacit.reproduce.adp.corpora import CorpusFiles, kind_of, prepare, spaced
+from tacit.reproduce.adp.corpora import TEXTS, CorpusFiles, kind_of, prepare, spaced
 from tacit.reproduce.adp.paper import ADP, jobs_of
 from tacit.reproduce.adp.public import PublicModel
-from tacit.reproduce.adp.runs import config_of, worst_case
+from tacit.reproduce.adp.runs import config_of, trial_config, worst_case
 from tacit.reproduce.adp.scale import (
     ARMS,
     ARMS_WITH_NOISE,
@@ -34,6 +34,7 @@ from tacit.reproduce.adp.scale import (
     PrivateText,
     Scale,
     cells_of,
+    trials_of,
 )
 from tacit.reproduce.adp.tables import PAPER, model_rows
 from tacit.reproduce.driver import reproduce
@@ -59,11 +60,12 @@ TINY = Scale(
     steps=4,
     expected_batch=20,
     clip_norm=0.5,
-    rate=1e-3,
+    rates=(1e-3, 3e-3),
+    tried_rates=(1e-3, 3e-3),
     threshold=0.5,
     stratum_share=0.5,
     unlikely_steps=0.25,
-    unlikely_rate=1e-4,
+    unlikely_rate=0.1,
     protected=0.25,
     frequent=20,
     noise=(1.0, 5.0),
@@ -119,6 +121,34 @@ def test_a_test_document_is_an_article_or_a_chat(files: CorpusFiles) -> None:
     assert [start.split(" ")[0] for start in starts] == ["Du", '"Kiss']
     assert not any(unit.texts[0].startswith("= ") for unit in test.units)
     assert len({*files.test_documents("chats").document_U}) == TINY.test_chats
+
+
+def test_a_learning_rate_is_chosen_on_public_text(files: CorpusFiles) -> None:
+    """Its run names no private text, and shares none with it, with the public model's, or with what it is measured on."""
+    stand_in = texts_of(files.stand_in)
+    assert len(stand_in) == TINY.units
+    held_out = [unit.texts[0] for text in TEXTS for unit in files.trial_documents(text).units]
+    private = texts_of(files.train(PrivateText(2, False, 0)))
+    tests = [text for name in TEXTS for text in texts_of(files.test(name))]
+    for one, other in itertools.combinations([stand_in, held_out, private, tests, texts_of(files.articles)], 2):
+        assert not {text for text in one if len(text) > 40} & set(other)
+    for trial in trials_of(TINY):
+        config = trial_config(trial, TINY, files, ANYWHERE, Path("/nowhere/out"))
+        check_meaning(config)
+        assert config.private.path == str(files.stand_in)
+        assert config.phases[0].learning_rate == trial.rate
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_a_chosen_rate_is_one_that_was_tried(name: str) -> None:
+    scale = SCALES[name]
+    assert len(scale.rates) == len(scale.noise)
+    assert set(scale.rates) <= set(scale.tried_rates)
+    for noise, rate in zip(scale.noise, scale.rates, strict=True):
+        config = values_of(Cell("dp-sgd", noise, scale.insertions[0]), scale)
+        assert [phase.learning_rate for phase in config.phases] == [rate]
+        strata = values_of(Cell("strata", noise, scale.insertions[0]), scale)
+        assert [phase.learning_rate for phase in strata.phases] == [rate, pytest.approx(rate * scale.unlikely_rate)]
 
 
 def test_wikitext_has_its_sixty_articles(data_dir: Path, tmp_path: Path) -> None:
@@ -224,7 +254,7 @@ def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path) -> None:
         Cell("strata", 1.0, 5, frequent=True),
         Cell("clip-weights", 1.0, 5, seed=1, deduplicated=True),
     ]
-    fewer = dataclasses.replace(ADP, cells=lambda scale: jobs_of(cells))
+    fewer = dataclasses.replace(ADP, cells=lambda scale: jobs_of(cells, trials_of(scale)[1:2]))
     page = tmp_path / "page.md"
     page.write_text("# before\n<!-- results -->\nwhat was here\n<!-- end of results -->\nafter\n")
     place = Place(data_dir, tmp_path / "out")
@@ -256,6 +286,12 @@ def test_from_corpora_to_the_page(tmp_path: Path, data_dir: Path) -> None:
         kinds = {found["kind"]: int(found["lines"]) for found in csv.DictReader(file)}
     assert kinds["canary"] == 2
     assert kinds["paragraph"] == TINY.lines
+    with (place.out / "rates.csv").open() as file:
+        (rate,) = csv.DictReader(file)
+    trial = read_json(place.results / f"{trials_of(TINY)[1].name}.json")
+    assert float(rate["rate"]) == 3e-3
+    assert float(rate["change_chats"]) == pytest.approx(trial["loss"]["chats"] - trial["before"]["chats"], rel=1e-4)
+    assert trial["before"] != trial["loss"]
     assert {path.name for path in place.out.glob("*.png")} == {"exposure.png", "utility.png"}
     assert list(place.runs.glob("*")) == []
     with pytest.raises(UsageError, match="another scale"):

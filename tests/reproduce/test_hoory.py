@@ -1,12 +1,14 @@
 """The experiments of Hoory et al. 2021: what is left out, what each model spends, that they compare, and that the page says what was
-measured."""
+measured. The judges of its claims: `tests/reproduce/test_hoory_claims.py`."""
 
 from __future__ import annotations
 
 import csv
 import dataclasses
+import itertools
 import json
 import math
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -18,9 +20,9 @@ import torch
 from scipy import stats
 
 from tacit.config.run import check_meaning
-from tacit.corpus.annotations import read_annotated
+from tacit.corpus.annotations import AnnotatedFields, read_annotated
 from tacit.corpus.overlap import RunIndex
-from tacit.entities.estimates import fold_estimate
+from tacit.entities.cells import splits_of
 from tacit.errors import UsageError
 from tacit.files import write_json
 from tacit.models.kinds import load_model
@@ -32,32 +34,39 @@ from tacit.progress import SilentReporter
 from tacit.reproduce.driver import reproduce
 from tacit.reproduce.hoory import stored
 from tacit.reproduce.hoory.account import Account, account_of, vocabulary_spends
-from tacit.reproduce.hoory.claims import judge
-from tacit.reproduce.hoory.corpora import CorpusFiles, left_out, prepare
+from tacit.reproduce.hoory.corpora import LABELLED, TESTED, CorpusFiles, left_out, prepare
+from tacit.reproduce.hoory.likelihood import train_by_likelihood
 from tacit.reproduce.hoory.measure import measure, model_folder, seed_of
+from tacit.reproduce.hoory.models import REFERENCE, lexicons_of, models_of
 from tacit.reproduce.hoory.paper import HOORY, jobs_of
-from tacit.reproduce.hoory.runs import base_run, model_run, task_of, trunk_run
+from tacit.reproduce.hoory.runs import base_run, lexicon_run, model_run, task_of, trunk_run
 from tacit.reproduce.hoory.scale import (
-    BASES,
     DELTA,
-    GENERAL,
-    PRIVATE,
-    PUBLIC,
+    FAMILIES,
     SCALES,
-    STRONG,
+    SLOTS,
     UNITS,
     Base,
     DpTraining,
     Model,
     PlainTraining,
+    Private,
     Scale,
     TaskSize,
-    models_of,
+    row_of,
 )
-from tacit.reproduce.hoory.share import share_kept
-from tacit.reproduce.hoory.tables import table2_rows, trick_rows
+from tacit.reproduce.hoory.tables import trick_rows
 from tacit.reproduce.place import Place, scale_named, with_public_key
+from tacit.vocabulary.tokenizer import SPECIAL_TOKENS
+from tacit.vocabulary.wordpiece import train_wordpiece
 
+PRIVATE = FAMILIES["notes-dp"].base
+PUBLIC = FAMILIES["notes-public"].base
+GENERAL = FAMILIES["dialogues-general"].base
+OF_DIALOGUES = FAMILIES["dialogues-dp"].base
+
+PLAIN = PlainTraining(steps=3, batch=8, learning_rate=1e-3)
+DP = DpTraining(steps=4, expected_batch=8, sequences=1, learning_rate=1e-3)
 TINY = Scale(
     name="tiny",
     novels=1,
@@ -69,17 +78,18 @@ TINY = Scale(
     base_steps=3,
     public_batch=8,
     public_rate=1e-3,
-    plain=PlainTraining(steps=3, batch=8, learning_rate=1e-3),
-    dp=DpTraining(steps=4, expected_batch=8, sequences=1, learning_rate=1e-3),
-    rates=(1e-3,),
+    plain={"notes": PLAIN, "dialogues": PLAIN},
+    dp={"notes": DP, "dialogues": DP},
     tasks={
-        "mtsamples": TaskSize(folds=2, epochs=1, learning_rate=1e-3, batch=128),
-        "ncbi-disease": TaskSize(folds=1, epochs=1, learning_rate=1e-3, batch=128, sentences=200),
+        "dialogues-8": TaskSize("dialogues", folds=1, epochs=1, learning_rate=1e-3, batch=128, labelled=8),
+        "mtsamples": TaskSize("notes", folds=2, epochs=1, learning_rate=1e-3, batch=128),
+        "ncbi-disease": TaskSize("notes", folds=1, epochs=1, learning_rate=1e-3, batch=128, labelled=20),
     },
+    replicates=dict.fromkeys(FAMILIES, 2),
     vocabulary_options={"method": "weighted", "max_words": 4},
     canaries_each=1,
     rates_of_canaries=(1.0,),
-    replicates=2,
+    lexicons=(1.0, 40.0),
 )
 
 
@@ -119,8 +129,8 @@ def texts_of(path: Path) -> list[str]:
 
 
 def test_what_is_tested_on_is_not_trained_on(files: CorpusFiles, data_dir: Path) -> None:
-    notes, out = texts_of(files.notes), texts_of(files.left_out)
-    assert len(notes) == pytest.approx(UNITS, rel=0.05)  # the public statement is about right
+    notes, out = texts_of(files.private("notes")), texts_of(files.left_out("notes"))
+    assert len(notes) == pytest.approx(UNITS["notes"], rel=0.05)  # the public statement is about right
     assert len(notes) + len(out) == 2357
     tested = [" ".join(document.tokens) for document in read_annotated(data_dir / "mtsamples-ner" / "notes", "bio")]
     assert len(out) >= len(tested)
@@ -159,15 +169,83 @@ def test_public_clinical_notes_weigh_more(files: CorpusFiles, data_dir: Path) ->
     assert all(medical[answer] == 1 for answer in texts_of(files.answers))
 
 
+def test_dialogues_are_private_labelled_or_tested(files: CorpusFiles, data_dir: Path) -> None:
+    """None in two parts, and none of the unseen part is of a service that any other is of."""
+    private, tested = texts_of(files.private("dialogues")), texts_of(files.left_out("dialogues"))
+    unseen = texts_of(files.unseen)
+    every = {dialogue.text: dialogue for part in ("train", "dev") for dialogue in stored.dialogues(data_dir, part)}
+    assert len(private) == pytest.approx(UNITS["dialogues"], rel=0.05)
+    assert len(tested) == TESTED
+    labelled = {" ".join(document.tokens) for document in _documents(files, "train")}
+    words = {
+        name: {" ".join(re.findall(r"\w+|[^\w\s]", text)) for text in texts}
+        for name, texts in _named(private, tested, unseen)
+    }
+    for one, other in itertools.combinations([*words.values(), labelled], 2):
+        assert not one & other
+    assert LABELLED + len(private) + len(tested) == len(stored.dialogues(data_dir, "train"))
+    seen = frozenset[str]().union(*(every[text].services for text in [*private, *tested]))
+    assert all(not every[text].services & seen for text in unseen)
+    assert len(unseen) > 400
+
+
+def _named(*parts: list[str]) -> list[tuple[str, list[str]]]:
+    return list(zip(("private", "tested", "unseen"), parts, strict=True))
+
+
+def _documents(files: CorpusFiles, part: str) -> list[Any]:
+    return read_annotated(files.task("dialogues-8", part), "jsonl", AnnotatedFields(id_field="id"))
+
+
+def test_dialogues_keep_the_slots_that_their_corpus_gives(files: CorpusFiles, data_dir: Path) -> None:
+    """As many entities of each slot as spans there, each with the letters of its span."""
+    found: Counter[tuple[str, str]] = Counter()
+    for document in _documents(files, "test"):
+        for sentence in document.sentences:
+            own: list[list[str]] = []
+            for token, tag in zip(sentence.tokens, sentence.tags, strict=True):
+                if tag.startswith("B-"):
+                    own.append([tag[2:], token])
+                elif tag.startswith("I-"):
+                    assert own[-1][0] == tag[2:]
+                    own[-1][1] += token
+            found.update((slot, text) for slot, text in own)
+    unseen, tested = set(texts_of(files.unseen)), set(texts_of(files.left_out("dialogues")))
+    spans = Counter(
+        (slot, "".join(text[start:end].split()))
+        for part, chosen in (("train", tested), ("dev", unseen))
+        for dialogue in stored.dialogues(data_dir, part)
+        if dialogue.text in chosen
+        for text, spans in dialogue.turns
+        for start, end, slot in spans
+        if slot in SLOTS
+    )
+    assert found == spans
+    assert sum(spans.values()) > 9_000
+    counted = Counter(
+        slot for dialogue in stored.dialogues(data_dir, "train") for _, own in dialogue.turns for _, _, slot in own
+    )
+    assert set(SLOTS) == {slot for slot, _ in counted.most_common(20)}
+
+
+def test_a_seen_document_comes_before_an_unseen_one(files: CorpusFiles, data_dir: Path, tmp_path: Path) -> None:
+    (split,) = splits_of(task_of("dialogues-8", TINY, data_dir, files, tmp_path, tmp_path).tasks["dialogues-8"])
+    parts = [document.document_id.split("-")[0] for document in split.test]
+    assert parts == ["seen"] * TESTED + ["unseen"] * len(texts_of(files.unseen))
+    assert len(split.training) == 8
+
+
 @pytest.mark.parametrize("name", SCALES)
 def test_every_model_is_a_run_that_is_allowed(files: CorpusFiles, name: str, tmp_path: Path) -> None:
     scale = SCALES[name]
     models = models_of(scale)
     assert len({model.name for model in models}) == len(models)
-    assert {part for model in models for part in model.parts} == {"table2", "figure1", "figure2", "tricks", "rate"}
-    for base in BASES:
+    assert {model.part for model in models} == {"table2", "figure1", "figure2", "tricks"}
+    for base in dict.fromkeys(model.base for model in models):
         check_meaning(trunk_run(base.trunk, scale, files, tmp_path / "run"))
         check_meaning(base_run(base, tmp_path, scale, files, tmp_path / "run"))
+    for lexicon in lexicons_of(scale):
+        check_meaning(lexicon_run(lexicon, scale, files, tmp_path / "run"))
     for model in models:
         if model.training is not None:
             noises = (1.0,) * (len(model.training.schedule) if isinstance(model.training, DpTraining) else 0)
@@ -177,28 +255,112 @@ def test_every_model_is_a_run_that_is_allowed(files: CorpusFiles, name: str, tmp
             assert steps == model.training.steps
 
 
-def test_a_rate_is_chosen_on_public_text(files: CorpusFiles, tmp_path: Path) -> None:
-    """No run for the choice of the learning rate names the notes, and its base has not seen the answers."""
-    for model in models_of(TINY):
-        if "rate" in model.parts:
-            config = model_run(model, (1.0,), tmp_path, TINY, files, tmp_path / "run")
-            assert str(files.notes) not in config.model_dump_json()
-            begun_with = (
-                trunk_run(model.base.trunk, TINY, files, tmp_path / "run"),
-                base_run(model.base, tmp_path, TINY, files, tmp_path / "run"),
-            )
-            for public in begun_with:
-                assert [source.path for source in public.public] == [str(files.general)]
-                assert {phase.stream for phase in public.phases} == {"public"}
+def test_options_are_chosen_on_public_text(files: CorpusFiles, tmp_path: Path) -> None:
+    """No run for the choice of an option names the private text, and its base has not seen what it is tried on."""
+    tried = [model for model in models_of(TINY) if model.part == "tricks"]
+    assert len(tried) > 5
+    for model in tried:
+        noises = (1.0,) * len(model.training.schedule) if isinstance(model.training, DpTraining) else ()
+        config = model_run(model, noises, tmp_path, TINY, files, tmp_path / "run")
+        private = [str(files.private(name)) for name in UNITS]
+        assert not any(path in config.model_dump_json() for path in private)
+        begun_with = (
+            trunk_run(model.base.trunk, TINY, files, tmp_path / "run"),
+            base_run(model.base, tmp_path, TINY, files, tmp_path / "run"),
+        )
+        for public in begun_with:
+            assert [source.path for source in public.public] == [str(files.general)]
+            assert {phase.stream for phase in public.phases} == {"public"}
+    stands_in, held_out = texts_of(files.stand_in), texts_of(files.held_out_stand_in)
+    assert len(stands_in) == UNITS["dialogues"]
+    assert not {*stands_in, *texts_of(files.general)} & set(held_out)
+
+
+def test_a_family_has_one_beginning() -> None:
+    """Its masked losses compare: the same pieces, the same public text."""
+    models = [model for model in models_of(TINY) if model.part == "table2"]
+    for name in FAMILIES:
+        own = [model for model in models if row_of(model.name).startswith(f"{name}-")]
+        assert {dataclasses.replace(model.base, replicate=1) for model in own} == {FAMILIES[name].base}
+        assert {model.replicate for model in own} == {1, 2}
+        assert {model.tasks for model in own} == {
+            tuple(task for task, size in TINY.tasks.items() if size.private == FAMILIES[name].private)
+        }
 
 
 def test_a_task_is_the_documents(files: CorpusFiles, data_dir: Path, tmp_path: Path) -> None:
+    """Blocks of nine sentences, since the file does not say where an abstract ends."""
     config = task_of("ncbi-disease", TINY, data_dir, files, tmp_path, tmp_path)
     source = config.tasks["ncbi-disease"].source("train")
-    assert len(read_annotated(source.resolved_path, source.format)) == 200
+    documents = read_annotated(source.resolved_path, source.format)
+    assert len(documents) == 20
+    assert {len(document.sentences) for document in documents} <= {8, 9}  # two that cut an entity are one sentence
+    tested = read_annotated(files.task("ncbi-disease", "test"), "bio")
+    tokens = [token for document in tested for token in document.tokens]
+    assert tokens == " ".join(stored.words_of(block) for block in stored.diseases(data_dir, "test")).split(" ")
+
+
+# pieces --------------------------------------------------------------------------------------------------------------
+
+
+def _log_likelihood(words: dict[tuple[str, ...], int]) -> float:
+    """Of words that are cut into these pieces, under the model of independent pieces that fits them best."""
+    counts = Counter[str]()
+    for pieces, count in words.items():
+        for piece in pieces:
+            counts[piece] += count
+    total = sum(counts.values())
+    return sum(count * math.log(count / total) for count in counts.values())
+
+
+def test_a_merge_by_likelihood_is_the_one_that_makes_the_words_likeliest() -> None:
+    """Each merge of the first dozen, against all pairs tried one by one."""
+    draw = np.random.default_rng(4)
+    words = {
+        "".join(draw.choice(list("abcd"), size=int(draw.integers(2, 6)))): int(draw.integers(1, 9)) for _ in range(60)
+    }
+    base = len(SPECIAL_TOKENS) + 8
+    for merges in range(12):
+        made = train_by_likelihood(words, base + merges + 1, "abcd")
+        cut = _cut(words, made[base:-1])
+        before = _log_likelihood(cut)
+        gains = {pair: _log_likelihood(_merged(cut, pair)) - before for pair in _pairs(cut)}
+        spelled = [pair for pair in gains if pair[0] + pair[1].removeprefix("##") == made[-1]]
+        assert max(gains[pair] for pair in spelled) == pytest.approx(max(gains.values()))
+    assert train_by_likelihood(words, base + 12, "abcd") != train_wordpiece(words, base + 12, "abcd")
+
+
+def _pairs(cut: dict[tuple[str, ...], int]) -> set[tuple[str, str]]:
+    return {pair for pieces in cut for pair in itertools.pairwise(pieces)}
+
+
+def _merged(cut: dict[tuple[str, ...], int], pair: tuple[str, str]) -> dict[tuple[str, ...], int]:
+    found: Counter[tuple[str, ...]] = Counter()
+    for pieces, count in cut.items():
+        joined: list[str] = []
+        for piece in pieces:
+            if joined and (joined[-1], piece) == pair:
+                joined[-1:] = [pair[0] + pair[1].removeprefix("##") + "*"]  # "*": a piece of this merge alone
+            else:
+                joined.append(piece)
+        found[tuple(piece.removesuffix("*") for piece in joined)] += count
+    return found
+
+
+def _cut(words: dict[str, int], merges: list[str]) -> dict[tuple[str, ...], int]:
+    """Words as the merges so far cut them; a piece that two pairs spell stands for the one that was merged: the likelier one."""
+    cut = {(word[0], *(f"##{letter}" for letter in word[1:])): count for word, count in words.items()}
+    for piece in merges:
+        pairs = [pair for pair in _pairs(cut) if pair[0] + pair[1].removeprefix("##") == piece]
+        cut = _merged(cut, max(pairs, key=lambda pair, own=cut: _log_likelihood(_merged(own, pair))))
+    return cut
 
 
 # prices --------------------------------------------------------------------------------------------------------------
+
+
+def _one(base: Base, training: DpTraining = DP, private: Private = "notes") -> Model:
+    return Model("one", "table2", "", private, base, training)
 
 
 @pytest.fixture(scope="module")
@@ -207,13 +369,21 @@ def place(files: CorpusFiles, data_dir: Path, tmp_path_factory: pytest.TempPathF
     found = Place(data_dir, tmp_path_factory.mktemp("hoory") / "out")
     shutil.copytree(files.folder, found.corpora)
     for path in found.corpora.glob("*.jsonl"):
-        path.write_text("".join(path.read_text().splitlines(keepends=True)[::8]))
-    tests = files.task("ncbi-disease", "test").read_text().split("\n\n")
-    CorpusFiles(found.corpora).task("ncbi-disease", "test").write_text("\n\n".join(tests[::8]))
+        if "dialogues-8" not in path.name:
+            path.write_text("".join(path.read_text().splitlines(keepends=True)[::8]))
+    _fewer(CorpusFiles(found.corpora).task("dialogues-8", "test"))
+    tests = files.task("ncbi-disease", "test").read_text().split("-DOCSTART-")
+    CorpusFiles(found.corpora).task("ncbi-disease", "test").write_text("-DOCSTART-".join(["", *tests[1::8]]))
     found.results.mkdir()
-    for job in jobs_of([Model("one", ("table2",), "", PRIVATE, TINY.dp)], TINY)[:2]:
+    for job in jobs_of([_one(PRIVATE)], TINY)[:2]:
         write_json(found.results / f"{job.name}.json", measure(job.cell, TINY, found))
     return found
+
+
+def _fewer(path: Path) -> None:
+    """Every twentieth document."""
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if int(json.loads(line)["id"].split("-")[1]) % 20 == 0))
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +394,7 @@ def trunk(place: Place) -> Path:
 def test_all_bases_of_a_replicate_go_on_from_one_trunk(place: Place, trunk: Path, tmp_path: Path) -> None:
     """Of general text alone; what differs is the vocabulary, and the text that follows."""
     files = CorpusFiles(place.corpora)
-    assert {base.trunk.name for base in BASES} == {"trunk"}
+    assert {family.base.trunk.name for family in FAMILIES.values()} == {"trunk"}
     assert PRIVATE.trunk == GENERAL.trunk != dataclasses.replace(PRIVATE, replicate=2).trunk
     assert seed_of(1) != seed_of(2)
     again = base_run(GENERAL, trunk, TINY, files, tmp_path / "run").phases[0].name
@@ -239,7 +409,7 @@ def test_all_bases_of_a_replicate_go_on_from_one_trunk(place: Place, trunk: Path
         assert torch.equal(before, after), name  # the same pieces, so nothing is averaged
 
 
-@pytest.mark.parametrize("base", [PRIVATE, STRONG], ids=lambda base: base.name)
+@pytest.mark.parametrize("base", [PRIVATE, OF_DIALOGUES], ids=lambda base: base.name)
 def test_a_vocabularys_price_is_what_its_bases_ledger_plans(
     place: Place, trunk: Path, tmp_path: Path, base: Base
 ) -> None:
@@ -253,7 +423,7 @@ def test_a_vocabularys_price_is_what_its_bases_ledger_plans(
 @pytest.mark.slow
 def test_a_models_ledger_holds_its_vocabulary_too_and_adds_up_to_the_page(place: Place, tmp_path: Path) -> None:
     """Trunk, base and model are three runs: what the base spent on the notes is in the model's ledger, once."""
-    model = Model("one", ("table2",), "", PRIVATE, TINY.dp)
+    model = _one(PRIVATE)
     account, begun_with = account_of(model, TINY), model_folder(place, PRIVATE)
     run = tmp_path / "runs" / "one"
     config = model_run(model, account.noise_multipliers, begun_with, TINY, CorpusFiles(place.corpora), run)
@@ -275,194 +445,66 @@ def test_prices_against_the_accountant() -> None:
     spends = vocabulary_spends(PRIVATE, TINY)
     assert spends
     assert vocabulary_spends(PUBLIC, TINY) == ()
-    account = account_of(Model("one", ("table2",), "", PRIVATE, TINY.dp), TINY)
+    account = account_of(_one(PRIVATE), TINY)
     (noise,) = account.noise_multipliers
-    own = Spend(PoissonGaussian(8 / UNITS, noise), 4)
+    own = Spend(PoissonGaussian(8 / UNITS["notes"], noise), 4)
     assert account.joint == epsilon([*spends, own], DELTA, "add-or-remove") <= 8.0
     assert account.joint > max(account.vocabulary, account.training)  # the vocabulary is paid for too
-    assert epsilon([*spends, Spend(PoissonGaussian(8 / UNITS, 0.97 * noise), 4)], DELTA, "add-or-remove") > 8.0
+    less = Spend(PoissonGaussian(8 / UNITS["notes"], 0.97 * noise), 4)
+    assert epsilon([*spends, less], DELTA, "add-or-remove") > 8.0
+    of_dialogues = account_of(_one(OF_DIALOGUES, private="dialogues"), TINY)
+    (noise,) = of_dialogues.noise_multipliers
+    spends = vocabulary_spends(OF_DIALOGUES, TINY)
+    own = Spend(PoissonGaussian(8 / UNITS["dialogues"], noise), 4)
+    assert of_dialogues.joint == epsilon([*spends, own], DELTA, "add-or-remove") <= 8.0
 
 
 def test_a_schedule_meets_the_same_budget_and_a_factor_is_of_the_reference() -> None:
     def priced(training: DpTraining) -> Account:
-        return account_of(Model("one", (), "", PUBLIC, training), TINY)
+        return account_of(_one(PUBLIC, training), TINY)
 
-    constant = priced(TINY.dp)
-    falling = priced(dataclasses.replace(TINY.dp, schedule=(1.4, 0.7)))
+    constant = priced(DP)
+    falling = priced(dataclasses.replace(DP, schedule=(1.4, 0.7)))
     first, second = falling.noise_multipliers
     assert first == pytest.approx(2 * second)
     assert 7.9 < falling.joint <= 8.0
     assert second < constant.noise_multipliers[0] < first
-    double = priced(dataclasses.replace(TINY.dp, epsilon=None, noise_factor=2.0, steps=2))
+    double = priced(dataclasses.replace(DP, epsilon=None, noise_factor=2.0, steps=2))
     assert double.noise_multipliers == (2 * constant.noise_multipliers[0],)
     assert double.joint < constant.joint
 
 
 def test_text_without_noise_has_no_epsilon() -> None:
-    models = [model for model in models_of(TINY) if model.name in ("bert", "bert-m", "bert-m-public-vocabulary")]
-    assert [account_of(model, TINY).joint for model in models] == [0.0, math.inf, math.inf]
+    names = ("notes-public-bert", "notes-public-bert-m", "dialogues-own-bert-m")
+    found = {model.name: account_of(model, TINY).joint for model in models_of(TINY) if model.name in names}
+    assert found == dict(zip(names, (0.0, math.inf, math.inf), strict=True))
 
 
-# the share of the gain -----------------------------------------------------------------------------------------------
-
-
-def test_the_shares_interval_holds_what_the_folds_do_not_exclude() -> None:
-    generator = np.random.default_rng(3)
-    bert = 0.30 + 0.02 * generator.standard_normal((5, 1))
-    best = bert + 0.10 + 0.01 * generator.standard_normal((5, 1))
-    own = bert + 0.07 + 0.01 * generator.standard_normal((5, 1))
-    found = share_kept(own, bert, best)
-    assert found.mean == pytest.approx((own - bert).mean() / (best - bert).mean())
-    assert found.mean != pytest.approx(((own - bert) / (best - bert)).mean())  # a mean of ratios is another number
-    assert found.low is not None
-    assert found.high is not None
-    for share in np.linspace(-1, 3, 401):
-        kept = fold_estimate((own - bert) - share * (best - bert))
-        assert kept.low is not None
-        assert kept.high is not None
-        assert (kept.low <= 0 <= kept.high) == (found.low <= share <= found.high), share
-
-
-def test_no_gain_is_no_share_and_a_doubtful_gain_has_no_interval() -> None:
-    bert = np.array([[0.30], [0.32], [0.28]])
-    assert math.isnan(share_kept(bert, bert, bert - 0.01).mean)
-    doubtful = share_kept(bert, bert, bert + np.array([[0.2], [-0.1], [0.0]]))
-    assert (doubtful.low, doubtful.high) == (None, None)
-
-
-def cell(model: str, fold: int, seed: int, right: int) -> dict[str, Any]:
-    return {"model": model, "task": "mtsamples", "fold": fold, "seed": seed, "counts": [{"problem": [right, 10, 10]}]}
-
-
-def test_pretrainings_of_a_model_are_one_row_and_are_told_apart() -> None:
-    """F1 here is ``right`` tenths."""
-    scale = dataclasses.replace(TINY, tasks={"mtsamples": TINY.tasks["mtsamples"]})
-    right = {
-        "bert": (3, 4),
-        "bert@2": (1, 2),
-        "bert-medical": (4, 5),
-        "bert-m": (8, 9),
-        "bert-m-general": (6, 7),
-        "bert-dp-8": (5, 6),
-        "bert-dp-8@2": (3, 4),
-    }
-    account = {"vocabulary": 0.0, "training": 0.0, "joint": 0.0}
-    results: dict[str, Any] = {
-        name: {"account": account, "cells": [cell(name, fold, int("@" in name), own[fold]) for fold in range(2)]}
-        for name, own in right.items()
-    }
-    rows = {one["model"]: one for one in table2_rows(models_of(TINY), results, {}, scale)}
-    assert list(rows) == ["bert", "bert-medical", "bert-m", "bert-m-general", "bert-dp-8"]
-    assert rows["bert"]["f1"] == pytest.approx(0.25)
-    assert rows["bert"]["pretrainings"] == "0.350 0.150"
-    assert rows["bert-m"]["gain"] == pytest.approx(0.85 - 0.35)  # beside its own pre-training
-    assert rows["bert-m"]["notes"] == pytest.approx(0.85 - 0.45)
-    assert rows["bert-m"]["share"] is None
-    assert rows["bert-m-general"]["notes"] == pytest.approx(0.65 - 0.35)  # it has read no medical public text
-    assert rows["bert-medical"]["share"] == pytest.approx(0.1 / 0.5)
-    assert rows["bert-dp-8"]["gain"] == pytest.approx(0.45 - 0.25)
-    assert rows["bert-dp-8"]["gain_low"] == pytest.approx(0.2)  # the folds agree, whatever the pre-trainings do
-
-
-def test_a_second_pretraining_has_a_base_a_key_and_seeds_of_its_own() -> None:
+def test_another_training_of_a_row_has_a_base_a_key_and_seeds_of_its_own() -> None:
     models = {model.name: model for model in models_of(TINY)}
-    first, second = models["bert-dp-8"], models["bert-dp-8@2"]
-    assert second.row == first.name
+    first, second = models["notes-dp-dp-8"], models["notes-dp-dp-8@2"]
+    assert row_of(second.name) == first.name
     assert second.training == first.training
-    assert (first.base.name, second.base.name) == ("dp-8-medical", "dp-8-medical@2")
-    assert seed_of(first.base.replicate) != seed_of(second.base.replicate)
+    assert (first.base.name, second.base.name) == ("dp-notes-8-medical", "dp-notes-8-medical@2")
+    assert seed_of(first.replicate) != seed_of(second.replicate)
     assert account_of(first, TINY) == account_of(second, TINY)
-    assert "bert-m-public-vocabulary@2" not in models
+    assert "canaries-dp-1@2" not in models
 
 
-def test_what_a_trick_changes_is_told_note_by_note() -> None:
+def test_what_a_trick_changes_is_told_dialogue_by_dialogue() -> None:
     def result(losses: list[float]) -> dict[str, Any]:
-        account = {"vocabulary": 0.0, "training": 8.0, "joint": 8.0}
-        loss = {"nats": float(np.mean(losses)), "of_texts": losses}
-        return {"account": account, "cells": [], "loss": loss, "training_seconds": 1.0}
+        return {"loss": {"seen": {"of_texts": losses}}, "training_seconds": 1.0}
 
-    base = [4.0, 6.0, 5.0, 7.0]
-    changed = [3.9, 5.8, 4.9, 6.8]
-    results = {"bert-dp-8": result(base), "trick-low-rate": result(changed), "trick-no-medical": result(changed)}
-    rows = {one["model"]: one for one in trick_rows(models_of(TINY), results)}
+    base, changed = [4.0, 6.0, 5.0, 7.0], [3.9, 5.8, 4.9, 6.8]
+    rows = {
+        one["model"]: one
+        for one in trick_rows(models_of(TINY), {REFERENCE: result(base), "trick-low-rate": result(changed)})
+    }
     found = rows["trick-low-rate"]
     oracle = stats.ttest_rel(changed, base).confidence_interval()
     assert (found["change_low"], found["change_high"]) == pytest.approx((oracle.low, oracle.high))
     assert found["change"] == pytest.approx(-0.15)
-    assert rows["bert-dp-8"]["change"] is None
-    assert rows["trick-no-medical"]["change"] is None  # of other pieces
-
-
-# claims and tables ---------------------------------------------------------------------------------------------------
-
-
-def row(model: str, f1: float, **values: Any) -> dict[str, Any]:
-    known = {"epsilon": 8.0, "gain": 0.05, "gain_low": 0.01, "gain_high": 0.09}
-    known |= {"notes": 0.02, "notes_low": 0.01, "notes_high": 0.03}
-    shares = {"share": 0.7, "share_low": 0.5, "share_high": 0.9}
-    return {"task": "t", "model": model, "f1": f1, **known, **shares, **values}
-
-
-def exposed(dp: bool, bits: float, p_value: float, **values: Any) -> dict[str, Any]:
-    shown = {"epsilon": 8.0 if dp else math.inf, "occurrences": 100.0, "probability": 0.1, "pattern": "HS"}
-    return {"dp": dp, "bits": bits, "null_bits": 1.0, "p_value": p_value, **shown, **values}
-
-
-def test_claims_are_judged_by_the_numbers() -> None:
-    names = ("bert", "bert-m", "bert-m-general")
-    good = judge(
-        [
-            *(row(name, f1) for name, f1 in zip(names, (0.3, 0.4, 0.38), strict=True)),
-            row("bert-dp-8", 0.37),
-            row("bert-dp-8-general", 0.36, gain=0.04),
-        ],
-        [exposed(True, 1.2, 0.4), exposed(False, 9.0, 1e-9)],
-    )
-    assert len(good) == 9
-    assert all(claim.holds for claim in good)
-    worst = [
-        row("bert", 0.3),
-        row("bert-m", 0.4, gain_low=-0.01),
-        row("bert-m-general", 0.4),
-        row("bert-dp-8", 0.29, gain=-0.01, gain_low=-0.02, notes_low=-0.01, share=-0.1, share_low=None),
-        row("bert-dp-8-general", 0.32, gain=0.02),
-    ]
-    bad = judge(worst, [exposed(True, 5.0, 1e-4), exposed(False, 2.0, 0.1)])
-    assert [claim.text for claim in bad] == [claim.text for claim in good]
-    assert not any(claim.holds for claim in bad)
-
-
-@pytest.mark.parametrize("share", [None, 6.83])
-def test_no_share_of_no_gain_is_kept(share: float | None) -> None:
-    """Nor of next to none, of which BERT-DP has several times as much."""
-    rows = [row("bert", 0.3), row("bert-m", 0.3, gain=0.0), row("bert-dp-8", 0.3, share=share, share_low=None)]
-    (kept,) = [claim for claim in judge(rows, []) if "gain is kept" in claim.text]
-    assert not kept.holds
-
-
-def test_where_there_is_no_interval_nothing_is_told_from_0() -> None:
-    rows = [row("bert", 0.3), row("bert-m", 0.4), row("bert-dp-8", 0.37, gain_low=None)]
-    told = {claim.text: claim.holds for claim in judge(rows, []) if "told from 0" in claim.text}
-    assert list(told.values()) == [True, False]
-
-
-def test_exposure_is_judged_for_each_epsilon_and_number_of_occurrences() -> None:
-    often = {"occurrences": 2000.0, "probability": 1.0}
-    rows = [
-        exposed(True, 1.1, 0.4),
-        exposed(True, 4.5, 1e-5, **often),
-        exposed(
-            True, 1.0, 0.6, **often | {"epsilon": 1.0, "occurrences": 2100.0}
-        ),  # of other pieces, so of other sequences
-        exposed(False, 12.0, 1e-9, **often),
-    ]
-    found = judge([], rows)
-    assert [claim.holds for claim in found] == [True, False, True, True, True, True]
-    assert {claim.text for claim in found[:3]} == {"exposure under DP is not told from its null"}
-    often_each = ["ε 8.00, 100", "ε 8.00, 2000", "ε 1.00, 2100"]
-    assert [claim.panel for claim in found[:3]] == [f"{each} occurrences of a canary" for each in often_each]
-    rows[1]["bits"] = 9.5  # no 3 bits below the control
-    assert [claim.holds for claim in judge([], rows)][3:] == [False, True, True]
+    assert rows[REFERENCE]["change"] is None
 
 
 def test_an_unknown_scale() -> None:
@@ -474,39 +516,52 @@ def test_an_unknown_scale() -> None:
 def test_from_corpora_to_the_page(tmp_path: Path, place: Place) -> None:
     """The whole of it, very small: what is done is not done again, and the page says what the tables hold."""
     names = {
-        "bert",
-        "bert@2",
-        "bert-m",
-        "bert-dp-8",
-        "trick-one-sequence",
+        "dialogues-general-bert",
+        "dialogues-general-bert@2",
+        "dialogues-general-bert-m",
+        "dialogues-general-dp-8",
+        "notes-public-bert-m",
+        "notes-dp-dp-8",
+        "figure1-noise-2",
+        REFERENCE,
+        "trick-lora",
         "canaries-dp-1",
         "canaries-control-1",
-        "rate-0.001",
     }
     models = [model for model in models_of(TINY) if model.name in names]
     assert len(models) == len(names)
     fewer = dataclasses.replace(HOORY, cells=lambda scale: jobs_of(models, scale))
     page = tmp_path / "page.md"
     page.write_text("# before\n<!-- results -->\nwhat was here\n<!-- end of results -->\nafter\n")
-    done = [place.results / f"{name}.json" for name in ("trunk", "base-dp-8-medical")]
+    done = [place.results / f"{name}.json" for name in ("trunk", "base-dp-notes-8-medical")]
     before = [path.stat().st_mtime_ns for path in done]
     said = reproduce(fewer, TINY, place, 1, SilentReporter(), page=page)
-    assert said[0] == "8 of 8 models done"
+    assert said[0] == "11 of 11 models done"
     assert [path.stat().st_mtime_ns for path in done] == before
     with (place.out / "table2.csv").open() as file:
         rows = list(csv.DictReader(file))
-    tested = ["majority", "dictionary", "bert", "bert-m", "bert-dp-8"]
-    assert [(one["task"], one["model"]) for one in rows] == [(task, name) for task in TINY.tasks for name in tested]
-    dictionary = next(one for one in rows if one["model"] == "dictionary")
+    of_dialogues = [f"dialogues-general-{arm}" for arm in ("bert", "bert-m", "dp-8")]
+    trivial = ["majority", "dictionary"]
+    assert [(one["task"], one["part"], one["model"]) for one in rows] == [
+        *(("dialogues-8", part, name) for part in ("seen", "unseen") for name in [*trivial, *of_dialogues]),
+        *(
+            (task, "seen", name)
+            for task in ("mtsamples", "ncbi-disease")
+            for name in [*trivial, "notes-public-bert-m", "notes-dp-dp-8"]
+        ),
+    ]
+    assert [one["trainings"] for one in rows if one["model"] == "dialogues-general-bert"] == ["2", "2"]
+    dictionary = next(one for one in rows if (one["task"], one["model"]) == ("mtsamples", "dictionary"))
     assert 0.2 < float(dictionary["f1"]) < 0.4
     text = page.read_text()
     assert text.startswith("# before\n")
     assert text.endswith("after\n")
     assert "what was here" not in text
-    assert f"{float(dictionary['f1']):.3f} (" in text
+    assert f"{float(dictionary['f1']):.3f} |" in text
     assert {path.name for path in place.out.glob("*.png")} == {"figure1.png", "figure2.png", "tricks.png"}
-    pretrained = {one["model"]: one["pretrainings"].split() for one in rows if one["task"] == "mtsamples"}
-    assert {name: len(own) for name, own in pretrained.items() if own} == {"bert": 2, "bert-m": 1, "bert-dp-8": 1}
+    with (place.out / "lexicons.csv").open() as file:
+        sizes = {(one["private"], float(one["budget"])): int(one["words"]) for one in csv.DictReader(file)}
+    assert sizes["dialogues", 40.0] > sizes["dialogues", 1.0]
     assert list(place.runs.glob("*")) == []
     with pytest.raises(UsageError, match="another scale"):
         reproduce(fewer, dataclasses.replace(TINY, seeds=2), place, 1, SilentReporter())

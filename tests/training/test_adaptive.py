@@ -21,7 +21,8 @@ from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.literal_adp import distinguishing_accuracy, nats_a_step
 from tacit.randomness import KeyedRandomness
 from tacit.training.loop import run_phase
-from tacit.training.plans import AdamOptions, DpPlan, LiteralPlan, Phase
+from tacit.training.phases import AdamOptions, Phase
+from tacit.training.plans import DpPlan, LiteralPlan
 from tacit.training.sequences import SequenceStream
 from tacit.training.steps import DpStep, Source
 

@@ -21,7 +21,8 @@ from tacit.planning.adaptive import PhaseNoise
 from tacit.planning.phases import phases_with
 from tacit.privacy.bands import Bands
 from tacit.randomness import KeyedRandomness
-from tacit.training.plans import AdamOptions, DpPlan, GridPlan, Phase
+from tacit.training.phases import AdamOptions, Phase
+from tacit.training.plans import DpPlan, GridPlan
 from tacit.training.steps import Source
 from tacit.training.sums import sums_digest
 

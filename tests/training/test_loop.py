@@ -20,7 +20,8 @@ from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.randomness import KeyedRandomness
 from tacit.training.loop import run_phase
 from tacit.training.masking import MaskedRows, mask_rows
-from tacit.training.plans import AdamOptions, DpPlan, NoiselessPlan, Phase, PlainPlan
+from tacit.training.phases import AdamOptions, Phase
+from tacit.training.plans import DpPlan, NoiselessPlan, PlainPlan
 from tacit.training.sequences import SequenceStream
 from tacit.training.steps import DpStep, Source, unit_targets
 from tacit.training.sums import sums_digest

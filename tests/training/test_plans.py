@@ -13,16 +13,8 @@ from tacit.config import ComputeOptions
 from tacit.errors import UsageError
 from tacit.privacy.events import NonPrivate, PoissonGaussian
 from tacit.randomness import KeyedRandomness
-from tacit.training.plans import (
-    AdamOptions,
-    DpPlan,
-    GridPlan,
-    LiteralPlan,
-    NoiselessPlan,
-    Phase,
-    PlainPlan,
-    last_before_private,
-)
+from tacit.training.phases import AdamOptions, Phase, last_before_private
+from tacit.training.plans import DpPlan, GridPlan, LiteralPlan, NoiselessPlan, PlainPlan
 
 STREAMS = KeyedRandomness(bytes(range(32)))
 FALSE_ALARM = 1e-6

@@ -16,7 +16,8 @@ from tacit.engine.distributed import ALONE, Ranks
 from tacit.privacy.ledger import Ledger
 from tacit.randomness import KeyedRandomness
 from tacit.training.loop import run_phase
-from tacit.training.plans import AdamOptions, Phase, PlainPlan
+from tacit.training.phases import AdamOptions, Phase
+from tacit.training.plans import PlainPlan
 from tacit.training.sequences import SequenceStream
 
 from ..processes import Ended, check_one_says, in_processes, values_of

@@ -19,7 +19,8 @@ from tacit.errors import UsageError
 from tacit.evaluation.causal_lm import score_units, unigram
 from tacit.randomness import KeyedRandomness
 from tacit.training.objectives import CausalObjective
-from tacit.training.plans import AdamOptions, DpPlan, Phase, PlainPlan
+from tacit.training.phases import AdamOptions, Phase
+from tacit.training.plans import DpPlan, PlainPlan
 from tacit.training.sequences import SequenceStream, tokenize_units
 from tacit.training.steps import DpStep, PlainStep, Source, Step
 from tacit.training.sums import sums_digest

@@ -24,7 +24,8 @@ from tacit.randomness import KeyedRandomness
 from tacit.training.loop import run_phase
 from tacit.training.marked import split_marks
 from tacit.training.objectives import Targets
-from tacit.training.plans import AdamOptions, DpPlan, Phase, PlainPlan, SelectivePlan
+from tacit.training.phases import AdamOptions, Phase
+from tacit.training.plans import DpPlan, PlainPlan, SelectivePlan
 from tacit.training.selective import PrivateTokens, PublicTokens, normals, numbers_of_state
 from tacit.training.sequences import SequenceStream
 from tacit.training.steps import DpStep, PlainStep, Source, Step

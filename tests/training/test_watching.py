@@ -29,7 +29,8 @@ from tacit.randomness import KeyedRandomness
 from tacit.training import loop, steps
 from tacit.training.checkpoint import watched_products
 from tacit.training.loop import run_phase
-from tacit.training.plans import AdamOptions, DpPlan, NoiselessPlan, Phase, PlainPlan
+from tacit.training.phases import AdamOptions, Phase
+from tacit.training.plans import DpPlan, NoiselessPlan, PlainPlan
 from tacit.training.sequences import SequenceStream
 from tacit.training.steps import DpStep, Source
 from tacit.training.sums import sums_digest

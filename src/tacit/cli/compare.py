@@ -14,7 +14,7 @@ def command(config: ConfigArgument, settings: SetOption = None) -> None:
 
     Each model is fine-tuned on each fold of each task; leaves tables and a plot. Run it again to continue.
     """
-    from tacit.config.entities import load_comparison
+    from tacit.config.compare import load_comparison
     from tacit.config.load import read_yaml
     from tacit.entities.compare import compare
     from tacit.progress import TerminalReporter

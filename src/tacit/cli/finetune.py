@@ -14,7 +14,7 @@ def command(config: ConfigArgument, settings: SetOption = None) -> None:
 
     Leaves RUN/release (model and certificate), RUN/private (keep secret) and RUN/ledger.sqlite.
     """
-    from tacit.config.entities import load_finetune
+    from tacit.config.finetune import load_finetune
     from tacit.entities.finetune import finetune
     from tacit.progress import TerminalReporter
 

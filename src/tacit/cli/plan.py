@@ -58,7 +58,8 @@ def command(
         return
     if config is None:
         raise UsageError("name a configuration: tacit plan CONFIG (or tacit plan --advise)")
-    from tacit.config.entities import check_finetune, load_comparison, names_documents, names_tasks
+    from tacit.config.compare import load_comparison, names_tasks
+    from tacit.config.finetune import check_finetune, names_documents
     from tacit.config.load import read_yaml
     from tacit.progress import waiting
 

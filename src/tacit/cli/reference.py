@@ -24,7 +24,8 @@ import typer
 from pydantic.fields import FieldInfo
 
 from tacit.config.base import ByName, NameIn, Options
-from tacit.config.entities import ComparisonConfig, FinetuneConfig
+from tacit.config.compare import ComparisonConfig
+from tacit.config.finetune import FinetuneConfig
 from tacit.config.run import RunConfig
 
 __all__ = ["Section", "all_commands", "argument_words", "option_words", "page", "section_page", "sections"]

@@ -50,7 +50,8 @@ def schema_text(kind: str) -> str:
 
 
 def _root(kind: str) -> type[BaseModel]:
-    from tacit.config.entities import ComparisonConfig, FinetuneConfig
+    from tacit.config.compare import ComparisonConfig
+    from tacit.config.finetune import FinetuneConfig
     from tacit.config.run import RunConfig
     from tacit.privacy.certificate_file import Certificate
     from tacit.screening.policy import PolicyOptions

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from tacit.config.entities import AnnotatedSource, ComparisonConfig, DpTuning, TaskOptions, TuningOptions
+from tacit.config.compare import ComparisonConfig, TaskOptions
+from tacit.config.tuning import AnnotatedSource, DpTuning, TuningOptions
 from tacit.corpus.annotated import (
     AnnotatedDocument,
     AnnotatedUnit,

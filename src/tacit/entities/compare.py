@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tacit.config.entities import ComparedModel, ComparisonConfig, TaskOptions
+from tacit.config.compare import ComparedModel, ComparisonConfig, TaskOptions
 from tacit.entities.baselines import BASELINES
 from tacit.entities.cells import Cell, make_key, run_cell, splits_of
 from tacit.entities.figure import draw_figure

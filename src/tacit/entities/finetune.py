@@ -23,7 +23,7 @@ from transformers.utils import logging
 
 from tacit.beginning import another_configuration, begin_in
 from tacit.config import config_differences
-from tacit.config.entities import FinetuneConfig
+from tacit.config.finetune import FinetuneConfig
 from tacit.corpus.annotated import (
     AnnotatedDocument,
     AnnotatedUnit,
@@ -76,7 +76,7 @@ from tacit.stages import RELEASE, Stage, walk
 from tacit.training.checkpoint import finished_steps, load_weights
 from tacit.training.device import set_up_torch
 from tacit.training.loop import run_phase
-from tacit.training.plans import Phase
+from tacit.training.phases import Phase
 from tacit.training.sequences import SequenceStream
 from tacit.vocabulary.tokenizer import save_tokenizer
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tacit.config.entities import ComparedModel, ComparisonConfig, FinetuneConfig, TaskOptions
+from tacit.config.compare import ComparedModel, ComparisonConfig, TaskOptions
+from tacit.config.finetune import FinetuneConfig
 from tacit.corpus.annotated import type_of
 from tacit.training.plans import DpPlan, Plan
 

@@ -11,15 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.config import ComputeOptions
-from tacit.config.entities import (
-    ComparedModel,
-    ComparisonConfig,
-    DpTuning,
-    FinetuneConfig,
-    StartModel,
-    TuningOptions,
-)
+from tacit.config.compare import ComparedModel, ComparisonConfig
+from tacit.config.finetune import FinetuneConfig
 from tacit.config.shape import tagger_shape
+from tacit.config.tuning import DpTuning, StartModel, TuningOptions
 from tacit.entities.start import open_start
 from tacit.errors import DataError
 from tacit.planning.cost import row_flops, seconds_of, training_bytes

@@ -6,8 +6,8 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from tacit.config.entities import StartModel, TuningOptions
 from tacit.config.shape import missing_folder, tagger_shape, weight_files
+from tacit.config.tuning import StartModel, TuningOptions
 from tacit.errors import DataError, UsageError
 from tacit.vocabulary.given import GivenTokenizer, read_given, tokenizer_digest
 

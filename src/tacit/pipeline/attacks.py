@@ -30,7 +30,8 @@ from tacit.pipeline.training import noted_products
 from tacit.stages import Stage
 from tacit.training.checkpoint import load_weights
 from tacit.training.loop import run_phase
-from tacit.training.plans import AdamOptions, ControlPlan, Phase, last_before_private
+from tacit.training.phases import AdamOptions, Phase, last_before_private
+from tacit.training.plans import ControlPlan
 
 __all__ = ["attack_stage", "audited_models", "check_stored_gate", "measure"]
 

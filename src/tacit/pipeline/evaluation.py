@@ -37,7 +37,7 @@ from tacit.planning import EVALUATION
 from tacit.privacy.events import Gaussian
 from tacit.randomness import KeyedRandomness
 from tacit.training.objectives import Objective
-from tacit.training.plans import last_before_private
+from tacit.training.phases import last_before_private
 from tacit.training.sequences import SequenceStream
 from tacit.training.steps import all_widths
 from tacit.training.sums import scores_digest

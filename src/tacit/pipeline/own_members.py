@@ -25,7 +25,7 @@ from tacit.pipeline.attacks import audited_models
 from tacit.pipeline.rows import tokenized
 from tacit.pipeline.state import RunState
 from tacit.training.checkpoint import load_weights
-from tacit.training.plans import last_before_private
+from tacit.training.phases import last_before_private
 from tacit.training.sequences import SequenceStream
 
 __all__ = ["FILE_NAME", "OwnMembers", "attack_own_members", "own_source"]

@@ -31,7 +31,7 @@ from tacit.randomness import KeyedRandomness
 from tacit.training.checkpoint import load_weights
 from tacit.training.masking import Masking
 from tacit.training.objectives import CausalObjective, MaskedObjective, Objective
-from tacit.training.plans import Phase
+from tacit.training.phases import Phase
 from tacit.vocabulary.chat_template import TEMPLATE_FILE
 from tacit.vocabulary.special import OWN_NAMES, SpecialTokens, special_tokens
 

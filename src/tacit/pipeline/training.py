@@ -19,7 +19,8 @@ from tacit.pipeline.rows import control_rows, drawn_coins, rows_of
 from tacit.pipeline.state import RunState, give
 from tacit.training.checkpoint import finished_steps, load_weights, watched_products
 from tacit.training.loop import run_phase
-from tacit.training.plans import ControlPlan, DpPlan, NoiselessPlan, Phase, last_before_private
+from tacit.training.phases import Phase, last_before_private
+from tacit.training.plans import ControlPlan, DpPlan, NoiselessPlan
 from tacit.training.watching import Watched
 
 __all__ = ["Part", "assist", "is_trained", "noted_products", "pretrain", "train", "train_control"]

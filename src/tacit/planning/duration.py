@@ -14,7 +14,7 @@ from tacit.config import AuditOptions, RunConfig
 from tacit.planning.cost import seconds_of
 from tacit.planning.evaluation import has_evaluation_event
 from tacit.planning.stages import EVALUATION, Stage
-from tacit.training.plans import Phase
+from tacit.training.phases import Phase
 
 __all__ = ["Work", "about", "control_steps", "evaluation_seconds", "is_for_a_gpu", "timed", "work_after", "work_before"]
 

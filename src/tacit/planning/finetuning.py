@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tacit.config.entities import DpTuning, TuningOptions
+from tacit.config.tuning import DpTuning, TuningOptions
 from tacit.errors import BudgetError
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.accounting.accountant import account_parts, joint_epsilon
 from tacit.privacy.events import EVERY_PART, Spend
 from tacit.privacy.rounded import upper
-from tacit.training.plans import AdamOptions, DpPlan, Phase, PlainPlan
+from tacit.training.phases import AdamOptions, Phase
+from tacit.training.plans import DpPlan, PlainPlan
 
 __all__ = ["FINETUNING", "DpPrice", "dp_phase", "dp_price", "finetuning_spend", "plain_phase", "solve_noise"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tacit.config.entities import FinetuneConfig
+from tacit.config.finetune import FinetuneConfig
 from tacit.planning.finetuning_origin import certified_epsilon
 from tacit.privacy.certificate import write_number
 from tacit.privacy.provenance import Ancestor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit.config.entities import DpTuning, StartModel
+from tacit.config.tuning import DpTuning, StartModel
 from tacit.planning.origins import together
 from tacit.privacy.certificate import read_number
 from tacit.privacy.events import Spend

@@ -22,7 +22,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.provenance import Provenance
 from tacit.privacy.rounded import upper
 from tacit.privacy.words import VocabularyEvent
-from tacit.training.plans import Phase
+from tacit.training.phases import Phase
 
 __all__ = ["Mechanisms", "mechanisms_from_ledger", "plan_in_ledger", "solve"]
 

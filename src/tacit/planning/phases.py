@@ -17,7 +17,8 @@ from tacit.privacy.accounting.accountant import account_parts
 from tacit.privacy.events import Event, PoissonGaussian, Spend
 from tacit.privacy.ledger import StagePlan
 from tacit.privacy.words import VocabularyEvent
-from tacit.training.plans import AdamOptions, DpPlan, GridPlan, LiteralPlan, Phase, PlainPlan, Plan, SelectivePlan
+from tacit.training.phases import AdamOptions, Phase
+from tacit.training.plans import DpPlan, GridPlan, LiteralPlan, PlainPlan, Plan, SelectivePlan
 
 __all__ = [
     "dp_plan",

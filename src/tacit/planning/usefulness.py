@@ -24,7 +24,8 @@ from tacit.planning.duration import control_steps
 from tacit.planning.vocabulary import vocabulary_releases
 from tacit.privacy.accounting.accountant import mu_at
 from tacit.privacy.words import VocabularyEvent
-from tacit.training.plans import DpPlan, Phase
+from tacit.training.phases import Phase
+from tacit.training.plans import DpPlan
 
 __all__ = ["plan_warnings", "recommended_vocabulary", "signal_to_noise", "signal_to_noise_at_most", "units_needed"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tacit.config import RunConfig, parse_config
 from tacit.config.base import values_digest
-from tacit.config.entities import FinetuneConfig, check_finetune
+from tacit.config.finetune import FinetuneConfig, check_finetune
 from tacit.errors import DataError, LedgerError, UsageError
 from tacit.folder import RunFolder
 from tacit.planning import mechanisms_from_ledger

@@ -40,7 +40,7 @@ from tacit.training.checkpoint import (
 )
 from tacit.training.device import processor
 from tacit.training.objectives import Objective
-from tacit.training.plans import Phase
+from tacit.training.phases import Phase
 from tacit.training.recomputing import recomputed
 from tacit.training.sequences import SequenceStream
 from tacit.training.sharding import shard, sharded_optimizer

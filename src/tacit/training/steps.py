@@ -29,7 +29,8 @@ from tacit.randomness import KeyedRandomness
 from tacit.training.checkpoint import gradients
 from tacit.training.dropout import RowDropout, uses_dropout
 from tacit.training.objectives import Objective, Targets
-from tacit.training.plans import DpPlan, Phase, PlainPlan
+from tacit.training.phases import Phase
+from tacit.training.plans import DpPlan, PlainPlan
 from tacit.training.recomputing import in_precision
 from tacit.training.sequences import SequenceStream
 

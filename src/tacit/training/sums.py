@@ -32,7 +32,7 @@ from tacit.privacy.precision import FLOAT32, Rounding, rounding_of, sums_of
 from tacit.randomness import KeyedRandomness
 from tacit.training.dropout import uses_dropout
 from tacit.training.objectives import Objective
-from tacit.training.plans import Phase
+from tacit.training.phases import Phase
 from tacit.training.sequences import SequenceStream
 
 __all__ = ["as_begun", "bind_sums", "plain_options", "scores_digest", "sums_digest"]

@@ -56,6 +56,15 @@ class CorpusFiles:
         return self.folder / f"test-{text}.jsonl"
 
     @property
+    def stand_in(self) -> Path:
+        """Public text in the place of the private one, about as much: what is public and not read by the public model."""
+        return self.folder / "stand-in.jsonl"
+
+    def held_out_stand_in(self, text: str) -> Path:
+        """More of such text; a key of `TEXTS`."""
+        return self.folder / f"held-out-stand-in-{text}.jsonl"
+
+    @property
     def articles(self) -> Path:
         """The public articles that the scorer reads."""
         return self.folder / "articles.jsonl"
@@ -72,7 +81,14 @@ class CorpusFiles:
 
     def test_documents(self, text: str) -> TestDocuments:
         """The lines of a test, in the order of their documents."""
-        rows = [json.loads(line) for line in self.test(text).read_text(encoding="utf-8").splitlines()]
+        return self._documents(self.test(text))
+
+    def trial_documents(self, text: str) -> TestDocuments:
+        """Those of the stand-in that are not trained on."""
+        return self._documents(self.held_out_stand_in(text))
+
+    def _documents(self, path: Path) -> TestDocuments:
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         number = {name: place for place, name in enumerate(dict.fromkeys(_document(row["id"]) for row in rows))}
         return TestDocuments(
             [Unit(row["id"], (row["text"],)) for row in rows], [number[_document(row["id"])] for row in rows]
@@ -120,7 +136,33 @@ def _write_common(data: Path, scale: Scale, files: CorpusFiles) -> None:
     _write(files.test("wikipedia"), itertools.chain.from_iterable(test))
     chats = _chats(data)[scale.chats : scale.chats + scale.test_chats]
     _write(files.test("chats"), itertools.chain.from_iterable(chats))
+    _write_stand_ins(data, scale, files, public[1::2])
     _write(files.constants, itertools.chain.from_iterable(public[1::2]))
+
+
+_HELD_OUT = 4  # one of so many articles, or dialogues
+_MOST_HELD_OUT = 100
+
+
+def _write_stand_ins(data: Path, scale: Scale, files: CorpusFiles, articles: list[list[Record]]) -> None:
+    """Public articles that the public model has not read, as often as it takes, and what users say to assistants (SGD): as many
+    lines of each as the private text has of paragraphs and of customers' lines.
+    """
+    spoken = [
+        [Record(f"said-{place}-{turn}", None, said[1]) for turn, said in enumerate(dialogue["turns"]) if said[0] == "U"]
+        for place, dialogue in enumerate(map(json.loads, filter(None, _read(data / "sgd" / "sgd.dev.jsonl.gz"))))
+    ]
+    sizes = {"wikipedia": scale.lines, "chats": scale.units - scale.lines}
+    chosen: list[Record] = []
+    for text, documents in {"wikipedia": articles, "chats": spoken}.items():
+        _write(files.held_out_stand_in(text), itertools.chain.from_iterable(documents[::_HELD_OUT][:_MOST_HELD_OUT]))
+        rest = [document for number, document in enumerate(documents) if number % _HELD_OUT]
+        endless = itertools.cycle(itertools.chain.from_iterable(rest))
+        chosen += [
+            Record(f"{record.document_id}-{again}", None, record.text)
+            for again, record in enumerate(itertools.islice(endless, sizes[text]))
+        ]
+    _write(files.stand_in, chosen)
 
 
 def _distinct(records: Iterable[Record]) -> Iterator[Record]:

@@ -32,9 +32,9 @@ from tacit.privacy.accounting.accountant import epsilon_of_rho, joint_epsilon
 from tacit.progress import SilentReporter
 from tacit.randomness import KeyedRandomness, key_of
 from tacit.reproduce.adp.corpora import TEXTS, CorpusFiles, TestDocuments, kind_of
-from tacit.reproduce.adp.public import public_model, train_public
-from tacit.reproduce.adp.runs import config_of
-from tacit.reproduce.adp.scale import DELTA, Cell, Scale, ScorerName, Scores, experiment_seed
+from tacit.reproduce.adp.public import PublicModel, public_model, train_public
+from tacit.reproduce.adp.runs import config_of, trial_config
+from tacit.reproduce.adp.scale import DELTA, Cell, Scale, ScorerName, Scores, Trial, experiment_seed
 from tacit.reproduce.place import Place, with_public_key
 from tacit.reproduce.writing import finite
 from tacit.scoring.scorer import ScorerOptions
@@ -45,14 +45,18 @@ from tacit.vocabulary.given import read_given
 __all__ = ["measure"]
 
 
-def measure(cell: Cell | Scores | ScorerName, scale: Scale, place: Place) -> dict[str, Any]:
-    """The results of a job: a public model trained and measured, a private text scored, or a cell trained and attacked."""
+def measure(cell: Cell | Scores | Trial | ScorerName, scale: Scale, place: Place) -> dict[str, Any]:
+    """The results of a job: a public model trained and measured, a private text scored, a learning rate tried, or a cell trained and
+    attacked.
+    """
     begun = time.monotonic()
     match cell:
         case Cell():
             found = _cell(cell, scale, place)
         case Scores():
             found = _score(cell, scale, place)
+        case Trial():
+            found = _trial(cell, scale, place)
         case _:
             found = _public(cell, scale, place)
     return finite(found | {"seconds": time.monotonic() - begun})
@@ -128,6 +132,31 @@ def _cell(cell: Cell, scale: Scale, place: Place) -> dict[str, Any]:
         }
     shutil.rmtree(folder.root)
     return found
+
+
+def _trial(trial: Trial, scale: Scale, place: Place) -> dict[str, Any]:
+    """A learning rate, by the losses of held-out public text, before and after."""
+    folder, files = RunFolder(place.runs / trial.name), CorpusFiles(place.corpora)
+    start = public_model("public", place)
+    config = with_public_key(trial_config(trial, scale, files, start, folder.root), experiment_seed(0))
+    with open_run(config) as state:
+        walk(state, until="training")
+        tests = {text: _test(state, files.trial_documents(text)) for text in TEXTS}
+    shutil.rmtree(folder.root)
+    begun = {text: _begun(start, scale, files.trial_documents(text)) for text in TEXTS}
+    return {
+        "trial": dataclasses.asdict(trial),
+        "loss": {text: test["loss"] for text, test in tests.items()},
+        "before": {text: test["loss"] for text, test in begun.items()},
+    }
+
+
+def _begun(start: PublicModel, scale: Scale, test: TestDocuments) -> dict[str, Any]:
+    """The public model's loss."""
+    given, streams = read_given(start.model), KeyedRandomness(bytes(32))
+    stream = tokenize_units(test.units, given.tokenizer, given.special, scale.model["length"], streams)
+    model = load_folder(GPT2LMHeadModel, start.model)
+    return _measured(causal_lm.score_units({"model": model}, stream, streams)["model"], test)
 
 
 def _epsilon(state: RunState) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, geometric_mean
 
 from tacit.audit.candidates import mean_exposure_p_value
+from tacit.reproduce.adp.corpora import TEXTS
 from tacit.reproduce.adp.scale import ARMS, DELTA, Scale
 from tacit.reproduce.adp.tables import PAPER
 from tacit.reproduce.driver import Page
@@ -41,6 +42,9 @@ def results_page(scale: Scale, tables: Mapping[str, Sequence[Row]]) -> Page:
                 ["training", "scorer", *(f"{copies:,} copies" for copies in scale.insertions), "as one record"],
                 _exposure(models, scale),
             ),
+            "Learning rates on public text in the private text's place: change of the loss by DP-SGD, nats a token": markdown_table(
+                ["s", "learning rate", *TEXTS.values(), "both"], [_rate(row) for row in tables["rates"]]
+            ),
             "What scores": markdown_table(
                 ["public model", "perplexity", "a", "b", "ln PPL of the canary", "its rho", "its exposure"],
                 [_scorer(row, scale) for row in public if row["model"] in _SCORERS],
@@ -59,6 +63,11 @@ def _epsilons(row: Row) -> list[str]:
         f"{row['epsilon_sigma_1']:.2f}",
         f"{row['epsilon_sigma_5']:.2f}",
     ]
+
+
+def _rate(row: Row) -> list[str]:
+    changes = [row[f"change_{text}"] for text in TEXTS] + [row["change"]]
+    return [f"{row['noise']:g}", f"{row['rate']:g}", *(f"{change:+.3f}" for change in changes)]
 
 
 def _found(row: Row) -> list[str]:

@@ -11,8 +11,8 @@ from tacit.reproduce.adp.epsilons import epsilon_rows
 from tacit.reproduce.adp.figures import draw_figures
 from tacit.reproduce.adp.measure import measure
 from tacit.reproduce.adp.page import results_page
-from tacit.reproduce.adp.scale import SCALES, Cell, PrivateText, Scale, ScorerName, Scores, cells_of
-from tacit.reproduce.adp.tables import model_rows, public_rows, rho_rows
+from tacit.reproduce.adp.scale import SCALES, Cell, PrivateText, Scale, ScorerName, Scores, Trial, cells_of, trials_of
+from tacit.reproduce.adp.tables import model_rows, public_rows, rate_rows, rho_rows
 from tacit.reproduce.driver import Job, Outcome, Page, Paper, Result
 from tacit.reproduce.place import Place
 from tacit.reproduce.writing import Claim, Row
@@ -29,17 +29,18 @@ def _prepare(scale: Scale, place: Place, reporter: Reporter) -> None:
 
 
 def _cells(scale: Scale) -> list[Job]:
-    return jobs_of(cells_of(scale))
+    return jobs_of(cells_of(scale), trials_of(scale))
 
 
-def jobs_of(cells: Sequence[Cell]) -> list[Job]:
-    """The public models, the scores that these cells read, and the cells."""
+def jobs_of(cells: Sequence[Cell], trials: Sequence[Trial] = ()) -> list[Job]:
+    """The public models, the scores that these cells read, the cells, and learning rates that are tried."""
     scores = dict.fromkeys(cell.scores for cell in cells if cell.is_adaptive)
     return [
         Job("public", "public", is_model=False),
         Job("frequent", "frequent", after=("public",), is_model=False),  # it has the tokenizer of the first
         *(Job(f"scores-{one.name}", one, after=_needed(one.scorer), is_model=False) for one in scores),
         *(Job(cell.name, cell, (*_needed(cell.scorer), *_scores(cell))) for cell in cells),
+        *(Job(trial.name, trial, after=("public",), is_model=False) for trial in trials),
     ]
 
 
@@ -59,6 +60,7 @@ def _tables(results: Mapping[str, Result], scale: Scale, place: Place) -> dict[s
         "models": model_rows([result for result in results.values() if "cell" in result]),
         "public": public_rows({name: results[name] for name in _SCORERS if name in results}),
         "rho": rho_rows(results.get(f"scores-{first.name}")),
+        "rates": rate_rows([result for result in results.values() if "trial" in result]),
         "table1-epsilon": [dict(row) for row in epsilon_rows()],
     }
 
@@ -77,7 +79,7 @@ def _page(outcome: Outcome[Scale]) -> Page:
 
 ADP: Paper[Scale] = Paper(
     title="Wu et al. 2022, table 1 and figure 1: adaptive DP as published and in its certified forms, beside DP-SGD and no DP.",
-    corpora=("wikitext-2", "abcd", "medquad", "eltec-eng"),
+    corpora=("wikitext-2", "abcd", "medquad", "eltec-eng", "sgd"),
     scales=SCALES,
     prepare=_prepare,
     cells=_cells,

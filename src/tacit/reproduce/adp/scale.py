@@ -22,8 +22,10 @@ __all__ = [
     "Scale",
     "ScorerName",
     "Scores",
+    "Trial",
     "cells_of",
     "experiment_seed",
+    "trials_of",
 ]
 
 Arm = Literal["plain", "dp-sgd", "dp-sgd-protected", "literal", "strata", "clip-weights"]
@@ -134,6 +136,24 @@ class Scores:
 
 
 @dataclass(frozen=True)
+class Trial:
+    """DP-SGD on public text in the private text's place, for the choice of a learning rate: nothing private is read.
+
+    Args:
+        noise: s.
+        rate: of DP training.
+    """
+
+    noise: float
+    rate: float
+
+    @property
+    def name(self) -> str:
+        """Of its files."""
+        return f"rate{self.rate:g}-noise{self.noise:g}"
+
+
+@dataclass(frozen=True)
 class Scale:
     """The size of the whole experiment.
 
@@ -150,9 +170,11 @@ class Scale:
         plain_steps, plain_rate: of ordinary training on private text.
         steps: DP steps of an arm; of strata, together.
         expected_batch: units of a DP step on average.
-        rate: of DP training.
+        rates: of DP training, for each value of s: of ``tried_rates`` the best on public text in the private text's place.
+        tried_rates: those that are tried.
         stratum_share: which share of the units has a rho below the threshold, a public statement.
-        unlikely_steps: strata: share of the steps that are on the private-like stratum; ``unlikely_rate``, their learning rate.
+        unlikely_steps: strata: share of the steps that are on the private-like stratum; ``unlikely_rate``, their learning rate over
+            that of the others.
         protected: epsilon of the private-like band over the worst case.
         noise: values of s.
         insertions: copies of the canary in the private text.
@@ -180,7 +202,8 @@ class Scale:
     steps: int
     expected_batch: int
     clip_norm: float
-    rate: float
+    rates: tuple[float, ...]
+    tried_rates: tuple[float, ...]
     threshold: float
     stratum_share: float
     unlikely_steps: float
@@ -193,6 +216,10 @@ class Scale:
     secret: int = 955320
     seeds: int = 5
     device: str = "cpu"
+
+    def rate_of(self, noise: float) -> float:
+        """Of DP training at this s."""
+        return self.rates[self.noise.index(noise)]
 
     def secret_of(self, seed: int) -> int:
         """The canary's number in a replicate: drawn anew in each, so that where nothing is learned their ranks are independent."""
@@ -225,11 +252,12 @@ SCALES = {
         steps=30,
         expected_batch=1024,
         clip_norm=0.5,
-        rate=1e-2,
+        rates=(3e-3, 3e-3),
+        tried_rates=(1e-3, 3e-3, 1e-2),
         threshold=0.7,
         stratum_share=0.81,
         unlikely_steps=0.14,
-        unlikely_rate=1e-3,
+        unlikely_rate=0.1,
         protected=0.25,
     ),
     "night": Scale(
@@ -251,11 +279,12 @@ SCALES = {
         steps=60,
         expected_batch=1536,
         clip_norm=0.5,
-        rate=7e-3,
+        rates=(2e-3, 2e-3),
+        tried_rates=(7e-4, 2e-3, 7e-3),
         threshold=0.7,
         stratum_share=0.81,
         unlikely_steps=0.14,
-        unlikely_rate=7e-4,
+        unlikely_rate=0.1,
         protected=0.25,
     ),
     "full": Scale(
@@ -277,11 +306,12 @@ SCALES = {
         steps=200,
         expected_batch=4096,
         clip_norm=0.5,
-        rate=5e-4,
+        rates=(1.5e-4, 1.5e-4),
+        tried_rates=(5e-5, 1.5e-4, 5e-4),
         threshold=0.7,
         stratum_share=0.81,
         unlikely_steps=0.14,
-        unlikely_rate=5e-5,
+        unlikely_rate=0.1,
         protected=0.25,
         device="cuda",
     ),
@@ -311,6 +341,11 @@ def cells_of(scale: Scale) -> list[Cell]:
         cells.append(Cell("plain", 0.0, most, seed=seed, deduplicated=True))
         cells += [Cell(arm, first, most, seed=seed, deduplicated=True) for arm in ONE_RECORD]
     return cells + [Cell(arm, first, scale.insertions[1], True) for arm in CERTIFIED]
+
+
+def trials_of(scale: Scale) -> list[Trial]:
+    """Every learning rate that is tried, at each s."""
+    return [Trial(noise, rate) for noise in scale.noise for rate in scale.tried_rates]
 
 
 ARMS_WITH_NOISE: tuple[Arm, ...] = ("dp-sgd", "dp-sgd-protected", "literal", "strata", "clip-weights")

@@ -8,7 +8,7 @@ from typing import Any
 
 from tacit.reproduce.writing import Row, number
 
-__all__ = ["PAPER", "agrees", "model_rows", "public_rows", "rho_rows"]
+__all__ = ["PAPER", "agrees", "model_rows", "public_rows", "rate_rows", "rho_rows"]
 
 PAPER: tuple[Row, ...] = (
     {"training": "No-DP", "noise": None, "loss": 7.08, "perplexity": 256.66, "epsilon": None},
@@ -87,6 +87,18 @@ def rho_rows(scores: Mapping[str, Any] | None) -> list[Row]:
             "mean_rho": found["mean_rho"],
         }
         for kind, found in (scores["kinds"] if scores else {}).items()
+    ]
+
+
+def rate_rows(results: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """A row a learning rate and s: what DP-SGD makes of the loss of public text, in nats a token."""
+    return [
+        {
+            **result["trial"],
+            **{f"change_{text}": loss - result["before"][text] for text, loss in result["loss"].items()},
+            "change": sum(result["loss"].values()) - sum(result["before"].values()),
+        }
+        for result in results
     ]
 
 

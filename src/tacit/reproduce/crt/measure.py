@@ -32,7 +32,7 @@ from tacit.reproduce.crt.scale import Cell, Scale, Shadows, Trunk
 from tacit.reproduce.place import Place, with_public_key
 from tacit.reproduce.writing import finite
 from tacit.screening.redact import MASK
-from tacit.training.plans import Phase
+from tacit.training.phases import Phase
 from tacit.training.sequences import SequenceStream, tokenize_units
 from tacit.vocabulary.given import read_given
 

@@ -32,7 +32,8 @@ from tacit.reproduce.crt.members import membership_pairs, missed_places, redacti
 from tacit.reproduce.crt.scale import Cell, Scale, Shadows
 from tacit.reproduce.place import Place
 from tacit.training.loop import run_phase
-from tacit.training.plans import AdamOptions, ControlPlan, Phase
+from tacit.training.phases import AdamOptions, Phase
+from tacit.training.plans import ControlPlan
 
 __all__ = ["losses_of_places", "measure_cells_membership", "stored_losses", "train_shadows"]
 

@@ -1,7 +1,7 @@
-"""What each model spends: the DP vocabulary and the training on the notes in one joint account, and the noise that a budget asks for.
+"""What each model spends: the DP vocabulary and the private training in one joint account, and the noise that a budget asks for.
 
 The vocabulary and the base's public training are a run of their own here, so that models can share them. A model's epsilon is of both
-runs together, as if they were one: each note may be in both.
+runs together, as if they were one: each note, or dialogue, may be in both.
 """
 
 from __future__ import annotations
@@ -16,9 +16,17 @@ from tacit.planning.vocabulary import vocabulary_event, vocabulary_releases
 from tacit.privacy.accounting.accountant import epsilon
 from tacit.privacy.accounting.calibrate import scaled_noise
 from tacit.privacy.events import PoissonGaussian, Spend
-from tacit.reproduce.hoory.scale import DELTA, UNITS, Base, DpTraining, Model, Scale
+from tacit.reproduce.hoory.scale import DELTA, UNITS, Base, DpTraining, Lexicon, Model, Private, Scale
 
-__all__ = ["Account", "account_of", "noises_of", "vocabulary_config", "vocabulary_spends"]
+__all__ = [
+    "Account",
+    "account_of",
+    "epsilon_of_steps",
+    "lexicon_epsilon",
+    "noises_of",
+    "vocabulary_config",
+    "vocabulary_spends",
+]
 
 _RELATION = "add-or-remove"
 _SHARE = 0.5  # of epsilon: less leaves the counts so noisy that the pieces are those of public text
@@ -32,7 +40,7 @@ class Account:
         noise_multipliers: of each DP phase.
         vocabulary: epsilon of the vocabulary alone; 0 where it reads no private text.
         training: epsilon of the training alone.
-        joint: of both; infinite where text of the notes is read without noise.
+        joint: of both; infinite where private text is read without noise.
     """
 
     noise_multipliers: tuple[float, ...]
@@ -48,10 +56,10 @@ def vocabulary_config(scale: Scale) -> dict[str, object]:
 
 
 @functools.cache
-def _vocabulary_spends(budget: float, section: str) -> tuple[Spend, ...]:
+def _vocabulary_spends(private: Private, budget: float, section: str) -> tuple[Spend, ...]:
     values = {
         "run": "unused",
-        "privacy": {"unit": "document", "units": UNITS, "budget": {"epsilon": budget, "delta": DELTA}},
+        "privacy": {"unit": "document", "units": UNITS[private], "budget": {"epsilon": budget, "delta": DELTA}},
         "private": {"path": "unused"},
         "vocabulary": json.loads(section),
         "phases": [
@@ -66,13 +74,26 @@ def vocabulary_spends(base: Base, scale: Scale) -> tuple[Spend, ...]:
     """What a base's vocabulary costs: something for the DP one alone; ``own`` is not paid for, and its models have no epsilon."""
     if base.vocabulary != "dp":
         return ()
-    assert base.epsilon is not None  # of every DP vocabulary
-    return _vocabulary_spends(base.epsilon, json.dumps(vocabulary_config(scale), sort_keys=True))
+    assert base.private is not None  # of every DP vocabulary, as its epsilon
+    assert base.epsilon is not None
+    return _vocabulary_spends(base.private, base.epsilon, json.dumps(vocabulary_config(scale), sort_keys=True))
 
 
-def _training_spends(expected_batch: int, steps: int, noises: tuple[float, ...]) -> tuple[Spend, ...]:
+def lexicon_epsilon(lexicon: Lexicon, scale: Scale) -> float:
+    """Of the vocabulary alone, which gets its share of the budget."""
+    section = json.dumps(vocabulary_config(scale), sort_keys=True)
+    return _epsilon(_vocabulary_spends(lexicon.private, lexicon.epsilon, section))
+
+
+def _training_spends(private: Private, expected_batch: int, steps: int, noises: tuple[float, ...]) -> tuple[Spend, ...]:
     """Of phases of equal length."""
-    return tuple(Spend(PoissonGaussian(expected_batch / UNITS, noise), steps // len(noises)) for noise in noises)
+    rate = expected_batch / UNITS[private]
+    return tuple(Spend(PoissonGaussian(rate, noise), steps // len(noises)) for noise in noises)
+
+
+def epsilon_of_steps(rate: float, noise: float, steps: int, delta: float) -> float:
+    """Of DP-SGD steps for an example more or less."""
+    return epsilon([Spend(PoissonGaussian(rate, noise), steps)], delta, _RELATION)
 
 
 @functools.cache
@@ -81,28 +102,34 @@ def _epsilon(spends: tuple[Spend, ...]) -> float:
     return epsilon(spends, DELTA, _RELATION)
 
 
-def noises_of(base: Base, training: DpTraining, scale: Scale) -> tuple[float, ...]:
-    """The noise multiplier of each phase: solved for the training's epsilon, or a factor of the scale's own DP training's noise.
+def noises_of(private: Private, base: Base, training: DpTraining, scale: Scale) -> tuple[float, ...]:
+    """The noise multiplier of each phase: solved for the training's epsilon, or a factor of the corpus's own DP training's noise.
 
     Raises:
         BudgetError: no noise meets it.
     """
     if training.epsilon is None:
-        (reference,) = noises_of(base, replace(scale.dp, epsilon=scale.dp.epsilon or 8.0), scale)
+        own = scale.dp[private]
+        (reference,) = noises_of(private, base, replace(own, epsilon=own.epsilon or 8.0), scale)
         return (training.noise_factor * reference,)
     vocabulary = vocabulary_spends(base, scale)
-    return _solved(vocabulary, training.expected_batch, training.steps, training.schedule, training.epsilon)
+    return _solved(vocabulary, private, training.expected_batch, training.steps, training.schedule, training.epsilon)
 
 
 @functools.cache
 def _solved(
-    vocabulary: tuple[Spend, ...], expected_batch: int, steps: int, schedule: tuple[float, ...], target: float
+    vocabulary: tuple[Spend, ...],
+    private: Private,
+    expected_batch: int,
+    steps: int,
+    schedule: tuple[float, ...],
+    target: float,
 ) -> tuple[float, ...]:
     def noises(multiplier: float) -> tuple[float, ...]:
         return tuple(multiplier * factor for factor in schedule)
 
     def spends(multiplier: float) -> list[Spend]:
-        return [*vocabulary, *_training_spends(expected_batch, steps, noises(multiplier))]
+        return [*vocabulary, *_training_spends(private, expected_batch, steps, noises(multiplier))]
 
     solved = scaled_noise(target, DELTA, spends, _RELATION)
     return noises(solved)
@@ -114,8 +141,8 @@ def account_of(model: Model, scale: Scale) -> Account:
     of_words = _epsilon(spends) if spends else 0.0
     training = model.training
     if isinstance(training, DpTraining):
-        noises = noises_of(model.base, training, scale)
-        own = _training_spends(training.expected_batch, training.steps, noises)
+        noises = noises_of(model.private, model.base, training, scale)
+        own = _training_spends(model.private, training.expected_batch, training.steps, noises)
         return Account(noises, of_words, _epsilon(own), _epsilon(spends + own))
     if training is not None or model.base.vocabulary == "own":
         return Account((), of_words, math.inf, math.inf)

@@ -1,12 +1,16 @@
-"""The experiment's corpora as files: notes to train on, notes that are left out, public text, word lists, and the tasks.
+"""The experiment's corpora as files: private text to train on, some that is left out, public text, word lists, and the tasks.
 
 Nearly all annotated notes (``mtsamples-ner``) are also in ``mtsamples``: they are taken out of the private text, so that no model has
 seen in pre-training what it is tested on. Public medical text is held to the same rule, and nothing in it shares text with a private
 note.
+
+Dialogues that are labelled or tested on are drawn from SGD's training part and are no private text of a model; those of its other
+part are tested on where all their services are unseen. Templates repeat across dialogues, so that the former are easier.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,17 +23,21 @@ from tacit.corpus.overlap import RunIndex
 from tacit.errors import UsageError
 from tacit.files import read_json, write_atomically, write_json
 from tacit.reproduce.hoory import stored
-from tacit.reproduce.hoory.scale import Scale
+from tacit.reproduce.hoory.likelihood import train_by_likelihood
+from tacit.reproduce.hoory.scale import SLOTS, UNITS, Private, Scale
 from tacit.reproduce.writing import write_text
 from tacit.vocabulary.public_words import OFTEN, count_public_words, write_public_words
 from tacit.vocabulary.tokenizer import TokenizerOptions, build_tokenizer
 from tacit.vocabulary.wordpiece import train_wordpiece
 
-__all__ = ["CorpusFiles", "left_out", "prepare", "sizes_of"]
+__all__ = ["LABELLED", "TESTED", "CorpusFiles", "left_out", "prepare", "sizes_of"]
 
 _TEXT = TokenizerOptions()
 _SHARED = 0.2
-_VERSION = 2  # of the rules by which texts are chosen; results of others are not mixed with them
+LABELLED = TESTED = 1000
+"""Dialogues that taggers are trained on, at most, and that they are tested on, of seen services."""
+_HELD_OUT_STAND_IN = 300
+_VERSION = 3  # of the rules by which texts are chosen; results of others are not mixed with them
 _HELD_OUT_ANSWERS = 400
 _TIMES = 8  # that a public clinical note is in the medical text: as they are, they would be a fortieth of its words
 
@@ -40,15 +48,28 @@ class CorpusFiles:
 
     folder: Path
 
-    @property
-    def notes(self) -> Path:
-        """The private text: clinical notes of which none is annotated."""
-        return self.folder / "notes.jsonl"
+    def private(self, name: Private) -> Path:
+        """A private corpus: clinical notes of which none is annotated, or dialogues of which none is labelled or tested on."""
+        return self.folder / f"{name}.jsonl"
+
+    def left_out(self, name: Private) -> Path:
+        """Of the same kind, and of no model's training: notes that share text with an annotated one; dialogues that are tested on."""
+        return self.folder / f"left-out-{name}.jsonl"
 
     @property
-    def left_out(self) -> Path:
-        """The notes that share text with an annotated one."""
-        return self.folder / "left-out.jsonl"
+    def unseen(self) -> Path:
+        """Dialogues of services that no other dialogue is about."""
+        return self.folder / "unseen-dialogues.jsonl"
+
+    @property
+    def stand_in(self) -> Path:
+        """Public dialogues in the place of private ones, as many units as those."""
+        return self.folder / "stand-in.jsonl"
+
+    @property
+    def held_out_stand_in(self) -> Path:
+        """Public dialogues that no model is trained on."""
+        return self.folder / "held-out-stand-in.jsonl"
 
     @property
     def general(self) -> Path:
@@ -67,20 +88,20 @@ class CorpusFiles:
 
     @property
     def held_out_answers(self) -> Path:
-        """Health answers that no model is trained on."""
+        """Health answers that no model is trained on: the public text of a run that reads none."""
         return self.folder / "held-out-answers.jsonl"
 
     def public_words(self, vocabulary: str) -> Path:
         """Words with their counts, of general text (``general``) or of all public text (``public``)."""
         return self.folder / f"{vocabulary}-words.tsv"
 
-    def tokenizer(self, vocabulary: str) -> Path:
-        """Of the vocabularies ``general``, ``public`` and ``own``, which no mechanism makes."""
-        return self.folder / f"{vocabulary}.json"
+    def tokenizer(self, vocabulary: str, private: Private | None = None) -> Path:
+        """Of the vocabularies that no mechanism makes: ``general``, ``likelihood``, ``public``, and ``own`` of a private corpus."""
+        return self.folder / f"{vocabulary}{'' if private is None else f'-{private}'}.json"
 
     def task(self, name: str, part: str) -> Path:
-        """Annotated sentences of a task with a split of its own."""
-        return self.folder / f"{name}-{part}.tsv"
+        """Annotated documents of a task with a split of its own: sentences in columns, or turns as JSON lines."""
+        return self.folder / f"{name}-{part}.{'jsonl' if name.startswith('dialogues') else 'tsv'}"
 
     @property
     def sizes(self) -> Path:
@@ -112,12 +133,14 @@ def prepare(data: Path, scale: Scale, folder: Path) -> CorpusFiles:
     private = [text for number, text in enumerate(notes) if number not in out]
     general = [*stored.novels(data, scale.novels), *stored.paragraphs(data, scale.paragraphs)]
     found = list(islice(dict.fromkeys(stored.answers(data)), scale.answers))
-    dialogues, played = _played(data, of_notes, of_tested)
+    said, played = _played(data, of_notes, of_tested)
     held_out, answers = found[:_HELD_OUT_ANSWERS], _others(found[_HELD_OUT_ANSWERS:], of_notes)
-    once = [*answers, *dialogues, *_others(stored.abstracts(data), RunIndex(_sentences(data)), of_notes)]
+    once = [*answers, *said, *_others(stored.abstracts(data), RunIndex(_sentences(data)), of_notes)]
+    parts = _dialogues(data, files, scale)
     texts = {
-        files.notes: private,
-        files.left_out: [notes[number] for number in sorted(out)],
+        files.private("notes"): private,
+        files.left_out("notes"): [notes[number] for number in sorted(out)],
+        **parts,
         files.general: general,
         files.answers: answers,
         files.medical: [*once, *_TIMES * played],
@@ -125,16 +148,62 @@ def prepare(data: Path, scale: Scale, folder: Path) -> CorpusFiles:
     }
     for path, own in texts.items():
         _write_texts(path, own)
-    _write_vocabularies(files, private, general, [*once, *played], scale.vocabulary)
-    for name, size in scale.tasks.items():
-        if size.folds == 1:
-            for part, most in (("train", size.sentences), ("test", None)):
-                write_text(files.task(name, part), "\n".join(islice(stored.diseases(data, part), most)))
+    own_words: dict[Private, list[str]] = {"notes": private, "dialogues": parts[files.private("dialogues")]}
+    _write_vocabularies(files, own_words, general, [*once, *played], scale.vocabulary)
+    if "ncbi-disease" in scale.tasks:
+        for part in ("train", "test"):
+            _write_diseases(files, data, part, scale.tasks["ncbi-disease"].labelled if part == "train" else None)
     sizes = {
         path.stem: {"records": len(own), "words": sum(len(text.split()) for text in own)} for path, own in texts.items()
     }
     write_json(files.sizes, {**sizes, "annotated notes": len(tested), "version": _VERSION})
     return files
+
+
+def _dialogues(data: Path, files: CorpusFiles, scale: Scale) -> dict[Path, list[str]]:
+    """The texts of dialogues, by file; the labelled ones are written here."""
+    drawn = sorted(stored.dialogues(data, "train"), key=lambda dialogue: _drawn(dialogue.dialogue_id))
+    labelled, tested, private = drawn[:LABELLED], drawn[LABELLED : LABELLED + TESTED], drawn[LABELLED + TESTED :]
+    seen = frozenset[str]().union(*(dialogue.services for dialogue in drawn))
+    unseen = [dialogue for dialogue in stored.dialogues(data, "dev") if not dialogue.services & seen]
+    for task, size in scale.tasks.items():
+        if size.private == "dialogues":
+            _write_annotated(files.task(task, "train"), {"labelled": labelled[: size.labelled]})
+            _write_annotated(files.task(task, "test"), {"seen": tested, "unseen": unseen})
+    public = sorted(stored.stand_in_dialogues(data), key=_drawn)
+    held_out, others = public[:_HELD_OUT_STAND_IN], public[_HELD_OUT_STAND_IN:]
+    copies = [others[number % len(others)] for number in range(UNITS["dialogues"])]
+    return {
+        files.private("dialogues"): [dialogue.text for dialogue in private],
+        files.left_out("dialogues"): [dialogue.text for dialogue in tested],
+        files.unseen: [dialogue.text for dialogue in unseen],
+        files.stand_in: copies,
+        files.held_out_stand_in: held_out,
+    }
+
+
+def _drawn(text: str) -> bytes:
+    """An order that has nothing to do with the text."""
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _write_annotated(path: Path, parts: dict[str, list[stored.Dialogue]]) -> None:
+    """JSON lines of turns; a dialogue's id begins with the name of its part, in whose order documents are read."""
+    rows = (
+        json.dumps({"id": f"{part}-{number:05d}", **turn})
+        for part, dialogues in parts.items()
+        for number, dialogue in enumerate(dialogues)
+        for turn in dialogue.annotated(SLOTS)
+    )
+    write_text(path, "".join(f"{row}\n" for row in rows))
+
+
+def _write_diseases(files: CorpusFiles, data: Path, part: str, most: int | None) -> None:
+    """Blocks of consecutive sentences as documents: NCBI-disease's file does not say where an abstract ends."""
+    found = islice(stored.blocks(list(stored.diseases(data, part))), most)
+    write_text(
+        files.task("ncbi-disease", part), "".join("-DOCSTART-\tO\n\n" + "\n".join(block) + "\n" for block in found)
+    )
 
 
 def left_out(texts: Sequence[str], *others: Sequence[str] | RunIndex) -> set[int]:
@@ -175,22 +244,28 @@ def _sentences(data: Path) -> list[str]:
 
 
 def _write_vocabularies(
-    files: CorpusFiles, private: list[str], general: list[str], medical: list[str], size: int
+    files: CorpusFiles, private: dict[Private, list[str]], general: list[str], medical: list[str], size: int
 ) -> None:
-    """Tokenizers from counts without noise: two of public text, and BERT-M's own, of the notes, for which nothing is paid."""
+    """Tokenizers from counts without noise: of public text, and BERT-M's own, of private text, for which nothing is paid."""
     of_general = count_public_words(general, _TEXT)
     both = count_public_words(medical, _TEXT)
     for word, count in of_general.items():
         both[word] = both.get(word, 0) + count
-    counts = {"general": of_general, "public": both, "own": count_public_words(private, _TEXT)}
-    for name, own in counts.items():
-        pieces = train_wordpiece(_frequent(own), size, _TEXT.alphabet, min_frequency=2)
-        tokenizer = build_tokenizer(pieces, _TEXT)
-        write_atomically(files.tokenizer(name), lambda partial, made=tokenizer: made.save(str(partial)))
-    for name in ("general", "public"):
+    counts = {files.tokenizer("general"): of_general, files.tokenizer("public"): both}
+    counts |= {files.tokenizer("own", name): count_public_words(texts, _TEXT) for name, texts in private.items()}
+    for path, own in counts.items():
+        _write_tokenizer(path, train_wordpiece(_frequent(own), size, _TEXT.alphabet, min_frequency=2))
+    by_likelihood = train_by_likelihood(_frequent(of_general), size, _TEXT.alphabet, min_frequency=2)
+    _write_tokenizer(files.tokenizer("likelihood"), by_likelihood)
+    for name, own in (("general", of_general), ("public", both)):
         write_atomically(
-            files.public_words(name), lambda partial, own=counts[name]: write_public_words(partial, _frequent(own))
+            files.public_words(name), lambda partial, made=own: write_public_words(partial, _frequent(made))
         )
+
+
+def _write_tokenizer(path: Path, pieces: list[str]) -> None:
+    tokenizer = build_tokenizer(pieces, _TEXT)
+    write_atomically(path, lambda partial: tokenizer.save(str(partial)))
 
 
 def _frequent(counts: dict[str, int]) -> dict[str, int]:

@@ -15,7 +15,7 @@ from tacit.reproduce.writing import FIGURE_STYLE, Row, save_figure
 
 __all__ = ["draw_figures"]
 
-_EPSILON, _F1, _SECOND, _GREY = "#a12a1d", "#1f6f8b", "#8a6d1d", "#5b6270"
+_EPSILON, _LOSS, _SECOND, _GREY = "#a12a1d", "#1f6f8b", "#8a6d1d", "#5b6270"
 _LABELS = {"noise": "noise multiplier", "steps": "steps", "batch": "expected batch (notes)"}
 _MARKERS = {"HS": "o", "HSH": "s", "HHSHH": "^"}
 
@@ -31,7 +31,7 @@ def draw_figures(figure1: Sequence[Row], exposures: Sequence[Row], tricks: Seque
 
 
 def _figure1(rows: Sequence[Row]) -> Figure | None:
-    """A panel for each varied number: epsilon at the left, F1 at the right, as the paper has them."""
+    """A panel for each varied number: epsilon at the left, as the paper has it, masked loss at the right, where that has F1."""
     varied = [name for name in _LABELS if any(row["varied"] == name for row in rows)]
     if not varied:
         return None
@@ -49,23 +49,26 @@ def _two_lines(place: Axes, rows: Sequence[Row]) -> None:
     place.set_ylabel("epsilon, vocabulary included", color=_EPSILON)
     place.set_ylim(bottom=0)
     other = place.twinx()
-    errors = [[row["f1"] - row["f1_low"] for row in rows], [row["f1_high"] - row["f1"] for row in rows]]
+    sides = [("loss_low", -1), ("loss_high", 1)]
+    known = all(math.isfinite(row[side]) for row in rows for side, _ in sides)
     other.errorbar(
         values,
-        [row["f1"] for row in rows],
-        yerr=errors,
-        color=_F1,
+        [row["loss"] for row in rows],
+        yerr=[[sign * (row[side] - row["loss"]) for row in rows] for side, sign in sides] if known else None,
+        color=_LOSS,
         marker="s",
         markersize=4,
         linewidth=1,
         elinewidth=0.7,
         capsize=2,
     )
-    other.set_ylabel("F1", color=_F1)
+    other.set_ylabel("masked loss (nats)", color=_LOSS)
     other.spines["right"].set_visible(True)
 
 
-def _figure2(rows: Sequence[Row]) -> Figure | None:
+def _figure2(every: Sequence[Row]) -> Figure | None:
+    """In public contexts; a line a pattern and epsilon, of the models whose epsilon is that of most."""
+    rows = [row for row in every if row["contexts"] == "public contexts"]
     if not rows:
         return None
     figure = Figure(figsize=(6.4, 3.8), layout="constrained")
@@ -74,7 +77,7 @@ def _figure2(rows: Sequence[Row]) -> Figure | None:
         rows[0]["null_bits"], color=_GREY, linestyle=(0, (4, 3)), linewidth=1, label="where nothing was learned"
     )
     place.axhline(rows[0]["ceiling_bits"], color=_GREY, linestyle=":", linewidth=1, label="fully exposed")
-    of_dp = itertools.cycle((_F1, _SECOND))
+    of_dp = itertools.cycle((_LOSS, _SECOND))
     for epsilon in sorted({row["epsilon"] for row in rows}, reverse=True):
         noisy = math.isfinite(epsilon)
         color = next(of_dp) if noisy else _EPSILON
@@ -110,7 +113,9 @@ def _tricks(rows: Sequence[Row]) -> Figure | None:
     place.axvline(0.0, color=_GREY, linewidth=1)
     for height, row in enumerate(reversed(changed)):
         errors = [[row["change"] - row["change_low"]], [row["change_high"] - row["change"]]]
-        place.errorbar(row["change"], height, xerr=errors, color=_F1, marker="o", markersize=4, elinewidth=1, capsize=2)
+        place.errorbar(
+            row["change"], height, xerr=errors, color=_LOSS, marker="o", markersize=4, elinewidth=1, capsize=2
+        )
     place.set_yticks(range(len(changed)), [row["words"] for row in reversed(changed)])
     place.locator_params(axis="x", nbins=5)
     place.set_xlabel("difference of the masked loss (nats)")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,17 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedModel
 
 from tacit.audit.exposure_attack import EXPOSURE
+from tacit.audit.planted_contexts_attack import PLANTED_CONTEXTS
 from tacit.corpus.readers import read_records
 from tacit.corpus.source import Source
 from tacit.corpus.units import Unit
 from tacit.entities.baselines import BASELINES
 from tacit.entities.cells import Cell, run_cell, splits_of
+from tacit.entities.folds import Split
 from tacit.evaluation.masked_lm import score_units
 from tacit.files import private_folder, read_json, write_json
 from tacit.folder import RunFolder
+from tacit.models.adapters import merged_model
 from tacit.models.kinds import load_model, save_model
 from tacit.pipeline.attacks import measure as attacked
 from tacit.pipeline.opening import open_run
@@ -30,10 +32,10 @@ from tacit.pipeline.rows import private_rows, public_rows
 from tacit.pipeline.stages import walk
 from tacit.pipeline.state import RunState
 from tacit.randomness import KeyedRandomness
-from tacit.reproduce.hoory.account import account_of
+from tacit.reproduce.hoory.account import account_of, lexicon_epsilon
 from tacit.reproduce.hoory.corpora import CorpusFiles
-from tacit.reproduce.hoory.runs import base_run, model_run, task_of, trunk_run
-from tacit.reproduce.hoory.scale import Base, DpTraining, Model, Scale, Trunk
+from tacit.reproduce.hoory.runs import base_run, lexicon_run, model_run, task_of, trunk_run
+from tacit.reproduce.hoory.scale import Base, DpTraining, Lexicon, Model, Private, Scale, Trunk
 from tacit.reproduce.place import Place, with_public_key
 from tacit.reproduce.writing import finite
 from tacit.training.masking import Masking
@@ -59,7 +61,7 @@ def model_folder(place: Place, begun_with: Trunk | Base) -> Path:
     return place.out / "bases" / begun_with.name
 
 
-def measure(cell: Trunk | Base | Model | str, scale: Scale, place: Place) -> dict[str, Any]:
+def measure(cell: Trunk | Base | Lexicon | Model | str, scale: Scale, place: Place) -> dict[str, Any]:
     """The results of a job; what it trains goes on where it was stopped.
 
     Args:
@@ -71,6 +73,8 @@ def measure(cell: Trunk | Base | Model | str, scale: Scale, place: Place) -> dic
             found = train_trunk(cell, scale, place)
         case Base():
             found = train_base(cell, scale, place)
+        case Lexicon():
+            found = _lexicon(cell, scale, place)
         case Model():
             found = _model(cell, scale, place)
         case _:
@@ -99,22 +103,39 @@ def train_base(base: Base, scale: Scale, place: Place) -> dict[str, Any]:
         own_words = len(read_json(chosen)) if chosen.exists() else None
         facts = {"pieces": state.special.size, "own_words": own_words, "public_rows": public_rows(state).sequences}
     shutil.rmtree(run.root)
-    seen = _coverage(read_given(model_folder(place, base)).tokenizer, files)
+    tokenizer = read_given(model_folder(place, base)).tokenizer
+    about: tuple[Private, ...] = ("dialogues", "notes") if base.text == "general" else ("notes",)
+    seen = {f"pieces_a_word_of_{private}": _pieces_a_word(tokenizer, files.left_out(private)) for private in about}
     return {"base": dataclasses.asdict(base), **facts, **seen}
 
 
+def _lexicon(lexicon: Lexicon, scale: Scale, place: Place) -> dict[str, Any]:
+    """How many words and pieces a vocabulary has, and how it cuts text that was left out."""
+    files, run = CorpusFiles(place.corpora), RunFolder(place.runs / lexicon.name)
+    with open_run(with_public_key(lexicon_run(lexicon, scale, files, run.root), seed_of(1))) as state:
+        walk(state, until="vocabulary")
+        facts = {
+            "words": len(read_json(state.vocabulary_folder / "chosen.json")),
+            "pieces": state.special.size,
+            "pieces_a_word": _pieces_a_word(state.tokenizer, files.left_out(lexicon.private)),
+        }
+    shutil.rmtree(run.root)
+    return {"lexicon": dataclasses.asdict(lexicon), "epsilon": lexicon_epsilon(lexicon, scale), **facts}
+
+
 def _save(state: RunState, folder: Path) -> None:
-    """The trained model, as a release has it."""
-    save_model(state.trained_model(state.mechanisms.phases[-1].name), folder)
+    """The trained model, an adapter merged into it."""
+    model = state.trained_model(state.mechanisms.phases[-1].name)
+    save_model(model if state.config.model.adapter is None else merged_model(model), folder)
     save_tokenizer(state.tokenizer, folder, state.config.model.length, state.special_names)
 
 
-def _coverage(tokenizer: Tokenizer, files: CorpusFiles) -> dict[str, float]:
-    """Pieces a word on the notes that were left out, as white space cuts words."""
-    texts = [text for unit in _units(files.left_out) for text in unit.texts]
-    words = sum(len(text.split()) for text in texts)
-    pieces = sum(len(encoding.ids) for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False))
-    return {"pieces_a_word": pieces / max(1, words)}
+def _pieces_a_word(tokenizer: Tokenizer, texts: Path) -> float:
+    """As white space cuts words."""
+    found = [text for unit in _units(texts) for text in unit.texts]
+    words = sum(len(text.split()) for text in found)
+    pieces = sum(len(encoding.ids) for encoding in tokenizer.encode_batch_fast(found, add_special_tokens=False))
+    return pieces / max(1, words)
 
 
 def _units(path: Path) -> list[Unit]:
@@ -135,16 +156,25 @@ def _model(model: Model, scale: Scale, place: Place) -> dict[str, Any]:
             walk(state, until="training")
             if model.canaries is not None:
                 found["exposure"] = attacked(state, EXPOSURE)["released model"]
+                found["planted"] = attacked(state, PLANTED_CONTEXTS).get("released model", [])
                 found["sequences"] = private_rows(state).sequences
             folder = run.private / "model"
             _save(state, folder)
     found["training_seconds"] = time.monotonic() - begun
-    about_answers = isinstance(model.training, DpTraining) and model.training.text == "answers"
-    found["loss"] = _masked_loss(folder, files.held_out_answers if about_answers else files.left_out)
+    found["loss"] = {name: _masked_loss(folder, path) for name, path in _held_out(model, files).items()}
     private_folder(run.root)
     found["cells"] = [cell for task in model.tasks for cell in _fine_tuned(model, task, scale, place, folder, run.root)]
     shutil.rmtree(run.root)
     return found
+
+
+def _held_out(model: Model, files: CorpusFiles) -> dict[str, Path]:
+    """Text of the kind that it was trained on, and which it has not read."""
+    if isinstance(model.training, DpTraining) and model.training.on == "stand-in":
+        return {"seen": files.held_out_stand_in}
+    if model.private == "dialogues":
+        return {"seen": files.left_out("dialogues"), "unseen": files.unseen}
+    return {"seen": files.left_out("notes")}
 
 
 def _masked_loss(folder: Path, texts: Path) -> dict[str, Any]:
@@ -166,19 +196,27 @@ def _fine_tuned(model: Model, task: str, scale: Scale, place: Place, folder: Pat
     """Counts of every fold and seed, a replicate's seeds being its own; those of a stopped run are kept beside it."""
     config = task_of(task, scale, place.data, CorpusFiles(place.corpora), run, folder)
     found = []
-    for fold in range(len(splits_of(config.tasks[task]))):
-        for seed in range((model.base.replicate - 1) * config.seeds, model.base.replicate * config.seeds):
+    for fold, split in enumerate(splits_of(config.tasks[task])):
+        for seed in range((model.replicate - 1) * config.seeds, model.replicate * config.seeds):
             path = run / f"{task}-{fold}-{seed}.json"
             if not path.exists():
                 write_json(path, run_cell(config, Cell("model", task, fold, seed), ""))
-            found.append({**read_json(path), "model": model.name})
+            found.append({**read_json(path), "seen": _seen(split)})
     return found
+
+
+def _seen(split: Split) -> int:
+    """Of the test documents the first so many are of seen services; the rest are not."""
+    return sum(not document.document_id.startswith("unseen") for document in split.test)
 
 
 def _baselines(task: str, scale: Scale, place: Place) -> dict[str, Any]:
     """The trivial taggers on every fold."""
     run = place.runs / f"baselines-{task}"
     config = task_of(task, scale, place.data, CorpusFiles(place.corpora), run, Path("unused"))
-    folds: Sequence[int] = range(len(splits_of(config.tasks[task])))
-    cells = [run_cell(config, Cell(name, task, fold, 0), "") for name in BASELINES for fold in folds]
+    cells = [
+        {**run_cell(config, Cell(name, task, fold, 0), ""), "seen": _seen(split)}
+        for name in BASELINES
+        for fold, split in enumerate(splits_of(config.tasks[task]))
+    ]
     return {"task": task, "cells": cells}

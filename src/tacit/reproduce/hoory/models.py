@@ -1,0 +1,146 @@
+"""Every model that tables and figures need, and every vocabulary."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tacit.reproduce.hoory.scale import (
+    FAMILIES,
+    MAIN,
+    UNITS,
+    DpTraining,
+    Lexicon,
+    Model,
+    PlainTraining,
+    Scale,
+    again,
+)
+
+__all__ = ["REFERENCE", "lexicons_of", "models_of"]
+
+
+def models_of(scale: Scale) -> list[Model]:
+    """Every model, those of the table first."""
+    return [*_table(scale), *_figure(scale), *_canaries(scale), *(_tricks(scale) if scale.tricks else ())]
+
+
+def lexicons_of(scale: Scale) -> list[Lexicon]:
+    """Every vocabulary whose size is the budget's."""
+    return [Lexicon(private, epsilon) for private in UNITS for epsilon in scale.lexicons]
+
+
+def _table(scale: Scale) -> list[Model]:
+    models: list[Model] = []
+    for name, family in FAMILIES.items():
+        own = scale.dp[family.private]
+        rows: list[tuple[str, str, PlainTraining | DpTraining | None]] = []
+        if family.bert:
+            rows.append(("bert", "BERT", None))
+        if family.plain:
+            rows.append(("bert-m", "BERT-M", scale.plain[family.private]))
+        rows += [(f"dp-{epsilon:g}", "BERT-DP", replace(own, epsilon=epsilon)) for epsilon in family.epsilons]
+        tasks = tuple(task for task, size in scale.tasks.items() if size.private == family.private)
+        models += [
+            Model(
+                f"{name}-{arm}{again(replicate)}",
+                "table2",
+                f"{words}, {family.words}",
+                family.private,
+                replace(family.base, replicate=replicate),
+                training,
+                tasks=tasks,
+            )
+            for replicate in range(1, scale.replicates.get(name, 0) + 1)
+            for arm, words, training in rows
+        ]
+    return models
+
+
+def _figure(scale: Scale) -> list[Model]:
+    """Figure 1: noise, steps and batch of the notes' training, each alone; batch with noise that is proportional to its root, and at
+    one epsilon with as many passes over the notes.
+    """
+    family = FAMILIES[MAIN["notes"]]
+    own = scale.dp["notes"]
+    fixed = replace(own, epsilon=None)
+
+    def batch(factor: float, training: DpTraining) -> DpTraining:
+        return replace(training, expected_batch=max(1, round(factor * training.expected_batch)))
+
+    points: list[tuple[str, float, DpTraining]] = [
+        *(("noise", factor, replace(fixed, noise_factor=factor)) for factor in scale.noise_factors),
+        *(("steps", factor, replace(fixed, steps=max(1, round(factor * own.steps)))) for factor in scale.step_factors),
+        *(("batch", factor, batch(factor, fixed)) for factor in scale.batch_factors),
+        *(("root", factor, batch(factor, replace(fixed, noise_factor=factor**0.5))) for factor in scale.batch_factors),
+        *(
+            ("passes", factor, batch(factor, replace(own, steps=round(own.steps / factor))))
+            for factor in scale.batch_factors[:1]
+        ),
+    ]
+    return [
+        Model(
+            f"figure1-{name}-{factor:g}{again(replicate)}",
+            "figure1",
+            f"{name} times {factor:g}",
+            "notes",
+            replace(family.base, replicate=replicate),
+            training,
+        )
+        for replicate in range(1, scale.replicates.get(MAIN["notes"], 0) + 1)
+        for name, factor, training in points
+    ]
+
+
+def _canaries(scale: Scale) -> list[Model]:
+    """With and without DP; where the canaries are most frequent also at the epsilon of the paper's figure, which is 1, with half the
+    batch, and with half the steps.
+    """
+    base, most, dp = FAMILIES[MAIN["notes"]].base, max(scale.rates_of_canaries), scale.dp["notes"]
+    fixed = replace(dp, epsilon=None)
+    rows: list[tuple[str, DpTraining | PlainTraining, float]] = [
+        row for rate in scale.rates_of_canaries for row in (("dp", dp, rate), ("control", scale.plain["notes"], rate))
+    ]
+    rows += [
+        ("dp-as-in-paper", replace(dp, epsilon=1.0), most),
+        ("dp-half-batch", replace(fixed, expected_batch=max(1, dp.expected_batch // 2)), most),
+        ("dp-half-steps", replace(fixed, steps=max(1, dp.steps // 2)), most),
+    ]
+    return [
+        Model(f"canaries-{name}-{rate:g}", "figure2", "canaries", "notes", base, training, canaries=rate)
+        for name, training, rate in rows
+    ]
+
+
+REFERENCE = "trick-reference"
+"""The DP training on the stand-in that each trick changes in one thing."""
+
+
+def _tricks(scale: Scale) -> list[Model]:
+    """Each is the DP training of dialogues with one thing changed, on public dialogues in their place: nothing private is read."""
+    dp = replace(scale.dp["dialogues"], on="stand-in")
+    quarter = max(1, dp.expected_batch // 4)
+    rows = (
+        (REFERENCE, "as it is", dp),
+        ("trick-small-batch", f"batches of {quarter}, four times the steps", _batch(dp, quarter, 4)),
+        (
+            "trick-large-batch",
+            f"batches of {2 * dp.expected_batch}, half the steps",
+            _batch(dp, 2 * dp.expected_batch, 0.5),
+        ),
+        ("trick-no-average", "the last iterate, no mean", replace(dp, average=None)),
+        ("trick-one-sequence", "one sequence of a dialogue a step", replace(dp, sequences=1)),
+        ("trick-maskings", "one sequence, with four maskings", replace(dp, sequences=1, maskings=4)),
+        ("trick-more-masked", "30 % of the pieces masked", replace(dp, masked=0.3)),
+        ("trick-falling-noise", "noise that falls by half in two phases", replace(dp, schedule=(1.4, 0.7))),
+        ("trick-low-rate", "half the learning rate", replace(dp, learning_rate=dp.learning_rate / 2)),
+        ("trick-high-rate", "twice the learning rate", replace(dp, learning_rate=dp.learning_rate * 2)),
+        ("trick-small-clip", "a tenth of the clip norm", replace(dp, clip_norm=dp.clip_norm / 10)),
+        ("trick-lora", "LoRA of rank 16 alone is trained", replace(dp, adapter=16)),
+    )
+    base = FAMILIES[MAIN["dialogues"]].base
+    return [Model(name, "tricks", words, "dialogues", base, training) for name, words, training in rows]
+
+
+def _batch(training: DpTraining, expected_batch: int, times: float) -> DpTraining:
+    """Another batch, with times as many steps."""
+    return replace(training, expected_batch=expected_batch, steps=max(1, round(times * training.steps)))
