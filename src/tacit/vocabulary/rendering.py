@@ -162,12 +162,13 @@ if sys.platform == "win32":
     def _peak() -> int:
         return 0
 
-else:
-    import resource
-    import signal
+else:  # what only such systems have is imported by the child alone
 
     def _bound_memory() -> int:
         """The most that was taken so far."""
+        import resource
+        import signal
+
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent; its end is that of the requests
         if sys.platform == "linux":
             with open("/proc/self/statm", encoding="ascii") as file:
@@ -177,10 +178,14 @@ else:
 
     def _bound_time(seconds: float) -> None:
         """The system ends this process then."""
+        import signal
+
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
     def _peak() -> int:
         """Bytes of memory; where the system does not say it of this program alone, also of what started it."""
+        import resource
+
         if sys.platform == "linux":
             with open("/proc/self/status", encoding="ascii") as file:
                 return next(1024 * int(line.split()[1]) for line in file if line.startswith("VmHWM"))
