@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer, normalizers
 
-from tacit.errors import DataError
+from tacit.errors import DataError, UsageError
 from tacit.vocabulary import rendering
 from tacit.vocabulary.chat_template import ChatTemplate
 from tacit.vocabulary.given import read_given
@@ -104,6 +104,13 @@ def test_a_child_ends_with_its_owner_and_is_no_other_process_own() -> None:
     assert child.stdin is not None
     child.stdin.close()  # what the system does when the owner ends
     assert child.wait(timeout=20) == 0
+
+
+def test_without_a_child_there_is_an_error_and_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Known wrong: every conversation without a text."""
+    monkeypatch.setattr(rendering.sys, "executable", "/bin/false")
+    with pytest.raises(UsageError, match="did not start"):
+        RenderedApart(ChatTemplate(PLAIN, "here")).render(said("a horse"), {})
 
 
 def test_an_interrupted_reply_is_given_to_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:

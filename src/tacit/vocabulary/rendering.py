@@ -21,6 +21,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
+from tacit.errors import UsageError
 from tacit.vocabulary.chat_template import ChatTemplate
 
 __all__ = ["RenderedApart", "rendered_apart"]
@@ -34,6 +35,7 @@ _SECONDS = 10.0
 _TIMES, _MORE = 16, 1 << 20
 """A text has at most so many characters for each one of the messages, and so many more."""
 _TOOK_MUCH = "!"
+_READY = "ready\n"
 
 
 class RenderedApart:
@@ -60,6 +62,9 @@ class RenderedApart:
         Args:
             messages: objects with ``role`` and ``content``.
             tokens: the tokenizer's special tokens by role.
+
+        Raises:
+            UsageError: there is no child; it hangs on no message.
         """
         request = json.dumps([[dict(message) for message in messages], dict(tokens)])
         is_new = self._child is None or self._owner != os.getpid()
@@ -90,11 +95,22 @@ class RenderedApart:
     def _begun(self) -> subprocess.Popen[str]:
         pipe = subprocess.PIPE
         command = [sys.executable, "-m", __name__]
+        places = os.pathsep.join(filter(None, sys.path))  # where this process has the package from
         child = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, encoding="utf-8"
+            command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            encoding="utf-8",
+            env={**os.environ, "PYTHONPATH": places},
         )
-        assert child.stdin is not None
-        child.stdin.write(f"{json.dumps(self._template.source)}\n")
+        if _said(child, json.dumps(self._template.source)) != _READY:
+            child.kill()
+            child.communicate()
+            raise UsageError(
+                "the process that renders the chat template did not start; look at its template and the memory left"
+            )
         return child
 
 
@@ -131,6 +147,8 @@ def rendered_apart(source: str, place: str) -> RenderedApart:
 def _serve() -> None:
     template = ChatTemplate(json.loads(sys.stdin.readline()), "the chat template")
     begun = _bound_memory()
+    sys.stdout.write(_READY)
+    sys.stdout.flush()
     for line in sys.stdin:
         messages, tokens = json.loads(line)
         _bound_time(_SECONDS)
@@ -169,6 +187,7 @@ else:  # what only such systems have is imported by the child alone
         import resource
         import signal
 
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # what ends here is written nowhere
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent; its end is that of the requests
         if sys.platform == "linux":
             with open("/proc/self/statm", encoding="ascii") as file:
