@@ -130,7 +130,7 @@ def _tricks(scale: Scale) -> list[Model]:
         ("trick-no-average", "the last iterate, no mean", replace(dp, average=None)),
         ("trick-one-sequence", "one sequence of a dialogue a step", replace(dp, sequences=1)),
         ("trick-maskings", "one sequence, with four maskings", replace(dp, sequences=1, maskings=4)),
-        ("trick-more-masked", "30 % of the pieces masked", replace(dp, masked=0.3)),
+        ("trick-less-masked", "half as many pieces masked", replace(dp, masked=dp.masked / 2)),
         ("trick-falling-noise", "noise that falls by half in two phases", replace(dp, schedule=(1.4, 0.7))),
         ("trick-low-rate", "half the learning rate", replace(dp, learning_rate=dp.learning_rate / 2)),
         ("trick-high-rate", "twice the learning rate", replace(dp, learning_rate=dp.learning_rate * 2)),

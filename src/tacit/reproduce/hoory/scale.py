@@ -334,7 +334,7 @@ _LAPTOP = Scale(
         "notes": PlainTraining(steps=1500, batch=64, learning_rate=3e-3),
     },
     dp={
-        "dialogues": DpTraining(steps=40, expected_batch=2000, sequences=2, learning_rate=8e-3),
+        "dialogues": DpTraining(steps=40, expected_batch=2000, sequences=2, learning_rate=1.6e-2, masked=0.3),
         "notes": DpTraining(steps=20, expected_batch=800, sequences=4, learning_rate=8e-3),
     },
     tasks={
