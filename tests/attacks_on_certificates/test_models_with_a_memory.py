@@ -54,11 +54,13 @@ from tacit.evaluation import causal_lm
 from tacit.folder import RunFolder
 from tacit.models import networks
 from tacit.models.total import Kept, bits_of_weights
-from tacit.pipeline import opening
+from tacit.pipeline import evaluation, opening
+from tacit.pipeline.evaluation import made_up_row
 from tacit.pipeline.opening import load_given
 from tacit.pipeline.stages import run
 from tacit.planning import EVALUATION, given
 from tacit.privacy.ledger import Ledger
+from tacit.randomness import KeyedRandomness
 from tacit.scoring.scorer import Scorer, ScorerOptions
 from tacit.screening.adapters.huggingface import HuggingFaceDetector
 from tacit.screening.adapters.options import HuggingFaceOptions
@@ -529,7 +531,20 @@ def test_a_private_evaluation_is_not_of_a_model_that_writes_its_weights(
     config = RwkvConfig.from_dict({**model.config.to_dict(), "vocab_size": size})
     torch.manual_seed(0)
     moved(RwkvForCausalLM(config)).save_pretrained(tmp_path / "given")
+    monkeypatch.setattr(
+        evaluation, "remembered_length", lambda *_: None
+    )  # as of weights that add nothing at the tried row
+    losses = evaluation._made_up_losses
+    monkeypatch.setattr(evaluation, "_made_up_losses", lambda state, model: losses(state, model)(24))
     with pytest.raises(RefusedError, match=r"unsteady-model.*writes its own weights"):
         run(parse_config(values))
     with Ledger.open(RunFolder(parse_config(values).resolved_run).ledger) as ledger:
         assert ledger.spent(EVALUATION) == 0
+
+
+def test_nobody_knows_the_row_that_a_model_is_tried_at() -> None:
+    """Known wrong: a row of a public generator, at which weights were made to add nothing."""
+    one, other = (KeyedRandomness(bytes([number]) * 32) for number in (1, 2))
+    rows = [made_up_row(streams, SPECIAL, LENGTH).tolist() for streams in (one, one, other)]
+    assert rows[0] == rows[1] != rows[2]
+    assert not set(rows[0][0][1:]) & set(SPECIAL.ids)

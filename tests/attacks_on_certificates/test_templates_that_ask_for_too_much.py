@@ -92,6 +92,17 @@ def test_one_that_took_much_is_rendered_by_a_new_child() -> None:
     apart.close()
 
 
+def test_what_an_earlier_conversation_did_to_a_child_is_not_the_next_ones_loss() -> None:
+    apart = RenderedApart(ChatTemplate(PLAIN, "here"))
+    assert apart.render(said("a horse"), {}) == "user: a horse\n"
+    child = apart._child
+    assert child is not None
+    child.kill()
+    child.wait()
+    assert apart.render(said("a horse"), {}) == "user: a horse\n"
+    apart.close()
+
+
 def test_a_child_ends_with_its_owner_and_is_no_other_process_own() -> None:
     apart = RenderedApart(ChatTemplate(PLAIN, "here"))
     assert apart.render(said("a horse"), {}) == "user: a horse\n"

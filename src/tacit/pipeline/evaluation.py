@@ -41,8 +41,9 @@ from tacit.training.phases import last_before_private
 from tacit.training.sequences import SequenceStream
 from tacit.training.steps import all_widths
 from tacit.training.sums import scores_digest
+from tacit.vocabulary.special import SpecialTokens
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "made_up_row"]
 
 
 def evaluate(state: RunState) -> None:
@@ -137,19 +138,8 @@ def _refuse_memory(state: RunState, models: Models) -> None:
 
 
 def _made_up_losses(state: RunState, model: PreTrainedModel) -> Callable[[int], np.ndarray]:
-    """The loss of a made-up row of a length, as held-out units are scored: always the same row, and the same masks in it.
-
-    It is drawn with the key, so that no weights can be made to be steady at it alone.
-    """
-    special = state.special
-    ordinary = np.setdiff1d(np.arange(special.size), special.ids)
-    ids_1T = (
-        state.streams.child("evaluation")
-        .generator("made up")
-        .choice(ordinary, (1, state.config.model.length))
-        .astype(np.int32)
-    )
-    ids_1T[:, 0] = special.start
+    """The loss of a made-up row of a length, as held-out units are scored: always the same row, and the same masks in it."""
+    ids_1T = made_up_row(state.streams, state.special, state.config.model.length)
     masks = KeyedRandomness(bytes(32))  # no secret: nothing private is read
 
     def losses(length: int) -> np.ndarray:
@@ -159,6 +149,14 @@ def _made_up_losses(state: RunState, model: PreTrainedModel) -> Callable[[int], 
         return masked_lm.score_units({"": model}, stream, 1, state.masking, masks)[""].loss_U
 
     return losses
+
+
+def made_up_row(streams: KeyedRandomness, special: SpecialTokens, length: int) -> np.ndarray:
+    """Token ids (1, T), drawn with the key: nobody can make weights that are steady at this row alone."""
+    ordinary = np.setdiff1d(np.arange(special.size), special.ids)
+    ids_1T = streams.child("evaluation").generator("made up").choice(ordinary, (1, length)).astype(np.int32)
+    ids_1T[:, 0] = special.start
+    return ids_1T
 
 
 def _released_model(state: RunState) -> Models:

@@ -189,8 +189,7 @@ def _content(token: Any) -> str | None:
 
 def _unknown(tokenizer: Tokenizer) -> str | None:
     """What the tokenizer's model gives for a word that it cannot spell."""
-    stated = json.loads(tokenizer.to_str())
-    model = stated["model"]
+    model = json.loads(tokenizer.to_str())["model"]
     if isinstance(model.get("unk_id"), int):  # unigram models have a number
         return tokenizer.id_to_token(model["unk_id"])
     return _content(model.get("unk_token"))

@@ -48,11 +48,8 @@ def growth_of(normalizer: Mapping[str, Any] | None) -> float:
             return 1.0 + len(text)
         case {"type": "Replace", "pattern": {"String": str(pattern)}, "content": str(text)} if pattern:
             return max(1.0, len(text) / len(pattern))
-        case {
-            "type": "Replace",
-            "content": str(text),
-        }:  # an expression that may find nothing, before and behind a character
-            return 1.0 + 2 * len(text)
+        case {"type": "Replace", "content": str(text)}:
+            return 1.0 + 2 * len(text)  # an expression may find nothing, before and behind a character
         case {"type": "Precompiled", "precompiled_charsmap": str(table)}:
             return 1.0 if _longest_of(table) <= _LONGEST else float("inf")
         case _:
