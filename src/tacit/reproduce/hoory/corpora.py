@@ -77,11 +77,6 @@ class CorpusFiles:
         return self.folder / "general.jsonl"
 
     @property
-    def answers(self) -> Path:
-        """Health answers."""
-        return self.folder / "answers.jsonl"
-
-    @property
     def medical(self) -> Path:
         """Health answers, abstracts, and notes and dialogues of played consultations."""
         return self.folder / "medical.jsonl"
@@ -142,7 +137,6 @@ def prepare(data: Path, scale: Scale, folder: Path) -> CorpusFiles:
         files.left_out("notes"): [notes[number] for number in sorted(out)],
         **parts,
         files.general: general,
-        files.answers: answers,
         files.medical: [*once, *_TIMES * played],
         files.held_out_answers: held_out,
     }
