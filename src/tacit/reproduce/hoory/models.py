@@ -86,7 +86,7 @@ def _figure(scale: Scale) -> list[Model]:
             replace(family.base, replicate=replicate),
             training,
         )
-        for replicate in range(1, scale.replicates.get(MAIN["notes"], 0) + 1)
+        for replicate in range(1, scale.curves + 1)
         for name, factor, training in points
     ]
 

@@ -286,6 +286,7 @@ class Scale:
         replicates: trainings of every row of a family, from the first public step on; a family that is not here is not run.
         patterns, canaries_each, rates_of_canaries: of figure 2.
         noise_factors, step_factors, batch_factors: of figure 1.
+        curves: trainings of each of its points, other than the family's own.
         tricks: whether the changes of the DP training are tried on the stand-in.
         lexicons: epsilons of vocabularies whose size is the budget's.
         seeds: fine-tunings of each model on each fold.
@@ -308,6 +309,7 @@ class Scale:
     canaries_each: int = 4
     patterns: tuple[str, ...] = ("HS", "HSH", "HHSHH")
     rates_of_canaries: tuple[float, ...] = (0.01, 0.1, 1.0)
+    curves: int = 3
     noise_factors: tuple[float, ...] = (2.0, 4.0)
     step_factors: tuple[float, ...] = (0.25, 0.5)
     batch_factors: tuple[float, ...] = (0.25, 0.5)
@@ -344,25 +346,19 @@ _LAPTOP = Scale(
         "mtsamples": TaskSize("notes", folds=5, epochs=4, learning_rate=2e-3, batch=8),
         "ncbi-disease": TaskSize("notes", folds=1, epochs=4, learning_rate=2e-3, batch=8),
     },
-    replicates={
-        "dialogues-general": 3,
-        "dialogues-dp": 3,
-        "dialogues-own": 3,
-        "dialogues-likelihood": 3,
-        "notes-public": 3,
-    },
+    replicates={"dialogues-general": 3, "notes-public": 3},
+    rates_of_canaries=(1.0,),
+    curves=0,
+    tricks=False,
 )
 
 _NIGHT = replace(
     _LAPTOP,
     name="night",
-    novels=30,
-    paragraphs=20_000,
-    shape={"layers": 2, "width": 192, "heads": 3, "length": 64},
-    trunk_steps=4000,
-    base_steps=3000,
-    public_rate=3e-3,
-    replicates=dict.fromkeys(FAMILIES, 3),
+    replicates={**dict.fromkeys(FAMILIES, 3), "dialogues-general": 5, "notes-public": 5},
+    rates_of_canaries=(0.01, 0.1, 1.0),
+    curves=3,
+    tricks=True,
 )
 
 SCALES = {
@@ -397,4 +393,5 @@ SCALES = {
         device="cuda",
     ),
 }
-"""By name. The paper has BERT-large, 83 million examples, batches of 131,072 and a million steps."""
+"""By name. ``night`` has models of the size of ``laptop``: more trainings of each row, and all that has no power with few of them. The
+paper has BERT-large, 83 million examples, batches of 131,072 and a million steps."""
