@@ -89,6 +89,7 @@ TINY = Scale(
     vocabulary_options={"method": "weighted", "max_words": 4},
     canaries_each=1,
     rates_of_canaries=(1.0,),
+    curves=1,
     lexicons=(1.0, 40.0),
 )
 
@@ -242,7 +243,8 @@ def test_every_model_is_a_run_that_is_allowed(files: CorpusFiles, name: str, tmp
     scale = SCALES[name]
     models = models_of(scale)
     assert len({model.name for model in models}) == len(models)
-    assert {model.part for model in models} == {"table2", "figure1", "figure2", "tricks"}
+    with_power = set() if name == "laptop" else {"figure1", "tricks"}
+    assert {model.part for model in models} == {"table2", "figure2", *with_power}
     for base in dict.fromkeys(model.base for model in models):
         check_meaning(trunk_run(base.trunk, scale, files, tmp_path / "run"))
         check_meaning(base_run(base, tmp_path, scale, files, tmp_path / "run"))
@@ -273,9 +275,11 @@ def test_options_are_chosen_on_public_text(files: CorpusFiles, tmp_path: Path) -
         for public in begun_with:
             assert [source.path for source in public.public] == [str(files.general)]
             assert {phase.stream for phase in public.phases} == {"public"}
-    stands_in, held_out = texts_of(files.stand_in), texts_of(files.held_out_stand_in)
-    assert len(stands_in) == UNITS["dialogues"]
-    assert not {*stands_in, *texts_of(files.general)} & set(held_out)
+    held_out = set(texts_of(files.held_out_stand_in))
+    assert not set(texts_of(files.general)) & held_out
+    for name, units in UNITS.items():
+        assert len(texts_of(files.stand_in(name))) == units
+        assert not set(texts_of(files.stand_in(name))) & held_out
 
 
 def test_a_family_has_one_beginning() -> None:
@@ -500,13 +504,15 @@ def test_what_a_trick_changes_is_told_dialogue_by_dialogue() -> None:
     base, changed = [4.0, 6.0, 5.0, 7.0], [3.9, 5.8, 4.9, 6.8]
     rows = {
         one["model"]: one
-        for one in trick_rows(models_of(TINY), {REFERENCE: result(base), "trick-low-rate": result(changed)})
+        for one in trick_rows(
+            models_of(TINY), {REFERENCE["dialogues"]: result(base), "trick-low-rate": result(changed)}
+        )
     }
     found = rows["trick-low-rate"]
     oracle = stats.ttest_rel(changed, base).confidence_interval()
     assert (found["change_low"], found["change_high"]) == pytest.approx((oracle.low, oracle.high))
     assert found["change"] == pytest.approx(-0.15)
-    assert rows[REFERENCE]["change"] is None
+    assert rows[REFERENCE["dialogues"]]["change"] is None
 
 
 def test_an_unknown_scale() -> None:
@@ -525,7 +531,7 @@ def test_from_corpora_to_the_page(tmp_path: Path, place: Place) -> None:
         "notes-public-bert-m",
         "notes-dp-dp-8",
         "figure1-noise-2",
-        REFERENCE,
+        REFERENCE["dialogues"],
         "trick-lora",
         "canaries-dp-1",
         "canaries-control-1",

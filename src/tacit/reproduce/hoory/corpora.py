@@ -37,7 +37,7 @@ _SHARED = 0.2
 LABELLED = TESTED = 1000
 """Dialogues that taggers are trained on, at most, and that they are tested on, of seen services."""
 _HELD_OUT_STAND_IN = 300
-_VERSION = 3  # of the rules by which texts are chosen; results of others are not mixed with them
+_VERSION = 4  # of the rules by which texts are chosen; results of others are not mixed with them
 _HELD_OUT_ANSWERS = 400
 _TIMES = 8  # that a public clinical note is in the medical text: as they are, they would be a fortieth of its words
 
@@ -61,10 +61,9 @@ class CorpusFiles:
         """Dialogues of services that no other dialogue is about."""
         return self.folder / "unseen-dialogues.jsonl"
 
-    @property
-    def stand_in(self) -> Path:
-        """Public dialogues in the place of private ones, as many units as those."""
-        return self.folder / "stand-in.jsonl"
+    def stand_in(self, name: Private) -> Path:
+        """Public dialogues in a private corpus's place, and as many."""
+        return self.folder / f"stand-in-{name}.jsonl"
 
     @property
     def held_out_stand_in(self) -> Path:
@@ -166,12 +165,14 @@ def _dialogues(data: Path, files: CorpusFiles, scale: Scale) -> dict[Path, list[
             _write_annotated(files.task(task, "test"), {"seen": tested, "unseen": unseen})
     public = sorted(stored.stand_in_dialogues(data), key=_drawn)
     held_out, others = public[:_HELD_OUT_STAND_IN], public[_HELD_OUT_STAND_IN:]
-    copies = [others[number % len(others)] for number in range(UNITS["dialogues"])]
+    stands_in = {
+        files.stand_in(name): [others[number % len(others)] for number in range(units)] for name, units in UNITS.items()
+    }
     return {
         files.private("dialogues"): [dialogue.text for dialogue in private],
         files.left_out("dialogues"): [dialogue.text for dialogue in tested],
         files.unseen: [dialogue.text for dialogue in unseen],
-        files.stand_in: copies,
+        **stands_in,
         files.held_out_stand_in: held_out,
     }
 

@@ -116,7 +116,7 @@ def _tricks(rows: Sequence[Row]) -> Figure | None:
         place.errorbar(
             row["change"], height, xerr=errors, color=_LOSS, marker="o", markersize=4, elinewidth=1, capsize=2
         )
-    place.set_yticks(range(len(changed)), [row["words"] for row in reversed(changed)])
+    place.set_yticks(range(len(changed)), [f"{row['units']}: {row['words']}" for row in reversed(changed)])
     place.locator_params(axis="x", nbins=5)
     place.set_xlabel("difference of the masked loss (nats)")
     return figure

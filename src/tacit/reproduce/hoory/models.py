@@ -12,6 +12,7 @@ from tacit.reproduce.hoory.scale import (
     Lexicon,
     Model,
     PlainTraining,
+    Private,
     Scale,
     again,
 )
@@ -111,34 +112,60 @@ def _canaries(scale: Scale) -> list[Model]:
     ]
 
 
-REFERENCE = "trick-reference"
+REFERENCE: dict[Private, str] = {"dialogues": "trick-reference", "notes": "trick-few-reference"}
 """The DP training on the stand-in that each trick changes in one thing."""
 
 
 def _tricks(scale: Scale) -> list[Model]:
-    """Each is the DP training of dialogues with one thing changed, on public dialogues in their place: nothing private is read."""
-    dp = replace(scale.dp["dialogues"], on="stand-in")
-    quarter = max(1, dp.expected_batch // 4)
-    rows = (
-        (REFERENCE, "as it is", dp),
-        ("trick-small-batch", f"batches of {quarter}, four times the steps", _batch(dp, quarter, 4)),
-        (
-            "trick-large-batch",
-            f"batches of {2 * dp.expected_batch}, half the steps",
-            _batch(dp, 2 * dp.expected_batch, 0.5),
-        ),
-        ("trick-no-average", "the last iterate, no mean", replace(dp, average=None)),
-        ("trick-one-sequence", "one sequence of a dialogue a step", replace(dp, sequences=1)),
-        ("trick-maskings", "one sequence, with four maskings", replace(dp, sequences=1, maskings=4)),
-        ("trick-less-masked", "half as many pieces masked", replace(dp, masked=dp.masked / 2)),
-        ("trick-falling-noise", "noise that falls by half in two phases", replace(dp, schedule=(1.4, 0.7))),
-        ("trick-low-rate", "half the learning rate", replace(dp, learning_rate=dp.learning_rate / 2)),
-        ("trick-high-rate", "twice the learning rate", replace(dp, learning_rate=dp.learning_rate * 2)),
-        ("trick-small-clip", "a tenth of the clip norm", replace(dp, clip_norm=dp.clip_norm / 10)),
-        ("trick-lora", "LoRA of rank 16 alone is trained", replace(dp, adapter=16)),
-    )
+    """Each is a DP training with one thing changed, on public dialogues in the private text's place: nothing private is read. As many
+    as there are dialogues, and as few as there are notes.
+    """
     base = FAMILIES[MAIN["dialogues"]].base
-    return [Model(name, "tricks", words, "dialogues", base, training) for name, words, training in rows]
+    rows: dict[Private, list[tuple[str, str, DpTraining]]] = {
+        "dialogues": _of_dialogues(scale),
+        "notes": _of_notes(scale),
+    }
+    return [
+        Model(f"trick-{name}", "tricks", words, private, base, training)
+        for private, own in rows.items()
+        for name, words, training in own
+    ]
+
+
+def _of_dialogues(scale: Scale) -> list[tuple[str, str, DpTraining]]:
+    dp = replace(scale.dp["dialogues"], on="stand-in")
+    return [
+        ("reference", "as it is", dp),
+        *_batches("", dp),
+        ("no-average", "the last iterate, no mean", replace(dp, average=None)),
+        ("one-sequence", "one sequence of a dialogue a step", replace(dp, sequences=1)),
+        ("maskings", "one sequence, with four maskings", replace(dp, sequences=1, maskings=4)),
+        *_rates("", dp),
+        ("falling-noise", "noise that falls by half in two phases", replace(dp, schedule=(1.4, 0.7))),
+        ("small-clip", "a tenth of the clip norm", replace(dp, clip_norm=dp.clip_norm / 10)),
+        ("lora", "LoRA of rank 16 alone is trained", replace(dp, adapter=16)),
+    ]
+
+
+def _of_notes(scale: Scale) -> list[tuple[str, str, DpTraining]]:
+    dp = replace(scale.dp["notes"], on="stand-in")
+    return [("few-reference", "as the notes' training is", dp), *_batches("few-", dp), *_rates("few-", dp)]
+
+
+def _batches(prefix: str, dp: DpTraining) -> list[tuple[str, str, DpTraining]]:
+    half, twice = max(1, dp.expected_batch // 2), 2 * dp.expected_batch
+    return [
+        (f"{prefix}small-batch", f"batches of {half}, twice the steps", _batch(dp, half, 2)),
+        (f"{prefix}large-batch", f"batches of {twice}, half the steps", _batch(dp, twice, 0.5)),
+    ]
+
+
+def _rates(prefix: str, dp: DpTraining) -> list[tuple[str, str, DpTraining]]:
+    return [
+        (f"{prefix}low-rate", "half the learning rate", replace(dp, learning_rate=dp.learning_rate / 2)),
+        (f"{prefix}high-rate", "twice the learning rate", replace(dp, learning_rate=dp.learning_rate * 2)),
+        (f"{prefix}less-masked", "half as many pieces masked", replace(dp, masked=dp.masked / 2)),
+    ]
 
 
 def _batch(training: DpTraining, expected_batch: int, times: float) -> DpTraining:

@@ -49,7 +49,7 @@ def results_page(sizes: Mapping[str, Any], tables: Mapping[str, Sequence[Row]], 
             ["text", "ε", "words", "pieces", "pieces a word"], [_lexicon(row) for row in tables["lexicons"]]
         ),
         "What a change of the DP training gives, on public dialogues": markdown_table(
-            ["training", "masked loss", "difference (95 %, over dialogues)", "seconds"],
+            ["dialogues", "training", "masked loss", "difference (95 %, over dialogues)", "seconds"],
             list(map(_trick, tables["tricks"])),
         ),
         "Figure 1: noise, steps, batch": markdown_table(
@@ -123,7 +123,8 @@ def _lexicon(row: Row) -> list[str]:
 
 
 def _trick(row: Row) -> list[str]:
-    return [row["words"], _number(row["loss"]), _between(row, "change", "+.3f"), f"{row['training_seconds']:.0f}"]
+    numbers = [_number(row["loss"]), _between(row, "change", "+.3f"), f"{row['training_seconds']:.0f}"]
+    return [str(row["units"]), row["words"], *numbers]
 
 
 _VARIED = {

@@ -89,7 +89,7 @@ def model_run(
     training = model.training
     assert training is not None
     stands_in = isinstance(training, DpTraining) and training.on == "stand-in"
-    private = files.stand_in if stands_in else files.private(model.private)
+    private = (files.stand_in if stands_in else files.private)(model.private)
     values = _common(model.name, run, model.private, private, [files.held_out_answers], scale, 1e6)
     values |= {"model": {"folder": str(base), "length": scale.shape["length"]}}
     values |= {"vocabulary": {"method": "given", "path": str(base)}}

@@ -336,8 +336,8 @@ _LAPTOP = Scale(
         "notes": PlainTraining(steps=1500, batch=64, learning_rate=3e-3),
     },
     dp={
-        "dialogues": DpTraining(steps=40, expected_batch=2000, sequences=2, learning_rate=1.6e-2, masked=0.3),
-        "notes": DpTraining(steps=20, expected_batch=800, sequences=4, learning_rate=8e-3),
+        "dialogues": DpTraining(steps=160, expected_batch=500, sequences=2, learning_rate=1.6e-2, masked=0.3),
+        "notes": DpTraining(steps=40, expected_batch=400, sequences=4, learning_rate=1.6e-2, masked=0.3),
     },
     tasks={
         "dialogues-50": TaskSize("dialogues", folds=1, epochs=20, learning_rate=2e-3, batch=8, labelled=50),
@@ -393,5 +393,7 @@ SCALES = {
         device="cuda",
     ),
 }
-"""By name. ``night`` has models of the size of ``laptop``: more trainings of each row, and all that has no power with few of them. The
-paper has BERT-large, 83 million examples, batches of 131,072 and a million steps."""
+"""By name. ``night`` has models of the size of ``laptop``: more trainings of each row, and all that has no power with few of them.
+
+The paper has BERT-large, 83 million examples, batches of 131,072 and a million steps.
+"""

@@ -160,18 +160,18 @@ def figure1_rows(models: Sequence[Model], results: Results) -> list[Row]:
 
 
 def trick_rows(models: Sequence[Model], results: Results) -> list[Row]:
-    """Each change of the DP training alone, on public text in the private text's place: masked loss, and what it gains."""
-    if REFERENCE not in results:
-        return []
-    reference_D = _losses(results[REFERENCE])
+    """Each change of a DP training alone, on public text in the private text's place: masked loss, and what it gains."""
     rows: list[Row] = []
     for model in models:
-        if model.part == "tricks" and model.name in results:
+        reference = REFERENCE[model.private]
+        if model.part == "tricks" and model.name in results and reference in results:
             result = results[model.name]
-            change = None if model.name == REFERENCE else _over_documents(_losses(result) - reference_D)
+            of_each_D = _losses(result) - _losses(results[reference])
+            change = None if model.name == reference else _over_documents(of_each_D)
             rows.append(
                 {
                     "model": model.name,
+                    "units": UNITS[model.private],
                     "words": model.words,
                     "loss": float(_losses(result).mean()),
                     **_named("change", change),
