@@ -6,6 +6,7 @@ To add a paper: its package, and one line in ``PAPERS`` (docs/adding.md).
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import os
 import signal
@@ -120,7 +121,7 @@ the end
 
 
 @pytest.fixture
-def papers(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Paper[Any]]:
+def papers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Paper[Any]]:
     from tacit.reproduce.papers import (
         PAPERS,
     )  # here, so that a killed job's process need not load what the real ones need
@@ -166,6 +167,25 @@ def test_a_toy_paper_from_its_corpus_to_its_page(papers: object, tmp_path: Path)
         call(*command, "--scale", "full")
     page.write_text("no markers")
     with pytest.raises(UsageError, match=BEGIN):
+        call(*command)
+
+
+def test_a_larger_scale_goes_on_from_the_results_of_a_smaller_one(
+    papers: dict[str, Paper[Any]], tmp_path: Path
+) -> None:
+    """Where it differs in what the paper says that changes no job's result; in anything else it does not."""
+    papers["toy"] = dataclasses.replace(TOY, grows=("factors",))
+    data, out = tmp_path / "data", tmp_path / "out"
+    (data / "toy").mkdir(parents=True)
+    (data / "toy" / "numbers.txt").write_text("1\n2\n3\n")
+    (data / "killed").touch()
+    command = ("toy", "--data", data, "--out", out)
+    assert "2 of 2 models done" in call(*command)
+    assert "3 of 3 models done" in call(*command, "--scale", "full")
+    assert (data / "log").read_text() == "1\n10\n100\n"
+    assert "2 of 2 models done" in call(*command)
+    papers["toy"] = TOY
+    with pytest.raises(UsageError, match="another scale"):
         call(*command)
 
 

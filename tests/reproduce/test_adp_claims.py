@@ -17,7 +17,7 @@ from tacit.reproduce.adp.evidence import exposure_estimate, mean_share, share_di
 from tacit.reproduce.adp.scale import SCALES, Cell, cells_of
 from tacit.reproduce.writing import Claim
 
-SCALE = SCALES["laptop"]
+SCALE = SCALES["night"]
 LEVEL = 0.05 / 60
 NULL, CEILING = 1.44, math.log2(10**6)
 TABLES: dict[str, list[dict[str, Any]]] = {

@@ -21,7 +21,7 @@ from tacit.reproduce.hoory.tables import exposure_rows, figure1_rows, loss_rows,
 from tacit.reproduce.judging import paired
 from tacit.reproduce.writing import Claim, finite
 
-SCALE = dataclasses.replace(SCALES["laptop"], replicates=dict.fromkeys(FAMILIES, 5))
+SCALE = dataclasses.replace(SCALES["night"], replicates=dict.fromkeys(FAMILIES, 5))
 LEVEL = 0.05 / 100
 NULL = 1.07
 DOCUMENTS, UNSEEN = 400, 200

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import Field, dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from tacit.errors import UsageError
 from tacit.files import read_json
@@ -26,7 +26,9 @@ Result = dict[str, Any]
 
 
 class Scale(Protocol):
-    """The size of an experiment: frozen, and equal scales have equal ``repr``."""
+    """The size of an experiment: a frozen dataclass, whose equal fields have equal ``repr``."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     @property
     def name(self) -> str:
@@ -98,6 +100,8 @@ class Paper(Generic[S]):
         claims: the paper's claims, judged by the results and tables at a level (both tails of each interval).
         figures: draws what the rows are enough for, into ``place.out``; their names.
         page: the tables as Markdown.
+        grows: fields of a scale that say which jobs there are, and change none: of scales that differ in these alone, one goes on
+            from the other's results.
     """
 
     title: str
@@ -110,6 +114,7 @@ class Paper(Generic[S]):
     claims: Callable[[Outcome[S], float], Sequence[Claim]]
     page: Callable[[Outcome[S]], Page]
     figures: Callable[[Outcome[S]], Sequence[str]] = lambda outcome: ()
+    grows: tuple[str, ...] = ()
 
 
 def reproduce(
@@ -134,7 +139,7 @@ def reproduce(
     """
     jobs = paper.cells(scale)
     wanted = jobs_for(jobs, only)
-    check_same(place.out, scale)
+    check_same(place.out, scale, paper.grows)
     reporter.say("Corpora: preparing ...")
     paper.prepare(scale, place, reporter)
     tasks = [Task(job.name, functools.partial(paper.measure, job.cell, scale, place), job.after) for job in wanted]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tacit.config import RunConfig
 from tacit.errors import UsageError
 from tacit.files import read_json, write_json
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 __all__ = ["Place", "check_same", "scale_named", "with_public_key"]
 
@@ -55,14 +58,18 @@ def scale_named(scales: Mapping[str, S], name: str) -> S:
     return scales[name]
 
 
-def check_same(out: Path, scale: object) -> None:
+def check_same(out: Path, scale: DataclassInstance, grows: Collection[str] = ()) -> None:
     """Make the folder, or go on with it.
 
+    Args:
+        grows: fields of the scale that say which results there are, and change none.
+
     Raises:
-        UsageError: it has results of another scale.
+        UsageError: it has results of a scale that differs in more than its name and these.
     """
     path = out / "scale.json"
-    described = {"scale": repr(scale)}
+    chosen = {"name", *grows}
+    described = {one.name: repr(getattr(scale, one.name)) for one in fields(scale) if one.name not in chosen}
     if path.exists() and read_json(path) != described:
         raise UsageError(f"{out}: there are results of another scale or version; use another --out folder")
     out.mkdir(parents=True, exist_ok=True)

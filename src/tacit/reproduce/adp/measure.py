@@ -34,7 +34,7 @@ from tacit.randomness import KeyedRandomness, key_of
 from tacit.reproduce.adp.corpora import TEXTS, CorpusFiles, TestDocuments, kind_of
 from tacit.reproduce.adp.public import PublicModel, public_model, train_public
 from tacit.reproduce.adp.runs import config_of, trial_config
-from tacit.reproduce.adp.scale import DELTA, Cell, Scale, ScorerName, Scores, Trial, experiment_seed
+from tacit.reproduce.adp.scale import DELTA, MOST_SEEDS, Cell, Scale, ScorerName, Scores, Trial, experiment_seed
 from tacit.reproduce.place import Place, with_public_key
 from tacit.reproduce.writing import finite
 from tacit.scoring.scorer import ScorerOptions
@@ -226,7 +226,8 @@ def _public(name: ScorerName, scale: Scale, place: Place) -> dict[str, Any]:
             name: _measured(loss, test) for name, loss in causal_lm.score_units(tables, stream, streams).items()
         }
     scorer = ScorerOptions(public.model, scale.model["length"]).load()
-    canaries = [one.log_perplexity for one in scorer.score([scale.canary_text(seed) for seed in range(scale.seeds)])]
+    asked = [scale.canary_text(seed) for seed in range(MOST_SEEDS)]
+    canaries = [one.log_perplexity for one in scorer.score(asked)]
     return {
         "test": tests,
         "canary_log_perplexity": canaries,

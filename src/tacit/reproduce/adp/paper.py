@@ -88,4 +88,5 @@ ADP: Paper[Scale] = Paper(
     claims=_claims,
     figures=_figures,
     page=_page,
+    grows=("seeds",),
 )

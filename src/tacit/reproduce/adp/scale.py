@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tacit.corpus.secrets import SecretFormat, draw_secret_canaries
@@ -14,6 +14,7 @@ __all__ = [
     "CERTIFIED",
     "DELTA",
     "EXPOSED",
+    "MOST_SEEDS",
     "ONE_RECORD",
     "SCALES",
     "Arm",
@@ -153,6 +154,10 @@ class Trial:
         return f"rate{self.rate:g}-noise{self.noise:g}"
 
 
+MOST_SEEDS = 5
+"""Replicates at any scale: the public models are asked about the canaries of all, so that a scale goes on from another."""
+
+
 @dataclass(frozen=True)
 class Scale:
     """The size of the whole experiment.
@@ -214,7 +219,7 @@ class Scale:
     insertions: tuple[int, ...] = (10, 100, 1000)
     canary: SecretFormat = _CANARY
     secret: int = 955320
-    seeds: int = 5
+    seeds: int = MOST_SEEDS
     device: str = "cpu"
 
     def rate_of(self, noise: float) -> float:
@@ -232,61 +237,38 @@ class Scale:
         return self.canary.text(self.secret_of(seed))
 
 
+_LAPTOP = Scale(
+    name="laptop",
+    lines=17_585,
+    chats=800,
+    units=24_800,
+    test_articles=60,
+    test_chats=204,
+    novels=24,
+    answers=8000,
+    pieces=2000,
+    model={"kind": "gpt2", "layers": 2, "width": 96, "heads": 4, "length": 32},
+    public_steps=3000,
+    batch=64,
+    public_rate=3e-3,
+    plain_steps=500,
+    plain_rate=3e-3,
+    steps=30,
+    expected_batch=1024,
+    clip_norm=0.5,
+    rates=(3e-3, 3e-3),
+    tried_rates=(1e-3, 3e-3, 1e-2),
+    threshold=0.7,
+    stratum_share=0.81,
+    unlikely_steps=0.14,
+    unlikely_rate=0.1,
+    protected=0.25,
+    seeds=3,
+)
+
 SCALES = {
-    "laptop": Scale(
-        name="laptop",
-        lines=17_585,
-        chats=800,
-        units=24_800,
-        test_articles=60,
-        test_chats=204,
-        novels=24,
-        answers=8000,
-        pieces=2000,
-        model={"kind": "gpt2", "layers": 2, "width": 96, "heads": 4, "length": 32},
-        public_steps=3000,
-        batch=64,
-        public_rate=3e-3,
-        plain_steps=500,
-        plain_rate=3e-3,
-        steps=30,
-        expected_batch=1024,
-        clip_norm=0.5,
-        rates=(3e-3, 3e-3),
-        tried_rates=(1e-3, 3e-3, 1e-2),
-        threshold=0.7,
-        stratum_share=0.81,
-        unlikely_steps=0.14,
-        unlikely_rate=0.1,
-        protected=0.25,
-    ),
-    "night": Scale(
-        name="night",
-        lines=17_585,
-        chats=800,
-        units=24_800,
-        test_articles=60,
-        test_chats=204,
-        novels=66,
-        answers=16_407,
-        pieces=4000,
-        model={"kind": "gpt2", "layers": 2, "width": 128, "heads": 4, "length": 32},
-        public_steps=12_000,
-        batch=64,
-        public_rate=2e-3,
-        plain_steps=1000,
-        plain_rate=2e-3,
-        steps=60,
-        expected_batch=1536,
-        clip_norm=0.5,
-        rates=(2e-3, 2e-3),
-        tried_rates=(7e-4, 2e-3, 7e-3),
-        threshold=0.7,
-        stratum_share=0.81,
-        unlikely_steps=0.14,
-        unlikely_rate=0.1,
-        protected=0.25,
-    ),
+    "laptop": _LAPTOP,
+    "night": replace(_LAPTOP, name="night", seeds=MOST_SEEDS),
     "full": Scale(
         name="full",
         lines=17_585,

@@ -13,7 +13,7 @@ from tacit.reproduce.crt.figures import draw_figures
 from tacit.reproduce.crt.measure import baseline_rows, measure
 from tacit.reproduce.crt.page import results_page
 from tacit.reproduce.crt.panel import panels_of
-from tacit.reproduce.crt.scale import SCALES, Cell, Scale, cells_of, shadows_of, trunks_of
+from tacit.reproduce.crt.scale import SCALES, Cell, Scale, cells_of, corpora_of, shadows_of, trunks_of
 from tacit.reproduce.crt.tables import attack_rows, utility_rows
 from tacit.reproduce.driver import Job, Outcome, Page, Paper, Result
 from tacit.reproduce.place import Place
@@ -24,8 +24,8 @@ __all__ = ["CRT"]
 
 def _prepare(scale: Scale, place: Place, reporter: Reporter) -> None:
     del reporter  # a minute
-    for name, size in scale.corpora.items():
-        prepare(name, place.data, size, place.corpora / name, SecretFormat(digits=scale.digits))
+    for name in corpora_of(scale):
+        prepare(name, place.data, scale.corpora[name], place.corpora / name, SecretFormat(digits=scale.digits))
 
 
 def _cells(scale: Scale) -> list[Job]:
@@ -46,7 +46,7 @@ def _tables(results: Mapping[str, Result], scale: Scale, place: Place) -> dict[s
         "figures3-5": attack_rows(measured),
         "figure6": amplification_rows(scale),
         "baselines": [
-            row for name in scale.corpora for row in baseline_rows(name, CorpusFiles(place.corpora / name), scale)
+            row for name in corpora_of(scale) for row in baseline_rows(name, CorpusFiles(place.corpora / name), scale)
         ],
     }
 
@@ -77,4 +77,5 @@ CRT: Paper[Scale] = Paper(
     claims=_claims,
     figures=_figures,
     page=_page,
+    grows=("panels",),
 )

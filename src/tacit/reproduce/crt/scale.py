@@ -5,7 +5,7 @@ Every number that a plan needs (units, steps) is a constant here: none is read f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Shadows",
     "Trunk",
     "cells_of",
+    "corpora_of",
     "shadows_of",
     "trunks_of",
 ]
@@ -204,63 +205,49 @@ class Scale:
 _LENGTH = 40
 _SHOP = ("floor", "lamp", "lipstick", "ordered", "phone", "placed", "pot", "robot", "shipped", "track", "verify")
 """Of the robot's script and the catalogue of CustomerSim's shop: what it would tell its own policy."""
+_LAPTOP = Scale(
+    name="laptop",
+    corpora={
+        "customersim": CorpusSize(1000, 250, 8_500, 3_000, 1004, "sgd", 1000, _SHOP),
+        "multiwoz": CorpusSize(1511, 250, 21_800, 15_700, 826, "sgd", 3000, known_dialogues=20),
+        "sgd": CorpusSize(2000, 250, 40_000, 28_000, 0, "multiwoz", 1511, known_dialogues=20),
+    },
+    models={
+        "lstm": {"kind": "lstm", "layers": 1, "width": 200, "length": _LENGTH},
+        "gpt2": {"kind": "gpt2", "layers": 2, "width": 128, "heads": 4, "length": _LENGTH},
+    },
+    panels=(
+        Panel("customersim", "lstm", selective=GAMMAS),
+        Panel("customersim", "gpt2", (0.1,)),
+        Panel("multiwoz", "lstm", (0.1,), seeds=3),
+    ),
+    trunk_steps=600,
+    rounds=8,
+    points=2,
+    passes=2,
+    batch=64,
+    expected_batch=512,
+    private_passes=6,
+    epsilon=4.0,
+    learning_rate={"lstm": 5e-3, "gpt2": 2e-3},
+    private_learning_rate={"lstm": 4e-2, "gpt2": 2e-2},
+)
+
+_NIGHT = replace(
+    _LAPTOP,
+    name="night",
+    panels=(
+        Panel("customersim", "lstm", selective=GAMMAS),
+        Panel("customersim", "gpt2"),
+        Panel("multiwoz", "lstm", selective=GAMMAS, seeds=3),
+        Panel("multiwoz", "gpt2", (0.1, 0.5), seeds=3),
+        Panel("sgd", "lstm", (0.1,), seeds=3),
+    ),
+)
+
 SCALES = {
-    "laptop": Scale(
-        name="laptop",
-        corpora={
-            "customersim": CorpusSize(1000, 250, 8_500, 3_000, 1004, "sgd", 1000, _SHOP),
-            "multiwoz": CorpusSize(1511, 250, 21_800, 15_700, 826, "sgd", 3000, known_dialogues=20),
-        },
-        models={
-            "lstm": {"kind": "lstm", "layers": 1, "width": 200, "length": _LENGTH},
-            "gpt2": {"kind": "gpt2", "layers": 2, "width": 128, "heads": 4, "length": _LENGTH},
-        },
-        panels=(
-            Panel("customersim", "lstm", selective=GAMMAS),
-            Panel("customersim", "gpt2", (0.1,)),
-            Panel("multiwoz", "lstm", (0.1,), seeds=3),
-        ),
-        trunk_steps=600,
-        rounds=8,
-        points=2,
-        passes=2,
-        batch=64,
-        expected_batch=512,
-        private_passes=6,
-        epsilon=4.0,
-        learning_rate={"lstm": 5e-3, "gpt2": 2e-3},
-        private_learning_rate={"lstm": 4e-2, "gpt2": 2e-2},
-    ),
-    "night": Scale(
-        name="night",
-        corpora={
-            "customersim": CorpusSize(2000, 250, 17_000, 6_000, 1990, "sgd", 2000, _SHOP),
-            "multiwoz": CorpusSize(1511, 250, 21_800, 15_700, 826, "sgd", 3000, known_dialogues=20),
-            "sgd": CorpusSize(2000, 250, 40_000, 28_000, 0, "multiwoz", 1511, known_dialogues=20),
-        },
-        models={
-            "lstm": {"kind": "lstm", "layers": 1, "width": 200, "length": _LENGTH},
-            "gpt2": {"kind": "gpt2", "layers": 2, "width": 128, "heads": 4, "length": _LENGTH},
-        },
-        panels=(
-            Panel("customersim", "lstm", selective=GAMMAS, seeds=3),
-            Panel("customersim", "gpt2", seeds=3),
-            Panel("multiwoz", "lstm", selective=GAMMAS, seeds=3),
-            Panel("multiwoz", "gpt2", (0.1, 0.5), seeds=3),
-            Panel("sgd", "lstm", (0.1,), seeds=3),
-        ),
-        trunk_steps=2000,
-        rounds=8,
-        points=4,
-        passes=2,
-        batch=64,
-        expected_batch=1024,
-        private_passes=8,
-        epsilon=4.0,
-        learning_rate={"lstm": 5e-3, "gpt2": 2e-3},
-        private_learning_rate={"lstm": 4e-2, "gpt2": 2e-2},
-        shadow_models=8,
-    ),
+    "laptop": _LAPTOP,
+    "night": _NIGHT,
     "full": Scale(
         name="full",
         corpora={
@@ -289,7 +276,15 @@ SCALES = {
         device="cuda",
     ),
 }
-"""By name. The paper trains each model five times. ``full`` is for a GPU, and nobody has run it."""
+"""By name. ``night`` has more panels and gammas, of the sizes of ``laptop``. ``full`` is for a GPU, and nobody has run it.
+
+The paper trains each model five times.
+"""
+
+
+def corpora_of(scale: Scale) -> list[str]:
+    """Those that a panel is of."""
+    return list(dict.fromkeys(panel.corpus for panel in scale.panels))
 
 
 def trunks_of(scale: Scale) -> list[Trunk]:

@@ -136,7 +136,7 @@ def _of_dialogues(scale: Scale) -> list[tuple[str, str, DpTraining]]:
     dp = replace(scale.dp["dialogues"], on="stand-in")
     return [
         ("reference", "as it is", dp),
-        *_batches("", dp),
+        *_batches("", dp, UNITS["dialogues"]),
         ("no-average", "the last iterate, no mean", replace(dp, average=None)),
         ("one-sequence", "one sequence of a dialogue a step", replace(dp, sequences=1)),
         ("maskings", "one sequence, with four maskings", replace(dp, sequences=1, maskings=4)),
@@ -149,14 +149,18 @@ def _of_dialogues(scale: Scale) -> list[tuple[str, str, DpTraining]]:
 
 def _of_notes(scale: Scale) -> list[tuple[str, str, DpTraining]]:
     dp = replace(scale.dp["notes"], on="stand-in")
-    return [("few-reference", "as the notes' training is", dp), *_batches("few-", dp), *_rates("few-", dp)]
-
-
-def _batches(prefix: str, dp: DpTraining) -> list[tuple[str, str, DpTraining]]:
-    half, twice = max(1, dp.expected_batch // 2), 2 * dp.expected_batch
     return [
-        (f"{prefix}small-batch", f"batches of {half}, twice the steps", _batch(dp, half, 2)),
-        (f"{prefix}large-batch", f"batches of {twice}, half the steps", _batch(dp, twice, 0.5)),
+        ("few-reference", "as the notes' training is", dp),
+        *_batches("few-", dp, UNITS["notes"]),
+        *_rates("few-", dp),
+    ]
+
+
+def _batches(prefix: str, dp: DpTraining, units: int) -> list[tuple[str, str, DpTraining]]:
+    half, twice = max(1, dp.expected_batch // 2), min(2 * dp.expected_batch, units)
+    return [
+        (f"{prefix}small-batch", f"batches of {half}, as many passes", _batch(dp, half, 2)),
+        (f"{prefix}large-batch", f"batches of {twice}, as many passes", _batch(dp, twice, dp.expected_batch / twice)),
     ]
 
 

@@ -103,4 +103,5 @@ HOORY: Paper[Scale] = Paper(
     claims=_claims,
     figures=_figures,
     page=_page,
+    grows=("replicates", "rates_of_canaries", "curves", "tricks", "lexicons"),
 )
