@@ -54,7 +54,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "privacy": BASE,
     "corpus": BASE,
     "engine": BASE,
-    "screening": BASE | {"privacy", "corpus"},
+    "screening": BASE | {"privacy", "corpus", "vocabulary", "engine"},  # vocabulary, engine: a detector may be a model
     "vocabulary": BASE | {"privacy", "corpus"},
     "models": BASE
     | {"engine", "config", "vocabulary", "privacy"},  # vocabulary: special tokens; privacy: the mark of a release
@@ -63,7 +63,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     # privacy, vocabulary: the audit of the vocabulary runs its mechanism, and compares with its law
     "audit": BASE | {"config", "engine", "models", "training", "corpus", "privacy", "vocabulary"},
     "spark": BASE | {"folder", "corpus", "screening", "vocabulary", "training"},
-    "scoring": BASE | {"config", "privacy", "corpus", "vocabulary", "models"},  # a scorer is a model from a folder
+    "scoring": BASE
+    | {"config", "privacy", "corpus", "vocabulary", "engine", "models"},  # a scorer is a model from a folder
     "screen_plan": {"config", "errors", "screening"},  # light: `tacit screen` needs no account
     # what a run is given (files of words, tokenizers, models, policies) is looked at before it begins
     "planning": BASE | {"config", "privacy", "corpus", "screening", "screen_plan", "vocabulary", "training"},

@@ -49,11 +49,11 @@ from transformers import (
 from transformers.utils import logging
 
 from tacit.config import ComputeOptions, parse_config
+from tacit.engine.total import Kept, bits_of_weights
 from tacit.errors import RefusedError, UsageError
 from tacit.evaluation import causal_lm
 from tacit.folder import RunFolder
 from tacit.models import networks
-from tacit.models.total import Kept, bits_of_weights
 from tacit.pipeline import evaluation, opening
 from tacit.pipeline.evaluation import made_up_row
 from tacit.pipeline.opening import load_given

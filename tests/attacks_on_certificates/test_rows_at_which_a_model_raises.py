@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from transformers import IBertConfig, IBertForMaskedLM, PreTrainedModel
 
 from tacit.config import ComputeOptions
+from tacit.engine.total import Kept
 from tacit.entities.tagger import row_labels
 from tacit.errors import DataError, RefusedError, UsageError
 from tacit.evaluation import causal_lm, masked_lm
 from tacit.models.given import load_folder
-from tacit.models.total import Kept
 from tacit.privacy.ledger import Ledger
 from tacit.scoring.rho import PrivacyProbability
 from tacit.scoring.scorer import ScorerOptions

@@ -1,31 +1,23 @@
-"""What a chat template, or a tokenizer, asks for at one conversation ends no run (twenty-second attack).
+"""What a chat template asks for at one conversation ends no run (twenty-second attack).
 
 What was wrong. Jinja's sandbox bounds products alone. A template that pads a text to 10^15 characters where a message has a certain
 word ended the run there with an error, and one that hashed a tuple of two million levels ended the process: with the word no
-release, without it one that said epsilon 0.5. A normalizer of four replacements wrote that word as 10^12 characters, and ended the
-process too. "Too little memory" is assumed not to occur, but here a public file decided that it did. No released version read
-conversations.
+release, without it one that said epsilon 0.5. "Too little memory" is assumed not to occur, but here a public file decided that it
+did. No released version read conversations.
 """
 
 from __future__ import annotations
 
-import base64
 import os
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer, normalizers
 
-from tacit.errors import DataError, UsageError
+from tacit.errors import UsageError
 from tacit.vocabulary import rendering
 from tacit.vocabulary.chat_template import ChatTemplate
-from tacit.vocabulary.given import read_given
-from tacit.vocabulary.growth import MOST_GROWTH, growth_of
 from tacit.vocabulary.rendering import RenderedApart
-
-from ..folders import END, byte_bpe, save_tokenizer
 
 PLAIN = "{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}"
 ASKS = {
@@ -148,89 +140,3 @@ def test_a_child_says_what_this_process_would(content: str) -> None:
     here = ChatTemplate(PLAIN + "{{ bos_token }}", "here").render(said(content), {"bos_token": "<s>"})
     assert apart.render(said(content), {"bos_token": "<s>"}) == here
     apart.close()
-
-
-# normalizers -----------------------------------------------------------------------------------------------------------
-
-
-def normalized(normalizer: normalizers.Normalizer) -> Tokenizer:
-    tokenizer = byte_bpe()
-    tokenizer.normalizer = normalizer  # pyright: ignore[reportAttributeAccessIssue]
-    return tokenizer
-
-
-def table(longest: int) -> str:
-    """A precompiled one with an empty trie, and texts of so many bytes at most."""
-    return base64.b64encode((4).to_bytes(4, "little") + bytes(4) + b"a\0" + b"b" * longest + b"\0").decode()
-
-
-GROWS: dict[str, dict[str, Any]] = {
-    "four replacements": {
-        "type": "Sequence",
-        "normalizers": [{"type": "Replace", "pattern": {"String": "zebra"}, "content": "#" * 1000}]
-        + 3 * [{"type": "Replace", "pattern": {"String": "#"}, "content": "#" * 1000}],
-    },
-    "nothing becomes something": {"type": "Replace", "pattern": {"String": ""}, "content": "#" * 20},
-    "an expression": {"type": "Replace", "pattern": {"Regex": "x*"}, "content": "#" * 20},
-    "a beginning": {"type": "Prepend", "prepend": "#" * 20},
-    "a table": {"type": "Precompiled", "precompiled_charsmap": table(1000)},
-    "no table": {"type": "Precompiled", "precompiled_charsmap": "?"},
-    "unknown": {"type": "Newer"},
-}
-KNOWN: dict[str, Any] = {
-    "BERT": {"type": "BertNormalizer", "clean_text": True},
-    "Llama": {
-        "type": "Sequence",
-        "normalizers": [
-            {"type": "Prepend", "prepend": "▁"},
-            {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
-        ],
-    },
-    "T5": {
-        "type": "Sequence",
-        "normalizers": [
-            {"type": "Precompiled", "precompiled_charsmap": table(33)},
-            {"type": "Strip"},
-            {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "▁"},
-        ],
-    },
-    "GPT-2": None,
-}
-
-
-@pytest.mark.parametrize("name", list(GROWS))
-def test_a_normalizer_that_may_make_a_text_very_long_is_refused(name: str) -> None:
-    assert growth_of(GROWS[name]) > MOST_GROWTH
-
-
-@pytest.mark.parametrize("name", list(KNOWN))
-def test_those_of_known_models_may_be_used(name: str) -> None:
-    assert growth_of(KNOWN[name]) <= 4
-
-
-def test_the_growth_is_what_a_normalizer_does_at_most() -> None:
-    """Replacements after one another, on texts made for them."""
-    for parts in ([("ab", "#" * 7)], [("a", "bb"), ("b", "ccc")], [("", "xy")], [("abc", "a")]):
-        stated = {"type": "Sequence", "normalizers": [_replacing(*part) for part in parts]}
-        made = normalizers.Sequence([normalizers.Replace(*part) for part in parts])
-        longest = max(len(made.normalize_str(text)) / len(text) for text in ("ab" * 50, "a" * 90, "abc" * 30, "a"))
-        assert 1 <= max(1.0, longest) <= growth_of(stated)
-    stated = {"type": "Sequence", "normalizers": [_replacing("a", "bb"), _replacing("b", "ccc")]}
-    assert growth_of(stated) == 6
-    assert (
-        len(normalizers.Sequence([normalizers.Replace("a", "bb"), normalizers.Replace("b", "ccc")]).normalize_str("a"))
-        == 6
-    )
-
-
-def _replacing(pattern: str, text: str) -> dict[str, Any]:
-    return {"type": "Replace", "pattern": {"String": pattern}, "content": text}
-
-
-def test_a_folder_with_such_a_normalizer_is_refused(tmp_path: Path) -> None:
-    grows = normalizers.Sequence([normalizers.Replace("zebra", "#" * 100), normalizers.Replace("#", "#" * 100)])
-    save_tokenizer(normalized(grows), tmp_path, bos_token=END, eos_token=END)
-    with pytest.raises(DataError, match="16 times as long"):
-        read_given(tmp_path)
-    save_tokenizer(normalized(normalizers.Replace(" ", "▁")), tmp_path, bos_token=END, eos_token=END)
-    assert read_given(tmp_path).special.size > 0

@@ -2,12 +2,16 @@
 
 What was wrong. Jinja prints a function, a method or an iterator by its address. A template that prints one text or another by a bit
 of it wrote 591 of 600 conversations one way, and 0 of 600 with one more unit in the corpus; the run's certificate said epsilon 0.5.
-No released version read conversations.
+Two views of keys give a set, whose order is the process's own: one user who ended the child that renders changed the tokens of all
+users behind (twenty-third attack: 12 of 12 pairs of runs at a stated 1.919). "pprint" sorts by address what does not compare. No
+released version read conversations.
 """
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import jinja2
 import jinja2.sandbox
@@ -28,7 +32,6 @@ PRINTS = [
     "{{ 'x'|attr('join') }}",
     "{{ 'x'.join|string }}",
     "{{ 'x'.join|upper }}",
-    "{{ 'x'.join|pprint }}",
     "{{ messages[0].role.join ~ '!' }}",
     "{{ '%s' % messages[0].role.join }}",
     "{{ '{}'.format('x'.join) }}",
@@ -137,3 +140,52 @@ def test_a_text_that_the_tokenizer_cannot_read_has_no_tokens() -> None:
 def test_a_template_that_is_nested_too_deep_is_refused() -> None:
     with pytest.raises(DataError, match="no valid Jinja"):
         ChatTemplate("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "here")
+
+
+NAMESPACES = "{% set n = [namespace(), namespace(), namespace(), namespace()] %}"
+SETS = [
+    "{{ ({'one': 1, 'two': 2}.keys() - {}.keys())|join(' ') }}",
+    "{% for word in {'one': 1, 'two': 2}.keys() - {}.keys() %}{{ word }}{% endfor %}",
+    "{{ {'one': 1, 'two': 2}.keys() - {}.keys() }}",
+    "{{ ({'one': 1, 'two': 2}.items() - {}.items())|list }}",
+    "{{ ({'one': 1}.keys() - {}.keys()).union(['two', 'three'])|list }}",
+    "{{ [{'one': 1, 'two': 2}.keys() - {}.keys()] }}",
+    NAMESPACES + "{% for one in {n[0]: 0, n[1]: 1, n[2]: 2}.keys() - {}.keys() %}{{ n.index(one) }}{% endfor %}",
+]
+
+
+@pytest.mark.parametrize("source", SETS)
+def test_no_template_walks_through_a_set(source: str) -> None:
+    wrong = jinja2.sandbox.ImmutableSandboxedEnvironment().from_string(source).render(messages=MESSAGES)
+    assert wrong  # the known-wrong sandbox gives some order
+    assert ChatTemplate(source, "here").render(MESSAGES, {}) is None
+
+
+def test_the_order_of_a_set_is_the_process_own() -> None:
+    """Known wrong: the sandbox of transformers, in processes that hash in their own ways."""
+    program = "import jinja2.sandbox as s; print(s.ImmutableSandboxedEnvironment().from_string(input()).render())"
+    words = ", ".join(f"'{word}': 1" for word in ("one", "two", "three", "four", "five", "six"))
+    source = f"{{{{ ({{{words}}}.keys() - {{}}.keys())|join(' ') }}}}"
+    orders = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            input=source,
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2", "3", "4")
+    }
+    assert len(orders) > 1
+    assert ChatTemplate(source, "here").render(MESSAGES, {}) is None
+
+
+def test_nothing_is_sorted_by_place() -> None:
+    with pytest.raises(DataError, match="no valid Jinja"):
+        ChatTemplate("{{ {(1, 'a'): 1, ('b', 2): 2}|pprint }}", "here")
+
+
+def test_other_operators_give_what_they_gave() -> None:
+    source = "{{ 1 + 2 - 3 * 4 }} {{ 7 // 2 }} {{ 7 % 2 }} {{ 'a' + 'b' ~ 2 }} {{ '%03d' % 5 }} {{ 6 / 4 }}"
+    assert ChatTemplate(source, "here").render(MESSAGES, {}) == "-9 3 1 ab2 005 1.5"

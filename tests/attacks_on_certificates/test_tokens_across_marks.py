@@ -2,6 +2,9 @@
 
 What was wrong: with ``vocabulary.method: given`` a tokenizer without a pre-tokenizer merged pieces across blanks: the private digit
 behind "qz" decided whether there is a public token "qz". In 12 of 12 runs the released weights told the digits apart.
+
+And what stands behind a model may move its tokens' places (twenty-third attack): a byte level's post-processor takes each "Ġ" for a
+blank. With that letter as the prefix of pieces, private digits stood among the public tokens of 121 of 484 marked lines.
 """
 
 from __future__ import annotations
@@ -11,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tokenizers import AddedToken, Tokenizer, normalizers, pre_tokenizers
-from tokenizers.models import BPE
+from tokenizers import AddedToken, Tokenizer, normalizers, pre_tokenizers, processors
+from tokenizers.models import BPE, WordPiece
 
 from tacit.config import parse_config
 from tacit.corpus.units import Unit
@@ -23,7 +26,13 @@ from tacit.planning.given import given_tokenizer
 from tacit.randomness import KeyedRandomness
 from tacit.training.marked import split_marks, tokenize_marked
 from tacit.vocabulary.special import OWN_NAMES, SpecialTokens, special_tokens
-from tacit.vocabulary.tokenizer import SPECIAL_TOKENS, TokenizerOptions, build_tokenizer, save_tokenizer
+from tacit.vocabulary.tokenizer import (
+    SPECIAL_TOKENS,
+    TokenizerOptions,
+    build_tokenizer,
+    normalizer_and_pretokenizer,
+    save_tokenizer,
+)
 
 from ..dialogues import dialogue_values
 
@@ -87,7 +96,38 @@ def public_tokens(tokenizer: Tokenizer, text: str, secret: str) -> list[int]:
     return np.asarray(ids)[~private].tolist()
 
 
+def of_blanks(prefix: str = 12 * "Ġ") -> Tokenizer:
+    """Pieces behind a word's first one begin with letters that a byte level's post-processor takes for blanks."""
+    letters = [*map(chr, range(33, 127)), "Ġ"]
+    pieces = [*SPECIAL_TOKENS, *letters, *(prefix + letter for letter in letters), f"{prefix}234", "ĠĠ"]
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]", continuing_subword_prefix=prefix))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer_and_pretokenizer(TokenizerOptions(lowercase=False))
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=True)  # pyright: ignore[reportAttributeAccessIssue]
+    tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
+    return tokenizer
+
+
+def test_what_moves_places_behind_the_model_is_left_out() -> None:
+    """Known wrong: the places that the tokenizer itself gives, of which "234" has none."""
+    for tokenizer, text, secret in (
+        (of_blanks(), "pin 1234 now", "1234"),
+        (of_blanks("##"), "pin ĠĠ now", "ĠĠ"),
+    ):
+        encoding = tokenizer.encode(text, add_special_tokens=False)
+        first, last = text.index(secret), text.index(secret) + len(secret)
+        lost = [
+            piece
+            for piece, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True)
+            if piece.endswith(("234", "Ġ")) and not (start < last and first < max(end, start + 1))
+        ]
+        assert lost
+        other = text.replace(secret, "7" * (last - first))
+        assert public_tokens(tokenizer, text, secret) == public_tokens(tokenizer, other, "7" * (last - first))
+
+
 REFUSED = {
+    "a prefix of its own": of_blanks(),
     "across blanks": across_blanks(),
     "words by blanks of a kind": with_pre_tokenizer(pre_tokenizers.WhitespaceSplit()),
     "no pre-tokenizer": with_pre_tokenizer(pre_tokenizers.Sequence([])),

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from tacit import PrivateSteps, StepPlan
 from tacit.engine import add_noise_, poisson_sample
+from tacit.engine.total import Kept
 from tacit.errors import LedgerError, RefusedError, UsageError
 from tacit.folder import RunFolder
 from tacit.loops.step import PrivateStep
-from tacit.models.total import Kept
 from tacit.privacy.ledger import Ledger
 from tacit.randomness import KeyedRandomness
 

@@ -19,9 +19,9 @@ from tacit.config.base import named
 from tacit.config.shape import tagger_shape
 from tacit.corpus.annotated import AnnotatedDocument
 from tacit.engine.cross_entropy import cross_entropy
+from tacit.engine.total import Kept, read_rows
 from tacit.entities.rows import RowCutter, split_labels
 from tacit.models.given import load_folder
-from tacit.models.total import Kept, read_rows
 from tacit.randomness import KeyedRandomness
 from tacit.training.objectives import Objective, Targets
 

@@ -25,10 +25,10 @@ import torch
 from transformers import PreTrainedModel
 
 from tacit.corpus.units import Unit
+from tacit.engine.total import Kept, read_rows
 from tacit.errors import DataError
 from tacit.models.causal import causal_row_losses
 from tacit.models.places import together
-from tacit.models.total import Kept, read_rows
 from tacit.randomness import KeyedRandomness
 from tacit.training.sequences import SequenceStream
 from tacit.training.steps import all_widths, widths

@@ -19,8 +19,8 @@ from tacit.engine import PerExampleClipper, add_noise_, micro_batches
 from tacit.engine.noise import noise_source
 from tacit.engine.sampler import PADDING
 from tacit.engine.sites import trainable_parameters
+from tacit.engine.total import Kept
 from tacit.errors import UsageError
-from tacit.models.total import Kept
 from tacit.privacy.checks import require_whole
 from tacit.randomness import KeyedRandomness
 from tacit.training.plans import DpPlan

@@ -15,12 +15,12 @@ from transformers import PreTrainedModel
 from tacit.config import RunConfig
 from tacit.corpus.chats import answer_of
 from tacit.corpus.units import Unit
+from tacit.engine.total import bits_of_weights
 from tacit.errors import DataError, RefusedError
 from tacit.evaluation import causal_lm, masked_lm
 from tacit.evaluation.examples import Example, completions, fillings
 from tacit.files import write_json
 from tacit.models.memory import remembered_length
-from tacit.models.total import bits_of_weights
 from tacit.pipeline.corpus import private_units
 from tacit.pipeline.marking import cut
 from tacit.pipeline.rows import (

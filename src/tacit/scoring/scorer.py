@@ -41,13 +41,13 @@ from transformers import PreTrainedModel
 
 from tacit.config.kinds import KINDS, kind_named, one_of
 from tacit.config.shape import folder_shape, read_config
+from tacit.engine.total import Kept, read_rows
 from tacit.errors import DataError, RefusedError, UsageError
 from tacit.failures import is_out_of_memory
 from tacit.models.causal import head_and_hidden, head_of
 from tacit.models.kinds import load_model
 from tacit.models.memory import remembered_length
 from tacit.models.places import together
-from tacit.models.total import Kept, read_rows
 from tacit.vocabulary.encode import encode_texts
 from tacit.vocabulary.given import read_given
 from tacit.vocabulary.special import SpecialTokens

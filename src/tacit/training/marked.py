@@ -73,9 +73,9 @@ def tokenize_marked(
 
 
 def _of_words_alone(tokenizer: Tokenizer) -> Tokenizer:
-    """The same without tokens that are looked for in a text before it is cut into words."""
+    """The same without tokens that are found in a text before it is cut into words, and without what moves their places later."""
     values = json.loads(tokenizer.to_str())
-    found = Tokenizer.from_str(json.dumps({**values, "added_tokens": []}))
+    found = Tokenizer.from_str(json.dumps({**values, "added_tokens": [], "post_processor": None}))
     found.no_padding()
     found.no_truncation()
     return found

@@ -18,9 +18,9 @@ from transformers import PreTrainedModel
 
 from tacit.engine import PerExampleClipper
 from tacit.engine.sites import find_sites
+from tacit.engine.total import bits_of_weights
 from tacit.errors import RefusedError, TacitError
 from tacit.failures import is_out_of_memory
-from tacit.models.total import bits_of_weights
 from tacit.training.company import refuse_company
 from tacit.training.objectives import Objective
 from tacit.training.steadiness import refuse_unsteady

@@ -21,10 +21,10 @@ from tacit.engine.distributed import ALONE, Ranks
 from tacit.engine.noise import Grid
 from tacit.engine.sampler import PADDING
 from tacit.engine.sharding import has_shards
+from tacit.engine.total import Kept
 from tacit.failures import is_out_of_memory
 from tacit.models.networks import reads_padding
 from tacit.models.places import together
-from tacit.models.total import Kept
 from tacit.randomness import KeyedRandomness
 from tacit.training.checkpoint import gradients
 from tacit.training.dropout import RowDropout, uses_dropout

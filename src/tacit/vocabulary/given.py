@@ -18,8 +18,8 @@ from tokenizers import AddedToken, Tokenizer
 
 from tacit.errors import DataError
 from tacit.files import refuse_pipe
-from tacit.vocabulary.growth import MOST_GROWTH, growth_of
 from tacit.vocabulary.special import ROLES, SpecialTokens, special_tokens
+from tacit.vocabulary.suitable import check_suitable
 
 __all__ = ["GivenTokenizer", "read_given", "tokenizer_digest"]
 
@@ -66,7 +66,7 @@ def read_given(path: Path, reserved: Sequence[str] = ()) -> GivenTokenizer:
     tokenizer = _as_words(_read(_files(path)[0]), reserved)
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    _check_spelling(path, tokenizer)
+    check_suitable(path, tokenizer)
     missing = [token for token in reserved if tokenizer.token_to_id(token) is None]
     size = _size(tokenizer) + len(missing)
     tokenizer.add_tokens([AddedToken(token, normalized=False) for token in reserved])
@@ -107,38 +107,6 @@ def _read(file: Path) -> Tokenizer:
         return Tokenizer.from_file(str(file))
     except Exception as error:  # the library raises nothing more precise
         raise DataError(f"{file}: no tokenizer that can be read; save it again with transformers") from error
-
-
-def _check_spelling(path: Path, tokenizer: Tokenizer) -> None:
-    """Whether it has tokens for every text, and the same ones each time.
-
-    A model that stops at a character that it does not know would stop a run at one unit. No text that is tried shows this, since a
-    normaliser may change it first; what the model says of itself does. Of the library's four models BPE alone skips what it does not
-    know, where it has no token for it.
-    """
-    stated = json.loads(tokenizer.to_str())
-    model = stated["model"]
-    total = {
-        "BPE": model.get("unk_token") is None or model.get("unk_token") in model["vocab"],
-        "Unigram": model.get("unk_id") is not None,
-        "WordLevel": model.get("unk_token") in model["vocab"],
-        "WordPiece": model.get("unk_token") in model["vocab"],
-    }
-    if not total.get(model["type"], False):
-        raise DataError(
-            f"{path}: the tokenizer cannot spell every text and has no token for what it does not know; give its model an unk_token "
-            "that is in its vocabulary"
-        )
-    if growth_of(stated["normalizer"]) > MOST_GROWTH:
-        raise DataError(
-            f"{path}: the tokenizer's normalizer may make a text more than {MOST_GROWTH:g} times as long, so one text might take all "
-            "memory; shorten what its replacements write"
-        )
-    if model.get("dropout"):
-        raise DataError(
-            f"{path}: the tokenizer draws at random how it cuts a word (dropout), so no run with it can be repeated; set its "
-            "model.dropout to null"
-        )
 
 
 def _size(tokenizer: Tokenizer) -> int:

@@ -103,7 +103,7 @@ class RenderedApart:
             stderr=subprocess.DEVNULL,
             text=True,
             encoding="utf-8",
-            env={**os.environ, "PYTHONPATH": places},
+            env={**os.environ, "PYTHONPATH": places, "PYTHONHASHSEED": "0"},
         )
         if _said(child, json.dumps(self._template.source)) != _READY:
             child.kill()

@@ -5,8 +5,9 @@ Python prints these by their place in memory, "<built-in method join of str obje
 process did before: a template that asks for one bit of it writes each conversation by the ones before it, so one unit would change
 the tokens of all others. Here such an object can be called, or walked through, and has no text: who asks for one gets an error.
 
-What draws at random, tells the time, or compares by identity is not there. Products and powers have a largest size: how much memory
-is left is the process's doing too.
+The same holds of sets: the order of one hangs on addresses, and of strings on a number that each process draws. What draws at
+random, tells the time, or compares by identity is not there. Products and powers have a largest size: how much memory is left is the
+process's doing too.
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ _GLOBALS = ("range", "dict", "namespace")
 class TemplateSandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
     """As transformers makes it (utils/chat_template_utils.py, 5.x), for templates that are functions of their arguments alone."""
 
-    intercepted_binops = frozenset({"*", "**"})
+    intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 
     def __init__(self, extensions: list[str | type[jinja2.ext.Extension]]) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
         self.globals = {name: _SilentCall(self.globals[name]) for name in _GLOBALS}
-        del self.filters["random"]
+        del self.filters["random"], self.filters["pprint"]  # which sorts by place where keys do not compare
         self.filters = {name: _silencing(function) for name, function in self.filters.items()}
         self.tests["sameas"] = _is_same_constant
 
@@ -66,10 +67,10 @@ class TemplateSandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
         self.globals[name] = _SilentCall(function)
 
     def call_binop(self, context: jinja2.runtime.Context, operator: str, left: Any, right: Any) -> Any:
-        """A product, or a power."""
+        """What an operator gives; of two views of keys it is a set, which has no order of its own."""
         if _size_of(operator, left, right) > _LARGEST:
             raise jinja2.TemplateRuntimeError("a product or a power is too large for a template")
-        return super().call_binop(context, operator, left, right)
+        return _silent(super().call_binop(context, operator, left, right))
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """A method of a value can be called, and has no text."""

@@ -136,7 +136,9 @@ def cuts_into_words(tokenizer: Tokenizer) -> bool:
     values = json.loads(tokenizer.to_str())
     ours = [json.loads(build_tokenizer(SPECIAL_TOKENS, TokenizerOptions(case)).to_str()) for case in (True, False)]
     stages = [(one["normalizer"], one["pre_tokenizer"]) for one in ours]
-    return values["model"]["type"] == "WordPiece" and (values["normalizer"], values["pre_tokenizer"]) in stages
+    model = values["model"]
+    of_words = (model["type"], model.get("continuing_subword_prefix")) == ("WordPiece", CONTINUATION)
+    return of_words and (values["normalizer"], values["pre_tokenizer"]) in stages
 
 
 def save_tokenizer(

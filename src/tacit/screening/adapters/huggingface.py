@@ -63,9 +63,12 @@ class HuggingFaceDetector(TextByText):
     def _spans(self, text: str) -> list[Span]:
         windows = list(self._windows(text))
         tokens: list[Token] = []
-        for first in range(0, len(windows), self._options.batch_size):
-            for scored in self._scored(windows[first : first + self._options.batch_size]):
-                tokens += scored
+        try:
+            for first in range(0, len(windows), self._options.batch_size):
+                for scored in self._scored(windows[first : first + self._options.batch_size]):
+                    tokens += scored
+        finally:
+            self._kept.put_back()  # whatever this text made the model remember
         return token_spans(text, tokens, self._thresholds, self.name)
 
     def _windows(self, text: str) -> Iterator[_Window]:
@@ -112,7 +115,7 @@ class HuggingFaceDetector(TextByText):
         import torch
 
         device = self._options.device
-        with torch.inference_mode():
+        with torch.no_grad():
             logits_BTL = self._model(input_ids=ids_BT.to(device), attention_mask=attention_BT.to(device)).logits
             probabilities_BTL = logits_BTL.cpu().double().softmax(dim=2)
         if not bool((probabilities_BTL.isfinite().all(dim=2) | (attention_BT == 0)).all()):
@@ -123,13 +126,15 @@ class HuggingFaceDetector(TextByText):
         """Read one whole window: a window that is too long, or a device that is not there, is found before any text is."""
         import torch
 
+        from tacit.engine.total import Kept
+
         place = f"detector huggingface: the model in {self._options.folder}"
         vectors = cast(torch.nn.Embedding, self._model.get_input_embeddings()).num_embeddings
         if max(self._tokenizer.get_vocab().values()) >= vectors:
             raise UsageError(f"{place} has fewer tokens than its tokenizer; they do not belong together")
         ids_BT = torch.full((1, self._window), (self._padding + 1) % vectors)  # padding has no positions in some models
         with (
-            torch.inference_mode(),
+            torch.no_grad(),
             _one_line(f"{place} cannot read {self._window} tokens at once; set window to fewer"),
         ):
             self._model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT))
@@ -137,17 +142,22 @@ class HuggingFaceDetector(TextByText):
         device = self._options.device
         with _one_line(f"detector huggingface: device: torch has no {device} on this machine; use cpu"):
             self._model.to(device)  # pyright: ignore[reportArgumentType]
+        self._kept = Kept(self._model)
 
     def _refuse_memory(self, place: str, vectors: int) -> None:
-        """Try made-up windows, the longest first, shorter ones, all again: one record may not change how others are read."""
+        """Try made-up windows, the longest first, shorter ones, all again: one record may not change how others are read.
+
+        Nobody knows the windows before: who does could make a model that says nothing at them.
+        """
         import torch
 
-        draw = torch.Generator().manual_seed(0)
+        draw = torch.Generator()
+        draw.seed()
         ids_1T = torch.randint(vectors, (1, self._window), generator=draw)
         ids_1T[ids_1T == self._padding] = (self._padding + 1) % vectors
         lengths = sorted({max(3, self._window * share // 8) for share in range(1, 9)} | {3, 4})
         found: dict[int, Any] = {}
-        with torch.inference_mode():
+        with torch.no_grad():
             for length in (self._window, *lengths, *reversed(lengths)):
                 ids = ids_1T[:, : min(length, self._window)]
                 logits = self._model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
@@ -175,6 +185,8 @@ def _loaded(folder: str) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
     from transformers import AutoModelForTokenClassification, AutoTokenizer
     from transformers.utils import logging
 
+    from tacit.vocabulary.suitable import check_suitable
+
     place = f"detector huggingface: folder: {folder}"
     if not Path(folder).is_dir():
         raise UsageError(f"{place} is no folder; name the folder of a model on this machine (nothing is downloaded)")
@@ -198,6 +210,7 @@ def _loaded(folder: str) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
             tokenizer = None
     if tokenizer is None or not tokenizer.is_fast:
         raise UsageError(f"{place} has no fast tokenizer, which alone knows where tokens stand; add its tokenizer.json")
+    check_suitable(place, tokenizer.backend_tokenizer)
     return tokenizer, model.eval()
 
 
@@ -221,6 +234,10 @@ def _window_size(
     """Tokens of a window, and those that it shares with the next one."""
     positions = model.config.to_dict().get("max_position_embeddings", _MOST_WINDOW)
     window = options.window or min(_MOST_WINDOW, tokenizer.model_max_length, positions)
+    if window > positions:
+        raise UsageError(
+            f"detector huggingface: window: the model in {options.folder} has {positions} positions; set window to that, or fewer"
+        )
     room = window - tokenizer.num_special_tokens_to_add()
     overlap = min(_MOST_OVERLAP, room // 4) if options.overlap is None else options.overlap
     if not 0 <= overlap < room:
