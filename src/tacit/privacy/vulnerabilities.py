@@ -126,6 +126,10 @@ def _with_chats(certificate: _Values, config: _Values) -> bool:
     return _with_given(certificate, config) and (not config or is_chat)
 
 
+def _with_given_or_policies(certificate: _Values, config: _Values) -> bool:
+    return _with_given(certificate, config) or _marked_by_policies(certificate, config)
+
+
 def _off_cpu(certificate: _Values, config: _Values) -> bool:
     device = (config.get("compute") or {}).get("device", "cpu")
     return _from_folder(certificate, config) and (not config or device != "cpu")
@@ -191,6 +195,12 @@ VULNERABILITIES = (
     ),
     Vulnerability("TACIT-39", "a chat template decided at one conversation whether there is a release", 1, _with_chats),
     Vulnerability("TACIT-40", "a given tokenizer decided at one text whether there is a release", 1, _with_given),
+    Vulnerability(
+        "TACIT-41", "behind a given tokenizer's model private characters lost their marks", 1, _marked_with_given
+    ),
+    Vulnerability("TACIT-42", "one conversation changed the order of sets in a chat template", 1, _with_chats),
+    Vulnerability("TACIT-43", "a detector that remembers changed the marks of other records", 1, _marked_by_policies),
+    Vulnerability("TACIT-44", "the mend of TACIT-40 left other ways, and detectors out", 1, _with_given_or_policies),
 )
 
 

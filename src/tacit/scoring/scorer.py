@@ -157,13 +157,16 @@ class Scorer:
     def refuse_memory(self) -> None:
         """Try made-up rows of every padded length: the longest first, then all upwards, and downwards again.
 
+        Nobody knows them before: who does could make a model that is steady at these alone.
+
         Raises:
             RefusedError: ``unsteady-model``: a row had other bits the next time, so what was read before it decides its score.
         """
-        draw = torch.Generator().manual_seed(0)
+        draw = torch.Generator()
+        draw.seed()
         ids_1T = torch.randint(self._special.size, (1, self._length), generator=draw)
         widths = sorted({_padded(tokens, self._length) for tokens in range(1, self._length + 1)})
-        with _one_thread(), torch.inference_mode():
+        with _one_thread(), torch.no_grad():
             width = remembered_length(lambda width: self._read(ids_1T[:, :width], ids_1T[:, :width]).numpy(), widths)
         if width is not None:
             raise RefusedError(
@@ -177,7 +180,7 @@ class Scorer:
         encodings = encode_texts(self._tokenizer, texts)
         windows = [(text, window) for text, one in enumerate(encodings) for window in self._windows(one.ids)]
         nats, tokens = np.zeros(len(texts)), np.zeros(len(texts), dtype=np.int64)
-        with _one_thread(), torch.inference_mode():
+        with _one_thread(), torch.no_grad():
             scored = self._nats_of([window for _, window in windows])
         for (text, window), found in zip(windows, scored, strict=True):  # a text's windows in their order
             nats[text] += found
@@ -188,7 +191,7 @@ class Scorer:
         """How many windows of so many tokens are read together: a constant of the model, the machine and the padded length."""
         positions = _padded(tokens, self._length)
         if positions not in self._rows:
-            with _one_thread(), torch.inference_mode():
+            with _one_thread(), torch.no_grad():
                 rows = together(self._model, max(1, _POSITIONS_AT_ONCE // positions), 1, [positions])
                 self._rows[positions] = rows if rows == 1 or self._may_be_read_together(rows, positions) else 1
         return self._rows[positions]
