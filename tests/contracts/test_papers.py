@@ -228,12 +228,14 @@ def test_every_paper_has_all_parts(papers: Mapping[str, Paper[Any]]) -> None:
             assert len({job.name for job in jobs}) == len(jobs)
             for number, job in enumerate(jobs):
                 assert {*job.after} <= {other.name for other in jobs[:number]}
-        models = [job for job in paper.cells(paper.scales["laptop"]) if job.is_model]
+        models = {key: sum(job.is_model for job in paper.cells(scale)) for key, scale in paper.scales.items()}
         page = (DOCS / f"reproduction-{name}.md").read_text()
         assert page.count(BEGIN) == page.count(END) == 1
         results = page.split(BEGIN)[1].split(END)[0]
         assert ("The results below are those of" in page) == (name in TO_BE_REPEATED)
-        assert name in TO_BE_REPEATED or f"Scale `laptop`: {len(models)} of {len(models)} models" in results
+        whole = [f"Scale `{key}`: {count} of {count} models" for key, count in models.items()]
+        assert name in TO_BE_REPEATED or any(first in results for first in whole)
+        assert f"# {models['laptop']} models; again to continue" in page
         assert "### The claims" in results
         assert f"`tacit reproduce {name}`" in page
         assert all(f"{folder}/" in page for folder in paper.corpora)
