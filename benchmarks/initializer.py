@@ -15,10 +15,10 @@ from pathlib import Path
 
 from tacit.config import RunConfig, load_config
 from tacit.files import read_json
-from tacit.folder import RunFolder
 from tacit.pipeline.stages import run
 from tacit.progress import TerminalReporter
 from tacit.reproduce.place import with_public_key
+from tacit.runs.folder import RunFolder
 
 INITIALIZERS = ("standard", "scaled")
 

@@ -54,7 +54,7 @@ def _unlike(run: Path, end: Path) -> list[str]:
 
 def _crash_when_full() -> None:
     """A known-wrong `tacit`: a write that fails says so as Python does."""
-    import tacit.beginning as beginning
+    import tacit.runs.beginning as beginning
 
     def wrong(path: Path, values: object) -> None:
         raise ValueError("a traceback, on purpose")

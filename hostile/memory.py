@@ -69,7 +69,7 @@ def _trial(setting: Setting, row: str, number: int) -> Outcome:
 
 def _leaking() -> None:
     """A known-wrong `tacit`: what cannot be read ends in a traceback."""
-    import tacit.beginning as beginning
+    import tacit.runs.beginning as beginning
 
     def wrong(*arguments: object) -> None:
         raise ValueError("no memory for the key")

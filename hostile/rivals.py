@@ -62,7 +62,7 @@ def _no_lock() -> None:
     """A known-wrong `tacit`: everybody may enter the run folder."""
     import contextlib
 
-    from tacit.folder import RunFolder
+    from tacit.runs.folder import RunFolder
 
     RunFolder.alone = lambda self: contextlib.nullcontext()  # pyright: ignore[reportAttributeAccessIssue]
 

@@ -28,11 +28,11 @@ import numpy as np
 import torch
 from hostile.cases import CASES, config_in
 
-from tacit.beginning import begin
 from tacit.config import load_config
 from tacit.privacy.events import event_to_dict
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.provenance import MADE_BY
+from tacit.runs.beginning import begin
 
 from .draws import install
 from .started import called, command

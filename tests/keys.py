@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from tacit.beginning import begin
 from tacit.config import parse_config
 from tacit.randomness import KEY_BYTES, KeyedRandomness
+from tacit.runs.beginning import begin
 
 from .draws import drawing
 

@@ -80,7 +80,7 @@ def start(
 
 
 def serve() -> None:
-    """Let this server fork what tacit starts by itself too, and no other one be made (`tacit.processes.worker_context`)."""
+    """Let this server fork what tacit starts by itself too, and no other one be made (`tacit.work.processes.worker_context`)."""
     _context()
 
 

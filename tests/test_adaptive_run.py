@@ -425,8 +425,8 @@ def test_an_empty_stratum_shows_nowhere_in_the_release(corpora: Path) -> None:
 def test_a_run_does_not_go_on_with_other_probabilities(corpora: Path, released: Runs, tmp_path: Path) -> None:
     """A unit that changed its stratum would take part in both: the ledger knows the probabilities that the run began with."""
     from tacit.corpus.units import Unit
-    from tacit.folder import RunFolder
     from tacit.pipeline.records import units_of
+    from tacit.runs.folder import RunFolder
 
     own = {**values(corpora), "run": str(corpora / "strata")}
     released("strata")

@@ -21,13 +21,10 @@ BASE = {
     "failures",
     "randomness",
     "files",
-    "file_systems",
     "strict_yaml",
     "progress",
-    "processes",
-    "resumable",
-    "disk_arrays",
-    "external_sort",
+    "storage",
+    "work",
 }  # what every package may use
 MAY_IMPORT: dict[str, set[str]] = {
     "version": set(),
@@ -35,14 +32,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "failures": set(),
     "randomness": {"errors"},
     "files": {"errors"},
-    "disk_arrays": {"errors"},
-    "external_sort": {"errors"},
-    "file_systems": set(),
     "strict_yaml": set(),
     "progress": set(),
-    "processes": {"errors"},
-    "resumable": {"errors", "files"},
-    "jobs": {"errors", "files", "processes", "progress"},
+    "storage": {"errors"},
+    "work": {"errors", "files", "progress"},
     "config": {
         "errors",
         "files",
@@ -50,7 +43,6 @@ MAY_IMPORT: dict[str, set[str]] = {
         "privacy",
         "corpus",
     },  # privacy: vocabulary_methods; corpus: names of formats
-    "folder": {"errors", "files", "config"},
     "privacy": BASE,
     "corpus": BASE,
     "engine": BASE,
@@ -62,21 +54,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluation": BASE | {"engine", "models", "training", "corpus", "vocabulary"},  # the ids of special tokens
     # privacy, vocabulary: the audit of the vocabulary runs its mechanism, and compares with its law
     "audit": BASE | {"config", "engine", "models", "training", "corpus", "privacy", "vocabulary"},
-    "spark": BASE | {"folder", "corpus", "screening", "vocabulary", "training"},
+    "spark": BASE | {"runs", "corpus", "screening", "vocabulary", "training"},
     "scoring": BASE
     | {"config", "privacy", "corpus", "vocabulary", "engine", "models"},  # a scorer is a model from a folder
     "screen_plan": {"config", "errors", "screening"},  # light: `tacit screen` needs no account
     # what a run is given (files of words, tokenizers, models, policies) is looked at before it begins
     "planning": BASE | {"config", "privacy", "corpus", "screening", "screen_plan", "vocabulary", "training"},
 }
-MAY_IMPORT["ledger_place"] = {"errors", "files", "file_systems"}
-MAY_IMPORT["beginning"] = BASE | {"config", "folder", "privacy", "ledger_place"}
-MAY_IMPORT["stages"] = {"errors"}
-MAY_IMPORT["release"] = BASE | {"folder", "config", "privacy", "planning"}
-MAY_IMPORT["loops"] = BASE | {"folder", "privacy", "engine", "models", "planning", "training", "release"}
+MAY_IMPORT["runs"] = BASE | {"config", "privacy"}
+MAY_IMPORT["release"] = BASE | {"runs", "config", "privacy", "planning"}
+MAY_IMPORT["loops"] = BASE | {"runs", "privacy", "engine", "models", "planning", "training", "release"}
 MAY_IMPORT["entities"] = BASE | {
     "config",
-    "folder",
+    "runs",
     "release",
     "privacy",
     "corpus",
@@ -85,12 +75,9 @@ MAY_IMPORT["entities"] = BASE | {
     "vocabulary",
     "training",
     "evaluation",
-    "jobs",
-    "beginning",
     "planning",  # time and memory, and where a tuning begins
-    "stages",
 }
-MAY_IMPORT["report"] = BASE | {"config", "folder", "privacy", "planning", "audit", "screen_plan"}
+MAY_IMPORT["report"] = BASE | {"config", "runs", "privacy", "planning", "audit", "screen_plan"}
 MAY_IMPORT["pipeline"] = {*MAY_IMPORT}
 """Only its `pages.py` and `result.py` ask for the report: `NARROWER`."""
 MAY_IMPORT["reproduce"] = {*MAY_IMPORT} - {"report"}  # experiments are ordinary runs, some of them released
@@ -117,13 +104,13 @@ NARROWER: dict[str, set[str]] = {
     "config/kinds/__init__.py": set(),
     "config/kinds/kind.py": set(),
     "pipeline/records.py": {"config", "corpus", "randomness"},
-    "pipeline/screening.py": BASE | {"config", "folder", "corpus", "screening", "screen_plan", "spark"},
+    "pipeline/screening.py": BASE | {"config", "runs", "corpus", "screening", "screen_plan", "spark"},
     "pipeline/marking.py": BASE | {"config", "corpus", "screening", "vocabulary"},
-    "pipeline/scoring.py": BASE | {"config", "folder", "corpus", "scoring"},
-    "pipeline/rho.py": BASE | {"config", "folder", "corpus", "privacy", "scoring"},
-    "pipeline/result.py": {"config", "folder", "privacy", "report"},  # the verdict in the report's words
-    "pipeline/attack_files.py": {"config", "files", "folder", "audit"},
-    "pipeline/pages.py": BASE | {"config", "folder", "privacy", "audit", "release", "report"},
+    "pipeline/scoring.py": BASE | {"config", "runs", "corpus", "scoring"},
+    "pipeline/rho.py": BASE | {"config", "runs", "corpus", "privacy", "scoring"},
+    "pipeline/result.py": {"config", "runs", "privacy", "report"},  # the verdict in the report's words
+    "pipeline/attack_files.py": {"config", "files", "runs", "audit"},
+    "pipeline/pages.py": BASE | {"config", "runs", "privacy", "audit", "release", "report"},
     "pipeline/membership.py": BASE | {"config", "corpus", "screening", "screen_plan", "audit"},
     "report/loss_plot.py": {"errors", "privacy"},  # of a mechanism, not of a run
     "planning/confidentiality.py": {"errors", "config", "privacy"},

@@ -17,13 +17,13 @@ from tacit.config import parse_config
 from tacit.corpus.synthetic import SyntheticPublic, write_public
 from tacit.errors import LedgerError
 from tacit.files import read_json
-from tacit.folder import RunFolder
 from tacit.pipeline.corpus import private_units
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.rows import control_rows, drawn_coins, private_rows, rows_of
 from tacit.pipeline.stages import walk
 from tacit.privacy.accounting.accountant import joint_epsilon
 from tacit.privacy.ledger import Ledger
+from tacit.runs.folder import RunFolder
 
 from .dialogues import dialogue_values, write_dialogues
 from .draws import who_asks

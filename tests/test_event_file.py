@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tacit.errors import UsageError
-from tacit.folder import RunFolder
 from tacit.pipeline.event_file import ALLOWED, FILE_NAME, EventFile, RecordingReporter, spent_epsilon
 from tacit.privacy.ledger import Ledger
 from tacit.progress import Bar, SilentReporter
+from tacit.runs.folder import RunFolder
 
 from .small import small_values, tacit, write_config, write_corpora
 

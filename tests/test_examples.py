@@ -14,11 +14,11 @@ import torch
 
 import tacit
 from tacit.errors import TacitError, UsageError
-from tacit.folder import RunFolder
 from tacit.privacy.accounting.accountant import joint_epsilon
 from tacit.privacy.accounting.calibrate import training_noise
 from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.release.verification import verify_run
+from tacit.runs.folder import RunFolder
 
 from .draws import install
 from .started import called

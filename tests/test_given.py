@@ -24,7 +24,6 @@ from tacit.config import RunConfig, config_differences, parse_config
 from tacit.config.shape import shape_of
 from tacit.errors import LedgerError, TacitError, UsageError
 from tacit.files import read_json
-from tacit.folder import RunFolder
 from tacit.models.transfer import rows_of_pieces
 from tacit.pipeline.corpus import private_units, public_units
 from tacit.pipeline.opening import load_given, open_run
@@ -35,6 +34,7 @@ from tacit.planning import make_plan, mechanisms_from_ledger, vocabulary_size
 from tacit.planning.given import fingerprints, given_tokenizer
 from tacit.privacy.certificate import read_number
 from tacit.privacy.ledger import Ledger
+from tacit.runs.folder import RunFolder
 from tacit.vocabulary.given import read_given
 
 from .dialogues import write_dialogues

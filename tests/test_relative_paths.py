@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tacit.beginning import begin
 from tacit.config.compare import load_comparison
 from tacit.config.finetune import check_finetune, load_finetune
 from tacit.config.load import load_config, parse_config, read_yaml
 from tacit.errors import UsageError
-from tacit.folder import RunFolder
+from tacit.runs.beginning import begin
+from tacit.runs.folder import RunFolder
 from tacit.screen_plan import plan_of
 from tacit.screening.adapters.options import HuggingFaceOptions, PrecomputedOptions, SpacyOptions
 from tacit.screening.policy import load_policy, load_policy_options

@@ -13,12 +13,12 @@ import torch
 
 from tacit.corpus.units import UnitKind
 from tacit.files import read_json, write_json
-from tacit.folder import RunFolder
 from tacit.pipeline.membership import run_samples
 from tacit.pipeline.records import held_out_apart, units_of
 from tacit.privacy.ledger import Ledger
 from tacit.randomness import KeyedRandomness
 from tacit.reproduce.crt.customersim import MembershipSamples
+from tacit.runs.folder import RunFolder
 
 from .dialogues import (
     Run,

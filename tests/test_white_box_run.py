@@ -9,8 +9,8 @@ import pytest
 
 from tacit.audit.attack import CONTROL_WITHOUT_NOISE, RELEASED
 from tacit.files import read_json
-from tacit.folder import RunFolder
 from tacit.privacy.ledger import Ledger
+from tacit.runs.folder import RunFolder
 
 from .small import tacit
 from .started import command

@@ -82,8 +82,8 @@ def certify(run: str | Path, model: str | Path, *, forfeit: bool = False) -> Loo
         UsageError: steps are left; there is a file that neither a model nor a tokenizer has; not the folder of a loop.
         DataError: there is no model; (a LedgerError) the ledger is missing or damaged, or another model was certified before.
     """
-    from tacit.folder import RunFolder
     from tacit.loops.certifying import certify_loop
+    from tacit.runs.folder import RunFolder
 
     return certify_loop(RunFolder(Path(run)), Path(model), forfeit)
 

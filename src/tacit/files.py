@@ -1,7 +1,7 @@
 """Files that appear atomically, written beside their place, synced, then moved there in one step; and files that grow.
 
-What grows has a checkpoint beside it (`tacit.resumable`): one process at a time writes, and one that goes on cuts off what was
-written after the checkpoint.
+What grows has a checkpoint beside it (`tacit.work.resumable`): one process at a time writes, and one that goes on cuts off what
+was written after the checkpoint.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def test_nothing_of_an_earlier_configuration_is_taken_for_this_runs(tmp_path: Pa
 
 
 def test_a_run_does_not_begin_in_the_folder_of_a_fine_tuning(tmp_path: Path) -> None:
-    from tacit.beginning import begin
+    from tacit.runs.beginning import begin
 
     write_corpora(tmp_path)
     config = parse_config(small_values(tmp_path), "here")

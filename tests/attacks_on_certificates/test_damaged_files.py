@@ -21,7 +21,6 @@ from tacit.cli.ledger import command as show_ledger
 from tacit.config import parse_config
 from tacit.errors import LedgerError, TacitError
 from tacit.files import read_json, write_json
-from tacit.folder import RunFolder
 from tacit.privacy.certificate import file_digests, make_certificate
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.events import PoissonGaussian, ThresholdedHistogram
@@ -29,6 +28,7 @@ from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.release.alone import verify_release
 from tacit.release.manifest import check_bound, check_manifest, finish_release
 from tacit.release.verification import verify_run
+from tacit.runs.folder import RunFolder
 
 from ..ledgers import Row, rewrite_rows
 from ..small import small_values, tacit

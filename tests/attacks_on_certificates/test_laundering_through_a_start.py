@@ -17,7 +17,6 @@ import pytest
 from tacit.config import parse_config
 from tacit.errors import BudgetError, DataError, RefusedError, UsageError
 from tacit.files import read_json, write_json
-from tacit.folder import RunFolder
 from tacit.pipeline.stages import run
 from tacit.planning import make_plan
 from tacit.planning.origins import provenance_of
@@ -25,6 +24,7 @@ from tacit.privacy.accounting.accountant import epsilon, joint_epsilon
 from tacit.privacy.certificate import read_number, verify_certificate
 from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.privacy.ledger import Ledger
+from tacit.runs.folder import RunFolder
 from tacit.scoring.public import require_public_scorer
 
 from ..small import small_values, tacit, write_config, write_corpora

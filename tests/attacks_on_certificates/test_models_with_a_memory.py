@@ -52,7 +52,6 @@ from tacit.config import ComputeOptions, parse_config
 from tacit.engine.total import Kept, bits_of_weights
 from tacit.errors import RefusedError, UsageError
 from tacit.evaluation import causal_lm
-from tacit.folder import RunFolder
 from tacit.models import networks
 from tacit.pipeline import evaluation, opening
 from tacit.pipeline.evaluation import made_up_row
@@ -61,6 +60,7 @@ from tacit.pipeline.stages import run
 from tacit.planning import EVALUATION, given
 from tacit.privacy.ledger import Ledger
 from tacit.randomness import KeyedRandomness
+from tacit.runs.folder import RunFolder
 from tacit.scoring.scorer import Scorer, ScorerOptions
 from tacit.screening.adapters.huggingface import HuggingFaceDetector
 from tacit.screening.adapters.options import HuggingFaceOptions

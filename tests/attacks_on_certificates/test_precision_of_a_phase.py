@@ -17,12 +17,12 @@ from transformers import BertForMaskedLM
 from tacit.config import ComputeOptions, ModelOptions, parse_config
 from tacit.errors import LedgerError
 from tacit.files import read_json
-from tacit.folder import RunFolder
 from tacit.pipeline.stages import run
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.precision import Rounding, precision_words, rounding_of
 from tacit.randomness import KeyedRandomness
 from tacit.release.verification import verify_run
+from tacit.runs.folder import RunFolder
 from tacit.training import loop
 from tacit.training.loop import run_phase
 from tacit.training.phases import AdamOptions, Phase

@@ -23,13 +23,13 @@ import typer
 from tacit.cli.sign import command as sign
 from tacit.errors import LedgerError
 from tacit.files import read_json, write_json
-from tacit.folder import RunFolder
 from tacit.privacy import certificate as certificates
 from tacit.privacy.certificate import make_certificate, verify_certificate
 from tacit.privacy.ledger import Ledger
 from tacit.release.alone import verify_release
 from tacit.release.manifest import finish_release
 from tacit.release.verification import verify_run
+from tacit.runs.folder import RunFolder
 
 from ..ledgers import Row, rewrite_rows
 from ..small import small_values, tacit, write_config, write_corpora

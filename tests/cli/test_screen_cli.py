@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from tacit.config import load_config
-from tacit.folder import RunFolder
 from tacit.pipeline.screening import screened
 from tacit.progress import SilentReporter
 from tacit.randomness import KeyedRandomness, load_or_create_key
+from tacit.runs.folder import RunFolder
 from tacit.screen_plan import streams_needed
 from tacit.screening.receipt import Receipt
 

@@ -25,12 +25,12 @@ from tacit.config import ModelOptions, RunConfig, parse_config
 from tacit.config.shape import adapter_parameters, read_config, shape_of
 from tacit.engine import PerExampleClipper
 from tacit.errors import DataError
-from tacit.folder import RunFolder
 from tacit.models.kinds import build_model, kind_of_model
 from tacit.pipeline.pages import report_run
 from tacit.pipeline.stages import run
 from tacit.privacy.origin import carries_mark
 from tacit.release.verification import verify_run
+from tacit.runs.folder import RunFolder
 from tacit.training.masking import Masking
 from tacit.training.objectives import CausalObjective, MaskedObjective, Objective
 from tacit.vocabulary.given import read_given

@@ -36,10 +36,10 @@ from tacit.config.base import Count, Options
 from tacit.corpus.synthetic import SyntheticPublic, write_public
 from tacit.errors import AuditError, UsageError
 from tacit.files import read_json, write_json
-from tacit.folder import RunFolder
 from tacit.report.collect.attacks import attack_facts
 from tacit.report.prose import attack_sentences
 from tacit.report.schema import AttackFacts, ReportData
+from tacit.runs.folder import RunFolder
 
 from ..draws import who_asks
 from ..small import SENTINEL, write_config

@@ -29,7 +29,6 @@ from tacit.config.shape import folder_shape, shape_of
 from tacit.engine import PerExampleClipper
 from tacit.errors import DataError, UsageError
 from tacit.files import read_json
-from tacit.folder import RunFolder
 from tacit.models.kinds import build_model, kind_of_model, load_model, save_model
 from tacit.pipeline.pages import report_run
 from tacit.pipeline.stages import run
@@ -37,6 +36,7 @@ from tacit.planning import make_plan
 from tacit.planning.cost import row_flops, seconds_of
 from tacit.privacy.certificate import read_number
 from tacit.release.verification import verify_run
+from tacit.runs.folder import RunFolder
 from tacit.scoring.scorer import ScorerOptions
 from tacit.training.masking import Masking
 from tacit.training.objectives import CausalObjective, MaskedObjective, Objective, Targets

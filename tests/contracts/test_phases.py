@@ -24,7 +24,6 @@ from tacit.config.base import named
 from tacit.config.phases import PHASES, PhaseOptions, PhaseWords
 from tacit.errors import UsageError
 from tacit.files import read_json
-from tacit.folder import RunFolder
 from tacit.pipeline.pages import report_run
 from tacit.pipeline.stages import run
 from tacit.planning import make_plan, mechanisms_from_ledger
@@ -35,6 +34,7 @@ from tacit.privacy.events import Event, Gaussian, NonPrivate, PoissonGaussian, S
 from tacit.privacy.ledger import Ledger
 from tacit.randomness import KeyedRandomness
 from tacit.release.verification import verify_run
+from tacit.runs.folder import RunFolder
 from tacit.training.plans import DpPlan, PlainPlan, Plan
 from tacit.training.steps import PlainStep, Step
 

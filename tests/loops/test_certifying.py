@@ -13,11 +13,9 @@ from peft import LoraConfig, PeftModel, PromptTuningConfig, get_peft_model
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import tacit
-from tacit.beginning import begin
 from tacit.config import parse_config
 from tacit.config.adapter import AdapterOptions
 from tacit.errors import LedgerError, RefusedError, TacitError, UsageError
-from tacit.folder import RunFolder
 from tacit.models.adapters import adapted, save_adapter
 from tacit.models.kinds import load_model
 from tacit.planning.own_loop import ASSUMPTIONS, START_OF_LOOP
@@ -25,6 +23,8 @@ from tacit.privacy.events import EVERY_PART, Spend
 from tacit.privacy.origin import carries_mark, is_marked, mark_released, origin_of
 from tacit.release.alone import verify_release
 from tacit.release.verification import verify_run
+from tacit.runs.beginning import begin
+from tacit.runs.folder import RunFolder
 
 from ..small import small_values
 from .small_loop import PLAN, UNITS, changed, new_model, saved, train

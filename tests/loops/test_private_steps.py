@@ -18,10 +18,10 @@ from tacit import PrivateSteps, StepPlan
 from tacit.engine import add_noise_, poisson_sample
 from tacit.engine.total import Kept
 from tacit.errors import LedgerError, RefusedError, UsageError
-from tacit.folder import RunFolder
 from tacit.loops.step import PrivateStep
 from tacit.privacy.ledger import Ledger
 from tacit.randomness import KeyedRandomness
+from tacit.runs.folder import RunFolder
 
 from ..draws import drawing
 from ..keys import key_numbered

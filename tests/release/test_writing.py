@@ -17,7 +17,6 @@ from tacit.config import parse_config
 from tacit.config.finetune import FinetuneConfig
 from tacit.entities.finetune import finetune
 from tacit.errors import LedgerError
-from tacit.folder import RunFolder
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.pages import report_run
 from tacit.pipeline.release import release_run
@@ -25,6 +24,7 @@ from tacit.pipeline.stages import run, walk
 from tacit.privacy.ledger import Ledger
 from tacit.release import writing
 from tacit.release.manifest import bound_manifest
+from tacit.runs.folder import RunFolder
 
 _WRITING = ("w", "a", "x", "+")
 _seen: list[tuple[Path, bool]] | None = None

@@ -139,7 +139,7 @@ def test_a_stopped_scoring_goes_on_to_the_same_bytes(tmp_path: Path, options: Sc
 
 
 def test_a_scoring_of_before_goes_on_to_the_same_bytes(tmp_path: Path, options: ScorerOptions) -> None:
-    """Its checkpoint had the size of its one file by another name (`tacit.resumable`)."""
+    """Its checkpoint had the size of its one file by another name (`tacit.work.resumable`)."""
     records = some_records()
     score_corpus(records, options, RHO, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):

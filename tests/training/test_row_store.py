@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.disk_arrays import DiskArray
 from tacit.randomness import KeyedRandomness
+from tacit.storage.arrays import DiskArray
 from tacit.training.row_store import open_rows, write_rows
 from tacit.training.sequences import SequenceStream
 from tacit.training.sums import _add_keys, scores_digest

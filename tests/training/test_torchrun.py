@@ -16,13 +16,13 @@ from safetensors.torch import load_file
 from tacit.config import parse_config
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import DataError, UsageError
-from tacit.folder import RunFolder
 from tacit.pipeline import training
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.stages import walk
 from tacit.pipeline.state import give
 from tacit.pipeline.training import assist
 from tacit.privacy.ledger import Ledger
+from tacit.runs.folder import RunFolder
 
 from ..adaptive_runs import adaptive_values
 from ..processes import LIMIT, agent_store, check_one_says, free_port, in_processes, rank_environment, values_of

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from tokenizers import Tokenizer
 
-from tacit.disk_arrays import row_pieces
 from tacit.errors import DataError
+from tacit.storage.arrays import row_pieces
 from tacit.training.sequences import SequenceStream
 from tacit.vocabulary.encode import encode_texts
 from tacit.vocabulary.special import SpecialTokens

@@ -92,11 +92,11 @@ def command(
         _audit_vocabulary(run, as_json)
         return
     from tacit.audit.attacks import answer_of, asked_attacks, check_attacks, check_gate
-    from tacit.folder import RunFolder
     from tacit.pipeline.attack_files import store
     from tacit.pipeline.attacks import measure
     from tacit.pipeline.opening import open_run
     from tacit.pipeline.stages import walk
+    from tacit.runs.folder import RunFolder
 
     config = RunFolder(run).load_config()
     if config.audit is None:
@@ -165,9 +165,9 @@ def _audit_vocabulary(run: Path, as_json: bool) -> None:
     from dataclasses import asdict
 
     from tacit.audit.vocabulary import plant_words, planted_copies
-    from tacit.folder import RunFolder
     from tacit.privacy.ledger import Ledger
     from tacit.randomness import KeyedRandomness
+    from tacit.runs.folder import RunFolder
 
     with Ledger.open(RunFolder(run).ledger, readonly=True) as ledger:
         events = {name: choice for name, plan in ledger.plans.items() if (choice := plan.event.choice) is not None}

@@ -23,9 +23,9 @@ def command(run: RunArgument, as_json: JsonOption = False) -> None:
 
     Kept apart from the DP epsilon. It is computed from the run's configuration and ledger; nothing private is read.
     """
-    from tacit.folder import RunFolder
     from tacit.planning.confidentiality import run_statement
     from tacit.privacy.ledger import Ledger
+    from tacit.runs.folder import RunFolder
 
     folder = RunFolder(run)
     config = folder.load_config()

@@ -12,10 +12,10 @@ __all__ = ["command"]
 
 def command(run: RunArgument, as_json: JsonOption = False) -> None:
     """Show the ledger of a run: what was promised, planned and spent."""
-    from tacit.folder import RunFolder
     from tacit.privacy.accounting.accountant import epsilon, joint_epsilon
     from tacit.privacy.events import Spend, event_to_dict
     from tacit.privacy.ledger import Ledger
+    from tacit.runs.folder import RunFolder
 
     with Ledger.open(RunFolder(run).ledger, readonly=True) as ledger:
         header = ledger.header

@@ -23,10 +23,10 @@ def show_own_members(run: Path, members: Path, non_members: Path, text_field: st
     Raises:
         TacitError: as `tacit.pipeline.own_members.attack_own_members`.
     """
-    from tacit.folder import RunFolder
     from tacit.pipeline.opening import open_run
     from tacit.pipeline.own_members import attack_own_members, own_source
     from tacit.progress import TerminalReporter
+    from tacit.runs.folder import RunFolder
 
     config = RunFolder(run).load_config().model_copy(update={"run": str(run)})
     sources = [own_source(config, path, text_field) for path in (members, non_members)]

@@ -21,7 +21,7 @@ def command(
     ] = None,
 ) -> None:
     """Write report.html, report.json and the model card in RUN/release, and the curator's copy in RUN/private/report."""
-    from tacit.folder import RunFolder
+    from tacit.runs.folder import RunFolder
 
     if registry is not None:
         _write_draft(RunFolder(run).release, registry)

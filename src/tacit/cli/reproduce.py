@@ -19,7 +19,13 @@ Data = Annotated[
 Out = Annotated[
     Path | None, typer.Option("--out", help="Folder for all that is made; runs/reproduce-PAPER if not given.")
 ]
-ScaleName = Annotated[str, typer.Option("--scale", help="laptop, night (more of the same, from the same folder) or full (a GPU); docs say which a paper has.")]
+ScaleName = Annotated[
+    str,
+    typer.Option(
+        "--scale",
+        help="laptop, night (goes on from it, with more models) or full (a GPU).",
+    ),
+]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Models trained at one time, a thread each.")]
 Only = Annotated[str | None, typer.Option("--only", help="Only the models whose name holds this text.")]
 Page = Annotated[Path | None, typer.Option("--page", help="Write the results into this page too, between its markers.")]

@@ -66,7 +66,7 @@ def run_command(config: ConfigArgument, until: UntilOption = None, settings: Set
 def _check_stage(until: str) -> None:
     """Attacks that others have registered are stages too."""
     from tacit.pipeline.stages import stages
-    from tacit.stages import names_of
+    from tacit.runs.stages import names_of
 
     names = names_of(stages())
     if until not in names:
@@ -101,7 +101,7 @@ def _show_scores(config: RunConfig) -> None:
     """The scores that may be released, as a table."""
     from tacit.cli.options import table
     from tacit.files import read_result
-    from tacit.folder import RunFolder
+    from tacit.runs.folder import RunFolder
 
     found = read_result(RunFolder(config.resolved_run).private / "evaluation.json")
     rows = [

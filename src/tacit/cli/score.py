@@ -216,10 +216,10 @@ def _bar(name: str) -> Iterator[Callable[[int, int], None]]:
 def _score_run(
     run: RunConfig, options: ScorerOptions, rho: PrivacyProbability, out: Path | None, workers: int | None
 ) -> Path:
-    from tacit.beginning import begin
     from tacit.pipeline.scoring import scored
     from tacit.progress import TerminalReporter
     from tacit.randomness import KeyedRandomness
+    from tacit.runs.beginning import begin
 
     if workers is not None:
         run = run.model_copy(update={"compute": run.compute.model_copy(update={"workers": workers})})

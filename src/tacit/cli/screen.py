@@ -102,10 +102,10 @@ def command(
 
 
 def _screen(config: RunConfig, as_json: bool) -> None:
-    from tacit.beginning import begin
     from tacit.pipeline.screening import screened, screened_folder
     from tacit.progress import TerminalReporter
     from tacit.randomness import KeyedRandomness
+    from tacit.runs.beginning import begin
     from tacit.screen_plan import plan_of
 
     _ = plan_of(config)  # before a folder is made
@@ -128,7 +128,7 @@ def _preview(config: RunConfig, count: int, file: Path | None) -> None:
     from rich.console import Console
 
     from tacit.files import private_folder
-    from tacit.folder import RunFolder
+    from tacit.runs.folder import RunFolder
 
     if file is None:
         if not sys.stdout.isatty():

@@ -25,13 +25,13 @@ def command(
 
     The passphrase of an encrypted key is asked for, or taken from the environment variable TACIT_KEY_PASSPHRASE.
     """
-    from tacit.folder import RunFolder
     from tacit.privacy.ledger import Ledger
     from tacit.release.alone import is_release
     from tacit.release.manifest import bound_manifest
     from tacit.release.signing import read_private_key
     from tacit.release.verification import verify_ledger
     from tacit.release.writing import sign
+    from tacit.runs.folder import RunFolder
 
     if is_release(run):
         raise UsageError(f"{run}: a released folder alone; sign the run, whose ledger shows what the release is worth")

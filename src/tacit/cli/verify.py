@@ -38,10 +38,10 @@ def command(
 
     Of a certificate's file alone the arithmetic is checked, and no more.
     """
-    from tacit.folder import RunFolder
     from tacit.release.alone import UNSEEN_ALONE, is_release, verify_release
     from tacit.release.signing import check_signature, signature_words
     from tacit.release.verification import verify_run
+    from tacit.runs.folder import RunFolder
 
     if run.is_file():
         _verify_file(run, as_json, certificate, signer)
@@ -92,10 +92,10 @@ def _show(place: Path, checks: list[Check], as_json: bool, notes: list[str]) -> 
 
 def _known_of(run: Path, certificate: Path) -> list[str]:
     """The entries of docs/known-vulnerabilities.md that may concern this certificate."""
-    from tacit.folder import RunFolder
     from tacit.privacy.certificate_file import read_certificate
     from tacit.privacy.strict_json import read_strict
     from tacit.privacy.vulnerabilities import concerning
+    from tacit.runs.folder import RunFolder
 
     config = RunFolder(run).config
     values = read_strict(config, 50 << 20) if config.is_file() else {}

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.disk_arrays import Array
 from tacit.randomness import KeyedRandomness
+from tacit.storage.arrays import Array
 
 __all__ = ["Canary", "Place", "draw_canaries", "insert_pieces", "places_of", "plant"]
 

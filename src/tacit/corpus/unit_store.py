@@ -29,9 +29,9 @@ from tacit.corpus.units import (
     ordinal_id,
     unit_fingerprint,
 )
-from tacit.disk_arrays import ArrayWriter, DiskArray, open_arrays, write_shapes
-from tacit.external_sort import IN_MEMORY, ExternalSort, Row
 from tacit.randomness import KeyedRandomness
+from tacit.storage.arrays import ArrayWriter, DiskArray, open_arrays, write_shapes
+from tacit.storage.external_sort import IN_MEMORY, ExternalSort, Row
 
 __all__ = [
     "Part",

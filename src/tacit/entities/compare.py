@@ -23,10 +23,10 @@ from tacit.entities.start import open_start
 from tacit.entities.tables import ModelFacts, table_rows, type_rows, write_tables
 from tacit.errors import UsageError
 from tacit.files import private_folder, read_json
-from tacit.jobs import Task, run_jobs
 from tacit.planning.finetuning import DpPrice
 from tacit.planning.finetuning_origin import certified_epsilon, pretraining_of
 from tacit.progress import Reporter
+from tacit.work.jobs import Task, run_jobs
 
 __all__ = ["PROGRESS", "compare"]
 

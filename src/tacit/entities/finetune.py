@@ -21,7 +21,6 @@ import torch
 from transformers import PreTrainedModel
 from transformers.utils import logging
 
-from tacit.beginning import another_configuration, begin_in
 from tacit.config import config_differences
 from tacit.config.finetune import FinetuneConfig
 from tacit.corpus.annotated import (
@@ -53,7 +52,6 @@ from tacit.files import (
     write_private_json,
     write_text,
 )
-from tacit.folder import RunFolder
 from tacit.planning.finetuning import FINETUNING, dp_phase, plain_phase, solve_noise
 from tacit.planning.finetuning_facts import finetuning_facts
 from tacit.planning.finetuning_origin import inherited, provenance_of_model
@@ -72,7 +70,9 @@ from tacit.privacy.provenance import HONEST_WEIGHTS, NOISE_SOURCE, Ancestor, Pro
 from tacit.progress import Reporter, SilentReporter
 from tacit.randomness import KeyedRandomness
 from tacit.release.writing import write_release
-from tacit.stages import RELEASE, Stage, walk
+from tacit.runs.beginning import another_configuration, begin_in
+from tacit.runs.folder import RunFolder
+from tacit.runs.stages import RELEASE, Stage, walk
 from tacit.training.checkpoint import finished_steps, load_weights
 from tacit.training.device import set_up_torch
 from tacit.training.loop import run_phase

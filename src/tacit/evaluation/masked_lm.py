@@ -18,12 +18,12 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from tacit.disk_arrays import row_pieces
 from tacit.engine import cross_entropy
 from tacit.engine.total import Kept, read_rows
 from tacit.models.masked import masked_logits
 from tacit.models.places import together
 from tacit.randomness import KeyedRandomness
+from tacit.storage.arrays import row_pieces
 from tacit.training.masking import MaskedRows, Masking, mask_rows
 from tacit.training.sequences import SequenceStream
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from tacit.errors import DataError, LedgerError, RefusedError, UsageError
 from tacit.files import refuse_pipes, write_json
-from tacit.folder import RunFolder, taken
 from tacit.loops.folder import read_plan, refuse_other_folders
 from tacit.planning.own_loop import STAGE, StepPlan, loop_randomness, loop_statement
 from tacit.privacy.certificate import make_certificate, read_number
@@ -20,6 +19,7 @@ from tacit.privacy.provenance import NOISE_SOURCE
 from tacit.privacy.rounded import upper
 from tacit.privacy.strict_json import read_strict
 from tacit.release.writing import write_release
+from tacit.runs.folder import RunFolder, taken
 
 __all__ = ["LoopCertificate", "certify_loop"]
 

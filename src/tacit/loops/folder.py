@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 from tacit.errors import LedgerError, UsageError
 from tacit.files import write_private_json
-from tacit.folder import RunFolder, taken
 from tacit.planning.own_loop import STAGE, START_OF_LOOP, StepPlan
 from tacit.privacy.certificate import is_certified
 from tacit.privacy.events import EVERY_PART
@@ -24,6 +23,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.provenance import MADE_BY, NOISE_SOURCE, START
 from tacit.privacy.strict_json import read_strict
 from tacit.randomness import KeyedRandomness
+from tacit.runs.folder import RunFolder, taken
 from tacit.training.plans import DpPlan
 from tacit.version import VERSION
 

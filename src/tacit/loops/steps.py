@@ -24,7 +24,6 @@ from transformers import PreTrainedModel
 from tacit.engine import CLIPPINGS, PerExampleClipper
 from tacit.engine.sites import trainable_parameters
 from tacit.errors import RefusedError, UsageError
-from tacit.folder import RunFolder
 from tacit.loops.folder import LoopFolder, begin_loop
 from tacit.loops.step import PrivateStep, Tools, noise_of
 from tacit.planning.own_loop import StepPlan
@@ -32,6 +31,7 @@ from tacit.privacy.accounting.accountant import joint_epsilon
 from tacit.privacy.checks import require_whole
 from tacit.privacy.origin import is_marked
 from tacit.randomness import KEY_BYTES, KeyedRandomness
+from tacit.runs.folder import RunFolder
 
 __all__ = ["PrivateSteps"]
 

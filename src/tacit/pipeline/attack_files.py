@@ -8,7 +8,7 @@ from tacit.audit.attack import Attack, Found
 from tacit.audit.attacks import asked_attacks
 from tacit.config import RunConfig
 from tacit.files import read_result, write_json
-from tacit.folder import RunFolder
+from tacit.runs.folder import RunFolder
 
 __all__ = ["attack_file", "store", "stored_attacks"]
 

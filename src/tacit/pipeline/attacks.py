@@ -27,7 +27,7 @@ from tacit.pipeline.records import secret_form, secrets_of
 from tacit.pipeline.rows import drawn_canaries, drawn_coins, planted_contexts, public_held_out_rows, tokenized
 from tacit.pipeline.state import RunState
 from tacit.pipeline.training import noted_products
-from tacit.stages import Stage
+from tacit.runs.stages import Stage
 from tacit.training.checkpoint import load_weights
 from tacit.training.loop import run_phase
 from tacit.training.phases import AdamOptions, Phase, last_before_private

@@ -1,4 +1,4 @@
-"""Open a run: its folder (`tacit.beginning`), what it is given, and its ledger with every private stage planned."""
+"""Open a run: its folder (`tacit.runs.beginning`), what it is given, and its ledger with every private stage planned."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ from pathlib import Path
 
 import torch
 
-from tacit.beginning import begin
 from tacit.config import RunConfig
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.engine.noise import noise_source
 from tacit.errors import DataError
 from tacit.files import one_line_of_storage, private_folder
-from tacit.folder import RunFolder
 from tacit.models.kinds import build_model
 from tacit.pipeline.event_file import FILE_NAME, EventFile, RecordingReporter
 from tacit.pipeline.rho import check_scorer
@@ -39,6 +37,8 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.provenance import NOISE_SOURCE
 from tacit.progress import Reporter, SilentReporter
 from tacit.randomness import KEY_BYTES, KeyedRandomness, read_key
+from tacit.runs.beginning import begin
+from tacit.runs.folder import RunFolder
 from tacit.training.device import set_up_torch
 from tacit.training.preflight import Preflight, preflight
 from tacit.version import VERSION

@@ -20,7 +20,6 @@ from tacit.config.adapter import ADAPTER_FILE
 from tacit.config.shape import ModelShape, folder_shape, shape_of, tensor_shapes
 from tacit.errors import LedgerError, UsageError
 from tacit.files import private_folder, read_result
-from tacit.folder import RunFolder
 from tacit.pipeline.attack_files import stored_attacks
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.ledger import Ledger
@@ -29,6 +28,7 @@ from tacit.release.writing import write_pages_again
 from tacit.report.build import CARD, build_report
 from tacit.report.collect import report_data
 from tacit.report.collect.utility import RELEASED_SCORES
+from tacit.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     from tacit.pipeline.state import RunState

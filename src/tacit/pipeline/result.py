@@ -7,12 +7,12 @@ import math
 from typing import Any
 
 from tacit.config import TupleUnit
-from tacit.folder import RunFolder
 from tacit.privacy.certificate import read_number
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.rounded import upper
 from tacit.report.collect.guarantee import confidentiality_lines, missed_shares
 from tacit.report.prose import confidentiality_verdict
+from tacit.runs.folder import RunFolder
 
 __all__ = ["RunResult"]
 

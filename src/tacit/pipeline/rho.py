@@ -19,13 +19,13 @@ from tacit.corpus.records import Record
 from tacit.corpus.units import Unit
 from tacit.errors import DataError
 from tacit.files import read_result, write_json
-from tacit.folder import RunFolder
 from tacit.pipeline.scoring import scored
 from tacit.privacy.bands import Bands
 from tacit.privacy.certificate import RHO
 from tacit.privacy.ledger import Ledger
 from tacit.progress import Reporter
 from tacit.randomness import KeyedRandomness
+from tacit.runs.folder import RunFolder
 from tacit.scoring.public import require_public_scorer, scorer_folder
 from tacit.scoring.rho import PrivacyProbability
 from tacit.scoring.scorer import ScorerOptions

@@ -9,10 +9,10 @@ from tacit.config import RunConfig
 from tacit.corpus.records import Record
 from tacit.corpus.units import Unit
 from tacit.errors import UsageError
-from tacit.folder import RunFolder
 from tacit.pipeline.records import planted_records, units_of
 from tacit.progress import Reporter
 from tacit.randomness import KeyedRandomness
+from tacit.runs.folder import RunFolder
 from tacit.scoring.rho import PrivacyProbability
 from tacit.scoring.scorer import ScorerOptions
 from tacit.scoring.scoring import score_corpus

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from tacit.config import RunConfig
 from tacit.corpus.units import Unit
-from tacit.folder import RunFolder
 from tacit.pipeline.records import Corpus, planted_records, source_of
 from tacit.progress import Reporter
 from tacit.randomness import KeyedRandomness
+from tacit.runs.folder import RunFolder
 from tacit.screen_plan import plan_of, streams_needed
 from tacit.screening.corpus import policies_of, screen_corpus
 from tacit.screening.receipt import Receipt

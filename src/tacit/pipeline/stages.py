@@ -13,7 +13,6 @@ from collections.abc import Callable
 from tacit.audit.attacks import ATTACKS, check_attacks
 from tacit.config import RunConfig
 from tacit.engine.distributed import ALONE, Ranks
-from tacit.folder import RunFolder
 from tacit.pipeline.attacks import attack_stage, check_stored_gate
 from tacit.pipeline.corpus import rho_of_units, screen
 from tacit.pipeline.evaluation import evaluate
@@ -27,8 +26,9 @@ from tacit.pipeline.state import RunState
 from tacit.pipeline.training import Part, is_trained, pretrain, train, train_control
 from tacit.pipeline.vocabulary import vocabulary
 from tacit.progress import Reporter
-from tacit.stages import Stage, names_of
-from tacit.stages import walk as walk_stages
+from tacit.runs.folder import RunFolder
+from tacit.runs.stages import Stage, names_of
+from tacit.runs.stages import walk as walk_stages
 
 __all__ = ["run", "run_until", "stages", "walk"]
 
@@ -75,7 +75,7 @@ def stages() -> tuple[Stage[RunState], ...]:
 
 
 def walk(state: RunState, until: str | None = None) -> None:
-    """Do what is left of an open run, up to and with the stage ``until`` (`tacit.stages.walk`); None: all of it.
+    """Do what is left of an open run, up to and with the stage ``until`` (`tacit.runs.stages.walk`); None: all of it.
 
     Raises:
         UsageError: there is no such stage.

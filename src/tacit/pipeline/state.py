@@ -22,12 +22,12 @@ from tacit.config.shape import shape_of
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import DataError, UsageError
 from tacit.files import read_result
-from tacit.folder import RunFolder
 from tacit.models.kinds import build_model
 from tacit.planning import Mechanisms
 from tacit.privacy.ledger import Ledger
 from tacit.progress import Reporter
 from tacit.randomness import KeyedRandomness
+from tacit.runs.folder import RunFolder
 from tacit.training.checkpoint import load_weights
 from tacit.training.masking import Masking
 from tacit.training.objectives import CausalObjective, MaskedObjective, Objective

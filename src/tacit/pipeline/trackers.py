@@ -20,8 +20,8 @@ from typing import Any
 
 from tacit.errors import DataError, UsageError
 from tacit.files import private_folder
-from tacit.folder import RunFolder
 from tacit.pipeline.event_file import FILE_NAME, check_values
+from tacit.runs.folder import RunFolder
 
 __all__ = ["TRACKERS", "Tracker", "points", "read_events", "track"]
 

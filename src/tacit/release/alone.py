@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import LedgerError, UsageError
-from tacit.folder import RunFolder
 from tacit.privacy.accounting.accountant import mu_at
 from tacit.privacy.certificate import Check, check_adaptive_statement, check_epsilons, file_digests, read_number
 from tacit.privacy.certificate_file import read_certificate
@@ -16,6 +15,7 @@ from tacit.privacy.confidentiality.restated import check_restated
 from tacit.privacy.events import Spend, event_from_dict
 from tacit.privacy.provenance import is_inherited, stated_spends, stated_start
 from tacit.release.manifest import CERTIFICATE, check_manifest
+from tacit.runs.folder import RunFolder
 
 __all__ = [
     "UNSEEN_ALONE",

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import LedgerError, UsageError
-from tacit.folder import RunFolder
 from tacit.privacy.accounting.accountant import joint_epsilon
 from tacit.privacy.certificate import read_number
 from tacit.privacy.certificate_file import read_certificate
@@ -27,6 +26,7 @@ from tacit.privacy.provenance import (
     stated_start,
 )
 from tacit.release.manifest import CERTIFICATE
+from tacit.runs.folder import RunFolder
 
 __all__ = ["Composed", "Published", "compose", "published"]
 

@@ -14,7 +14,6 @@ from tacit.config import RunConfig, parse_config
 from tacit.config.base import values_digest
 from tacit.config.finetune import FinetuneConfig, check_finetune
 from tacit.errors import DataError, LedgerError, UsageError
-from tacit.folder import RunFolder
 from tacit.planning import mechanisms_from_ledger
 from tacit.planning.confidentiality import check_statement
 from tacit.planning.finetuning import FINETUNING, dp_phase, plain_phase
@@ -28,6 +27,7 @@ from tacit.privacy.ledger import Ledger, StagePlan
 from tacit.privacy.precision import precision_words
 from tacit.privacy.provenance import NOISE_SOURCE, Ancestor, is_inherited
 from tacit.privacy.strict_json import read_strict
+from tacit.runs.folder import RunFolder
 
 __all__ = ["check_finetuning", "check_loop", "check_run"]
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import LedgerError
-from tacit.folder import RunFolder
 from tacit.privacy.certificate import Check, verify_certificate
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.ledger import Ledger
 from tacit.release.alone import check_model, check_start
 from tacit.release.configured import check_finetuning, check_loop, check_run
 from tacit.release.manifest import CERTIFICATE, check_bound, check_manifest
+from tacit.runs.folder import RunFolder
 
 __all__ = ["verify_ledger", "verify_run", "verify_statements"]
 

@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from tacit.errors import UsageError
 from tacit.files import read_json
-from tacit.jobs import Task, run_jobs
 from tacit.progress import Reporter
 from tacit.reproduce.place import Place, check_same
 from tacit.reproduce.writing import Claim, Row, claims_list, replace_part, write_csv, write_text
+from tacit.work.jobs import Task, run_jobs
 
 __all__ = ["LEVEL", "Job", "Outcome", "Page", "Paper", "Result", "jobs_for", "judged", "reproduce"]
 

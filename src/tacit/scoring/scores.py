@@ -1,7 +1,7 @@
 """The scores of a private corpus on disk: ``scores.jsonl``, one line a record in their order, and how a killed scoring goes on.
 
-The file grows beside a checkpoint (`tacit.resumable`), which also says how many records are done. A score depends on its record
-alone (`tacit.scoring.scorer`), so a scoring that was killed ends with the same bytes as one that was not. Everything here is
+The file grows beside a checkpoint (`tacit.work.resumable`), which also says how many records are done. A score depends on its
+record alone (`tacit.scoring.scorer`), so a scoring that was killed ends with the same bytes as one that was not. Everything here is
 private, the number of lines included.
 """
 
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tacit.errors import DataError
-from tacit.resumable import JobKind, Resumable
 from tacit.scoring.rho import PrivacyProbability, checked_rho
+from tacit.work.resumable import JobKind, Resumable
 
 __all__ = ["SCORES", "Score", "ScoreWork", "read_scores", "rho_by_id"]
 

@@ -23,13 +23,13 @@ import transformers
 from tacit.config.shape import weight_files
 from tacit.corpus.records import Record, require_rereadable, text_bytes
 from tacit.errors import DataError, UsageError
-from tacit.processes import map_in_order
-from tacit.resumable import CheckpointClock
 from tacit.scoring.rho import PrivacyProbability
 from tacit.scoring.scorer import Scorer, ScorerOptions
 from tacit.scoring.scores import ScoreWork
 from tacit.version import VERSION
 from tacit.vocabulary.given import tokenizer_digest
+from tacit.work.processes import map_in_order
+from tacit.work.resumable import CheckpointClock
 
 __all__ = ["fit_public", "score_corpus", "scorer_digest"]
 

@@ -21,7 +21,6 @@ from tacit.corpus.records import Record, require_rereadable, text_bytes
 from tacit.corpus.units import is_held_out
 from tacit.errors import RefusedError, UsageError
 from tacit.randomness import KeyedRandomness
-from tacit.resumable import CheckpointClock
 from tacit.screening.deduplicate import DeduplicateOptions, Normalisation, check_choice
 from tacit.screening.groups import GroupLimit, GroupSizes
 from tacit.screening.missed import Missed
@@ -32,6 +31,7 @@ from tacit.screening.tokens import TokenPolicy
 from tacit.screening.work import Chunk, Work
 from tacit.screening.workers import Screened, ScreenerOptions, screen_chunks
 from tacit.version import VERSION
+from tacit.work.resumable import CheckpointClock
 
 __all__ = ["Elsewhere", "ScreenPlan", "policies_of", "screen_corpus", "screener_options"]
 

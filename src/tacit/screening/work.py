@@ -1,4 +1,4 @@
-"""A screening on disk: its three files, which grow beside a checkpoint (`tacit.resumable`), and its memory of copies.
+"""A screening on disk: its three files, which grow beside a checkpoint (`tacit.work.resumable`), and its memory of copies.
 
 The checkpoint also says what was counted and which copies are known, so a killed screening ends with the same files, bit for bit.
 """
@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from tacit.corpus.records import Record, text_bytes
 from tacit.errors import DataError
 from tacit.randomness import KeyedRandomness
-from tacit.resumable import JobKind, Resumable
 from tacit.screening.deduplicate import DeduplicateOptions, KeepFirst, stability
 from tacit.screening.receipt import Counts, Receipt
 from tacit.screening.redact import MASK
 from tacit.screening.split import STREAMS, Copies, Deduplicate, Point, Splitter, Stream, Tally, deduplicated_streams
+from tacit.work.resumable import JobKind, Resumable
 
 __all__ = ["Chunk", "Work", "copies_streams"]
 

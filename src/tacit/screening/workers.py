@@ -6,11 +6,11 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tacit.processes import map_in_order
 from tacit.screening.missed import ForgetfulPolicy, Missed
 from tacit.screening.policy import PolicyOptions, policy_from
 from tacit.screening.split import DataPoint, Point, Screener, Tally
 from tacit.screening.tokens import TokenPolicyOptions
+from tacit.work.processes import map_in_order
 
 __all__ = ["Screened", "ScreenerOptions", "screen_chunks"]
 

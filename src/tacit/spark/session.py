@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tacit.errors import UsageError
 from tacit.files import private_folder
-from tacit.folder import RunFolder
+from tacit.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     from pyspark import SparkConf

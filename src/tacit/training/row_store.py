@@ -8,7 +8,7 @@ from typing import overload
 
 import numpy as np
 
-from tacit.disk_arrays import ArrayWriter, DiskArray, open_arrays, write_shapes
+from tacit.storage.arrays import ArrayWriter, DiskArray, open_arrays, write_shapes
 from tacit.training.sequences import SequenceStream
 
 __all__ = ["open_rows", "write_rows"]

@@ -13,8 +13,8 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from tacit.corpus.units import Unit
-from tacit.disk_arrays import Array
 from tacit.randomness import KeyedRandomness
+from tacit.storage.arrays import Array
 from tacit.vocabulary.chats import ChatEncoder, CountedIds
 from tacit.vocabulary.encode import encode_texts
 from tacit.vocabulary.special import SpecialTokens

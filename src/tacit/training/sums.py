@@ -25,11 +25,11 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from tacit.config import ComputeOptions
-from tacit.disk_arrays import Array, row_pieces
 from tacit.errors import LedgerError
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.precision import FLOAT32, Rounding, rounding_of, sums_of
 from tacit.randomness import KeyedRandomness
+from tacit.storage.arrays import Array, row_pieces
 from tacit.training.dropout import uses_dropout
 from tacit.training.objectives import Objective
 from tacit.training.phases import Phase

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.errors import DataError
-from tacit.external_sort import limited_database
 from tacit.files import private_folder
+from tacit.storage.external_sort import limited_database
 
 __all__ = ["SortedCounts", "Spill", "Tally", "spill_folder", "write_ordered"]
 

@@ -10,7 +10,6 @@ from typing import Any
 from tacit.audit.attack import Found
 from tacit.config import RunConfig
 from tacit.config.shape import ModelShape
-from tacit.folder import RunFolder
 from tacit.privacy.ledger import Ledger
 from tacit.report import schema
 from tacit.report.collect.adaptive import adaptive_facts
@@ -21,6 +20,7 @@ from tacit.report.collect.identifiers import identifier_rows
 from tacit.report.collect.ledger import cumulative, ledger_rows
 from tacit.report.collect.training import model_facts, phase_rows, vocabulary_facts
 from tacit.report.collect.utility import examples, utility_rows
+from tacit.runs.folder import RunFolder
 from tacit.version import VERSION
 
 __all__ = ["report_data"]

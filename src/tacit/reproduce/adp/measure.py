@@ -15,13 +15,11 @@ from transformers import GPT2LMHeadModel, PreTrainedModel
 from tacit.audit.candidates import candidate_exposure
 from tacit.audit.scorers import scorer_of
 from tacit.audit.trie import Trie, build_trie, score_candidates
-from tacit.beginning import begin
 from tacit.config import RunConfig
 from tacit.corpus.readers import read_records
 from tacit.corpus.source import Source
 from tacit.evaluation import causal_lm
 from tacit.files import atomic_folder, private_folder, write_atomically
-from tacit.folder import RunFolder
 from tacit.models.given import load_folder
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.rows import tokenized
@@ -37,6 +35,8 @@ from tacit.reproduce.adp.runs import config_of, trial_config
 from tacit.reproduce.adp.scale import DELTA, MOST_SEEDS, Cell, Scale, ScorerName, Scores, Trial, experiment_seed
 from tacit.reproduce.place import Place, with_public_key
 from tacit.reproduce.writing import finite
+from tacit.runs.beginning import begin
+from tacit.runs.folder import RunFolder
 from tacit.scoring.scorer import ScorerOptions
 from tacit.scoring.scores import read_scores
 from tacit.training.sequences import tokenize_units

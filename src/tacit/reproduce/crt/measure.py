@@ -15,7 +15,6 @@ from tacit.audit.scorers import scorer_of
 from tacit.audit.trie import Trie, score_candidates
 from tacit.corpus.units import Unit
 from tacit.evaluation import causal_lm
-from tacit.folder import RunFolder
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.records import secrets_of
 from tacit.pipeline.release import leave_model
@@ -31,6 +30,7 @@ from tacit.reproduce.crt.runs import config_of, trunk_config, trunk_folder
 from tacit.reproduce.crt.scale import Cell, Scale, Shadows, Trunk
 from tacit.reproduce.place import Place, with_public_key
 from tacit.reproduce.writing import finite
+from tacit.runs.folder import RunFolder
 from tacit.screening.redact import MASK
 from tacit.training.phases import Phase
 from tacit.training.sequences import SequenceStream, tokenize_units

@@ -22,7 +22,6 @@ from tacit.entities.cells import Cell, run_cell, splits_of
 from tacit.entities.folds import Split
 from tacit.evaluation.masked_lm import score_units
 from tacit.files import private_folder, read_json, write_json
-from tacit.folder import RunFolder
 from tacit.models.adapters import merged_model
 from tacit.models.kinds import load_model, save_model
 from tacit.pipeline.attacks import measure as attacked
@@ -38,6 +37,7 @@ from tacit.reproduce.hoory.runs import base_run, lexicon_run, model_run, task_of
 from tacit.reproduce.hoory.scale import Base, DpTraining, Lexicon, Model, Private, Scale, Trunk
 from tacit.reproduce.place import Place, with_public_key
 from tacit.reproduce.writing import finite
+from tacit.runs.folder import RunFolder
 from tacit.training.masking import Masking
 from tacit.training.sequences import tokenize_units
 from tacit.vocabulary.given import read_given

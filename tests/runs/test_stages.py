@@ -13,13 +13,13 @@ from hostile.cases import CASES
 from tacit.cli.run import STAGE_NAMES
 from tacit.config import RunConfig, parse_config
 from tacit.errors import UsageError
-from tacit.folder import RunFolder
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.stages import run, run_until, stages, walk
 from tacit.privacy.ledger import Ledger
-from tacit.stages import names_of
+from tacit.runs.folder import RunFolder
+from tacit.runs.stages import names_of
 
-from .keys import begin_with_key
+from ..keys import begin_with_key
 
 KINDS = ("LSTM", "CRT, two rounds", "adaptive, strata", "BERT, histogram")
 """Of tiny runs whose randomness is all from the key; together they have every stage."""

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from tacit import ledger_place
-from tacit.beginning import begin
 from tacit.config import parse_config
 from tacit.errors import LedgerError, UsageError
-from tacit.file_systems import mounts, network_file_system
-from tacit.folder import RunFolder
 from tacit.privacy.events import PoissonGaussian
 from tacit.privacy.ledger import Ledger
+from tacit.runs import ledger_place
+from tacit.runs.beginning import begin
+from tacit.runs.file_systems import mounts, network_file_system
+from tacit.runs.folder import RunFolder
 
-from .processes import killed
-from .small import small_values
+from ..processes import killed
+from ..small import small_values
 
 STAGE = "private"
 EVENT = PoissonGaussian(0.01, 5.0)

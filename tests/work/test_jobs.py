@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from tacit.errors import UsageError
-from tacit.jobs import Task, run_jobs
 from tacit.progress import SilentReporter
+from tacit.work.jobs import Task, run_jobs
 
-from .started import serve
+from ..started import serve
 
 pytestmark = pytest.mark.usefixtures("_served")
 

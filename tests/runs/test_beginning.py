@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tacit.beginning import begin
 from tacit.config import parse_config
 from tacit.errors import UsageError
+from tacit.runs.beginning import begin
 
-from .small import small_values
+from ..small import small_values
 
 BEFORE = "write method: histogram to go on"
 

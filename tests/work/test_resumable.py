@@ -17,9 +17,9 @@ import pytest
 
 from tacit.errors import DataError, UsageError
 from tacit.files import write_atomically
-from tacit.resumable import CheckpointClock, JobKind, Resumable
+from tacit.work.resumable import CheckpointClock, JobKind, Resumable
 
-from .crashes import killed
+from ..crashes import killed
 
 KIND = JobKind("counting", "options", ("even", "odd"), unfinished="seen-*", outgrown=frozenset({"version"}))
 IDENTITY = {"step": 1, "version": "1.0"}
@@ -172,7 +172,7 @@ WRONG = (NotFlushed, NotCut, NotSynced, ReceiptFirst)
 _FOUND = """
 import sys
 from pathlib import Path
-from tests.test_resumable import WRONG, Resumable, other_ends
+from tests.work.test_resumable import WRONG, Resumable, other_ends
 make = {made.__name__: made for made in (Resumable, *WRONG)}[sys.argv[2]]
 for operation in other_ends(Path(sys.argv[1]), make, power=sys.argv[3] == "True"):
     print(operation)
@@ -186,7 +186,7 @@ def found_ends(folder: Path, make: type[Resumable], power: bool) -> list[int]:
     """`other_ends`, of a wrong job only the first; from its own interpreter, since this one is large and forked hundreds of times."""
     done = subprocess.run(
         [sys.executable, "-c", _FOUND, str(folder), make.__name__, str(power)],
-        cwd=Path(__file__).parents[1],
+        cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
         check=False,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tacit.errors import DataError
-from tacit.external_sort import ExternalSort
+from tacit.storage.external_sort import ExternalSort
 
 RNG = random.Random(0)
 ODD = [b"", b"\x00", b"a", b"a\x00", b"\xff\xfe", "é".encode(), b"a#10", b"a#2", b"A", b" a"]

@@ -22,11 +22,11 @@ from pathlib import Path
 from tacit.config import RunConfig, config_differences
 from tacit.errors import LedgerError, RefusedError, UsageError
 from tacit.files import write_private_json
-from tacit.folder import RunFolder, remove_if_refused, taken
-from tacit.ledger_place import held, link, refuse_lost
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.provenance import MADE_BY
 from tacit.randomness import KeyedRandomness, draw_key, read_key
+from tacit.runs.folder import RunFolder, remove_if_refused, taken
+from tacit.runs.ledger_place import held, link, refuse_lost
 from tacit.version import VERSION
 
 __all__ = ["Begun", "another_configuration", "begin", "begin_in"]

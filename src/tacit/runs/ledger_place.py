@@ -17,8 +17,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from tacit.errors import LedgerError, UsageError
-from tacit.file_systems import mounts, network_file_system
 from tacit.files import write_atomically
+from tacit.runs.file_systems import mounts, network_file_system
 
 __all__ = ["held", "link", "place_for", "refuse_lost", "refuse_network"]
 

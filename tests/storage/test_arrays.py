@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.disk_arrays import ArrayWriter, DiskArray, open_arrays, row_pieces, write_shapes
 from tacit.errors import DataError
+from tacit.storage.arrays import ArrayWriter, DiskArray, open_arrays, row_pieces, write_shapes
 
 RNG = np.random.default_rng(0)
 WHOLE = RNG.integers(-1000, 1000, (9001, 5)).astype(np.int32)

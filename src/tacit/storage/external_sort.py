@@ -86,7 +86,7 @@ class ExternalSort:
 
     def _sorted_on_disk(self) -> Iterator[Row]:
         done = subprocess.run(
-            [sys.executable, "-m", "tacit.external_sort", str(self._folder), self._name, str(self._parts)],
+            [sys.executable, "-m", "tacit.storage.external_sort", str(self._folder), self._name, str(self._parts)],
             check=False,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,  # an error of the library may quote a row

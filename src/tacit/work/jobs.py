@@ -13,8 +13,8 @@ from typing import Any
 
 from tacit.errors import UsageError
 from tacit.files import write_json
-from tacit.processes import follow_parent, worker_context
 from tacit.progress import Reporter
+from tacit.work.processes import follow_parent, worker_context
 
 __all__ = ["Task", "run_jobs"]
 

@@ -1,0 +1,1 @@
+"""What is larger than memory: arrays in files, and a sort on disk."""
