@@ -70,7 +70,8 @@ from tacit.training.masking import Masking
 from tacit.training.objectives import CausalObjective, MaskedObjective, Objective
 from tacit.training.plans import DpPlan
 from tacit.training.steadiness import refuse_unsteady
-from tacit.training.steps import DpStep, Source
+from tacit.training.steps import DpStep
+from tacit.training.unit_rows import Source
 from tacit.vocabulary.special import SpecialTokens
 
 from ..architectures import ALL

@@ -42,7 +42,8 @@ from tacit.scoring.scorer import Scorer
 from tacit.training.masking import Masking, mask_rows
 from tacit.training.objectives import CausalObjective, MaskedObjective
 from tacit.training.plans import DpPlan
-from tacit.training.steps import DpStep, Source, all_widths
+from tacit.training.steps import DpStep
+from tacit.training.unit_rows import Source, all_widths
 from tacit.vocabulary.special import SpecialTokens
 
 from ..folders import byte_bpe

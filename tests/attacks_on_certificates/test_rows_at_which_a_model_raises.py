@@ -32,7 +32,8 @@ from tacit.training.masking import Masking
 from tacit.training.phases import AdamOptions, Phase
 from tacit.training.plans import ControlPlan, DpPlan, PlainPlan
 from tacit.training.preflight import preflight
-from tacit.training.steps import DpStep, Source
+from tacit.training.steps import DpStep
+from tacit.training.unit_rows import Source
 from tacit.training.watching import Watched
 from tacit.vocabulary.special import SpecialTokens
 

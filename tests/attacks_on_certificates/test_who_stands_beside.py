@@ -27,7 +27,8 @@ from tacit.training import steps
 from tacit.training.masking import Masking
 from tacit.training.objectives import CausalObjective, MaskedObjective, Objective
 from tacit.training.plans import DpPlan
-from tacit.training.steps import DpStep, Source, widths
+from tacit.training.steps import DpStep
+from tacit.training.unit_rows import Source, widths
 
 from ..networks import build_bert, build_gpt2, build_lstm
 from ..training.streams import stream_of

@@ -26,7 +26,8 @@ from tacit.errors import DataError
 from tacit.randomness import KeyedRandomness
 from tacit.training.plans import DpPlan
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import DpStep, Source
+from tacit.training.steps import DpStep
+from tacit.training.unit_rows import Source
 
 from ..folders import bert_folder, edit_json, gpt2_folder
 from .documents import (

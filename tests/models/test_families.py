@@ -33,7 +33,8 @@ from tacit.randomness import KeyedRandomness
 from tacit.training.objectives import CausalObjective
 from tacit.training.preflight import preflight
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import DpStep, Source
+from tacit.training.steps import DpStep
+from tacit.training.unit_rows import Source
 from tacit.vocabulary.given import read_given
 
 from ..architectures import ALL, CAUSAL, architecture_folder

@@ -24,7 +24,8 @@ from tacit.training.loop import run_phase
 from tacit.training.phases import AdamOptions, Phase
 from tacit.training.plans import DpPlan, LiteralPlan
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import DpStep, Source
+from tacit.training.steps import DpStep
+from tacit.training.unit_rows import Source
 
 from .streams import OBJECTIVE, random_units, stream_of, tiny_bert
 

@@ -23,8 +23,8 @@ from tacit.privacy.bands import Bands
 from tacit.randomness import KeyedRandomness
 from tacit.training.phases import AdamOptions, Phase
 from tacit.training.plans import DpPlan, GridPlan
-from tacit.training.steps import Source
 from tacit.training.sums import sums_digest
+from tacit.training.unit_rows import Source
 
 from ..adaptive_runs import adaptive_values
 from ..small import small_values

@@ -23,8 +23,9 @@ from tacit.training.masking import MaskedRows, mask_rows
 from tacit.training.phases import AdamOptions, Phase
 from tacit.training.plans import DpPlan, NoiselessPlan, PlainPlan
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import DpStep, Source, unit_targets
+from tacit.training.steps import DpStep
 from tacit.training.sums import sums_digest
+from tacit.training.unit_rows import Source, unit_targets
 
 from .streams import LENGTH, MASKING, OBJECTIVE, random_units, stream_of, tiny_bert
 

@@ -19,7 +19,8 @@ from tacit.randomness import KeyedRandomness
 from tacit.training.dropout import RowDropout, uses_dropout
 from tacit.training.plans import PlainPlan
 from tacit.training.recomputing import in_precision, recomputed
-from tacit.training.steps import PlainStep, Source
+from tacit.training.steps import PlainStep
+from tacit.training.unit_rows import Source
 
 from ..networks import build_lstm
 from .phases import KEY, dropping_bert, same, train

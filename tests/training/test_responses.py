@@ -22,8 +22,9 @@ from tacit.training.objectives import CausalObjective
 from tacit.training.phases import AdamOptions, Phase
 from tacit.training.plans import DpPlan, PlainPlan
 from tacit.training.sequences import SequenceStream, tokenize_units
-from tacit.training.steps import DpStep, PlainStep, Source, Step
+from tacit.training.steps import DpStep, PlainStep, Step
 from tacit.training.sums import sums_digest
+from tacit.training.unit_rows import Source
 from tacit.vocabulary.chat_template import ChatTemplate, default_template
 from tacit.vocabulary.chats import ChatEncoder
 from tacit.vocabulary.special import special_tokens

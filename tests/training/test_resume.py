@@ -23,8 +23,9 @@ from tacit.randomness import KeyedRandomness
 from tacit.training import steps
 from tacit.training.checkpoint import Progress, gradients, load_checkpoint, save_checkpoint
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import DpStep, Source
+from tacit.training.steps import DpStep
 from tacit.training.sums import sums_digest
+from tacit.training.unit_rows import Source
 
 from ..processes import killed
 from .phases import (

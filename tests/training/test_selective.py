@@ -28,7 +28,8 @@ from tacit.training.phases import AdamOptions, Phase
 from tacit.training.plans import DpPlan, PlainPlan, SelectivePlan
 from tacit.training.selective import PrivateTokens, PublicTokens, normals, numbers_of_state
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import DpStep, PlainStep, Source, Step
+from tacit.training.steps import DpStep, PlainStep, Step
+from tacit.training.unit_rows import Source
 
 from ..networks import build_gpt2, build_lstm
 

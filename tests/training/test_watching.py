@@ -32,8 +32,9 @@ from tacit.training.loop import run_phase
 from tacit.training.phases import AdamOptions, Phase
 from tacit.training.plans import DpPlan, NoiselessPlan, PlainPlan
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import DpStep, Source
+from tacit.training.steps import DpStep
 from tacit.training.sums import sums_digest
+from tacit.training.unit_rows import Source
 from tacit.training.watching import Watched
 
 from .phases import HEADER, KEY, Weights, dropping_bert, same

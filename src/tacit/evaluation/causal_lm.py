@@ -31,7 +31,7 @@ from tacit.models.causal import causal_row_losses
 from tacit.models.places import together
 from tacit.randomness import KeyedRandomness
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import all_widths, widths
+from tacit.training.unit_rows import all_widths, widths
 
 __all__ = [
     "TOKENS_PER_BYTE",

@@ -39,8 +39,8 @@ from tacit.randomness import KeyedRandomness
 from tacit.training.objectives import Objective
 from tacit.training.phases import last_before_private
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import all_widths
 from tacit.training.sums import scores_digest
+from tacit.training.unit_rows import all_widths
 from tacit.vocabulary.special import SpecialTokens
 
 __all__ = ["evaluate", "made_up_row"]

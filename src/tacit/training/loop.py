@@ -44,8 +44,9 @@ from tacit.training.phases import Phase
 from tacit.training.recomputing import recomputed
 from tacit.training.sequences import SequenceStream
 from tacit.training.sharding import shard, sharded_optimizer
-from tacit.training.steps import Source, step_of_phase
+from tacit.training.steps import step_of_phase
 from tacit.training.sums import as_begun, bind_sums, sums_digest
+from tacit.training.unit_rows import Source
 from tacit.training.watching import Watch, Watched
 
 __all__ = ["run_phase"]

@@ -24,7 +24,7 @@ from tacit.failures import is_out_of_memory
 from tacit.training.company import refuse_company
 from tacit.training.objectives import Objective
 from tacit.training.steadiness import refuse_unsteady
-from tacit.training.steps import widths
+from tacit.training.unit_rows import widths
 from tacit.vocabulary.special import SpecialTokens
 
 __all__ = ["Layers", "Preflight", "preflight"]

@@ -35,7 +35,8 @@ from tacit.failures import is_out_of_memory
 from tacit.privacy.precision import FLOAT32
 from tacit.training.plans import DpPlan, Plan
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import DpStep, Source, unit_losses, unit_targets
+from tacit.training.steps import DpStep
+from tacit.training.unit_rows import Source, unit_losses, unit_targets
 
 __all__ = ["Watch", "Watched"]
 

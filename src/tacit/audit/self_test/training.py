@@ -15,7 +15,8 @@ from tacit.config import ComputeOptions
 from tacit.randomness import KeyedRandomness
 from tacit.training.plans import DpPlan
 from tacit.training.sequences import SequenceStream
-from tacit.training.steps import DpStep, Source
+from tacit.training.steps import DpStep
+from tacit.training.unit_rows import Source
 
 __all__ = ["noisy_sums"]
 
