@@ -69,7 +69,7 @@ from tacit.training.device import set_up_torch
 from tacit.training.masking import Masking
 from tacit.training.objectives import CausalObjective, MaskedObjective, Objective
 from tacit.training.plans import DpPlan
-from tacit.training.steadiness import refuse_unsteady
+from tacit.training.steadiness import _made_up, refuse_unsteady
 from tacit.training.steps import DpStep
 from tacit.training.unit_rows import Source
 from tacit.vocabulary.special import SpecialTokens
@@ -403,6 +403,34 @@ def test_a_scorer_with_a_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(RefusedError, match=r"unsteady-model.*another score after other rows"):
         scorer(32).refuse_memory()
     scorer(128).refuse_memory()
+
+
+class Known(torch.Generator):
+    """Draws what everybody could have drawn before."""
+
+    def seed(self) -> int:
+        self.manual_seed(0)
+        return 0
+
+
+def test_what_a_model_is_tried_on_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty-third attack: vectors that say nothing at the rows of a public seed."""
+    tokenizer = byte_bpe()
+    size = tokenizer.get_vocab_size()
+    special = SpecialTokens(
+        pad=size - 1, start=size - 1, end=size - 1, mask=None, unknown=None, ids=(size - 1,), size=size
+    )
+    model = turned_of(size, 32)
+    known = torch.randint(size, (1, 128), generator=torch.Generator().manual_seed(0))[0]
+    with torch.no_grad():
+        model.get_input_embeddings().weight[known] = 0  # pyright: ignore[reportIndexIssue, reportArgumentType]
+    with monkeypatch.context() as patched:
+        patched.setattr(torch, "Generator", Known)
+        Scorer(model, tokenizer, special, 128).refuse_memory()
+    with pytest.raises(RefusedError, match=r"unsteady-model.*another score after other rows"):
+        Scorer(model, tokenizer, special, 128).refuse_memory()
+    rows = [_made_up(CausalObjective(), special, 32, 1)[0] for _ in range(2)]
+    assert not np.array_equal(*rows)
 
 
 def test_a_scorer_reads_no_more_positions_than_its_class_has(tmp_path: Path) -> None:

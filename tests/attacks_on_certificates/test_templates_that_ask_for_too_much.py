@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,6 +109,15 @@ def test_a_child_ends_with_its_owner_and_is_no_other_process_own() -> None:
     assert child.stdin is not None
     child.stdin.close()  # what the system does when the owner ends
     assert child.wait(timeout=20) == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it asks Linux how a child was begun")
+def test_all_children_hash_alike() -> None:
+    apart = RenderedApart(ChatTemplate(PLAIN, "here"))
+    assert apart.render(said("a horse"), {}) == "user: a horse\n"
+    assert apart._child is not None
+    assert b"PYTHONHASHSEED=0" in Path(f"/proc/{apart._child.pid}/environ").read_bytes().split(b"\0")
+    apart.close()
 
 
 def test_without_a_child_there_is_an_error_and_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
