@@ -34,7 +34,7 @@ from tacit.progress import SilentReporter
 from tacit.reproduce.driver import reproduce
 from tacit.reproduce.hoory import stored
 from tacit.reproduce.hoory.account import Account, account_of, vocabulary_spends
-from tacit.reproduce.hoory.corpora import LABELLED, TESTED, CorpusFiles, left_out, prepare
+from tacit.reproduce.hoory.corpora import CorpusFiles, left_out, prepare
 from tacit.reproduce.hoory.likelihood import train_by_likelihood
 from tacit.reproduce.hoory.measure import measure, model_folder, seed_of
 from tacit.reproduce.hoory.models import REFERENCE, lexicons_of, models_of
@@ -43,8 +43,10 @@ from tacit.reproduce.hoory.runs import base_run, lexicon_run, model_run, task_of
 from tacit.reproduce.hoory.scale import (
     DELTA,
     FAMILIES,
+    LABELLED,
     SCALES,
     SLOTS,
+    TESTED,
     UNITS,
     Base,
     DpTraining,
@@ -90,6 +92,7 @@ TINY = Scale(
     canaries_each=1,
     rates_of_canaries=(1.0,),
     curves=1,
+    tested=60,
     lexicons=(1.0, 40.0),
 )
 
@@ -172,13 +175,18 @@ def test_public_clinical_notes_weigh_more(files: CorpusFiles, data_dir: Path) ->
     assert {medical[answer] for answer in answers} == {1}
 
 
-def test_dialogues_are_private_labelled_or_tested(files: CorpusFiles, data_dir: Path) -> None:
+@pytest.fixture(scope="module")
+def sgd(data_dir: Path) -> dict[str, list[stored.Dialogue]]:
+    return {part: stored.dialogues(data_dir, part) for part in ("train", "dev")}
+
+
+def test_dialogues_are_private_labelled_or_tested(files: CorpusFiles, sgd: dict[str, list[stored.Dialogue]]) -> None:
     """None in two parts, and none of the unseen part is of a service that any other is of."""
     private, tested = texts_of(files.private("dialogues")), texts_of(files.left_out("dialogues"))
     unseen = texts_of(files.unseen)
-    every = {dialogue.text: dialogue for part in ("train", "dev") for dialogue in stored.dialogues(data_dir, part)}
+    every = {dialogue.text: dialogue for part in sgd.values() for dialogue in part}
     assert len(private) == pytest.approx(UNITS["dialogues"], rel=0.05)
-    assert len(tested) == TESTED
+    assert len(tested) == TINY.tested < TESTED
     labelled = {" ".join(document.tokens) for document in _documents(files, "train")}
     words = {
         name: {" ".join(re.findall(r"\w+|[^\w\s]", text)) for text in texts}
@@ -186,10 +194,10 @@ def test_dialogues_are_private_labelled_or_tested(files: CorpusFiles, data_dir: 
     }
     for one, other in itertools.combinations([*words.values(), labelled], 2):
         assert not one & other
-    assert LABELLED + len(private) + len(tested) == len(stored.dialogues(data_dir, "train"))
+    assert LABELLED + len(private) + TESTED == len(sgd["train"])
     seen = frozenset[str]().union(*(every[text].services for text in [*private, *tested]))
     assert all(not every[text].services & seen for text in unseen)
-    assert len(unseen) > 400
+    assert len(unseen) == TINY.tested
 
 
 def _named(*parts: list[str]) -> list[tuple[str, list[str]]]:
@@ -200,7 +208,9 @@ def _documents(files: CorpusFiles, part: str) -> list[Any]:
     return read_annotated(files.task("dialogues-8", part), "jsonl", AnnotatedFields(id_field="id"))
 
 
-def test_dialogues_keep_the_slots_that_their_corpus_gives(files: CorpusFiles, data_dir: Path) -> None:
+def test_dialogues_keep_the_slots_that_their_corpus_gives(
+    files: CorpusFiles, sgd: dict[str, list[stored.Dialogue]]
+) -> None:
     """As many entities of each slot as spans there, each with the letters of its span."""
     found: Counter[tuple[str, str]] = Counter()
     for document in _documents(files, "test"):
@@ -217,24 +227,22 @@ def test_dialogues_keep_the_slots_that_their_corpus_gives(files: CorpusFiles, da
     spans = Counter(
         (slot, "".join(text[start:end].split()))
         for part, chosen in (("train", tested), ("dev", unseen))
-        for dialogue in stored.dialogues(data_dir, part)
+        for dialogue in sgd[part]
         if dialogue.text in chosen
         for text, spans in dialogue.turns
         for start, end, slot in spans
         if slot in SLOTS
     )
     assert found == spans
-    assert sum(spans.values()) > 9_000
-    counted = Counter(
-        slot for dialogue in stored.dialogues(data_dir, "train") for _, own in dialogue.turns for _, _, slot in own
-    )
+    assert sum(spans.values()) > 700
+    counted = Counter(slot for dialogue in sgd["train"] for _, own in dialogue.turns for _, _, slot in own)
     assert set(SLOTS) == {slot for slot, _ in counted.most_common(20)}
 
 
 def test_a_seen_document_comes_before_an_unseen_one(files: CorpusFiles, data_dir: Path, tmp_path: Path) -> None:
     (split,) = splits_of(task_of("dialogues-8", TINY, data_dir, files, tmp_path, tmp_path).tasks["dialogues-8"])
     parts = [document.document_id.split("-")[0] for document in split.test]
-    assert parts == ["seen"] * TESTED + ["unseen"] * len(texts_of(files.unseen))
+    assert parts == ["seen"] * TINY.tested + ["unseen"] * len(texts_of(files.unseen))
     assert len(split.training) == 8
 
 

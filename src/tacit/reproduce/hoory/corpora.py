@@ -24,18 +24,16 @@ from tacit.errors import UsageError
 from tacit.files import read_json, write_atomically, write_json
 from tacit.reproduce.hoory import stored
 from tacit.reproduce.hoory.likelihood import train_by_likelihood
-from tacit.reproduce.hoory.scale import SLOTS, UNITS, Private, Scale
+from tacit.reproduce.hoory.scale import LABELLED, SLOTS, TESTED, UNITS, Private, Scale
 from tacit.reproduce.writing import write_text
 from tacit.vocabulary.public_words import OFTEN, count_public_words, write_public_words
 from tacit.vocabulary.tokenizer import TokenizerOptions, build_tokenizer
 from tacit.vocabulary.wordpiece import train_wordpiece
 
-__all__ = ["LABELLED", "TESTED", "CorpusFiles", "left_out", "prepare", "sizes_of"]
+__all__ = ["CorpusFiles", "left_out", "prepare", "sizes_of"]
 
 _TEXT = TokenizerOptions()
 _SHARED = 0.2
-LABELLED = TESTED = 1000
-"""Dialogues that taggers are trained on, at most, and that they are tested on, of seen services."""
 _HELD_OUT_STAND_IN = 300
 _VERSION = 4  # of the rules by which texts are chosen; results of others are not mixed with them
 _HELD_OUT_ANSWERS = 400
@@ -156,17 +154,19 @@ def prepare(data: Path, scale: Scale, folder: Path) -> CorpusFiles:
 def _dialogues(data: Path, files: CorpusFiles, scale: Scale) -> dict[Path, list[str]]:
     """The texts of dialogues, by file; the labelled ones are written here."""
     drawn = sorted(stored.dialogues(data, "train"), key=lambda dialogue: _drawn(dialogue.dialogue_id))
-    labelled, tested, private = drawn[:LABELLED], drawn[LABELLED : LABELLED + TESTED], drawn[LABELLED + TESTED :]
+    labelled, private = drawn[:LABELLED], drawn[LABELLED + TESTED :]
+    tested = drawn[LABELLED : LABELLED + TESTED][: scale.tested]
     seen = frozenset[str]().union(*(dialogue.services for dialogue in drawn))
-    unseen = [dialogue for dialogue in stored.dialogues(data, "dev") if not dialogue.services & seen]
+    others = (dialogue for dialogue in stored.dialogues(data, "dev") if not dialogue.services & seen)
+    unseen = list(islice(others, scale.tested))
     for task, size in scale.tasks.items():
         if size.private == "dialogues":
             _write_annotated(files.task(task, "train"), {"labelled": labelled[: size.labelled]})
             _write_annotated(files.task(task, "test"), {"seen": tested, "unseen": unseen})
     public = sorted(stored.stand_in_dialogues(data), key=_drawn)
-    held_out, others = public[:_HELD_OUT_STAND_IN], public[_HELD_OUT_STAND_IN:]
+    held_out, rest = public[:_HELD_OUT_STAND_IN], public[_HELD_OUT_STAND_IN:]
     stands_in = {
-        files.stand_in(name): [others[number % len(others)] for number in range(units)] for name, units in UNITS.items()
+        files.stand_in(name): [rest[number % len(rest)] for number in range(units)] for name, units in UNITS.items()
     }
     return {
         files.private("dialogues"): [dialogue.text for dialogue in private],

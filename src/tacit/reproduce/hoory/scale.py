@@ -17,9 +17,11 @@ __all__ = [
     "DELTA",
     "EPSILONS",
     "FAMILIES",
+    "LABELLED",
     "MAIN",
     "SCALES",
     "SLOTS",
+    "TESTED",
     "UNITS",
     "Base",
     "DpTraining",
@@ -43,6 +45,9 @@ UNITS: dict[Private, int] = {"notes": 2200, "dialogues": 10_000}
 DELTA = 1e-5
 EPSILONS = (8.0, 3.0, 1.1)
 """Of the models with DP; the last one is the paper's strongest guarantee, as it states it."""
+
+LABELLED = TESTED = 1000
+"""Dialogues that are kept apart for taggers to be trained on, and for all models to be tested on."""
 
 SLOTS = (
     *(
@@ -287,6 +292,7 @@ class Scale:
         patterns, canaries_each, rates_of_canaries: of figure 2.
         noise_factors, step_factors, batch_factors: of figure 1.
         curves: trainings of each of its points, other than the family's own.
+        tested: dialogues of seen and of unseen services that models are tested on, each at most.
         tricks: whether the changes of the DP training are tried on the stand-in.
         lexicons: epsilons of vocabularies whose size is the budget's.
         seeds: fine-tunings of each model on each fold.
@@ -310,6 +316,7 @@ class Scale:
     patterns: tuple[str, ...] = ("HS", "HSH", "HHSHH")
     rates_of_canaries: tuple[float, ...] = (0.01, 0.1, 1.0)
     curves: int = 3
+    tested: int = TESTED
     noise_factors: tuple[float, ...] = (2.0, 4.0)
     step_factors: tuple[float, ...] = (0.25, 0.5)
     batch_factors: tuple[float, ...] = (0.25, 0.5)
