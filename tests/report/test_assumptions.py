@@ -15,16 +15,19 @@ RELEASE = "ab" * 32
 
 
 @pytest.mark.parametrize(
-    ("role", "origin", "rests"),
+    ("role", "origin", "weights", "programs"),
     [
-        ("the model folder", "declared public", True),
-        ("the scorer", "declared public", True),
-        ("the given tokenizer", "declared public", False),
-        ("public corpus 1", "declared public", False),
-        ("the model folder", RELEASE, False),  # with what that release was given it is the ancestor's own row
+        ("the model folder", "declared public", True, True),
+        ("the scorer", "declared public", True, True),
+        ("the given tokenizer", "declared public", False, True),
+        ("the model of detector 2 of screening.balanced", "declared public", False, True),
+        ("public corpus 1", "declared public", False, False),
+        ("the model folder", RELEASE, False, False),  # with what that release was given it is the ancestor's own row
     ],
 )
-def test_given_weights_are_trusted_not_to_enlarge_last_bits(role: str, origin: str, rests: bool) -> None:
+def test_given_files_are_trusted_as_far_as_nothing_can_look(
+    role: str, origin: str, weights: bool, programs: bool
+) -> None:
     ancestor = {"head": RELEASE, "spends": [], "unit": "record"}
     start = {
         "given": [{"role": role, "origin": origin, "given_to": "this run"}],
@@ -32,5 +35,5 @@ def test_given_weights_are_trusted_not_to_enlarge_last_bits(role: str, origin: s
         "same_people": True,
     }
     rows = assumptions(parse_config(small_values(Path("/nowhere"))), start)
-    found = [row.label for row in rows if "enlarge the last bits" in row.text]
-    assert found == (["assumed"] if rests else [])
+    for words, rests in (("enlarge the last bits", weights), ("which are programs", programs)):
+        assert [row.label for row in rows if words in row.text] == (["assumed"] if rests else [])

@@ -66,7 +66,15 @@ from tacit.privacy.events import EVERY_PART
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.origin import mark_released
 from tacit.privacy.precision import precision_words
-from tacit.privacy.provenance import HONEST_WEIGHTS, NOISE_SOURCE, Ancestor, Provenance, has_others_weights
+from tacit.privacy.provenance import (
+    HONEST_PROGRAMS,
+    HONEST_WEIGHTS,
+    NOISE_SOURCE,
+    Ancestor,
+    Provenance,
+    has_others_programs,
+    has_others_weights,
+)
 from tacit.progress import Reporter, SilentReporter
 from tacit.randomness import KeyedRandomness
 from tacit.release.writing import write_release
@@ -305,8 +313,10 @@ def _release(tuning: _Tuning) -> None:
 
 
 def _page(config: FinetuneConfig, inputs: _Inputs, statement: str, head: str) -> str:
-    rests = config.dp is not None and not config.model.from_scratch and has_others_weights(inputs.provenance.to_dict())
-    assumed, tags = f"Assumed: {HONEST_WEIGHTS}\n\n" if rests else "", ", ".join(inputs.tags)
+    start, tags = inputs.provenance.to_dict(), ", ".join(inputs.tags)
+    weights = not config.model.from_scratch and has_others_weights(start)
+    rests = [HONEST_WEIGHTS] * weights + [HONEST_PROGRAMS] * has_others_programs(start)
+    assumed = "".join(f"Assumed: {one}\n\n" for one in rests) if config.dp is not None else ""
     return (
         f"# {config.title}\n\n{statement}\n\n{assumed}A BERT that tags entities in IOB2: {tags}. The tag of a word is that of its "
         "first piece. `AutoModelForTokenClassification` and `AutoTokenizer` load the folder `model`.\n\n"

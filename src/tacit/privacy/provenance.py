@@ -26,6 +26,7 @@ from tacit.privacy.events import (
 )
 
 __all__ = [
+    "HONEST_PROGRAMS",
     "HONEST_WEIGHTS",
     "MADE_BY",
     "NOISE_SOURCE",
@@ -36,6 +37,7 @@ __all__ = [
     "Given",
     "Provenance",
     "check_composition",
+    "has_others_programs",
     "has_others_weights",
     "inherited_stage",
     "is_inherited",
@@ -115,7 +117,15 @@ HONEST_WEIGHTS = (
 )
 """Assumed of weights that no release of ours vouches for."""
 
+HONEST_PROGRAMS = (
+    "Nobody who knew words of the private text made the given files (models, tokenizers, chat templates, a policy's models), which "
+    "are programs: what one could do at such a word, to end a run or to change how others are read, is undone or refused as far as "
+    "it is known (TACIT-32 to 44)."
+)
+"""Assumed of files that no release of ours vouches for."""
+
 _WEIGHTS = ("the model folder", "the scorer")
+_PROGRAMS = (*_WEIGHTS, "the given tokenizer", "the model of detector")
 
 
 def has_others_weights(start: Mapping[str, Any]) -> bool:
@@ -124,8 +134,21 @@ def has_others_weights(start: Mapping[str, Any]) -> bool:
     Args:
         start: as `Provenance.to_dict` gives it.
     """
+    return _has_others(start, _WEIGHTS)
+
+
+def has_others_programs(start: Mapping[str, Any]) -> bool:
+    """Whether something was given files that are programs, and of no release of ours.
+
+    Args:
+        start: as `Provenance.to_dict` gives it.
+    """
+    return _has_others(start, _PROGRAMS)
+
+
+def _has_others(start: Mapping[str, Any], roles: tuple[str, ...]) -> bool:
     ancestors = {ancestor["head"] for ancestor in start["ancestors"]}
-    return any(given["role"] in _WEIGHTS and given["origin"] not in ancestors for given in start["given"])
+    return any(given["role"].startswith(roles) and given["origin"] not in ancestors for given in start["given"])
 
 
 @dataclass(frozen=True)

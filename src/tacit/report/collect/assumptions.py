@@ -7,7 +7,7 @@ from typing import Any
 from tacit.config import RunConfig
 from tacit.planning.adaptive import bands_from
 from tacit.planning.selective import run_account
-from tacit.privacy.provenance import HONEST_WEIGHTS, UNKNOWN, has_others_weights
+from tacit.privacy.provenance import HONEST_PROGRAMS, HONEST_WEIGHTS, UNKNOWN, has_others_programs, has_others_weights
 from tacit.report import prose, schema
 from tacit.screen_plan import streams_needed
 
@@ -145,6 +145,8 @@ def _start_assumptions(start: dict[str, Any]) -> list[tuple[str, Any]]:
     rows = [row for given in start["given"] for row in _of_given(given, ancestors, start["same_people"])]
     if has_others_weights(start):
         rows.append((HONEST_WEIGHTS, "assumed"))
+    if has_others_programs(start):
+        rows.append((HONEST_PROGRAMS, "assumed"))
     return rows
 
 
