@@ -292,7 +292,7 @@ def test_one_more_unit_moves_the_sum_by_what_it_adds(monkeypatch: pytest.MonkeyP
     model, token = loud()
     assert moved_by_one_more(model, token) <= 1 + 1e-5
     monkeypatch.setattr("tacit.training.steps.together", lambda model, most, *_: most)  # as it was
-    monkeypatch.setattr("tacit.training.steps._EDGE", 1)
+    monkeypatch.setattr("tacit.training.unit_rows._EDGE", 1)
     assert moved_by_one_more(model, token) > 3
 
 

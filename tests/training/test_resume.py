@@ -20,7 +20,7 @@ from tacit.engine.distributed import Ranks
 from tacit.errors import LedgerError
 from tacit.privacy.ledger import Ledger
 from tacit.randomness import KeyedRandomness
-from tacit.training import steps
+from tacit.training import unit_rows
 from tacit.training.checkpoint import Progress, gradients, load_checkpoint, save_checkpoint
 from tacit.training.sequences import SequenceStream
 from tacit.training.steps import DpStep
@@ -201,7 +201,7 @@ def test_another_micro_batch_size_goes_on_at_the_same_unit(
 def test_it_goes_on_inside_a_step_whose_rows_have_several_widths(
     dropout: float, stream: SequenceStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps, "WIDTHS", ((0.0, (1 / 4, 1 / 2, 1.0)),))
+    monkeypatch.setattr(unit_rows, "WIDTHS", ((0.0, (1 / 4, 1 / 2, 1.0)),))
     (tmp_path / "whole").mkdir()
     expected = train(tmp_path / "whole", stream, dropout=dropout)
     assert killed(lambda: train(tmp_path, stream, CountedStreams("unit", 2 * AT_ONCE), dropout=dropout))
