@@ -190,6 +190,16 @@ def test_a_stand_in_stopped_the_reading_of_conversations(monkeypatch: pytest.Mon
 GROWS: dict[str, dict[str, Any]] = {
     "nothing becomes something": {"type": "Replace", "pattern": {"String": ""}, "content": "#" * 80},
     "an expression": {"type": "Replace", "pattern": {"Regex": "x*"}, "content": "#" * 80},
+    "what may be nothing": {"type": "Replace", "pattern": {"Regex": r"\b{1000,}"}, "content": "#" * 80},
+    "ALBERT, told in docs": {
+        "type": "Sequence",
+        "normalizers": [
+            *({"type": "Replace", "pattern": {"String": quotes}, "content": '"'} for quotes in ("``", "''")),
+            *({"type": name} for name in ("NFKD", "StripAccents", "Lowercase")),
+            {"type": "Precompiled", "precompiled_charsmap": table(18)},
+            {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
+        ],
+    },
     "a beginning": {"type": "Prepend", "prepend": "#" * 128},
     "a table": {"type": "Precompiled", "precompiled_charsmap": table(129)},
     "no table": {"type": "Precompiled", "precompiled_charsmap": "?"},

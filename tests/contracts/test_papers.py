@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import inspect
 import json
 import os
+import re
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -187,6 +189,24 @@ def test_a_larger_scale_goes_on_from_the_results_of_a_smaller_one(
     papers["toy"] = TOY
     with pytest.raises(UsageError, match="another scale"):
         call(*command)
+
+
+@pytest.mark.parametrize("name", ["adp", "crt", "hoory"])
+def test_what_grows_changes_no_job(name: str, papers: dict[str, Paper[Any]]) -> None:
+    """`night` goes on from `laptop`: its jobs are among night's, the same cells; and what a job does asks for nothing that grows."""
+    paper = papers[name]
+    less, more = ({job.name: job for job in paper.cells(paper.scales[key])} for key in ("laptop", "night"))
+    assert set(less) < set(more)
+    for job in less.values():
+        assert (more[job.name].cell, more[job.name].after) == (job.cell, job.after)
+    laptop, night = paper.scales["laptop"], paper.scales["night"]
+    shared = {"name": night.name, **{field: getattr(night, field) for field in paper.grows}}
+    assert dataclasses.replace(laptop, **shared) == night
+    package = Path(inspect.getfile(paper.measure)).parent
+    for module in ("measure", "runs", "account", "corpora"):
+        path = package / f"{module}.py"
+        asked = set(re.findall(r"\bscale\.(\w+)", path.read_text())) if path.exists() else set[str]()
+        assert not asked & set(paper.grows), path
 
 
 def test_only_some_models_and_what_they_need() -> None:
