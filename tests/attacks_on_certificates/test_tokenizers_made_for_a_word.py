@@ -116,6 +116,10 @@ REFUSED: dict[str, tuple[Callable[[], Tokenizer], str]] = {
     "long pieces": (lambda: of_long_words(Unigram([("<unk>", 0.0), ("a" * 257, -1.0)], unk_id=0)), "hours"),
     "a stand-in": (lambda: with_stand_in(lambda text: normalizers.Replace("zebra", text)), "noncharacter"),
     "a stand-in that nobody writes": (lambda: with_stand_in(lambda text: normalizers.NFC()), "noncharacter"),
+    "a stand-in in a table": (
+        lambda: normalized(normalizers.Precompiled(base64.b64decode(table(2, "\ufdd3".encode())))),
+        "noncharacter",
+    ),
     "a stand-in in a normalizer": (lambda: normalized(normalizers.Replace("zebra", "\ufdd3299\ufdd4")), "noncharacter"),
 }
 
@@ -295,6 +299,19 @@ def test_the_growth_is_what_unicodes_tables_do_at_most() -> None:
         assert max(len(made.normalize_str(text)) for text in CHANGED) <= growth_of(stated_of(made)) <= 18
     levels = normalizers.Sequence([normalizers.ByteLevel(), normalizers.NFKD(), normalizers.ByteLevel()])
     assert max(len(levels.normalize_str(text)) for text in CHANGED) <= growth_of(stated_of(levels))
+
+
+def test_the_growth_is_what_pre_tokenizers_write_at_most() -> None:
+    """Characters of four bytes, each a piece of its own, with something before it."""
+    for stage, most in (
+        (pre_tokenizers.ByteLevel(add_prefix_space=True), 5),
+        (BYTES, 4),
+        (pre_tokenizers.Metaspace(), 2),
+    ):
+        apart = pre_tokenizers.Sequence([pre_tokenizers.FixedLength(1), stage])
+        stated = json.loads(pre_tokenized(apart).to_str()) | {"normalizer": None}
+        assert sum(len(piece) for piece, _ in apart.pre_tokenize_str("\U0001f600" * 5)) == 5 * most
+        assert growth_of(stated) == most
 
 
 # detectors --------------------------------------------------------------------------------------------------------------

@@ -20,8 +20,7 @@ MOST_GROWTH = 128.0
 """Known tokenizers have 1 to 36 (XLM-R's table may write 18 characters for one, and "▁" stands before each piece), ALBERT's 648."""
 
 _TABLES = {"NFC": 3.0, "NFD": 4.0, "NFKC": 18.0, "NFKD": 18.0, "Lowercase": 2.0, "StripAccents": 1.0}
-"""One after another they do no more than the largest, or 4: what they write they leave as it is, but for its case."""
-_OF_ANY_TABLES = 4.0
+"""One after another they do no more than the largest: what they write they leave as it is, but for its case."""
 _NORMALIZERS = {"Nmt": 1.0, "Strip": 1.0, "BertNormalizer": 3.0}
 _PRE_TOKENIZERS = frozenset(
     (
@@ -59,7 +58,7 @@ def growth_of(stated: Mapping[str, Any]) -> float:
     product = 1.0
     for is_table, group in itertools.groupby(stages, lambda stage: stage.get("type") in _TABLES):
         own = list(group)
-        product *= _of_tables(own) if is_table else _product(_of_normalizer, own)
+        product *= max(_TABLES[stage["type"]] for stage in own) if is_table else _product(_of_normalizer, own)
     return product * _product(_of_pre_tokenizer, _flat(stated.get("pre_tokenizer"), "pretokenizers"))
 
 
@@ -77,11 +76,6 @@ def _product(growth: Callable[[Stage], float], stages: Iterable[Stage]) -> float
     for stage in stages:
         product *= growth(stage)
     return product
-
-
-def _of_tables(stages: Iterable[Stage]) -> float:
-    each = [_TABLES[stage["type"]] for stage in stages]
-    return each[0] if len(each) == 1 else max(_OF_ANY_TABLES, *each)
 
 
 def _of_normalizer(stage: Stage) -> float:
