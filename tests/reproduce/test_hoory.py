@@ -34,17 +34,10 @@ from tacit.progress import SilentReporter
 from tacit.reproduce.driver import reproduce
 from tacit.reproduce.hoory import stored
 from tacit.reproduce.hoory.account import Account, account_of, vocabulary_spends
-from tacit.reproduce.hoory.corpora import CorpusFiles, left_out, prepare
-from tacit.reproduce.hoory.likelihood import train_by_likelihood
-from tacit.reproduce.hoory.measure import measure, model_folder, seed_of
-from tacit.reproduce.hoory.models import REFERENCE, lexicons_of, models_of
-from tacit.reproduce.hoory.paper import HOORY, jobs_of
-from tacit.reproduce.hoory.runs import base_run, lexicon_run, model_run, task_of, trunk_run
-from tacit.reproduce.hoory.scale import (
+from tacit.reproduce.hoory.cells import (
     DELTA,
     FAMILIES,
     LABELLED,
-    SCALES,
     SLOTS,
     TESTED,
     UNITS,
@@ -53,10 +46,15 @@ from tacit.reproduce.hoory.scale import (
     Model,
     PlainTraining,
     Private,
-    Scale,
-    TaskSize,
     row_of,
 )
+from tacit.reproduce.hoory.corpora import CorpusFiles, left_out, prepare
+from tacit.reproduce.hoory.likelihood import train_by_likelihood
+from tacit.reproduce.hoory.measure import measure, model_folder, seed_of
+from tacit.reproduce.hoory.models import REFERENCE, lexicons_of, models_of
+from tacit.reproduce.hoory.paper import HOORY, jobs_of
+from tacit.reproduce.hoory.runs import base_run, lexicon_run, model_run, task_of, trunk_run
+from tacit.reproduce.hoory.scale import SCALES, Scale, TaskSize
 from tacit.reproduce.hoory.tables import trick_rows
 from tacit.reproduce.place import Place, scale_named, with_public_key
 from tacit.vocabulary.tokenizer import SPECIAL_TOKENS

@@ -13,10 +13,11 @@ import pytest
 from tacit.audit.inference import Estimate
 from tacit.entities.scores import add_counts, score_of
 from tacit.reproduce.hoory.account import account_of
+from tacit.reproduce.hoory.cells import FAMILIES, DpTraining, Model, row_of
 from tacit.reproduce.hoory.claims import judge, measures_of
 from tacit.reproduce.hoory.evidence import Evidence, Measure, dictionary, f1_of_documents, share_kept
 from tacit.reproduce.hoory.models import models_of
-from tacit.reproduce.hoory.scale import FAMILIES, SCALES, DpTraining, Model, row_of
+from tacit.reproduce.hoory.scale import SCALES
 from tacit.reproduce.hoory.tables import exposure_rows, figure1_rows, loss_rows, table2_rows
 from tacit.reproduce.judging import paired
 from tacit.reproduce.writing import Claim, finite

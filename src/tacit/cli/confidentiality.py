@@ -13,7 +13,8 @@ from tacit.errors import UsageError
 from tacit.privacy.rounded import upper
 
 if TYPE_CHECKING:
-    from tacit.privacy.confidentiality.statement import ConfidentialityStatement, Line
+    from tacit.privacy.confidentiality.lines import Line
+    from tacit.privacy.confidentiality.statement import ConfidentialityStatement
 
 __all__ = ["command", "show_lines"]
 

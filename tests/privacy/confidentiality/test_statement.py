@@ -14,8 +14,9 @@ from tacit.errors import RefusedError, UsageError
 from tacit.privacy.accounting.renyi import rdp_epsilon
 from tacit.privacy.accounting.replacement import Claim, Screening, Stability, replacement_epsilon
 from tacit.privacy.confidentiality.account import confidentiality
+from tacit.privacy.confidentiality.lines import Line
 from tacit.privacy.confidentiality.misses import Labels, amplified_epsilon
-from tacit.privacy.confidentiality.statement import ConfidentialityStatement, Line, statement_of_run
+from tacit.privacy.confidentiality.statement import ConfidentialityStatement, statement_of_run
 from tacit.privacy.events import NonPrivate, Spend, ThresholdedHistogram
 
 from .test_confidentiality_replacement import DELTA, PAPER_RUN, both_ways, released, training

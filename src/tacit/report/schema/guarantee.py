@@ -124,7 +124,7 @@ class Guarantee(Facts):
 
 
 class ConfidentialityLine(Facts):
-    """One line of a confidentiality statement (tacit.privacy.confidentiality.statement.Line), in words and with its numbers.
+    """One line of a confidentiality statement (tacit.privacy.confidentiality.lines.Line), in words and with its numbers.
 
     Args:
         kind: worst-case, screened or bayesian.

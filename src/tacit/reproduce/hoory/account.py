@@ -16,7 +16,8 @@ from tacit.planning.vocabulary import vocabulary_event, vocabulary_releases
 from tacit.privacy.accounting.accountant import epsilon
 from tacit.privacy.accounting.calibrate import scaled_noise
 from tacit.privacy.events import PoissonGaussian, Spend
-from tacit.reproduce.hoory.scale import DELTA, UNITS, Base, DpTraining, Lexicon, Model, Private, Scale
+from tacit.reproduce.hoory.cells import DELTA, UNITS, Base, DpTraining, Lexicon, Model, Private
+from tacit.reproduce.hoory.scale import Scale
 
 __all__ = [
     "Account",

@@ -11,8 +11,9 @@ from typing import Any
 from tacit.audit.inference import Estimate
 from tacit.privacy.accounting.histogram import hoory_claim
 from tacit.reproduce.hoory.account import epsilon_of_steps
+from tacit.reproduce.hoory.cells import EPSILONS, MAIN, Private
 from tacit.reproduce.hoory.evidence import Evidence, Measure, dictionary
-from tacit.reproduce.hoory.scale import EPSILONS, MAIN, Private, Scale
+from tacit.reproduce.hoory.scale import Scale
 from tacit.reproduce.judging import above, all_of
 from tacit.reproduce.writing import Claim, Row
 

@@ -23,8 +23,9 @@ from tacit.corpus.overlap import RunIndex
 from tacit.errors import UsageError
 from tacit.files import read_json, write_atomically, write_json
 from tacit.reproduce.hoory import stored
+from tacit.reproduce.hoory.cells import LABELLED, SLOTS, TESTED, UNITS, Private
 from tacit.reproduce.hoory.likelihood import train_by_likelihood
-from tacit.reproduce.hoory.scale import LABELLED, SLOTS, TESTED, UNITS, Private, Scale
+from tacit.reproduce.hoory.scale import Scale
 from tacit.reproduce.writing import write_text
 from tacit.vocabulary.public_words import OFTEN, count_public_words, write_public_words
 from tacit.vocabulary.tokenizer import TokenizerOptions, build_tokenizer

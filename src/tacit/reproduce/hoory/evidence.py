@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import root_scalar
 
 from tacit.audit.inference import Estimate
-from tacit.reproduce.hoory.scale import row_of
+from tacit.reproduce.hoory.cells import row_of
 from tacit.reproduce.judging import above, paired
 
 __all__ = ["Evidence", "Measure", "dictionary", "f1_of_documents", "share_kept"]

@@ -32,9 +32,10 @@ from tacit.pipeline.stages import walk
 from tacit.pipeline.state import RunState
 from tacit.randomness import KeyedRandomness
 from tacit.reproduce.hoory.account import account_of, lexicon_epsilon
+from tacit.reproduce.hoory.cells import Base, DpTraining, Lexicon, Model, Private, Trunk
 from tacit.reproduce.hoory.corpora import CorpusFiles
 from tacit.reproduce.hoory.runs import base_run, lexicon_run, model_run, task_of, trunk_run
-from tacit.reproduce.hoory.scale import Base, DpTraining, Lexicon, Model, Private, Scale, Trunk
+from tacit.reproduce.hoory.scale import Scale
 from tacit.reproduce.place import Place, with_public_key
 from tacit.reproduce.writing import finite
 from tacit.runs.folder import RunFolder

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tacit.reproduce.hoory.scale import (
-    FAMILIES,
-    MAIN,
-    UNITS,
-    DpTraining,
-    Lexicon,
-    Model,
-    PlainTraining,
-    Private,
-    Scale,
-    again,
-)
+from tacit.reproduce.hoory.cells import FAMILIES, MAIN, UNITS, DpTraining, Lexicon, Model, PlainTraining, Private, again
+from tacit.reproduce.hoory.scale import Scale
 
 __all__ = ["REFERENCE", "lexicons_of", "models_of"]
 

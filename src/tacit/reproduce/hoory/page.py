@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tacit.reproduce.driver import Page
-from tacit.reproduce.hoory.scale import DELTA, UNITS, Base
+from tacit.reproduce.hoory.cells import DELTA, UNITS, Base
 from tacit.reproduce.writing import Row, markdown_table
 
 __all__ = ["results_page"]

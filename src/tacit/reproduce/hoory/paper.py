@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from tacit.progress import Reporter
 from tacit.reproduce.driver import Job, Outcome, Page, Paper, Result
+from tacit.reproduce.hoory.cells import Base, Model
 from tacit.reproduce.hoory.claims import judge
 from tacit.reproduce.hoory.corpora import CorpusFiles, prepare, sizes_of
 from tacit.reproduce.hoory.figures import draw_figures
 from tacit.reproduce.hoory.measure import measure
 from tacit.reproduce.hoory.models import lexicons_of, models_of
 from tacit.reproduce.hoory.page import results_page
-from tacit.reproduce.hoory.scale import SCALES, Base, Model, Scale
+from tacit.reproduce.hoory.scale import SCALES, Scale
 from tacit.reproduce.hoory.tables import (
     exposure_rows,
     figure1_rows,

@@ -9,8 +9,7 @@ from typing import Any
 from tacit.config import RunConfig
 from tacit.config.compare import ComparisonConfig
 from tacit.reproduce.hoory.account import vocabulary_config
-from tacit.reproduce.hoory.corpora import CorpusFiles
-from tacit.reproduce.hoory.scale import (
+from tacit.reproduce.hoory.cells import (
     DELTA,
     SLOTS,
     UNITS,
@@ -20,9 +19,10 @@ from tacit.reproduce.hoory.scale import (
     Model,
     PlainTraining,
     Private,
-    Scale,
     Trunk,
 )
+from tacit.reproduce.hoory.corpora import CorpusFiles
+from tacit.reproduce.hoory.scale import Scale
 
 __all__ = ["base_run", "lexicon_run", "model_run", "task_of", "trunk_run"]
 

@@ -13,10 +13,11 @@ from scipy import stats
 
 from tacit.audit.inference import Estimate
 from tacit.entities.baselines import BASELINES
+from tacit.reproduce.hoory.cells import EPSILONS, FAMILIES, MAIN, UNITS, DpTraining, Model, row_of
 from tacit.reproduce.hoory.claims import measures_of
 from tacit.reproduce.hoory.evidence import Evidence, Measure, dictionary
 from tacit.reproduce.hoory.models import REFERENCE
-from tacit.reproduce.hoory.scale import EPSILONS, FAMILIES, MAIN, UNITS, DpTraining, Model, Scale, row_of
+from tacit.reproduce.hoory.scale import Scale
 from tacit.reproduce.writing import Row, number
 
 __all__ = [
