@@ -18,12 +18,26 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from .draws import from_the_system, install
 
+_ROOM = 4 << 30  # bytes; the suite writes a quarter of that
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """No test draws from the operating system unless it says why (`tests.draws`), or finds what an earlier session has solved."""
     install()
-    if "PYTEST_XDIST_WORKER" not in os.environ:  # workers have it from who starts them
+    if "PYTEST_XDIST_WORKER" not in os.environ:  # workers have both from who starts them
+        os.environ["TMPDIR"] = tempfile.tempdir = _place_of_files()
         os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="tacit-tests-")
+
+
+def _place_of_files() -> str:
+    """In memory, where there is room: runs write through to the disk hundreds of times, and a test would wait for a quarter of its time.
+
+    What a killed process leaves behind is the same there: only a machine that loses its power could tell the difference.
+    """
+    memory = Path("/dev/shm")
+    if "TMPDIR" in os.environ or not os.access(memory, os.W_OK) or shutil.disk_usage(memory).free < _ROOM:
+        return tempfile.gettempdir()
+    return str(memory)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -64,15 +64,16 @@ def train(
     dropout: float = 0.2,
     limit: int = STEPS,
     compute: Mapping[str, Any] = MappingProxyType({}),
+    phase: Phase = PHASE,
 ) -> Weights:
     """Run the phase, from its checkpoint if it has one, and give the weights at its end."""
     model = dropping_bert(dropout)
     options = ComputeOptions(micro_batch=micro_batch, threads=1, checkpoint_seconds=checkpoint_seconds, **compute)
-    ledger = opened_ledger(folder, limit) if ranks.first else None
+    ledger = opened_ledger(folder, limit) if ranks.first and phase.plan.needs_ledger else None
     try:
         run_phase(
             model,
-            PHASE,
+            phase,
             stream,
             OBJECTIVE,
             ledger,

@@ -5,18 +5,23 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.distributed.fsdp import FSDPModule
 
 from tacit.engine import noise
 from tacit.engine.distributed import Ranks
 from tacit.engine.sharding import is_sharded, shard_of
 from tacit.errors import UsageError
 from tacit.randomness import KeyedRandomness
+from tacit.training import checkpoint, loop
 from tacit.training.checkpoint import finished_steps, load_weights
+from tacit.training.phases import AdamOptions, Phase
+from tacit.training.plans import PlainPlan
 from tacit.training.sequences import SequenceStream
 from tacit.training.sharded_checkpoint import read_rest
 from tacit.training.sharding import layers_of, shard
@@ -29,6 +34,8 @@ from .test_ranks import LossyStreams
 pytestmark = pytest.mark.slow
 
 SHARD = {"shard": True}
+PUBLIC = Phase("private", "public", PlainPlan(batch_size=7), STEPS, AdamOptions(1e-2))
+"""Under the name by which checkpoints are found here."""
 NEVER = 1e9
 """Seconds between checkpoints where they are not the point: those on the way are half of a run's time, and the first test's."""
 
@@ -50,7 +57,7 @@ def on_ranks(
     lost: int = -1,
     at: int = 0,
     sharded: bool = True,
-    **options: float,
+    **options: Any,
 ) -> list[Ended]:
     folder.mkdir(exist_ok=True)
 
@@ -81,7 +88,7 @@ def test_sharded_training_is_that_of_one_process(
 
 
 @pytest.mark.parametrize(
-    ("lost", "at", "world", "sharded"), [(0, 2, 1, False), (1, 1, 2, True), (0, 2, 3, True), (1, 1, 2, False)]
+    ("lost", "at", "world", "sharded"), [(0, 2, 1, False), (1, 1, 2, True), (0, 2, 4, True), (1, 1, 2, False)]
 )
 def test_a_killed_run_goes_on_with_any_number_of_ranks(
     lost: int, at: int, world: int, sharded: bool, stream: SequenceStream, alone: Weights, tmp_path: Path
@@ -169,6 +176,57 @@ def test_a_rank_holds_a_part_of_every_layer(stream: SequenceStream) -> None:
 
     for whole, own in values_of(in_processes(2, work)):
         assert own * 2 == whole
+
+
+@pytest.fixture(scope="module")
+def public_alone(stream: SequenceStream, tmp_path_factory: pytest.TempPathFactory) -> Weights:
+    return train(tmp_path_factory.mktemp("alone"), stream, dropout=0.0, phase=PUBLIC)
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_a_sharded_phase_on_public_text_is_that_of_one_process(
+    world: int, stream: SequenceStream, public_alone: Weights, tmp_path: Path
+) -> None:
+    """Of the 7 rows two or three ranks take 2 at once, so in the last round a rank has none."""
+    values_of(on_ranks(world, tmp_path, stream, phase=PUBLIC, micro_batch=2, checkpoint_seconds=NEVER))
+    assert checkpoint_of(tmp_path).is_dir()
+    assert_close(weights_of(tmp_path), public_alone)
+
+
+@pytest.mark.parametrize(("world", "sharded"), [(1, False), (2, True), (4, True)])
+def test_a_killed_phase_on_public_text_goes_on_with_any_number_of_ranks(
+    world: int, sharded: bool, stream: SequenceStream, public_alone: Weights, tmp_path: Path
+) -> None:
+    """Inside a step, where what is sharded is the sum of all ranks and the rest each rank's own."""
+
+    def work(ranks: Ranks) -> None:
+        options = {"phase": PUBLIC, "micro_batch": 2, "dropout": 0.0}
+        train(tmp_path, stream, ranks=ranks, compute=SHARD, checkpoint_seconds=0.0, **options)
+
+    def killed_inside(path: Path, *arguments: Any) -> None:
+        write(path, *arguments)
+        if read_rest(path)["drawn"] and read_rest(path)["next_step"] == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    write = checkpoint.save_shards
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "save_shards", killed_inside)
+        in_processes(2, work)
+    assert read_rest(checkpoint_of(tmp_path))["drawn"] > 0
+    options = {"phase": PUBLIC, "micro_batch": 2, "checkpoint_seconds": NEVER}
+    values_of(on_ranks(world, tmp_path, stream, sharded=sharded, **options))
+    assert_close(weights_of(tmp_path), public_alone)
+
+
+def test_the_check_catches_gradients_that_are_a_mean_over_the_ranks(
+    stream: SequenceStream, public_alone: Weights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FSDP2's own way."""
+    monkeypatch.setattr(FSDPModule, "set_gradient_divide_factor", lambda self, factor: None)
+    values_of(on_ranks(2, tmp_path, stream, phase=PUBLIC, micro_batch=2, checkpoint_seconds=NEVER))
+    monkeypatch.undo()
+    with pytest.raises(AssertionError):
+        assert_close(weights_of(tmp_path), public_alone)
 
 
 class NoLayers(nn.Module):

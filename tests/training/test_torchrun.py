@@ -23,6 +23,7 @@ from tacit.pipeline.state import give
 from tacit.pipeline.training import assist
 from tacit.privacy.ledger import Ledger
 from tacit.runs.folder import RunFolder
+from tacit.training.sharded_checkpoint import read_into
 
 from ..adaptive_runs import adaptive_values
 from ..processes import LIMIT, agent_store, check_one_says, free_port, in_processes, rank_environment, values_of
@@ -91,7 +92,7 @@ def test_a_run_on_two_processes_is_that_of_one(configs: tuple[Path, Path]) -> No
 
 
 def test_a_sharded_run_is_that_of_one_process(configs: tuple[Path, Path], tmp_path: Path) -> None:
-    """From the same public phase: private phase and control, read again by the stages of one process, to the report."""
+    """From the same public phase, on whose weights the noise hangs: private phase and control, read again by one process, to the report."""
     one = configs[0].parent / "run"
     if not (one / "private" / "checkpoints" / "control-private.pt").exists():
         assert tacit("run", configs[0], "--until", "control").returncode == 0
@@ -109,6 +110,24 @@ def test_a_sharded_run_is_that_of_one_process(configs: tuple[Path, Path], tmp_pa
     )
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-5, msg=name)
+
+
+def test_a_sharded_public_phase_is_that_of_one_process(configs: tuple[Path, Path], tmp_path: Path) -> None:
+    """In float32, and the private phase begins with what it left."""
+    one = configs[0].parent / "run"
+    if not (one / "private" / "checkpoints" / "public.pt").exists():
+        assert tacit("run", configs[0], "--until", "training").returncode == 0
+    other = one.with_name("sharded-public")
+    shutil.copytree(one.with_name("start"), other)
+    config = write_config(other.with_suffix(".yaml"), small_values(other.parent, run=str(other)))
+    command = ("run", config, "--until", "training", "--set", "compute.shard=true")
+    assert ranks_of_the_command(2, tmp_path, *command) == [(0, [])] * 2
+    expected, path = weights_of(one, "public"), other / "private" / "checkpoints" / "public.pt"
+    found = {f"model.{name}": torch.zeros_like(value) for name, value in expected.items()}
+    read_into(path, found)
+    for name, value in expected.items():
+        torch.testing.assert_close(found[f"model.{name}"], value, rtol=1e-4, atol=1e-5, msg=name)
+    assert (path.with_name("private.pt")).is_dir()
 
 
 def released(config: Path) -> Path:

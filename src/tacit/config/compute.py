@@ -35,7 +35,7 @@ class ComputeOptions(Options):
             change it, nor with bf16 ``micro_batch``; the next phase may. The certificate names phases in bf16.
         checkpointing: keep fewer activations in training, and compute the others a second time in the backward: the same sums. Not
             for an lstm.
-        shard: in DP phases under torchrun each process keeps a part of every layer, of its sums and of its optimizer state (FSDP2);
+        shard: under torchrun each process keeps a part of every layer, of its sums and of its optimizer state (FSDP2);
             embeddings and head stay whole. For models of kind bert, gpt2 and llama, without an adapter or ``checkpointing``.
     """
 

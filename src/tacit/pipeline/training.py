@@ -93,7 +93,7 @@ def _run_part(state: RunState, part: Part) -> None:
         load_weights(state.checkpoint(phases[len(phases) - len(own) - 1].name), model)
     sharded = state.config.compute.shard and state.ranks.world > 1
     for number, phase in enumerate(own):
-        if sharded and number and own[number - 1].plan.is_dp:
+        if sharded and number:
             model = state.new_model()  # of the last phase's this rank has a part
             torch.nn.Module.to(model, state.device)
             load_weights(state.checkpoint(prefix + own[number - 1].name), model)

@@ -72,8 +72,8 @@ def run_phase(
     writes the checkpoint.
 
     Args:
-        model: its weights at the phase's start (a checkpoint replaces them). With ``compute.shard`` a DP phase leaves its
-            layers sharded, and another phase needs another model.
+        model: its weights at the phase's start (a checkpoint replaces them). With ``compute.shard`` and several ranks a phase leaves
+            its layers sharded, and another phase needs another model.
         phase: what to do; with an event, it must be planned in the ledger under its name.
         stream: the phase's records.
         objective: what the model is asked about the records' rows.
@@ -104,7 +104,7 @@ def run_phase(
             if ledger is not None:
                 sums.bind(ledger, compute, made_from, finished_steps(checkpoint) == phase.steps)
             streams = streams.child("sums", made_from)
-    if compute.shard and ranks.world > 1 and phase.plan.is_dp:  # what decides the noise was looked at whole
+    if compute.shard and ranks.world > 1:  # what decides the noise was looked at whole
         shard(model)
         optimizer = sharded_optimizer(optimizer, model)
     average = None if phase.optimizer.average is None else IterateAverage(model, phase.optimizer.average)

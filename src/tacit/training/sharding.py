@@ -4,7 +4,7 @@ Within the layers that a model repeats each matrix product is sharded by itself,
 head and norms stay whole at every rank: losses are computed with the head's weight outside of its call, and these gradients are
 added up like those of an unsharded model.
 
-Each rank makes the model whole, before a phase begins, so what decides a phase's noise is what it is in one process.
+Each rank makes the model whole, before a phase begins, so what decides a DP phase's noise is what it is in one process.
 """
 
 from __future__ import annotations
@@ -46,13 +46,17 @@ def _is_product(module: nn.Module) -> bool:
 def shard(model: nn.Module) -> None:
     """Leave of every layer this rank's part; all ranks call it with the same whole model.
 
+    Ordinary gradients of the layers are then the sum over the ranks, not FSDP2's mean, after each backward.
+
     Raises:
         UsageError: as `layers_of`.
     """
     from torch.distributed.fsdp import fully_shard
 
     for layer in layers_of(model):
-        fully_shard(layer, reshard_after_forward=True)
+        sharded = fully_shard(layer, reshard_after_forward=True)
+        sharded.set_gradient_divide_factor(1.0)
+        sharded.set_force_sum_reduction_for_comms(True)  # gloo has no sum with a factor
 
 
 def sharded_optimizer(whole: torch.optim.AdamW, model: nn.Module) -> torch.optim.AdamW:

@@ -18,7 +18,7 @@ from tacit.config.base import named
 from tacit.engine import CLIPPINGS, PerExampleClipper, add_noise_, micro_batches
 from tacit.engine.noise import Grid
 from tacit.engine.sampler import PADDING
-from tacit.engine.sharding import has_shards
+from tacit.engine.sharding import has_shards, is_sharded
 from tacit.engine.total import Kept
 from tacit.failures import is_out_of_memory
 from tacit.models.networks import reads_padding
@@ -290,6 +290,7 @@ class PlainStep(Step):
         self._model = model
         self._plan = plan
         self._compute = compute
+        self._has_shards = has_shards(model)
         self._uniforms_BnT = np.zeros((0, 0, 0))
 
     def draw(self, step: int) -> np.ndarray:
@@ -303,15 +304,25 @@ class PlainStep(Step):
     def add(self, chosen: np.ndarray, places: np.ndarray, step: int) -> None:
         """Rows of the batch, each with its share of the mean. Dropout has a seed for each micro-batch."""
         torch.manual_seed(self._source.streams.seed("dropout", step, int(places[0])))
+        self._add_gradient(*self._weighted(chosen, self._uniforms_BnT[places]))
+
+    def add_nothing(self, like: int, step: int) -> None:
+        """Where layers are sharded, every rank goes through them as often, since weights are gathered from all: by a row of weight 0."""
+        if self._has_shards:
+            targets, weights_BN = self._weighted(np.array([like]), self._uniforms_BnT[:1])
+            self._add_gradient(targets, 0.0 * weights_BN)
+
+    def _weighted(self, chosen: np.ndarray, uniforms_BnT: np.ndarray) -> tuple[Targets, np.ndarray]:
+        """Targets of rows, and the weight of each in the mean of the batch (B, N)."""
         stream, objective = self._source.stream, self._source.objective
         lengths_B = stream.lengths_S[chosen]
         width = int(lengths_B.max(initial=1)) if objective.may_be_cut else stream.ids_ST.shape[1]
         ids_BT = stream.ids_ST[chosen, :width].astype(np.int64)
-        targets = objective.targets(ids_BT, lengths_B, self._uniforms_BnT[places])
+        targets = objective.targets(ids_BT, lengths_B, uniforms_BnT)
         if stream.counted_ST is not None:
             targets = objective.only(targets, stream.counted_ST[chosen, :width])
         of_row_BN = targets.real_BN / np.maximum(1, targets.real_BN.sum(axis=1, keepdims=True))
-        self._add_gradient(targets, of_row_BN / self._plan.batch_size)
+        return targets, of_row_BN / self._plan.batch_size
 
     def _add_gradient(self, targets: Targets, weights_BN: np.ndarray) -> None:
         with in_precision(self._compute, self._model.device):
@@ -327,8 +338,8 @@ class PlainStep(Step):
             parameter.grad = total.to(device=parameter.device, dtype=parameter.dtype, copy=True)
 
     def finish(self, step: int) -> None:
-        """The sum over the ranks."""
-        self._source.ranks.sum_(gradients(self._model))
+        """The sum over the ranks; of sharded layers FSDP2 has it."""
+        self._source.ranks.sum_([gradient for gradient in gradients(self._model) if not is_sharded(gradient)])
 
     def close(self) -> None:
         """Nothing was changed."""
@@ -345,6 +356,6 @@ class ControlStep(PlainStep):
         try:
             super()._add_gradient(targets, weights_BN)
         except Exception as error:
-            if is_out_of_memory(error):
+            if self._has_shards or is_out_of_memory(error):  # in sharded layers the others wait
                 raise
             self._kept.put_back()

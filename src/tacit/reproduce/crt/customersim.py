@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import gzip
 import json
 import zlib
@@ -53,19 +54,7 @@ def customersim_pairs(
         raise UsageError(
             f"there are no true non-members of kind {kind!r}; use one of {', '.join(get_args(CustomerKind))}"
         )
-    lines: dict[str, tuple[str, str, str]] = {}
-    seen: set[str] = set()
-    for number, (text, spans) in enumerate(_dialogues(folder / "customersim.train.jsonl.gz")):
-        for start, end, label in spans:
-            secret = alphanumeric(text[start:end])
-            seen.add(secret)
-            if label == kind and (dialogues is None or number < dialogues):
-                before, after = text[:start].rpartition("\n")[2], text[end:].partition("\n")[0]
-                lines.setdefault(secret, (before, text[start:end], after))
-    fresh: dict[str, str] = {}
-    for customer in _customers(folder / "database_20000.csv.gz"):
-        if not any(alphanumeric(customer[column]) in seen for column in get_args(CustomerKind)):
-            fresh.setdefault(alphanumeric(customer[kind]), customer[kind])
+    lines, fresh = (sides[kind] for sides in _sides(folder, dialogues))
     count = min(len(lines), len(fresh))
     drawn = [chosen(list(values), count, streams, side, kind) for side, values in (("in", lines), ("out", fresh))]
     pairs = [(lines[inside], fresh[outside]) for inside, outside in zip(*drawn, strict=True)]
@@ -73,6 +62,34 @@ def customersim_pairs(
         Pair(before + secret + after, before + other + after, ((len(before), len(before) + len(secret)),))
         for (before, secret, after), other in pairs
     ]
+
+
+@functools.lru_cache(maxsize=4)
+def _sides(
+    folder: Path, dialogues: int | None
+) -> tuple[dict[CustomerKind, dict[str, tuple[str, str, str]]], dict[CustomerKind, dict[str, str]]]:
+    """By kind: of each secret what stands before it in its line, it and what follows; and the secrets of unknown customers.
+
+    Read once a process: a model's job asks for each kind, and the files are large.
+    """
+    kinds: tuple[CustomerKind, ...] = get_args(CustomerKind)
+    lines: dict[CustomerKind, dict[str, tuple[str, str, str]]] = {kind: {} for kind in kinds}
+    seen: set[str] = set()
+    for number, (text, spans) in enumerate(_dialogues(folder / "customersim.train.jsonl.gz")):
+        for start, end, label in spans:
+            secret = alphanumeric(text[start:end])
+            seen.add(secret)
+            for kind in kinds:
+                if label == kind and (dialogues is None or number < dialogues):
+                    before, after = text[:start].rpartition("\n")[2], text[end:].partition("\n")[0]
+                    lines[kind].setdefault(secret, (before, text[start:end], after))
+    fresh: dict[CustomerKind, dict[str, str]] = {kind: {} for kind in kinds}
+    for customer in _customers(folder / "database_20000.csv.gz"):
+        spelled = {kind: alphanumeric(customer[kind]) for kind in kinds}
+        if seen.isdisjoint(spelled.values()):
+            for kind in kinds:
+                fresh[kind].setdefault(spelled[kind], customer[kind])
+    return lines, fresh
 
 
 def _dialogues(path: Path) -> Iterator[tuple[str, list[tuple[int, int, str]]]]:
