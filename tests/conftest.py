@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _place_of_files() -> str:
-    """In memory, where there is room: runs write through to the disk hundreds of times, and a test would wait for a quarter of its time.
+    """In memory, where there is room: runs write through to the disk hundreds of times, and tests would wait a quarter of their time.
 
     What a killed process leaves behind is the same there: only a machine that loses its power could tell the difference.
     """

@@ -307,7 +307,7 @@ class PlainStep(Step):
         self._add_gradient(*self._weighted(chosen, self._uniforms_BnT[places]))
 
     def add_nothing(self, like: int, step: int) -> None:
-        """Where layers are sharded, every rank goes through them as often, since weights are gathered from all: by a row of weight 0."""
+        """Where layers are sharded, every rank goes through them as often, since weights are gathered from all: a row of weight 0."""
         if self._has_shards:
             targets, weights_BN = self._weighted(np.array([like]), self._uniforms_BnT[:1])
             self._add_gradient(targets, 0.0 * weights_BN)

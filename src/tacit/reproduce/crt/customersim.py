@@ -8,6 +8,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -54,7 +55,7 @@ def customersim_pairs(
         raise UsageError(
             f"there are no true non-members of kind {kind!r}; use one of {', '.join(get_args(CustomerKind))}"
         )
-    lines, fresh = (sides[kind] for sides in _sides(folder, dialogues))
+    lines, fresh = _sides(folder, dialogues).of(kind)
     count = min(len(lines), len(fresh))
     drawn = [chosen(list(values), count, streams, side, kind) for side, values in (("in", lines), ("out", fresh))]
     pairs = [(lines[inside], fresh[outside]) for inside, outside in zip(*drawn, strict=True)]
@@ -64,14 +65,20 @@ def customersim_pairs(
     ]
 
 
-@functools.lru_cache(maxsize=4)
-def _sides(
-    folder: Path, dialogues: int | None
-) -> tuple[dict[CustomerKind, dict[str, tuple[str, str, str]]], dict[CustomerKind, dict[str, str]]]:
-    """By kind: of each secret what stands before it in its line, it and what follows; and the secrets of unknown customers.
+@dataclass(frozen=True)
+class _Sides:
+    """By kind: of each secret what stands before it in its line, it and what follows; and the secrets of unknown customers."""
 
-    Read once a process: a model's job asks for each kind, and the files are large.
-    """
+    lines: dict[CustomerKind, dict[str, tuple[str, str, str]]]
+    fresh: dict[CustomerKind, dict[str, str]]
+
+    def of(self, kind: CustomerKind) -> tuple[dict[str, tuple[str, str, str]], dict[str, str]]:
+        return self.lines[kind], self.fresh[kind]
+
+
+@functools.lru_cache(maxsize=4)
+def _sides(folder: Path, dialogues: int | None) -> _Sides:
+    """Read once a process: a model's job asks for each kind, and the files are large."""
     kinds: tuple[CustomerKind, ...] = get_args(CustomerKind)
     lines: dict[CustomerKind, dict[str, tuple[str, str, str]]] = {kind: {} for kind in kinds}
     seen: set[str] = set()
@@ -89,7 +96,7 @@ def _sides(
         if seen.isdisjoint(spelled.values()):
             for kind in kinds:
                 fresh[kind].setdefault(spelled[kind], customer[kind])
-    return lines, fresh
+    return _Sides(lines, fresh)
 
 
 def _dialogues(path: Path) -> Iterator[tuple[str, list[tuple[int, int, str]]]]:
