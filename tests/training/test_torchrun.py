@@ -92,7 +92,7 @@ def test_a_run_on_two_processes_is_that_of_one(configs: tuple[Path, Path]) -> No
 
 
 def test_a_sharded_run_is_that_of_one_process(configs: tuple[Path, Path], tmp_path: Path) -> None:
-    """From one public phase, on whose weights the noise hangs: private phase and control, read again by one process, to the report."""
+    """From one public phase, on whose weights the noise hangs: private phase and control, read again by one process."""
     one = configs[0].parent / "run"
     if not (one / "private" / "checkpoints" / "control-private.pt").exists():
         assert tacit("run", configs[0], "--until", "control").returncode == 0
