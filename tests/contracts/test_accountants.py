@@ -26,6 +26,7 @@ from tacit.privacy.accounting.renyi import rdp_epsilon
 from tacit.privacy.events import (
     EVENTS,
     BandedPoissonGaussian,
+    CorrelatedPoissonGaussian,
     Event,
     Gaussian,
     NonPrivate,
@@ -57,7 +58,8 @@ def prv_bounds(spends: Sequence[Spend], delta: float, eps_error: float = 0.02) -
     """(lower, upper) by the PRV accountant, add-or-remove; None for what it cannot express."""
     variables, counts = [], []
     for spend in spends:
-        if isinstance(spend.event, PoissonGaussian | BandedPoissonGaussian):  # of weight 1, the worst band
+        # of weight 1, the worst band; of correlated noise, a cycle
+        if isinstance(spend.event, PoissonGaussian | BandedPoissonGaussian | CorrelatedPoissonGaussian):
             q, noise = spend.event.sampling_probability, spend.event.noise_multiplier
             variables.append(PoissonSubsampledGaussianMechanism(sampling_probability=q, noise_multiplier=noise))
         elif isinstance(spend.event, Gaussian):
@@ -88,6 +90,7 @@ TABLE: dict[str, tuple[Spend, ...]] = {
     "dp-sgd, large batches": (Spend(PoissonGaussian(0.4, 6.0), 30),),
     "dp-sgd, two phases": (Spend(PoissonGaussian(0.05, 3.0), 200), Spend(PoissonGaussian(0.2, 5.0), 40)),
     "adaptive, a weight for each band": (Spend(BandedPoissonGaussian(0.05, 3.0, (0.3, 0.6), (1.0, 0.5, 0.25)), 200),),
+    "correlated noise": (Spend(CorrelatedPoissonGaussian(0.2, 4.0, 4), 50),),
     "every unit every step": (Spend(PoissonGaussian(1.0, 8.0), 10),),
     "gaussian": (Spend(Gaussian(2.0), 3),),
     "histogram, integer noise": (Spend(ThresholdedHistogram(12.0, 75, 8)),),
@@ -122,6 +125,8 @@ def with_noise(spends: Sequence[Spend], factor: float) -> tuple[Spend, ...]:
                 return PoissonGaussian(q, noise * factor)
             case BandedPoissonGaussian(q, noise, thresholds, weights):
                 return BandedPoissonGaussian(q, noise * factor, thresholds, weights)
+            case CorrelatedPoissonGaussian(q, noise, bands):
+                return CorrelatedPoissonGaussian(q, noise * factor, bands)
             case Gaussian(noise):
                 return Gaussian(noise * factor)
             case ThresholdedHistogram(noise, threshold, words, kind):

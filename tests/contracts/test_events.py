@@ -26,6 +26,7 @@ from tacit.privacy.certificate import file_digests, make_certificate, verify_cer
 from tacit.privacy.events import (
     EVENTS,
     BandedPoissonGaussian,
+    CorrelatedPoissonGaussian,
     Event,
     Gaussian,
     NonPrivate,
@@ -185,6 +186,7 @@ def test_an_event_without_a_law_is_never_free() -> None:
 MEMBERS: dict[type[Event], Event] = {
     PoissonGaussian: PoissonGaussian(0.1, 2.0),
     BandedPoissonGaussian: BandedPoissonGaussian(0.1, 2.0, (0.5,), (0.2, 1.0)),
+    CorrelatedPoissonGaussian: CorrelatedPoissonGaussian(0.3, 4.0, 3),
     Gaussian: Gaussian(2.0),
     ThresholdedHistogram: ThresholdedHistogram(20.0, 120, 8),
     WeightedHistogram: WeightedHistogram(120_000.0, 700_000, 16, 65_536),

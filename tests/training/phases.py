@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -46,11 +46,12 @@ def checkpoint_of(folder: Path) -> Path:
     return folder / "private.pt"
 
 
-def opened_ledger(folder: Path, limit: int = STEPS) -> Ledger:
+def opened_ledger(folder: Path, limit: int = STEPS, phase: Phase = PHASE) -> Ledger:
     """The folder's ledger, made with the phase's plan when there is none."""
     path = folder / "ledger.sqlite"
     ledger = Ledger.open(path) if path.exists() else Ledger.create(path, HEADER)
-    ledger.plan("private", PLAN.event, limit)
+    assert phase.event is not None
+    ledger.plan("private", phase.event, limit)
     return ledger
 
 
@@ -62,14 +63,16 @@ def train(
     checkpoint_seconds: float = 0.0,
     ranks: Ranks = ALONE,
     dropout: float = 0.2,
-    limit: int = STEPS,
+    limit: int | None = None,
     compute: Mapping[str, Any] = MappingProxyType({}),
     phase: Phase = PHASE,
+    on_step: Callable[[int], None] = lambda done: None,
 ) -> Weights:
     """Run the phase, from its checkpoint if it has one, and give the weights at its end."""
     model = dropping_bert(dropout)
     options = ComputeOptions(micro_batch=micro_batch, threads=1, checkpoint_seconds=checkpoint_seconds, **compute)
-    ledger = opened_ledger(folder, limit) if ranks.first and phase.plan.needs_ledger else None
+    limit = phase.payments if limit is None else limit
+    ledger = opened_ledger(folder, limit, phase) if ranks.first and phase.plan.needs_ledger else None
     try:
         run_phase(
             model,
@@ -80,6 +83,7 @@ def train(
             streams or KeyedRandomness(KEY),
             options,
             checkpoint_of(folder),
+            on_step,
             ranks=ranks,
         )
     finally:

@@ -42,7 +42,7 @@ class Mechanisms:
         stages = {name: Spend(event, 1, TRAINING) for name, event in releases}
         for phase in self.phases:
             if phase.event is not None:
-                stages[phase.name] = Spend(phase.event, phase.steps, TRAINING)
+                stages[phase.name] = Spend(phase.event, phase.payments, TRAINING)
         if self.evaluation is not None:
             stages[EVALUATION] = Spend(self.evaluation, 1, HELD_OUT)
         if stages and self.public_key:

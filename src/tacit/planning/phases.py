@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from tacit.config import DpPhase, PhaseOptions, PlainPhase, RunConfig, SelectivePhase, stratum_number
@@ -18,7 +19,7 @@ from tacit.privacy.events import Event, PoissonGaussian, Spend
 from tacit.privacy.ledger import StagePlan
 from tacit.privacy.words import VocabularyEvent
 from tacit.training.phases import AdamOptions, Phase
-from tacit.training.plans import DpPlan, GridPlan, LiteralPlan, PlainPlan, Plan, SelectivePlan
+from tacit.training.plans import CorrelatedPlan, DpPlan, GridPlan, LiteralPlan, PlainPlan, Plan, SelectivePlan
 
 __all__ = [
     "dp_plan",
@@ -53,12 +54,13 @@ def solved_noise(
     for phase in config.dp_phases:
         if phase.stream == "marked":
             continue  # its noise is given, and no budget bounds it
-        probability = phase.expected_batch / privacy.units
+        # with correlated noise a cycle of steps costs as much as one step
+        probability = phase.noise_bands * phase.expected_batch / privacy.units
+        paid = config.rounds * math.ceil(phase.steps / phase.noise_bands)
         if phase.noise_multiplier is None:
-            schedule.append((probability, config.rounds * phase.steps))
+            schedule.append((probability, paid))
         else:
-            event = PoissonGaussian(probability, phase.noise_multiplier)
-            fixed.append(Spend(event, config.rounds * phase.steps, TRAINING))
+            fixed.append(Spend(PoissonGaussian(probability, phase.noise_multiplier), paid, TRAINING))
     solved = 0.0
     if schedule:
         fixed += reserved_for_evaluation(config)
@@ -142,6 +144,17 @@ def selective_plan(phase: SelectivePhase, config: RunConfig, noise: PhaseNoise |
 def dp_plan(phase: DpPhase, config: RunConfig, noise: PhaseNoise | None) -> DpPlan:
     """DP-SGD, with the noise that was solved or given."""
     assert noise is not None  # `solved_noise` and `planned_noise` have all DP phases
+    if phase.noise_bands > 1:
+        return CorrelatedPlan(
+            sampling_probability=phase.noise_bands * sampling_probability(config, phase),
+            clip_norm=phase.clip_norm,
+            noise_multiplier=noise.multiplier,
+            normaliser=float(phase.expected_batch),
+            sequences_per_unit=phase.sequences_per_unit,
+            maskings=phase.maskings,
+            clipping=phase.clipping,
+            noise_bands=phase.noise_bands,
+        )
     plan = (GridPlan if phase.grid else DpPlan)(
         sampling_probability=sampling_probability(config, phase),
         clip_norm=phase.clip_norm,
@@ -178,4 +191,5 @@ def phase_stage(phase: Phase, sequence_flops: float) -> Stage:
         event,
         TRAINING if event is not None else "",
         seconds=seconds_of(phase.steps * plan.sequences_a_step * sequence_flops),
+        payments=phase.payments,
     )

@@ -53,6 +53,7 @@ class Stage:
         epsilon_alone: at the budget's delta; no number before the stage is `priced`.
         epsilon_joint: of this and all earlier stages; likewise.
         seconds: expected, rough; None: unknown.
+        payments: how often the event is paid for; None: at every step.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Stage:
     epsilon_alone: float = math.nan
     epsilon_joint: float = math.nan
     seconds: float | None = math.nan
+    payments: int | None = None
 
     @property
     def on_device(self) -> bool:
@@ -80,7 +82,7 @@ def priced(config: RunConfig, stages: Iterable[Stage]) -> tuple[Stage, ...]:
     for stage in stages:
         alone = 0.0
         if stage.event is not None:
-            spend = Spend(stage.event, stage.steps, stage.partition)
+            spend = Spend(stage.event, stage.steps if stage.payments is None else stage.payments, stage.partition)
             so_far.append(spend)
             alone = epsilon([spend], delta, relation)
             joint = joint_epsilon(so_far, delta, relation)

@@ -117,7 +117,8 @@ def _of_training(config: RunConfig, phases: tuple[Phase, ...], parameters: int) 
     for name, phase in noisy.items():
         plan = next(one.plan for one in phases if one.name == config.phase_name(phase, 0))
         if isinstance(plan, DpPlan):
-            ratio = signal_to_noise(config.rounds * phase.steps, plan.normaliser, plan.noise_multiplier, parameters)
+            steps = config.rounds * phase.steps
+            ratio = signal_to_noise(steps, plan.normaliser, plan.noise_in_mean(phase.steps), parameters)
             if ratio < 1:
                 found.append(_of_noise(name, phase, plan, ratio, config.rounds))
     if not found:

@@ -51,11 +51,13 @@ class Progress:
         drawn: how many entries of this step's draw, from its beginning, are already in the sums. Not a number of
             micro-batches: their size may change between two starts, and no unit may count twice.
         sums: of each trainable parameter, when it is inside a step.
+        noise: of the last steps, the newest first, of each trainable parameter, where the next step's depends on it.
     """
 
     step: int = 0
     drawn: int = 0
     sums: tuple[Tensor, ...] = field(default=(), repr=False, compare=False)
+    noise: Sequence[Sequence[Tensor]] = field(default=(), repr=False, compare=False)
 
 
 def gradients(model: nn.Module) -> list[Tensor]:
@@ -90,6 +92,8 @@ def save_checkpoint(
     }
     if progress.drawn:
         state["partial"] = {"drawn": progress.drawn, "sums": list(sums)}
+    if progress.noise:
+        state["noise"] = [list(of_step) for of_step in progress.noise]
     if average is not None:
         state["average"] = average.mean
     if products_U is not None:
@@ -161,11 +165,13 @@ def _save(state: dict[str, Any], path: Path) -> None:
         torch.save(state, file)
 
 
-def checkpoint_bytes(model: nn.Module, ranks: int, averaged: bool) -> int:
-    """An upper bound of what a checkpoint takes on disk: weights, AdamW's two moments, partial sums in float64 and the average."""
+def checkpoint_bytes(model: nn.Module, ranks: int, averaged: bool, remembered: int = 0) -> int:
+    """An upper bound of what a checkpoint takes on disk: weights, AdamW's two moments, partial sums in float64, the average, and the
+    noise of ``remembered`` steps in float64.
+    """
     weights = sum(tensor.numel() * tensor.element_size() for tensor in _trained_state(model).values())
     trained = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
-    return weights + (2 + 2 * ranks + averaged) * trained
+    return weights + (2 + 2 * ranks + averaged + 2 * remembered) * trained
 
 
 def load_checkpoint(
@@ -188,15 +194,16 @@ def load_checkpoint(
     _restore(optimizer, copy.deepcopy(state["optimizer"]))  # out of the mapped file
     if average is not None:
         average.restore(state["average"])
+    noise = state.get("noise", ())
     if "partial" not in state:
-        return Progress(int(state["next_step"]))
+        return Progress(int(state["next_step"]), noise=noise)
     of_ranks = state["partial"]["sums"]
     sums = _dealt_out(model, of_ranks[ranks.rank :: ranks.world])
     if has_shards(model):  # what is sharded is the sum of all ranks
         whole = _dealt_out(model, of_ranks)
         both = zip(_trainable(model), sums, whole, strict=True)
         sums = tuple(shard_of(p, total) if is_sharded(p) else own for p, own, total in both)
-    return Progress(int(state["next_step"]), int(state["partial"]["drawn"]), sums)
+    return Progress(int(state["next_step"]), int(state["partial"]["drawn"]), sums, noise)
 
 
 def _restore(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:

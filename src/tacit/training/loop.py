@@ -117,14 +117,16 @@ def run_phase(
     watch = None
     if watched is not None and ranks.first:
         watch = _watch(Watch(model, watched, phase.plan, compute, source), checkpoint)
-    saver = _Saver(checkpoint, model, optimizer, average, watch, compute.checkpoint_seconds, ranks)
+    remembered = phase.plan.steps_a_payment - 1
+    saver = _Saver(checkpoint, model, optimizer, average, watch, compute.checkpoint_seconds, ranks, remembered)
     with recomputed(model, compute), closing(step_of_phase(model, phase, compute, source)) as step_of:
+        step_of.remember(start.noise)
         if start.drawn:
             step_of.put_sums(start.sums)
         for step in range(start.step, phase.steps):
             saver.refuse_little_room()  # what is paid for must find room on the disk
             if phase.event is not None and ledger is not None:
-                ledger.charge(phase.name, step)
+                ledger.charge(phase.name, phase.payment_of(step))
             for group in optimizer.param_groups:
                 group["lr"] = phase.learning_rate_at(step)
             drawn = start.drawn if step == start.step else 0
@@ -132,7 +134,7 @@ def run_phase(
                 optimizer.zero_grad(set_to_none=True)
             draw = step_of.draw(step)
             for done in step_of.add_up(step, draw, drawn):
-                saver.inside(Progress(step, done), step_of.sums)
+                saver.inside(Progress(step, done, noise=step_of.remembered()), step_of.sums)
             step_of.finish(step)
             if watch is not None:
                 watch.look(step, draw)
@@ -145,7 +147,7 @@ def run_phase(
             if way is not None and last:
                 way.apply()
             on_step(step + 1)
-            saver.between(Progress(step + 1), last)
+            saver.between(Progress(step + 1, noise=step_of.remembered()), last)
     ranks.agree(f"the weights at the end of phase {phase.name}", _digest(model, ranks))
 
 
@@ -219,6 +221,7 @@ class _Saver:
         watch: Watch | None,
         seconds: float,
         ranks: Ranks,
+        remembered: int,
     ) -> None:
         self._path = path
         self._model = model
@@ -229,7 +232,7 @@ class _Saver:
         self._ranks = ranks
         self._saved = time.monotonic()
         self._shards = has_shards(model)
-        self._bytes = checkpoint_bytes(model, ranks.world, average is not None)
+        self._bytes = checkpoint_bytes(model, ranks.world, average is not None, remembered)
 
     def refuse_little_room(self) -> None:
         """Raise `StorageError` where the next checkpoint, which is written beside the last one, would not fit."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -63,8 +64,17 @@ class Phase:
 
     @property
     def event(self) -> Event | None:
-        """What one step costs; None on public text."""
+        """What one step costs, or ``plan.steps_a_payment`` of them together; None on public text."""
         return self.plan.event_on(self.stream)
+
+    @property
+    def payments(self) -> int:
+        """How often the event is paid for: once for each beginning of ``plan.steps_a_payment`` steps."""
+        return math.ceil(self.steps / self.plan.steps_a_payment)
+
+    def payment_of(self, step: int) -> int:
+        """Which payment, from 0, a step belongs to; it is made before the first step of these."""
+        return step // self.plan.steps_a_payment
 
     def learning_rate_at(self, step: int) -> float:
         """The rate of this phase's step."""

@@ -13,15 +13,25 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from tacit.privacy.bands import Bands
-from tacit.privacy.events import BandedPoissonGaussian, BandsFrom, Event, Gaussian, NonPrivate, PoissonGaussian
+from tacit.privacy.events import (
+    BandedPoissonGaussian,
+    BandsFrom,
+    CorrelatedPoissonGaussian,
+    Event,
+    Gaussian,
+    NonPrivate,
+    PoissonGaussian,
+)
 from tacit.privacy.literal_adp import literal_reason
 from tacit.randomness import KeyedRandomness
+from tacit.training.correlation import banded_column, noise_in_mean
 
 if TYPE_CHECKING:
     from tacit.training.objectives import Objective
 
 __all__ = [
     "ControlPlan",
+    "CorrelatedPlan",
     "DpPlan",
     "GridPlan",
     "LiteralPlan",
@@ -38,11 +48,16 @@ class Plan(ABC):
     ``step``: the `tacit.training.steps.Step` that makes its gradients, as ``"module:class"``, since it needs torch.
     ``is_dp``: units are clipped one by one, under noise; an audit's control trains such a phase without.
     ``needs_ledger``: such a phase is refused without one, so that nothing of it can be unpaid.
+    ``steps_a_payment``: how many steps, one after the other, the event pays for.
     """
 
     step: ClassVar[str]
     is_dp: ClassVar[bool] = False
     needs_ledger: ClassVar[bool] = False
+
+    @property
+    def steps_a_payment(self) -> int:
+        return 1
 
     @abstractmethod
     def batch(self, records: int, streams: KeyedRandomness, step: int) -> np.ndarray:
@@ -50,7 +65,7 @@ class Plan(ABC):
 
     @abstractmethod
     def event_on(self, stream: str) -> Event | None:
-        """What one step on a stream costs; None on public text."""
+        """What one step on a stream costs, or so many as are paid for together; None on public text."""
 
     @abstractmethod
     def mechanism(self, stream: str) -> str:
@@ -297,6 +312,10 @@ class DpPlan(Plan):
         """Standard deviation of the noise on the sum over a batch: the same for every batch, or it would tell them apart."""
         return self.noise_stddev
 
+    def noise_in_mean(self, steps: int) -> float:
+        """Standard deviation of the noise in the sum over so many steps, divided by the clip norm and by the root of their number."""
+        return self.noise_multiplier
+
 
 @dataclass(frozen=True)
 class NoiselessPlan(DpPlan):
@@ -360,6 +379,58 @@ class GridPlan(DpPlan):
 
     def mechanism(self, stream: str) -> str:
         return f"{super().mechanism(stream)}, on a grid"
+
+
+@dataclass(frozen=True)
+class CorrelatedPlan(DpPlan):
+    """DP-SGD whose steps' noise is correlated by a banded matrix (`tacit.training.correlation`), with cyclic Poisson sampling.
+
+    Each unit is in one of ``noise_bands`` groups, drawn once, and step t draws from group t mod ``noise_bands``
+    (Choquette-Choo et al. 2023, arXiv 2306.08153). ``sampling_probability`` is that of a unit of the group.
+
+    Raises:
+        ValueError: fewer than two bands of noise, or bands of rho.
+    """
+
+    step: ClassVar[str] = "tacit.training.correlated:CorrelatedStep"
+
+    noise_bands: int = 2
+
+    def __post_init__(self) -> None:
+        if self.bands is not None or self.noise_bands < 2:
+            raise ValueError("correlated noise has two bands or more, and units that all count alike")
+
+    @property
+    def steps_a_payment(self) -> int:
+        return self.noise_bands
+
+    @property
+    def event(self) -> CorrelatedPoissonGaussian:
+        """What ``noise_bands`` steps cost."""
+        return CorrelatedPoissonGaussian(self.sampling_probability, self.noise_multiplier, self.noise_bands)
+
+    def event_on(self, stream: str) -> Event | None:
+        if stream == "marked":
+            raise ValueError("the account of marked text knows steps with independent noise alone")
+        return self.event
+
+    def groups(self, records: int, streams: KeyedRandomness) -> np.ndarray:
+        """The group of each unit (records,): drawn independently, the same in every step."""
+        return streams.generator("groups").integers(self.noise_bands, size=records)
+
+    def batch(self, records: int, streams: KeyedRandomness, step: int) -> np.ndarray:
+        """Indices of the step's units: a Poisson draw from the group whose turn it is, which may be empty."""
+        members = np.flatnonzero(self.groups(records, streams) == step % self.noise_bands)
+        return members[super().batch(len(members), streams, step)]
+
+    def mechanism(self, stream: str) -> str:
+        return "DP-SGD: cyclic Poisson sampling, clipping, Gaussian noise correlated by a banded matrix"
+
+    def numbers(self) -> dict[str, float | int | str]:
+        return super().numbers() | {"noise_bands": self.noise_bands}
+
+    def noise_in_mean(self, steps: int) -> float:
+        return self.noise_multiplier * noise_in_mean(banded_column(self.noise_bands), steps)
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,14 @@ class Step(ABC):
     def put_sums(self, sums: Sequence[torch.Tensor]) -> None:
         """Go on from `sums`."""
 
+    def remembered(self) -> Sequence[Sequence[torch.Tensor]]:
+        """The noise of earlier steps that the noise of the next one depends on, the newest first, of each trainable parameter."""
+        return ()
+
+    def remember(self, noise: Sequence[Sequence[torch.Tensor]]) -> None:
+        """Go on from `remembered`."""
+        assert not noise
+
     @abstractmethod
     def finish(self, step: int) -> None:
         """From the sums to what the optimizer gets, the same at every rank."""
@@ -255,12 +263,16 @@ class DpStep(Step):
 
     def finish(self, step: int) -> None:
         """Noise once for all ranks, then the public normaliser."""
-        source, (stddev, grid) = self._source, self._noise()
-        rests = self._clipper.take_rests()
-        add_noise_(self._model.named_parameters(), stddev, source.streams, step, source.ranks, grid, rests)
+        self.add_noise(step)
         for parameter in self._model.parameters():
             if parameter.grad is not None:
                 parameter.grad.div_(self._plan.normaliser)
+
+    def add_noise(self, step: int) -> None:
+        """Of the plan, to what was summed; all ranks' sums become one."""
+        source, (stddev, grid) = self._source, self._noise()
+        rests = self._clipper.take_rests()
+        add_noise_(self._model.named_parameters(), stddev, source.streams, step, source.ranks, grid, rests)
 
     def _noise(self) -> tuple[float, Grid | None]:
         """Standard deviation of the noise on the sum, and what it is rounded to."""

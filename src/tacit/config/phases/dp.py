@@ -47,10 +47,15 @@ class DpPhase(PhaseOptions):
             ``adaptive: {form: literal}``.
         grid: round the sum, and the noise on it, to multiples of a public power of two, in float64, so that no last digit of a noisy
             sum tells of the sum (Mironov 2012). The noise is at most a thousandth larger for it. Not with ``adaptive``.
+        noise_bands: from 2: each step's noise takes back a part of that of the steps before it (banded matrix factorisation,
+            Choquette-Choo et al. 2023), so many steps less one; the units are in as many groups, from which the steps sample by
+            turns. Better than independent noise at large epsilon with many passes over the units (docs/guarantees.md). One process
+            keeps so many copies of the trained weights, less one, in float64. Not with ``adaptive``, ``marking``, ``screening`` or
+            ``grid``.
     """
 
     made_by: ClassVar[str] = "tacit.planning.phases:dp_plan"
-    added_later: ClassVar = frozenset({"maskings", "average", "keep", "grid"})
+    added_later: ClassVar = frozenset({"maskings", "average", "keep", "grid", "noise_bands"})
 
     plan: Literal["dp"]
     stream: Annotated[str, Field(pattern=r"^(private|marked|stratum-[1-9][0-9]?)$")]
@@ -63,6 +68,7 @@ class DpPhase(PhaseOptions):
     keep: Share | None = None
     noise_multiplier: Noise | None = None
     grid: bool = False
+    noise_bands: Annotated[int, Field(ge=1, le=64)] = 1
 
     def words(self, config: RunConfig, noise_multiplier: float | None) -> PhaseWords:
         found = self.noise_multiplier if noise_multiplier is None else noise_multiplier
@@ -75,6 +81,9 @@ class DpPhase(PhaseOptions):
             plan += f", {_ADAPTIVE[config.adaptive.form]}"
         if self.grid:
             plan += ", sum and noise on a grid"
+        if self.noise_bands > 1:
+            plan += f", noise correlated over {self.noise_bands} steps (banded square root)"
+            batch += f", from one of {self.noise_bands} groups of units by turns"
         if self.average is not None:
             plan += f", ends with the mean of its iterates (decay {self.average:g})"
         if self.keep is not None:
@@ -94,3 +103,26 @@ class DpPhase(PhaseOptions):
             if stratum is not None:
                 units = f"its stratum's stated share of {units}, {share:g}"
             raise UsageError(f"phases: {self.name}: expected_batch {self.expected_batch} exceeds {units}")
+        if self.noise_bands > 1:
+            self._check_correlated(config)
+
+    def _check_correlated(self, config: RunConfig) -> None:
+        """Nobody has shown more of correlated noise than what its event says of one unit."""
+        place = f"phases: {self.name}: noise_bands"
+        if self.noise_bands * self.expected_batch > config.privacy.units:
+            raise UsageError(
+                f"{place}: a step samples one of {self.noise_bands} groups of units, and {self.noise_bands} times expected_batch "
+                f"{self.expected_batch} exceeds privacy.units {config.privacy.units}; lower one of them"
+            )
+        others = {
+            "adaptive": config.adaptive is not None,
+            "marking": config.marking is not None,
+            "screening": config.screening is not None,
+            "grid": self.grid,
+            "compute.shard": config.compute.shard,
+            "audit.white_box": config.audit is not None and config.audit.white_box,
+            "audit.control: without-noise": config.audit is not None and config.audit.control == "without-noise",
+        }
+        for name, is_there in others.items():
+            if is_there:
+                raise UsageError(f"{place}: not with {name}; leave one of them out")

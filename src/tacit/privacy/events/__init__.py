@@ -10,6 +10,7 @@ check it against every accountant.
 
 from tacit.privacy.events.banded import BandedPoissonGaussian, BandsFrom, Exchange
 from tacit.privacy.events.base import SMALLEST_NOISE_MULTIPLIER, Event, Relation, check_relation
+from tacit.privacy.events.correlated import CorrelatedPoissonGaussian
 from tacit.privacy.events.gaussian import Gaussian, PoissonGaussian
 from tacit.privacy.events.spends import (
     EVENTS,
@@ -33,6 +34,7 @@ __all__ = [
     "BandsFrom",
     "Choice",
     "Chosen",
+    "CorrelatedPoissonGaussian",
     "Event",
     "Exchange",
     "Gaussian",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tacit.errors import UsageError
 from tacit.privacy.events.banded import BandedPoissonGaussian, Exchange
 from tacit.privacy.events.base import Event, Relation, require
+from tacit.privacy.events.correlated import CorrelatedPoissonGaussian
 from tacit.privacy.events.gaussian import Gaussian, PoissonGaussian
 from tacit.privacy.events.words import ThresholdedHistogram, WeightedHistogram, WordCounts
 
@@ -47,6 +48,7 @@ class NonPrivate(Event):
 EVENTS: dict[str, type[Event]] = {
     "poisson-gaussian": PoissonGaussian,
     "banded-poisson-gaussian": BandedPoissonGaussian,
+    "correlated-poisson-gaussian": CorrelatedPoissonGaussian,
     "gaussian": Gaussian,
     "thresholded-histogram": ThresholdedHistogram,
     "weighted-histogram": WeightedHistogram,

@@ -86,10 +86,11 @@ def lexicon_epsilon(lexicon: Lexicon, scale: Scale) -> float:
     return _epsilon(_vocabulary_spends(lexicon.private, lexicon.epsilon, section))
 
 
-def _training_spends(private: Private, expected_batch: int, steps: int, noises: tuple[float, ...]) -> tuple[Spend, ...]:
-    """Of phases of equal length."""
-    rate = expected_batch / UNITS[private]
-    return tuple(Spend(PoissonGaussian(rate, noise), steps // len(noises)) for noise in noises)
+def _training_spends(private: Private, training: DpTraining, noises: tuple[float, ...]) -> tuple[Spend, ...]:
+    """Of phases of equal length; with correlated noise a cycle of steps costs what one step does."""
+    rate = training.noise_bands * training.expected_batch / UNITS[private]
+    payments = math.ceil(training.steps // len(noises) / training.noise_bands)
+    return tuple(Spend(PoissonGaussian(rate, noise), payments) for noise in noises)
 
 
 def epsilon_of_steps(rate: float, noise: float, steps: int, delta: float) -> float:
@@ -114,25 +115,20 @@ def noises_of(private: Private, base: Base, training: DpTraining, scale: Scale) 
         (reference,) = noises_of(private, base, replace(own, epsilon=own.epsilon or 8.0), scale)
         return (training.noise_factor * reference,)
     vocabulary = vocabulary_spends(base, scale)
-    return _solved(vocabulary, private, training.expected_batch, training.steps, training.schedule, training.epsilon)
+    of_noise = replace(training, sequences=1, learning_rate=0.0, maskings=1, masked=0.15, average=None, keep=None)
+    return _solved(vocabulary, private, of_noise)  # solved once for all that differ in nothing else
 
 
 @functools.cache
-def _solved(
-    vocabulary: tuple[Spend, ...],
-    private: Private,
-    expected_batch: int,
-    steps: int,
-    schedule: tuple[float, ...],
-    target: float,
-) -> tuple[float, ...]:
+def _solved(vocabulary: tuple[Spend, ...], private: Private, training: DpTraining) -> tuple[float, ...]:
     def noises(multiplier: float) -> tuple[float, ...]:
-        return tuple(multiplier * factor for factor in schedule)
+        return tuple(multiplier * factor for factor in training.schedule)
 
     def spends(multiplier: float) -> list[Spend]:
-        return [*vocabulary, *_training_spends(private, expected_batch, steps, noises(multiplier))]
+        return [*vocabulary, *_training_spends(private, training, noises(multiplier))]
 
-    solved = scaled_noise(target, DELTA, spends, _RELATION)
+    assert training.epsilon is not None
+    solved = scaled_noise(training.epsilon, DELTA, spends, _RELATION)
     return noises(solved)
 
 
@@ -143,7 +139,7 @@ def account_of(model: Model, scale: Scale) -> Account:
     training = model.training
     if isinstance(training, DpTraining):
         noises = noises_of(model.private, model.base, training, scale)
-        own = _training_spends(model.private, training.expected_batch, training.steps, noises)
+        own = _training_spends(model.private, training, noises)
         return Account(noises, of_words, _epsilon(own), _epsilon(spends + own))
     if training is not None or model.base.vocabulary == "own":
         return Account((), of_words, math.inf, math.inf)

@@ -143,7 +143,7 @@ class DpTraining:
         noise_factor: times the noise multiplier of the corpus's own DP training; where ``epsilon`` is given it has no effect.
         schedule: noise of each of as many phases of equal length, relative to one multiplier; one phase is constant noise.
         masked: share of the pieces that are masked; the measured loss has 15 % of them.
-        maskings, average, keep: as in a phase.
+        maskings, average, keep, noise_bands: as in a phase.
         adapter: LoRA of this rank is trained, and nothing else.
         on: ``private``, or ``stand-in``: public text in the private text's place, for choices that may read public text alone.
     """
@@ -159,6 +159,7 @@ class DpTraining:
     masked: float = 0.15
     average: float | None = 0.9
     keep: float | None = None
+    noise_bands: int = 1
     schedule: tuple[float, ...] = (1.0,)
     adapter: int | None = None
     on: Literal["private", "stand-in"] = "private"

@@ -132,9 +132,19 @@ def _of_dialogues(scale: Scale) -> list[tuple[str, str, DpTraining]]:
         ("maskings", "one sequence, with four maskings", replace(dp, sequences=1, maskings=4)),
         *_rates("", dp),
         ("falling-noise", "noise that falls by half in two phases", replace(dp, schedule=(1.4, 0.7))),
+        ("correlated", *_correlated(dp)),
+        ("small-correlated", *_correlated(_batch(dp, max(1, dp.expected_batch // 2), 2))),
         ("small-clip", "a tenth of the clip norm", replace(dp, clip_norm=dp.clip_norm / 10)),
         ("lora", "LoRA of rank 16 alone is trained", replace(dp, adapter=16)),
     ]
+
+
+def _correlated(dp: DpTraining) -> tuple[str, DpTraining]:
+    """With as many bands as its batches allow, at most eight."""
+    bands = min(8, UNITS["dialogues"] // dp.expected_batch)
+    return f"batches of {dp.expected_batch}, as many passes, noise correlated over {bands} steps", replace(
+        dp, noise_bands=bands
+    )
 
 
 def _of_notes(scale: Scale) -> list[tuple[str, str, DpTraining]]:

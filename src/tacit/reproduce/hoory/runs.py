@@ -148,6 +148,7 @@ def _noisy(training: DpTraining, noise: float, number: int, phases: int) -> dict
         "maskings": training.maskings,
         "average": training.average,
         "keep": training.keep,
+        "noise_bands": training.noise_bands,
         "noise_multiplier": noise,
         "learning_rate": training.learning_rate,
         "warmup": _WARMUP,
