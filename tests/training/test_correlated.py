@@ -20,6 +20,7 @@ from tacit.engine.distributed import Ranks
 from tacit.engine.noise import add_noise_
 from tacit.errors import UsageError
 from tacit.pipeline.stages import run
+from tacit.planning import make_plan
 from tacit.privacy.accounting.accountant import epsilon, joint_epsilon
 from tacit.privacy.certificate import read_number
 from tacit.privacy.events import CorrelatedPoissonGaussian, PoissonGaussian, Spend
@@ -312,6 +313,8 @@ def test_a_run_pays_for_cycles_and_is_verified(tmp_path: Path) -> None:
     stated = read_number(certificate["epsilons"][0]["epsilon"])
     assert joint_epsilon([*others, training], 1e-4) == pytest.approx(stated, rel=1e-9)
     assert stated <= 9.0
+    planned = next(stage for stage in make_plan(config).stages if stage.name == "private")
+    assert (planned.steps, planned.epsilon_alone) == (12, epsilon([training], 1e-4))
     report = read_strict(folder.release / "report.json", 1 << 22)
     assert "noise correlated over 5 steps" in str(report)
 

@@ -49,9 +49,9 @@ class DpPhase(PhaseOptions):
             sum tells of the sum (Mironov 2012). The noise is at most a thousandth larger for it. Not with ``adaptive``.
         noise_bands: from 2: each step's noise takes back a part of that of the steps before it (banded matrix factorisation,
             Choquette-Choo et al. 2023), so many steps less one; the units are in as many groups, from which the steps sample by
-            turns. Better than independent noise at large epsilon with many passes over the units (docs/guarantees.md). One process
-            keeps so many copies of the trained weights, less one, in float64. Not with ``adaptive``, ``marking``, ``screening`` or
-            ``grid``.
+            turns. Less noise remains where steps sample few of the units, and at large epsilon; more where they sample many
+            (docs/guarantees.md). One process keeps so many copies of the trained weights, less one, in float64. Not with
+            ``adaptive``, ``marking``, ``screening`` or ``grid``.
     """
 
     made_by: ClassVar[str] = "tacit.planning.phases:dp_plan"
