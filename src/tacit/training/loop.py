@@ -117,7 +117,7 @@ def run_phase(
     watch = None
     if watched is not None and ranks.first:
         watch = _watch(Watch(model, watched, phase.plan, compute, source), checkpoint)
-    remembered = phase.plan.steps_a_payment - 1
+    remembered = phase.plan.steps_a_payment - 1  # steps whose noise a later one takes a part of back
     saver = _Saver(checkpoint, model, optimizer, average, watch, compute.checkpoint_seconds, ranks, remembered)
     with recomputed(model, compute), closing(step_of_phase(model, phase, compute, source)) as step_of:
         step_of.remember(start.noise)
