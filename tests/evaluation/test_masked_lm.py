@@ -16,6 +16,7 @@ from scipy import stats
 from transformers import BertForMaskedLM
 
 from tacit.config import ModelOptions
+from tacit.engine.noise import on_grid
 from tacit.evaluation import masked_lm
 from tacit.evaluation.masked_lm import Scores, means_of_sum, noisy_sum, score_units, unigram, unit_vectors
 from tacit.randomness import KeyedRandomness
@@ -123,7 +124,10 @@ def test_a_vector_out_of_its_range_is_refused(entry: float) -> None:
 
 def test_no_units_give_noise_alone() -> None:
     found = noisy_sum(np.zeros((0, 3)), 2.0, STREAMS.generator("x"))
-    assert np.allclose(found, 2.0 * math.sqrt(3) * STREAMS.generator("x").standard_normal(3))
+    stddev, grid = on_grid(2.0, math.sqrt(3), 3)
+    expected = np.rint(STREAMS.generator("x").standard_normal(3) * stddev / grid.spacing) * grid.spacing
+    np.testing.assert_array_equal(found, expected)
+    assert 2.0 * math.sqrt(3) < stddev < 2.0 * math.sqrt(3) * 1.001
 
 
 # its sensitivity -----------------------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ from scipy import stats
 from torch import Tensor, nn
 
 from tacit import PrivateSteps, StepPlan
-from tacit.engine import add_noise_, poisson_sample
+from tacit.engine import poisson_sample
+from tacit.engine.noise import independent_noise, on_grid
 from tacit.engine.total import Kept
 from tacit.errors import LedgerError, RefusedError, UsageError
 from tacit.loops.step import PrivateStep
@@ -53,10 +54,14 @@ def expected_step(plan: StepPlan, step: int, rows_of: Callable[[int], Tensor], k
         norm = math.sqrt(sum(float(one.square().sum()) for one in own.values()))
         for name, one in own.items():
             total[name] += one * min(1.0, plan.clip_norm / norm)
-    noise = new_model()
-    add_noise_(noise.named_parameters(), plan.dp.noise_multiplier * plan.clip_norm, streams, step)
-    drawn = gradients(noise)
-    return {name: (total[name] + drawn[name]) / plan.expected_batch for name in total}
+    return noised(total, plan, streams, step)
+
+
+def noised(total: dict[str, Tensor], plan: StepPlan, streams: KeyedRandomness, step: int) -> dict[str, Tensor]:
+    """With noise, on the grid, over the public batch."""
+    stddev, grid = on_grid(plan.dp.noise_multiplier, plan.clip_norm, sum(one.numel() for one in total.values()))
+    drawn = independent_noise(new_model().named_parameters(), stddev, streams, step)
+    return {name: grid.rounded(total[name] + grid.rounded(drawn[name])) / plan.expected_batch for name in total}
 
 
 def close(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> bool:
@@ -543,9 +548,8 @@ def test_a_unit_without_a_loss_adds_nothing(tmp_path: Path) -> None:
 
 
 def _noise_alone() -> dict[str, Tensor]:
-    noise = new_model()
-    add_noise_(noise.named_parameters(), PLAN.dp.noise_stddev, KeyedRandomness(key_numbered(0)), 0)
-    return {name: one.double() / PLAN.expected_batch for name, one in gradients(noise).items()}
+    nothing = {name: torch.zeros_like(one).double() for name, one in new_model().named_parameters()}
+    return noised(nothing, PLAN, KeyedRandomness(key_numbered(0)), 0)
 
 
 def test_one_folder_is_for_one_plan_one_model_and_one_process(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ EVERY_RUN = {
     "TACIT-22",
     "TACIT-26",
     "TACIT-27",
+    "TACIT-45",
 }
 
 

@@ -27,12 +27,13 @@ from tacit.training.sequences import SequenceStream
 from tacit.training.steps import DpStep
 from tacit.training.unit_rows import Source
 
+from ..unrounded import UnroundedPlan
 from .streams import OBJECTIVE, random_units, stream_of, tiny_bert
 
 STREAMS = KeyedRandomness(bytes(range(32)))
 WEIGHTS = Bands((0.3, 0.6), (1.0, 0.5, 0.2))
 STRATUM = Bands((0.3, 0.6), (0.0, 1.0, 0.0))
-PLAN = DpPlan(sampling_probability=1.0, clip_norm=0.05, noise_multiplier=1.3, normaliser=1.0, bands=WEIGHTS)
+PLAN = UnroundedPlan(sampling_probability=1.0, clip_norm=0.05, noise_multiplier=1.3, normaliser=1.0, bands=WEIGHTS)
 COMPUTE = ComputeOptions(micro_batch=3, threads=1, checkpoint_seconds=1e9)
 
 

@@ -27,11 +27,14 @@ from tacit.training.steps import DpStep
 from tacit.training.sums import sums_digest
 from tacit.training.unit_rows import Source, unit_targets
 
+from ..unrounded import UnroundedPlan
 from .streams import LENGTH, MASKING, OBJECTIVE, random_units, stream_of, tiny_bert
 
 STREAMS = KeyedRandomness(bytes(range(32)))
 STEP = 3
-PLAN = DpPlan(sampling_probability=0.5, clip_norm=0.4, noise_multiplier=1.3, normaliser=7.0, sequences_per_unit=2)
+PLAN = UnroundedPlan(
+    sampling_probability=0.5, clip_norm=0.4, noise_multiplier=1.3, normaliser=7.0, sequences_per_unit=2
+)
 SILENT = dataclasses.replace(PLAN, noise_multiplier=0.0, normaliser=1.0)
 """Without noise and divisor: what reaches the gradient before the noise."""
 

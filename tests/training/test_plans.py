@@ -14,7 +14,7 @@ from tacit.errors import UsageError
 from tacit.privacy.events import NonPrivate, PoissonGaussian
 from tacit.randomness import KeyedRandomness
 from tacit.training.phases import AdamOptions, Phase, last_before_private
-from tacit.training.plans import DpPlan, GridPlan, LiteralPlan, NoiselessPlan, PlainPlan
+from tacit.training.plans import DpPlan, LiteralPlan, NoiselessPlan, PlainPlan
 
 STREAMS = KeyedRandomness(bytes(range(32)))
 FALSE_ALARM = 1e-6
@@ -52,7 +52,7 @@ def test_plans_are_frozen_and_know_no_speed_option() -> None:
         PLAN.noise_multiplier = 0.1
 
 
-@pytest.mark.parametrize("kind", [DpPlan, GridPlan, LiteralPlan])
+@pytest.mark.parametrize("kind", [DpPlan, LiteralPlan])
 def test_a_plan_without_noise_draws_the_same_and_has_no_guarantee(kind: type[DpPlan]) -> None:
     """A control that drew or clipped in another way would not be the same training; one with an event would look paid for."""
     plan = kind(**dataclasses.asdict(PLAN))

@@ -231,7 +231,7 @@ def test_noise_is_addressed_by_the_mask_too() -> None:
     stream = stream_of()
     counted_ST = _counted(stream).copy()
     counted_ST[0] &= np.cumsum(counted_ST[0]) < counted_ST[0].sum()  # one token fewer
-    phase = Phase("private", SILENT, "private", 1, AdamOptions(learning_rate=1e-3))
+    phase = Phase("private", "private", SILENT, 1, AdamOptions(learning_rate=1e-3))
     digests = set[str]()
     for one in (
         stream,

@@ -79,11 +79,17 @@ def show(values: dict[str, Any], as_json: bool) -> None:
         return
     for name, value in values.items():
         if value is not None:
-            typer.echo(
-                f"{name.replace('_', ' ')}: {value:.6g}"
-                if isinstance(value, float)
-                else f"{name.replace('_', ' ')}: {value}"
-            )
+            typer.echo(f"{name.replace('_', ' ')}: {_printed(name, value)}")
+
+
+_UPPER = ("epsilon", "smallest_delta", "noise_multiplier")
+"""Bounds, by how their names begin; and noise, of which less would not do."""
+
+
+def _printed(name: str, value: Any) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return upper(value, ".6g") if name.startswith(_UPPER) else f"{value:.6g}"
 
 
 def share_or_labels(name: str, given: float | None, labelled: int | None, missed: int) -> float | Labels | None:

@@ -146,12 +146,6 @@ class RunConfig(WholeConfig):
         return [phase for phase in self.phases if isinstance(phase, DpPhase)]
 
     @property
-    def grid_phases(self) -> list[str]:
-        """Names of the phases, of all rounds, whose sums and noise are rounded to a grid."""
-        phases = [phase for phase in self.dp_phases if phase.grid]
-        return [self.phase_name(phase, number) for number in range(self.rounds) for phase in phases]
-
-    @property
     def unclipped_phases(self) -> list[PhaseOptions]:
         """The phases that train on private text without noise, as baselines."""
         return [phase for phase in self.phases if phase.is_baseline]

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
 
-from tacit.engine.noise import add_noise_
+from tacit.engine.noise import Grid, independent_noise
 from tacit.randomness import KeyedRandomness
 
 __all__ = ["CorrelatedNoise"]
@@ -31,34 +32,35 @@ class CorrelatedNoise:
         self._last: deque[list[Tensor]] = deque(maxlen=len(self._column) - 1)
 
     def add_(
-        self, noise_stddev: float, streams: KeyedRandomness, step: int, rests: Mapping[nn.Parameter, Tensor]
+        self,
+        noise_stddev: float,
+        streams: KeyedRandomness,
+        step: int,
+        grid: Grid,
+        rests: Mapping[nn.Parameter, Tensor] = MappingProxyType({}),
     ) -> None:
         """Add the step's noise to ``p.grad``, which is there; steps must come one after the other.
 
+        Sum and noise are rounded, and what is remembered is the rounded noise: so what is released is still a function of C X + Z,
+        with X the rounded sums and Z not rounded (docs/guarantees.md).
+
         Args:
-            noise_stddev: standard deviation of Z: noise_multiplier * clip_norm.
+            noise_stddev: standard deviation of Z, as `on_grid` gives it.
             streams, step, rests: as `add_noise_`.
         """
-        parameters = list(self._named.values())
-        sums = [parameter.grad for parameter in parameters]
-        for parameter in parameters:
-            parameter.grad = None
-        add_noise_(self._named.items(), noise_stddev, streams, step)
         first, *others = self._column
-        own: list[Tensor] = []
-        for number, (parameter, total) in enumerate(zip(parameters, sums, strict=True)):
+        own = list(independent_noise(self._named.items(), noise_stddev, streams, step).values())
+        for number, (parameter, noise) in enumerate(zip(self._named.values(), own, strict=True)):
             assert parameter.grad is not None
-            assert total is not None
-            noise = parameter.grad.double()
             for factor, before in zip(
                 others, self._last, strict=False
             ):  # the newest first; at the beginning there are fewer
                 noise -= factor * before[number]
-            own.append(noise.div_(first))
-            total.copy_(total.double().add_(noise))
+            noise.copy_(grid.rounded(noise.div_(first)))
+            total = parameter.grad.double()
             if parameter in rests:
                 total += rests[parameter]
-            parameter.grad = total
+            parameter.grad.copy_(grid.rounded(total).add_(noise))
         self._last.appendleft(own)
 
     def remembered(self) -> list[list[Tensor]]:

@@ -24,7 +24,7 @@ from tacit.engine.sharding import is_sharded, shard_of, zero_gradient
 from tacit.errors import UsageError
 from tacit.randomness import KeyedRandomness
 
-__all__ = ["CHUNK", "Grid", "NoiseSource", "add_noise_", "noise_source"]
+__all__ = ["CHUNK", "Grid", "NoiseSource", "add_noise_", "independent_noise", "noise_source", "on_grid"]
 
 CHUNK = 1 << 17
 """Values of a parameter that share one stream: what threads and ranks divide."""
@@ -51,6 +51,20 @@ def noise_source(device: torch.device) -> NoiseSource:
     return sources[device.type]
 
 
+def on_grid(noise_multiplier: float, clip_norm: float, dimensions: int, smallest: float = 1.0) -> tuple[float, Grid]:
+    """The grid of a clipped sum, and the standard deviation that its noise then needs: less than a thousandth more.
+
+    Args:
+        noise_multiplier: the event's: what it says of a unit that counts w is noise of noise_multiplier / w times its bound.
+        clip_norm: of a unit that counts 1.
+        dimensions: trainable numbers.
+        smallest: the least that a unit counts, if it counts at all: the rounding of its sum must be little against its own bound.
+    """
+    bound = clip_norm * smallest
+    grid = Grid.fine_enough(bound, dimensions)
+    return noise_multiplier * (clip_norm / bound) * grid.sensitivity(bound, dimensions), grid
+
+
 @dataclass(frozen=True)
 class Grid:
     """Round the clipped sum to multiples of a public number before the noise, and the noise with it.
@@ -62,15 +76,12 @@ class Grid:
 
     What it does not give: the rounded ziggurat normals follow the Gaussian law to float64 precision, not exactly, as a
     discrete Gaussian sampler would; the float32 additions before the rounding have their own errors; timing. So it is
-    a mitigation and no proof in exact arithmetic. It costs float64 noise and a float64 copy of the gradients.
+    no proof in exact arithmetic. Float32 normals would be no noise for it: near zero there are few of them, so which sums plus a
+    normal can be what was released tells the sums apart (TACIT-45).
 
     Rounding moves each coordinate by at most spacing / 2, for the sum with a unit and for the sum without it, so the
-    rounded sums differ by at most ``clip_norm + spacing * sqrt(dimensions)`` in l2. Each rank rounds its own sum, and one unit more
-    moves all behind it to other ranks, so every rank's rounding may differ: the second term is so many times as large. Set the
-    noise from that bound and the event stays what it is:
-
-        grid = Grid.fine_enough(clip_norm, dimensions)
-        noise_stddev = noise_multiplier * grid.sensitivity(clip_norm, dimensions, ranks.world)
+    rounded sums differ by at most ``clip_norm + spacing * sqrt(dimensions)`` in l2. `on_grid` sets the noise from that bound, and the
+    event stays what it is. Several ranks add up before anything is rounded, so their number changes nothing.
 
     Args:
         spacing: a power of two, so that scaling by it is exact.
@@ -87,12 +98,16 @@ class Grid:
 
     @classmethod
     def fine_enough(cls, clip_norm: float, dimensions: int) -> Grid:
-        """The widest grid that raises the sensitivity by less than a thousandth (1/1024) for each rank."""
+        """The widest grid that raises the sensitivity by less than a thousandth."""
         return cls(2.0 ** math.floor(math.log2(clip_norm / (1024 * math.sqrt(dimensions)))))
 
-    def sensitivity(self, clip_norm: float, dimensions: int, ranks: int = 1) -> float:
-        """Bound on what one unit changes the sum of the ranks' rounded sums of ``dimensions`` coordinates, in l2."""
-        return clip_norm + ranks * self.spacing * math.sqrt(dimensions)
+    def sensitivity(self, clip_norm: float, dimensions: int) -> float:
+        """Bound on what one unit changes the rounded sum of ``dimensions`` coordinates, in l2.
+
+        The sum is rounded with its noise, in float64: that addition's own rounding is below spacing / 2048 where noise and sum are
+        less than 2^42 spacings, which covers 40 standard deviations of any noise here; the last factor is for it.
+        """
+        return clip_norm + self.spacing * math.sqrt(dimensions) * (1 + 2.0**-10)
 
     def rounded(self, values: Tensor) -> Tensor:
         """The nearest multiples of the spacing, in float64."""
@@ -123,9 +138,10 @@ def add_noise_(
         streams: the run's keyed streams; ``("noise", step, name, chunk)`` are read from their beginnings.
         step: the logical step, never used twice with the same streams.
         ranks: the processes whose gradients are one sum.
-        grid: round sum and noise; see `Grid` for the noise_stddev that this needs.
+        grid: round sum and noise, as every certified run does; `on_grid` gives it, with the noise_stddev that it needs. None: the
+            noise is drawn in the parameters' precision, and the noisy sum may tell in its last digits what was summed.
         rests: what ``p.grad`` could not hold of sums over many micro-batches (`PerExampleClipper.take_rests`): added behind the
-            noise, so that nothing of a sum is rounded before it. With a grid, added before the rounding.
+            noise, so that nothing of a sum is rounded before it. With a grid, added before it, in float64.
 
     Raises:
         UsageError: the deviation is negative or not finite, the step is negative, a name stands for two parameters, a
@@ -142,6 +158,22 @@ def add_noise_(
     for name, parameter in named.items():
         if name not in whole:
             _add_to_shard(name, parameter, noise, rests.get(parameter))
+
+
+def independent_noise(
+    parameters: Iterable[tuple[str, nn.Parameter]], noise_stddev: float, streams: KeyedRandomness, step: int
+) -> dict[str, Tensor]:
+    """What `add_noise_` would add, in float64 and not rounded, by name; on one process, of parameters that are whole."""
+    noise = _Noise(noise_stddev, streams, step, None)
+    found = {
+        name: torch.zeros(parameter.shape, dtype=torch.float64, device=parameter.device)
+        for name, parameter in _each_once(parameters).items()
+    }
+    if noise_stddev > 0:
+        _in_threads(
+            noise, [(name, start, own) for name, own in found.items() for start in range(0, own.numel(), CHUNK)]
+        )
+    return found
 
 
 def _each_once(parameters: Iterable[tuple[str, nn.Parameter]]) -> dict[str, nn.Parameter]:
@@ -161,7 +193,17 @@ def _each_once(parameters: Iterable[tuple[str, nn.Parameter]]) -> dict[str, nn.P
 
 
 def _add_and_sum(gradients: dict[str, Tensor], noise: _Noise, ranks: Ranks, rests: dict[str, Tensor]) -> None:
-    """This rank's chunks of the noise, then the sum over the ranks, in place."""
+    """This rank's chunks of the noise, then the sum over the ranks, in place; alone, one parameter after the other.
+
+    A grid needs what it rounds in float64.
+    """
+    parts = [[name] for name in gradients] if ranks.world == 1 else [list(gradients)]
+    for names in parts:
+        own = {name: rests[name] for name in names if name in rests}
+        _add_and_sum_together({name: gradients[name] for name in names}, noise, ranks, own)
+
+
+def _add_and_sum_together(gradients: dict[str, Tensor], noise: _Noise, ranks: Ranks, rests: dict[str, Tensor]) -> None:
     sums = {name: noise.base(gradient, rests.get(name)) for name, gradient in gradients.items()}
     if noise.stddev > 0:
         chunks = [(name, start) for name, total in sums.items() for start in range(0, total.numel(), CHUNK)]
@@ -174,6 +216,8 @@ def _add_and_sum(gradients: dict[str, Tensor], noise: _Noise, ranks: Ranks, rest
         for name, rest in rests.items():
             sums[name] += rest
     for name, gradient in gradients.items():
+        if noise.grid is not None:
+            sums[name] = noise.grid.rounded(sums[name])
         if sums[name] is not gradient:
             gradient.copy_(sums[name])
 
@@ -195,6 +239,8 @@ def _add_to_shard(name: str, parameter: nn.Parameter, noise: _Noise, rest: Tenso
         total += part.to_local()
     if own_rest is not None and noise.grid is None:
         total += own_rest
+    if noise.grid is not None:
+        total = noise.grid.rounded(total)
     if total is not own:
         own.copy_(total)
 
@@ -218,10 +264,10 @@ class _Noise:
     grid: Grid | None
 
     def base(self, gradient: Tensor, rest: Tensor | None = None) -> Tensor:
-        """What noise is added to: the gradient itself, or a rounded copy of it and its rest."""
+        """What noise is added to: the gradient itself, or a copy of it and its rest in float64, to be rounded with its noise."""
         if self.grid is None:
             return gradient
-        return self.grid.rounded(gradient if rest is None else gradient.double() + rest)
+        return gradient.double() if rest is None else gradient.double() + rest
 
     def add_chunk(self, name: str, start: int, total: Tensor) -> None:
         """Add the chunk that begins at ``start``."""

@@ -19,6 +19,7 @@ import torch
 from transformers import PreTrainedModel
 
 from tacit.engine import cross_entropy
+from tacit.engine.noise import on_grid
 from tacit.engine.total import Kept, read_rows
 from tacit.models.masked import masked_logits
 from tacit.models.places import together
@@ -157,12 +158,17 @@ def unit_vectors(scores: Mapping[str, Scores], loss_bound: float) -> np.ndarray:
 
 
 def noisy_sum(vectors_UM: np.ndarray, noise_multiplier: float, generator: np.random.Generator) -> np.ndarray:
-    """The sum over units plus N(0, (noise_multiplier sqrt(M))^2): a unit's vector has l2 norm at most sqrt(M)."""
+    """The sum over units plus N(0, (noise_multiplier sqrt(M))^2): a unit's vector has l2 norm at most sqrt(M).
+
+    Both are rounded to a public grid, and the noise is a thousandth more for it: a sum of doubles would tell in its last digits how
+    large it was before the noise (TACIT-45).
+    """
     measured = vectors_UM.shape[1]
     if vectors_UM.size and not (np.all(vectors_UM >= 0) and np.all(vectors_UM <= 1)):
         raise ValueError("unit vectors must lie in [0, 1]: their bound is what the noise is scaled to")
-    noise = generator.standard_normal(measured) * noise_multiplier * math.sqrt(measured)
-    return vectors_UM.sum(axis=0) + noise
+    stddev, grid = on_grid(noise_multiplier, math.sqrt(measured), measured)
+    noise = torch.from_numpy(generator.standard_normal(measured) * stddev)
+    return (grid.rounded(torch.from_numpy(vectors_UM.sum(axis=0))) + grid.rounded(noise)).numpy()
 
 
 def means_of_sum(

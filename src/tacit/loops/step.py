@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.engine import PerExampleClipper, add_noise_, micro_batches
-from tacit.engine.noise import noise_source
+from tacit.engine.noise import noise_source, on_grid
 from tacit.engine.sampler import PADDING
 from tacit.engine.sites import trainable_parameters
 from tacit.engine.total import Kept
@@ -187,7 +187,9 @@ class PrivateStep:
     def _add_noise(self) -> None:
         dp, rests = self._tools.dp, self._tools.clipper.take_rests()
         named = self._tools.model.named_parameters()
-        add_noise_(named, dp.noise_on(None), self._tools.streams, self.number, rests=rests)
+        dimensions = sum(parameter.numel() for parameter in self._trained.values())
+        stddev, grid = on_grid(dp.noise_multiplier, dp.clip_norm, dimensions)
+        add_noise_(named, stddev, self._tools.streams, self.number, grid=grid, rests=rests)
         for parameter in self._trained.values():
             assert parameter.grad is not None
             parameter.grad.div_(dp.normaliser)

@@ -73,9 +73,7 @@ def _pay_for_the_key(state: RunState) -> None:
 
 def _randomness(state: RunState) -> str:
     config = state.config
-    return run_randomness(training_noise(config), config.seed is not None, config.grid_phases) + precision_words(
-        state.ledger
-    )
+    return run_randomness(training_noise(config), config.seed is not None) + precision_words(state.ledger)
 
 
 def _write_model(state: RunState, folder: Path) -> None:

@@ -14,6 +14,7 @@ from tacit.config.phases.dp import ClippingName
 from tacit.errors import BudgetError, DataError, RefusedError, UsageError
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.accounting.accountant import joint_epsilon
+from tacit.privacy.certificate import ON_GRID
 from tacit.privacy.checks import require_delta, require_positive, require_whole
 from tacit.privacy.events import EVERY_PART, Event, Relation, Spend, check_relation
 from tacit.privacy.ledger import LedgerHeader
@@ -236,7 +237,7 @@ def loop_randomness(training: str) -> str:
         training: the source of the training noise, as the ledger binds it.
     """
     return (
-        f"Training noise: {training}, in float32 or float64 as the parameters are; sampling: ChaCha20. Both are keyed by 256 bits "
+        f"Training noise: {training}, {ON_GRID}; sampling: ChaCha20. Both are keyed by 256 bits "
         "from the operating system, drawn anew at every start of the loop and never written down."
     )
 

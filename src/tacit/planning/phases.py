@@ -19,7 +19,7 @@ from tacit.privacy.events import Event, PoissonGaussian, Spend
 from tacit.privacy.ledger import StagePlan
 from tacit.privacy.words import VocabularyEvent
 from tacit.training.phases import AdamOptions, Phase
-from tacit.training.plans import CorrelatedPlan, DpPlan, GridPlan, LiteralPlan, PlainPlan, Plan, SelectivePlan
+from tacit.training.plans import CorrelatedPlan, DpPlan, LiteralPlan, PlainPlan, Plan, SelectivePlan
 
 __all__ = [
     "dp_plan",
@@ -155,7 +155,7 @@ def dp_plan(phase: DpPhase, config: RunConfig, noise: PhaseNoise | None) -> DpPl
             clipping=phase.clipping,
             noise_bands=phase.noise_bands,
         )
-    plan = (GridPlan if phase.grid else DpPlan)(
+    plan = DpPlan(
         sampling_probability=sampling_probability(config, phase),
         clip_norm=phase.clip_norm,
         noise_multiplier=noise.multiplier,

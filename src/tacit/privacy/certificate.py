@@ -11,7 +11,7 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,26 +81,28 @@ def file_digests(folder: Path, leave_out: tuple[str, ...] = ()) -> dict[str, str
     }
 
 
-def run_randomness(training: str, public_key: bool, on_grid: Sequence[str] = ()) -> str:
+ON_GRID = "in float64, rounded with its sums to a public grid"
+"""How training noise is added (`tacit.engine.noise.Grid`)."""
+
+
+def run_randomness(training: str, public_key: bool) -> str:
     """What a run draws from, in words.
 
     Args:
         training: the source of the training noise, as the ledger binds it.
         public_key: the key is made from the option ``seed``.
-        on_grid: the phases whose sums and noise are rounded to a grid.
     """
-    grid = f" Sums and noise of {' and '.join(on_grid)}: in float64, on a public grid." if on_grid else ""
     key = _PUBLIC_KEY if public_key else "256 bits from the operating system (cryptographic)"
     return (
-        f"Training noise: {training}, in float32; sampling and evaluation noise: ChaCha20 keyed by {key}; vocabulary noise: "
-        f"OpenDP's exact discrete Gaussian from the operating system.{grid}"
+        f"Training noise: {training}, {ON_GRID}; sampling and evaluation noise, which is on a grid too: ChaCha20 keyed by {key}; "
+        "vocabulary noise: OpenDP's exact discrete Gaussian from the operating system."
     )
 
 
 def finetuning_randomness(training: str, public_key: bool) -> str:
     """As `run_randomness`, of a fine-tuning."""
     key = _PUBLIC_KEY if public_key else "256 bits"
-    return f"Training noise: {training}, in float32; sampling: ChaCha20 keyed by {key}."
+    return f"Training noise: {training}, {ON_GRID}; sampling: ChaCha20 keyed by {key}."
 
 
 _PUBLIC_KEY = "the public option seed (which hides nothing)"

@@ -201,6 +201,7 @@ VULNERABILITIES = (
     Vulnerability("TACIT-42", "one conversation changed the order of sets in a chat template", 1, _with_chats),
     Vulnerability("TACIT-43", "a detector that remembers changed the marks of other records", 1, _marked_by_policies),
     Vulnerability("TACIT-44", "the mend of TACIT-40 left other ways, and detectors out", 1, _with_given_or_policies),
+    Vulnerability("TACIT-45", "the last digits of a published noisy sum told what had been summed", 1, _any),
 )
 
 

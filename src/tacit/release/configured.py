@@ -153,7 +153,7 @@ def _check_header(promised: tuple[Any, ...], ledger: Ledger) -> Check:
 
 def _words(config: RunConfig, ledger: Ledger) -> str:
     source = ledger.bound(NOISE_SOURCE) or ""
-    return run_randomness(source, config.seed is not None, config.grid_phases) + precision_words(ledger)
+    return run_randomness(source, config.seed is not None) + precision_words(ledger)
 
 
 def _check_words(words: str, stated: dict[str, Any]) -> Check:

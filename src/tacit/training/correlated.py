@@ -34,7 +34,9 @@ class CorrelatedStep(DpStep):
         self._noises = CorrelatedNoise(dict(model.named_parameters()), banded_column(plan.noise_bands).tolist())
 
     def add_noise(self, step: int) -> None:
-        self._noises.add_(self._plan.noise_stddev, self._source.streams, step, self._clipper.take_rests())
+        stddev, grid = self._noise()
+        assert grid is not None  # of every plan with a guarantee
+        self._noises.add_(stddev, self._source.streams, step, grid, self._clipper.take_rests())
 
     def remembered(self) -> Sequence[Sequence[torch.Tensor]]:
         return self._noises.remembered()

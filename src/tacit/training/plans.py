@@ -33,7 +33,6 @@ __all__ = [
     "ControlPlan",
     "CorrelatedPlan",
     "DpPlan",
-    "GridPlan",
     "LiteralPlan",
     "NoiselessPlan",
     "PlainPlan",
@@ -312,6 +311,16 @@ class DpPlan(Plan):
         """Standard deviation of the noise on the sum over a batch: the same for every batch, or it would tell them apart."""
         return self.noise_stddev
 
+    @property
+    def is_on_grid(self) -> bool:
+        """Whether sum and noise are multiples of a public number (`tacit.engine.noise.Grid`), for whose rounding the noise pays."""
+        return self.noise_multiplier > 0
+
+    @property
+    def smallest_weight(self) -> float:
+        """The least that a unit counts which takes part."""
+        return 1.0 if self.bands is None else min(weight for weight in self.bands.weights if weight > 0)
+
     def noise_in_mean(self, steps: int) -> float:
         """Standard deviation of the noise in the sum over so many steps, divided by the clip norm and by the root of their number."""
         return self.noise_multiplier
@@ -358,27 +367,6 @@ class NoiselessPlan(DpPlan):
 
     def mechanism(self, stream: str) -> str:
         return "DP-SGD without its noise"
-
-
-@dataclass(frozen=True)
-class GridPlan(DpPlan):
-    """DP-SGD whose sum and noise are multiples of a public number (`tacit.engine.noise.Grid`).
-
-    Rounding a sum of d numbers to multiples of h moves it by at most h sqrt(d) / 2, so a unit moves the rounded sum by at most
-    C + h sqrt(d). The noise is s times that, and rounding it too is post-processing: the event is that of s.
-
-    Raises:
-        ValueError: with bands, of whose bounds w C the rounding would be a larger part than of C.
-    """
-
-    step: ClassVar[str] = "tacit.training.steps:GridStep"
-
-    def __post_init__(self) -> None:
-        if self.bands is not None:
-            raise ValueError("a grid's rounding does not shrink with a unit's weight")
-
-    def mechanism(self, stream: str) -> str:
-        return f"{super().mechanism(stream)}, on a grid"
 
 
 @dataclass(frozen=True)
@@ -445,6 +433,11 @@ class LiteralPlan(DpPlan):
     """
 
     parameters: int = 1
+
+    @property
+    def is_on_grid(self) -> bool:
+        """What has no guarantee is as published."""
+        return False
 
     @property
     def event(self) -> NonPrivate:

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from tacit.config import ComputeOptions
 from tacit.config.base import named
 from tacit.engine import CLIPPINGS, PerExampleClipper, add_noise_, micro_batches
-from tacit.engine.noise import Grid
+from tacit.engine.noise import Grid, on_grid
 from tacit.engine.sampler import PADDING
 from tacit.engine.sharding import has_shards, is_sharded
 from tacit.engine.total import Kept
@@ -34,7 +34,6 @@ from tacit.training.unit_rows import Source, all_widths, needs_spare_row, unit_l
 __all__ = [
     "ControlStep",
     "DpStep",
-    "GridStep",
     "PlainStep",
     "Step",
     "step_of_phase",
@@ -276,22 +275,15 @@ class DpStep(Step):
 
     def _noise(self) -> tuple[float, Grid | None]:
         """Standard deviation of the noise on the sum, and what it is rounded to."""
-        rho_U = self._source.stream.rho_U
-        return self._plan.noise_on(None if rho_U is None else rho_U[self._drawn]), None
+        plan, rho_U = self._plan, self._source.stream.rho_U
+        if not plan.is_on_grid:
+            return plan.noise_on(None if rho_U is None else rho_U[self._drawn]), None
+        dimensions = sum(parameter.numel() for parameter in self._model.parameters() if parameter.requires_grad)
+        return on_grid(plan.noise_multiplier, plan.clip_norm, dimensions, plan.smallest_weight)
 
     def close(self) -> None:
         """End the clipper."""
         self._clipper.close()
-
-
-class GridStep(DpStep):
-    """A `DpStep` whose sum and noise are rounded to a grid that the clip norm and the number of parameters decide."""
-
-    def _noise(self) -> tuple[float, Grid | None]:
-        plan = self._plan
-        dimensions = sum(parameter.numel() for parameter in self._model.parameters() if parameter.requires_grad)
-        grid = Grid.fine_enough(plan.clip_norm, dimensions)
-        return plan.noise_multiplier * grid.sensitivity(plan.clip_norm, dimensions, self._source.ranks.world), grid
 
 
 class PlainStep(Step):

@@ -45,17 +45,15 @@ class DpPhase(PhaseOptions):
         noise_multiplier: noise over ``clip_norm``, given instead of solved from the budget (one number is solved for all phases that
             leave it out); of a stratum the s that its noise factor multiplies. It must be given with ``stream: marked`` and with
             ``adaptive: {form: literal}``.
-        grid: round the sum, and the noise on it, to multiples of a public power of two, in float64, so that no last digit of a noisy
-            sum tells of the sum (Mironov 2012). The noise is at most a thousandth larger for it. Not with ``adaptive``.
         noise_bands: from 2: each step's noise takes back a part of that of the steps before it (banded matrix factorisation,
             Choquette-Choo et al. 2023), so many steps less one; the units are in as many groups, from which the steps sample by
             turns. Less noise remains where steps sample few of the units, and at large epsilon; more where they sample many
             (docs/guarantees.md). One process keeps so many copies of the trained weights, less one, in float64. Not with
-            ``adaptive``, ``marking``, ``screening`` or ``grid``.
+            ``adaptive``, ``marking`` or ``screening``.
     """
 
     made_by: ClassVar[str] = "tacit.planning.phases:dp_plan"
-    added_later: ClassVar = frozenset({"maskings", "average", "keep", "grid", "noise_bands"})
+    added_later: ClassVar = frozenset({"maskings", "average", "keep", "noise_bands"})
 
     plan: Literal["dp"]
     stream: Annotated[str, Field(pattern=r"^(private|marked|stratum-[1-9][0-9]?)$")]
@@ -67,7 +65,6 @@ class DpPhase(PhaseOptions):
     average: Share | None = None
     keep: Share | None = None
     noise_multiplier: Noise | None = None
-    grid: bool = False
     noise_bands: Annotated[int, Field(ge=1, le=64)] = 1
 
     def words(self, config: RunConfig, noise_multiplier: float | None) -> PhaseWords:
@@ -79,8 +76,6 @@ class DpPhase(PhaseOptions):
         plan = f"DP-SGD, {self.clipping} clipping, clip norm {self.clip_norm:g}, noise multiplier {found:g}"
         if config.adaptive is not None and config.adaptive.form in _ADAPTIVE:
             plan += f", {_ADAPTIVE[config.adaptive.form]}"
-        if self.grid:
-            plan += ", sum and noise on a grid"
         if self.noise_bands > 1:
             plan += f", noise correlated over {self.noise_bands} steps (banded square root)"
             batch += f", from one of {self.noise_bands} groups of units by turns"
@@ -91,11 +86,7 @@ class DpPhase(PhaseOptions):
         return PhaseWords(plan, batch)
 
     def check(self, config: RunConfig) -> None:
-        """No batch is larger than the corpus, and a grid's rounding is in the noise."""
-        if self.grid and config.adaptive is not None:
-            raise UsageError(
-                f"phases: {self.name}: grid: its rounding does not shrink with a unit's weight, so adaptive DP has none; leave it out"
-            )
+        """No batch is larger than the corpus."""
         stratum = stratum_number(self.stream)
         share = config.adaptive.stated_shares[stratum] if config.adaptive and stratum is not None else 1.0
         if self.expected_batch > share * config.privacy.units:
@@ -118,7 +109,6 @@ class DpPhase(PhaseOptions):
             "adaptive": config.adaptive is not None,
             "marking": config.marking is not None,
             "screening": config.screening is not None,
-            "grid": self.grid,
             "compute.shard": config.compute.shard,
             "audit.white_box": config.audit is not None and config.audit.white_box,
             "audit.control: without-noise": config.audit is not None and config.audit.control == "without-noise",

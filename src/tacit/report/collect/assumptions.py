@@ -46,7 +46,11 @@ def assumptions(
         ),
         *_domain(config),
         ("The run's key and everything in run/private stay secret.", "assumed"),
-        ("Noise is drawn in floating point: attacks on the last bits of the noise are not modelled.", "assumed"),
+        (
+            "Noise has its law to the precision of a double, and is rounded with its sums to a public grid: by what it differs from "
+            "the exact law there is not modelled.",
+            "assumed",
+        ),
     ]
     return tuple(schema.Assumption(text=text, label=label) for text, label in rows)
 

@@ -49,7 +49,7 @@ def asked(data: ReportData) -> tuple[Asked, ...]:
         ),
         (
             "How is noise drawn, and what of floating point?",
-            f"{guarantee.randomness} Attacks on the last bits are not modelled.",
+            f"{guarantee.randomness} What a double's precision leaves of the exact law is not modelled.",
         ),
         ("Which side channels are there?", "Time, memory and what the machine shows while it runs are not covered."),
         ("Whom must one trust?", said["trust"]),
