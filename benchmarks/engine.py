@@ -71,6 +71,7 @@ from engine_parts.table import (
 from torch import Tensor
 
 from tacit.engine import PerExampleClipper, add_noise_
+from tacit.engine.noise import on_grid
 from tacit.errors import RefusedError
 from tacit.randomness import KeyedRandomness
 
@@ -263,6 +264,7 @@ def measure_logical(case_name: str) -> list[LogicalRow]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     clipper = PerExampleClipper(model, CLIP_NORM)
     streams = KeyedRandomness(bytes(32))
+    stddev, grid = on_grid(1.0, CLIP_NORM, sum(parameter.numel() for parameter in model.parameters()))
 
     def micro_batches(count: int) -> None:
         for _ in range(count):
@@ -270,7 +272,7 @@ def measure_logical(case_name: str) -> list[LogicalRow]:
                 row_losses(case, model, batch).sum().backward()
 
     def noise() -> None:
-        add_noise_(model.named_parameters(), CLIP_NORM, streams, step=0)
+        add_noise_(model.named_parameters(), stddev, streams, step=0, grid=grid)
 
     def divide_and_step() -> None:
         for parameter in model.parameters():

@@ -21,6 +21,7 @@ from engine_parts.cases import CASES, OWN, TokenLosses, build, make_batch, mean_
 from torch import nn
 
 from tacit.engine import PerExampleClipper, add_noise_, cross_entropy
+from tacit.engine.noise import on_grid
 from tacit.randomness import KeyedRandomness
 
 LOSSES: dict[str, TokenLosses] = {
@@ -49,6 +50,7 @@ def row(name: str, loss: str, turns: int, parts: int) -> str:
     model, batch = build(case, OWN), make_batch(case, explicit_positions=False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
     clipper, streams = PerExampleClipper(model, clip_norm=1.0), KeyedRandomness(bytes(32))
+    stddev, grid = on_grid(1.0, 1.0, sum(parameter.numel() for parameter in model.parameters()))
 
     def ordinary(step: int) -> None:
         optimizer.zero_grad()
@@ -61,7 +63,7 @@ def row(name: str, loss: str, turns: int, parts: int) -> str:
         for _ in range(parts):
             with clipper:
                 row_losses(case, model, batch, LOSSES[loss]).sum().backward()
-        add_noise_(model.named_parameters(), 1.0, streams, step, rests=clipper.take_rests())
+        add_noise_(model.named_parameters(), stddev, streams, step, grid=grid, rests=clipper.take_rests())
         divide(model, case.shape.batch * parts)
         optimizer.step()
 

@@ -14,7 +14,7 @@ from tacit.config.phases.dp import ClippingName
 from tacit.errors import BudgetError, DataError, RefusedError, UsageError
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.accounting.accountant import joint_epsilon
-from tacit.privacy.certificate import ON_GRID
+from tacit.privacy.certificate import NOT_EXACT, ON_GRID
 from tacit.privacy.checks import require_delta, require_positive, require_whole
 from tacit.privacy.events import EVERY_PART, Event, Relation, Spend, check_relation
 from tacit.privacy.ledger import LedgerHeader
@@ -238,7 +238,7 @@ def loop_randomness(training: str) -> str:
     """
     return (
         f"Training noise: {training}, {ON_GRID}; sampling: ChaCha20. Both are keyed by 256 bits "
-        "from the operating system, drawn anew at every start of the loop and never written down."
+        f"from the operating system, drawn anew at every start of the loop and never written down. {NOT_EXACT}"
     )
 
 

@@ -83,6 +83,7 @@ def file_digests(folder: Path, leave_out: tuple[str, ...] = ()) -> dict[str, str
 
 ON_GRID = "in float64, rounded with its sums to a public grid"
 """How training noise is added (`tacit.engine.noise.Grid`)."""
+NOT_EXACT = "What a double's precision leaves of the exact law of noise is not modelled."
 
 
 def run_randomness(training: str, public_key: bool) -> str:
@@ -102,7 +103,7 @@ def run_randomness(training: str, public_key: bool) -> str:
 def finetuning_randomness(training: str, public_key: bool) -> str:
     """As `run_randomness`, of a fine-tuning."""
     key = _PUBLIC_KEY if public_key else "256 bits"
-    return f"Training noise: {training}, {ON_GRID}; sampling: ChaCha20 keyed by {key}."
+    return f"Training noise: {training}, {ON_GRID}; sampling: ChaCha20 keyed by {key}. {NOT_EXACT}"
 
 
 _PUBLIC_KEY = "the public option seed (which hides nothing)"
