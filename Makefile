@@ -25,12 +25,13 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/tacit demo
 
+# Three workers for two cores: a third of the time a test waits, for processes that it has started or for the clock.
 # Bytecode is kept, also where an image says that none should be: without it each run compiles the tests, and each process tacit.
 test: $(STAMP)
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist worksteal
 
 test-fast: $(STAMP)
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow"
 
 check: $(STAMP)
 	$(BIN)/ruff format --check src tests benchmarks hostile examples

@@ -4,10 +4,10 @@ A run has one 256-bit key from the operating system. ``KeyedRandomness(key).gene
 ChaCha20 key for that address with keyed BLAKE2b, so a draw is a function of (key, address) alone: a killed run that is
 started again repeats the same draws, two addresses never share a keystream, and nobody without the key can predict one.
 
-ChaCha20 through ``randomgen`` is a cryptographic generator; the normals are numpy's ziggurat over its bits, in float32
-for training noise. ``KeyedRandomness.seed`` is for torch's own generators, which are not cryptographic: dropout, and training
-noise on a GPU (`tacit.engine.noise.NoiseSource` says which one a run uses). What this does not give is protection against
-attacks on the floating-point grid of the noise itself (Mironov 2012); see `tacit.engine.noise.Grid` and docs/sharp-edges.md.
+ChaCha20 through ``randomgen`` is a cryptographic generator; the normals are numpy's ziggurat over its bits, in float64 and then
+rounded to a grid for training noise. ``KeyedRandomness.seed`` is for torch's own generators, which are not cryptographic: dropout, and training
+noise on a GPU (`tacit.engine.noise.NoiseSource` says which one a run uses). That noise is floating point is the business of
+`tacit.engine.noise.Grid` (Mironov 2012).
 """
 
 from __future__ import annotations
