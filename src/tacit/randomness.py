@@ -5,9 +5,9 @@ ChaCha20 key for that address with keyed BLAKE2b, so a draw is a function of (ke
 started again repeats the same draws, two addresses never share a keystream, and nobody without the key can predict one.
 
 ChaCha20 through ``randomgen`` is a cryptographic generator; the normals are numpy's ziggurat over its bits, in float64 and then
-rounded to a grid for training noise. ``KeyedRandomness.seed`` is for torch's own generators, which are not cryptographic: dropout, and training
-noise on a GPU (`tacit.engine.noise.NoiseSource` says which one a run uses). That noise is floating point is the business of
-`tacit.engine.noise.Grid` (Mironov 2012).
+rounded to a grid for training noise. ``KeyedRandomness.seed`` is for torch's own generators, which are not cryptographic: dropout,
+and training noise on a GPU (`tacit.engine.noise.NoiseSource` says which one a run uses). That noise is floating point is the
+business of `tacit.engine.noise.Grid` (Mironov 2012).
 """
 
 from __future__ import annotations
