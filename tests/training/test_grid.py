@@ -5,21 +5,24 @@ from __future__ import annotations
 import dataclasses
 import math
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from tacit.config import ComputeOptions
+from tacit.config import ComputeOptions, parse_config
 from tacit.config.base import named
 from tacit.engine.distributed import Ranks
 from tacit.engine.noise import Grid, independent_noise, on_grid
+from tacit.errors import UsageError
 from tacit.privacy.bands import Bands
 from tacit.randomness import KeyedRandomness
 from tacit.training.plans import CorrelatedPlan, DpPlan, LiteralPlan, NoiselessPlan
 from tacit.training.unit_rows import Source
 
+from ..adaptive_runs import adaptive_values
 from ..unrounded import UnroundedPlan
 from .phases import KEY, dropping_bert
 from .streams import OBJECTIVE, random_units, stream_of
@@ -95,7 +98,7 @@ def test_the_noise_pays_for_the_rounding() -> None:
     """A unit moves the rounded sum by at most C + h sqrt(d), which is less than a thousandth more than C."""
     stddev, grid = noise_of(PLAN, Ranks(0, 1))
     assert grid == GRID
-    more = GRID.spacing * math.sqrt(DIMENSIONS) * (1 + 1 / 1024)
+    more = GRID.spacing * math.sqrt(DIMENSIONS) * (1 + 1 / 16)
     assert stddev / PLAN.noise_multiplier == pytest.approx(PLAN.clip_norm + more, rel=1e-15)
     assert PLAN.noise_stddev < stddev < PLAN.noise_stddev * (1 + 1 / 1000)
     halves = np.random.default_rng(0).choice([-0.5, 0.5], DIMENSIONS) * GRID.spacing  # where rounding moves most
@@ -121,6 +124,15 @@ def test_units_that_count_little_have_a_grid_that_is_fine_for_them(weights: tupl
     assert stddev < plan.noise_stddev * (1 + 1 / 1000)
     coarse = GRID.sensitivity(plan.smallest_weight * plan.clip_norm, DIMENSIONS)  # known wrong: the grid of weight 1
     assert stddev / coarse < plan.noise_multiplier / plan.smallest_weight
+
+
+def test_a_weight_that_no_grid_is_fine_enough_for_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"below 0\.0001"):
+        _ = dataclasses.replace(PLAN, bands=Bands((0.5,), (1.0, 9e-5))).smallest_weight
+    values = adaptive_values(tmp_path, "clip-weights", weights=[1.0, 9e-5])
+    del values["adaptive"]["budget"]
+    with pytest.raises(UsageError, match=r"adaptive\.weights: one is below 0\.0001"):
+        parse_config(values)
 
 
 def test_the_scale_of_the_noise() -> None:

@@ -84,6 +84,10 @@ class Plan(ABC):
         """What the model, an LSTM of this shape, is asked about rows of marked text."""
 
 
+LEAST_WEIGHT = 1e-4
+"""Of a unit that takes part (`tacit.config.adaptive` says the same): a grid that is fine enough for less leaves noise too few digits."""
+
+
 @dataclass(frozen=True)
 class PlainPlan(Plan):
     """Ordinary SGD on records that are public: a shuffled epoch after the other, mean gradient, no event.
@@ -318,8 +322,15 @@ class DpPlan(Plan):
 
     @property
     def smallest_weight(self) -> float:
-        """The least that a unit counts which takes part."""
-        return 1.0 if self.bands is None else min(weight for weight in self.bands.weights if weight > 0)
+        """The least that a unit counts which takes part.
+
+        Raises:
+            ValueError: it is too little for the grid.
+        """
+        found = 1.0 if self.bands is None else min(weight for weight in self.bands.weights if weight > 0)
+        if found < LEAST_WEIGHT:
+            raise ValueError(f"a weight of {found:g} is below {LEAST_WEIGHT:g}")
+        return found
 
     def noise_in_mean(self, steps: int) -> float:
         """Standard deviation of the noise in the sum over so many steps, divided by the clip norm and by the root of their number."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tacit.privacy.certificate import NOT_EXACT
 from tacit.report.prose.numbers import NBSP, bound_text
 from tacit.report.schema import Guarantee, ReportData
 
@@ -50,7 +49,7 @@ def asked(data: ReportData) -> tuple[Asked, ...]:
         ),
         (
             "How is noise drawn, and what of floating point?",
-            f"{guarantee.randomness} {NOT_EXACT}",
+            f"{guarantee.randomness} What a double's precision leaves of the exact law of noise is not modelled.",
         ),
         ("Which side channels are there?", "Time, memory and what the machine shows while it runs are not covered."),
         ("Whom must one trust?", said["trust"]),
