@@ -85,7 +85,7 @@ class Plan(ABC):
 
 
 LEAST_WEIGHT = 1e-4
-"""Of a unit that takes part (`tacit.config.adaptive` says the same): a grid that is fine enough for less leaves noise too few digits."""
+"""Of a unit that takes part (also in `tacit.config.adaptive`): a grid that is fine enough for less leaves noise too few digits."""
 
 
 @dataclass(frozen=True)
