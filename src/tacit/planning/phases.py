@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tacit.config import DpPhase, PhaseOptions, PlainPhase, RunConfig, SelectivePhase, stratum_number
 from tacit.config.base import named
@@ -144,19 +146,8 @@ def selective_plan(phase: SelectivePhase, config: RunConfig, noise: PhaseNoise |
 def dp_plan(phase: DpPhase, config: RunConfig, noise: PhaseNoise | None) -> DpPlan:
     """DP-SGD, with the noise that was solved or given."""
     assert noise is not None  # `solved_noise` and `planned_noise` have all DP phases
-    if phase.noise_bands > 1:
-        return CorrelatedPlan(
-            sampling_probability=phase.noise_bands * sampling_probability(config, phase),
-            clip_norm=phase.clip_norm,
-            noise_multiplier=noise.multiplier,
-            normaliser=float(phase.expected_batch),
-            sequences_per_unit=phase.sequences_per_unit,
-            maskings=phase.maskings,
-            clipping=phase.clipping,
-            noise_bands=phase.noise_bands,
-        )
     plan = DpPlan(
-        sampling_probability=sampling_probability(config, phase),
+        sampling_probability=phase.noise_bands * sampling_probability(config, phase),
         clip_norm=phase.clip_norm,
         noise_multiplier=noise.multiplier,
         normaliser=float(phase.expected_batch),
@@ -166,18 +157,17 @@ def dp_plan(phase: DpPhase, config: RunConfig, noise: PhaseNoise | None) -> DpPl
         bands=noise.bands,
         bands_from=bands_from(config),
     )
-    if not config.is_literal:
-        return plan
-    return LiteralPlan(
-        sampling_probability=plan.sampling_probability,
-        clip_norm=plan.clip_norm,
-        noise_multiplier=plan.noise_multiplier,
-        normaliser=plan.normaliser,
-        sequences_per_unit=plan.sequences_per_unit,
-        maskings=plan.maskings,
-        clipping=plan.clipping,
-        parameters=shape_of(config.model).parameters(vocabulary_size(config)),
-    )
+    names = {field.name for field in dataclasses.fields(plan)} - {
+        "bands",
+        "bands_from",
+    }  # the others' units all count alike
+    numbers: dict[str, Any] = {name: getattr(plan, name) for name in names}
+    if phase.noise_bands > 1:
+        return CorrelatedPlan(**numbers, noise_bands=phase.noise_bands)
+    if config.is_literal:
+        parameters = shape_of(config.model).parameters(vocabulary_size(config))
+        return LiteralPlan(**numbers, parameters=parameters)
+    return plan
 
 
 def phase_stage(phase: Phase, sequence_flops: float) -> Stage:
