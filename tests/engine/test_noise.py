@@ -14,6 +14,7 @@ from torch import nn
 from tacit.engine import add_noise_
 from tacit.engine.distributed import Ranks
 from tacit.engine.noise import CHUNK, Grid, NoiseSource, noise_source
+from tacit.engine.noise import on_grid as on_grid_of
 from tacit.errors import UsageError
 from tacit.randomness import KeyedRandomness
 
@@ -335,6 +336,38 @@ def test_several_ranks_are_rounded_once() -> None:
     for found in values_of(in_processes(3, work)):
         np.testing.assert_array_equal(found, together)
     assert not np.array_equal(noisy(np.zeros(1000), grid), together)  # what three roundings would come to
+
+
+def odd_shares(noisy: Callable[[np.ndarray, Grid], np.ndarray]) -> list[float]:
+    """Of sums at, below and above the middle between two multiples, how often the result is an odd multiple."""
+    grid = Grid(2.0**-6)
+    found = []
+    for place in (0.5, 1.5, 0.499, 0.25, 0.0):
+        result = noisy(np.full(20_000, place * grid.spacing), grid) / grid.spacing
+        found.append(float((np.abs(result) % 2).mean()))
+    return found
+
+
+def rounded_together(total: np.ndarray, grid: Grid) -> np.ndarray:
+    """Known wrong: a sum in the middle comes out even, whatever the noise."""
+    drawn = noisy(np.zeros_like(total), grid)
+    return np.rint((total + drawn) / grid.spacing) * grid.spacing
+
+
+def test_whether_a_result_is_even_tells_nothing_of_the_sum() -> None:
+    """With a fixed key; five of 20,000 fair coins are further from a half once in 10^6 times."""
+    limit = 4.9 / 2 / math.sqrt(20_000)
+    assert max(abs(share - 0.5) for share in odd_shares(noisy)) < limit
+    assert odd_shares(rounded_together)[:2] == [0.0, 0.0]
+
+
+def test_noise_that_float64_has_no_grid_for_is_refused() -> None:
+    """Whole numbers above 2^53 round again, and that would tell of the sum."""
+    stddev, grid = on_grid_of(1e3, 1.0, 10**9, 1e-3)
+    assert stddev / grid.spacing * 40 < 2.0**52
+    for values in ((1e9, 1.0, 10**6, 1e-4), (1e9, 1.0, 10**9, 1.0)):
+        with pytest.raises(UsageError, match="float64 has no grid for both"):
+            on_grid_of(*values)
 
 
 def test_the_check_of_the_sensitivity_catches_the_clip_norm_alone() -> None:

@@ -61,7 +61,7 @@ def noised(total: dict[str, Tensor], plan: StepPlan, streams: KeyedRandomness, s
     """With noise, on the grid, over the public batch."""
     stddev, grid = on_grid(plan.dp.noise_multiplier, plan.clip_norm, sum(one.numel() for one in total.values()))
     drawn = independent_noise(new_model().named_parameters(), stddev, streams, step)
-    return {name: grid.rounded(total[name] + grid.rounded(drawn[name])) / plan.expected_batch for name in total}
+    return {name: (grid.rounded(total[name]) + grid.rounded(drawn[name])) / plan.expected_batch for name in total}
 
 
 def close(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> bool:

@@ -205,7 +205,8 @@ def test_a_killed_phase_on_public_text_goes_on_with_any_number_of_ranks(
 
     def killed_inside(path: Path, *arguments: Any) -> None:
         write(path, *arguments)
-        if read_rest(path)["drawn"] and read_rest(path)["next_step"] == 1:
+        ranks = arguments[-1]  # the first one alone knows when it is in place
+        if ranks.first and read_rest(path)["drawn"] and read_rest(path)["next_step"] == 1:
             os.kill(os.getpid(), signal.SIGKILL)
 
     write = checkpoint.save_shards
@@ -227,6 +228,19 @@ def test_the_check_catches_gradients_that_are_a_mean_over_the_ranks(
     monkeypatch.undo()
     with pytest.raises(AssertionError):
         assert_close(weights_of(tmp_path), public_alone)
+
+
+def test_what_a_killed_rank_leaves_of_a_checkpoint_stops_no_other_and_is_not_kept(
+    stream: SequenceStream, alone: Weights, tmp_path: Path
+) -> None:
+    """Begun, and not whole: a folder. The run goes on alone, and nothing of a sum without noise stays beside the checkpoint."""
+    on_ranks(2, tmp_path, stream, 1, 1, checkpoint_seconds=0.0)
+    place = checkpoint_of(tmp_path)
+    assert place.is_dir()
+    place.with_name(f".{place.name}.partial").mkdir()
+    values_of(on_ranks(1, tmp_path, stream, sharded=False, checkpoint_seconds=0.0))
+    assert_close(weights_of(tmp_path), alone)
+    assert {path.name for path in tmp_path.iterdir() if "private" in path.name} == {place.name}
 
 
 class NoLayers(nn.Module):

@@ -29,8 +29,8 @@ __all__ = ["CHUNK", "Grid", "NoiseSource", "add_noise_", "independent_noise", "n
 CHUNK = 1 << 17
 """Values of a parameter that share one stream: what threads and ranks divide."""
 
-_ADDITION = 1 + 2.0**-4
-"""For the rounding of a sum and its noise when these are added in float64 (`Grid.sensitivity`)."""
+_MOST_SPACINGS = 2.0**52 / 40
+"""Standard deviation of noise, in spacings: 40 of them, and the sum beside it, are whole numbers that float64 holds."""
 
 _DTYPES = (torch.float32, torch.float64)
 
@@ -62,10 +62,19 @@ def on_grid(noise_multiplier: float, clip_norm: float, dimensions: int, smallest
         clip_norm: of a unit that counts 1.
         dimensions: trainable numbers.
         smallest: the least that a unit counts, if it counts at all: the rounding of its sum must be little against its own bound.
+
+    Raises:
+        UsageError: so much noise has no grid.
     """
     bound = clip_norm * smallest
     grid = Grid.fine_enough(bound, dimensions)
-    return noise_multiplier * (clip_norm / bound) * grid.sensitivity(bound, dimensions), grid
+    stddev = noise_multiplier * (clip_norm / bound) * grid.sensitivity(bound, dimensions)
+    if stddev > _MOST_SPACINGS * grid.spacing:
+        raise UsageError(
+            f"noise_multiplier {noise_multiplier:g} is so large beside {dimensions:,} parameters and a least weight of {smallest:g} "
+            "that float64 has no grid for both; lower it"
+        )
+    return stddev, grid
 
 
 @dataclass(frozen=True)
@@ -86,6 +95,9 @@ class Grid:
     rounded sums differ by at most ``clip_norm + spacing * sqrt(dimensions)`` in l2. `on_grid` sets the noise from that bound, and the
     event stays what it is. Several ranks add up before anything is rounded, so their number changes nothing.
 
+    The sum is rounded alone. Rounded with its noise to the nearest even multiple, what lies between two multiples would come out even
+    whatever the noise (twenty-fifth attack).
+
     Args:
         spacing: a power of two, so that scaling by it is exact.
 
@@ -102,16 +114,11 @@ class Grid:
     @classmethod
     def fine_enough(cls, clip_norm: float, dimensions: int) -> Grid:
         """The widest grid that raises the sensitivity by less than a thousandth."""
-        return cls(2.0 ** math.floor(math.log2(clip_norm / (1024 * _ADDITION * math.sqrt(dimensions)))))
+        return cls(2.0 ** math.floor(math.log2(clip_norm / (1024 * math.sqrt(dimensions)))))
 
     def sensitivity(self, clip_norm: float, dimensions: int) -> float:
-        """Bound on what one unit changes the rounded sum of ``dimensions`` coordinates, in l2.
-
-        The sum is rounded with its noise, in float64: that addition's own rounding is below spacing / 32 where noise and sum are less
-        than 2^48 spacings, and the last factor is for it. So large is no noise here: with a least weight of 1e-4, noise multiplier
-        10 and 10^9 parameters, 40 standard deviations are 2^47.9.
-        """
-        return clip_norm + self.spacing * math.sqrt(dimensions) * _ADDITION
+        """Bound on what one unit changes the rounded sum of ``dimensions`` coordinates, in l2."""
+        return clip_norm + self.spacing * math.sqrt(dimensions)
 
     def rounded(self, values: Tensor) -> Tensor:
         """The nearest multiples of the spacing, in float64."""
@@ -145,7 +152,7 @@ def add_noise_(
         grid: round sum and noise, as every certified run does; `on_grid` gives it, with the noise_stddev that it needs. None: the
             noise is drawn in the parameters' precision, and the noisy sum may tell in its last digits what was summed.
         rests: what ``p.grad`` could not hold of sums over many micro-batches (`PerExampleClipper.take_rests`): added behind the
-            noise, so that nothing of a sum is rounded before it. With a grid, added before it, in float64.
+            noise, so that nothing of a sum is rounded before it. With a grid, added before both are rounded, in float64.
 
     Raises:
         UsageError: the deviation is negative or not finite, the step is negative, a name stands for two parameters, a
@@ -197,33 +204,55 @@ def _each_once(parameters: Iterable[tuple[str, nn.Parameter]]) -> dict[str, nn.P
 
 
 def _add_and_sum(gradients: dict[str, Tensor], noise: _Noise, ranks: Ranks, rests: dict[str, Tensor]) -> None:
-    """This rank's chunks of the noise, then the sum over the ranks, in place; alone, one parameter after the other.
+    """The sum over the ranks and the noise, of which each rank draws some chunks, in place; alone, one parameter after the other.
 
     A grid needs what it rounds in float64.
     """
     parts = [[name] for name in gradients] if ranks.world == 1 else [list(gradients)]
     for names in parts:
-        own = {name: rests[name] for name in names if name in rests}
-        _add_and_sum_together({name: gradients[name] for name in names}, noise, ranks, own)
+        own = {name: gradients[name] for name in names}
+        if noise.grid is None:
+            _add_unrounded(own, noise, ranks, {name: rests[name] for name in names if name in rests})
+        else:
+            _add_rounded(own, noise, noise.grid, ranks, {name: rests[name] for name in names if name in rests})
 
 
-def _add_and_sum_together(gradients: dict[str, Tensor], noise: _Noise, ranks: Ranks, rests: dict[str, Tensor]) -> None:
-    sums = {name: noise.base(gradient, rests.get(name)) for name, gradient in gradients.items()}
-    if noise.stddev > 0:
-        chunks = [(name, start) for name, total in sums.items() for start in range(0, total.numel(), CHUNK)]
-        _in_threads(noise, [(name, start, sums[name]) for name, start in chunks[ranks.rank :: ranks.world]])
-    ranks.sum_(list(sums.values()))
-    if noise.grid is None:
-        if ranks.world > 1:  # a rank may have none where another one has some
-            rests = {name: rests.get(name, torch.zeros_like(total)) for name, total in sums.items()}
-            ranks.sum_(list(rests.values()))
-        for name, rest in rests.items():
-            sums[name] += rest
+def _add_rounded(
+    gradients: dict[str, Tensor], noise: _Noise, grid: Grid, ranks: Ranks, rests: dict[str, Tensor]
+) -> None:
+    """The whole sum is rounded, and then meets the noise."""
+    sums = {name: gradient.double() for name, gradient in gradients.items()}
+    for name, rest in rests.items():
+        sums[name] = sums[name] + rest
+    if ranks.world == 1:
+        drawn = sums = {name: grid.rounded(total) for name, total in sums.items()}
+    else:
+        ranks.sum_(list(sums.values()))
+        drawn = {name: torch.zeros_like(total) for name, total in sums.items()}
+    _draw(drawn, noise, ranks)
+    if drawn is not sums:
+        ranks.sum_(list(drawn.values()))
+        sums = {name: grid.rounded(total) + drawn[name] for name, total in sums.items()}
     for name, gradient in gradients.items():
-        if noise.grid is not None:
-            sums[name] = noise.grid.rounded(sums[name])
-        if sums[name] is not gradient:
-            gradient.copy_(sums[name])
+        gradient.copy_(sums[name])
+
+
+def _add_unrounded(gradients: dict[str, Tensor], noise: _Noise, ranks: Ranks, rests: dict[str, Tensor]) -> None:
+    """In the gradients' own precision; what that could not hold comes last."""
+    _draw(gradients, noise, ranks)
+    ranks.sum_(list(gradients.values()))
+    if ranks.world > 1:  # a rank may have none where another one has some
+        rests = {name: rests.get(name, torch.zeros_like(total)) for name, total in gradients.items()}
+        ranks.sum_(list(rests.values()))
+    for name, rest in rests.items():
+        gradients[name] += rest
+
+
+def _draw(into: dict[str, Tensor], noise: _Noise, ranks: Ranks) -> None:
+    """Add this rank's chunks of the noise."""
+    if noise.stddev > 0:
+        chunks = [(name, start) for name, total in into.items() for start in range(0, total.numel(), CHUNK)]
+        _in_threads(noise, [(name, start, into[name]) for name, start in chunks[ranks.rank :: ranks.world]])
 
 
 def _add_to_shard(name: str, parameter: nn.Parameter, noise: _Noise, rest: Tensor | None) -> None:
@@ -234,7 +263,9 @@ def _add_to_shard(name: str, parameter: nn.Parameter, noise: _Noise, rest: Tenso
     assert is_sharded(gradient)
     own = gradient.to_local()
     own_rest = rest.to_local() if is_sharded(rest) else None
-    total = noise.base(own, own_rest)
+    total = own
+    if noise.grid is not None:
+        total = noise.grid.rounded(own if own_rest is None else own.double() + own_rest)
     if noise.stddev > 0:
         full = torch.zeros(parameter.shape, dtype=total.dtype, device=own.device)
         _in_threads(noise, [(name, start, full) for start in range(0, full.numel(), CHUNK)])
@@ -243,8 +274,6 @@ def _add_to_shard(name: str, parameter: nn.Parameter, noise: _Noise, rest: Tenso
         total += part.to_local()
     if own_rest is not None and noise.grid is None:
         total += own_rest
-    if noise.grid is not None:
-        total = noise.grid.rounded(total)
     if total is not own:
         own.copy_(total)
 
@@ -266,12 +295,6 @@ class _Noise:
     streams: KeyedRandomness
     step: int
     grid: Grid | None
-
-    def base(self, gradient: Tensor, rest: Tensor | None = None) -> Tensor:
-        """What noise is added to: the gradient itself, or a copy of it and its rest in float64, to be rounded with its noise."""
-        if self.grid is None:
-            return gradient
-        return gradient.double() if rest is None else gradient.double() + rest
 
     def add_chunk(self, name: str, start: int, total: Tensor) -> None:
         """Add the chunk that begins at ``start``."""

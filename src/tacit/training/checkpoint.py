@@ -98,9 +98,9 @@ def save_checkpoint(
         state["average"] = average.mean
     if products_U is not None:
         state["watched"] = torch.from_numpy(products_U)
-    if path.is_dir():
-        sharded_checkpoint.clear_place(path)
-    write_atomically(path, lambda partial: _save(state, partial))
+    sharded_checkpoint.clear_partial(path)
+    write_atomically(path, lambda partial: _save_in_place_of(path, state, partial))
+    sharded_checkpoint.clear_old(path)
 
 
 def save_shards(
@@ -157,6 +157,13 @@ def _load_trained(model: nn.Module, state: dict[str, Tensor]) -> None:
         raise RuntimeError(f"the checkpoint is of another model: {min(wanted.keys() ^ state.keys())}")
     state = {name: shard_of(own, state[name]) if is_sharded(own) else state[name] for name, own in wanted.items()}
     model.load_state_dict(state, strict=False)
+
+
+def _save_in_place_of(path: Path, state: dict[str, Any], partial: Path) -> None:
+    """What is there is set aside only when the new one is whole, where a file cannot replace it in one step."""
+    _save(state, partial)
+    if path.is_dir():
+        sharded_checkpoint.clear_place(path)
 
 
 def _save(state: dict[str, Any], path: Path) -> None:

@@ -39,9 +39,9 @@ def write(path: Path, tensors: Mapping[str, Tensor], rest: dict[str, Any], ranks
     """
     from torch.distributed.checkpoint.state_dict_saver import save
 
-    partial = path.with_name(f".{path.name}.partial")
+    partial = _partial(path)
     if ranks.first:
-        _remove(partial)
+        clear_partial(path)
         partial.mkdir()
     ranks.decide(True)  # the folder is there
     save(dict(tensors), checkpoint_id=partial)
@@ -50,7 +50,12 @@ def write(path: Path, tensors: Mapping[str, Tensor], rest: dict[str, Any], ranks
         sync_file(partial / _REST)
         clear_place(path)
         os.replace(partial, path)
-        _remove(_old(path))
+        clear_old(path)
+
+
+def clear_partial(path: Path) -> None:
+    """Remove what was begun and is not whole: a rank that was killed leaves a folder, which no file can be written over."""
+    _remove(_partial(path))
 
 
 def clear_place(path: Path) -> None:
@@ -58,6 +63,15 @@ def clear_place(path: Path) -> None:
     _remove(_old(path))
     if path.exists():
         os.replace(path, _old(path))
+
+
+def clear_old(path: Path) -> None:
+    """Remove what `clear_place` set aside; it may hold sums without noise."""
+    _remove(_old(path))
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(f".{path.name}.partial")
 
 
 def _old(path: Path) -> Path:
