@@ -129,6 +129,10 @@ def worked_plan(of: Measured) -> str:
     fixed = of.draw_seconds + of.targets_seconds * a_card + network
     hours = [(fixed + of.operations * a_card / PEAK / share) * STEPS / 3600 for share in reversed(SHARES)]
     cost = [hour * CARDS * HOURLY for hour in hours]
+    on_core, on_card = (
+        of.draw_seconds + of.targets_seconds * a_card,
+        [of.operations * a_card / PEAK / share for share in SHARES],
+    )
     size, training = of.parameters / 1e6, of.operations / of.ordinary
     return "\n".join(
         [
@@ -141,8 +145,8 @@ def worked_plan(of: Measured) -> str:
             "|---|---|--:|",
             *(f"| {what} | {source} | {seconds:,.2f} |" for what, source, seconds in rows),
             "",
-            f"What breaks first is the one core of a process: draw and targets take {of.draw_seconds + of.targets_seconds * a_card:,.1f} s "
-            f"beside {of.operations * a_card / PEAK / SHARES[-1]:,.1f} to {of.operations * a_card / PEAK / SHARES[0]:,.1f} s of its card. "
+            f"What breaks first is the one core of a process: draw and targets take {on_core:,.1f} s beside {on_card[1]:,.1f} to "
+            f"{on_card[0]:,.1f} s of its card. "
             f"{STEPS:,} steps take {hours[0]:,.0f} to {hours[1]:,.0f} hours and {cost[0]:,.0f} to {cost[1]:,.0f} dollars at "
             f"{HOURLY:g} a card and hour, if each part waits for the one before. Weights, sums and moments are "
             f"{of.parameters * STATE / 1e9:.1f} GB a card, so `compute.shard` is not needed. The noise of a step, "
