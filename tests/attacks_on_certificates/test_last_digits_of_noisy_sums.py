@@ -21,7 +21,7 @@ from tacit.engine import PerExampleClipper, add_noise_
 from tacit.engine.noise import Grid, on_grid
 from tacit.evaluation import masked_lm
 from tacit.evaluation.masked_lm import noisy_sum
-from tacit.loops import step as loop_step
+from tacit.loops import steps as loop_steps
 from tacit.randomness import KeyedRandomness
 
 STREAMS = KeyedRandomness(b"TACIT-45: 32 bytes of a test key")
@@ -136,7 +136,7 @@ def test_a_certified_release_of_one_step_is_on_the_grid(tmp_path: Path, monkeypa
     for present in (40, 41):
         seen = release(present, tmp_path / str(present))
         assert np.array_equal(seen, grid.rounded(torch.from_numpy(seen)).numpy().astype(F32))
-    monkeypatch.setattr(loop_step, "on_grid", lambda multiplier, norm, size: (multiplier * norm, None))  # known wrong
+    monkeypatch.setattr(loop_steps, "on_grid", lambda multiplier, norm, size: (multiplier * norm, None))  # known wrong
     for present in (40, 41):
         seen = release(present, tmp_path / f"{present} unrounded")
         counts = [impossible(seen, sums(supposed), PLAN.dp.noise_stddev) for supposed in (40, 41)]

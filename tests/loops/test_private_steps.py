@@ -547,6 +547,17 @@ def test_a_unit_without_a_loss_adds_nothing(tmp_path: Path) -> None:
     private.__exit__(None, None, None)
 
 
+def test_noise_that_has_no_grid_is_refused_before_a_step_is_paid(tmp_path: Path) -> None:
+    plan = changed(noise_multiplier=1e13, epsilon=None)
+    with (
+        pytest.raises(UsageError, match="float64 has no grid for both"),
+        PrivateSteps(new_model(), plan, tmp_path / "run", present=UNITS),
+    ):
+        raise AssertionError
+    with Ledger.open(tmp_path / "run" / "ledger.sqlite", readonly=True) as ledger:
+        assert not ledger.has_paid
+
+
 def _noise_alone() -> dict[str, Tensor]:
     nothing = {name: torch.zeros_like(one).double() for name, one in new_model().named_parameters()}
     return noised(nothing, PLAN, KeyedRandomness(key_numbered(0)), 0)

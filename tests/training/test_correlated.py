@@ -74,7 +74,9 @@ def independent(size: int, steps: int, stddev: float) -> np.ndarray:
     for step in range(steps):
         model = Numbers(size)
         add_noise_(model.named_parameters(), stddev, STREAMS, step)
-        rows.append(np.concatenate([parameter.grad.numpy().ravel() for parameter in model.parameters()]))  # type: ignore[union-attr]
+        drawn = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+        assert len(drawn) == 2
+        rows.append(np.concatenate([noise.numpy().ravel() for noise in drawn]))
     return np.stack(rows)
 
 

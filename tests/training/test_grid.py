@@ -24,7 +24,7 @@ from tacit.training.unit_rows import Source
 
 from ..adaptive_runs import adaptive_values
 from ..unrounded import UnroundedPlan
-from .phases import KEY, dropping_bert
+from .phases import KEY, PHASE, dropping_bert, spent, train
 from .streams import OBJECTIVE, random_units, stream_of
 
 torch.set_num_threads(1)
@@ -133,6 +133,13 @@ def test_a_weight_that_no_grid_is_fine_enough_for_is_refused(tmp_path: Path) -> 
     del values["adaptive"]["budget"]
     with pytest.raises(UsageError, match=r"adaptive\.weights: one is below 0\.0001"):
         parse_config(values)
+
+
+def test_noise_that_has_no_grid_is_refused_before_a_step_is_paid(tmp_path: Path) -> None:
+    loud = dataclasses.replace(PLAN, noise_multiplier=1e12)
+    with pytest.raises(UsageError, match="float64 has no grid for both"):
+        train(tmp_path, STREAM, phase=dataclasses.replace(PHASE, plan=loud))
+    assert spent(tmp_path) == 0
 
 
 def test_the_scale_of_the_noise() -> None:

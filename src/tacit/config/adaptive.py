@@ -14,7 +14,10 @@ from tacit.errors import RefusedError, UsageError
 if TYPE_CHECKING:
     from tacit.config.run import RunConfig
 
-__all__ = ["AdaptiveOptions", "RhoScorer", "check_adaptive", "stratum_number"]
+__all__ = ["LEAST_WEIGHT", "AdaptiveOptions", "RhoScorer", "check_adaptive", "stratum_number"]
+
+LEAST_WEIGHT = 1e-4
+"""Of a unit that takes part: with a grid that is fine enough for less float64 has too few digits for the sum of many units."""
 
 
 class RhoScorer(Options):
@@ -124,9 +127,6 @@ def check_adaptive(config: RunConfig) -> None:
     _check_adaptive_phases(config, options)
 
 
-_LEAST_WEIGHT = 1e-4  # below it no grid is fine enough for the noise (`tacit.training.plans`)
-
-
 def _check_bands(options: AdaptiveOptions) -> None:
     """Thresholds rise, and one of factors, weights and budget says what a band has, for every band."""
     edges = (0.0, *options.thresholds, 1.0)
@@ -154,8 +154,8 @@ def _check_bands(options: AdaptiveOptions) -> None:
         raise UsageError("adaptive.shares: only strata are sampled apart; leave it out")
     if (given[wanted or ""] is None) == (options.budget is None):
         raise UsageError(f"adaptive: give either {wanted}, or a budget from which they are solved")
-    if any(0 < weight < _LEAST_WEIGHT for weight in options.weights or ()):
-        raise UsageError(f"adaptive.weights: one is below {_LEAST_WEIGHT:g}; let these units count 0, or more")
+    if any(0 < weight < LEAST_WEIGHT for weight in options.weights or ()):
+        raise UsageError(f"adaptive.weights: one is below {LEAST_WEIGHT:g}; let these units count 0, or more")
     factors = options.noise_factors
     if factors is not None and (max(factors) > 1 or factors[-1] != 1):
         raise UsageError("adaptive.noise_factors are at most 1, and 1 for the last band, which is the most private")

@@ -52,9 +52,8 @@ class CorrelatedNoise:
         own = list(independent_noise(self._named.items(), noise_stddev, streams, step).values())
         for number, (parameter, noise) in enumerate(zip(self._named.values(), own, strict=True)):
             assert parameter.grad is not None
-            for factor, before in zip(
-                others, self._last, strict=False
-            ):  # the newest first; at the beginning there are fewer
+            # the newest first; at the beginning there are fewer
+            for factor, before in zip(others, self._last, strict=False):
                 noise -= factor * before[number]
             noise.copy_(grid.rounded(noise.div_(first)))
             total = parameter.grad.double()

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.engine import PerExampleClipper, add_noise_, micro_batches
-from tacit.engine.noise import noise_source, on_grid
+from tacit.engine.noise import Grid, noise_source
 from tacit.engine.sampler import PADDING
 from tacit.engine.sites import trainable_parameters
 from tacit.engine.total import Kept
@@ -35,6 +35,7 @@ class Tools:
     Args:
         noise: what the noise is drawn from, as the ledger has it.
         process: that drew the key.
+        noise_stddev: of a step's sum, and ``grid``: what both are rounded to.
     """
 
     model: nn.Module
@@ -43,6 +44,8 @@ class Tools:
     streams: KeyedRandomness
     noise: str
     process: int
+    noise_stddev: float
+    grid: Grid | None
 
     def refuse_other_process(self) -> None:
         """Raises:
@@ -187,9 +190,9 @@ class PrivateStep:
     def _add_noise(self) -> None:
         dp, rests = self._tools.dp, self._tools.clipper.take_rests()
         named = self._tools.model.named_parameters()
-        dimensions = sum(parameter.numel() for parameter in self._trained.values())
-        stddev, grid = on_grid(dp.noise_multiplier, dp.clip_norm, dimensions)
-        add_noise_(named, stddev, self._tools.streams, self.number, grid=grid, rests=rests)
+        add_noise_(
+            named, self._tools.noise_stddev, self._tools.streams, self.number, grid=self._tools.grid, rests=rests
+        )
         for parameter in self._trained.values():
             assert parameter.grad is not None
             parameter.grad.div_(dp.normaliser)

@@ -22,6 +22,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from transformers import PreTrainedModel
 
 from tacit.engine import CLIPPINGS, PerExampleClipper
+from tacit.engine.noise import on_grid
 from tacit.engine.sites import trainable_parameters
 from tacit.errors import RefusedError, UsageError
 from tacit.loops.folder import LoopFolder, begin_loop
@@ -124,8 +125,10 @@ class PrivateSteps:
             loop = context.enter_context(begin_loop(self._folder, plan, key, _shapes(trained), noise))
             for name, parameter in trained.items():
                 context.callback(parameter.register_hook(partial(_refuse_ordinary, name)).remove)
+            # noise that has no grid is refused here, before a step is paid for
+            rounded = on_grid(loop.dp.noise_multiplier, loop.dp.clip_norm, sum(one.numel() for one in trained.values()))
             self._loop = loop
-            self._tools = Tools(self._model, loop.dp, clipper, KeyedRandomness(key), noise, os.getpid())
+            self._tools = Tools(self._model, loop.dp, clipper, KeyedRandomness(key), noise, os.getpid(), *rounded)
             self._context = context.pop_all()
         return self
 

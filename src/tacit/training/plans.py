@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from tacit.config.adaptive import LEAST_WEIGHT
 from tacit.privacy.bands import Bands
 from tacit.privacy.events import (
     BandedPoissonGaussian,
@@ -82,10 +83,6 @@ class Plan(ABC):
     @abstractmethod
     def marked_objective(self, vocabulary_size: int, layers: int, width: int, length: int) -> Objective:
         """What the model, an LSTM of this shape, is asked about rows of marked text."""
-
-
-LEAST_WEIGHT = 1e-4
-"""Of a unit that takes part (also in `tacit.config.adaptive`): a grid that is fine enough for less leaves noise too few digits."""
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,8 @@ class DpStep(Step):
         self._drops = uses_dropout(model)
         self._has_shards = has_shards(model)
         self._kept = Kept(model)
+        if plan.is_on_grid:
+            self._noise()  # noise that has no grid is refused here, before a step is paid for
         self._clipper = self._new_clipper()
         self._try_blank_rows(length)
         self._clipper = self._new_clipper()
