@@ -26,6 +26,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError
 
+from tacit.corpus.places import Place, is_remote, place
 from tacit.errors import UsageError
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "file_folder",
     "name_in",
     "named",
+    "substituted",
     "values_digest",
 ]
 
@@ -86,6 +88,14 @@ class Options(BaseModel):
     def located(self, path: str) -> Path:
         """A path of the options as it is used: with ``${NAME:-default}`` expanded, and relative to the file that names it."""
         return expanded(path) if self._folder is None else self._folder / expanded(path)
+
+    def located_corpus(self, path: str) -> Place:
+        """The same of a corpus, which may also be in an object store (`tacit.corpus.places`)."""
+        address = substituted(path)
+        if not is_remote(address):
+            return self.located(path)
+        found = place(address)
+        return self.located(str(found)) if isinstance(found, Path) else found
 
     @model_validator(mode="before")
     @classmethod
@@ -214,6 +224,18 @@ def expanded(path: str) -> Path:
     """The path with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment.
 
     Raises:
+        UsageError: the environment has no such name, and there is no default; or it is an address in an object store.
+    """
+    found = substituted(path)
+    if is_remote(found):
+        raise UsageError(f"{found}: only private and public corpora may lie in an object store; copy this to a folder here")
+    return Path(found)
+
+
+def substituted(path: str) -> str:
+    """The text of a path with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment.
+
+    Raises:
         UsageError: the environment has no such name, and there is no default.
     """
 
@@ -224,4 +246,4 @@ def expanded(path: str) -> Path:
             raise UsageError(f"path {path!r}: the environment has no {name}; set it or write ${{{name}:-default}}")
         return found
 
-    return Path(re.sub(r"\$\{(\w+)(:-([^}]*))?\}", value, path))
+    return re.sub(r"\$\{(\w+)(:-([^}]*))?\}", value, path)

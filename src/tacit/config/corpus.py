@@ -95,9 +95,9 @@ class CorpusOptions(Options):
         return self.messages is not None or self.prompt_field is not None
 
     @property
-    def resolved_path(self) -> Path:
-        """The path with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
-        return self.located(self.path)
+    def resolved_path(self) -> Place:
+        """Where it lies, with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
+        return self.located_corpus(self.path)
 
     @property
     def source(self) -> Source:

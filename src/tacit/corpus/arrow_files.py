@@ -11,17 +11,18 @@ from typing import Any
 import pyarrow as pa
 
 from tacit.corpus.lines import attempt
+from tacit.corpus.places import Place, native_file
 from tacit.errors import DataError
 
 __all__ = ["arrow_batches", "broken_arrow", "checked_batch", "saved_dataset"]
 
 
-def broken_arrow(path: Path) -> str:
+def broken_arrow(path: Place) -> str:
     """What an error says of a file that cannot be read."""
     return f"{path}: this is not a readable Arrow file, stream or not; write it again"
 
 
-def saved_dataset(folder: Path) -> list[Path] | None:
+def saved_dataset(folder: Place) -> list[Place] | None:
     """The data files, in their order, of a folder that ``datasets`` has saved; None of another folder.
 
     Raises:
@@ -44,7 +45,7 @@ def saved_dataset(folder: Path) -> list[Path] | None:
     return [folder / str(name) for name in names]
 
 
-def _state_of(path: Path) -> dict[str, Any] | None:
+def _state_of(path: Place) -> dict[str, Any] | None:
     """What ``datasets`` has written there; None where there is no such file, or another one of this name."""
     if not path.is_file():  # a pipe would be waited for
         return None
@@ -55,15 +56,15 @@ def _state_of(path: Path) -> dict[str, Any] | None:
     return state if isinstance(state, dict) and isinstance(state.get("_data_files"), list) else None
 
 
-def _is_inside(folder: Path, name: str) -> bool:
+def _is_inside(folder: Place, name: str) -> bool:
     return name == Path(name).name and (folder / name).is_file()
 
 
 @contextmanager
-def arrow_batches(path: Path) -> Iterator[tuple[list[str], Iterator[pa.RecordBatch]]]:
-    """Names of the columns, and batches. The file is not mapped: one that is cut short meanwhile must not end the process."""
+def arrow_batches(path: Place) -> Iterator[tuple[list[str], Iterator[pa.RecordBatch]]]:
+    """Names of the columns, and batches."""
     problem = broken_arrow(path)
-    with attempt(lambda: pa.OSFile(str(path)), (pa.ArrowException, OSError), problem) as file:
+    with attempt(lambda: native_file(path), (pa.ArrowException, OSError), problem) as file:
         opened = attempt(lambda: _opened_arrow(file), (pa.ArrowException, OSError), problem)
         with opened:
             if isinstance(opened, pa.RecordBatchFileReader):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.corpus.chats import read_chat, read_exchange
 from tacit.corpus.columns import listed
 from tacit.corpus.lines import too_long
+from tacit.corpus.places import Place
 from tacit.corpus.records import Record, identity, unicode_bytes
 from tacit.corpus.turns import dialogue_text
 from tacit.errors import DataError, UsageError
@@ -90,7 +90,7 @@ def checked_text(text: str, place: str, source: Source) -> str:
     return text
 
 
-def refuse_fields(path: Path, source: Source) -> None:
+def refuse_fields(path: Place, source: Source) -> None:
     """For a format without fields.
 
     Raises:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tacit.corpus.json_records import json_names, jsonl_names, read_json, read_jsonl
+from tacit.corpus.places import Place
 from tacit.corpus.plain import read_conll, read_txt
 from tacit.corpus.records import Record
 from tacit.corpus.tables import arrow_names, csv_names, parquet_names, read_arrow, read_csv, read_parquet
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FIELD_NAMES", "READERS"]
 
-READERS: dict[str, Callable[[Path, Source], Iterator[Record]]] = {
+READERS: dict[str, Callable[[Place, Source], Iterator[Record]]] = {
     "txt": read_txt,
     "jsonl": read_jsonl,
     "json": read_json,
@@ -27,7 +27,7 @@ READERS: dict[str, Callable[[Path, Source], Iterator[Record]]] = {
 }
 """The records of one file, for each format; its name is also its files' ending."""
 
-FIELD_NAMES: dict[str, Callable[[Path, Source], list[str]]] = {
+FIELD_NAMES: dict[str, Callable[[Place, Source], list[str]]] = {
     "jsonl": jsonl_names,
     "json": json_names,
     "csv": csv_names,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from tacit.corpus.json_array import NotAnArray, ObjectTooLong, array_objects
 from tacit.corpus.lines import UNREADABLE, attempt, numbered_lines, open_bytes, place_of, too_long
+from tacit.corpus.places import Place
 from tacit.errors import DataError
 
 __all__ = ["Numbered", "objects_by_line", "objects_of_array"]
@@ -18,7 +18,7 @@ Numbered = tuple[int, str, dict[str, Any]]
 """Number of the line, or of the object in its array; the place, for errors; the object."""
 
 
-def objects_by_line(path: Path, most_bytes: int) -> Iterator[Numbered]:
+def objects_by_line(path: Place, most_bytes: int) -> Iterator[Numbered]:
     """One JSON object per line; blank lines are skipped.
 
     Raises:
@@ -30,7 +30,7 @@ def objects_by_line(path: Path, most_bytes: int) -> Iterator[Numbered]:
             yield number, where, _object(line, where, "every line must be one object such as {...}")
 
 
-def objects_of_array(path: Path, most_bytes: int) -> Iterator[Numbered]:
+def objects_of_array(path: Place, most_bytes: int) -> Iterator[Numbered]:
     """The objects of the one array that is the file.
 
     Raises:

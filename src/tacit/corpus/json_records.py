@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tacit.corpus.columns import key_names
 from tacit.corpus.fields import no_field, record_of, wanted_fields
 from tacit.corpus.json_objects import Numbered, objects_by_line, objects_of_array
+from tacit.corpus.places import Place
 from tacit.corpus.records import Record
 from tacit.errors import DataError
 
@@ -21,21 +21,21 @@ __all__ = ["OBJECTS", "json_names", "jsonl_names", "read_json", "read_jsonl"]
 _LOOKED_AT = 20  # records whose keys are compared for the names of fields
 _FEWEST_WITH_A_KEY = 5
 
-OBJECTS: dict[str, Callable[[Path, int], Iterator[Numbered]]] = {"jsonl": objects_by_line, "json": objects_of_array}
+OBJECTS: dict[str, Callable[[Place, int], Iterator[Numbered]]] = {"jsonl": objects_by_line, "json": objects_of_array}
 """The objects of a file of each format, with the place of each."""
 
 
-def read_jsonl(path: Path, source: Source) -> Iterator[Record]:
+def read_jsonl(path: Place, source: Source) -> Iterator[Record]:
     """One JSON object per line; blank lines are skipped."""
     return _read_objects(path, source, objects_by_line)
 
 
-def read_json(path: Path, source: Source) -> Iterator[Record]:
+def read_json(path: Place, source: Source) -> Iterator[Record]:
     """One object per record, in an array that is the whole file; the record's number takes the line number's place."""
     return _read_objects(path, source, objects_of_array)
 
 
-def _read_objects(path: Path, source: Source, objects: Callable[[Path, int], Iterator[Numbered]]) -> Iterator[Record]:
+def _read_objects(path: Place, source: Source, objects: Callable[[Place, int], Iterator[Numbered]]) -> Iterator[Record]:
     wanted = wanted_fields(source)
     for number, where, values in objects(path, source.max_record_bytes):
         for option, name in wanted:
@@ -45,12 +45,12 @@ def _read_objects(path: Path, source: Source, objects: Callable[[Path, int], Ite
         yield record_of(values, f"{path.name}:{number}", where, source)
 
 
-def jsonl_names(path: Path, source: Source) -> list[str]:
+def jsonl_names(path: Place, source: Source) -> list[str]:
     """Those keys of all the first objects that look like names."""
     return _shared_keys(objects_by_line(path, source.max_record_bytes), 1)
 
 
-def json_names(path: Path, source: Source) -> list[str]:
+def json_names(path: Place, source: Source) -> list[str]:
     """As `jsonl_names`, of an array."""
     return _shared_keys(objects_of_array(path, source.max_record_bytes), 1)
 

@@ -7,14 +7,13 @@ record that begins with one would lose it only where no other record stands befo
 from __future__ import annotations
 
 import codecs
-import gzip
 import itertools
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import IO, TypeVar, cast
+from typing import IO, TypeVar
 
+from tacit.corpus.places import Place, open_place, unzipped
 from tacit.errors import DataError
 
 __all__ = ["UNREADABLE", "attempt", "numbered_lines", "open_bytes", "place_of", "too_long", "without_marks"]
@@ -27,7 +26,7 @@ UNREADABLE: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
 """What reading a damaged file raises."""
 
 
-def place_of(path: Path, line: int, noun: str = "line") -> str:
+def place_of(path: Place, line: int, noun: str = "line") -> str:
     """Where something is, for errors."""
     return f"{path}, {noun} {line}"
 
@@ -49,14 +48,13 @@ def too_long(where: str, most_bytes: int) -> str:
     return f"{where}: the record is longer than {most_bytes} bytes; raise the option max_record_bytes"
 
 
-def open_bytes(path: Path) -> IO[bytes]:
+def open_bytes(path: Place) -> IO[bytes]:
     """The file's bytes, unpacked where its name ends in .gz."""
-    opener = gzip.open if path.suffix.lower() == ".gz" else open
-    file = attempt(lambda: opener(path, "rb"), (OSError,), f"{path}: the file cannot be opened; check its permissions")
-    return cast(IO[bytes], file)
+    opener = unzipped if path.suffix.lower() == ".gz" else open_place
+    return attempt(lambda: opener(path), (OSError,), f"{path}: the file cannot be opened; check its permissions")
 
 
-def numbered_lines(path: Path, most_bytes: int) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: Place, most_bytes: int) -> Iterator[tuple[int, str]]:
     """Numbered lines, decoded, each with its line ending and without the encoding marks that it begins with.
 
     Raises:
@@ -79,7 +77,7 @@ def without_marks(line: bytes) -> bytes:
     return line[found.end() :] if (found := _MARKS.match(line)) else line
 
 
-def _read_line(file: IO[bytes], path: Path, number: int, most_bytes: int) -> bytes:
+def _read_line(file: IO[bytes], path: Place, number: int, most_bytes: int) -> bytes:
     """The next line, b"" at the end; never holds more of a line than the cap allows. As `attempt`, without its cost a line."""
     room = most_bytes + len(b"\r\n")
     try:
@@ -99,7 +97,7 @@ def _read_line(file: IO[bytes], path: Path, number: int, most_bytes: int) -> byt
     return line
 
 
-def _decoded(line: bytes, path: Path, number: int) -> str:
+def _decoded(line: bytes, path: Place, number: int) -> str:
     try:
         return line.decode()
     except UnicodeDecodeError:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tacit.corpus.fields import checked_text, refuse_fields
 from tacit.corpus.lines import numbered_lines, place_of
+from tacit.corpus.places import Place
 from tacit.corpus.records import Record
 from tacit.errors import DataError
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["read_conll", "read_txt"]
 
 
-def read_txt(path: Path, source: Source) -> Iterator[Record]:
+def read_txt(path: Place, source: Source) -> Iterator[Record]:
     """One record per line that is not blank."""
     refuse_fields(path, source)
     for number, line in numbered_lines(path, source.max_record_bytes):
@@ -26,7 +26,7 @@ def read_txt(path: Path, source: Source) -> Iterator[Record]:
             yield Record(f"{path.name}:{number}", None, line.rstrip("\r\n"))
 
 
-def read_conll(path: Path, source: Source) -> Iterator[Record]:
+def read_conll(path: Place, source: Source) -> Iterator[Record]:
     """``token<TAB>tag`` lines, a blank line between sentences; the text is the tokens joined by spaces.
 
     In a dataset directory a file is one document and one record; in a single file each sentence is a record.
@@ -41,7 +41,7 @@ def read_conll(path: Path, source: Source) -> Iterator[Record]:
         yield Record(f"{path.name}:{number}", None, text)
 
 
-def _sentences(path: Path, source: Source) -> Iterator[tuple[int, list[str]]]:
+def _sentences(path: Place, source: Source) -> Iterator[tuple[int, list[str]]]:
     """(number of its first line, tokens) of each sentence."""
     numbered = numbered_lines(path, source.max_record_bytes)
     for blank, group in itertools.groupby(numbered, key=lambda line: not line[1].strip()):

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from tacit.corpus.formats import FIELD_NAMES, READERS
 from tacit.corpus.json_records import OBJECTS
+from tacit.corpus.places import Place
 from tacit.corpus.records import Record
 from tacit.corpus.source import Source, files_and_formats
 from tacit.errors import DataError, UsageError
@@ -46,7 +46,7 @@ def read_objects(source: Source) -> Iterator[tuple[str, dict[str, Any]]]:
             yield place, values
 
 
-def _stream(files: list[tuple[Path, str]], source: Source) -> Iterator[Record]:
+def _stream(files: list[tuple[Place, str]], source: Source) -> Iterator[Record]:
     records = itertools.chain.from_iterable(READERS[format_](path, source) for path, format_ in files)
     records = itertools.islice(records, source.limit)
     first = next(records, None)

@@ -1,4 +1,4 @@
-"""A corpus on disk: where it is, how to read it, and which files it has."""
+"""A corpus: where it is, how to read it, and which files it has."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tacit.corpus.arrow_files import saved_dataset
 from tacit.corpus.formats import READERS
+from tacit.corpus.places import Place, files_in
 from tacit.corpus.turns import Turns
 from tacit.errors import DataError, UsageError
 from tacit.files import refuse_pipe
@@ -22,12 +23,12 @@ MOST_RECORD_BYTES = 2**40
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A corpus on disk and how to read it.
+    """A corpus and how to read it.
 
     Args:
-        path: a file, or a dataset directory: its files with known endings, sorted by name (sub-directories and hidden
-            files are left out). The last part may be a pattern, such as ``dialogues_*.json``, for some files of a directory. Of a
-            folder that ``datasets.Dataset.save_to_disk`` wrote, the data files that it names are read.
+        path: here or in an object store, a file, or a dataset directory: its files with known endings, sorted by name
+            (sub-directories and hidden files are left out). The last part may be a pattern, such as ``dialogues_*.json``, for
+            some files of a directory. Of a folder that ``datasets.Dataset.save_to_disk`` wrote, the data files that it names are read.
         format: a key of ``READERS``; "auto" goes by each file's ending. In a directory any other value keeps the files
             of that format only. All but Parquet and Arrow may be gzipped (``.gz`` after the ending).
         text_field: the field (JSON, CSV, Parquet, Arrow) that holds the text or, with ``turns``, the list of turns.
@@ -45,7 +46,7 @@ class Source:
         UsageError: an unknown format, a number out of range, or a prompt without a response.
     """
 
-    path: Path
+    path: Place
     format: str = "auto"
     text_field: str = "text"
     id_field: str | None = None
@@ -68,7 +69,7 @@ class Source:
             raise UsageError(f"limit must be at least 1, not {self.limit}; leave it out to read everything")
 
 
-def files_of(source: Source) -> list[Path]:
+def files_of(source: Source) -> list[Place]:
     """The files that `read_records` reads.
 
     Raises:
@@ -77,19 +78,20 @@ def files_of(source: Source) -> list[Path]:
     return [path for path, _ in files_and_formats(source)]
 
 
-def files_and_formats(source: Source) -> list[tuple[Path, str]]:
+def files_and_formats(source: Source) -> list[tuple[Place, str]]:
     """The files to read with the format of each."""
-    refuse_pipe(source.path)
+    if isinstance(source.path, Path):
+        refuse_pipe(source.path)
     if source.path.is_dir():
         saved = saved_dataset(source.path) if source.format in ("auto", "arrow") else None
         if saved is not None:
             return [(path, "arrow") for path in saved]
-        listed = source.path.iterdir()
+        listed = files_in(source.path)
     elif source.path.exists():
         return [(source.path, _format_of_file(source))]
     else:
-        listed = source.path.parent.glob(source.path.name)
-    files = [(path, _format_by_ending(path)) for path in sorted(listed) if _is_visible_file(path)]
+        listed = files_in(source.path.parent, source.path.name)
+    files = [(path, _format_by_ending(path)) for path in listed if not path.name.startswith(".")]
     if not files and not source.path.is_dir():
         raise DataError(f"{source.path}: there is no such file or directory; check the path")
     known = [(path, name) for path, name in files if name is not None and source.format in ("auto", name)]
@@ -106,11 +108,7 @@ def _format_of_file(source: Source) -> str:
     return name
 
 
-def _is_visible_file(path: Path) -> bool:
-    return path.is_file() and not path.name.startswith(".")
-
-
-def _format_by_ending(path: Path) -> str | None:
+def _format_by_ending(path: Place) -> str | None:
     """The format that the name's ending stands for: ``a.txt.gz`` is txt, ``a.pdf`` and ``a.parquet.gz`` are None."""
     zipped = path.suffix.lower() == ".gz"
     name = _endings().get(Path(path.stem).suffix.lower() if zipped else path.suffix.lower())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ from tacit.corpus.arrow_files import arrow_batches, broken_arrow, checked_batch
 from tacit.corpus.columns import header_names
 from tacit.corpus.fields import no_field, record_of, wanted_fields
 from tacit.corpus.lines import attempt, numbered_lines, place_of, too_long
+from tacit.corpus.places import Place, native_file
 from tacit.corpus.records import Record
 from tacit.errors import DataError, UsageError
 
@@ -25,7 +25,7 @@ __all__ = ["arrow_names", "csv_names", "parquet_names", "read_arrow", "read_csv"
 _PARQUET_ROWS = 256
 
 
-def read_csv(path: Path, source: Source) -> Iterator[Record]:
+def read_csv(path: Place, source: Source) -> Iterator[Record]:
     """Comma-separated rows under a header; quoted fields may hold line breaks (RFC 4180)."""
     if source.turns is not None:
         raise UsageError(f"{path}: a CSV file has no lists of turns; leave out the option turns")
@@ -45,7 +45,7 @@ def read_csv(path: Path, source: Source) -> Iterator[Record]:
         yield record_of(dict(zip(header, row, strict=True)), f"{path.name}:{number}", place, source)
 
 
-def _csv_rows(path: Path, source: Source) -> Iterator[tuple[int, list[str]]]:
+def _csv_rows(path: Place, source: Source) -> Iterator[tuple[int, list[str]]]:
     """Rows that are not blank, with the number of the line on which each begins."""
     reader = csv.reader((line for _, line in numbered_lines(path, source.max_record_bytes)), strict=True)
     while True:
@@ -74,7 +74,7 @@ def _next_row(reader: Iterator[list[str]], place: str, source: Source) -> list[s
     raise DataError(too_long(place, source.max_record_bytes) if over_cap else problem)
 
 
-def csv_names(path: Path, source: Source) -> list[str]:
+def csv_names(path: Place, source: Source) -> list[str]:
     """The names in a file's header; none of them where it may be no header."""
     return header_names(next(_csv_rows(path, source), (1, []))[1])
 
@@ -88,26 +88,31 @@ def _check_columns(columns: Sequence[str], source: Source, place: str) -> None:
             raise DataError(f"{place}: there are {columns.count(name)} columns {name!r} ({option}); rename all but one")
 
 
-def read_parquet(path: Path, source: Source) -> Iterator[Record]:
+def read_parquet(path: Place, source: Source) -> Iterator[Record]:
     """One record per row; the row number takes the line number's place."""
-    broken = _broken(path)
-    with attempt(lambda: pq.ParquetFile(path), (pa.ArrowException, OSError), broken) as file:
+    broken, damaged = _broken(path), (pa.ArrowException, OSError)
+    with (
+        attempt(lambda: native_file(path), damaged, broken) as opened,
+        attempt(lambda: pq.ParquetFile(opened), damaged, broken) as file,
+    ):
         _check_columns(attempt(lambda: file.schema_arrow.names, (ValueError,), broken), source, str(path))
         names = sorted({name for _, name in wanted_fields(source)})
         batches = file.iter_batches(batch_size=_PARQUET_ROWS, columns=names)
         yield from _rows_of_batches(path, source, batches, broken)
 
 
-def parquet_names(path: Path, source: Source) -> list[str]:
+def parquet_names(path: Place, source: Source) -> list[str]:
     """The names of a file's columns."""
-    return attempt(lambda: list(pq.read_schema(path).names), (pa.ArrowException, OSError, ValueError), _broken(path))
+    damaged = (pa.ArrowException, OSError, ValueError)
+    with attempt(lambda: native_file(path), damaged, _broken(path)) as opened:
+        return attempt(lambda: list(pq.read_schema(opened).names), damaged, _broken(path))
 
 
-def _broken(path: Path) -> str:
+def _broken(path: Place) -> str:
     return f"{path}: this is not a readable Parquet file; write it again"
 
 
-def read_arrow(path: Path, source: Source) -> Iterator[Record]:
+def read_arrow(path: Place, source: Source) -> Iterator[Record]:
     """One record per row, as of Parquet: a file in Arrow's IPC format, as a stream (which ``datasets`` writes) or with a footer."""
     with arrow_batches(path) as (columns, batches):
         _check_columns(columns, source, str(path))
@@ -117,13 +122,13 @@ def read_arrow(path: Path, source: Source) -> Iterator[Record]:
         )
 
 
-def arrow_names(path: Path, source: Source) -> list[str]:
+def arrow_names(path: Place, source: Source) -> list[str]:
     """The names of a file's columns."""
     with arrow_batches(path) as (names, _):
         return names
 
 
-def _rows_of_batches(path: Path, source: Source, batches: Iterator[pa.RecordBatch], broken: str) -> Iterator[Record]:
+def _rows_of_batches(path: Place, source: Source, batches: Iterator[pa.RecordBatch], broken: str) -> Iterator[Record]:
     number = 0
     while (batch := attempt(lambda: next(batches, None), (pa.ArrowException, OSError), broken)) is not None:
         for row in range(batch.num_rows):

@@ -16,6 +16,7 @@ from typing import Any
 
 from filelock import FileLock
 
+from tacit.corpus.places import look_at
 from tacit.corpus.source import Source, files_of
 from tacit.files import atomic_folder, private_folder
 from tacit.pipeline.state import RunState
@@ -60,5 +61,5 @@ def _remove_others(root: Path, name: str) -> None:
 
 def look_of(source: Source) -> list[Any]:
     """How a source is read, and of its files the name, size and time of change: whether it is still what was read."""
-    files = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files_of(source)]
+    files = [(str(path), *look_at(path)) for path in files_of(source)]
     return [repr(source), files]

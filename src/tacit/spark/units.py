@@ -8,12 +8,12 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tacit.corpus.formats import READERS
+from tacit.corpus.places import Place, look_at
 from tacit.corpus.readers import no_record
 from tacit.corpus.records import Record
 from tacit.corpus.source import Source, files_and_formats
@@ -42,7 +42,7 @@ class _Files:
     """Of each file its path, its format, and how many records are read (None: all); and records behind them, as another file's."""
 
     source: Source
-    files: list[tuple[Path, str, int | None]]
+    files: list[tuple[Place, str, int | None]]
     planted: Sequence[Record] = ()
 
 
@@ -87,7 +87,7 @@ def records_table(
     """
     found = files_and_formats(source)
     limit, source = source.limit, dataclasses.replace(source, limit=None)
-    files: list[tuple[Path, str, int | None]] = [(path, format_, limit) for path, format_ in found]
+    files: list[tuple[Place, str, int | None]] = [(path, format_, limit) for path, format_ in found]
     if limit is not None and len(files) > 1:
         counts = dict.fromkeys(range(len(files)), 0)
         with runner.kept(_table(runner, _Files(source, files)).groupBy("file").count()) as counted:
@@ -204,7 +204,7 @@ def units_table(
 
 def _parts_of(source: Source) -> int:
     """Into how many parts the units go: each comes to the driver as one result, which has to fit in memory there."""
-    sizes = ((path.stat().st_size, path.suffix == ".gz") for path, _ in files_and_formats(source))
+    sizes = ((look_at(path)[0], path.suffix == ".gz") for path, _ in files_and_formats(source))
     text = sum(size * (_OF_ZIPPED if is_zipped else 1) for size, is_zipped in sizes)
     return 1 + text // _PART_BYTES
 

@@ -1,0 +1,235 @@
+"""Where a corpus lies: a path of this machine, or a place in an object store, with the same words for readers.
+
+Object stores are reached by `pyarrow.fs`, which finds their credentials as each store's own tools do (environment, profile, the
+machine's role). Nothing is written there.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import gzip
+import io
+import posixpath
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, TypeVar, cast
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+from tacit.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow import fs
+
+__all__ = ["Place", "RemotePath", "files_in", "is_remote", "look_at", "native_file", "open_place", "place", "unzipped"]
+
+_SCHEMES = {
+    "s3": "s3",
+    "s3a": "s3",
+    "s3n": "s3",
+    "gs": "gs",
+    "gcs": "gs",
+    "abfs": "abfs",
+    "abfss": "abfss",
+    "hdfs": "hdfs",
+}
+"""As they are written, Spark's names among them, and what pyarrow calls them."""
+_NO_SECRET = {"gs": ("anonymous",), "gcs": ("anonymous",)}
+"""Users that an address may name; Azure's is the container, and Hadoop's is a name without a password."""
+_ADDRESS = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, order=True)
+class RemotePath:
+    """A file or folder of an object store, or a pattern of files there, by those words of `pathlib.Path` that readers use.
+
+    Args:
+        uri: ``SCHEME://BUCKET/PATH?OPTIONS`` as `pyarrow.fs.FileSystem.from_uri` reads it, unusual characters as ``%XX``. The options
+            are the store's, such as ``region`` or ``endpoint_override``.
+
+    Raises:
+        UsageError: no store has such an address, or it holds a password or key, which would be written into the run's folder.
+    """
+
+    uri: str
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.uri)
+        if parts.scheme not in _SCHEMES:
+            raise UsageError(
+                f"a corpus lies at a path of this machine or in an object store ({', '.join(_SCHEMES)}), not at {parts.scheme}://"
+            )
+        user, _, _ = parts.netloc.rpartition("@")
+        named = parts.scheme in ("abfs", "abfss", "hdfs") or user in ("", *_NO_SECRET.get(parts.scheme, ()))
+        if ":" in user or not named:
+            raise UsageError(
+                f"an address of {parts.scheme}:// must hold no key or password, since the run's folder keeps it: give them to the "
+                "environment, as the store's own tools take them"
+            )
+
+    def __str__(self) -> str:
+        return self.uri
+
+    def __repr__(self) -> str:
+        return f"RemotePath({self.uri!r})"
+
+    def __truediv__(self, name: str) -> RemotePath:
+        return self._at(posixpath.join(urlsplit(self.uri).path, quote(name)))
+
+    @property
+    def name(self) -> str:
+        return unquote(posixpath.basename(urlsplit(self.uri).path.rstrip("/")))
+
+    @property
+    def suffix(self) -> str:
+        return Path(self.name).suffix
+
+    @property
+    def stem(self) -> str:
+        return Path(self.name).stem
+
+    @property
+    def parent(self) -> RemotePath:
+        return self._at(posixpath.dirname(urlsplit(self.uri).path.rstrip("/")))
+
+    @property
+    def parents(self) -> list[RemotePath]:
+        """The folders that it lies in, the bucket last."""
+        found = [self.parent]
+        while found[-1].name:
+            found.append(found[-1].parent)
+        return found
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """The kind of store, and the place in it: the same however the address is written."""
+        filesystem, path = self._opened()
+        return filesystem.type_name, path
+
+    def exists(self) -> bool:
+        from pyarrow import fs
+
+        return self._info().type != fs.FileType.NotFound
+
+    def is_file(self) -> bool:
+        from pyarrow import fs
+
+        return self._info().type == fs.FileType.File
+
+    def is_dir(self) -> bool:
+        from pyarrow import fs
+
+        return self._info().type == fs.FileType.Directory
+
+    def files(self) -> list[str]:
+        """The names of the files in this folder; none where there is no folder."""
+        from pyarrow import fs
+
+        filesystem, path = self._opened()
+        within = fs.FileSelector(path, allow_not_found=True)
+        found = self._asked(lambda: filesystem.get_file_info(within))
+        return [posixpath.basename(one.path) for one in found if one.type == fs.FileType.File]
+
+    def look(self) -> tuple[int, int]:
+        """`look_at` it."""
+        info = self._info()
+        return info.size or 0, info.mtime_ns or 0
+
+    def open(self) -> pa.NativeFile:
+        """To be read from any place on."""
+        filesystem, path = self._opened()
+        return filesystem.open_input_file(path)
+
+    def read_bytes(self) -> bytes:
+        with self.open() as file:
+            return file.read()
+
+    def _at(self, path: str) -> RemotePath:
+        return RemotePath(urlunsplit(urlsplit(self.uri)._replace(path=path)))
+
+    def _info(self) -> fs.FileInfo:
+        filesystem, path = self._opened()
+        return self._asked(lambda: filesystem.get_file_info(path))
+
+    def _opened(self) -> tuple[fs.FileSystem, str]:
+        parts = urlsplit(self.uri)
+        known = parts._replace(scheme=_SCHEMES[parts.scheme], path=re.sub("/+", "/", parts.path).rstrip("/"))
+        return self._asked(lambda: _filesystem(urlunsplit(known)))
+
+    def _asked(self, ask: Callable[[], T]) -> T:
+        """What the store answers; its own errors may quote headers, and are dropped."""
+        import pyarrow as pa
+
+        try:
+            return ask()
+        except (OSError, pa.ArrowException):
+            pass
+        raise DataError(
+            f"{self.uri}: the store does not answer, or lets nobody in; check the address, the network, and the credentials that the "
+            "environment gives"
+        )
+
+
+Place = Path | RemotePath
+"""Where a corpus, or a file of it, lies."""
+
+
+def is_remote(address: str) -> bool:
+    """Whether it is an address and no path; a path never has two slashes behind a colon."""
+    return _ADDRESS.match(address) is not None
+
+
+def place(address: str | Path) -> Place:
+    """What a user's word means: ``file://`` addresses and all others without ``://`` are paths.
+
+    Raises:
+        UsageError: as `RemotePath`.
+    """
+    if isinstance(address, Path) or not is_remote(address):
+        return Path(address)
+    parts = urlsplit(address)
+    return Path(unquote(parts.path)) if (parts.scheme, parts.netloc) == ("file", "") else RemotePath(address)
+
+
+def files_in(folder: Place, pattern: str = "*") -> list[Place]:
+    """The files in a folder whose names are of a pattern, in the order of their names; none where there is no folder."""
+    if isinstance(folder, Path):
+        return [path for path in sorted(folder.glob(pattern)) if path.is_file()]
+    return [folder / name for name in sorted(fnmatch.filter(folder.files(), pattern))]
+
+
+def look_at(where: Place) -> tuple[int, int]:
+    """Of a file, its bytes, and when it was written, in nanoseconds."""
+    if isinstance(where, RemotePath):
+        return where.look()
+    found = where.stat()
+    return found.st_size, found.st_mtime_ns
+
+
+def open_place(where: Place) -> IO[bytes]:
+    """Its bytes, from the first on."""
+    return where.open("rb") if isinstance(where, Path) else io.BufferedReader(where.open())
+
+
+def native_file(where: Place) -> pa.NativeFile:
+    """The same for pyarrow. It is not mapped: a file that is cut short meanwhile must not end the process."""
+    import pyarrow as pa
+
+    return pa.OSFile(str(where)) if isinstance(where, Path) else where.open()
+
+
+def unzipped(where: Place) -> IO[bytes]:
+    """The bytes that were packed by gzip."""
+    return cast(IO[bytes], gzip.open(where if isinstance(where, Path) else open_place(where), "rb"))
+
+
+@functools.lru_cache(maxsize=64)
+def _filesystem(uri: str) -> tuple[fs.FileSystem, str]:
+    from pyarrow import fs
+
+    return fs.FileSystem.from_uri(uri)
