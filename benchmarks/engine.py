@@ -272,7 +272,7 @@ def measure_logical(case_name: str) -> list[LogicalRow]:
                 row_losses(case, model, batch).sum().backward()
 
     def noise() -> None:
-        add_noise_(model.named_parameters(), stddev, streams, step=0, grid=grid)
+        add_noise_(model.named_parameters(), stddev, streams, 0, grid)
 
     def divide_and_step() -> None:
         for parameter in model.parameters():

@@ -63,7 +63,7 @@ def row(name: str, loss: str, turns: int, parts: int) -> str:
         for _ in range(parts):
             with clipper:
                 row_losses(case, model, batch, LOSSES[loss]).sum().backward()
-        add_noise_(model.named_parameters(), stddev, streams, step, grid=grid, rests=clipper.take_rests())
+        add_noise_(model.named_parameters(), stddev, streams, step, grid, rests=clipper.take_rests())
         divide(model, case.shape.batch * parts)
         optimizer.step()
 

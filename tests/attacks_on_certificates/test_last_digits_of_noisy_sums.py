@@ -7,7 +7,9 @@ coordinate in ten rules a wrong sum out. Certified 0.4998, told apart 12 of 12. 
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -59,7 +61,7 @@ def impossible(published: np.ndarray, total: np.ndarray, stddev: float) -> int:
 def published(total: np.ndarray, key: int, stddev: float, grid: Grid | None) -> np.ndarray:
     parameter = nn.Parameter(torch.zeros(len(total)))
     parameter.grad = torch.from_numpy(total.copy())
-    add_noise_([("p", parameter)], stddev, STREAMS.child("key", key), 0, grid=grid)
+    add_noise_([("p", parameter)], stddev, STREAMS.child("key", key), 0, grid)
     return parameter.grad.numpy()
 
 
@@ -167,3 +169,51 @@ def test_the_means_of_an_evaluation_tell_nothing_of_their_digits(monkeypatch: py
     monkeypatch.setattr(masked_lm, "on_grid", lambda multiplier, norm, size: (multiplier * norm, Unrounded))
     assert ruled_out(without) > 20  # known wrong
     assert ruled_out(with_it) == 0
+
+
+# the loop that README shows (twenty-sixth attack: it had no grid) --------------------------------------------------------
+
+ROOT = Path(__file__).parents[2]
+
+
+def weights_of_readme(noise: str) -> tuple[np.ndarray, Grid]:
+    """README's own loop, one step of it from zero, with its line of noise; minus the noisy sum, and the grid it should lie on."""
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    [loop] = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "add_noise_" in block]
+    [line] = [line for line in loop.split("\n") if "add_noise_(" in line]
+    model = head()
+    given = {
+        "model": model,
+        "steps": 1,
+        "optimizer": torch.optim.SGD(model.parameters(), lr=1.0),
+        "data": range(41),
+        "probability": 1.0,
+        "streams": STREAMS,
+        "noise_multiplier": 8.0,
+        "expected_batch": 64,
+        "per_example_losses": lambda model, data, indices: losses(model, torch.from_numpy(indices).clamp(min=0)),
+    }
+    exec(loop.replace(line, noise.format(line=line)), given)
+    _, grid = on_grid(8.0, 1.0, sum(parameter.numel() for parameter in model.parameters()))
+    return -64 * model.weight.detach().double().numpy(), grid
+
+
+@pytest.mark.parametrize(
+    ("noise", "is_on_grid"),
+    [
+        ("{line}", True),
+        ("    add_noise_(model.named_parameters(), 8.0, streams, step, None, rests=clipper.take_rests())", False),
+    ],
+    ids=["as it stands", "known wrong"],
+)
+def test_the_loop_of_the_readme_releases_multiples_of_a_public_number(noise: str, is_on_grid: bool) -> None:
+    sums, grid = weights_of_readme(noise)
+    assert np.abs(sums).max() < 2**24 * grid.spacing  # so float32 weights hold them as they are
+    assert bool((sums % grid.spacing == 0).all()) == is_on_grid
+
+
+def test_nobody_gets_noise_without_a_grid_by_saying_nothing() -> None:
+    assert inspect.signature(add_noise_).parameters["grid"].default is inspect.Parameter.empty
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+            assert "    add_noise_(" not in block or "on_grid(" in block, page

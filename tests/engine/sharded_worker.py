@@ -50,7 +50,7 @@ def clipped(name: str, rank: int, clipper_options: dict[str, Any]) -> dict[str, 
             case.losses(model, own).sum().backward()
         norms.append(clipper.norms)
     found = {"norms": torch.stack(norms), "sums": full_gradients(model)}
-    add_noise_(model.named_parameters(), NOISE, KeyedRandomness(bytes(32)), step=3)
+    add_noise_(model.named_parameters(), NOISE, KeyedRandomness(bytes(32)), 3, None)
     found["noisy"] = full_gradients(model)
     clipper.close()
     return found

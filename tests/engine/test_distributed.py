@@ -84,7 +84,7 @@ def user_step(ranks: Ranks, draw: np.ndarray, noise_stddev: float, step: int, mo
             losses = model(rows()[chosen]).square().sum(dim=1) * torch.from_numpy(real)
             losses.sum().backward()
     clipper.close()
-    add_noise_(model.named_parameters(), noise_stddev, STREAMS, step, ranks)
+    add_noise_(model.named_parameters(), noise_stddev, STREAMS, step, None, ranks)
 
 
 def taken(model: nn.Module) -> Sums:
@@ -151,7 +151,7 @@ def _whole(ranks: Ranks, draw: np.ndarray, step: int) -> Sums:
     if len(draw):
         with clipper:
             model(rows()[draw]).square().sum().backward()
-    add_noise_(model.named_parameters(), 0.0, STREAMS, step, ranks)
+    add_noise_(model.named_parameters(), 0.0, STREAMS, step, None, ranks)
     return taken(model)
 
 
@@ -186,18 +186,18 @@ def wide(dtype: torch.dtype = torch.float32) -> nn.Module:
 
 
 def ours(model: nn.Module, noise_stddev: float, step: int, ranks: Ranks) -> None:
-    add_noise_(model.named_parameters(), noise_stddev, STREAMS, step, ranks)
+    add_noise_(model.named_parameters(), noise_stddev, STREAMS, step, None, ranks)
 
 
 def every_rank_its_own(model: nn.Module, noise_stddev: float, step: int, ranks: Ranks) -> None:
     """Known wrong: independent noise at every rank."""
-    add_noise_(model.named_parameters(), noise_stddev, STREAMS.child("rank", ranks.rank), step)
+    add_noise_(model.named_parameters(), noise_stddev, STREAMS.child("rank", ranks.rank), step, None)
     ours(model, 0.0, step, ranks)
 
 
 def every_rank_the_same(model: nn.Module, noise_stddev: float, step: int, ranks: Ranks) -> None:
     """Known wrong: the same noise at every rank."""
-    add_noise_(model.named_parameters(), noise_stddev, STREAMS, step)
+    add_noise_(model.named_parameters(), noise_stddev, STREAMS, step, None)
     ours(model, 0.0, step, ranks)
 
 
@@ -255,7 +255,7 @@ def test_a_sharded_parameter_gets_its_part_of_the_same_noise(grid: Grid | None) 
     """5 rows on 2 ranks; the gradient is summed over the ranks already, so it must not be summed again."""
 
     def noisy(named: dict[str, nn.Parameter], ranks: Ranks) -> list[Tensor]:
-        add_noise_(named.items(), STDDEV, STREAMS, 3, ranks, grid)
+        add_noise_(named.items(), STDDEV, STREAMS, 3, grid, ranks)
         return [p.grad.full_tensor() if isinstance(p.grad, DTensor) else p.grad for p in named.values()]
 
     def work(ranks: Ranks) -> list[Tensor]:

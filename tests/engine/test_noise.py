@@ -36,7 +36,7 @@ def parameters(dtype: torch.dtype = torch.float32, device: str = "cpu") -> Named
 
 
 def ours(named: Named, noise_stddev: float, step: int) -> None:
-    add_noise_(named.items(), noise_stddev, STREAMS, step)
+    add_noise_(named.items(), noise_stddev, STREAMS, step, None)
 
 
 def draw(
@@ -129,7 +129,7 @@ def test_a_step_run_again_draws_the_same_noise(device: str) -> None:
 
 def test_other_keys_draw_other_noise() -> None:
     named = parameters()
-    add_noise_(named.items(), STDDEV, KeyedRandomness(bytes(32)), 5)
+    add_noise_(named.items(), STDDEV, KeyedRandomness(bytes(32)), 5, None)
     assert named["first"].grad is not None
     assert (named["first"].grad.numpy().ravel() / STDDEV != draw(ours, 5)["first"]).mean() > 0.99
 
@@ -137,9 +137,9 @@ def test_other_keys_draw_other_noise() -> None:
 def test_a_tied_parameter_gets_noise_once() -> None:
     model = nn.Sequential(nn.Embedding(50, 20), nn.Linear(20, 50, bias=False))
     model[1].weight = model[0].weight
-    add_noise_(model.named_parameters(remove_duplicate=False), STDDEV, STREAMS, 1)
+    add_noise_(model.named_parameters(remove_duplicate=False), STDDEV, STREAMS, 1, None)
     alone = nn.Parameter(torch.zeros(50, 20))
-    add_noise_([("0.weight", alone)], STDDEV, STREAMS, 1)
+    add_noise_([("0.weight", alone)], STDDEV, STREAMS, 1, None)
     torch.testing.assert_close(model[0].weight.grad, alone.grad, rtol=0, atol=0)
 
 
@@ -151,7 +151,7 @@ def test_float64_parameters_get_float64_noise() -> None:
 def test_zero_deviation_changes_nothing_and_makes_gradients() -> None:
     named = parameters()
     named["first"].grad = torch.ones(200, 300)
-    add_noise_(named.items(), 0.0, STREAMS, 0)
+    add_noise_(named.items(), 0.0, STREAMS, 0, None)
     assert (named["first"].grad == 1).all()
     assert named["second"].grad is not None
     assert not named["second"].grad.any()
@@ -168,14 +168,14 @@ def test_frozen_parameters_get_none() -> None:
 def test_two_parameters_of_one_name_are_an_error_before_anything_changes() -> None:
     one, two = nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(3))
     with pytest.raises(UsageError, match="two parameters are called w"):
-        add_noise_([("w", one), ("w", two)], 1.0, STREAMS, 0)
+        add_noise_([("w", one), ("w", two)], 1.0, STREAMS, 0, None)
     assert one.grad is None
 
 
 @pytest.mark.parametrize(("noise_stddev", "step"), [(-1.0, 0), (float("nan"), 0), (float("inf"), 0), (1.0, -1)])
 def test_options_out_of_range(noise_stddev: float, step: int) -> None:
     with pytest.raises(UsageError, match="must"):
-        add_noise_(parameters().items(), noise_stddev, STREAMS, step)
+        add_noise_(parameters().items(), noise_stddev, STREAMS, step, None)
 
 
 def test_low_precision_is_an_error() -> None:
@@ -260,7 +260,7 @@ def on_grid(values: np.ndarray, spacing: float) -> bool:
 def noisy(total: np.ndarray, grid: Grid | None, step: int = 0, noise_stddev: float = STDDEV) -> np.ndarray:
     parameter = nn.Parameter(torch.zeros(total.shape, dtype=torch.float64))
     parameter.grad = torch.from_numpy(total.copy())
-    add_noise_([("p", parameter)], noise_stddev, STREAMS, step, grid=grid)
+    add_noise_([("p", parameter)], noise_stddev, STREAMS, step, grid)
     return parameter.grad.numpy()
 
 
@@ -290,14 +290,14 @@ def test_float32_gradients_are_summed_on_the_grid_in_float64() -> None:
     total = torch.randn(5000, generator=torch.Generator().manual_seed(0))
     parameter = nn.Parameter(torch.zeros(5000))
     parameter.grad = total.clone()
-    add_noise_([("p", parameter)], STDDEV, STREAMS, 0, grid=grid)
+    add_noise_([("p", parameter)], STDDEV, STREAMS, 0, grid)
     expected = noisy(total.double().numpy(), grid)
     np.testing.assert_array_equal(parameter.grad.numpy(), expected.astype(np.float32))
 
 
 def test_noise_on_a_grid_follows_the_law() -> None:
     def rounded(named: Named, noise_stddev: float, step: int) -> None:
-        add_noise_(named.items(), noise_stddev, STREAMS, step, grid=Grid(2.0**-16))
+        add_noise_(named.items(), noise_stddev, STREAMS, step, Grid(2.0**-16))
 
     check_noise(rounded)
 
@@ -329,7 +329,7 @@ def test_several_ranks_are_rounded_once() -> None:
     def work(ranks: Ranks) -> np.ndarray:
         parameter = nn.Parameter(torch.zeros(1000, dtype=torch.float64))
         parameter.grad = torch.from_numpy(part.copy())
-        add_noise_([("p", parameter)], STDDEV, STREAMS, 0, ranks, grid)
+        add_noise_([("p", parameter)], STDDEV, STREAMS, 0, grid, ranks)
         return parameter.grad.numpy()
 
     together = noisy(3 * part, grid)

@@ -61,9 +61,9 @@ def test_the_rest_is_added_behind_the_noise() -> None:
     parameter.grad = torch.full((3,), 2.0**20)
     rest = torch.full((3,), 0.25)
     without, with_rest = parameter.grad.clone(), parameter.grad
-    add_noise_([("w", parameter)], 1e-3, STREAMS, 0, rests={parameter: rest})
+    add_noise_([("w", parameter)], 1e-3, STREAMS, 0, None, rests={parameter: rest})
     alone = nn.Parameter(torch.zeros(3))
     alone.grad = without
-    add_noise_([("w", alone)], 1e-3, STREAMS, 0)
+    add_noise_([("w", alone)], 1e-3, STREAMS, 0, None)
     assert torch.equal(with_rest, without + rest)
     assert not torch.equal(with_rest, without)

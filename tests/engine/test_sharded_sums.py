@@ -95,13 +95,13 @@ def test_what_float32_cannot_hold_is_added_behind_the_noise(grid: Grid | None) -
         model = fully_shard(model_of())
         clipper = PerExampleClipper(model, CLIP_NORM)
         clipper.put_sums([torch.full_like(p, START + 1e-3, dtype=torch.float64) for p in model.parameters()])
-        add_noise_(model.named_parameters(), STDDEV, KeyedRandomness(bytes(32)), 0, ranks, grid, clipper.take_rests())
+        add_noise_(model.named_parameters(), STDDEV, KeyedRandomness(bytes(32)), 0, grid, ranks, clipper.take_rests())
         return [p.grad.full_tensor() for p in model.parameters() if isinstance(p.grad, DTensor)]
 
     model = model_of()
     clipper = PerExampleClipper(model, CLIP_NORM)
     clipper.put_sums([torch.full_like(p, START + 1e-3, dtype=torch.float64) for p in model.parameters()])
-    add_noise_(model.named_parameters(), STDDEV, KeyedRandomness(bytes(32)), 0, grid=grid, rests=clipper.take_rests())
+    add_noise_(model.named_parameters(), STDDEV, KeyedRandomness(bytes(32)), 0, grid, rests=clipper.take_rests())
     for found in values_of(in_processes(2, work)):
         for own, parameter in zip(found, model.parameters(), strict=True):
             torch.testing.assert_close(own, parameter.grad, rtol=0, atol=0)

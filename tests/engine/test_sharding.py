@@ -63,7 +63,7 @@ def test_per_layer_clipping_is_the_same_sharded(found: list[dict[str, Any]]) -> 
 @pytest.mark.parametrize("name", BLOCKS)
 def test_noise_is_what_one_process_adds_once(found: list[dict[str, Any]], name: str) -> None:
     model = CASES[name].model()
-    add_noise_(model.named_parameters(), NOISE, KeyedRandomness(bytes(32)), step=3)
+    add_noise_(model.named_parameters(), NOISE, KeyedRandomness(bytes(32)), 3, None)
     for parameter_name, parameter in model.named_parameters():
         for rank in range(2):
             one = found[rank][name]

@@ -29,6 +29,7 @@ EVERY_RUN = {
     "TACIT-26",
     "TACIT-27",
     "TACIT-45",
+    "TACIT-46",
 }
 
 

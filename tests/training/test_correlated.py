@@ -73,7 +73,7 @@ def independent(size: int, steps: int, stddev: float) -> np.ndarray:
     rows = []
     for step in range(steps):
         model = Numbers(size)
-        add_noise_(model.named_parameters(), stddev, STREAMS, step)
+        add_noise_(model.named_parameters(), stddev, STREAMS, step, None)
         drawn = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
         assert len(drawn) == 2
         rows.append(np.concatenate([noise.numpy().ravel() for noise in drawn]))

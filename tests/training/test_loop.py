@@ -115,7 +115,7 @@ def clipped_sum(indices: np.ndarray, stream: SequenceStream, plan: DpPlan) -> Gr
 
 def keyed_noise(plan: DpPlan) -> Gradients:
     model = tiny_bert()
-    add_noise_(model.named_parameters(), plan.noise_stddev, STREAMS, STEP)
+    add_noise_(model.named_parameters(), plan.noise_stddev, STREAMS, STEP, None)
     return taken(model)
 
 
@@ -141,7 +141,7 @@ class NoiseEachMicroBatch(DpStep):
     def add(self, chosen, places, step):
         super().add(chosen, places, step)
         streams = STREAMS if places[0] == 0 else STREAMS.child(int(places[0]))
-        add_noise_(self._model.named_parameters(), self._plan.noise_stddev, streams, step)
+        add_noise_(self._model.named_parameters(), self._plan.noise_stddev, streams, step, None)
 
     def finish(self, step):
         for gradient in [parameter.grad for parameter in self._model.parameters()]:
@@ -550,7 +550,7 @@ def test_empty_batches_are_charged_and_get_their_noise(stream: SequenceStream, l
     assert ledger.spent("private") == len(seen) == 2
     for step, gradients in enumerate(seen):
         model = tiny_bert()
-        add_noise_(model.named_parameters(), plan.noise_stddev, STREAMS.child("sums", made_from), step)
+        add_noise_(model.named_parameters(), plan.noise_stddev, STREAMS.child("sums", made_from), step, None)
         for number, parameter in enumerate(model.parameters()):
             assert torch.equal(gradients[str(number)], parameter.grad / plan.normaliser)
 

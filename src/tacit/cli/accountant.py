@@ -27,6 +27,7 @@ from tacit.cli.accountant_options import (
 )
 from tacit.cli.options import JsonOption, print_json
 from tacit.errors import RefusedError, UsageError
+from tacit.privacy.rounded import upper
 
 __all__ = ["app"]
 
@@ -123,13 +124,11 @@ def histogram_command(
             raise UsageError("give --threshold, or --epsilon and --delta to solve it")
         if noise_stddev is None:
             event = calibrate.histogram(epsilon, delta, max_words, kind)
-            noise_stddev, threshold, noise = event.noise_stddev, event.threshold, event.noise
-        else:
-            threshold = calibrate.threshold_for(noise_stddev, max_words, epsilon, delta, kind, noise)
-            if threshold is None:
-                raise UsageError(
-                    f"--noise-stddev {noise_stddev:g} is too small for epsilon {epsilon:g} at delta {delta:g}"
-                )
+            noise_stddev, noise = float(upper(event.noise_stddev, ".6g")), event.noise
+        threshold = calibrate.threshold_for(noise_stddev, max_words, epsilon, delta, kind, noise)
+        if threshold is None:
+            raise UsageError(f"--noise-stddev {noise_stddev:g} is too small for epsilon {epsilon:g} at delta {delta:g}")
+        threshold = float(upper(threshold, ".6g"))  # what is printed has the epsilon and delta beside it
     if noise_stddev is None:
         raise UsageError("give --noise-stddev with --threshold")
     event = ThresholdedHistogram(noise_stddev, threshold, max_words, noise_named(noise))

@@ -82,14 +82,15 @@ def show(values: dict[str, Any], as_json: bool) -> None:
             typer.echo(f"{name.replace('_', ' ')}: {_printed(name, value)}")
 
 
-_UPPER = ("epsilon", "smallest_delta", "noise_multiplier")
-"""Bounds, by how their names begin; and noise, of which less would not do."""
+_GIVEN = ("delta", "sampling_probability", "noise_stddev", "threshold")
+"""Printed as they are: what stands beside them is of these very numbers. All others are upper bounds, or noise, of which less would
+not do."""
 
 
 def _printed(name: str, value: Any) -> str:
     if not isinstance(value, float):
         return str(value)
-    return upper(value, ".6g") if name.startswith(_UPPER) else f"{value:.6g}"
+    return repr(value) if name in _GIVEN and float(f"{value:.6g}") != value else upper(value, ".6g")
 
 
 def share_or_labels(name: str, given: float | None, labelled: int | None, missed: int) -> float | Labels | None:

@@ -13,6 +13,7 @@ import typer
 
 from tacit.cli.options import JsonOption, print_json, table
 from tacit.errors import UsageError
+from tacit.privacy.rounded import upper
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -247,12 +248,16 @@ def _rows(found: dict[str, dict[str, Any]]) -> list[list[str]]:
     }
     rows = [[title, *(f"{values[key]:.4f}" for values in both)] for title, key in numbers.items()]
     rows.insert(1, ["leave a trace", *(_number(values["not_alike"], ".4f") for values in both)])
-    rows.append([f"gamma at most ({percent} %)", f"{both[0]['gamma_upper']:.4g}", "-"])
-    rows.append([f"leave a trace, at most ({percent} %)", _number(both[0]["gamma_alike_upper"], ".4g"), "-"])
-    rows.append([f"delta_2 at most ({percent} %)", "-", f"{both[1]['delta2_upper']:.4g}"])
+    rows.append([f"gamma at most ({percent} %)", upper(both[0]["gamma_upper"]), "-"])
+    rows.append([f"leave a trace, at most ({percent} %)", _upper(both[0]["gamma_alike_upper"]), "-"])
+    rows.append([f"delta_2 at most ({percent} %)", "-", upper(both[1]["delta2_upper"])])
     for label, count in labels.items():
         rows.append([f"recall of {count} {label}", *(f"{values['per_label'][label]:.4f}" for values in both)])
     return rows
+
+
+def _upper(value: float | None) -> str:
+    return "-" if value is None else upper(value)
 
 
 def _number(value: float | None, form: str) -> str:

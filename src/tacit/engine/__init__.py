@@ -27,7 +27,7 @@ from tacit.engine.clipper import PerExampleClipper
 from tacit.engine.clipping import CLIPPINGS, AutomaticClipping, Clipping, FlatClipping, PerLayerClipping
 from tacit.engine.cross_entropy import cross_entropy
 from tacit.engine.heads import at_positions, causal_losses, token_losses
-from tacit.engine.noise import add_noise_
+from tacit.engine.noise import add_noise_, on_grid
 from tacit.engine.rules import RULES, Rule
 from tacit.engine.sampler import micro_batches, poisson_sample
 
@@ -45,6 +45,7 @@ __all__ = [
     "causal_losses",
     "cross_entropy",
     "micro_batches",
+    "on_grid",
     "poisson_sample",
     "token_losses",
 ]

@@ -130,8 +130,8 @@ def add_noise_(
     noise_stddev: float,
     streams: KeyedRandomness,
     step: int,
+    grid: Grid | None,
     ranks: Ranks = ALONE,
-    grid: Grid | None = None,
     rests: Mapping[nn.Parameter, Tensor] = MappingProxyType({}),
 ) -> None:
     """Add independent N(0, noise_stddev^2) to every coordinate of ``p.grad``; zeros are created where it is None.
@@ -148,9 +148,9 @@ def add_noise_(
         noise_stddev: standard deviation of the noise on the *sum*: noise_multiplier * clip_norm.
         streams: the run's keyed streams; ``("noise", step, name, chunk)`` are read from their beginnings.
         step: the logical step, never used twice with the same streams.
+        grid: what sum and noise are rounded to; `on_grid` gives it, with the noise_stddev that it needs. None: the noise is drawn in
+            the parameters' precision, and the last digits of one noisy sum tell what was summed (TACIT-45): for measurements alone.
         ranks: the processes whose gradients are one sum.
-        grid: round sum and noise, as every certified run does; `on_grid` gives it, with the noise_stddev that it needs. None: the
-            noise is drawn in the parameters' precision, and the noisy sum may tell in its last digits what was summed.
         rests: what ``p.grad`` could not hold of sums over many micro-batches (`PerExampleClipper.take_rests`): added behind the
             noise, so that nothing of a sum is rounded before it. With a grid, added before both are rounded, in float64.
 

@@ -149,10 +149,11 @@ def _pay_all(folder: RunFolder, plan: StepPlan, ledger: Ledger, forfeit: bool) -
 
 def _write_page(target: Path, certificate: dict[str, Any]) -> None:
     own, first = certificate["own_loop"], certificate["epsilons"][0]
+    epsilon, delta = upper(read_number(first["epsilon"]), ".2f"), upper(read_number(first["delta"]))
     lines = [
         "# Trained with differential privacy",
         "",
-        f"Epsilon {upper(read_number(first['epsilon']), '.2f')} at delta {first['delta']:g} for every {certificate['unit']}.",
+        f"Epsilon {epsilon} at delta {delta} for every {certificate['unit']}.",
         "",
         own["statement"],
         "",

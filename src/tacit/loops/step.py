@@ -190,9 +190,8 @@ class PrivateStep:
     def _add_noise(self) -> None:
         dp, rests = self._tools.dp, self._tools.clipper.take_rests()
         named = self._tools.model.named_parameters()
-        add_noise_(
-            named, self._tools.noise_stddev, self._tools.streams, self.number, grid=self._tools.grid, rests=rests
-        )
+        tools = self._tools
+        add_noise_(named, tools.noise_stddev, tools.streams, self.number, tools.grid, rests=rests)
         for parameter in self._trained.values():
             assert parameter.grad is not None
             parameter.grad.div_(dp.normaliser)

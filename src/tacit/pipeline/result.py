@@ -62,7 +62,7 @@ class RunResult:
         return (
             f"Guaranteed for every {unit} of the private text: when all that one {unit} wrote is {change} the corpus, the "
             f"probability of anything that can be seen in {self.folder.release} changes by at most a factor of "
-            f"e^{epsilon}, give or take {self.delta:g} (differential privacy with epsilon {epsilon}). "
+            f"e^{epsilon}, give or take {upper(self.delta)} (differential privacy with epsilon {epsilon}). "
             f"Someone who gives even odds that a given {unit} is in the corpus guesses right at most {even_odds:.1f} % of "
             f"the time with the release in hand. It does not protect what several {unit}s have in common.{cut} "
             f"The report is {report}; `tacit verify {self.folder.root}` recomputes the certificate."

@@ -43,8 +43,8 @@ def _statement(config: FinetuneConfig, pretraining: Ancestor | None, epsilon: fl
     whose = "the fine-tuning and the pre-training together" if together else "the fine-tuning"
     return (
         f"Guaranteed for every {unit} of {whose}: when {_ONE[unit]} is {change}, the probability of anything that can be seen of the "
-        f"model changes by at most a factor of e^{upper(epsilon, '.2f')}, give or take {delta:g} (differential privacy with epsilon "
-        f"{upper(epsilon, '.2f')}). {_beside(config, pretraining)}"
+        f"model changes by at most a factor of e^{upper(epsilon, '.2f')}, give or take {upper(delta)} (differential privacy with "
+        f"epsilon {upper(epsilon, '.2f')}). {_beside(config, pretraining)}"
     )
 
 
@@ -92,10 +92,8 @@ def _beside(config: FinetuneConfig, pretraining: Ancestor | None) -> str:
 def _own_certificate(pretraining: Ancestor) -> str:
     if math.isinf(certified_epsilon(pretraining)):
         return "its own certificate says that there is no guarantee"
-    return (
-        f"its own certificate holds: epsilon {upper(certified_epsilon(pretraining), '.2f')} at delta {pretraining.delta:g} for every "
-        f"{pretraining.unit}"
-    )
+    epsilon, delta = upper(certified_epsilon(pretraining), ".2f"), upper(pretraining.delta)
+    return f"its own certificate holds: epsilon {epsilon} at delta {delta} for every {pretraining.unit}"
 
 
 def _without_certificate(config: FinetuneConfig) -> str:

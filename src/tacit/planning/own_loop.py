@@ -255,7 +255,7 @@ def loop_statement(plan: StepPlan, epsilon: float) -> dict[str, Any]:
     return {
         "statement": (
             f"When {neighbours[plan.relation]}, the probability of anything that can be seen of the released files changes by at "
-            f"most a factor of e^{upper(epsilon, '.2f')}, give or take {plan.delta:g}, if the assumptions hold."
+            f"most a factor of e^{upper(epsilon, '.2f')}, give or take {upper(plan.delta)}, if the assumptions hold."
         ),
         "assumptions": list(ASSUMPTIONS),
     }

@@ -97,7 +97,7 @@ def _mechanisms(stages: Iterable[Stage], width: int) -> list[str]:
 def _summary(plan: RunPlan, unit: str) -> list[str]:
     return [
         f"unit: {unit}; neighbours: one unit {plan.relation}; {_parameters(plan)}",
-        f"joint epsilon\xa0{upper(plan.epsilon, '.4f')} at delta\xa0{plan.delta:g} (like a Gaussian mechanism with "
+        f"joint epsilon\xa0{upper(plan.epsilon, '.4f')} at delta\xa0{upper(plan.delta)} (like a Gaussian mechanism with "
         f"mu\xa0{plan.mu:.3f})",
     ]
 

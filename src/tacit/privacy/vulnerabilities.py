@@ -202,6 +202,7 @@ VULNERABILITIES = (
     Vulnerability("TACIT-43", "a detector that remembers changed the marks of other records", 1, _marked_by_policies),
     Vulnerability("TACIT-44", "the mend of TACIT-40 left other ways, and detectors out", 1, _with_given_or_policies),
     Vulnerability("TACIT-45", "the last digits of a published noisy sum told what had been summed", 1, _any),
+    Vulnerability("TACIT-46", "a limit that only larger private text met decided whether there is a release", 1, _any),
 )
 
 

@@ -199,7 +199,7 @@ def _scored(
         for chunk in chunks:
             yield chunk, _log_perplexities(scorer, _texts(chunk))
         return
-    yield from map_in_order(chunks, _texts, _Worker(options), workers, "scoring", __name__)
+    yield from map_in_order(chunks, _texts, _Worker(options), workers, __name__)
 
 
 def _texts(chunk: list[Record]) -> list[str]:
@@ -211,14 +211,18 @@ def _log_perplexities(scorer: Scorer, texts: Sequence[str]) -> list[float]:
 
 
 class _Worker:
-    """What a worker process does; it loads the model when it gets its first chunk."""
+    """What a worker process does, with one thread; it loads the model when it gets its first chunk."""
 
     def __init__(self, options: ScorerOptions) -> None:
         self._options = options
         self._scorer: Scorer | None = None
 
     def __call__(self, texts: list[str]) -> list[float]:
-        if self._scorer is None:
-            torch.set_num_threads(1)
-            self._scorer = self._options.load()
-        return _log_perplexities(self._scorer, texts)
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            if self._scorer is None:
+                self._scorer = self._options.load()
+            return _log_perplexities(self._scorer, texts)
+        finally:
+            torch.set_num_threads(threads)  # of the run's own process, where a chunk is left to it

@@ -23,17 +23,13 @@ Chunk = TypeVar("Chunk")
 def screen_chunks(
     chunks: Iterable[Chunk], texts_of: Callable[[Chunk], list[str]], make: ScreenerOptions, workers: int
 ) -> Generator[tuple[Chunk, Screened], None, None]:
-    """Each chunk, in order, with what is screened of its texts; ``workers`` processes do it, 1 means this one.
-
-    Raises:
-        UsageError: a worker was killed.
-    """
+    """Each chunk, in order, with what is screened of its texts; ``workers`` processes do it, 1 means this one."""
     if workers == 1:
         screener = make.screener()
         for chunk in chunks:
             yield chunk, screener.screen(texts_of(chunk))
         return
-    yield from map_in_order(chunks, texts_of, _Worker(make), workers, "screening")
+    yield from map_in_order(chunks, texts_of, _Worker(make), workers)
 
 
 @dataclass(frozen=True)

@@ -273,7 +273,7 @@ class DpStep(Step):
         """Of the plan, to what was summed; all ranks' sums become one."""
         source, (stddev, grid) = self._source, self._noise()
         rests = self._clipper.take_rests()
-        add_noise_(self._model.named_parameters(), stddev, source.streams, step, source.ranks, grid, rests)
+        add_noise_(self._model.named_parameters(), stddev, source.streams, step, grid, source.ranks, rests)
 
     def _noise(self) -> tuple[float, Grid | None]:
         """Standard deviation of the noise on the sum, and what it is rounded to."""

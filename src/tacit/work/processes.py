@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
+import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from tacit.errors import UsageError
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext  # Windows has no ForkServerContext
@@ -61,50 +64,157 @@ def _end_with_parent() -> None:
 
 
 def map_in_order(
-    items: Iterable[T],
-    payload_of: Callable[[T], P],
-    work: Callable[[P], R],
-    workers: int,
-    noun: str,
-    imports: str | None = None,
+    items: Iterable[T], payload_of: Callable[[T], P], work: Callable[[P], R], workers: int, imports: str | None = None
 ) -> Generator[tuple[T, R], None, None]:
     """Each item, in order, with what ``work`` makes of its payload in one of so many processes; a few items are read ahead.
 
+    Processes change the speed alone. What they cannot do is done here: where none can be started, one was killed, or ``work`` raises
+    there. So whether there is a result hangs on no limit that only so much text, with so many processes, would meet (TACIT-46).
+
     Args:
         payload_of: what of an item is sent to a worker.
-        work: is pickled once a worker; what it makes on its first call may stay in it.
-        noun: what the processes do, for the error.
+        work: is pickled once; what it makes on its first call may stay in it.
         imports: the module of ``work``, where its imports take long (`worker_context`).
-
-    Raises:
-        UsageError: a worker was killed.
     """
-    # Spawned, not forked: a forked worker would hold the pipes by which the others notice that this process has died.
-    context = multiprocessing.get_context("spawn") if imports is None else worker_context(imports)
-    executor = ProcessPoolExecutor(workers, context, _start_worker, (work,))
-    ahead: deque[tuple[T, Future[R]]] = deque()
+    left = iter(items)
+    ahead: deque[tuple[T, _Job[P, R]]] = deque()
+    with _Crew(work, workers, imports) as crew:
+        while True:
+            for item in left:
+                ahead.append((item, crew.take(payload_of(item))))
+                if len(ahead) > _AHEAD * workers:
+                    break
+            if not ahead:
+                return
+            item, job = ahead.popleft()
+            crew.finish(job)
+            yield item, job.result[0]
+
+
+@dataclass(eq=False)
+class _Job(Generic[P, R]):
+    """A payload, and what was made of it: nothing yet, or one result.
+
+    Args:
+        is_left: to this process, since another one could not do it.
+    """
+
+    payload: P
+    result: list[R] = field(default_factory=list)
+    is_left: bool = False
+
+
+class _Crew(Generic[P, R]):
+    """Processes that do jobs, and this one, which does what they do not. It has no thread and no lock of the system."""
+
+    def __init__(self, work: Callable[[P], R], workers: int, imports: str | None) -> None:
+        self._work = work
+        self._waiting: deque[_Job[P, R]] = deque()
+        self._busy: dict[Connection, _Job[P, R]] = {}
+        self._processes: dict[Connection, BaseProcess] = {}
+        # Spawned, not forked: a forked worker would hold the pipes by which the others notice that this process has died.
+        context = multiprocessing.get_context("spawn") if imports is None else worker_context(imports)
+        pickled = pickle.dumps(work)
+        for _ in range(workers):
+            try:
+                here, there = context.Pipe()
+                process = context.Process(target=_serve, args=(pickled, there), daemon=True)
+                with _without_main():
+                    process.start()
+            except (OSError, EOFError):  # limits of memory, files or processes; a server that has ended
+                return
+            there.close()  # else its end would not be seen
+            self._processes[here] = process
+
+    def __enter__(self) -> _Crew[P, R]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for pipe in list(self._processes):
+            self._lose(pipe)
+
+    def take(self, payload: P) -> _Job[P, R]:
+        """A job for whoever is free, in the order in which they are taken."""
+        job = _Job[P, R](payload)
+        self._waiting.append(job)
+        self._hear(wait(list(self._busy), timeout=0))
+        self._hand_out()
+        return job
+
+    def finish(self, job: _Job[P, R]) -> None:
+        """Come back when this one is done.
+
+        Raises:
+            Exception: what its work raises, in this process.
+        """
+        while not job.result:
+            self._hand_out()
+            if job in self._waiting and not self._busy:
+                self._waiting.remove(job)
+                job.is_left = True
+            if job.is_left:
+                job.result.append(self._work(job.payload))
+            else:
+                self._hear(wait(list(self._busy)))
+
+    def _hand_out(self) -> None:
+        for pipe in [one for one in self._processes if one not in self._busy]:
+            if not self._waiting:
+                return
+            try:
+                pipe.send(self._waiting[0].payload)
+            except OSError:
+                self._lose(pipe)
+            else:
+                self._busy[pipe] = self._waiting.popleft()
+
+    def _hear(self, answered: Sequence[object]) -> None:
+        for pipe in answered:
+            assert isinstance(pipe, Connection)
+            job = self._busy.pop(pipe)
+            try:
+                is_done, result = pipe.recv()
+            except (OSError, EOFError):  # it was killed
+                self._lose(pipe)
+                self._waiting.appendleft(job)
+                continue
+            if is_done:
+                job.result.append(result)
+            else:
+                job.is_left = True
+
+    def _lose(self, pipe: Connection) -> None:
+        process = self._processes.pop(pipe)
+        pipe.close()
+        process.terminate()
+        process.join()
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """A process that is started here runs nothing of the program that calls tacit: a script that calls it without asking for its own
+    name would begin again in each."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
     try:
-        for item in items:
-            ahead.append((item, executor.submit(_work_in_worker, payload_of(item))))
-            if len(ahead) > _AHEAD * workers:
-                item, future = ahead.popleft()
-                yield item, future.result()
-        while ahead:
-            item, future = ahead.popleft()
-            yield item, future.result()
-    except BrokenProcessPool:
-        raise UsageError(f"a {noun} process ended early, perhaps because memory ran out; try fewer workers") from None
+        yield
     finally:
-        executor.shutdown(cancel_futures=True)
+        sys.modules["__main__"] = main
 
 
-_work: list[Callable[[Any], Any]] = []
-
-
-def _start_worker(work: Callable[[Any], Any]) -> None:
+def _serve(pickled: bytes, pipe: Connection) -> None:
+    """What a worker does: of each payload, whether it could be done, and the result."""
     follow_parent()
-    _work[:] = [work]
-
-
-def _work_in_worker(payload: Any) -> Any:
-    return _work[0](payload)
+    work = pickle.loads(pickled)
+    while True:
+        try:
+            payload = pipe.recv()
+        except EOFError:
+            return
+        try:
+            answer = True, work(payload)
+        except Exception:
+            answer = False, None  # nothing of it is said: an error may quote a text
+        pipe.send(answer)

@@ -40,7 +40,8 @@ class NoCrossTerm(DpStep):
     def finish(self, step: int) -> None:
         parts = [weight.grad for weight in (self._twin.table.weight, self._twin.head.weight) if weight.grad is not None]
         self._tied.table.weight.grad = parts[0] + parts[1] if parts else None
-        add_noise_(self._tied.named_parameters(), self._noise()[0], self._source.streams, step)
+        stddev, grid = self._noise()
+        add_noise_(self._tied.named_parameters(), stddev, self._source.streams, step, grid)
         assert self._tied.table.weight.grad is not None
         self._tied.table.weight.grad.div_(self._plan.normaliser)
 

@@ -24,7 +24,8 @@ class NoiseByMicroBatch(DpStep):
     def add(self, chosen: np.ndarray, places: np.ndarray, step: int) -> None:
         super().add(chosen, places, step)
         streams = self._source.streams.child("micro-batch", int(places[0]))
-        add_noise_(self._model.named_parameters(), self._noise()[0], streams, step)
+        stddev, grid = self._noise()
+        add_noise_(self._model.named_parameters(), stddev, streams, step, grid)
 
     def finish(self, step: int) -> None:
         for parameter in self._model.parameters():

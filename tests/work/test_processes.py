@@ -1,0 +1,139 @@
+"""Work in other processes comes to what it comes to in this one, also where they cannot start, are killed, or fail."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tacit.work.processes import map_in_order
+
+from ..started import called, serve
+
+
+def squared(payload: int) -> tuple[int, int]:
+    return payload * payload, os.getpid()
+
+
+def squares(items: range, work=squared, workers: int = 2) -> list[tuple[int, int]]:
+    serve()
+    found = list(map_in_order(items, lambda item: item, work, workers, __name__))
+    assert [item for item, _ in found] == list(items)
+    return [result for _, result in found]
+
+
+def test_results_come_in_order_from_other_processes() -> None:
+    found = squares(range(40))
+    assert [square for square, _ in found] == [item * item for item in range(40)]
+    assert os.getpid() not in {process for _, process in found}
+
+
+def test_nothing_comes_of_nothing() -> None:
+    assert squares(range(0)) == []
+
+
+class Killed:
+    """Ends its process at one payload, unless it is asked in the process that made it."""
+
+    def __init__(self, at: int) -> None:
+        self.at, self.made_by = at, os.getpid()
+
+    def __call__(self, payload: int) -> tuple[int, int]:
+        if payload >= self.at and os.getpid() != self.made_by:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return squared(payload)
+
+
+@pytest.mark.parametrize("at", [0, 5])
+def test_what_a_killed_process_leaves_is_done_here(at: int) -> None:
+    found = squares(range(12), Killed(at))
+    assert [square for square, _ in found] == [item * item for item in range(12)]
+    assert [process for _, process in found[-4:]] == 4 * [os.getpid()]
+
+
+class Wanting:
+    """Raises where it was not made, as for want of memory."""
+
+    def __init__(self) -> None:
+        self.made_by = os.getpid()
+
+    def __call__(self, payload: int) -> tuple[int, int]:
+        if payload == 3 and os.getpid() != self.made_by:
+            raise MemoryError
+        return squared(payload)
+
+
+def test_what_fails_there_is_tried_here() -> None:
+    found = squares(range(6), Wanting())
+    assert [process == os.getpid() for _, process in found] == [False, False, False, True, False, False]
+
+
+def refuses(payload: int) -> int:
+    if payload == 2:
+        raise ArithmeticError("of payload 2")
+    return payload
+
+
+def test_what_raises_everywhere_is_raised_in_its_turn() -> None:
+    serve()
+    results = map_in_order(range(6), lambda item: item, refuses, 2, __name__)
+    assert [next(results), next(results)] == [(0, 0), (1, 1)]
+    with pytest.raises(ArithmeticError, match="of payload 2"):
+        next(results)
+
+
+def test_few_items_are_read_ahead() -> None:
+    serve()
+    read = []
+    results = map_in_order((read.append(item) or item for item in range(1000)), lambda item: item, squared, 2, __name__)
+    next(results)
+    assert len(read) < 12
+    results.close()
+
+
+def without_files() -> None:
+    """No process can be started where no file can be opened."""
+    import resource
+
+    used = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used, used))
+    found = [result for _, result in map_in_order(range(9), lambda item: item, squared, 2, __name__)]
+    print([square for square, process in found if process == os.getpid()])
+
+
+def test_where_no_process_can_be_started_all_is_done_here() -> None:
+    done = called(without_files)
+    assert done.stdout.split("\n")[0] == str([item * item for item in range(9)]), done.stderr
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+
+with Path(sys.argv[1]).open("a") as told:
+    told.write("begun\\n")
+{work}
+print(sum(results))
+"""
+OURS = "from tacit.work.processes import map_in_order\nresults = [r for _, r in map_in_order(range(9), int, abs, 2)]"
+KNOWN_WRONG = """
+from concurrent.futures import ProcessPoolExecutor
+import multiprocessing
+with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as executor:
+    results = list(executor.map(abs, range(9)))
+"""
+
+
+@pytest.mark.parametrize(("work", "returncode", "begun"), [(OURS, 0, 1), (KNOWN_WRONG, 1, 3)])
+def test_a_script_that_does_not_ask_for_its_own_name_begins_once(
+    tmp_path: Path, work: str, returncode: int, begun: int
+) -> None:
+    script, told = tmp_path / "script.py", tmp_path / "told"
+    script.write_text(SCRIPT.format(work=work))
+    done = subprocess.run([sys.executable, script, told], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == returncode, done.stderr
+    assert told.read_text().count("begun") >= begun if begun > 1 else told.read_text() == "begun\n"
