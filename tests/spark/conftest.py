@@ -12,6 +12,8 @@ import pytest
 from tacit.spark.runner import Runner
 from tacit.spark.session import open_session
 
+from ..object_store import CREDENTIALS
+
 
 @dataclass(frozen=True)
 class Opened:
@@ -34,6 +36,8 @@ def java() -> Iterator[None]:
             pytest.fail("CI has to have Java: apt-get install openjdk-17-jre-headless")
         pytest.skip(reason or "no Java here: apt-get install openjdk-17-jre-headless")
     with pytest.MonkeyPatch.context() as patch:  # also for the processes that a test starts
+        for name, value in CREDENTIALS.items():
+            patch.setenv(name, value)
         patch.setenv("JAVA_TOOL_OPTIONS", f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} {_SHORT_LIVED}".strip())
         yield
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tacit.corpus.places import place
 from tacit.corpus.readers import read_records
 from tacit.corpus.source import Source
 from tacit.corpus.unit_store import Part, UnitStore, open_units, write_units
@@ -27,6 +28,7 @@ from tacit.vocabulary.special import OWN_NAMES
 from tacit.vocabulary.tally import Spill, spill_folder
 from tacit.vocabulary.tokenizer import SPECIAL_TOKENS, TokenizerOptions, build_tokenizer
 
+from ..object_store import open_store
 from .conftest import Opened
 
 KEY = bytes(range(32))
@@ -134,6 +136,16 @@ def joined(parts: list[SequenceStream]) -> SequenceStream:
 def test_a_limit_counts_records_over_all_files(spark: Opened, source: Source, limit: int):
     limited = dataclasses.replace(source, limit=limit)
     assert list(RecordCorpus(spark.runner, limited)) == list(read_records(limited))
+
+
+def test_tasks_read_an_object_store(
+    spark: Opened, source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(source.path, Path)
+    with open_store(source.path, monkeypatch) as store:
+        there_too = dataclasses.replace(source, path=place(store.uri("")))
+        assert list(RecordCorpus(spark.runner, there_too)) == list(read_records(source))
+        assert sorted(set(store.fetched)) == ["notes-0.jsonl", "notes-1.jsonl.gz", "notes-2.jsonl"]
 
 
 def test_a_malformed_record_and_an_empty_corpus_are_refused_in_the_same_words(spark: Opened, tmp_path: Path):

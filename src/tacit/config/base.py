@@ -228,7 +228,9 @@ def expanded(path: str) -> Path:
     """
     found = substituted(path)
     if is_remote(found):
-        raise UsageError(f"{found}: only private and public corpora may lie in an object store; copy this to a folder here")
+        raise UsageError(
+            f"{found}: only private and public corpora may lie in an object store; copy this to a folder here"
+        )
     return Path(found)
 
 

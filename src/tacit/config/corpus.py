@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
 from tacit.config.base import MOST, Count, Options, name_in
 from tacit.config.kinds import KINDS, one_of
+from tacit.corpus.places import Place
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ __all__ = ["CorpusOptions", "PublicCorpusOptions", "TurnsOptions", "check_chats"
 CHAT = "chat"
 """A value of ``format`` that names no layout of a file, but what its records are."""
 
-Place = Annotated[int, Field(ge=0, le=MOST, strict=True)] | str
+PlaceInTurn = Annotated[int, Field(ge=0, le=MOST, strict=True)] | str
 """Where something is in a turn: a place in a list, from 0, or a field of an object."""
 
 
@@ -34,8 +34,8 @@ class TurnsOptions(Options):
         names: words for speakers; other speakers keep their own.
     """
 
-    text: Place = 1
-    speaker: Place | None = 0
+    text: PlaceInTurn = 1
+    speaker: PlaceInTurn | None = 0
     names: dict[str, str] = Field(default={"U": "USR", "S": "SYS"})
 
 
@@ -49,7 +49,8 @@ class CorpusOptions(Options):
     """Where a corpus is and how its records are read.
 
     Args:
-        path: a file, a directory, or a pattern of files in one. ``${NAME}`` and ``${NAME:-default}`` are taken from the environment.
+        path: a file, a directory, or a pattern of files in one; here, or in an object store (``s3://``, ``gs://``, ``abfs://``,
+            ``hdfs://``, docs/scale.md). ``${NAME}`` and ``${NAME:-default}`` are taken from the environment.
         format: how the files are read; ``auto`` goes by each file's ending. ``chat``: as ``auto``, and the records are conversations
             (``messages_field: messages``).
         text_field: field with the text or, with ``turns``, with the list of turns.

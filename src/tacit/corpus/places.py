@@ -106,10 +106,11 @@ class RemotePath:
         return found
 
     @property
-    def identity(self) -> tuple[str, str]:
-        """The kind of store, and the place in it: the same however the address is written."""
-        filesystem, path = self._opened()
-        return filesystem.type_name, path
+    def identity(self) -> tuple[str, str, str]:
+        """The kind of store, and the place in it: the same however the address is written. Nothing is asked of the store."""
+        parts = urlsplit(self.uri)
+        bucket = parts.netloc.removeprefix("anonymous@").lower()
+        return _SCHEMES[parts.scheme].replace("abfss", "abfs"), bucket, unquote(_plain(parts.path))
 
     def exists(self) -> bool:
         from pyarrow import fs
@@ -158,7 +159,7 @@ class RemotePath:
 
     def _opened(self) -> tuple[fs.FileSystem, str]:
         parts = urlsplit(self.uri)
-        known = parts._replace(scheme=_SCHEMES[parts.scheme], path=re.sub("/+", "/", parts.path).rstrip("/"))
+        known = parts._replace(scheme=_SCHEMES[parts.scheme], path=_plain(parts.path))
         return self._asked(lambda: _filesystem(urlunsplit(known)))
 
     def _asked(self, ask: Callable[[], T]) -> T:
@@ -182,6 +183,11 @@ Place = Path | RemotePath
 def is_remote(address: str) -> bool:
     """Whether it is an address and no path; a path never has two slashes behind a colon."""
     return _ADDRESS.match(address) is not None
+
+
+def _plain(path: str) -> str:
+    """A path in a store without empty parts."""
+    return re.sub("/+", "/", path).rstrip("/")
 
 
 def place(address: str | Path) -> Place:

@@ -28,7 +28,7 @@ class Source:
     Args:
         path: here or in an object store, a file, or a dataset directory: its files with known endings, sorted by name
             (sub-directories and hidden files are left out). The last part may be a pattern, such as ``dialogues_*.json``, for
-            some files of a directory. Of a folder that ``datasets.Dataset.save_to_disk`` wrote, the data files that it names are read.
+            some files of a directory. Of a folder that ``datasets.Dataset.save_to_disk`` wrote the data files that it names are read.
         format: a key of ``READERS``; "auto" goes by each file's ending. In a directory any other value keeps the files
             of that format only. All but Parquet and Arrow may be gzipped (``.gz`` after the ending).
         text_field: the field (JSON, CSV, Parquet, Arrow) that holds the text or, with ``turns``, the list of turns.

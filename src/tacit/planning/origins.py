@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.config import RunConfig
 from tacit.config.corpus import CorpusOptions
+from tacit.corpus.places import Place, RemotePath
 from tacit.corpus.source import files_of
 from tacit.errors import RefusedError, TacitError, UsageError
 from tacit.files import real_path
 from tacit.privacy.events import Spend
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.origin import Origin, origin_of, released_model
-from tacit.privacy.provenance import START, Given, Provenance, check_composition, merged
+from tacit.privacy.provenance import PUBLIC, START, Given, Provenance, check_composition, merged
 
 __all__ = ["provenance_of", "take_over", "together"]
 
@@ -33,17 +34,7 @@ def provenance_of(config: RunConfig) -> Provenance:
         UsageError: the private corpus itself is named as something public.
     """
     _refuse_private_as_public(config)
-    origins = [
-        origin_of(
-            thing.role,
-            thing.path,
-            thing.option,
-            thing.declared,
-            thing.digest,
-            "heuristic:unknown-start" in config.allow,
-        )
-        for thing in _things(config)
-    ]
+    origins = [_origin(thing, "heuristic:unknown-start" in config.allow) for thing in _things(config)]
     found = together(origins, config.same_people)
     if found.inherited:
         _refuse_readers_of_rho_and_masks(config)
@@ -58,6 +49,28 @@ def provenance_of(config: RunConfig) -> Provenance:
     return found
 
 
+def _origin(thing: _Thing, allow_unknown: bool) -> Origin:
+    if isinstance(thing.path, Path):
+        return origin_of(thing.role, thing.path, thing.option, thing.declared, thing.digest, allow_unknown)
+    _refuse_remote_run(thing.path, thing.option)
+    return Origin(Given(thing.role, thing.digest, PUBLIC))  # a corpus: nothing else may lie there
+
+
+def _refuse_remote_run(where: RemotePath, option: str) -> None:
+    """What lies in a run or beside a certificate is looked at here, file by file; a store that says nothing holds neither."""
+    beside = [folder / "certificate.json" for folder in (where, where.parent)]
+    for mark in (*beside, *(folder / "ledger.sqlite" for folder in where.parents)):
+        try:
+            is_there = mark.is_file()
+        except TacitError:
+            is_there = False
+        if is_there:
+            raise RefusedError(
+                "start-inside-a-run",
+                f"{option}: {where} lies in a run or a release of tacit ({mark}); copy all of that here, and name its release/model",
+            )
+
+
 def take_over(ledger: Ledger, start: Provenance, inherited: Mapping[str, Spend]) -> None:
     """Put into the ledger where its run begins, and what was spent before on people who may be the same, by stage."""
     ledger.bind(START, json.dumps(start.to_dict(), sort_keys=True))
@@ -67,13 +80,12 @@ def take_over(ledger: Ledger, start: Provenance, inherited: Mapping[str, Spend])
 
 def _refuse_private_as_public(config: RunConfig) -> None:
     """One file cannot be both; that other files hold none of the private text is for the user to know."""
-    private = real_path(config.private.resolved_path)
-    read = _inodes_read(config.private)
+    private, read = _identity(config.private.resolved_path), _files_read(config.private)
     for thing in _things(config):
-        if real_path(thing.path) == private or read & _inodes(thing.path):
+        if _identity(thing.path) == private or _identity(thing.path) in read:
             raise _public_and_private(thing.option)
     for number, corpus in enumerate(config.public):
-        if read & _inodes_read(corpus):
+        if read & _files_read(corpus):
             raise _public_and_private(f"public.{number}.path")
 
 
@@ -81,21 +93,23 @@ def _public_and_private(option: str) -> UsageError:
     return UsageError(f"{option} is the private corpus: what is public is read without noise; give another file")
 
 
-def _inodes_read(corpus: CorpusOptions) -> set[tuple[int, int]]:
-    """Of the files that a corpus is, whatever folder, pattern or link names them; nothing is read."""
+def _files_read(corpus: CorpusOptions) -> set[Hashable]:
+    """What the files of a corpus are, whatever folder, pattern or link names them; nothing is read."""
     try:
         paths = files_of(corpus.source)
     except TacitError:  # there is none; whoever reads it says so
         return set()
-    return set().union(*map(_inodes, paths))
+    return set(map(_identity, paths))
 
 
-def _inodes(path: Path) -> set[tuple[int, int]]:
-    """What a file is, by whatever name."""
-    if not path.is_file():
-        return set()
-    found = path.stat()
-    return {(found.st_dev, found.st_ino)}
+def _identity(where: Place) -> Hashable:
+    """What a file or folder is, by whatever name."""
+    if isinstance(where, RemotePath):
+        return where.identity
+    if not where.is_file():
+        return real_path(where)
+    found = where.stat()
+    return found.st_dev, found.st_ino
 
 
 def together(origins: Iterable[Origin], same_people: bool) -> Provenance:
@@ -144,7 +158,7 @@ class _Thing:
     """
 
     role: str
-    path: Path
+    path: Place
     option: str
     declared: bool
     digest: str | None = None
