@@ -6,6 +6,7 @@ What is sorted may be private: files go to one folder, which is the caller's to 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 
@@ -54,7 +55,7 @@ class ExternalSort:
             return iter(sorted(self._rows, key=itemgetter(0)))  # a stable sort
         if self._rows:
             self._write_run()
-        return iter(self._runs)
+        return chain.from_iterable(self._runs.blocks())
 
     def _write_run(self) -> None:
         self._rows.sort(key=itemgetter(0))

@@ -1,12 +1,14 @@
-"""Sorted runs on disk, and their merge: memory grows neither with rows nor with runs, and no more than a few times with the longest key.
+"""Sorted runs on disk, and their merge: memory grows neither with rows nor with runs, and only with the few longest keys.
 
 What is in a run may be private: files go to one folder, which is the caller's to protect and to remove; no error quotes a row.
 """
 
 from __future__ import annotations
 
-import heapq
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, Generic, NamedTuple, TypeVar
@@ -15,22 +17,18 @@ import numpy as np
 
 from tacit.errors import DataError
 
-__all__ = ["SortedRuns", "read_run", "write_run"]
+__all__ = ["SortedRuns", "Written", "read_run", "write_run"]
 
 _BATCH_ROWS = 1 << 10
 _BATCH_BYTES = 1 << 18  # of keys
 _AT_ONCE = 64  # runs that are merged in one pass
-_MERGE_BYTES = 1 << 25  # of keys, in the batches of all runs that are merged in one pass
+_MERGE_BYTES = 1 << 25  # of keys, of all runs that are merged in one pass
 
-R = TypeVar("R", bound=tuple[bytes, *tuple[int, ...]])
-"""A row: a key, and numbers that fit in 64 bits, of every row as many."""
+AnyRow = tuple[bytes, *tuple[int, ...]]
+"""A key, and numbers that fit in 64 bits, of every row as many."""
 
-
-class Written(NamedTuple):
-    """What a run has: rows, and the bytes of the keys of its largest batch."""
-
-    rows: int
-    largest: int
+R = TypeVar("R", bound=AnyRow)
+_key = itemgetter(0)
 
 
 class SortedRuns(Generic[R]):
@@ -53,12 +51,12 @@ class SortedRuns(Generic[R]):
     def __len__(self) -> int:
         return len(self._runs)
 
-    def append(self, rows: Iterable[R]) -> None:
+    def append(self, rows: list[R]) -> None:
         """One more run, of rows in the order of their keys."""
-        self._runs.append(self._written(rows))
+        self._runs.append(self._written([rows]))
 
-    def __iter__(self) -> Iterator[R]:
-        """All rows; a run's file is open only while a batch is read.
+    def blocks(self) -> Iterator[list[R]]:
+        """All rows, some at a time.
 
         Raises:
             DataError: a file is damaged.
@@ -66,46 +64,70 @@ class SortedRuns(Generic[R]):
         at_once = max(2, min(_AT_ONCE, _MERGE_BYTES // self._largest))
         while len(self._runs) > at_once:
             self._merge_some(at_once)
-        return _merge(self._runs)
+        return _merged(self._runs)
 
     def _merge_some(self, at_once: int) -> None:
-        """One pass from the first run on, of no more of them than must be so that ``at_once`` are left."""
+        """One pass from the first run on, through no more of them than must be so that ``at_once`` are left."""
         longer: list[Path] = []
         while self._runs and (excess := len(longer) + len(self._runs) - at_once) > 0:
             group = self._runs[: min(at_once, excess + 1)]
-            longer.append(self._written(_merge(group)))
+            longer.append(self._written(_merged(group)))
             for path in group:
                 path.unlink()
             del self._runs[: len(group)]
         self._runs[:0] = longer
 
-    def _written(self, rows: Iterable[R]) -> Path:
+    def _written(self, blocks: Iterable[list[R]]) -> Path:
         path = self._folder / f"{self._name}-{self._files}.rows"
         self._files += 1
-        self._largest = max(self._largest, write_run(path, rows).largest)
+        self._largest = max(self._largest, write_run(path, blocks).largest)
         return path
 
 
-def _merge(runs: Iterable[Path]) -> Iterator[Any]:
-    return heapq.merge(*map(read_run, runs), key=itemgetter(0))  # stable
+def _merged(runs: Iterable[Path]) -> Iterator[list[Any]]:
+    """In blocks: one batch of each run is held, and the batch whose last key comes first is used up, with what comes before that key."""
+    readers = [read_run(path) for path in runs]
+    held = [next(reader, []) for reader in readers]
+    starts = [0] * len(held)
+    while live := [run for run, rows in enumerate(held) if rows]:
+        first = min(live, key=lambda run: held[run][-1][0])  # the first such run
+        last = held[first][-1][0]
+        block: list[Any] = []
+        for run in live:
+            # Rows of this very key may come in the run's next batch: those of later runs wait for them.
+            cut = bisect_right if run <= first else bisect_left
+            end = cut(held[run], last, lo=starts[run], key=_key)
+            block += held[run][starts[run] : end]
+            starts[run] = end
+        held[first], starts[first] = next(readers[first], []), 0
+        block.sort(key=_key)  # stable
+        yield block
 
 
 # Files: batches of rows, each its numbers of rows, of numbers in a row and of bytes of keys; the ends of the keys; the numbers, column
 # by column; and the keys -----------------------------------------------------------------------------------------------------------
 
 
-def write_run(path: Path, rows: Iterable[tuple[bytes, *tuple[int, ...]]]) -> Written:
-    """Write rows as they come, batch by batch."""
+class Written(NamedTuple):
+    """What a run has: rows, and the bytes of the keys of its largest batch."""
+
+    rows: int
+    largest: int
+
+
+def write_run(path: Path, blocks: Iterable[list[R]]) -> Written:
+    """Write rows as they come."""
     count = largest = 0
     with path.open("wb") as file:
-        for batch in _batches(rows):
-            count += len(batch)
-            largest = max(largest, _write(file, batch))
+        for block in blocks:
+            count += len(block)
+            for start in range(0, len(block), _BATCH_ROWS):
+                largest = max(largest, _write(file, block[start : start + _BATCH_ROWS]))
     return Written(count, largest)
 
 
-def read_run(path: Path) -> Iterator[Any]:
-    """The rows of a run, of which a batch is in memory.
+def read_run(path: Path) -> Iterator[list[Any]]:
+    """The batches of a run, none of them empty.
 
     Raises:
         DataError: the file is damaged.
@@ -114,48 +136,38 @@ def read_run(path: Path) -> Iterator[Any]:
     while True:
         with path.open("rb") as file:  # not left open: how many files may be open would be a limit that some corpora meet
             file.seek(at)
-            found = _read(file)
+            batch = _read(file)
             at = file.tell()
-        if found is None:
+        if not batch:
             return
-        yield from found
-
-
-def _batches(rows: Iterable[tuple[bytes, *tuple[int, ...]]]) -> Iterator[list[tuple[bytes, *tuple[int, ...]]]]:
-    """Rows, by as many as a batch may have; one of them, where its key is longer than that."""
-    batch: list[tuple[bytes, *tuple[int, ...]]] = []
-    size = 0
-    for row in rows:
-        size += len(row[0])
-        if len(batch) == _BATCH_ROWS or (size > _BATCH_BYTES and batch):
-            yield batch
-            batch, size = [], len(row[0])
-        batch.append(row)
-    if batch:
         yield batch
 
 
-def _write(file: IO[bytes], batch: list[tuple[bytes, *tuple[int, ...]]]) -> int:
-    """Write a batch; gives the bytes of its keys."""
-    keys, *columns = zip(*batch, strict=True)
-    ends = np.cumsum([len(key) for key in keys], dtype=np.int64)
-    head = np.array([len(keys), len(columns), ends[-1]], dtype=np.int64)
-    file.writelines(array.data for array in (head, ends, *(np.array(column, dtype=np.int64) for column in columns)))
-    file.writelines(keys)
-    return int(ends[-1])
+def _write(file: IO[bytes], rows: list[R]) -> int:
+    """Write a batch, or more where keys are long; gives the bytes of the keys of the largest one."""
+    keys, *columns = zip(*rows, strict=True)
+    sizes = list(map(len, keys))
+    size = sum(sizes)
+    if size > _BATCH_BYTES and len(rows) > 1:
+        middle = len(rows) // 2
+        return max(_write(file, rows[:middle]), _write(file, rows[middle:]))
+    head = (len(keys), len(columns), size)
+    file.writelines(array("q", numbers) for numbers in (head, tuple(accumulate(sizes)), *columns))
+    file.write(b"".join(keys))
+    return size
 
 
-def _read(file: IO[bytes]) -> Iterator[tuple[Any, ...]] | None:
-    """The rows of the next batch; None at the end."""
+def _read(file: IO[bytes]) -> list[Any]:
+    """The rows of the next batch; none at the end."""
     head = file.read(24)
     if not head:
-        return None
-    rows, columns, size = np.frombuffer(head, np.int64).tolist() if len(head) == 24 else (0, 0, -1)
+        return []
+    rows, columns, size = np.frombuffer(head, np.int64).tolist() if len(head) == 24 else (0, 0, 0)
     start = 8 * rows * (1 + columns)
-    content = file.read(start + size) if size >= 0 else b""
-    if size < 0 or len(content) != start + size:
-        raise DataError(f"{file.name}: the file is damaged; repair the disk, and run the same command again")
+    content = file.read(start + size)
+    if not rows or len(content) != start + size:
+        raise DataError(f"{file.name}: the file is damaged; check the disk, and run the same command again")
     ends, *numbers = np.frombuffer(content, np.int64, rows * (1 + columns)).reshape(1 + columns, rows)
     bounds = [start, *(start + ends).tolist()]
     keys = map(content.__getitem__, map(slice, bounds, bounds[1:]))
-    return zip(keys, *(column.tolist() for column in numbers), strict=True)
+    return list(zip(keys, *(column.tolist() for column in numbers), strict=True))
