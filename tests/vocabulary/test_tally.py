@@ -185,13 +185,17 @@ class ByNumber(Spill):
 LONG = "𐐷" * 93 + "{:07}"  # the longest words that are counted
 
 
-@pytest.mark.parametrize(("word", "kind", "within"), [("w{:07}", Spill, True), (LONG, Spill, True), (LONG, ByNumber, False)])
+@pytest.mark.parametrize(
+    ("word", "kind", "within"),
+    [("w{:07}", Spill, True), (LONG, Spill, True), (LONG, ByNumber, False)],
+    ids=["short", "long", "known wrong"],
+)
 def test_the_cap_holds_for_words_of_every_length(tmp_path: Path, word: str, kind: type[Spill], within: bool) -> None:
-    """Counting under a cap of 4 MiB, and adding up, which holds batches of eight files."""
+    """Counting under a cap of 4 MiB, and adding up, which holds a batch of each file."""
     with spill_folder(tmp_path / "counting") as folder:
         tally = Tally(kind(folder, 4))
         tracemalloc.start()
-        for start in range(0, 40_000, 50):
+        for start in range(0, 30_000, 50):
             tally.add([word.format(n * 7919 % 40_009) for n in range(start, start + 50)], 1)
         counting = tracemalloc.get_traced_memory()[1]
         tracemalloc.reset_peak()
@@ -199,9 +203,8 @@ def test_the_cap_holds_for_words_of_every_length(tmp_path: Path, word: str, kind
         adding_up = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert isinstance(found.counts, Path)
-        assert len(found) == 40_000
-    assert (counting < 4.4 * 2**20) == within
-    assert adding_up < 8 * 2**20
+        assert len(found) == 30_000
+    assert (max(counting, adding_up) < 4 * 2**20) == within
 
 
 KILLED = """
