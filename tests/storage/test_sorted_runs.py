@@ -37,7 +37,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 def runs_of(folder: Path, runs: Iterable[list[Row]], name: str = "rows") -> SortedRuns[Row]:
     written: SortedRuns[Row] = SortedRuns(folder, name)
     for rows in runs:
-        written.append(rows)
+        written.append([rows])
     return written
 
 
@@ -129,7 +129,7 @@ def test_memory_does_not_grow_with_the_runs(tmp_path: Path) -> None:
     rng = random.Random(1)
     runs: SortedRuns[Row] = SortedRuns(tmp_path, "rows")
     for _ in range(20):
-        runs.append(sorted((rng.randbytes(1000), 0, 0) for _ in range(2000)))
+        runs.append([sorted((rng.randbytes(1000), 0, 0) for _ in range(2000))])
     assert peak(lambda: chain.from_iterable(runs.blocks())) < 12
     assert peak(lambda: whole_runs(tmp_path)) > 36
 
@@ -142,7 +142,7 @@ def test_memory_is_a_few_long_keys(
     monkeypatch.setattr(sorted_runs, "_MERGE_BYTES", bytes_at_once)
     runs: SortedRuns[Row] = SortedRuns(tmp_path, "rows")
     for number in range(32):
-        runs.append([(b"%02d" % (number * 7 % 32) + bytes(MIB), number, 0)])
+        runs.append([[(b"%02d" % (number * 7 % 32) + bytes(MIB), number, 0)]])
     assert least < peak(lambda: chain.from_iterable(runs.blocks())) < most
 
 
@@ -169,5 +169,5 @@ def test_a_disk_that_fills_while_runs_are_merged_is_one_line(tmp_path: Path, mon
             merged(runs)
         assert "sentinel" not in str(refused.value)
         with pytest.raises(OSError, match="space") as said:
-            runs.append([(bytes(MIB), 0, 0)])
+            runs.append([[(bytes(MIB), 0, 0)]])
         assert said.value.errno == errno.ENOSPC

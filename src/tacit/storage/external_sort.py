@@ -59,5 +59,5 @@ class ExternalSort:
 
     def _write_run(self) -> None:
         self._rows.sort(key=itemgetter(0))
-        self._runs.append(self._rows)
+        self._runs.append([self._rows])
         self._rows, self._bytes = [], 0

@@ -51,9 +51,9 @@ class SortedRuns(Generic[R]):
     def __len__(self) -> int:
         return len(self._runs)
 
-    def append(self, rows: list[R]) -> None:
-        """One more run, of rows in the order of their keys."""
-        self._runs.append(self._written([rows]))
+    def append(self, blocks: Iterable[list[R]]) -> None:
+        """One more run, of rows in the order of their keys, some at a time."""
+        self._runs.append(self._written(blocks))
 
     def blocks(self) -> Iterator[list[R]]:
         """All rows, some at a time.

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from operator import itemgetter
 from pathlib import Path
 
 from tacit.errors import DataError
@@ -23,6 +22,7 @@ from tacit.storage.sorted_runs import SortedRuns, read_run, write_run
 __all__ = ["SortedCounts", "Spill", "Tally", "spill_folder", "write_ordered"]
 
 _MIB = 1 << 20
+_BLOCK = 1 << 10
 _BYTES_AN_ENTRY = 144
 """Of a word in the table of counts, beside the word itself: at most 122, while the table grows, and what rounding takes."""
 
@@ -135,12 +135,9 @@ class Tally:
 
     def _write_run(self, spill: Spill) -> None:
         assert self._runs is not None
-        sums, self._sums, self._bytes = self._sums, {}, 0
         with _no_text_in_errors(spill):
-            taken = (sums.popitem() for _ in range(len(sums)))  # a word goes from memory where its row comes
-            rows = [(word.encode(), count) for word, count in taken]
-            rows.sort(key=itemgetter(0))
-            self._runs.append(rows)
+            self._runs.append(_in_order(self._sums))
+        self._sums, self._bytes = {}, 0
 
 
 def write_ordered(batches: Iterable[tuple[Sequence[bytes], Sequence[int]]], spill: Spill) -> SortedCounts:
@@ -155,6 +152,13 @@ def write_ordered(batches: Iterable[tuple[Sequence[bytes], Sequence[int]]], spil
 
 _Row = tuple[bytes, int]
 """A word in UTF-8, whose bytes have the order of code points, and its count."""
+
+
+def _in_order(sums: Mapping[str, int]) -> Iterator[list[_Row]]:
+    words = sorted(sums)
+    for start in range(0, len(words), _BLOCK):
+        own = words[start : start + _BLOCK]
+        yield list(zip(map(str.encode, own), map(sums.__getitem__, own), strict=True))
 
 
 def _added_up(blocks: Iterable[list[_Row]]) -> Iterator[list[_Row]]:
