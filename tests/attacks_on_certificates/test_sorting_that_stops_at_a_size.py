@@ -1,9 +1,9 @@
 """Limits that only some sizes of private text met decided whether there is a release.
 
 From 65,537 records on, another interpreter sorted them by duckdb within 128 MiB. With ids of 2,000 letters 63,525 documents were
-released, and with one more the run ended with exit code 4; so it did at the 65,537th record wherever that interpreter could not import
-tacit by itself, or found a file `secrets.py` in the working folder. Counting with `counting_memory_mb: 64` ended at the 335,545th
-word of 191 bytes. One unit was told from none, with certainty: delta is 1.
+released, and with one more the run ended with exit code 4; so it did at the 65,537th record wherever that interpreter could not
+import tacit by itself, or found a file `secrets.py` in the working folder. Counting with `counting_memory_mb: 64` ended at the
+335,545th word of 191 bytes. One unit was told from none, with certainty: delta is 1.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ print(len(units), units[0].unit_id, units[count - 1].unit_id, len(tally.sums()))
 
 
 def alone(folder: Path, breaks: bool) -> subprocess.CompletedProcess[str]:
-    """A program of which no file and no variable says where its packages are, in a folder with a file called as a module of Python."""
+    """A program that alone knows where its packages are, in a folder with a file that is called as a module of Python."""
     (folder / "secrets.py").write_text('raise SystemExit("imported")\n')
     path = [str(Path(tacit.__file__).parents[1]), *filter(os.path.isabs, sys.path)]
     script = ALONE.format(path=path, folder=str(folder), breaks=breaks)

@@ -53,7 +53,9 @@ def numbered(runs: Iterable[Iterable[bytes]]) -> list[list[Row]]:
     ]
 
 
-KEYS = st.one_of(st.sampled_from([b"", b"\x00", b"\x00\x00", b"a", b"a\x00", b"\xff", b"a" * 20]), st.binary(max_size=3))
+KEYS = st.one_of(
+    st.sampled_from([b"", b"\x00", b"\x00\x00", b"a", b"a\x00", b"\xff", b"a" * 20]), st.binary(max_size=3)
+)
 
 
 @settings(max_examples=60, derandomize=True, deadline=None)

@@ -85,7 +85,7 @@ class SortedRuns(Generic[R]):
 
 
 def _merged(runs: Iterable[Path]) -> Iterator[list[Any]]:
-    """In blocks: one batch of each run is held, and the batch whose last key comes first is used up, with what comes before that key."""
+    """In blocks: one batch of each run is held, and the one whose last key comes first is used up, with what comes before it."""
     readers = [read_run(path) for path in runs]
     held = [next(reader, []) for reader in readers]
     starts = [0] * len(held)
@@ -104,8 +104,8 @@ def _merged(runs: Iterable[Path]) -> Iterator[list[Any]]:
         yield block
 
 
-# Files: batches of rows, each its numbers of rows, of numbers in a row and of bytes of keys; the ends of the keys; the numbers, column
-# by column; and the keys -----------------------------------------------------------------------------------------------------------
+# Files: batches of rows, each how many rows, numbers in a row and bytes of keys; the ends of the keys; the numbers, column by column;
+# and the keys ------------------------------------------------------------------------------------------------------------------------
 
 
 class Written(NamedTuple):
@@ -134,7 +134,9 @@ def read_run(path: Path) -> Iterator[list[Any]]:
     """
     at = 0
     while True:
-        with path.open("rb") as file:  # not left open: how many files may be open would be a limit that some corpora meet
+        with path.open(
+            "rb"
+        ) as file:  # not left open: how many files may be open would be a limit that some corpora meet
             file.seek(at)
             batch = _read(file)
             at = file.tell()
