@@ -105,7 +105,7 @@ def _merged(runs: Iterable[Path]) -> Iterator[list[Any]]:
 
 
 # Files: batches of rows, each how many rows, numbers in a row and bytes of keys; the ends of the keys; the numbers, column by column;
-# and the keys ------------------------------------------------------------------------------------------------------------------------
+# and the keys ----------------------------------------------------------------------------------------------------------------------
 
 
 class Written(NamedTuple):

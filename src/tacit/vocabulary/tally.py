@@ -1,8 +1,8 @@
 """Sums by word that may outgrow memory: what does not fit waits on disk, in a folder that only its owner can read.
 
 The words are private text. They are held in memory up to a cap; beyond it they go to a file, in order, and counting goes on with
-none. In the end the files are merged, and the sums of a word added up, in memory that grows with no corpus. The result is the same with
-and without files: sums, in the order of the words' code points, which is that of their UTF-8 bytes.
+none. In the end the files are merged, and the sums of a word added up, in memory that grows with no corpus. The result is the same
+with and without files: sums, in the order of the words' code points, which is that of their UTF-8 bytes.
 """
 
 from __future__ import annotations
