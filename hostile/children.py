@@ -74,7 +74,6 @@ _LAZY = (
     "transformers.models.bert.modeling_bert",
     "transformers.models.gpt2.modeling_gpt2",
     "torch._dynamo",
-    "duckdb",
 )
 """What is imported when it is first used, and takes long."""
 

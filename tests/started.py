@@ -30,7 +30,6 @@ _ROOT = Path(__file__).parents[1]
 _USED_LATE = (
     "dp_accounting.pld.privacy_loss_distribution",
     "dp_accounting.rdp.rdp_privacy_accountant",
-    "duckdb",
     "matplotlib.backends.backend_svg",
     "matplotlib.figure",
     "opendp.prelude",

@@ -148,8 +148,8 @@ def test_a_run_that_counts_on_disk_makes_the_same_vocabulary(folder: Path, monke
     first = {path.name: path.read_bytes() for path in made.iterdir()}
     for name in ("tokenizer.json", "released.json", "chosen.json"):
         (made / name).unlink()
-    monkeypatch.setattr(tally, "_BYTES_A_WORD", 1 << 20)
-    assert tally.Spill(private, 64).most_words < 400  # so that the names do not fit
+    monkeypatch.setattr(tally, "_BYTES_AN_ENTRY", 1 << 20)
+    assert tally.Spill(private, 64).most_bytes < 400 << 20  # so that the names do not fit
     with open_run(parse_config({**values(folder, **SIPS), "compute": {"counting_memory_mb": 64}})) as state:
         walk(state, "vocabulary")
         assert state.ledger.head == head

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tacit.errors import DataError
+from tacit.storage import external_sort
 from tacit.storage.external_sort import ExternalSort
 
 RNG = random.Random(0)
@@ -17,7 +18,7 @@ ROWS = [(key, place * 3, 2**40 + place) for place, key in enumerate(KEYS)]
 SORTED = sorted(ROWS, key=lambda row: row[0])
 
 
-@pytest.mark.parametrize("in_memory", [100_000, 5000, 999, 7 * 71])
+@pytest.mark.parametrize("in_memory", [100_000, 5000, 999, 7 * 71, 11])
 def test_rows_come_in_the_order_of_their_keys(tmp_path: Path, in_memory: int) -> None:
     rows = ExternalSort(tmp_path, "rows", in_memory)
     for row in ROWS:
@@ -37,9 +38,19 @@ def test_a_sort_that_fails_is_one_line_without_a_row(tmp_path: Path) -> None:
     for number in range(100):
         rows.add((b"sentinel", number, number))
     (tmp_path / "rows-3.rows").write_bytes(b"damaged")
-    with pytest.raises(DataError, match="cannot be sorted on disk; make room") as refused:
+    with pytest.raises(DataError, match="the file is damaged") as refused:
         list(rows)
     assert "sentinel" not in str(refused.value)
+
+
+def test_few_rows_with_many_bytes_go_to_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(external_sort, "_MOST_BYTES", 100)
+    rows = ExternalSort(tmp_path, "rows")
+    given = [(b"%02d" % (number % 7) * 30, number, 1) for number in range(10)]
+    for row in given:
+        rows.add(row)
+    assert len(list(tmp_path.iterdir())) == 5
+    assert list(rows) == list(rows) == sorted(given, key=lambda row: row[0])
 
 
 def test_no_rows(tmp_path: Path) -> None:

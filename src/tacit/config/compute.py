@@ -25,8 +25,8 @@ class ComputeOptions(Options):
         threads: torch threads; all cores when not given.
         workers: processes that screen a corpus; with Spark on this machine, its tasks at once.
         runner: where corpora are read, grouped into units, screened, counted and tokenised: ``local``, or ``spark`` (docs/scale.md).
-        counting_memory_mb: MiB of private words to hold in memory when they are counted; more are counted on disk, in the run's
-            private folder.
+        counting_memory_mb: MiB that the words of a private vocabulary and their counts may take in memory, where they are released
+            with noise; more are counted on disk, in the run's private folder.
         checkpoint_seconds: seconds between checkpoints.
         device: cpu or cuda. The noise on a GPU is Philox, which is not cryptographic; the ledger and the certificate say so,
             and a run cannot change it after its start.

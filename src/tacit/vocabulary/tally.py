@@ -1,14 +1,15 @@
 """Sums by word that may outgrow memory: what does not fit waits on disk, in a folder that only its owner can read.
 
-The words are private text. They are held in memory up to a cap; beyond it they go to a file, and counting goes on with none. In the
-end duckdb adds the files up, itself within the cap. The result is the same with and without files: sums, in the order of the words'
-code points, which is that of their UTF-8 bytes.
+The words are private text. They are held in memory up to a cap; beyond it they go to a file, in order, and counting goes on with
+none. In the end the files are merged, and the sums of a word added up, in memory that grows with no corpus. The result is the same
+with and without files: sums, in the order of the words' code points, which is that of their UTF-8 bytes.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,15 +17,14 @@ from pathlib import Path
 
 from tacit.errors import DataError
 from tacit.files import private_folder
-from tacit.storage.external_sort import limited_database
+from tacit.storage.sorted_runs import SortedRuns, read_run, write_run
 
 __all__ = ["SortedCounts", "Spill", "Tally", "spill_folder", "write_ordered"]
 
 _MIB = 1 << 20
-_BYTES_A_WORD = 200
-"""Of a word of usual length in the table of counts; about 130 once the table is full, more just after it has grown."""
-
-_BATCH = 1 << 16
+_BLOCK = 1 << 10
+_BYTES_AN_ENTRY = 144
+"""Of a word in the table of counts, beside the word itself: at most 122, while the table grows, and what rounding takes."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,16 @@ class Spill:
 
     Args:
         folder: from `spill_folder`.
-        memory_mb: MiB that the words may take before they go there, and that adding them up may take.
+        memory_mb: MiB that the words and their counts may take before they go there; one unit's words may be above it.
     """
 
     folder: Path
     memory_mb: int
 
     @property
-    def most_words(self) -> int:
-        """Words that fit."""
-        return max(1, self.memory_mb * _MIB // _BYTES_A_WORD)
+    def most_bytes(self) -> int:
+        """Of words that are held in memory."""
+        return self.memory_mb * _MIB
 
 
 @contextmanager
@@ -77,7 +77,7 @@ class SortedCounts:
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
         if isinstance(self.counts, Path):
-            return _rows(self.counts)
+            return ((word.decode(), count) for batch in read_run(self.counts) for word, count in batch)
         counts = self.counts
         return ((word, counts[word]) for word in sorted(counts))
 
@@ -95,7 +95,8 @@ class Tally:
     def __init__(self, spill: Spill | None = None) -> None:
         self._spill = spill
         self._sums: dict[str, int] = {}
-        self._parts: list[Path] = []
+        self._bytes = 0
+        self._runs: SortedRuns[_Row] | None = None if spill is None else SortedRuns(spill.folder, "words")
 
     def add(self, words: Collection[str], weight: int) -> None:
         """Add the weight to the sum of each word.
@@ -104,11 +105,16 @@ class Tally:
             DataError: the words cannot be written.
         """
         sums = self._sums
-        get = sums.get
+        get, size = sums.get, sys.getsizeof
         for word in words:
-            sums[word] = get(word, 0) + weight
-        if self._spill is not None and len(sums) > self._spill.most_words:
-            self._write_part(self._spill)
+            known = get(word)
+            if known is None:
+                sums[word] = weight
+                self._bytes += _BYTES_AN_ENTRY + size(word)
+            else:
+                sums[word] = known + weight
+        if self._spill is not None and self._bytes > self._spill.most_bytes:
+            self._write_run(self._spill)
 
     def in_memory(self) -> dict[str, int]:
         """The sums of a tally that does not spill."""
@@ -119,29 +125,19 @@ class Tally:
         """All sums; they last as long as the folder.
 
         Raises:
-            DataError: they cannot be added up in the memory and on the disk that there are.
+            DataError: they cannot be added up on the disk that there is.
         """
-        if self._spill is None or not self._parts:
+        if self._spill is None or not self._runs:
             return SortedCounts.of(self._sums)
-        self._write_part(self._spill)
+        self._write_run(self._spill)
         with _no_text_in_errors(self._spill):
-            return _added_up(self._parts, self._spill)
+            return _written(_added_up(self._runs.blocks()), self._spill)
 
-    def _write_part(self, spill: Spill) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        path = spill.folder / f"part-{len(self._parts)}.parquet"
+    def _write_run(self, spill: Spill) -> None:
+        assert self._runs is not None
         with _no_text_in_errors(spill):
-            table = pa.table(
-                [pa.array(self._sums.keys(), pa.string()), pa.array(self._sums.values(), pa.int64())], _NAMES
-            )
-            pq.write_table(table, path, compression="zstd", use_dictionary=False, write_statistics=False)
-        self._parts.append(path)
-        self._sums = {}
-
-
-_NAMES = ["word", "count"]
+            self._runs.append(_in_order(self._sums))
+        self._sums, self._bytes = {}, 0
 
 
 def write_ordered(batches: Iterable[tuple[Sequence[bytes], Sequence[int]]], spill: Spill) -> SortedCounts:
@@ -150,50 +146,44 @@ def write_ordered(batches: Iterable[tuple[Sequence[bytes], Sequence[int]]], spil
     Raises:
         DataError: they cannot be written.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    path, size = spill.folder / "counts.parquet", 0
-    schema = pa.schema([("word", pa.string()), ("count", pa.int64())])
-    with _no_text_in_errors(spill), pq.ParquetWriter(path, schema, compression="zstd", write_statistics=False) as file:
-        for words, counts in batches:
-            own = [pa.array(words, pa.binary()).cast(pa.string()), pa.array(counts, pa.int64())]
-            file.write_table(pa.Table.from_arrays(own, schema=schema))
-            size += len(words)
-    return SortedCounts(path, size)
+    with _no_text_in_errors(spill):
+        return _written((list(zip(words, counts, strict=True)) for words, counts in batches), spill)
 
 
-def _added_up(parts: list[Path], spill: Spill) -> SortedCounts:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    schema = pa.schema([("word", pa.string()), ("count", pa.int64())])
-    batches = (batch for part in parts for batch in pq.ParquetFile(part).iter_batches(_BATCH))
-    path = spill.folder / "counts.parquet"
-    with limited_database(spill.folder, spill.memory_mb) as database:
-        database.register("parts", pa.RecordBatchReader.from_batches(schema, batches))
-        query = 'SELECT word, CAST(sum("count") AS BIGINT) AS "count" FROM parts GROUP BY word ORDER BY word'
-        database.sql(query).write_parquet(str(path), compression="zstd")
-    return SortedCounts(path, pq.ParquetFile(path).metadata.num_rows)
+_Row = tuple[bytes, int]
+"""A word in UTF-8, whose bytes have the order of code points, and its count."""
 
 
-def _rows(path: Path) -> Iterator[tuple[str, int]]:
-    import pyarrow.parquet as pq
+def _in_order(sums: Mapping[str, int]) -> Iterator[list[_Row]]:
+    words = sorted(sums)
+    for start in range(0, len(words), _BLOCK):
+        own = words[start : start + _BLOCK]
+        yield list(zip(map(str.encode, own), map(sums.__getitem__, own), strict=True))
 
-    for batch in pq.ParquetFile(path).iter_batches(_BATCH):
-        words, counts = (column.to_pylist() for column in batch.columns)
-        yield from zip(words, counts, strict=True)
+
+def _added_up(blocks: Iterable[list[_Row]]) -> Iterator[list[_Row]]:
+    """The rows of each word, which follow one another, as one."""
+    sums: dict[bytes, int] = {}
+    for block in blocks:
+        for word, count in block:
+            sums[word] = sums.get(word, 0) + count
+        last = sums.popitem()  # more of it may be in the next block
+        yield list(sums.items())
+        sums = dict([last])
+    yield list(sums.items())
+
+
+def _written(blocks: Iterable[list[_Row]], spill: Spill) -> SortedCounts:
+    path = spill.folder / "counts.rows"
+    return SortedCounts(path, write_run(path, blocks).rows)
 
 
 @contextmanager
 def _no_text_in_errors(spill: Spill) -> Iterator[None]:
     """Errors of the libraries become one line, `from None`, since they may quote what they were given."""
-    import duckdb
-    import pyarrow as pa
-
     try:
         yield
-    except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as error:
+    except (OSError, MemoryError) as error:
         raise DataError(
             f"{spill.folder}: the words cannot be counted on disk ({type(error).__name__}); "
             f"make room there, or raise compute.counting_memory_mb (now {spill.memory_mb})"

@@ -1,0 +1,175 @@
+"""Sorted runs on disk, and their merge: memory grows neither with rows nor with runs, and only with the few longest keys.
+
+What is in a run may be private: files go to one folder, which is the caller's to protect and to remove; no error quotes a row.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from operator import itemgetter
+from pathlib import Path
+from typing import IO, Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from tacit.errors import DataError
+
+__all__ = ["SortedRuns", "Written", "read_run", "write_run"]
+
+_BATCH_ROWS = 1 << 10
+_BATCH_BYTES = 1 << 18  # of keys
+_AT_ONCE = 64  # runs that are merged in one pass
+_MERGE_BYTES = 1 << 25  # of keys, of all runs that are merged in one pass
+
+AnyRow = tuple[bytes, *tuple[int, ...]]
+"""A key, and numbers that fit in 64 bits, of every row as many."""
+
+R = TypeVar("R", bound=AnyRow)
+_key = itemgetter(0)
+
+
+class SortedRuns(Generic[R]):
+    """Runs, and their rows in the order of the keys' bytes; rows of one key in the order of the runs, and within a run in its own.
+
+    At most 64 runs are merged at once, and fewer where keys are long; of more, some are merged into longer ones first.
+
+    Args:
+        folder: where the files go.
+        name: begins their names.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder = folder
+        self._name = name
+        self._runs: list[Path] = []
+        self._files = 0
+        self._largest = 1
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def append(self, blocks: Iterable[list[R]]) -> None:
+        """One more run, of rows in the order of their keys, some at a time."""
+        self._runs.append(self._written(blocks))
+
+    def blocks(self) -> Iterator[list[R]]:
+        """All rows, some at a time.
+
+        Raises:
+            DataError: a file is damaged.
+        """
+        at_once = max(2, min(_AT_ONCE, _MERGE_BYTES // self._largest))
+        while len(self._runs) > at_once:
+            self._merge_some(at_once)
+        return _merged(self._runs)
+
+    def _merge_some(self, at_once: int) -> None:
+        """One pass from the first run on, through no more of them than must be so that ``at_once`` are left."""
+        longer: list[Path] = []
+        while self._runs and (excess := len(longer) + len(self._runs) - at_once) > 0:
+            group = self._runs[: min(at_once, excess + 1)]
+            longer.append(self._written(_merged(group)))
+            for path in group:
+                path.unlink()
+            del self._runs[: len(group)]
+        self._runs[:0] = longer
+
+    def _written(self, blocks: Iterable[list[R]]) -> Path:
+        path = self._folder / f"{self._name}-{self._files}.rows"
+        self._files += 1
+        self._largest = max(self._largest, write_run(path, blocks).largest)
+        return path
+
+
+def _merged(runs: Iterable[Path]) -> Iterator[list[Any]]:
+    """In blocks: one batch of each run is held, and the one whose last key comes first is used up, with what comes before it."""
+    readers = [read_run(path) for path in runs]
+    held = [next(reader, []) for reader in readers]
+    starts = [0] * len(held)
+    while live := [run for run, rows in enumerate(held) if rows]:
+        first = min(live, key=lambda run: held[run][-1][0])  # the first such run
+        last = held[first][-1][0]
+        block: list[Any] = []
+        for run in live:
+            # Rows of this very key may come in the run's next batch: those of later runs wait for them.
+            cut = bisect_right if run <= first else bisect_left
+            end = cut(held[run], last, lo=starts[run], key=_key)
+            block += held[run][starts[run] : end]
+            starts[run] = end
+        held[first], starts[first] = next(readers[first], []), 0
+        block.sort(key=_key)  # stable
+        yield block
+
+
+# Files: batches of rows, each how many rows, numbers in a row and bytes of keys; the ends of the keys; the numbers, column by column;
+# and the keys ----------------------------------------------------------------------------------------------------------------------
+
+
+class Written(NamedTuple):
+    """What a run has: rows, and the bytes of the keys of its largest batch."""
+
+    rows: int
+    largest: int
+
+
+def write_run(path: Path, blocks: Iterable[list[R]]) -> Written:
+    """Write rows as they come."""
+    count = largest = 0
+    with path.open("wb") as file:
+        for block in blocks:
+            count += len(block)
+            for start in range(0, len(block), _BATCH_ROWS):
+                largest = max(largest, _write(file, block[start : start + _BATCH_ROWS]))
+    return Written(count, largest)
+
+
+def read_run(path: Path) -> Iterator[list[Any]]:
+    """The batches of a run, none of them empty.
+
+    Raises:
+        DataError: the file is damaged.
+    """
+    at = 0
+    while True:
+        with path.open(
+            "rb"
+        ) as file:  # not left open: how many files may be open would be a limit that some corpora meet
+            file.seek(at)
+            batch = _read(file)
+            at = file.tell()
+        if not batch:
+            return
+        yield batch
+
+
+def _write(file: IO[bytes], rows: list[R]) -> int:
+    """Write a batch, or more where keys are long; gives the bytes of the keys of the largest one."""
+    keys, *columns = zip(*rows, strict=True)
+    sizes = list(map(len, keys))
+    size = sum(sizes)
+    if size > _BATCH_BYTES and len(rows) > 1:
+        middle = len(rows) // 2
+        return max(_write(file, rows[:middle]), _write(file, rows[middle:]))
+    head = (len(keys), len(columns), size)
+    file.writelines(array("q", numbers) for numbers in (head, tuple(accumulate(sizes)), *columns))
+    file.write(b"".join(keys))
+    return size
+
+
+def _read(file: IO[bytes]) -> list[Any]:
+    """The rows of the next batch; none at the end."""
+    head = file.read(24)
+    if not head:
+        return []
+    rows, columns, size = np.frombuffer(head, np.int64).tolist() if len(head) == 24 else (0, 0, 0)
+    start = 8 * rows * (1 + columns)
+    content = file.read(start + size)
+    if not rows or len(content) != start + size:
+        raise DataError(f"{file.name}: the file is damaged; check the disk, and run the same command again")
+    ends, *numbers = np.frombuffer(content, np.int64, rows * (1 + columns)).reshape(1 + columns, rows)
+    bounds = [start, *(start + ends).tolist()]
+    keys = map(content.__getitem__, map(slice, bounds, bounds[1:]))
+    return list(zip(keys, *(column.tolist() for column in numbers), strict=True))
