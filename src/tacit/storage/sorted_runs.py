@@ -134,9 +134,8 @@ def read_run(path: Path) -> Iterator[list[Any]]:
     """
     at = 0
     while True:
-        with path.open(
-            "rb"
-        ) as file:  # not left open: how many files may be open would be a limit that some corpora meet
+        # Not left open: how many files may be open would be a limit that only some corpora meet.
+        with path.open("rb") as file:
             file.seek(at)
             batch = _read(file)
             at = file.tell()
