@@ -128,6 +128,8 @@ def test_a_store_that_does_not_answer_is_told_in_one_line(store: ObjectStore) ->
         "gs://someone:secret@notes/a.txt",
         "abfss://container:secret@account.dfs.core.windows.net/a.txt",
         "hdfs://someone:secret@host/a.txt",
+        "abfss://container@account.dfs.core.windows.net/a.txt?tenant_id=t&client_secret=secret",
+        "abfss://container@account.dfs.core.windows.net/a.txt?sv=2026&sig=secret",
         "https://host/a.txt",
         "file://host/a.txt",
     ],
@@ -135,7 +137,8 @@ def test_a_store_that_does_not_answer_is_told_in_one_line(store: ObjectStore) ->
 def test_addresses_with_a_secret_or_of_no_store_are_refused_without_quoting_it(address: str) -> None:
     with pytest.raises(UsageError) as told:
         place(address)
-    assert "secret" not in str(told.value)
+    assert "secret@" not in str(told.value)
+    assert "=secret" not in str(told.value)
 
 
 def test_what_is_no_address_is_a_path() -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar, cast
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 from tacit.errors import DataError, UsageError
 
@@ -39,6 +39,22 @@ _SCHEMES = {
 """As they are written, Spark's names among them, and what pyarrow calls them."""
 _NO_SECRET = {"gs": ("anonymous",), "gcs": ("anonymous",)}
 """Users that an address may name; Azure's is the container, and Hadoop's is a name without a password."""
+_OPTIONS = frozenset(
+    {
+        "blob_storage_authority",
+        "client_id",
+        "credential_kind",
+        "dfs_storage_authority",
+        "enable_tls",
+        "endpoint_override",
+        "force_virtual_addressing",
+        "region",
+        "retry_limit_seconds",
+        "scheme",
+        "tenant_id",
+    }
+)
+"""That an address may have: others may be secrets, such as Azure's ``client_secret`` and signatures."""
 _ADDRESS = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
 
 T = TypeVar("T")
@@ -66,6 +82,12 @@ class RemotePath:
             )
         user, _, _ = parts.netloc.rpartition("@")
         named = parts.scheme in ("abfs", "abfss", "hdfs") or user in ("", *_NO_SECRET.get(parts.scheme, ()))
+        unknown = sorted({name for name, _ in parse_qsl(parts.query, keep_blank_values=True)} - _OPTIONS)
+        if unknown:
+            raise UsageError(
+                f"an address in an object store may have the options {', '.join(sorted(_OPTIONS))}, not {unknown[0]!r}: secrets are "
+                "for the environment"
+            )
         if ":" in user or not named:
             raise UsageError(
                 f"an address of {parts.scheme}:// must hold no key or password, since the run's folder keeps it: give them to the "

@@ -118,12 +118,16 @@ class _Crew(Generic[P, R]):
         for _ in range(workers):
             try:
                 here, there = context.Pipe()
-                process = context.Process(target=_serve, args=(pickled, there), daemon=True)
-                with _without_main():
-                    process.start()
-            except (OSError, EOFError):  # limits of memory, files or processes; a server that has ended
+            except OSError:
                 return
-            there.close()  # else its end would not be seen
+            with there:  # closed here, else its end would not be seen
+                process = context.Process(target=_serve, args=(pickled, there), daemon=True)
+                try:
+                    with _without_main():
+                        process.start()
+                except (OSError, EOFError):  # limits of memory, files or processes; a server that has ended
+                    here.close()
+                    return
             self._processes[here] = process
 
     def __enter__(self) -> _Crew[P, R]:
