@@ -184,6 +184,20 @@ def test_one_object_cannot_be_private_and_public(store: ObjectStore) -> None:
         provenance_of(parse_config({**values, "public": [{"path": twin}]}))
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("s3://notes/a/n.txt", "s3a://notes//a/n.txt?region=us-east-1"),
+        ("gs://notes/n.txt", "gcs://anonymous@notes/%6e.txt"),
+        ("abfs://acc.blob.core.windows.net/c/a/n.txt", "abfss://c@acc.dfs.core.windows.net/a/n.txt"),
+        ("hdfs://host/a/n.txt", "hdfs://someone@host:8020/b/../a/n.txt"),
+    ],
+)
+def test_one_place_is_one_however_its_address_is_written(one: str, other: str) -> None:
+    assert RemotePath(one).identity == RemotePath(other).identity
+    assert RemotePath(one).identity != RemotePath(one.replace("n.txt", "m.txt")).identity
+
+
 @pytest.mark.parametrize("mark", ["certificate.json", "ledger.sqlite"])
 def test_a_public_corpus_inside_a_run_is_refused(store: ObjectStore, mark: str) -> None:
     write_corpora(store.folder, patients=20, records=100)

@@ -8,14 +8,19 @@ import os
 import signal
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tacit.corpus.records import Record
 from tacit.errors import DataError, TacitError, UsageError
+from tacit.models.kinds import load_model
 from tacit.scoring import scoring
+from tacit.scoring.plot import plot_scores
 from tacit.scoring.rho import PrivacyProbability
 from tacit.scoring.scorer import ScorerOptions
 from tacit.scoring.scores import SCORES, Score, read_scores, rho_by_id
@@ -102,6 +107,46 @@ def test_workers_change_the_speed_alone(
     for workers in (1, 2):
         score_corpus(some_records(), options, RHO, tmp_path / str(workers), workers=workers)
     assert files_in(tmp_path / "1") == files_in(tmp_path / "2")
+
+
+@contextmanager
+def settings_of_a_program() -> Iterator[None]:
+    """What a program may have chosen before it calls tacit; its worker processes know nothing of it."""
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def test_a_programs_own_settings_change_no_score(
+    tmp_path: Path, options: ScorerOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a megabyte of text on other processes score: one record more would change the scores of all others. 27th attack."""
+    texts = [" ".join(TEXTS) * number for number in range(1, 5)]
+    ids_BT = torch.randint(0, 50, (4, 16), generator=torch.Generator().manual_seed(0))
+    model = load_model(options.folder).eval()
+    with torch.no_grad(), settings_of_a_program():
+        chosen = model(ids_BT).logits
+        score_corpus(some_records(), options, RHO, tmp_path / "chosen")
+        scores = options.load().score(texts)
+    with torch.no_grad():
+        assert not torch.equal(model(ids_BT).logits, chosen), "the settings have no power here"
+    score_corpus(some_records(), options, RHO, tmp_path / "as torch comes")
+    assert files_in(tmp_path / "chosen") == files_in(tmp_path / "as torch comes")
+    assert options.load().score(texts) == scores
+
+
+@pytest.mark.parametrize("values", [[0.5, np.nextafter(0.5, 1)], [1.0, 1e30], [float("nan")], [7.0] * 3])
+def test_every_corpus_can_be_plotted(tmp_path: Path, values: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two neighbouring numbers no bins can be made, which one record decided. 27th attack."""
+    with pytest.raises(ValueError, match="Too many bins"):
+        np.histogram([0.5, np.nextafter(0.5, 1)], bins=40)
+    lines = [{"id": str(number), "log_perplexity": value, "rho": 0.5} for number, value in enumerate(values)]
+    (tmp_path / SCORES).write_text("".join(json.dumps(line).replace("NaN", "null") + "\n" for line in lines))
+    plot_scores(tmp_path, RHO)
+    assert (tmp_path / "rho.png").stat().st_size > 1000
 
 
 # stopped --------------------------------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open
         "spark.master": "local[2]",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.maxResultSize": "0",
         "spark.eventLog.dir": f"file://{place / 'logs'}",
         "spark.eventLog.compress": "false",
         "spark.eventLog.enabled": "true",

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from tacit.errors import DataError, UsageError
 from tacit.spark.runner import Runner, Shared
-from tacit.spark.session import refuse_unencrypted
+from tacit.spark.session import refuse_limit, refuse_unencrypted
 
 from .conftest import Opened
 
@@ -145,6 +145,14 @@ def test_an_encrypted_cluster_and_this_machine_are_not_refused():
     refuse_unencrypted(_conf({"spark.master": "yarn", **both}))
     refuse_unencrypted(_conf({"spark.master": "local[4]"}))
     refuse_unencrypted(_conf({"spark.master": "local"}))
+
+
+@pytest.mark.parametrize("limit", [None, "1g", "0b"])
+def test_a_limit_of_what_comes_to_the_driver_is_refused(limit: str | None):
+    """One unit's text may meet it: whether there is a release would tell of that unit (TACIT-46)."""
+    with pytest.raises(UsageError, match="maxResultSize"):
+        refuse_limit(_conf({} if limit is None else {"spark.driver.maxResultSize": limit}))
+    refuse_limit(_conf({"spark.driver.maxResultSize": "0"}))
 
 
 def _conf(settings: dict[str, str]) -> SparkConf:

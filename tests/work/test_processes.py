@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -107,6 +108,20 @@ def without_files() -> None:
 
 def test_where_no_process_can_be_started_all_is_done_here() -> None:
     done = called(without_files)
+    assert done.stdout.split("\n")[0] == str([item * item for item in range(9)]), done.stderr
+
+
+def in_a_daemon() -> None:
+    """No process can be started where none may have children: `multiprocessing.Pool`'s workers are such."""
+    multiprocessing.current_process()._config["daemon"] = True  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(AssertionError, match="daemonic"):
+        multiprocessing.get_context("spawn").Process(target=print).start()
+    found = [result for _, result in map_in_order(range(9), lambda item: item, squared, 2, __name__)]
+    print([square for square, process in found if process == os.getpid()])
+
+
+def test_in_a_process_that_may_have_no_children_all_is_done_here() -> None:
+    done = called(in_a_daemon)
     assert done.stdout.split("\n")[0] == str([item * item for item in range(9)]), done.stderr
 
 

@@ -9,7 +9,7 @@ import typer
 
 from tacit.cli.options import print_json, table
 from tacit.errors import UsageError
-from tacit.privacy.rounded import upper
+from tacit.privacy.rounded import lower, upper
 
 if TYPE_CHECKING:
     from tacit.privacy.confidentiality.account import Confidentiality
@@ -112,7 +112,7 @@ def show_confidentiality(found: Confidentiality, rows: tuple[PaperRow, ...]) -> 
 
     for statement in (found.worst_case, found.bayesian):
         if statement is not None:
-            confidence = "" if statement.confidence is None else f", confidence {statement.confidence:.4g}"
+            confidence = "" if statement.confidence is None else f", confidence {lower(statement.confidence)}"
             typer.echo(f"{statement.kind}: epsilon {upper(statement.epsilon)} ({statement.status}{confidence})")
             typer.echo(f"  {statement.sentence}")
             for line in statement.steps:

@@ -62,7 +62,7 @@ def show_lines(statement: ConfidentialityStatement) -> None:
 
 def _line_text(line: Line) -> str:
     """A line of the statement, with what it rests on and the paper's number."""
-    head = f"{line.kind} ({line.definition}, {line.status}): epsilon {upper(line.epsilon)} at delta {line.delta:.3g}"
+    head = f"{line.kind} ({line.definition}, {line.status}): epsilon {upper(line.epsilon)} at delta {upper(line.delta, '.3g')}"
     paper = f"The paper: {line.paper.epsilon:.4g}. {line.paper.difference}"
     return "\n".join([head, *(_wrapped(text, "  ") for text in (line.sentence, line.assumption, paper))])
 

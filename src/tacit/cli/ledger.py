@@ -62,6 +62,6 @@ def command(run: RunArgument, as_json: JsonOption = False) -> None:
     typer.echo()
     typer.echo(
         f"unit {header.unit}, neighbours {header.relation}: joint epsilon {upper(joint, '.4f')} of {header.epsilon:g} "
-        f"at delta {header.delta:g}"
+        f"at delta {upper(header.delta)}"
     )
     typer.echo(f"chain intact: {len(ledger.rows)} rows, head {ledger.certified_head}")

@@ -125,7 +125,7 @@ def _table(releases: Sequence[Published], useful: Sequence[Sequence[Useful]]) ->
         [
             names[place],
             upper(releases[place].epsilon, ".3f"),
-            f"{releases[place].delta:g}",
+            upper(releases[place].delta),
             releases[place].certificate["unit"],
             *(_cell(useful[place], corpus, name) for corpus, name in columns),
         ]
@@ -166,7 +166,7 @@ def _words(releases: Sequence[Published], useful: Sequence[Sequence[Useful]], co
         )
     else:
         lines.append(
-            f"Publishing them all ({counted}): epsilon {upper(composed.epsilon, '.4f')} at delta {composed.delta:g} for every "
+            f"Publishing them all ({counted}): epsilon {upper(composed.epsilon, '.4f')} at delta {upper(composed.delta)} for every "
             f"{composed.unit}."
         )
     return [*lines, f"Assumed: {composed.assumed}"]

@@ -131,8 +131,16 @@ class RemotePath:
     def identity(self) -> tuple[str, str, str]:
         """The kind of store, and the place in it: the same however the address is written. Nothing is asked of the store."""
         parts = urlsplit(self.uri)
-        bucket = parts.netloc.removeprefix("anonymous@").lower()
-        return _SCHEMES[parts.scheme].replace("abfss", "abfs"), bucket, unquote(_plain(parts.path))
+        kind, path = _SCHEMES[parts.scheme].replace("abfss", "abfs"), _plain(unquote(parts.path))
+        user, _, host = parts.netloc.lower().rpartition("@")
+        if kind == "abfs":
+            account = host.partition(".")[0]
+            if not user and "." in host:  # ACCOUNT.blob.core.windows.net/CONTAINER/PATH, else CONTAINER@ACCOUNT...
+                _, user, path = f"/{path.strip('/')}/".split("/", 2)
+            return kind, f"{account}/{user}", f"/{path.strip('/')}"
+        if kind == "hdfs":
+            return kind, host.removesuffix(":8020"), posixpath.normpath(path)
+        return kind, host, path
 
     def exists(self) -> bool:
         from pyarrow import fs

@@ -98,7 +98,7 @@ def _summary(plan: RunPlan, unit: str) -> list[str]:
     return [
         f"unit: {unit}; neighbours: one unit {plan.relation}; {_parameters(plan)}",
         f"joint epsilon\xa0{upper(plan.epsilon, '.4f')} at delta\xa0{upper(plan.delta)} (like a Gaussian mechanism with "
-        f"mu\xa0{plan.mu:.3f})",
+        f"mu\xa0{upper(plan.mu, '.3f')})",
     ]
 
 

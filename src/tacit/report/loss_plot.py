@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tacit.errors import UsageError
+from tacit.privacy.rounded import upper
 from tacit.privacy.textbook.loss import hockey_stick
 
 __all__ = ["plot_loss_distribution", "write_figure"]
@@ -114,7 +115,7 @@ def _draw_infinite(axes: Axes, mass: float) -> None:
         return
     left, right = axes.get_xlim()
     width = (right - left) / 50
-    axes.bar([right], [mass], width=width, color="#b22222", label=f"infinite loss: {mass:.3g}")
+    axes.bar([right], [mass], width=width, color="#b22222", label=f"infinite loss: {upper(mass, '.3g')}")
     axes.annotate("∞", (right, mass), ha="center", va="bottom")
     axes.set_xlim(left, right + 2 * width)
 
@@ -123,7 +124,7 @@ def _shade(axes: Axes, losses: np.ndarray, probabilities: np.ndarray, epsilon: f
     left, right = axes.get_xlim()
     delta = hockey_stick(losses, probabilities, epsilon)
     tail = float(probabilities[losses > epsilon].sum())
-    label = f"loss > ε = {epsilon:.4g}: δ = {delta:.3g}, P[L > ε] = {tail:.3g}"
+    label = f"loss > ε = {epsilon:.4g}: δ = {upper(delta, '.3g')}, P[L > ε] = {upper(tail, '.3g')}"
     axes.axvspan(epsilon, right, color="#f8e0c4", linewidth=0, label=label, zorder=0)
     axes.set_xlim(left, right)
 

@@ -46,11 +46,14 @@ def _figure(rho_S: np.ndarray, log_perplexity_S: np.ndarray, rho: PrivacyProbabi
     left.hist(rho_S, bins=np.linspace(0, 1, _BINS + 1).tolist(), color="#2a5a8c")
     left.set(xlabel="privacy probability ρ", ylabel="records (private)", xlim=(0, 1))
     finite_S = log_perplexity_S[np.isfinite(log_perplexity_S)]
-    right.hist(finite_S, bins=_BINS, color="#2a5a8c")
+    # Public edges: bins of the private range do not exist where its ends are neighbouring numbers, and one record decides that.
+    around = max(rho.upper - rho.lower, 1e-3)
+    edges = np.linspace(rho.lower - around, rho.upper + around, _BINS + 1)
+    right.hist(np.clip(finite_S, edges[0], edges[-1]), bins=edges.tolist(), color="#2a5a8c")
     for bound, name in ((rho.lower, "a"), (rho.upper, "b")):
         right.axvline(bound, color="#a12a1d", linestyle="--")
         right.annotate(
             name, (bound, 1), xycoords=("data", "axes fraction"), xytext=(3, -12), textcoords="offset points"
         )
-    right.set(xlabel="ln PPL", ylabel="records (private)")
+    right.set(xlabel="ln PPL, what is beyond at the ends", ylabel="records (private)")
     return figure

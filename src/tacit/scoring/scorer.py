@@ -37,10 +37,12 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import PreTrainedModel
 
 from tacit.config.kinds import KINDS, kind_named, one_of
 from tacit.config.shape import folder_shape, read_config
+from tacit.engine.capture import full_precision
 from tacit.engine.total import Kept, read_rows
 from tacit.errors import DataError, RefusedError, UsageError
 from tacit.failures import is_out_of_memory
@@ -56,6 +58,12 @@ __all__ = ["Scorer", "ScorerOptions", "TextScore"]
 
 _POSITIONS_AT_ONCE = 512  # small enough that a batch stays in the cache of a core
 _LOGITS_AT_ONCE = 1 << 20
+_KERNELS = [  # of attention, as torch allows them when nobody chooses
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+    SDPBackend.CUDNN_ATTENTION,
+    SDPBackend.MATH,
+]
 _LSTM_LENGTH = 256  # an LSTM has no length of its own
 
 
@@ -166,7 +174,7 @@ class Scorer:
         draw.seed()
         ids_1T = torch.randint(self._special.size, (1, self._length), generator=draw)
         widths = sorted({_padded(tokens, self._length) for tokens in range(1, self._length + 1)})
-        with _one_thread(), torch.no_grad():
+        with _alike(), torch.no_grad():
             width = remembered_length(lambda width: self._read(ids_1T[:, :width], ids_1T[:, :width]).numpy(), widths)
         if width is not None:
             raise RefusedError(
@@ -180,7 +188,7 @@ class Scorer:
         encodings = encode_texts(self._tokenizer, texts)
         windows = [(text, window) for text, one in enumerate(encodings) for window in self._windows(one.ids)]
         nats, tokens = np.zeros(len(texts)), np.zeros(len(texts), dtype=np.int64)
-        with _one_thread(), torch.no_grad():
+        with _alike(), torch.no_grad():
             scored = self._nats_of([window for _, window in windows])
         for (text, window), found in zip(windows, scored, strict=True):  # a text's windows in their order
             nats[text] += found
@@ -191,7 +199,7 @@ class Scorer:
         """How many windows of so many tokens are read together: a constant of the model, the machine and the padded length."""
         positions = _padded(tokens, self._length)
         if positions not in self._rows:
-            with _one_thread(), torch.no_grad():
+            with _alike(), torch.no_grad():
                 rows = together(self._model, max(1, _POSITIONS_AT_ONCE // positions), 1, [positions])
                 self._rows[positions] = rows if rows == 1 or self._may_be_read_together(rows, positions) else 1
         return self._rows[positions]
@@ -303,14 +311,12 @@ def _padded(tokens: int, length: int) -> int:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """How a sum is shared among threads is part of its order."""
+def _alike() -> Iterator[None]:
+    """As torch comes: each of this decides last bits of a score, and the calling program may have set it for its own process."""
     before = torch.get_num_threads()
-    if before == 1:
-        yield
-        return
-    torch.set_num_threads(1)
+    torch.set_num_threads(1)  # how a sum is shared among threads is part of its order
     try:
-        yield
+        with full_precision(), sdpa_kernel(_KERNELS):
+            yield
     finally:
         torch.set_num_threads(before)

@@ -211,18 +211,13 @@ def _log_perplexities(scorer: Scorer, texts: Sequence[str]) -> list[float]:
 
 
 class _Worker:
-    """What a worker process does, with one thread; it loads the model when it gets its first chunk."""
+    """What a worker process does; it loads the model when it gets its first chunk."""
 
     def __init__(self, options: ScorerOptions) -> None:
         self._options = options
         self._scorer: Scorer | None = None
 
     def __call__(self, texts: list[str]) -> list[float]:
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            if self._scorer is None:
-                self._scorer = self._options.load()
-            return _log_perplexities(self._scorer, texts)
-        finally:
-            torch.set_num_threads(threads)  # of the run's own process, where a chunk is left to it
+        if self._scorer is None:
+            self._scorer = self._options.load()
+        return _log_perplexities(self._scorer, texts)

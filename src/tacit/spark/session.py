@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-__all__ = ["open_session", "refuse_unencrypted", "spark_folder"]
+__all__ = ["open_session", "refuse_limit", "refuse_unencrypted", "spark_folder"]
 
 _NO_MASTER = "local[*]"
 """What Spark says where nobody has named a cluster."""
@@ -61,6 +61,7 @@ def open_session(folder: Path, workers: int) -> SparkSession:
             "compute.runner: spark needs Java 17 or newer, and it does not start; install a JRE, or set JAVA_HOME"
         ) from None
     refuse_unencrypted(session.sparkContext.getConf())
+    refuse_limit(session.sparkContext.getConf())
     return session
 
 
@@ -107,11 +108,21 @@ def refuse_unencrypted(conf: SparkConf) -> None:
         )
 
 
+def refuse_limit(conf: SparkConf) -> None:
+    """Text comes to the driver by parts; one that Spark refuses for its size would end the run at one unit (TACIT-46)."""
+    if conf.get("spark.driver.maxResultSize", "1g") != "0":
+        raise UsageError(
+            "compute.runner: Spark would end a run whose text comes to the driver in too large a part; set "
+            "spark.driver.maxResultSize to 0"
+        )
+
+
 def _set_local(conf: SparkConf, folder: Path, workers: int) -> None:
     settings = {
         "spark.local.dir": str(folder),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.maxResultSize": "0",
         "spark.io.encryption.enabled": "true",
         "spark.log.level": "ERROR",
         "spark.sql.shuffle.partitions": str(4 * workers),

@@ -125,7 +125,9 @@ class _Crew(Generic[P, R]):
                 try:
                     with _without_main():
                         process.start()
-                except (OSError, EOFError):  # limits of memory, files or processes; a server that has ended
+                except (
+                    Exception
+                ):  # limits of memory, files or processes; a process that may have no children; no interpreter
                     here.close()
                     return
             self._processes[here] = process
