@@ -56,6 +56,7 @@ def spark_units(folder: Path, result: Path) -> None:
         "spark.authenticate.secret": "of a test",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
+        "spark.driver.maxResultSize": "0",
         "spark.executor.memory": "512m",
         "spark.executorEnv.PYTHONPATH": root,
         "spark.io.encryption.enabled": "true",
