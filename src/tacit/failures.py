@@ -4,8 +4,11 @@ from __future__ import annotations
 
 __all__ = ["is_out_of_memory", "is_panic"]
 
-_MEMORY_WORDS = ("allocate memory", "out of memory", "bad_alloc", "start new thread", "ThreadPoolBuildError")
-"""Of torch and of threads, whose errors are RuntimeErrors, and of Rust's thread pools, which panic."""
+_MEMORY_WORDS = ("allocate memory", "out of memory", "bad_alloc", "start new thread")
+"""Of torch and of threads, whose errors are RuntimeErrors."""
+
+_NO_POOL = "The global thread pool has not been initialized.: ThreadPoolBuildError"
+"""How Rust's thread pools panic. Nothing but the beginning of a panic's words is looked at: behind it they may quote a text."""
 
 _NO_PRIMITIVE = ("could not create a primitive", "could not execute a primitive")
 """All that oneDNN says when it gets no memory for its code or its buffers; what it cannot do has more words."""
@@ -20,7 +23,9 @@ def is_out_of_memory(error: BaseException) -> bool:
             return True
         if isinstance(known, RuntimeError) and words in _NO_PRIMITIVE:
             return True
-        if (isinstance(known, RuntimeError) or is_panic(known)) and any(word in words for word in _MEMORY_WORDS):
+        if isinstance(known, RuntimeError) and any(word in words for word in _MEMORY_WORDS):
+            return True
+        if is_panic(known) and words.startswith(_NO_POOL):
             return True
         known = known.__cause__ or known.__context__
     return False

@@ -469,6 +469,10 @@ PANIC = type(
             True,
         ),
         (PANIC("index out of bounds: the len is 3 but the index is 3"), False),
+        (
+            PANIC("byte index 1 is not a char boundary; it is inside 'é' of `out of memory, ThreadPoolBuildError`"),
+            False,
+        ),
         (RuntimeError("could not create a primitive descriptor for a matmul primitive"), False),
         (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
         (ValueError("out of memory"), False),
