@@ -19,7 +19,8 @@ from tacit.cli.main import main
 from tacit.cli.reference import all_commands
 from tacit.failures import is_out_of_memory
 from tacit.files import read_json
-from tacit.privacy.events import PoissonGaussian
+from tacit.privacy.accounting.accountant import epsilon
+from tacit.privacy.events import PoissonGaussian, Spend, ThresholdedHistogram
 from tacit.privacy.ledger import Ledger, LedgerHeader
 
 from ..small import small_values, write_config, write_corpora
@@ -446,6 +447,17 @@ def test_every_command_is_in_the_tour_and_has_help_for_every_option(tacit: Tacit
     assert re.search(rf"`{name}[ `]", TOUR), f"docs/tour.md does not show {name}"
     for parameter in command.params:
         assert parameter.name == "help" or parameter.help, f"{name}: {parameter.name} has no help"
+
+
+@pytest.mark.parametrize(("noise", "delta"), [(60.0, 1e-9), (61.5, 1e-5), (75.0, 1e-7), (333.0, 1e-9)])
+def test_what_is_printed_of_a_histogram_holds_of_the_printed_numbers(tacit: Tacit, noise: float, delta: float) -> None:
+    """Rounded to the nearest, 13 of 30 thresholds did not have the printed delta: their true epsilon was infinite. 26th attack."""
+    options = ("--noise-stddev", str(noise), "--max-words", "64", "--epsilon", "1", "--delta", str(delta))
+    said = dict(line.split(": ", 1) for line in tacit("accountant", "histogram", *options).out.splitlines())
+    event = ThresholdedHistogram(noise, float(said["threshold"]), 64, "gaussian")
+    assert epsilon([Spend(event)], delta) <= float(said["epsilon"])
+    lower = ThresholdedHistogram(noise, float(said["threshold"]) * (1 - 1e-5), 64, "gaussian")
+    assert epsilon([Spend(lower)], delta) > float(said["epsilon"]), "the test has power"
 
 
 PANIC = type(

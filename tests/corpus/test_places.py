@@ -145,6 +145,7 @@ def test_what_is_no_address_is_a_path() -> None:
     assert place("file:///a%20b/c.txt") == Path("/a b/c.txt")
     assert place("notes/s3:/a.txt") == Path("notes/s3:/a.txt")
     assert place(Path("s3://notes/a")) == Path("s3:/notes/a")
+    assert place("C://notes/a.txt") == Path("C://notes/a.txt")
 
 
 # runs ----------------------------------------------------------------------------------------------------------------------

@@ -120,9 +120,7 @@ def settings_of_a_program() -> Iterator[None]:
         torch.set_float32_matmul_precision("highest")
 
 
-def test_a_programs_own_settings_change_no_score(
-    tmp_path: Path, options: ScorerOptions, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_programs_own_settings_change_no_score(tmp_path: Path, options: ScorerOptions) -> None:
     """From a megabyte of text on other processes score: one record more would change the scores of all others. 27th attack."""
     texts = [" ".join(TEXTS) * number for number in range(1, 5)]
     ids_BT = torch.randint(0, 50, (4, 16), generator=torch.Generator().manual_seed(0))
@@ -139,7 +137,7 @@ def test_a_programs_own_settings_change_no_score(
 
 
 @pytest.mark.parametrize("values", [[0.5, np.nextafter(0.5, 1)], [1.0, 1e30], [float("nan")], [7.0] * 3])
-def test_every_corpus_can_be_plotted(tmp_path: Path, values: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_corpus_can_be_plotted(tmp_path: Path, values: list[float]) -> None:
     """Of two neighbouring numbers no bins can be made, which one record decided. 27th attack."""
     with pytest.raises(ValueError, match="Too many bins"):
         np.histogram([0.5, np.nextafter(0.5, 1)], bins=40)

@@ -228,8 +228,9 @@ def expanded(path: str) -> Path:
     """
     found = substituted(path)
     if is_remote(found):
+        scheme = found.partition("://")[0]  # what follows may hold a password
         raise UsageError(
-            f"{found}: only private and public corpora may lie in an object store; copy this to a folder here"
+            f"a path is an address of {scheme}://: only private and public corpora may lie in an object store; copy it here"
         )
     return Path(found)
 

@@ -55,7 +55,7 @@ _OPTIONS = frozenset(
     }
 )
 """That an address may have: others may be secrets, such as Azure's ``client_secret`` and signatures."""
-_ADDRESS = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://")
+_ADDRESS = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")  # one letter is a drive of Windows
 
 T = TypeVar("T")
 
@@ -211,7 +211,7 @@ Place = Path | RemotePath
 
 
 def is_remote(address: str) -> bool:
-    """Whether it is an address and no path; a path never has two slashes behind a colon."""
+    """Whether it is an address and no path."""
     return _ADDRESS.match(address) is not None
 
 
