@@ -122,12 +122,11 @@ class _Crew(Generic[P, R]):
                 return
             with there:  # closed here, else its end would not be seen
                 process = context.Process(target=_serve, args=(pickled, there), daemon=True)
+                # Limits of memory, files or processes; a process that may have no children; no interpreter.
                 try:
                     with _without_main():
                         process.start()
-                except (
-                    Exception
-                ):  # limits of memory, files or processes; a process that may have no children; no interpreter
+                except Exception:
                     here.close()
                     return
             self._processes[here] = process
