@@ -62,7 +62,7 @@ def test_the_python_example_works_as_printed(tmp_path: Path, monkeypatch: pytest
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(_blocks("python")[0], "README.md", "exec"), {})
-    assert re.search(r"^epsilon \d+\.\d\d at delta 0.0001 for every user$", printed.getvalue(), re.MULTILINE)
+    assert re.search(r"^epsilon \d+\.\d+ at delta 0.0001 for every user$", printed.getvalue(), re.MULTILINE)
     assert "Guaranteed for every user" in printed.getvalue()
 
 
