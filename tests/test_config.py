@@ -714,7 +714,7 @@ def test_every_speed_option_is_covered_above() -> None:
     ("place", "value", "said"),
     [
         ("model.kind", "lstm", "only models of kind bert, gpt2, llama"),
-        ("compute.checkpointing", True, "not with an adapter, or with compute.checkpointing"),
+        ("compute.checkpointing", True, "not with an adapter, model.trained, or compute.checkpointing"),
     ],
 )
 def test_what_is_not_sharded_is_refused(place: str, value: Any, said: str) -> None:

@@ -498,6 +498,7 @@ def test_the_report_says_the_real_shape_and_what_is_assumed(kind: str, finished:
         "pipeline_tag": {"bert": "fill-mask", "gpt2": "text-generation", "lstm": None}[kind],
         "loading_module": {"bert": None, "gpt2": None, "lstm": "tacit.models.lstm"}[kind],
         "adapter": None,
+        "trained": None,
     }
     assert report["vocabulary"]["size"] == len(tokenizer) == model.config.vocab_size
     assert report["vocabulary"]["released_words"] == 0

@@ -53,11 +53,13 @@ every_architecture = pytest.mark.parametrize("name", ALL)
 full_and_lora = pytest.mark.parametrize("adapter", [None, {"rank": 2}], ids=["full", "lora"])
 
 
-def loaded(name: str, folder: Path, adapter: dict[str, Any] | None) -> tuple[PreTrainedModel, SpecialTokens]:
+def loaded(
+    name: str, folder: Path, adapter: dict[str, Any] | None, **others: Any
+) -> tuple[PreTrainedModel, SpecialTokens]:
     """As a run begins with it, then in float64 and away from the zeros and ones that it begins with."""
     architecture_folder(ALL[name], folder)
     options = ModelOptions.model_validate(
-        {"kind": read_config(folder)[0], "folder": str(folder), "length": LENGTH, "adapter": adapter}
+        {"kind": read_config(folder)[0], "folder": str(folder), "length": LENGTH, "adapter": adapter, **others}
     )
     special = read_given(folder).special
     model = build_model(options, special, seed=1)
@@ -334,13 +336,20 @@ def ended(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "adapter"),
-    [("llama", {"rank": 2, "dropout": 0.2}), ("gemma2", None), ("opt", {"rank": 2}), ("modernbert", None)],
+    ("name", "options"),
+    [
+        ("llama", {"adapter": {"rank": 2, "dropout": 0.2}}),
+        ("gemma2", {}),
+        ("opt", {"adapter": {"rank": 2}}),
+        ("modernbert", {}),
+        ("bert", {"trained": "biases-and-norms"}),
+    ],
 )
 def test_killed_in_a_step_and_started_again_equals_uninterrupted(
-    name: str, adapter: dict[str, Any] | None, tmp_path: Path
+    name: str, options: dict[str, Any], tmp_path: Path
 ) -> None:
-    values = values_of(tmp_path, name, adapter)
+    values = values_of(tmp_path, name, None)
+    values["model"] |= options
     values["compute"]["checkpoint_seconds"] = 0.0
     begun = write_config(tmp_path / "config.yaml", values)
     assert called(command, ["run", str(begun), "--until", "vocabulary"], "who begins").returncode == 0

@@ -36,7 +36,8 @@ class ComputeOptions(Options):
         checkpointing: keep fewer activations in training, and compute the others a second time in the backward: the same sums. Not
             for an lstm.
         shard: under torchrun each process keeps a part of every layer, of its sums and of its optimizer state (FSDP2);
-            embeddings and head stay whole. For models of kind bert, gpt2 and llama, without an adapter or ``checkpointing``.
+            embeddings and head stay whole. For models of kind bert, gpt2 and llama, whole
+            (no adapter, no ``model.trained``), without ``checkpointing``.
     """
 
     added_later: ClassVar = frozenset({"precision", "checkpointing", "shard", "runner"})
@@ -62,8 +63,11 @@ def check_compute(config: RunConfig) -> None:
     compute, kind = config.compute, config.model.row
     if compute.checkpointing and not kind.has_heads:
         raise UsageError(f"compute.checkpointing: layers of kind {kind.name} cannot be computed again; leave it out")
-    if compute.shard and (compute.checkpointing or config.model.adapter is not None):
-        raise UsageError("compute.shard: not with an adapter, or with compute.checkpointing; leave one of them out")
+    partly = config.model.adapter is not None or config.model.trained != "all"
+    if compute.shard and (compute.checkpointing or partly):
+        raise UsageError(
+            "compute.shard: not with an adapter, model.trained, or compute.checkpointing; leave one of them out"
+        )
     if compute.shard and kind.name not in _SHARDED_ALIKE:
         raise UsageError(
             f"compute.shard: only models of kind {', '.join(_SHARDED_ALIKE)} were compared with one process; leave it out"

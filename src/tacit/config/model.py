@@ -15,7 +15,10 @@ from tacit.errors import UsageError
 if TYPE_CHECKING:
     from tacit.config.run import RunConfig
 
-__all__ = ["ModelOptions", "check_given", "check_model"]
+__all__ = ["ModelOptions", "Trained", "check_given", "check_model"]
+
+Trained = Literal["all", "without-embeddings", "biases-and-norms"]
+"""Which parameters of a given model are trained."""
 
 _SHAPE = frozenset({"layers", "width", "heads", "intermediate", "initializer"})
 
@@ -41,11 +44,14 @@ class ModelOptions(Options):
         length: positions of a row; a longer text becomes several rows.
         dropout: in training, whatever the folder says.
         adapter: train small matrices beside the layers of the folder's model, and nothing else (LoRA); not given: the whole model.
+        trained: which of the folder's parameters are trained; the others stay as they are, and get no noise. ``all``;
+            ``without-embeddings``: all but the tables of embeddings, and a head that shares one; ``biases-and-norms``: those with one
+            dimension alone (BitFit; with DP Bu et al. 2022, arXiv 2210.00036).
         initializer: of a new BERT's weights. ``standard``: normal of standard deviation 0.02, which suits width 768; ``scaled``:
             1/sqrt(width), and attention that begins with near positions, with which a narrow model learns to use context much sooner.
     """
 
-    added_later: ClassVar = frozenset({"adapter", "folder", "initializer", "new_vocabulary", "public"})
+    added_later: ClassVar = frozenset({"adapter", "folder", "initializer", "new_vocabulary", "public", "trained"})
 
     kind: KindName = "bert"
     folder: str | None = None
@@ -59,6 +65,7 @@ class ModelOptions(Options):
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     initializer: Literal["standard", "scaled"] = "standard"
     adapter: AdapterOptions | None = None
+    trained: Trained = "all"
 
     @property
     def resolved_folder(self) -> Path:
@@ -112,6 +119,7 @@ def check_given(config: RunConfig) -> None:
     if config.model.public and folder is None:
         raise UsageError("model.public is about model.folder; leave it out, or name the folder")
     _check_adapter(config)
+    _check_trained(config)
     if config.model.row.is_family and folder is None:
         raise UsageError(
             f"model.kind {config.model.kind} starts from a folder: name it as model.folder, or take a {one_of(KINDS.values())}"
@@ -141,6 +149,25 @@ def _check_adapter(config: RunConfig) -> None:
         raise UsageError(
             "model.adapter: adaptive.form literal is the published form, of a whole model; leave the adapter out"
         )
+
+
+def _check_trained(config: RunConfig) -> None:
+    if config.model.trained == "all":
+        return
+    if config.model.folder is None:
+        raise UsageError(
+            f"model.trained: {config.model.trained} leaves the rest of the model as it is, so it must be a trained one: name it as "
+            "model.folder, or leave this out"
+        )
+    if config.model.new_vocabulary:
+        raise UsageError(
+            f"model.trained: {config.model.trained} with model.new_vocabulary, whose table of pieces begins anew and must "
+            "be trained; leave one out"
+        )
+    if config.model.adapter is not None:
+        raise UsageError("model.trained: an adapter is trained alone; leave one of them out")
+    if config.is_literal:
+        raise UsageError("model.trained: adaptive.form literal is the published form, of a whole model; leave it out")
 
 
 def check_model(config: RunConfig) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from tacit.config.adapter import AdapterOptions
 from tacit.config.base import MOST
 from tacit.config.kinds import KINDS, ModelShape, kind_named, kind_of_config, one_of
-from tacit.config.model import ModelOptions
+from tacit.config.model import ModelOptions, Trained
 from tacit.errors import DataError
 from tacit.files import refuse_pipes
 
@@ -26,6 +26,7 @@ __all__ = [
     "stored_shapes",
     "tagger_shape",
     "tensor_shapes",
+    "trained_of",
     "weight_files",
 ]
 
@@ -186,6 +187,15 @@ def adapter_parameters(options: AdapterOptions, folder: Path) -> int:
         for path, shape in matrices
         if path[-1] == "weight" and _has_adapter(options, path[-2])
     )
+
+
+def trained_of(trained: Trained, folder: Path) -> int:
+    """About how many parameters of the model in a folder are trained, by names and sizes in its files. Raises as `stored_shapes`."""
+    shapes = [(name.split("."), shape) for name, shape in stored_shapes(folder).items()]
+    if trained == "biases-and-norms":
+        return sum(shape[0] for _, shape in shapes if len(shape) == 1)
+    tables = _NO_LAYER if trained == "without-embeddings" else frozenset[str]()
+    return sum(math.prod(shape) for path, shape in shapes if len(path) < 2 or path[-2] not in tables)
 
 
 def _has_adapter(options: AdapterOptions, layer: str) -> bool:

@@ -17,6 +17,7 @@ from tacit.config.base import named
 from tacit.config.kinds import Kind, kind_named
 from tacit.config.shape import read_config, shape_of
 from tacit.models.adapters import adapted
+from tacit.models.freezing import freeze_but
 from tacit.models.given import load_folder
 from tacit.models.networks import kind_of_network, network_of
 from tacit.models.seeded import seeded
@@ -63,7 +64,10 @@ def build_model(
     """
     if options.folder is not None:
         model = _from_folder(options, special, seed, tokenizer)
-        return model if options.adapter is None else adapted(model, options.adapter, seed)
+        if options.adapter is not None:
+            return adapted(model, options.adapter, seed)
+        freeze_but(model, options.trained)
+        return model
     shape, kind = shape_of(options), options.row
     numbers = {key: getattr(shape, part) for part, key in kind.keys.items()}
     network = named(kind.network)

@@ -7,7 +7,7 @@ import os
 import sys
 
 from tacit.config import ComputeOptions, RunConfig
-from tacit.config.shape import ModelShape, adapter_parameters, shape_of
+from tacit.config.shape import ModelShape, adapter_parameters, shape_of, trained_of
 from tacit.errors import UsageError
 from tacit.planning.vocabulary import vocabulary_size
 
@@ -56,11 +56,14 @@ def model_parameters(config: RunConfig) -> int:
 
 
 def trained_parameters(config: RunConfig) -> int:
-    """Those that are trained: all, or an adapter's."""
-    adapter = config.model.adapter
-    if adapter is None:
-        return shape_of(config.model).parameters(vocabulary_size(config))
-    return adapter_parameters(adapter, config.model.resolved_folder)
+    """Those that are trained: all, an adapter's, or about as many as ``model.trained`` says."""
+    options = config.model
+    if options.adapter is not None:
+        return adapter_parameters(options.adapter, options.resolved_folder)
+    whole = shape_of(options).parameters(vocabulary_size(config))
+    if options.trained == "all":
+        return whole
+    return min(whole, trained_of(options.trained, options.resolved_folder))
 
 
 def memory_bytes(config: RunConfig) -> int:

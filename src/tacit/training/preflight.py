@@ -70,13 +70,16 @@ class Preflight:
             f"  {layer.name}: {layer.count} layers, {layer.parameters:,} parameters, clipped by {_WAYS[layer.how]}"
             for layer in self.layers
         ]
-        said += [f"  not trained: {name}" for name in self.frozen]
+        said += [f"  not trained: {name}" for name in self.frozen[:_NAMED]]
+        if len(self.frozen) > _NAMED:
+            said.append(f"  not trained: {len(self.frozen) - _NAMED} more")
         return [
             *said,
             "Rows are independent: one unit's loss reached no other unit's rows, and no row changed how others are computed",
         ]
 
 
+_NAMED = 8  # in full
 _WAYS = {"rule": "rule", "lstm": "our own backward pass", "fallback": "running the layer again for each unit"}
 
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from tacit.config import PhaseOptions, RunConfig
 from tacit.config.adapter import AdapterOptions
+from tacit.config.model import Trained
 from tacit.config.shape import ModelShape
 from tacit.planning.vocabulary import vocabulary_from_plans, vocabulary_releases
 from tacit.privacy.ledger import Ledger
 from tacit.report import schema
 
 __all__ = ["model_facts", "phase_rows", "vocabulary_facts"]
+
+
+_TRAINED: dict[Trained, str] = {
+    "without-embeddings": "all parameters but the tables of embeddings",
+    "biases-and-norms": "biases and norms alone",
+}
 
 
 def vocabulary_facts(config: RunConfig, ledger: Ledger, size: int, released_words: int) -> schema.VocabularyFacts:
@@ -38,6 +45,7 @@ def model_facts(config: RunConfig, shape: ModelShape, vocabulary_size: int, trai
         pipeline_tag=shape.kind.pipeline_tag,
         loading_module=shape.kind.loading_module,
         adapter=None if config.model.adapter is None else _adapter_facts(config.model.adapter, trained),
+        trained=_TRAINED.get(config.model.trained),
     )
 
 

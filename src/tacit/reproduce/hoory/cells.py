@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tacit.config.model import Trained
+
 __all__ = [
     "DELTA",
     "EPSILONS",
@@ -145,6 +147,7 @@ class DpTraining:
         masked: share of the pieces that are masked; the measured loss has 15 % of them.
         maskings, average, keep, noise_bands: as in a phase.
         adapter: LoRA of this rank is trained, and nothing else.
+        trained: which of the base's parameters are trained, as in ``model.trained``.
         on: ``private``, or ``stand-in``: public text in the private text's place, for choices that may read public text alone.
     """
 
@@ -162,6 +165,7 @@ class DpTraining:
     noise_bands: int = 1
     schedule: tuple[float, ...] = (1.0,)
     adapter: int | None = None
+    trained: Trained = "all"
     on: Literal["private", "stand-in"] = "private"
 
 

@@ -136,6 +136,8 @@ def _of_dialogues(scale: Scale) -> list[tuple[str, str, DpTraining]]:
         ("small-correlated", *_correlated(_batch(dp, max(1, dp.expected_batch // 2), 2))),
         ("small-clip", "a tenth of the clip norm", replace(dp, clip_norm=dp.clip_norm / 10)),
         ("lora", "LoRA of rank 16 alone is trained", replace(dp, adapter=16)),
+        ("frozen", "all but the embeddings is trained", replace(dp, trained="without-embeddings")),
+        ("biases", "biases and norms alone are trained", replace(dp, trained="biases-and-norms")),
     ]
 
 

@@ -98,6 +98,7 @@ def model_run(
     else:
         values |= {"phases": [_noisy(training, noise, number, len(noises)) for number, noise in enumerate(noises)]}
         values["masking_probability"] = training.masked
+        values["model"]["trained"] = training.trained
         if training.adapter is not None:
             values["model"]["adapter"] = {"rank": training.adapter, "alpha": 2 * training.adapter}
     if model.canaries is not None:
