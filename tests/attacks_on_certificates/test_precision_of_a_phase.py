@@ -24,6 +24,7 @@ from tacit.randomness import KeyedRandomness
 from tacit.release.verification import verify_run
 from tacit.runs.folder import RunFolder
 from tacit.training import loop
+from tacit.training.device import set_up_torch
 from tacit.training.loop import run_phase
 from tacit.training.phases import AdamOptions, Phase
 from tacit.training.plans import DpPlan
@@ -191,3 +192,18 @@ def test_a_run_in_bf16_says_so_and_is_verified(tmp_path: Path) -> None:
         (tmp_path / "silent.json").write_text(json.dumps(silent))
         wrong = [check.name for check in verify_run(folder, tmp_path / "silent.json") if not check.holds]
         assert "words on randomness" in wrong
+
+
+def test_what_the_calling_program_allows_lowers_no_precision() -> None:
+    """Known wrong: with "medium" oneDNN multiplies float32 in bfloat16, which is not the precision that the ledger binds."""
+    before, threads = torch.get_float32_matmul_precision(), torch.get_num_threads()
+    was_deterministic = torch.are_deterministic_algorithms_enabled()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        set_up_torch(ComputeOptions(threads=1))
+        assert torch.get_float32_matmul_precision() == "highest"
+        assert torch.backends.mkldnn.matmul.fp32_precision != "bf16"
+    finally:
+        torch.set_float32_matmul_precision(before)
+        torch.set_num_threads(threads)
+        torch.use_deterministic_algorithms(was_deterministic)

@@ -220,6 +220,17 @@ class Gain(nn.Module):
         return {"mixed": mixed, "squared": self.gain**2 * x}
 
 
+class Strength(nn.Module):
+    """A parameter without dimensions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.strength = nn.Parameter(torch.tensor(1.3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.strength * torch.tanh(x)
+
+
 class WithoutRules(nn.Module):
     """Layers that go to the fallback: bare parameters, a convolution, a learned token before the others."""
 
@@ -370,6 +381,9 @@ CASES: dict[str, Case] = {
     "reused-gram": Case(lambda: ReusedLayers(24), tokens(4, 9), id_losses),
     "unreached": Case(Unreached, vectors(4, 3), square_losses),
     "frozen": Case(partly_frozen, vectors(4, 3), square_losses),
+    "number": Case(
+        sequence(partial(nn.Linear, 3, 4), Strength, partial(nn.Linear, 4, 2)), vectors(4, 3), square_losses
+    ),
     "in-place": Case(in_place, vectors(4, 3), square_losses),
     "bert-tied": Case(tiny_bert, tokens(7, 40), full_head_losses),
     "bert-tied-gram": Case(lambda: tiny_bert(vocabulary=400), tokens(7, 400), full_head_losses),

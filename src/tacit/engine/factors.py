@@ -93,7 +93,7 @@ class Dense(Factor):
         """Exact to a few epsilon: short runs by ``vector_norm``, which is fast and loses digits in long ones."""
         if self.square_U is not None:
             return self.square_U
-        gradient_Un = self.gradient_Uw.flatten(1)
+        gradient_Un = self._numbers_Un()
         run = math.gcd(gradient_Un.shape[1], _RUN)
         if run < 16:
             return gradient_Un.square().sum(1)
@@ -106,7 +106,11 @@ class Dense(Factor):
         return Dense(zero_units(self.gradient_Uw, dropped_U))
 
     def weighted_sum(self, weight_U: Tensor) -> Tensor:
-        return (weight_U @ self.gradient_Uw.flatten(1).to(weight_U.dtype)).view(self.gradient_Uw.shape[1:])
+        return (weight_U @ self._numbers_Un().to(weight_U.dtype)).view(self.gradient_Uw.shape[1:])
+
+    def _numbers_Un(self) -> Tensor:
+        """Each unit's in one line; of a parameter without dimensions there is one."""
+        return self.gradient_Uw[:, None] if self.gradient_Uw.dim() == 1 else self.gradient_Uw.flatten(1)
 
     def add_weighted_sum_(self, total: Tensor, weight_U: Tensor) -> None:
         total += self.weighted_sum(weight_U)

@@ -33,7 +33,7 @@ def processor(device: torch.device) -> str:
 
 
 def set_up_torch(compute: ComputeOptions, sharing: int = 1) -> torch.device:
-    """Threads, and the same result every time.
+    """Threads, products in true float32, and the same result every time, whatever the calling program has set.
 
     Args:
         sharing: processes that share the cores of this machine, where ``compute.threads`` does not say how many threads each has.
@@ -47,5 +47,6 @@ def set_up_torch(compute: ComputeOptions, sharing: int = 1) -> torch.device:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS is not deterministic
     torch.set_num_threads(compute.threads or max(1, (os.cpu_count() or 1) // sharing))
     torch.use_deterministic_algorithms(True)
+    torch.set_float32_matmul_precision("highest")  # lower precision is an option, which the ledger binds
     logging.set_verbosity_error()  # some models say on the terminal how long a row was
     return torch.device(compute.device)
