@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 __all__ = ["is_out_of_memory", "is_panic"]
 
-_MEMORY_WORDS = ("allocate memory", "out of memory", "bad_alloc", "start new thread")
-"""Of torch and of threads, whose errors are RuntimeErrors."""
+_MEMORY_WORDS = re.compile(
+    r"((CUDA|CUDA error:|CUDA driver error:|MPS backend) out of memory|CUDA error: CUBLAS_STATUS_ALLOC_FAILED|std::bad_alloc"
+    r"|can't start new thread|\[enforce fail at (alloc_cpu|CPUAllocator)\.cpp:\d+\]|Could not allocate memory "
+    r"|unable to mmap \d+ bytes from file <[^<>]*>: Cannot allocate memory)"
+)
+"""How the errors of torch and of threads begin, which are RuntimeErrors. Behind that they may quote a text, as any error."""
 
 _NO_POOL = "The global thread pool has not been initialized.: ThreadPoolBuildError"
 """How Rust's thread pools panic. Nothing but the beginning of a panic's words is looked at: behind it they may quote a text."""
@@ -23,7 +29,7 @@ def is_out_of_memory(error: BaseException) -> bool:
             return True
         if isinstance(known, RuntimeError) and words in _NO_PRIMITIVE:
             return True
-        if isinstance(known, RuntimeError) and any(word in words for word in _MEMORY_WORDS):
+        if isinstance(known, RuntimeError) and _MEMORY_WORDS.match(words):
             return True
         if is_panic(known) and words.startswith(_NO_POOL):
             return True

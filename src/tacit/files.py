@@ -44,7 +44,7 @@ _GO_ON = "and run the same command again: nothing is lost"
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _CLOSED = {errno.EROFS, errno.EACCES, errno.EPERM}
 _SQLITE = {"full": errno.ENOSPC, "readonly": errno.EROFS, "unable to open": errno.EACCES, "disk I/O error": errno.EIO}
-_NUMBER_IN_WORDS = re.compile(r"\(os error (\d+)\)")  # how libraries in Rust end what the system said
+_NUMBER_IN_WORDS = re.compile(r"\(os error (\d+)\)\W*$")  # how libraries in Rust end what the system said
 _SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")  # what numpy says, without a number
 _LEAST_ROOM = 4 * 2**20
 """Beside what is known to be needed: for the ledger, its log, and files of a few pages."""

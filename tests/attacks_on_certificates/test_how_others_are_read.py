@@ -16,24 +16,30 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tacit.config.compare import TaskOptions
-from tacit.corpus.annotated import AnnotatedDocument, units_of
+from tacit.corpus.annotated import AnnotatedDocument, Sentence, units_of
 from tacit.corpus.annotations import AnnotatedFields, read_annotated
 from tacit.corpus.readers import Source, read_records
+from tacit.entities import rows
 from tacit.entities.cells import splits_of
 from tacit.entities.finetune import finetune
 from tacit.entities.folds import TooFewGroupsError
-from tacit.errors import DataError
+from tacit.entities.rows import split_labels
+from tacit.errors import DataError, UsageError
 from tacit.files import read_json
 from tacit.progress import Bar, SilentReporter
+from tacit.randomness import KeyedRandomness
 from tacit.screening.adapters.span_files import read_conll
 
 from ..entities.annotated import DP, LABELS, configured
+from ..entities.documents import TAGS, telling_cutter
 from ..folders import bert_folder
 
 Read = Callable[[str], "list[Any] | None"]
@@ -103,6 +109,29 @@ def test_no_document_changes_how_another_one_is_cut(tmp_path: Path) -> None:
     assert (DOCUMENTS[1], DOCUMENTS[0]) in caught  # cut at blanks: "fever" is a token, and "pain" lost
     assert (DOCUMENTS[0], DOCUMENTS[2]) in caught  # refused
     assert (DOCUMENTS[2], DOCUMENTS[2]) in caught  # one goes on in the other
+
+
+def documents_by_any_mark(path: Path, text: str) -> list[Any] | None:
+    """Known wrong, as it was: what stands before the first mark is one document where another one has it, and many where none has."""
+    before, _, behind = text.partition("-DOCSTART-")
+    found = documents(path, before) if before else []
+    if found is None or not behind:
+        return found
+    return [*([[*itertools.chain(*found)]] if found else []), *(documents(path, f"-DOCSTART-{behind}") or [])]
+
+
+def test_one_document_with_a_mark_changes_nothing_of_one_without(tmp_path: Path) -> None:
+    """28th attack, TACIT-47: a document of two sentences was two or one, by whether another one had the line."""
+    path, plain = tmp_path / "all.bio", "the\tO\n\nold\tB-test\n\n"
+    alone = documents(path, plain)
+    assert alone is not None
+    assert len(alone) == 2
+    caught = documents_by_any_mark(path, plain + DOCUMENTS[1])
+    assert caught is not None
+    assert caught[:2] != alone
+    assert documents(path, plain + DOCUMENTS[1]) is None
+    with pytest.raises(DataError, match=r"before the first -DOCSTART- line; put one before every document"):
+        read_annotated(path)
 
 
 def test_lines_of_a_sentence_have_one_width(tmp_path: Path) -> None:
@@ -277,3 +306,21 @@ def test_one_document_decides_whether_there_are_groups_enough_for_the_folds(tmp_
     task = TaskOptions(path=str(tmp_path / "with.jsonl"), format="jsonl", id_field="note", user_field="who", folds=3)
     with pytest.raises(TooFewGroupsError, match=re.escape("2 different documents, or users, are too few for 3 folds")):
         splits_of(task)  # known wrong: as it was, this ended the fine-tuning with exit code 4
+
+
+# labels --------------------------------------------------------------------------------------------------------------
+
+
+def test_no_label_of_a_document_is_a_number_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """28th attack, TACIT-47: an entry of the last of many types ended a fine-tuning, and only a document that has one makes it."""
+    own = telling_cutter()
+    document = AnnotatedDocument("a", Path("made-up"), (Sentence(("t0",), (TAGS[-1],), (1,)),), True)
+    most = replace(own, special=replace(own.special, size=2**31 // (len(TAGS) + 1)))
+    coded = np.asarray(most.rows([document], KeyedRandomness(bytes(32))).ids_ST)
+    assert split_labels(coded, most.special.size)[1].max() == len(TAGS) - 1
+    beyond = replace(own.special, size=2**31 // len(TAGS))
+    with pytest.raises(UsageError, match=f"there may be at most {len(TAGS) - 1}"):
+        replace(own, special=beyond)
+    monkeypatch.setattr(rows, "_MOST_ENTRIES", 2**40)
+    with pytest.raises(OverflowError):
+        replace(own, special=beyond).rows([document], KeyedRandomness(bytes(32)))

@@ -24,6 +24,7 @@ from tacit.privacy.accounting.accountant import epsilon, joint_epsilon
 from tacit.privacy.certificate import read_number, verify_certificate
 from tacit.privacy.events import PoissonGaussian, Spend
 from tacit.privacy.ledger import Ledger
+from tacit.release.configured import check_run
 from tacit.runs.folder import RunFolder
 from tacit.scoring.public import require_public_scorer
 
@@ -121,6 +122,12 @@ def test_what_read_private_text_is_no_public_scorer(chain: Path) -> None:
     assert "other people" in require_public_scorer(chain / "c" / "release" / "model", same_people=False)
 
 
+def check_people(folder: Path) -> bool:
+    with Ledger.open(folder / "ledger.sqlite", readonly=True) as ledger:
+        checks = check_run(RunFolder(folder), ledger, certificate_of(folder))
+    return next(check.holds for check in checks if check.name == "people of the start")
+
+
 def test_other_people_are_a_stated_assumption(chain: Path) -> None:
     """Nothing is inherited then, and the certificate says so; whoever starts from that inherits all of it again."""
     config = parse_config(starting_from(chain, "e", chain / "c" / "release" / "model", same_people=False))
@@ -132,6 +139,11 @@ def test_other_people_are_a_stated_assumption(chain: Path) -> None:
     assert certificate_of(chain / "e")["start"]["same_people"] is False
     report = (chain / "e" / "release" / "report.html").read_text()
     assert "same_people: false" in report
+    written = read_json(chain / "e" / "config.json")
+    assert check_people(chain / "e")
+    write_json(chain / "e" / "config.json", {**written, "same_people": True})
+    assert not check_people(chain / "e")
+    write_json(chain / "e" / "config.json", written)
     again = parse_config(starting_from(chain, "f", chain / "e" / "release" / "model"))
     spent = list(provenance_of(again).inherited.values())
     assert joint_epsilon(spent, DELTA) == pytest.approx(epsilon([Spend(STEP, 2 * STEPS)], DELTA))
@@ -202,6 +214,12 @@ def test_parts_of_a_run_are_no_start(chain: Path, tmp_path: Path) -> None:
         with pytest.raises(RefusedError) as caught:
             provenance_of(parse_config(values(chain, "x", vocabulary=given)))
         assert caught.value.reason == "start-inside-a-run"
+    begun = tmp_path / "begun"  # whose ledger is on another machine's disk while it works. 28th attack
+    shutil.copytree(inside, begun / "private" / "vocabulary")
+    (begun / "ledger.sqlite").symlink_to(tmp_path / "nowhere")
+    given = {"method": "given", "path": str(begun / "private" / "vocabulary"), "public": True}
+    with pytest.raises(RefusedError, match="lies in the run folder"):
+        provenance_of(parse_config(values(chain, "x", vocabulary=given)))
     public = [{"path": str(chain / "a" / "private" / "screened" / "public.jsonl")}]
     with pytest.raises(RefusedError) as caught:
         provenance_of(parse_config(values(chain, "x", public=public)))

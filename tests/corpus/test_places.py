@@ -192,6 +192,7 @@ def test_one_object_cannot_be_private_and_public(store: ObjectStore) -> None:
         ("gs://notes/n.txt", "gcs://anonymous@notes/%6e.txt"),
         ("abfs://acc.blob.core.windows.net/c/a/n.txt", "abfss://c@acc.dfs.core.windows.net/a/n.txt"),
         ("hdfs://host/a/n.txt", "hdfs://someone@host:8020/b/../a/n.txt"),
+        ("hdfs:///a/n.txt", "hdfs://host/a/n.txt"),
     ],
 )
 def test_one_place_is_one_however_its_address_is_written(one: str, other: str) -> None:

@@ -30,6 +30,7 @@ EVERY_RUN = {
     "TACIT-27",
     "TACIT-45",
     "TACIT-46",
+    "TACIT-47",
 }
 
 

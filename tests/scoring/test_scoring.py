@@ -7,7 +7,7 @@ import math
 import os
 import signal
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,9 +26,9 @@ from tacit.scoring.scorer import ScorerOptions
 from tacit.scoring.scores import SCORES, Score, read_scores, rho_by_id
 from tacit.scoring.scoring import fit_public, score_corpus
 
-from ..folders import TEXTS, edit_json, gpt2_folder
+from ..folders import TEXTS, edit_json, gpt2_folder, lstm_folder
 from ..small import SENTINEL
-from ..started import called, serve
+from ..started import called
 
 RHO = PrivacyProbability(5.690, 5.715)  # of the small folder's model
 
@@ -99,29 +99,51 @@ def test_one_record_moves_no_other_line(tmp_path: Path, options: ScorerOptions) 
         assert all(found[name][one] == found["same"][one] for one in shared)
 
 
-def test_workers_change_the_speed_alone(
-    tmp_path: Path, options: ScorerOptions, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(scoring, "_SMALL", 0)
-    serve()
+def test_workers_change_the_speed_alone(tmp_path: Path, options: ScorerOptions) -> None:
     for workers in (1, 2):
         score_corpus(some_records(), options, RHO, tmp_path / str(workers), workers=workers)
     assert files_in(tmp_path / "1") == files_in(tmp_path / "2")
+
+
+class Told:
+    """In the place of what a worker does: it says which process has scored. The ln PPL of a record is the process."""
+
+    def __init__(self, options: ScorerOptions) -> None:
+        self.made_by = os.getpid()
+
+    def __call__(self, texts: list[str]) -> list[float]:
+        return [float(os.getpid() != self.made_by)] * len(texts)
+
+
+@pytest.mark.parametrize("records", [1, 60])
+def test_which_process_scores_hangs_on_no_size(
+    tmp_path: Path, options: ScorerOptions, monkeypatch: pytest.MonkeyPatch, records: int
+) -> None:
+    """Known wrong: from a megabyte on other processes scored, with other libraries or last bits. 28th attack, TACIT-47."""
+    monkeypatch.setattr(scoring, "_Worker", Told)
+    score_corpus(some_records()[:records], options, RHO, tmp_path / "scores", workers=2)
+    assert {score.log_perplexity for score in read_scores(tmp_path / "scores")} == {1.0}
 
 
 @contextmanager
 def settings_of_a_program() -> Iterator[None]:
     """What a program may have chosen before it calls tacit; its worker processes know nothing of it."""
     torch.set_float32_matmul_precision("medium")
+    torch.set_default_dtype(torch.float64)
     try:
+        torch.backends.mkldnn.set_flags(False)
         with sdpa_kernel(SDPBackend.MATH):
             yield
     finally:
+        torch.backends.mkldnn.set_flags(True)
         torch.set_float32_matmul_precision("highest")
+        torch.set_default_dtype(torch.float32)
 
 
-def test_a_programs_own_settings_change_no_score(tmp_path: Path, options: ScorerOptions) -> None:
-    """From a megabyte of text on other processes score: one record more would change the scores of all others. 27th attack."""
+@pytest.mark.parametrize("make", [gpt2_folder, lstm_folder])
+def test_a_programs_own_settings_change_no_score(tmp_path: Path, make: Callable[[Path], Path]) -> None:
+    """What another process could not score is scored here, with others: they would have other scores. 27th and 28th attack."""
+    options = ScorerOptions(make(tmp_path / "scorer"))
     texts = [" ".join(TEXTS) * number for number in range(1, 5)]
     ids_BT = torch.randint(0, 50, (4, 16), generator=torch.Generator().manual_seed(0))
     model = load_model(options.folder).eval()

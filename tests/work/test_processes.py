@@ -13,7 +13,7 @@ import pytest
 
 from tacit.work.processes import map_in_order
 
-from ..started import called, serve
+from ..started import called
 
 
 def squared(payload: int) -> tuple[int, int]:
@@ -21,8 +21,7 @@ def squared(payload: int) -> tuple[int, int]:
 
 
 def squares(items: range, work=squared, workers: int = 2) -> list[tuple[int, int]]:
-    serve()
-    found = list(map_in_order(items, lambda item: item, work, workers, __name__))
+    found = list(map_in_order(items, lambda item: item, work, workers))
     assert [item for item, _ in found] == list(items)
     return [result for _, result in found]
 
@@ -80,17 +79,15 @@ def refuses(payload: int) -> int:
 
 
 def test_what_raises_everywhere_is_raised_in_its_turn() -> None:
-    serve()
-    results = map_in_order(range(6), lambda item: item, refuses, 2, __name__)
+    results = map_in_order(range(6), lambda item: item, refuses, 2)
     assert [next(results), next(results)] == [(0, 0), (1, 1)]
     with pytest.raises(ArithmeticError, match="of payload 2"):
         next(results)
 
 
 def test_few_items_are_read_ahead() -> None:
-    serve()
     read = []
-    results = map_in_order((read.append(item) or item for item in range(1000)), lambda item: item, squared, 2, __name__)
+    results = map_in_order((read.append(item) or item for item in range(1000)), lambda item: item, squared, 2)
     next(results)
     assert len(read) < 12
     results.close()
@@ -102,7 +99,7 @@ def without_files() -> None:
 
     used = len(os.listdir("/proc/self/fd"))
     resource.setrlimit(resource.RLIMIT_NOFILE, (used, used))
-    found = [result for _, result in map_in_order(range(9), lambda item: item, squared, 2, __name__)]
+    found = [result for _, result in map_in_order(range(9), lambda item: item, squared, 2)]
     print([square for square, process in found if process == os.getpid()])
 
 
@@ -116,7 +113,7 @@ def in_a_daemon() -> None:
     multiprocessing.current_process()._config["daemon"] = True  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(AssertionError, match="daemonic"):
         multiprocessing.get_context("spawn").Process(target=print).start()
-    found = [result for _, result in map_in_order(range(9), lambda item: item, squared, 2, __name__)]
+    found = [result for _, result in map_in_order(range(9), lambda item: item, squared, 2)]
     print([square for square, process in found if process == os.getpid()])
 
 

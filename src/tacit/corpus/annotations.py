@@ -74,8 +74,9 @@ def _read_bio(path: Path, fields: AnnotatedFields) -> Iterator[AnnotatedDocument
     is cut at blanks. No line changes how one of another sentence is read.
 
     In a folder every file is one document. In a single file, documents begin at ``-DOCSTART-`` lines; without any, every
-    sentence is a document of its own. Where a blank line of a document cuts an entity (I- goes on with what the sentence before
-    it ended in), both sentences are one.
+    sentence is a document of its own, and with one no sentence stands before the first: else a document without the line would be
+    read otherwise as soon as another one has it. Where a blank line of a document cuts an entity (I- goes on with what the sentence
+    before it ended in), both sentences are one.
     """
     _refuse_fields(path, fields)
     if path.is_dir():
@@ -85,6 +86,10 @@ def _read_bio(path: Path, fields: AnnotatedFields) -> Iterator[AnnotatedDocument
         return
     numbered = list(_bio_sentences(path))
     marked = any(document for document, _ in numbered)
+    if marked and not numbered[0][0]:
+        raise DataError(
+            f"{path}: there is text before the first {_DOCUMENT_START} line; put one before every document, the first too"
+        )
     grouped: dict[int, list[Sentence]] = {}
     for place, (document, sentence) in enumerate(numbered):
         grouped.setdefault(document if marked else place, []).append(sentence)

@@ -139,7 +139,7 @@ class RemotePath:
                 _, user, path = f"/{path.strip('/')}/".split("/", 2)
             return kind, f"{account}/{user}", f"/{path.strip('/')}"
         if kind == "hdfs":
-            return kind, host.removesuffix(":8020"), posixpath.normpath(path)
+            return kind, "", posixpath.normpath(path)  # a cluster has several names, or is the default one
         return kind, host, path
 
     def exists(self) -> bool:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["arrow_names", "csv_names", "parquet_names", "read_arrow", "read_csv", "read_parquet"]
 
-_PARQUET_ROWS = 256
+_PARQUET_ROWS, _PARQUET_BYTES = 256, 1 << 30
+"""Read at once, at most: beyond 2 GiB of one column, a column of messages is one that pyarrow cannot read."""
+_MOST_THRIFT = 2**31 - 1
 
 
 def read_csv(path: Place, source: Source) -> Iterator[Record]:
@@ -93,12 +95,30 @@ def read_parquet(path: Place, source: Source) -> Iterator[Record]:
     broken, damaged = _broken(path), (pa.ArrowException, OSError)
     with (
         attempt(lambda: native_file(path), damaged, broken) as opened,
-        attempt(lambda: pq.ParquetFile(opened), damaged, broken) as file,
+        attempt(lambda: _parquet_file(opened), damaged, broken) as file,
     ):
         _check_columns(attempt(lambda: file.schema_arrow.names, (ValueError,), broken), source, str(path))
         names = sorted({name for _, name in wanted_fields(source)})
-        batches = file.iter_batches(batch_size=_PARQUET_ROWS, columns=names)
+        rows = max(1, min(_PARQUET_ROWS, _PARQUET_BYTES // source.max_record_bytes))
+        batches = file.iter_batches(batch_size=rows, columns=_leaves(file, names, source))
         yield from _rows_of_batches(path, source, batches, broken)
+
+
+def _parquet_file(opened: Any) -> pq.ParquetFile:
+    """Without pyarrow's own limits on a footer, which some number of row groups would meet."""
+    return pq.ParquetFile(opened, thrift_string_size_limit=_MOST_THRIFT, thrift_container_size_limit=_MOST_THRIFT)
+
+
+def _leaves(file: pq.ParquetFile, names: Sequence[str], source: Source) -> list[str]:
+    """What is read of these columns: of turns and messages what is asked for, so that nothing else of a record takes memory."""
+    paths = [file.schema.column(number).path for number in range(len(file.schema))]
+    found: list[str] = []
+    for name in names:
+        wanted = _wanted_of_turns(name, source)
+        own = [path for path in paths if path.startswith(f"{name}.")]
+        asked = [path for path in own if wanted is not None and not set(wanted).isdisjoint(path.split(".")[1:])]
+        found += asked or [name]
+    return found
 
 
 def parquet_names(path: Place, source: Source) -> list[str]:

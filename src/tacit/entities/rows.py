@@ -17,12 +17,15 @@ from tokenizers import Tokenizer
 from tacit.corpus.annotated import AnnotatedDocument, AnnotatedUnit, Sentence, alone
 from tacit.corpus.units import Unit
 from tacit.entities.windows import cut_windows
+from tacit.errors import UsageError
 from tacit.randomness import KeyedRandomness
 from tacit.training.sequences import SequenceStream, unit_keys
 from tacit.vocabulary.encode import encode_texts
 from tacit.vocabulary.special import SpecialTokens
 
 __all__ = ["RowCutter", "split_labels"]
+
+_MOST_ENTRIES = 2**31  # from 0, of an int32
 
 
 def split_labels(coded_BT: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -49,6 +52,19 @@ class RowCutter:
     overlap: int
     tags: tuple[str, ...]
     by_sentence: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse labels that an entry cannot hold with its piece, whatever labels the documents have.
+
+        Raises:
+            UsageError: there are too many.
+        """
+        most = _MOST_ENTRIES // self.special.size - 1
+        if len(self.tags) > most:
+            raise UsageError(
+                f"there are {len(self.tags)} labels, and with a tokenizer of {self.special.size} tokens there may be at most {most}; "
+                "take fewer types of entities, or a model with a smaller vocabulary"
+            )
 
     def rows(self, documents: Sequence[AnnotatedDocument], streams: KeyedRandomness) -> SequenceStream:
         """The rows of all documents, a unit each, in their order."""

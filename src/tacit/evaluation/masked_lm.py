@@ -98,7 +98,8 @@ def _scores_of(model: PreTrainedModel | np.ndarray, masked: MaskedRows, owner_B:
     right_BK, loss_BK = _score_table(model, masked) if isinstance(model, np.ndarray) else _score_model(model, masked)
     counts_U = np.bincount(np.repeat(owner_B, masked.real_BK.sum(axis=1)), minlength=units)
     right_U = np.bincount(owner_B, (right_BK * masked.real_BK).sum(axis=1), minlength=units)
-    loss_U = np.bincount(owner_B, (loss_BK * masked.real_BK).sum(axis=1), minlength=units)
+    real_loss_BK = np.where(masked.real_BK, loss_BK, 0.0)  # of a slot that is none it may be infinite
+    loss_U = np.bincount(owner_B, real_loss_BK.sum(axis=1), minlength=units)
     some = counts_U > 0
     return Scores(right_U[some] / counts_U[some], loss_U[some] / counts_U[some])
 

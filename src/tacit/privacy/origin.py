@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,7 +144,8 @@ def _refuse_parts_of_runs(path: Path, option: str) -> None:
     """What lies in a run's private folder was made from its private text; of a release without its certificate nothing is known."""
     resolved = real_path(path)
     for place in resolved.parents:
-        if (place / "ledger.sqlite").is_file() and resolved.relative_to(place).parts[0] in ("private", "release"):
+        # lexists: while a start works its ledger may be a link to a local disk, perhaps of another machine
+        if os.path.lexists(place / "ledger.sqlite") and resolved.relative_to(place).parts[0] in ("private", "release"):
             raise RefusedError(
                 "start-inside-a-run",
                 f"{option}: {path} lies in the run folder {place}, and no certificate says what was spent on it; finish that "

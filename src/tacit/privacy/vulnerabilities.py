@@ -203,6 +203,7 @@ VULNERABILITIES = (
     Vulnerability("TACIT-44", "the mend of TACIT-40 left other ways, and detectors out", 1, _with_given_or_policies),
     Vulnerability("TACIT-45", "the last digits of a published noisy sum told what had been summed", 1, _any),
     Vulnerability("TACIT-46", "a limit that only larger private text met decided whether there is a release", 1, _any),
+    Vulnerability("TACIT-47", "one unit more changed who scored, how a file was read, or what was printed", 1, _any),
 )
 
 

@@ -53,6 +53,7 @@ def check_run(folder: RunFolder, ledger: Ledger, stated: dict[str, Any]) -> list
         _check_header(promised, ledger),
         _check_plans(config, ledger),
         _check_words(_words(config, ledger), stated),
+        _check_people(config.same_people, stated),
         Check("no fine-tuning is stated", "fine_tuning" not in stated, header.unit),
         _check_no_loop(stated),
         *check_statement(config, ledger, stated),
@@ -82,6 +83,7 @@ def check_finetuning(folder: RunFolder, ledger: Ledger, stated: dict[str, Any]) 
         _check_tuning(config, ledger),
         _check_words(finetuning_randomness(source, config.key_seed is not None) + precision_words(ledger), stated),
         _check_facts(config, header.delta, stated),
+        _check_people(config.same_people, stated),
         Check("no confidentiality is stated", "confidentiality" not in stated, "a fine-tuning has none"),
         _check_no_loop(stated),
     ]
@@ -122,6 +124,12 @@ def _has_planned(plan: StepPlan, ledger: Ledger) -> bool:
         }
     except UsageError:
         return False
+
+
+def _check_people(same_people: bool, stated: dict[str, Any]) -> Check:
+    """Whose people the releases that it began with may be of: by this their spends count, or do not."""
+    others = not stated["start"]["same_people"]
+    return Check("people of the start", not (same_people and others), "others" if others else "perhaps the same")
 
 
 def _check_no_loop(stated: dict[str, Any]) -> Check:

@@ -113,7 +113,8 @@ class ScorerOptions:
                 f"{self.folder}: the tokenizer has ids up to {size - 1} and the model's embedding ends at {known - 1}; give the "
                 "tokenizer of this model"
             )
-        model = load_model(self.folder)
+        with _alike():
+            model = load_model(self.folder)
         most = shape.positions or _positions_of(model) or self.length or _LSTM_LENGTH
         length = most if self.length is None else self.length
         if not 1 <= length <= most:
@@ -312,11 +313,24 @@ def _padded(tokens: int, length: int) -> int:
 
 @contextmanager
 def _alike() -> Iterator[None]:
-    """As torch comes: each of this decides last bits of a score, and the calling program may have set it for its own process."""
-    before = torch.get_num_threads()
+    """As torch comes: each of this decides last bits of a score, and the calling program may have set it for its own process.
+
+    What cannot be asked for (whether tiny numbers are flushed to zero) is set, and stays.
+    """
+    threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
     torch.set_num_threads(1)  # how a sum is shared among threads is part of its order
+    torch.set_default_dtype(torch.float32)
+    torch.set_flush_denormal(False)
+    uses_mkldnn, *_ = torch.backends.mkldnn.set_flags(True, _fp32_precision=None)  # an LSTM has other last bits without
     try:
-        with full_precision(), sdpa_kernel(_KERNELS):
+        with (
+            full_precision(),
+            sdpa_kernel(_KERNELS),
+            torch.autocast("cpu", enabled=False),
+            torch.device("cpu"),
+        ):
             yield
     finally:
-        torch.set_num_threads(before)
+        torch.backends.mkldnn.set_flags(uses_mkldnn, _fp32_precision=None)
+        torch.set_num_threads(threads)
+        torch.set_default_dtype(dtype)

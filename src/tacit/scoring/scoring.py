@@ -34,7 +34,7 @@ from tacit.work.resumable import CheckpointClock
 __all__ = ["fit_public", "score_corpus", "scorer_digest"]
 
 _CHUNK_RECORDS, _CHUNK_CHARACTERS = 1024, 256_000
-_SMALL = 1_000_000  # bytes of text: below, other processes would hardly have started by the end
+_SMALL = 1_000_000  # bytes of public text: below, other processes would hardly have started by the end
 _LEAST_PUBLIC = 100  # records of public text: the 5th of 100 is the 5 % quantile
 
 OnProgress = Callable[[int, int], None]
@@ -69,7 +69,7 @@ def score_corpus(
         options: a public scorer (`tacit.scoring.public.require_public_scorer`).
         rho: with public constants.
         folder: private, like all that is in it.
-        workers: processes; 1: none but this one. It changes the speed alone.
+        workers: processes; 1: none but this one. It changes the speed alone; that they are started hangs on no size of the text.
         checkpoint_seconds: shortest time between checkpoints.
 
     Raises:
@@ -88,7 +88,7 @@ def score_corpus(
         left = iter(records)
         done = sum(text_bytes(record) for record in itertools.islice(left, work.records))
         clock = CheckpointClock(checkpoint_seconds)
-        with closing(_scored(_chunks(left), options, scorer, workers, size)) as scored:
+        with closing(_scored(_chunks(left), options, scorer, workers)) as scored:
             for chunk, values in scored:
                 work.add([record.document_id for record in chunk], values)
                 done += sum(map(text_bytes, chunk))
@@ -134,7 +134,8 @@ def fit_public(
     progress = on_progress or (lambda done, total: None)
     found: list[float] = []
     done = 0
-    with closing(_scored(_chunks(iter(records)), options, scorer, workers, size)) as scored:
+    few = workers if size >= _SMALL else min(workers, 1)
+    with closing(_scored(_chunks(iter(records)), options, scorer, few)) as scored:
         for chunk, values in scored:
             found += values
             done += sum(map(text_bytes, chunk))
@@ -190,16 +191,16 @@ def _chunks(records: Iterator[Record]) -> Iterator[list[Record]]:
 
 
 def _scored(
-    chunks: Iterable[list[Record]], options: ScorerOptions, scorer: Scorer, workers: int, size: int
+    chunks: Iterable[list[Record]], options: ScorerOptions, scorer: Scorer, workers: int
 ) -> Generator[tuple[list[Record], list[float]], None, None]:
     """Each chunk, in order, with the ln PPL of its records."""
     if workers < 1:
         raise UsageError(f"workers is {workers}; it must be at least 1")
-    if workers == 1 or size < _SMALL:
+    if workers == 1:
         for chunk in chunks:
             yield chunk, _log_perplexities(scorer, _texts(chunk))
         return
-    yield from map_in_order(chunks, _texts, _Worker(options), workers, __name__)
+    yield from map_in_order(chunks, _texts, _Worker(options), workers)
 
 
 def _texts(chunk: list[Record]) -> list[str]:

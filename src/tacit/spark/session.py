@@ -28,6 +28,7 @@ _CHOSEN = {"PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPA
 _DRIVER_MEMORY = "3g"
 """With Spark's own 1 GB the rows of 200 MB of text got lost on their way to the driver."""
 
+_BATCH_BYTES = str(64 << 20)
 _ENCRYPTED = ("spark.io.encryption.enabled", "spark.network.crypto.enabled")
 
 
@@ -62,6 +63,7 @@ def open_session(folder: Path, workers: int) -> SparkSession:
         ) from None
     refuse_unencrypted(session.sparkContext.getConf())
     refuse_limit(session.sparkContext.getConf())
+    session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _BATCH_BYTES)  # more than 2 GiB would end the run
     return session
 
 

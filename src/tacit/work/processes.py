@@ -8,14 +8,15 @@ import pickle
 import signal
 import sys
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext  # Windows has no ForkServerContext
@@ -64,21 +65,22 @@ def _end_with_parent() -> None:
 
 
 def map_in_order(
-    items: Iterable[T], payload_of: Callable[[T], P], work: Callable[[P], R], workers: int, imports: str | None = None
+    items: Iterable[T], payload_of: Callable[[T], P], work: Callable[[P], R], workers: int
 ) -> Generator[tuple[T, R], None, None]:
     """Each item, in order, with what ``work`` makes of its payload in one of so many processes; a few items are read ahead.
 
     Processes change the speed alone. What they cannot do is done here: where none can be started, one was killed, or ``work`` raises
-    there. So whether there is a result hangs on no limit that only so much text, with so many processes, would meet (TACIT-46).
+    there. So whether there is a result hangs on no limit that only so much text, with so many processes, would meet (TACIT-46). They
+    are started before the first item is read, however many there are: by other settings of torch, or another library on the path,
+    another process may compute other last bits, and then the number of items would decide what becomes of each (TACIT-47).
 
     Args:
         payload_of: what of an item is sent to a worker.
         work: is pickled once; what it makes on its first call may stay in it.
-        imports: the module of ``work``, where its imports take long (`worker_context`).
     """
     left = iter(items)
     ahead: deque[tuple[T, _Job[P, R]]] = deque()
-    with _Crew(work, workers, imports) as crew:
+    with _Crew(work, workers) as crew:
         while True:
             for item in left:
                 ahead.append((item, crew.take(payload_of(item))))
@@ -107,13 +109,14 @@ class _Job(Generic[P, R]):
 class _Crew(Generic[P, R]):
     """Processes that do jobs, and this one, which does what they do not. It has no thread and no lock of the system."""
 
-    def __init__(self, work: Callable[[P], R], workers: int, imports: str | None) -> None:
+    def __init__(self, work: Callable[[P], R], workers: int) -> None:
         self._work = work
         self._waiting: deque[_Job[P, R]] = deque()
         self._busy: dict[Connection, _Job[P, R]] = {}
         self._processes: dict[Connection, BaseProcess] = {}
-        # Spawned, not forked: a forked worker would hold the pipes by which the others notice that this process has died.
-        context = multiprocessing.get_context("spawn") if imports is None else worker_context(imports)
+        # Spawned: a forked worker would hold the pipes by which the others notice that this process has died, and a server that forks
+        # finds modules in the working folder before those that this process has.
+        context = multiprocessing.get_context("spawn")
         pickled = pickle.dumps(work)
         for _ in range(workers):
             try:
@@ -210,16 +213,31 @@ def _without_main() -> Iterator[None]:
 
 
 def _serve(pickled: bytes, pipe: Connection) -> None:
-    """What a worker does: of each payload, whether it could be done, and the result."""
-    follow_parent()
-    work = pickle.loads(pickled)
-    while True:
-        try:
+    """What a worker does: of each payload, whether it could be done, and the result. It ends when nobody asks or hears it any more.
+
+    It prints nothing: an error may quote a text.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C too, and ends the others
+    warnings.simplefilter("ignore")
+    with suppress(OSError, EOFError):
+        work = _unpickled(pickled)
+        while True:
             payload = pipe.recv()
-        except EOFError:
-            return
-        try:
-            answer = True, work(payload)
-        except Exception:
-            answer = False, None  # nothing of it is said: an error may quote a text
-        pipe.send(answer)
+            try:
+                answer = True, work(payload)
+            except Exception:
+                answer = False, None
+            pipe.send(answer)
+
+
+def _unpickled(pickled: bytes) -> Callable[[Any], Any]:
+    """The work; where its module cannot be imported, one that fails, so that all is done elsewhere."""
+    try:
+        return pickle.loads(pickled)
+    except Exception as error:
+        failed = error
+
+        def fails(payload: Any) -> Any:
+            raise failed
+
+        return fails

@@ -172,6 +172,10 @@ def _of_given(given: dict[str, Any], ancestors: dict[str, Any], same_people: boo
                 (f"What is one {unit} here is at most one {unit} of the text behind that release.", "assumed"),
             ]
         return [(f"{release}. Nobody whose text went into that is in this text (same_people: false).", "assumed")]
+    if given["origin"] == UNKNOWN and not same_people:
+        return [
+            (f"{what}: nothing is known of it but that nobody of this text is in its (same_people: false).", "assumed")
+        ]
     if given["origin"] == UNKNOWN:
         return [(f"{what}: nothing is known of the text that it was made from, so epsilon is infinite.", "heuristic")]
     return [(f"{what} is public; were it made from the private text, what it gives away is not counted.", "assumed")]
