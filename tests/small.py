@@ -15,7 +15,7 @@ from .draws import who_asks
 from .started import called, command
 
 SENTINEL = "zqsentinelword"
-AT_EACH_MICRO_BATCH = {"micro_batch": 16, "threads": 1, "checkpoint_seconds": 0.0}
+AT_EACH_MICRO_BATCH = {"micro_batch": 16, "threads": 1, "workers": 1, "checkpoint_seconds": 0.0}
 """``compute`` of a run that is killed: there is a checkpoint of every place in a step."""
 
 
@@ -62,7 +62,7 @@ def small_values(folder: Path, **sections: Any) -> dict[str, Any]:
         ],
         "evaluation": {"held_out": 0.2, "public_sequences": 32},
         "audit": {"canaries": 3, "probability": 0.2, "contexts": 2, "control": True, "control_steps": 4},
-        "compute": {"micro_batch": 16, "threads": 1},
+        "compute": {"micro_batch": 16, "threads": 1, "workers": 1},
     }
     return {**values, **sections}
 

@@ -23,7 +23,8 @@ class ComputeOptions(Options):
     Args:
         micro_batch: sequences in memory at once.
         threads: torch threads; all cores when not given.
-        workers: processes that screen a corpus; with Spark on this machine, its tasks at once.
+        workers: processes that screen and score a corpus, which take seconds to start; 1 starts none. With Spark on this machine, its
+            tasks at once.
         runner: where corpora are read, grouped into units, screened, counted and tokenised: ``local``, or ``spark`` (docs/scale.md).
         counting_memory_mb: MiB that the words of a private vocabulary and their counts may take in memory, where they are released
             with noise; more are counted on disk, in the run's private folder.
