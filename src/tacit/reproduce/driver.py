@@ -19,7 +19,7 @@ from tacit.reproduce.place import Place, check_same
 from tacit.reproduce.writing import Claim, Row, claims_list, replace_part, write_csv, write_text
 from tacit.work.jobs import Task, run_jobs
 
-__all__ = ["LEVEL", "Job", "Outcome", "Page", "Paper", "Result", "jobs_for", "judged", "reproduce"]
+__all__ = ["LEVEL", "Job", "Outcome", "Page", "Paper", "Result", "forget_lost", "jobs_for", "judged", "reproduce"]
 
 Result = dict[str, Any]
 """What a job has measured; JSON-ready."""
@@ -49,12 +49,14 @@ class Job:
         after: names of the jobs before it in the list whose results or files it needs.
         is_model: whether it is one of the models that the page counts and ``--only`` chooses from. Another job (a model that several
             start from, a baseline) is done where a chosen model needs it, and always where no model does.
+        leaves: what it leaves below ``place.out`` for the jobs after it, beside its result.
     """
 
     name: str
     cell: Any
     after: tuple[str, ...] = ()
     is_model: bool = True
+    leaves: str | None = None
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,7 @@ def reproduce(
     check_same(place.out, scale, paper.grows)
     reporter.say("Corpora: preparing ...")
     paper.prepare(scale, place, reporter)
+    forget_lost(wanted, place)
     tasks = [Task(job.name, functools.partial(paper.measure, job.cell, scale, place), job.after) for job in wanted]
     run_jobs(tasks, place.results, workers, reporter, "Models: train, measure")
     return _write_up(paper, jobs, scale, place, page)
@@ -166,6 +169,24 @@ def jobs_for(jobs: Sequence[Job], only: str | None) -> list[Job]:
             wanted.add(name)
             waiting += named[name].after
     return [job for job in jobs if job.name in wanted]
+
+
+def forget_lost(jobs: Sequence[Job], place: Place) -> None:
+    """Delete the results of jobs that are to be done again: what they left is gone, and a job without a result needs it.
+
+    So results alone, which are small, are enough to go on from on another machine.
+
+    Args:
+        jobs: each after those that it needs.
+    """
+    needed: set[str] = set()
+    for job in reversed(jobs):
+        result = place.results / f"{job.name}.json"
+        lost = job.leaves is not None and not (place.out / job.leaves).exists()
+        if job.name in needed and lost:
+            result.unlink(missing_ok=True)
+        if not result.exists():
+            needed.update(job.after)
 
 
 def _models(jobs: Sequence[Job]) -> list[str]:

@@ -36,9 +36,14 @@ def jobs_of(cells: Sequence[Cell], trials: Sequence[Trial] = ()) -> list[Job]:
     """The public models, the scores that these cells read, the cells, and learning rates that are tried."""
     scores = dict.fromkeys(cell.scores for cell in cells if cell.is_adaptive)
     return [
-        Job("public", "public", is_model=False),
-        Job("frequent", "frequent", after=("public",), is_model=False),  # it has the tokenizer of the first
-        *(Job(f"scores-{one.name}", one, after=_needed(one.scorer), is_model=False) for one in scores),
+        Job("public", "public", is_model=False, leaves="public/public"),
+        Job(
+            "frequent", "frequent", ("public",), is_model=False, leaves="public/frequent"
+        ),  # with the tokenizer of the first
+        *(
+            Job(f"scores-{one.name}", one, _needed(one.scorer), is_model=False, leaves=f"scores/{one.name}")
+            for one in scores
+        ),
         *(Job(cell.name, cell, (*_needed(cell.scorer), *_scores(cell))) for cell in cells),
         *(Job(trial.name, trial, after=("public",), is_model=False) for trial in trials),
     ]

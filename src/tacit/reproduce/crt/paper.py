@@ -29,7 +29,7 @@ def _prepare(scale: Scale, place: Place, reporter: Reporter) -> None:
 
 
 def _cells(scale: Scale) -> list[Job]:
-    trunks = [Job(trunk.name, trunk, is_model=False) for trunk in trunks_of(scale)]
+    trunks = [Job(trunk.name, trunk, is_model=False, leaves=f"trunks/{trunk.name}") for trunk in trunks_of(scale)]
     shadows = [Job(one.name, one, after=(one.trunk.name,), is_model=False) for one in shadows_of(scale)]
     return [*trunks, *shadows, *(Job(cell.name, cell, after=_needs(cell, scale)) for cell in cells_of(scale))]
 

@@ -44,7 +44,7 @@ from tacit.training.sequences import tokenize_units
 from tacit.vocabulary.given import read_given
 from tacit.vocabulary.tokenizer import save_tokenizer
 
-__all__ = ["measure", "model_folder", "seed_of", "train_base", "train_trunk"]
+__all__ = ["left_by", "measure", "model_folder", "seed_of", "train_base", "train_trunk"]
 
 _MASKED = 0.15
 _ROWS_OF_A_NOTE = 8
@@ -57,9 +57,14 @@ def seed_of(replicate: int) -> str:
     return f"tacit reproduce hoory{again}"
 
 
+def left_by(begun_with: Trunk | Base) -> str:
+    """Where the model of a trunk or base lies, below ``place.out``."""
+    return f"bases/{begun_with.name}"
+
+
 def model_folder(place: Place, begun_with: Trunk | Base) -> Path:
     """Where the model of a trunk or base lies."""
-    return place.out / "bases" / begun_with.name
+    return place.out / left_by(begun_with)
 
 
 def measure(cell: Trunk | Base | Lexicon | Model | str, scale: Scale, place: Place) -> dict[str, Any]:

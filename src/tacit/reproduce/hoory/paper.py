@@ -10,7 +10,7 @@ from tacit.reproduce.hoory.cells import Base, Model
 from tacit.reproduce.hoory.claims import judge
 from tacit.reproduce.hoory.corpora import CorpusFiles, prepare, sizes_of
 from tacit.reproduce.hoory.figures import draw_figures
-from tacit.reproduce.hoory.measure import measure
+from tacit.reproduce.hoory.measure import left_by, measure
 from tacit.reproduce.hoory.models import lexicons_of, models_of
 from tacit.reproduce.hoory.page import results_page
 from tacit.reproduce.hoory.scale import SCALES, Scale
@@ -43,8 +43,8 @@ def jobs_of(models: Sequence[Model], scale: Scale) -> list[Job]:
     bases = list(dict.fromkeys(model.base for model in models))
     trunks = dict.fromkeys(base.trunk for base in bases)
     return [
-        *(Job(trunk.name, trunk, is_model=False) for trunk in trunks),
-        *(Job(_named(base), base, after=(base.trunk.name,), is_model=False) for base in bases),
+        *(Job(trunk.name, trunk, is_model=False, leaves=left_by(trunk)) for trunk in trunks),
+        *(Job(_named(base), base, after=(base.trunk.name,), is_model=False, leaves=left_by(base)) for base in bases),
         *(Job(model.name, model, after=(_named(model.base),)) for model in models),
         *(Job(f"baselines-{task}", task, is_model=False) for task in scale.tasks),
         *(Job(lexicon.name, lexicon, is_model=False) for lexicon in lexicons_of(scale)),
