@@ -23,9 +23,10 @@ from tacit.pipeline.scoring import texts_to_score
 from tacit.randomness import KeyedRandomness, load_or_create_key
 from tacit.scoring.rho import PrivacyProbability
 from tacit.scoring.scorer import ScorerOptions
-from tacit.scoring.scores import read_scores, rho_by_id
+from tacit.scoring.scores import SCORES, read_scores, rho_by_id
 
 from ..folders import gpt2_folder
+from ..object_store import open_store
 from ..small import SENTINEL, small_values, write_config, write_corpora
 from .calling import Tacit
 
@@ -91,6 +92,25 @@ def test_it_scores_a_file(run: Tacit, tmp_path: Path, scorer: Path) -> None:
     assert f"{size}" not in err.replace(str(tmp_path), ""), "the bar is a share: sizes are private"
 
 
+def test_it_scores_a_corpus_in_an_object_store_as_a_file(
+    run: Tacit, tmp_path: Path, scorer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "stored").mkdir()
+    file = notes_in(tmp_path / "stored")
+    with open_store(tmp_path / "stored", monkeypatch) as store:
+        for name, data in (("near", file), ("far", store.uri(file.name))):
+            given = ("--data", data, "--id-field", "note", "--model", scorer, *BOUNDS, "--workers", 1)
+            code, _, err = run(*given, "--out", tmp_path / name)
+            assert code == 0, err
+        assert store.fetched
+    near, far = ((tmp_path / name / SCORES).read_bytes() for name in ("near", "far"))
+    assert near == far
+    refused = ("--data", "s3://key:secret@notes/a.jsonl", "--model", scorer, *BOUNDS, "--out", tmp_path / "x")
+    code, _, err = run(*refused)
+    assert code == 2
+    assert "secret@" not in err
+
+
 def test_it_scores_a_runs_corpus_by_unit(run: Tacit, tmp_path: Path, scorer: Path) -> None:
     config = config_in(tmp_path)
     code, said, err = run(config, "--model", scorer, *BOUNDS, "--json")
@@ -118,7 +138,7 @@ def test_it_scores_a_runs_corpus_by_unit(run: Tacit, tmp_path: Path, scorer: Pat
 
 
 def test_again_it_leaves_what_is_done(run: Tacit, tmp_path: Path, scorer: Path) -> None:
-    arguments = ("--data", notes_in(tmp_path), "--model", scorer, *BOUNDS, "--out", tmp_path / "scores")
+    arguments = ("--data", notes_in(tmp_path), "--workers", 1, "--model", scorer, *BOUNDS, "--out", tmp_path / "scores")
     run(*arguments)
     before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in (tmp_path / "scores").iterdir()}
     assert run(*arguments)[0] == 0

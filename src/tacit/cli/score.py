@@ -26,7 +26,11 @@ ConfigArgument = Annotated[
     typer.Argument(metavar="CONFIG", help="YAML configuration whose corpus is scored into RUN/private/scores."),
 ]
 DataOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="A corpus instead of a configuration: a file or a directory.")
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="A corpus instead of a configuration: a file or a directory, also in an object store (s3://).",
+    ),
 ]
 ModelOption = Annotated[
     Path | None,
@@ -180,12 +184,13 @@ class _Records:
         return self._read()
 
 
-def _corpus(path: Path | None, text_field: str, id_field: str | None) -> _Records:
+def _corpus(data: str | None, text_field: str, id_field: str | None) -> _Records:
+    from tacit.corpus.places import place
     from tacit.corpus.readers import read_records
     from tacit.corpus.source import Source
 
-    assert path is not None
-    source = Source(path, text_field=text_field, id_field=id_field)
+    assert data is not None
+    source = Source(place(data), text_field=text_field, id_field=id_field)
     return _Records(lambda: read_records(source))
 
 
