@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from tacit.errors import DataError, UsageError
 from tacit.spark.runner import Runner, Shared
-from tacit.spark.session import refuse_limit, refuse_unencrypted
+from tacit.spark.session import open_session, refuse_limit, refuse_unencrypted
 
 from .conftest import Opened
 
@@ -153,6 +154,14 @@ def test_a_limit_of_what_comes_to_the_driver_is_refused(limit: str | None):
     with pytest.raises(UsageError, match="maxResultSize"):
         refuse_limit(_conf({} if limit is None else {"spark.driver.maxResultSize": limit}))
     refuse_limit(_conf({"spark.driver.maxResultSize": "0"}))
+
+
+def test_batches_are_bounded_in_bytes_whatever_a_session_says(spark: Opened, tmp_path: Path):
+    """Of 10,000 records of a megabyte, one more would be more than a column of Arrow's holds. 28th attack, TACIT-47."""
+    session, name = spark.runner.numbers(1).sparkSession, "spark.sql.execution.arrow.maxBytesPerBatch"
+    session.conf.set(name, str(2**31 - 1))
+    assert open_session(tmp_path, 1) is session
+    assert int(session.conf.get(name).removesuffix("b")) < 2**30
 
 
 def _conf(settings: dict[str, str]) -> SparkConf:
