@@ -258,7 +258,7 @@ def test_a_gram_norm_is_never_below_the_true_norm_when_the_sum_cancels(
     assert all(squared_norms(factors).sqrt().item() >= norm for factors, norm in zip(found, true, strict=True))
     for module in ("factors", "combining", "logits"):
         monkeypatch.setattr(
-            f"tacit.engine.{module}.rounding_margin", lambda sizes_UR, terms=1: torch.zeros(len(sizes_UR))
+            f"tacit.engine.{module}.rounding_margin", lambda sizes_UR, terms=1, dtype=None: torch.zeros(len(sizes_UR))
         )
     assert any(squared_norms(factors).item() < norm**2 / 4 for factors, norm in zip(found, true, strict=True))
 

@@ -64,6 +64,7 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
                 "TACIT-38",
                 "TACIT-40",
                 "TACIT-44",
+                "TACIT-48",
             },
         ),
         (
@@ -113,6 +114,7 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
                 "TACIT-38",
                 "TACIT-40",
                 "TACIT-44",
+                "TACIT-48",
             },
         ),
         (
@@ -129,6 +131,8 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
         ),
         (certificate(GAUSSIAN), {**PLAIN, "audit": {"control": True}}, {"TACIT-14"}),
         (certificate(GAUSSIAN), {**PLAIN, "audit": {"control": False}}, set()),
+        (certificate(GAUSSIAN), {**PLAIN, "model": {"kind": "gpt2", "width": 1024}}, {"TACIT-48"}),
+        (certificate(GAUSSIAN), {**PLAIN, "model": {"kind": "gpt2", "width": 1020}}, set()),
         (
             certificate(GAUSSIAN),
             {},
@@ -158,6 +162,7 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
                 "TACIT-42",
                 "TACIT-43",
                 "TACIT-44",
+                "TACIT-48",
             },
         ),  # without the configuration nobody can rule them out
     ],

@@ -26,7 +26,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from tacit.engine.combining import Gathered
 from tacit.engine.factors import Factor, Outer
-from tacit.engine.positions import with_gradient
+from tacit.engine.positions import may_lack_positions, with_gradient
 from tacit.engine.sites import Site
 from tacit.engine.workspace import Workspace
 from tacit.errors import RefusedError, UsageError
@@ -281,12 +281,16 @@ class _LayerRecord:
         input_B = self.input.expand(self.gradient.shape[0], *self.input.shape[1:])
         input_UR = per_unit(input_B, units, rule.input_features(module))
         gradient_UR = per_unit(self.gradient, units, rule.output_features(module))
-        positions = gradient_UR.shape[1]
-        input_UR, gradient_UR = with_gradient(input_UR, gradient_UR)
+        kept_UR, kept_gradient_UR = with_gradient(input_UR, gradient_UR)
         for name, name_in_model in self.site.names.items():
-            dtype = getattr(module, name).dtype
-            factor = rule.factors[name](module, _as(dtype, input_UR), _as(dtype, gradient_UR))
-            yield name_in_model, replace(factor, judged_by=positions) if isinstance(factor, Outer) else factor
+            dtype, function = getattr(module, name).dtype, rule.factors[name]
+            factor = function(module, _as(dtype, kept_UR), _as(dtype, kept_gradient_UR))
+            if isinstance(factor, Outer):
+                factor = replace(factor, judged_by=gradient_UR.shape[1], may_lack=may_lack_positions(gradient_UR))
+            elif kept_gradient_UR is not gradient_UR:
+                # Added up at once: which positions are left out must not decide how, since the other units decide that.
+                factor = function(module, _as(dtype, input_UR), _as(dtype, gradient_UR))
+            yield name_in_model, factor
 
 
 def per_unit(x_B: Tensor, units: int, feature_dims: int) -> Tensor:

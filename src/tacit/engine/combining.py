@@ -8,6 +8,7 @@ Legend: U units, R and S positions of a unit, d features of the input, p feature
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import torch
@@ -42,7 +43,7 @@ class Gathered:
             self._others.setdefault(name, []).append(factor)
             self._versions += [(name, tensor, tensor._version) for tensor in factor.tensors()]
         elif name in self._dense:
-            self._dense[name] = Dense(self._dense[name].gradient_Uw.add_(factor.gradient_Uw))
+            self._dense[name] = self._dense[name].plus_(factor)
         else:
             self._dense[name] = factor
 
@@ -93,7 +94,7 @@ def combine(factors: Sequence[Factor]) -> tuple[Factor, ...]:
     if materialise and len(merged) == 1:
         return (merged[0].dense(),)
     if materialise:
-        return (Dense(sum((f.dense().gradient_Uw for f in merged[1:]), merged[0].dense().gradient_Uw)),)
+        return (functools.reduce(Dense.plus_, (factor.dense() for factor in merged)),)
     return tuple(merged)
 
 
@@ -126,7 +127,7 @@ def _join_outers(outers: Sequence[Outer]) -> Outer:
         return outers[0]
     left_URp = torch.cat([outer.left_URp for outer in outers], 1)
     right_URd = torch.cat([outer.right_URd for outer in outers], 1)
-    return Outer(left_URp, right_URd, sum(outer.positions for outer in outers))
+    return Outer(left_URp, right_URd, sum(outer.positions for outer in outers), any(one.may_lack for one in outers))
 
 
 def _join_lookups(lookups: Sequence[Lookup]) -> Lookup:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -45,6 +45,10 @@ DENSE_MEMORY_RATIO = 1.7
 DENSE_MOST_BYTES = 2**25
 
 _RUN = 256
+
+_PRECISE_DOUBT = 2.0**-44
+"""Of the sum of the norms of all that is added up in float64, in another order where other units have a gradient elsewhere: more than
+a thousand times its rounding, so that what other units decide is less than a thousandth of a clip norm."""
 
 
 class Factor(ABC):
@@ -84,15 +88,21 @@ class Factor(ABC):
 
 @dataclass(frozen=True)
 class Dense(Factor):
-    """Each unit's gradient as it is: ``gradient_Uw``; and its squared norm, where that is known already."""
+    """Each unit's gradient as it is: ``gradient_Uw``; and its squared norm, where that is known already.
+
+    ``doubt_U``: how much of it other units of the batch may decide by its rounding; it counts as part of the norm.
+    """
 
     gradient_Uw: Tensor
     square_U: Tensor | None = None
+    doubt_U: Tensor | None = None
 
     def squared_norms(self) -> Tensor:
         """Exact to a few epsilon: short runs by ``vector_norm``, which is fast and loses digits in long ones."""
-        if self.square_U is not None:
-            return self.square_U
+        square_U = self._squares() if self.square_U is None else self.square_U
+        return square_U if self.doubt_U is None else square_U + self.doubt_U.square()
+
+    def _squares(self) -> Tensor:
         gradient_Un = self._numbers_Un()
         run = math.gcd(gradient_Un.shape[1], _RUN)
         if run < 16:
@@ -101,6 +111,11 @@ class Dense(Factor):
 
     def absolute_sums(self) -> None:
         return None
+
+    def plus_(self, other: Dense) -> Dense:
+        """The sum, in the memory of the first."""
+        doubts = [one for one in (self.doubt_U, other.doubt_U) if one is not None]
+        return Dense(self.gradient_Uw.add_(other.gradient_Uw), doubt_U=sum(doubts) if doubts else None)
 
     def without(self, dropped_U: Tensor) -> Dense:
         return Dense(zero_units(self.gradient_Uw, dropped_U))
@@ -128,11 +143,13 @@ class Outer(Factor):
 
     ``judged_by``: the number of positions that the form of the norm is chosen by, where some were left out; None: all that are
     here. Whether some are left out depends on the other units of a batch, and the forms round differently: a unit's norm must not.
+    ``may_lack``: whether some may have been left out here; then products are added up in float64.
     """
 
     left_URp: Tensor
     right_URd: Tensor
     judged_by: int | None = None
+    may_lack: bool = False
 
     @property
     def positions(self) -> int:
@@ -140,8 +157,8 @@ class Outer(Factor):
         return self.left_URp.shape[1] if self.judged_by is None else self.judged_by
 
     def squared_norms(self) -> Tensor:
-        # Whether positions of a large head are left out depends on the other units: in float64 it changes no norm.
-        precise = torch.float64 if self.left_URp.shape[2] >= positions.WIDE else self.left_URp.dtype
+        # Whether positions are left out depends on the other units: in float64 it changes no norm.
+        precise = torch.float64 if self._is_precise else self.left_URp.dtype
         left_URR, right_URR = gram(self.left_URp, precise), gram(self.right_URd, precise)
         dtype = self.left_URp.dtype
         extreme_U = extreme(left_URR.diagonal(dim1=1, dim2=2), dtype) | extreme(
@@ -150,14 +167,19 @@ class Outer(Factor):
         product_URR = left_URR.mul_(right_URR)
         sizes_UR = product_URR.diagonal(dim1=1, dim2=2).sqrt()  # |left_r| |right_r|
         terms = max(self.left_URp.shape[2], self.right_URd.shape[2])
-        square_U = product_URR.sum((1, 2)).to(dtype) + rounding_margin(sizes_UR.to(dtype), terms)
+        square_U = (product_URR.sum((1, 2)) + rounding_margin(sizes_UR, terms, dtype)).to(dtype)
         return square_U.masked_fill_(extreme_U, torch.inf)
+
+    @property
+    def _is_precise(self) -> bool:
+        return self.may_lack or self.left_URp.shape[2] >= positions.WIDE
 
     def absolute_sums(self) -> Tensor:
         return (torch.linalg.vector_norm(self.left_URp, dim=2) * torch.linalg.vector_norm(self.right_URd, dim=2)).sum(1)
 
     def without(self, dropped_U: Tensor) -> Outer:
-        return Outer(zero_units(self.left_URp, dropped_U), zero_units(self.right_URd, dropped_U), self.judged_by)
+        left_URp, right_URd = zero_units(self.left_URp, dropped_U), zero_units(self.right_URd, dropped_U)
+        return replace(self, left_URp=left_URp, right_URd=right_URd)
 
     def weighted_sum(self, weight_U: Tensor) -> Tensor:
         left_Np, right_Nd = self._weighted(weight_U)
@@ -178,11 +200,13 @@ class Outer(Factor):
 
     def dense(self, out_Upd: Tensor | None = None) -> Dense:
         """Likewise, in the memory that is given, with their norms: they are in the cache now."""
-        if self.left_URp.shape[2] >= positions.WIDE:
+        doubt_U = None
+        if self._is_precise:
             dense = Dense(self._precise_products(out_Upd))
+            doubt_U = _PRECISE_DOUBT * self.absolute_sums()
         else:
             dense = Dense(torch.bmm(self.left_URp.mT, self.right_URd, out=out_Upd))
-        return Dense(dense.gradient_Uw, dense.squared_norms())
+        return Dense(dense.gradient_Uw, dense.squared_norms(), doubt_U)
 
     def _precise_products(self, out_Upd: Tensor | None) -> Tensor:
         """Of a large head, where other units decide how many positions stay: added up in float64, one unit after the other."""
@@ -275,16 +299,17 @@ def extreme(square_UR: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     return (square_UR > torch.finfo(dtype or square_UR.dtype).max ** 0.5).any(1)
 
 
-def rounding_margin(sizes_UR: Tensor, terms: int = 1) -> Tensor:
+def rounding_margin(sizes_UR: Tensor, terms: int = 1, dtype: torch.dtype | None = None) -> Tensor:
     """Room for the rounding of a sum of Gram products. A cross term of sizes a, b has 2ab <= a^2 + b^2: both margins.
 
     Args:
         sizes_UR: |left_r| |right_r| of each position.
         terms: terms of the inner products.
+        dtype: of the factors; None: that of the sizes.
     """
     parts, longest = -(-terms // GRAM_TERMS), min(terms, GRAM_TERMS)
     margin = ROUNDING_MARGIN + longest / TERMS_PER_MARGIN + parts / 2
-    return margin * torch.finfo(sizes_UR.dtype).eps * sizes_UR.sum(1).square()
+    return margin * torch.finfo(dtype or sizes_UR.dtype).eps * sizes_UR.sum(1).square()
 
 
 def zero_units(x_U: Tensor, dropped_U: Tensor) -> Tensor:

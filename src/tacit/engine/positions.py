@@ -3,7 +3,8 @@
 In a masked language model with its full head they are six of seven rows of the head's gradient. Where their input is infinite, NaN
 or so large that its square may overflow (`factors.extreme`), they stay, since 0 * inf is NaN: whether a unit is dropped must not
 depend on what the other units of its batch hold. Nor may its norm: how many positions stay is a quarter of them, whatever the units
-have, and Gram norms of large heads are float64, left out or not (`Outer.squared_norms`).
+have; products over them are float64, left out or not (`Outer.may_lack`); and what is added up at once, as biases and norms are, is
+added up over all positions.
 
 Legend: U units, R positions of a unit; a position's own dimensions follow.
 """
@@ -13,19 +14,23 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["WIDE", "with_gradient"]
+__all__ = ["WIDE", "may_lack_positions", "with_gradient"]
 
 WIDE = 4096
 """Output features from which positions are left out: asking a GPU for a count waits for it, and small layers gain little."""
 
 
+def may_lack_positions(gradient_UR: Tensor) -> bool:
+    """Whether a layer with such an output gradient is wide enough that `with_gradient` may leave some out."""
+    return gradient_UR[0, 0].numel() >= WIDE if gradient_UR.dim() > 2 and gradient_UR.numel() else False
+
+
 def with_gradient(input_UR: Tensor, gradient_UR: Tensor) -> tuple[Tensor, Tensor]:
     """Input and output gradient of a quarter of the positions, among them all that have a gradient; of all where more have one."""
     units, positions = gradient_UR.shape[:2]
-    gradient_URn = gradient_UR.flatten(2) if gradient_UR.dim() > 2 else gradient_UR[:, :, None]
-    kept = -(-positions // 4)
-    if gradient_URn.numel() == 0 or gradient_URn.shape[2] < WIDE:
+    if not may_lack_positions(gradient_UR):
         return input_UR, gradient_UR
+    gradient_URn, kept = gradient_UR.flatten(2), -(-positions // 4)
     if int(gradient_URn[:, :, 0].count_nonzero()) > units * kept:  # so more than a quarter, in some unit
         return input_UR, gradient_UR
     used_UR = (gradient_URn.amax(2) != 0) | (gradient_URn.amin(2) != 0)  # no tensor as large as it; NaN is not 0 either
