@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 import unicodedata
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Protocol
@@ -26,7 +27,21 @@ __all__ = [
     "in_notebook",
     "one_line",
     "waiting",
+    "without_warnings",
 ]
+
+
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """Where private text is read nothing is printed but what is said on purpose: a warning, of an infinite loss or of a word that a
+    library does not know, would tell of one unit (TACIT-47).
+    """
+    import numpy as np
+
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+
 
 _NOT_SHOWN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 

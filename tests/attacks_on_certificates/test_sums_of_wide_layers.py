@@ -2,7 +2,8 @@
 
 Of a layer with 4,096 outputs and more the positions without a gradient are left out, unless some unit of the micro-batch has one at
 most of them. What is added up over fewer positions may be rounded in another way. Where the parts cancel, and the clip norm is small
-beside them, that is all that a clipped gradient is: fifteen units were each another vector beside a sixteenth with a gradient everywhere.
+beside them, that is all that a clipped gradient is: fifteen units were each another vector beside a sixteenth that has a gradient
+everywhere.
 """
 
 from __future__ import annotations

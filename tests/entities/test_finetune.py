@@ -306,7 +306,9 @@ def test_all_documents_of_a_user_are_one_unit(tmp_path: Path) -> None:
     certificate = read_json(result.folder / "release" / "certificate.json")
     assert certificate["unit"] == "user"
     assert "when all text of one user is added or removed" in result.statement
-    assert any("at most one user of the pre-training" in text for text in certificate["fine_tuning"]["assumed"])
+    assert any(
+        "is one whole user of the pre-training, or none" in text for text in certificate["fine_tuning"]["assumed"]
+    )
     assert set(ledger_spends(result)) > {"fine-tuning"}
     changed = (tmp_path / "notes.jsonl").read_text().replace('"who": "u1"', '"who": "u2"', 1)
     (tmp_path / "notes.jsonl").write_text(changed)

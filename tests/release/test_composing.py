@@ -101,6 +101,29 @@ def test_of_other_people_the_worst_counts_and_it_is_called_an_assumption(tmp_pat
     assert "no program can check" in compose([published(one), published(other)], same_people=False).assumed
 
 
+def test_of_other_people_those_behind_a_release_count_too(tmp_path: Path) -> None:
+    """Known wrong: what the named certificate counts alone. Whose text went into the first is in one of them only. 28th attack."""
+    first = trained(tmp_path / "a")
+    start = dataclasses.replace(begun_from(first), same_people=False)
+    later = run(tmp_path / "b", (PoissonGaussian(0.01, 4.0), 1, "training units"), start=start)
+    assert published(later).epsilon < published(first).epsilon
+    assert together(later, same_people=False) == pytest.approx(published(first).epsilon, rel=1e-6)
+    other = dataclasses.replace(HEADER, unit="document")
+    apart = run(tmp_path / "c", (PoissonGaussian(0.01, 4.0), 1, "training units"), header=other, start=start)
+    assert "document and user" in compose([published(apart)], same_people=False).refused
+
+
+def test_a_certificate_that_forgets_its_start_does_not_compose(tmp_path: Path) -> None:
+    first = trained(tmp_path / "a")
+    later = run(tmp_path / "b", (TRAINING, 1, "training units"), start=begun_from(first))
+    assert published(later).epsilon > published(first).epsilon
+    path = later / "release" / "certificate.json"
+    stated = json.loads(path.read_text())
+    path.write_text(json.dumps({**stated, "start": {**stated["start"], "ancestors": [], "given": []}}))
+    with pytest.raises(LedgerError, match="counts other spends than its start has"):
+        published(later)
+
+
 @pytest.mark.parametrize("same_people", [True, False])
 @pytest.mark.parametrize(
     ("other", "word"),

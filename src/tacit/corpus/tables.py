@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -100,6 +100,8 @@ def read_parquet(path: Place, source: Source) -> Iterator[Record]:
         _check_columns(attempt(lambda: file.schema_arrow.names, (ValueError,), broken), source, str(path))
         names = sorted({name for _, name in wanted_fields(source)})
         rows = max(1, min(_PARQUET_ROWS, _PARQUET_BYTES // source.max_record_bytes))
+        if source.turns is not None and not _wanted_of_turns(source.text_field, source):
+            rows = 1  # turns by their places in lists: what else is in those is read, too
         batches = file.iter_batches(batch_size=rows, columns=_leaves(file, names, source))
         yield from _rows_of_batches(path, source, batches, broken)
 
@@ -116,9 +118,20 @@ def _leaves(file: pq.ParquetFile, names: Sequence[str], source: Source) -> list[
     for name in names:
         wanted = _wanted_of_turns(name, source)
         own = [path for path in paths if path.startswith(f"{name}.")]
-        asked = [path for path in own if wanted is not None and not set(wanted).isdisjoint(path.split(".")[1:])]
-        found += asked or [name]
+        found += _fields_of_turns(own, len(name) + 1, set(wanted or ())) or [name]
     return found
+
+
+def _fields_of_turns(paths: Sequence[str], begin: int, wanted: Collection[str]) -> list[str]:
+    """Of the paths, those of wanted fields of the turns themselves, and not of a field with that name inside another one.
+
+    >>> _fields_of_turns(["m.list.element.role", "m.list.element.meta.role"], 2, {"role"})
+    ['m.list.element.role']
+    """
+    parts = {path: path[begin:].split(".") for path in paths}
+    depths = [place for own in parts.values() for place, part in enumerate(own) if part in wanted]
+    at = min(depths, default=0)
+    return [path for path, own in parts.items() if at < len(own) and own[at] in wanted]
 
 
 def parquet_names(path: Place, source: Source) -> list[str]:

@@ -115,7 +115,7 @@ class Dense(Factor):
     def plus_(self, other: Dense) -> Dense:
         """The sum, in the memory of the first."""
         doubts = [one for one in (self.doubt_U, other.doubt_U) if one is not None]
-        return Dense(self.gradient_Uw.add_(other.gradient_Uw), doubt_U=sum(doubts) if doubts else None)
+        return Dense(self.gradient_Uw.add_(other.gradient_Uw), doubt_U=torch.stack(doubts).sum(0) if doubts else None)
 
     def without(self, dropped_U: Tensor) -> Dense:
         return Dense(zero_units(self.gradient_Uw, dropped_U))

@@ -17,6 +17,7 @@ from tacit.pipeline.corpus import fingerprint, rho_of_units
 from tacit.pipeline.opening import join_run
 from tacit.pipeline.rows import control_rows, drawn_coins, rows_of
 from tacit.pipeline.state import RunState, give
+from tacit.progress import without_warnings
 from tacit.training.checkpoint import finished_steps, load_weights, watched_products
 from tacit.training.loop import run_phase
 from tacit.training.phases import Phase, last_before_private
@@ -209,7 +210,8 @@ def assist(config: RunConfig, ranks: Ranks) -> None:
             raise DataError(f"process {ranks.rank} reads another private corpus than process 0; share the data")
         if order.rho_U is not None:
             give(state, rho_of_units, order.rho_U)
-        _run_part(state, order.part)
+        with without_warnings():
+            _run_part(state, order.part)
 
 
 def _call_others(state: RunState, part: Part) -> None:

@@ -63,7 +63,8 @@ def _units_agree(config: FinetuneConfig, pretraining: Ancestor | None) -> tuple[
         return ()
     unit = config.dp.unit
     return (
-        f"A {unit} of the fine-tuning is at most one {unit} of the pre-training: its text was not spread over several there.",
+        f"A {unit} of the fine-tuning is one whole {unit} of the pre-training, or none of its text was in that: it was "
+        "neither spread over several there, nor a part of one.",
     )
 
 

@@ -26,6 +26,7 @@ from tacit.privacy.events import (
 )
 
 __all__ = [
+    "GENUINE",
     "HONEST_PROGRAMS",
     "HONEST_WEIGHTS",
     "MADE_BY",
@@ -116,6 +117,12 @@ HONEST_WEIGHTS = (
     "with compute.micro_batch: 1 training does not rest on that."
 )
 """Assumed of weights that no release of ours vouches for."""
+
+GENUINE = (
+    "The certificates of the releases that this began with are as tacit wrote them: `tacit verify` computes each again, and a "
+    "signature says whose it is."
+)
+"""Assumed where there are any: of a start its certificate's form and files are checked, and no more."""
 
 HONEST_PROGRAMS = (
     "Nobody who knew words of the private text made the given files (models, tokenizers, chat templates, a policy's models), which "

@@ -7,7 +7,7 @@ any part of each run (`tacit.privacy.events.of_run`). That nobody is in two of t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from tacit.privacy.provenance import (
     stated_spends,
     stated_start,
 )
+from tacit.release.alone import check_start
 from tacit.release.manifest import CERTIFICATE
 from tacit.runs.folder import RunFolder
 
@@ -95,9 +96,9 @@ def published(place: Path) -> Published:
         if not folder.ledger.is_file():
             raise LedgerError(f"{place}: without its ledger; name {folder.release} to read the certificate alone")
         _compare(folder, stated)
-        return Published(place, folder.release, stated, True)
+        return Published(place, folder.release, _with_its_start(place, stated), True)
     if (place / CERTIFICATE).is_file():
-        return Published(place, place, read_certificate(place / CERTIFICATE), False)
+        return Published(place, place, _with_its_start(place, read_certificate(place / CERTIFICATE)), False)
     raise UsageError(f"{place}: no finished run, and no release; `tacit run CONFIG` finishes a run")
 
 
@@ -106,6 +107,15 @@ def _compare(folder: RunFolder, stated: dict[str, Any]) -> None:
         spends = [spend_to_dict(stage, spend) for stage, spend in ledger.spends_by_stage().items()]
         if spends != stated["spends"] or ledger.certified_head != stated["ledger_head"]:
             raise LedgerError(f"{folder.root}: the certificate is not of this ledger; see `tacit verify {folder.root}`")
+
+
+def _with_its_start(place: Path, stated: dict[str, Any]) -> dict[str, Any]:
+    """The certificate, if the releases that it says it began with are those whose spends it counts: these are composed."""
+    if not check_start(stated).holds:
+        raise LedgerError(
+            f"{place}: the certificate counts other spends than its start has; see `tacit verify {place}`"
+        )
+    return stated
 
 
 def compose(releases: Sequence[Published], delta: float | None = None, same_people: bool = True) -> Composed:
@@ -144,13 +154,20 @@ _OTHER_PEOPLE = "Nobody's text is in two of them, as their curator says; no prog
 
 
 def _apart(releases: Sequence[Published], delta: float, count: int) -> Composed:
-    """The worst of them: each at the common delta, with what it inherited."""
-    units = {one.certificate["unit"] for one in releases}
-    relations = {one.certificate["relation"] for one in releases}
+    """The worst of them: each at the common delta, with what it inherited, or else beside all that it began with.
+
+    What a release that began with other people does not count of those behind it, holds for these people, all the same.
+    """
+    others = [start for one in releases if not (start := stated_start(one.certificate)).same_people]
+    behind = [ancestor for start in others for ancestor in start.ancestors if ancestor.spends]
+    units = {one.certificate["unit"] for one in releases} | {ancestor.unit for ancestor in behind}
+    relations = {one.certificate["relation"] for one in releases} | {ancestor.relation for ancestor in behind}
     if len(units) > 1 or len(relations) > 1:
         return Composed(delta, None, count, _OTHER_PEOPLE, _differ(units, relations))
     relation = releases[0].certificate["relation"]
-    epsilons = [joint_epsilon(stated_spends(one.certificate), delta, relation) for one in releases]
+    accounts = [stated_spends(one.certificate) for one in releases]
+    accounts += [list(replace(start, same_people=True).inherited.values()) for start in others]
+    epsilons = [joint_epsilon(spends, delta, relation) for spends in accounts]
     return Composed(delta, max(epsilons), count, _OTHER_PEOPLE, unit=releases[0].certificate["unit"])
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-import numpy as np
-
 from tacit.errors import UsageError
+from tacit.progress import without_warnings
 
 __all__ = ["RELEASE", "Stage", "names_of", "walk"]
 
@@ -64,13 +61,5 @@ def walk(
     for number, stage in enumerate(asked, start=1):
         if stage.name in wanted and not stage.done(state):
             say(f"Stage {number} of {len(asked)}: {stage.name}")
-            with _without_warnings():
+            with without_warnings():
                 stage.do(state)
-
-
-@contextmanager
-def _without_warnings() -> Iterator[None]:
-    """Nothing is printed but what a stage says: a warning, such as of an infinite loss, would tell of one unit (TACIT-47)."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        yield

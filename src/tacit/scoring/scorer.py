@@ -321,7 +321,10 @@ def _alike() -> Iterator[None]:
     torch.set_num_threads(1)  # how a sum is shared among threads is part of its order
     torch.set_default_dtype(torch.float32)
     torch.set_flush_denormal(False)
-    uses_mkldnn, *_ = torch.backends.mkldnn.set_flags(True, _fp32_precision=None)  # an LSTM has other last bits without
+    uses_mkldnn, torch.backends.mkldnn.enabled = (
+        torch.backends.mkldnn.enabled,
+        True,
+    )  # an LSTM has other last bits without
     try:
         with (
             full_precision(),
@@ -331,6 +334,6 @@ def _alike() -> Iterator[None]:
         ):
             yield
     finally:
-        torch.backends.mkldnn.set_flags(uses_mkldnn, _fp32_precision=None)
+        torch.backends.mkldnn.enabled = uses_mkldnn
         torch.set_num_threads(threads)
         torch.set_default_dtype(dtype)

@@ -24,7 +24,7 @@ from tacit.errors import DataError
 from tacit.screening.alike import caught_alike
 from tacit.screening.policy import Policy
 from tacit.screening.spans import merged
-from tacit.screening.split import DataPoint, data_points
+from tacit.screening.split import LITERAL_MASK, DataPoint, data_points
 from tacit.screening.tokens import TokenPolicy
 
 __all__ = ["CONFIDENCE", "GoldRecord", "Measured", "measure", "miss_rate_upper", "read_gold"]
@@ -193,6 +193,10 @@ def read_gold(path: Path, data_point: DataPoint = "record") -> Iterator[GoldReco
                     raise DataError(f"{place}: the line is longer than {_MOST_BYTES} bytes; split the record")
                 if line.strip():
                     record = _record(_decoded(line, place), place)
+                    if LITERAL_MASK.search(record.text):  # a policy would be given other words than in a run
+                        raise DataError(
+                            f"{place}: the text holds <MASK>, which stands for what is taken out; write something else"
+                        )
                     if record.text.strip() and data_points(record.text, data_point) != [record.text]:
                         raise DataError(
                             f"{place}: the text has line breaks, and each data point is one line; make each line a record of its own"

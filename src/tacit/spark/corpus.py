@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -148,10 +148,14 @@ class SparkCorpus:
         limbs = np.zeros(LIMBS, dtype=np.int64)
         for part, table in zip(self._parts, self._tables, strict=True):
             function = _Tokenise(shared, held_out, part.is_chat, part.times)
+            pieces: list[dict[str, Any]] = []
             for batch in self._runner.batches(self._runner.map_batches(table, function, function.schema)):
                 for row in batch.to_pylist():
-                    limbs += np.array(row["checksum"])
-                    yield _stream_of(row, how.length)
+                    pieces.append(row)
+                    if not row["more"]:
+                        limbs += np.array(pieces[0]["checksum"])
+                        yield _stream_of(pieces, how.length)
+                        pieces = []
         self._compare(held_out, limbs.tolist())
 
     def bind(self, store: Path) -> None:
@@ -285,14 +289,14 @@ def _as_batch(sums: dict[bytes, int]) -> pa.RecordBatch:
 
 @dataclass(frozen=True)
 class _Tokenise:
-    """From units to rows of token ids, those of some units together as the bytes of arrays."""
+    """From units to rows of token ids, those of some units together as the bytes of arrays, in several pieces where they are many."""
 
     shared: Shared[tuple[Tokenising, KeyedRandomness]]
     held_out: bool
     is_chat: bool
     times: int
 
-    schema = "keys array<string>, starts binary, lengths binary, ids binary, counted binary, checksum array<long>"
+    schema = "keys array<string>, starts binary, lengths binary, ids binary, counted binary, checksum array<long>, more boolean"
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -300,7 +304,7 @@ class _Tokenise:
         how, streams = self.shared.get()
         names = [("keys", pa.list_(pa.string()))]
         names += [(name, pa.binary()) for name in ("starts", "lengths", "ids", "counted")]
-        schema = pa.schema([*names, ("checksum", pa.list_(pa.int64()))])
+        schema = pa.schema([*names, ("checksum", pa.list_(pa.int64())), ("more", pa.bool_())])
         for batch in batches:
             own = (pair for pair in units_in(batch) if pair[1] is self.held_out)
             for units in ([unit for unit, _ in part] for part in _parts(own)):
@@ -309,7 +313,8 @@ class _Tokenise:
                     checksum.add(unit)
                 copies = [copy for unit in units for copy in copies_of(unit, self.times)]
                 stream = how.rows(copies, [self.is_chat] * len(copies))
-                yield pa.RecordBatch.from_pylist([_row_of(stream, checksum)], schema)
+                for piece in _pieces_of(stream, checksum, max(1, _PIECE_BYTES // (_OF_A_POSITION * how.length))):
+                    yield pa.RecordBatch.from_pylist([piece], schema)
 
 
 def _parts(units: Iterable[tuple[Unit, bool]]) -> Iterator[list[tuple[Unit, bool]]]:
@@ -326,24 +331,37 @@ def _parts(units: Iterable[tuple[Unit, bool]]) -> Iterator[list[tuple[Unit, bool
         yield part
 
 
-def _row_of(stream: SequenceStream, checksum: Checksum) -> dict[str, object]:
-    counted = None if stream.counted_ST is None else np.asarray(stream.counted_ST).tobytes()
-    return {
-        "keys": list(stream.keys_U),
-        "starts": np.asarray(stream.starts_U1, np.int64).tobytes(),
-        "lengths": np.asarray(stream.lengths_S, np.int32).tobytes(),
-        "ids": np.asarray(stream.ids_ST, np.int32).tobytes(),
-        "counted": counted,
-        "checksum": checksum.limbs.tolist(),
-    }
+_PIECE_BYTES, _OF_A_POSITION = 64 << 20, 5
+"""A cell of a table holds less than 2 GiB, which the rows of one unit may exceed: they go in several (TACIT-47)."""
 
 
-def _stream_of(row: dict[str, bytes], length: int) -> SequenceStream:
-    counted = row["counted"]
+def _pieces_of(stream: SequenceStream, checksum: Checksum, most: int) -> Iterator[dict[str, Any]]:
+    """Rows of a table with at most so many rows of ids each; what is there once is in the first one."""
+    rows = len(stream.lengths_S)
+    for start in range(0, max(1, rows), most):
+        own = slice(start, start + most)
+        counted_ST, first = stream.counted_ST, start == 0
+        yield {
+            "keys": list(stream.keys_U) if first else [],
+            "starts": np.asarray(stream.starts_U1, np.int64).tobytes() if first else b"",
+            "lengths": np.asarray(stream.lengths_S[own], np.int32).tobytes(),
+            "ids": np.asarray(stream.ids_ST[own], np.int32).tobytes(),
+            "counted": None if counted_ST is None else np.asarray(counted_ST[own]).tobytes(),
+            "checksum": checksum.limbs.tolist() if first else [],
+            "more": start + most < rows,
+        }
+
+
+def _stream_of(pieces: Sequence[dict[str, Any]], length: int) -> SequenceStream:
+    first = pieces[0]
+
+    def joined(name: str, dtype: type[np.generic]) -> np.ndarray:
+        return np.concatenate([np.frombuffer(piece[name], dtype) for piece in pieces])
+
     return SequenceStream(
-        np.frombuffer(row["ids"], np.int32).reshape(-1, length),
-        np.frombuffer(row["lengths"], np.int32),
-        np.frombuffer(row["starts"], np.int64),
-        tuple(map(str, row["keys"])),
-        counted_ST=None if counted is None else np.frombuffer(counted, np.bool_).reshape(-1, length),
+        joined("ids", np.int32).reshape(-1, length),
+        joined("lengths", np.int32),
+        np.frombuffer(first["starts"], np.int64),
+        tuple(map(str, first["keys"])),
+        counted_ST=None if first["counted"] is None else joined("counted", np.bool_).reshape(-1, length),
     )

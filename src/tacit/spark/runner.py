@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tacit.errors import DataError, TacitError, UsageError
+from tacit.progress import without_warnings
 from tacit.version import VERSION
 
 if TYPE_CHECKING:
@@ -133,11 +134,11 @@ class Runner:
                 yield from _batches_in(bytes(row.blob))
 
 
-def batches_of(rows: Iterator[tuple[tuple[Any, ...], int]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Rows as record batches of a few MiB.
+def batches_of(rows: Iterator[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows as record batches of a few MiB, with all that they hold.
 
     Args:
-        rows: the values of each, and its size in bytes.
+        rows: the values of each.
         schema: of the values.
     """
     import pyarrow as pa
@@ -150,10 +151,10 @@ def batches_of(rows: Iterator[tuple[tuple[Any, ...], int]], schema: pa.Schema) -
             [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
         )
 
-    for values, bytes_ in rows:
+    for values in rows:
         for column, value in zip(columns, values, strict=True):
             column.append(value)
-        size += bytes_
+            size += _bytes_in(value)
         if size >= _BLOB_BYTES or len(columns[0]) >= _MOST_ROWS:
             yield taken()
             columns, size = [[] for _ in schema], 0
@@ -164,6 +165,13 @@ def batches_of(rows: Iterator[tuple[tuple[Any, ...], int]], schema: pa.Schema) -
 _MOST_ROWS = 10_000
 
 
+def _bytes_in(value: bytes | list[bytes] | float | None) -> int:
+    """Of names and ids too: a text may be short where its id is long."""
+    if isinstance(value, list):
+        return sum(map(len, value))
+    return len(value) if isinstance(value, bytes) else 8
+
+
 # In a task ----------------------------------------------------------------------------------------------------------------
 
 
@@ -172,7 +180,8 @@ def _guarded(function: Function, version: str, batches: Iterator[pa.RecordBatch]
     try:
         if version != VERSION:
             raise UsageError(f"the driver has tacit {version} and an executor {VERSION}; install one version")
-        yield from function(batches)
+        with without_warnings():
+            yield from function(batches)
     except TacitError as error:
         raise RuntimeError(_told(type(error).__name__, str(error))) from None
     except Exception as error:

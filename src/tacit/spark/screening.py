@@ -204,7 +204,7 @@ class _Digests:
         names = [(name, pa.int64()) for name in _PLACE]
         return batches_of(self._digests(batches), pa.schema([*names, ("copy", pa.binary())]))
 
-    def _digests(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[tuple[object, ...], int]]:
+    def _digests(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[object, ...]]:
         made = self.shared.get()
         assert made.copies is not None
         which = made.plan.deduplicate
@@ -216,7 +216,7 @@ class _Digests:
                     stream = compared_stream(point, which)
                     if stream is not None:
                         copy = stream.encode() + of[stream].digest(point.text)
-                        yield (file, row, number, copy), len(copy)
+                        yield file, row, number, copy
 
 
 def _flags(runner: Runner, judged: DataFrame, shared: Shared[_Made]) -> Iterator[tuple[tuple[int, int], bool]]:

@@ -63,6 +63,7 @@ def open_session(folder: Path, workers: int) -> SparkSession:
         ) from None
     refuse_unencrypted(session.sparkContext.getConf())
     refuse_limit(session.sparkContext.getConf())
+    session.sparkContext.setLogLevel("ERROR")  # warnings give sizes of tasks
     session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _BATCH_BYTES)  # more than 2 GiB would end the run
     return session
 
@@ -111,11 +112,20 @@ def refuse_unencrypted(conf: SparkConf) -> None:
 
 
 def refuse_limit(conf: SparkConf) -> None:
-    """Text comes to the driver by parts; one that Spark refuses for its size would end the run at one unit (TACIT-46)."""
+    """Text comes to the driver by parts; one that Spark refuses for its size would end the run at one unit (TACIT-46). How many parts
+    there are is shown by a bar.
+
+    Raises:
+        UsageError: names the setting.
+    """
     if conf.get("spark.driver.maxResultSize", "1g") != "0":
         raise UsageError(
             "compute.runner: Spark would end a run whose text comes to the driver in too large a part; set "
             "spark.driver.maxResultSize to 0"
+        )
+    if conf.get("spark.ui.showConsoleProgress", "false").lower() == "true":
+        raise UsageError(
+            "compute.runner: Spark's bar would show how much private text there is; set spark.ui.showConsoleProgress to false"
         )
 
 

@@ -63,15 +63,14 @@ class _ReadRecords:
         rows = (row for batch in batches for file in batch["id"].to_pylist() for row in self._rows(about, file))
         return batches_of(rows, pa.schema(names))
 
-    def _rows(self, about: _Files, file: int) -> Iterator[tuple[tuple[object, ...], int]]:
+    def _rows(self, about: _Files, file: int) -> Iterator[tuple[object, ...]]:
         records = iter(about.planted)
         if file < len(about.files):
             path, format_, most = about.files[file]
             records = itertools.islice(READERS[format_](path, about.source), most)
         for row, record in enumerate(records):
             user = None if record.user_id is None else as_bytes(record.user_id)
-            text = as_bytes(record.text)
-            yield (file, row, as_bytes(record.document_id), user, text), len(text)
+            yield file, row, as_bytes(record.document_id), user, as_bytes(record.text)
 
 
 def records_table(
@@ -169,14 +168,14 @@ class _GroupUnits:
         names = [("unit", pa.binary()), ("texts", pa.list_(pa.binary())), ("held_out", pa.bool_())]
         return batches_of(self._rows(batches), pa.schema(names))
 
-    def _rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[tuple[object, ...], int]]:
+    def _rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[object, ...]]:
         streams = self.streams.get()
         rows = (row for batch in batches for row in zip(*map(_values, (batch["key"], batch["text"])), strict=True))
         for key, group in itertools.groupby(rows, lambda row: row[0]):
             for own_id, texts in self._units(as_text(key), [text for _, text in group]):
                 unit_id = self.prefix + own_id
                 side = is_held_out(unit_id, self.held_out, streams)
-                yield (as_bytes(unit_id), texts, side), sum(map(len, texts))
+                yield as_bytes(unit_id), texts, side
 
     def _units(self, name: str, texts: list[bytes]) -> Iterable[tuple[str, list[bytes]]]:
         if self.kind.words is not None:

@@ -7,7 +7,14 @@ from typing import Any
 from tacit.config import RunConfig
 from tacit.planning.adaptive import bands_from
 from tacit.planning.selective import run_account
-from tacit.privacy.provenance import HONEST_PROGRAMS, HONEST_WEIGHTS, UNKNOWN, has_others_programs, has_others_weights
+from tacit.privacy.provenance import (
+    GENUINE,
+    HONEST_PROGRAMS,
+    HONEST_WEIGHTS,
+    UNKNOWN,
+    has_others_programs,
+    has_others_weights,
+)
 from tacit.report import prose, schema
 from tacit.screen_plan import streams_needed
 
@@ -147,6 +154,8 @@ def _start_assumptions(start: dict[str, Any]) -> list[tuple[str, Any]]:
     """Where the run began, as its certificate says."""
     ancestors = {ancestor["head"]: ancestor for ancestor in start["ancestors"]}
     rows = [row for given in start["given"] for row in _of_given(given, ancestors, start["same_people"])]
+    if ancestors:
+        rows.append((GENUINE, "assumed"))
     if has_others_weights(start):
         rows.append((HONEST_WEIGHTS, "assumed"))
     if has_others_programs(start):
@@ -164,12 +173,15 @@ def _of_given(given: dict[str, Any], ancestors: dict[str, Any], same_people: boo
     if ancestor is not None:
         release = f"{what} is of the release {given['origin'][:12]}"
         if not ancestor["spends"]:
-            return [(f"{release}, which itself read no private text.", "proved")]
+            return [(f"{release}, which itself read no private text, as its certificate says.", "assumed")]
         if same_people:
             unit = ancestor["unit"]
             return [
                 (f"{release}. What that spent on the same people is in this ledger, and in epsilon.", "proved"),
-                (f"What is one {unit} here is at most one {unit} of the text behind that release.", "assumed"),
+                (
+                    f"What is one {unit} here is one whole {unit} of the text behind that release, or none of it.",
+                    "assumed",
+                ),
             ]
         return [(f"{release}. Nobody whose text went into that is in this text (same_people: false).", "assumed")]
     if given["origin"] == UNKNOWN and not same_people:

@@ -63,7 +63,10 @@ class TextByText(Detector):
         try:
             return self._spans(text)
         except BaseException as error:
-            if isinstance(error, TacitError | OSError) or is_out_of_memory(error):
+            is_machines = isinstance(error, TacitError | OSError) and not isinstance(
+                error, TimeoutError
+            )  # of an expression
+            if is_machines or is_out_of_memory(error):
                 raise
             if not isinstance(error, Exception) and not is_panic(error):
                 raise
