@@ -293,24 +293,40 @@ class PerExampleClipper:
             if some_dropped:
                 factors = {name: tuple(one.without(dropped) for one in combined) for name, combined in factors.items()}
             parts = {name: coefficients_GU[group_of[name]] for name in factors}
-            if _most_absolute(factors, parts) > CANCELLING * self._clip_norm:
-                coefficients_GU = coefficients_GU.double()
+            # Each unit for itself: what one is added up from decides the precision of no other one.
+            cancelling_U = _most_absolute(factors, parts, self._norms) > CANCELLING * self._clip_norm
+            some_cancel = bool(cancelling_U.any())
+            precise_GU = coefficients_GU.double().masked_fill(~cancelling_U, 0)
+            coefficients_GU = coefficients_GU.masked_fill(cancelling_U, 0)
             self._is_torn = True
             for name, parameter in self._parameters.items():
-                self._accumulate(parameter, factors.pop(name, ()), coefficients_GU[group_of[name]])
+                group = group_of[name]
+                precise_U = precise_GU[group] if some_cancel else None
+                self._accumulate(parameter, factors.pop(name, ()), coefficients_GU[group], precise_U)
             self._is_torn = False
 
-    def _accumulate(self, parameter: nn.Parameter, factors: Sequence[Factor], coefficients: Tensor) -> None:
-        weights = coefficients.to(torch.promote_types(parameter.dtype, coefficients.dtype))
+    def _accumulate(
+        self, parameter: nn.Parameter, factors: Sequence[Factor], coefficients_U: Tensor, precise_U: Tensor | None
+    ) -> None:
+        """Add the clipped sum of a micro-batch.
+
+        Args:
+            coefficients_U: of units that are added up in the parameter's precision, zero for others.
+            precise_U: of the others, in float64; None where there are none.
+        """
+        weights_U = coefficients_U.to(torch.promote_types(parameter.dtype, coefficients_U.dtype))
+        total = _weighted_sum(parameter, factors, weights_U)
+        if precise_U is not None:
+            total = total.double() + _weighted_sum(parameter, factors, precise_U)
         sharded = sharding_of(parameter)
         if sharded is not None:  # also where this rank has nothing to add
             if parameter.grad is None:
                 parameter.grad = zero_gradient(parameter)
-            self._sums.add_(parameter, summed(sharded, _weighted_sum(parameter, factors, weights)))
+            self._sums.add_(parameter, summed(sharded, total))
         elif parameter.grad is None:
-            parameter.grad = _weighted_sum(parameter, factors, weights).to(parameter.dtype)
+            parameter.grad = total.to(parameter.dtype)
         elif factors:
-            self._sums.add_(parameter, _weighted_sum(parameter, factors, weights))
+            self._sums.add_(parameter, total)
 
     def _weighed(self, norms_GU: Tensor) -> Tensor:
         if self._weights is None:
@@ -329,15 +345,17 @@ class PerExampleClipper:
         return torch.stack(totals).sqrt(), group_of
 
 
-def _most_absolute(factors: Mapping[str, Sequence[Factor]], coefficients_U: Mapping[str, Tensor]) -> float:
-    """The largest sum of the norms of what a unit's clipped gradient of a parameter is added up from."""
+def _most_absolute(
+    factors: Mapping[str, Sequence[Factor]], coefficients_U: Mapping[str, Tensor], like_U: Tensor
+) -> Tensor:
+    """For each unit (U,) the largest sum of the norms of what its clipped gradient of a parameter is added up from."""
     found = [
-        (coefficients_U[name] * absolute_U).max()
+        (coefficients_U[name] * absolute_U).double()
         for name, combined in factors.items()
         for factor in combined
-        if (absolute_U := factor.absolute_sums()) is not None and len(absolute_U)
+        if (absolute_U := factor.absolute_sums()) is not None
     ]
-    return float(torch.stack([one.double() for one in found]).max()) if found else 0.0
+    return torch.stack(found).amax(0) if found else torch.zeros_like(like_U, dtype=torch.float64)
 
 
 def _weighted_sum(parameter: Tensor, factors: Sequence[Factor], weights: Tensor) -> Tensor:

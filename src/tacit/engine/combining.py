@@ -117,9 +117,10 @@ def squared_norms(factors: Sequence[Factor]) -> Tensor:
 
 def _inner_products(outer: Outer, lookup: Lookup) -> Tensor:
     """``<outer_u, lookup_u>`` of each unit: sum over r, s of left_ur[index_us] <right_ur, value_us>."""
-    product_URS = torch.bmm(outer.right_URd, lookup.value_URd.mT)
+    precise = torch.float64 if outer.is_precise else outer.right_URd.dtype  # as its own norm
+    product_URS = torch.bmm(outer.right_URd.to(precise), lookup.value_URd.mT.to(precise))
     product_URS *= outer.left_URp.gather(2, lookup.index_UR[:, None, :].expand_as(product_URS))
-    return product_URS.sum((1, 2))
+    return product_URS.sum((1, 2)).to(outer.right_URd.dtype)
 
 
 def _join_outers(outers: Sequence[Outer]) -> Outer:

@@ -46,9 +46,14 @@ DENSE_MOST_BYTES = 2**25
 
 _RUN = 256
 
-_PRECISE_DOUBT = 2.0**-44
-"""Of the sum of the norms of all that is added up in float64, in another order where other units have a gradient elsewhere: more than
-a thousand times its rounding, so that what other units decide is less than a thousandth of a clip norm."""
+_PRECISE_DOUBT = 2.0**-43
+"""Of the sum of the norms of all that is added up in float64, for each position, in another order where other units have a gradient
+elsewhere: a thousand times its rounding, so that what other units decide is less than a thousandth of a clip norm."""
+
+_ROUNDED_DOUBT = 2.0**-14
+"""Of the norm of what was added up so, rounded to float32, and then added to something else that may cancel it."""
+
+_NUMBERS_AT_ONCE = 1 << 22
 
 
 class Factor(ABC):
@@ -114,7 +119,11 @@ class Dense(Factor):
 
     def plus_(self, other: Dense) -> Dense:
         """The sum, in the memory of the first."""
-        doubts = [one for one in (self.doubt_U, other.doubt_U) if one is not None]
+        doubts = [
+            one.doubt_U + _ROUNDED_DOUBT * one.squared_norms().sqrt()
+            for one in (self, other)
+            if one.doubt_U is not None
+        ]
         return Dense(self.gradient_Uw.add_(other.gradient_Uw), doubt_U=torch.stack(doubts).sum(0) if doubts else None)
 
     def without(self, dropped_U: Tensor) -> Dense:
@@ -158,7 +167,7 @@ class Outer(Factor):
 
     def squared_norms(self) -> Tensor:
         # Whether positions are left out depends on the other units: in float64 it changes no norm.
-        precise = torch.float64 if self._is_precise else self.left_URp.dtype
+        precise = torch.float64 if self.is_precise else self.left_URp.dtype
         left_URR, right_URR = gram(self.left_URp, precise), gram(self.right_URd, precise)
         dtype = self.left_URp.dtype
         extreme_U = extreme(left_URR.diagonal(dim1=1, dim2=2), dtype) | extreme(
@@ -171,7 +180,8 @@ class Outer(Factor):
         return square_U.masked_fill_(extreme_U, torch.inf)
 
     @property
-    def _is_precise(self) -> bool:
+    def is_precise(self) -> bool:
+        """Whether products are added up in float64."""
         return self.may_lack or self.left_URp.shape[2] >= positions.WIDE
 
     def absolute_sums(self) -> Tensor:
@@ -201,9 +211,9 @@ class Outer(Factor):
     def dense(self, out_Upd: Tensor | None = None) -> Dense:
         """Likewise, in the memory that is given, with their norms: they are in the cache now."""
         doubt_U = None
-        if self._is_precise:
+        if self.is_precise:
             dense = Dense(self._precise_products(out_Upd))
-            doubt_U = _PRECISE_DOUBT * self.absolute_sums()
+            doubt_U = _PRECISE_DOUBT * self.positions * self.absolute_sums()
         else:
             dense = Dense(torch.bmm(self.left_URp.mT, self.right_URd, out=out_Upd))
         return Dense(dense.gradient_Uw, dense.squared_norms(), doubt_U)
@@ -246,11 +256,9 @@ class Lookup(Factor):
         """Values of one (unit, row) pair are added up first, then squared. They may cancel, so the margin is added."""
         units = len(self.index_UR)
         unit_U = torch.arange(units, device=self.index_UR.device)
-        pairs, slot = torch.unique(unit_U[:, None] * self.V + self.index_UR, return_inverse=True)
-        sums = self.value_URd.new_zeros(len(pairs), self.value_URd.shape[2])
-        sums.index_add_(0, slot.flatten(), self.value_URd.flatten(0, 1))
-        square_U = self.value_URd.new_zeros(units).index_add_(0, pairs // self.V, sums.square().sum(1))
-        return square_U + rounding_margin(torch.linalg.vector_norm(self.value_URd, dim=2))
+        pairs, sums = summed_rows(unit_U[:, None] * self.V + self.index_UR, self.value_URd)
+        square_U = sums.new_zeros(units).index_add_(0, pairs // self.V, sums.square().sum(1))
+        return square_U.to(self.value_URd.dtype) + rounding_margin(torch.linalg.vector_norm(self.value_URd, dim=2))
 
     def absolute_sums(self) -> Tensor:
         return torch.linalg.vector_norm(self.value_URd, dim=2).sum(1)
@@ -264,8 +272,8 @@ class Lookup(Factor):
         return total
 
     def add_weighted_sum_(self, total: Tensor, weight_U: Tensor) -> None:
-        value_URd = self.value_URd * weight_U[:, None, None]
-        total.index_add_(0, self.index_UR.flatten(), value_URd.flatten(0, 1))
+        rows, sums = summed_rows(self.index_UR, self.value_URd, weight_U)
+        total.index_add_(0, rows, sums.to(total.dtype))
 
     def tensors(self) -> tuple[Tensor, ...]:
         return self.index_UR, self.value_URd
@@ -274,6 +282,23 @@ class Lookup(Factor):
         units, _, d = self.value_URd.shape
         index_URd = self.index_UR[:, :, None].expand_as(self.value_URd)
         return Dense(self.value_URd.new_zeros(units, self.V, d).scatter_add_(1, index_URd, self.value_URd))
+
+
+def summed_rows(index_UR: Tensor, value_URd: Tensor, weight_U: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The distinct indices, ascending, and for each the sum of its values, times the weights of their units, (n, d) in float64.
+
+    One row of a table may have a value at every position of every unit: so many additions in float32 lose clip norms.
+    """
+    rows, slot_UR = torch.unique(index_UR, return_inverse=True)
+    sums = value_URd.new_zeros(len(rows), value_URd.shape[2], dtype=torch.float64)
+    at_once = max(1, _NUMBERS_AT_ONCE // max(1, value_URd[0].numel() if len(value_URd) else 1))
+    for start in range(0, len(value_URd), at_once):
+        some = slice(start, start + at_once)
+        values = value_URd[some].double()
+        if weight_U is not None:
+            values = values * weight_U[some, None, None]
+        sums.index_add_(0, slot_UR[some].flatten(), values.flatten(0, 1))
+    return rows, sums
 
 
 def gram(x_URk: Tensor, precision: torch.dtype | None = None) -> Tensor:

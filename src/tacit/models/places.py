@@ -183,6 +183,8 @@ def _features(model: PreTrainedModel) -> set[int]:
     head, words = model.get_output_embeddings(), model.config.to_dict().get("vocab_size")
     found: set[int] = set()
     for module in model.modules():
+        if isinstance(module, nn.LSTM):
+            found.add(2 * module.hidden_size)  # two gates have one sigmoid
         is_table = isinstance(module, nn.Embedding) or module is head
         for own in module.parameters(recurse=False):
             sizes = own.shape[1:] if is_table else own.shape
