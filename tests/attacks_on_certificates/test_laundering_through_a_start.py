@@ -214,6 +214,11 @@ def test_parts_of_a_run_are_no_start(chain: Path, tmp_path: Path) -> None:
         with pytest.raises(RefusedError) as caught:
             provenance_of(parse_config(values(chain, "x", vocabulary=given)))
         assert caught.value.reason == "start-inside-a-run"
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "x.jsonl").symlink_to(inside / "tokenizer.json")
+    for place in (tmp_path / "linked", tmp_path / "linked" / "*.jsonl"):  # each file of a folder or pattern
+        with pytest.raises(RefusedError, match="lies in the run folder"):
+            provenance_of(parse_config(values(chain, "x", public=[{"path": str(place)}])))
     begun = tmp_path / "begun"  # whose ledger is on another machine's disk while it works. 28th attack
     shutil.copytree(inside, begun / "private" / "vocabulary")
     (begun / "ledger.sqlite").symlink_to(tmp_path / "nowhere")

@@ -191,6 +191,8 @@ def test_one_object_cannot_be_private_and_public(store: ObjectStore) -> None:
         ("s3://notes/a/n.txt", "s3a://notes//a/n.txt?region=us-east-1"),
         ("gs://notes/n.txt", "gcs://anonymous@notes/%6e.txt"),
         ("abfs://acc.blob.core.windows.net/c/a/n.txt", "abfss://c@acc.dfs.core.windows.net/a/n.txt"),
+        ("abfs://acc@c/a/n.txt", "abfss://c@acc.dfs.core.windows.net/a/n.txt"),
+        ("abfs://acc@127.0.0.1:10000/c/a/n.txt", "abfs://acc@c/a/n.txt"),
         ("hdfs://host/a/n.txt", "hdfs://someone@host:8020/b/../a/n.txt"),
         ("hdfs:///a/n.txt", "hdfs://host/a/n.txt"),
     ],

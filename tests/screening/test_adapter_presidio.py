@@ -207,6 +207,13 @@ def test_no_text_is_logged(log: list[str], reader: PresidioDetector) -> None:
     assert [line for line in log if "zqsecret" in line]  # the known-wrong version
 
 
+def test_an_error_that_presidio_logs_is_not_printed(log: list[str], reader: PresidioDetector) -> None:
+    """At a letter whose capital is no number (KELVIN SIGN) it logs the whole match as an error. 28th attack."""
+    text = "GB82 WEST 1234 5698 7654 3\u212a"
+    reader.spans(text)
+    assert not [line for line in log if "WEST" in line]
+
+
 def test_an_error_of_presidio_holds_no_text(reader: PresidioDetector, monkeypatch: pytest.MonkeyPatch) -> None:
     analyze = reader._analyzer.analyze
 

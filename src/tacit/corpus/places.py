@@ -60,6 +60,27 @@ _ADDRESS = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")  # one letter is a drive of
 T = TypeVar("T")
 
 
+def _azure(user: str, host: str, path: str) -> tuple[str, str]:
+    """The account with the container, and the place in it, of each of the forms that pyarrow has for Azure (its azurefs.h).
+
+    >>> _azure("box", "acc.dfs.core.windows.net", "/a"), _azure("acc", "box", "/a"), _azure("", "acc.blob.core.windows.net", "/box/a")
+    (('acc/box', '/a'), ('acc/box', '/a'), ('acc/box', '/a'))
+    >>> _azure("acc", "127.0.0.1:10000", "/box/a")
+    ('acc/box', '/a')
+    """
+    name, _, port = host.partition(":")
+    account, _, domain = name.partition(".")
+    if not domain and not port:  # ACCOUNT@CONTAINER/PATH, or CONTAINER/PATH
+        return f"{user}/{account}", path
+    if user and domain.endswith("core.windows.net"):  # CONTAINER@ACCOUNT.dfs.core.windows.net/PATH
+        return f"{account}/{user}", path
+    container, _, rest = path.strip("/").partition("/")
+    return (
+        f"{user or account}/{container}",
+        f"/{rest}",
+    )  # ACCOUNT.blob.core.windows.net/CONTAINER/PATH, ACCOUNT@HOST:PORT/...
+
+
 @dataclass(frozen=True, order=True)
 class RemotePath:
     """A file or folder of an object store, or a pattern of files there, by those words of `pathlib.Path` that readers use.
@@ -134,10 +155,7 @@ class RemotePath:
         kind, path = _SCHEMES[parts.scheme].replace("abfss", "abfs"), _plain(unquote(parts.path))
         user, _, host = parts.netloc.lower().rpartition("@")
         if kind == "abfs":
-            account = host.partition(".")[0]
-            if not user and "." in host:  # ACCOUNT.blob.core.windows.net/CONTAINER/PATH, else CONTAINER@ACCOUNT...
-                _, user, path = f"/{path.strip('/')}/".split("/", 2)
-            return kind, f"{account}/{user}", f"/{path.strip('/')}"
+            return kind, *_azure(user, host, f"/{path.strip('/')}")
         if kind == "hdfs":
             return kind, "", posixpath.normpath(path)  # a cluster has several names, or is the default one
         return kind, host, path

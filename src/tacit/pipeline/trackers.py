@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +76,7 @@ def track(run: Path, name: str, into: str | None = None, follow: bool = False) -
         private / FILE_NAME
     )  # before the library is asked: nothing is begun for a run that is not there
     if not tracker.is_local:
-        lines = _beginnings_and_ends(lines)
+        lines = _ends(lines)
     if follow:
         lines = _followed(private / FILE_NAME, time.sleep)
     sent = 0
@@ -91,14 +91,9 @@ def track(run: Path, name: str, into: str | None = None, follow: bool = False) -
     return sent
 
 
-def _beginnings_and_ends(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of each stage the first line at 0, and those at its end: how many lines there are between is time."""
-    found: list[dict[str, Any]] = []
-    for line in lines:
-        again = bool(found) and (found[-1]["stage"], found[-1]["step"]) == (line["stage"], line["step"])
-        if line["step"] in (0, line["steps"]) and not again:
-            found.append(line)
-    return found
+def _ends(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines at which a stage ends, or, where it has one step, begins: how many there are between, and at 0, is time."""
+    return [line for line in lines if line["step"] == line["steps"] or line["steps"] == 1]
 
 
 def points(line: Mapping[str, Any]) -> dict[str, float]:

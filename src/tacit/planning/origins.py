@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def provenance_of(config: RunConfig) -> Provenance:
 
 def _origin(thing: _Thing, allow_unknown: bool) -> Origin:
     if isinstance(thing.path, Path):
-        return origin_of(thing.role, thing.path, thing.option, thing.declared, thing.digest, allow_unknown)
+        return origin_of(thing.role, thing.path, thing.option, thing.declared, thing.digest, allow_unknown, thing.files)
     _refuse_remote_run(thing.path, thing.option)
     return Origin(Given(thing.role, thing.digest, PUBLIC))  # a corpus: nothing else may lie there
 
@@ -95,11 +95,14 @@ def _public_and_private(option: str) -> UsageError:
 
 def _files_read(corpus: CorpusOptions) -> set[Hashable]:
     """What the files of a corpus are, whatever folder, pattern or link names them; nothing is read."""
+    return set(map(_identity, _files_of(corpus)))
+
+
+def _files_of(corpus: CorpusOptions) -> Sequence[Place]:
     try:
-        paths = files_of(corpus.source)
+        return files_of(corpus.source)
     except TacitError:  # there is none; whoever reads it says so
-        return set()
-    return set(map(_identity, paths))
+        return ()
 
 
 def _identity(where: Place) -> Hashable:
@@ -155,6 +158,7 @@ class _Thing:
         option: of the configuration that names it, for errors.
         declared: whether the configuration says that it is public.
         digest: of its files, where the ledger binds them.
+        files: of this machine that are read of it, wherever they lie.
     """
 
     role: str
@@ -162,6 +166,7 @@ class _Thing:
     option: str
     declared: bool
     digest: str | None = None
+    files: tuple[Path, ...] = ()
 
 
 def _things(config: RunConfig) -> Iterator[_Thing]:
@@ -188,7 +193,8 @@ def _things(config: RunConfig) -> Iterator[_Thing]:
         yield _Thing("the scorer", place, "adaptive.scorer.folder", scorer.public, scorer_digest(place))
     yield from _models_of_policies(config)
     for number, corpus in enumerate(config.public):
-        yield _Thing(f"public corpus {number + 1}", corpus.resolved_path, f"public.{number}.path", True)
+        option, files = f"public.{number}.path", tuple(one for one in _files_of(corpus) if isinstance(one, Path))
+        yield _Thing(f"public corpus {number + 1}", corpus.resolved_path, option, True, files=files)
 
 
 def _models_of_policies(config: RunConfig) -> Iterator[_Thing]:

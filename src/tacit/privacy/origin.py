@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,13 @@ class Origin:
 
 
 def origin_of(
-    role: str, path: Path, option: str, declared: bool, digest: str | None = None, allow_unknown: bool = False
+    role: str,
+    path: Path,
+    option: str,
+    declared: bool,
+    digest: str | None = None,
+    allow_unknown: bool = False,
+    files: Iterable[Path] = (),
 ) -> Origin:
     """Where one thing comes from.
 
@@ -64,6 +70,7 @@ def origin_of(
         option: of the configuration that names it, for errors.
         declared: whether the user says that it is public.
         allow_unknown: whether it may be neither; nothing is proved then.
+        files: that are read of it, beside those that lie in it.
 
     Raises:
         RefusedError: it is a part of a run that nothing certifies, or neither certified nor declared public.
@@ -80,7 +87,8 @@ def origin_of(
                 f"{certificate}: damaged, or of another version; bring the release's own one back"
             ) from None
         return Origin(Given(role, digest, ancestors[-1].head), ancestors, behind)
-    _refuse_parts_of_runs(path, option)
+    for one in (path, *files, *(path.iterdir() if path.is_dir() else ())):  # each may be a link
+        _refuse_parts_of_runs(one, option)
     if declared:
         return Origin(Given(role, digest, PUBLIC))
     if allow_unknown:
@@ -145,7 +153,10 @@ def _refuse_parts_of_runs(path: Path, option: str) -> None:
     resolved = real_path(path)
     for place in resolved.parents:
         # lexists: while a start works its ledger may be a link to a local disk, perhaps of another machine
-        if os.path.lexists(place / "ledger.sqlite") and resolved.relative_to(place).parts[0] in ("private", "release"):
+        within = resolved.relative_to(place).parts[0]
+        if os.path.lexists(place / "ledger.sqlite") and (
+            within in ("private", "release") or within.startswith(".release")
+        ):
             raise RefusedError(
                 "start-inside-a-run",
                 f"{option}: {path} lies in the run folder {place}, and no certificate says what was spent on it; finish that "

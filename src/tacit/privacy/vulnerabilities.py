@@ -111,13 +111,6 @@ def _from_folder(certificate: _Values, config: _Values) -> bool:
     return not config or bool((config.get("model") or {}).get("folder"))
 
 
-def _wide(certificate: _Values, config: _Values) -> bool:
-    """Some layer may have 4,096 outputs, other than a head that is not called as a layer."""
-    model = config.get("model") or {}
-    width = model.get("width", 0)
-    return _from_folder(certificate, config) or max(width, model.get("intermediate") or 4 * width) >= 4096
-
-
 def _marked_with_given(certificate: _Values, config: _Values) -> bool:
     given = (config.get("vocabulary") or {}).get("method") == "given"
     return not config or (given and bool(config.get("marking")))
@@ -211,7 +204,7 @@ VULNERABILITIES = (
     Vulnerability("TACIT-45", "the last digits of a published noisy sum told what had been summed", 1, _any),
     Vulnerability("TACIT-46", "a limit that only larger private text met decided whether there is a release", 1, _any),
     Vulnerability("TACIT-47", "one unit more changed who scored, how a file was read, or what was printed", 1, _any),
-    Vulnerability("TACIT-48", "other units decided how biases and norms of a wide layer were added up", 1, _wide),
+    Vulnerability("TACIT-48", "other units decided how a unit's gradient was added up", 1, _any),
 )
 
 

@@ -105,7 +105,9 @@ def published(place: Path) -> Published:
 def _compare(folder: RunFolder, stated: dict[str, Any]) -> None:
     with Ledger.open(folder.ledger, readonly=True) as ledger:
         spends = [spend_to_dict(stage, spend) for stage, spend in ledger.spends_by_stage().items()]
-        if spends != stated["spends"] or ledger.certified_head != stated["ledger_head"]:
+        header = {name: getattr(ledger.header, name) for name in ("unit", "relation", "units", "key_commitment")}
+        same = spends == stated["spends"] and ledger.certified_head == stated["ledger_head"]
+        if not same or any(stated[name] != value for name, value in header.items()):
             raise LedgerError(f"{folder.root}: the certificate is not of this ledger; see `tacit verify {folder.root}`")
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import tokenizers
 import torch
 import transformers
+from transformers.utils import logging
 
 from tacit.config.shape import weight_files
 from tacit.corpus.records import Record, require_rereadable, text_bytes
@@ -221,4 +222,5 @@ class _Worker:
     def __call__(self, texts: list[str]) -> list[float]:
         if self._scorer is None:
             self._scorer = self._options.load()
+            logging.set_verbosity_error()  # as the run's own process has it
         return _log_perplexities(self._scorer, texts)

@@ -60,6 +60,7 @@ def _compiled() -> re2._Regexp:
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.max_mem = 64 << 20
+    options.log_errors = False  # that a text takes the slower of its two ways would be a line on standard error
     text = "|".join(f"(?P<{label}>{pattern})" for label, pattern in _FORMS.items())
     return re2.compile(text.encode("latin-1"), options)
 
