@@ -74,11 +74,9 @@ def _azure(user: str, host: str, path: str) -> tuple[str, str]:
         return f"{user}/{account}", path
     if user and domain.endswith("core.windows.net"):  # CONTAINER@ACCOUNT.dfs.core.windows.net/PATH
         return f"{account}/{user}", path
+    # ACCOUNT.blob.core.windows.net/CONTAINER/PATH, or ACCOUNT@HOST:PORT/CONTAINER/PATH
     container, _, rest = path.strip("/").partition("/")
-    return (
-        f"{user or account}/{container}",
-        f"/{rest}",
-    )  # ACCOUNT.blob.core.windows.net/CONTAINER/PATH, ACCOUNT@HOST:PORT/...
+    return f"{user or account}/{container}", f"/{rest}"
 
 
 @dataclass(frozen=True, order=True)

@@ -321,10 +321,8 @@ def _alike() -> Iterator[None]:
     torch.set_num_threads(1)  # how a sum is shared among threads is part of its order
     torch.set_default_dtype(torch.float32)
     torch.set_flush_denormal(False)
-    uses_mkldnn, torch.backends.mkldnn.enabled = (
-        torch.backends.mkldnn.enabled,
-        True,
-    )  # an LSTM has other last bits without
+    # an LSTM has other last bits without
+    uses_mkldnn, torch.backends.mkldnn.enabled = torch.backends.mkldnn.enabled, True
     try:
         with (
             full_precision(),
