@@ -37,8 +37,8 @@ class ModelFacts(Facts):
     """The released model's shape; ``heads`` is None for a model without attention.
 
     ``loading_class`` and ``pipeline_tag``: the class of transformers that loads it, and what a model hub calls its task; None where
-    transformers does not have the model. ``trained``: which parameters of a given model, where
-    not all and no adapter's. ``loading_module``: what must be imported so that transformers has it; None: nothing.
+    transformers does not have the model. ``trained``: which parameters of a given model, where not all and no adapter's.
+    ``loading_module``: what must be imported so that transformers has it; None: nothing.
     """
 
     kind: Text

@@ -37,9 +37,8 @@ def jobs_of(cells: Sequence[Cell], trials: Sequence[Trial] = ()) -> list[Job]:
     scores = dict.fromkeys(cell.scores for cell in cells if cell.is_adaptive)
     return [
         Job("public", "public", is_model=False, leaves="public/public"),
-        Job(
-            "frequent", "frequent", ("public",), is_model=False, leaves="public/frequent"
-        ),  # with the tokenizer of the first
+        # with the tokenizer of the first
+        Job("frequent", "frequent", ("public",), is_model=False, leaves="public/frequent"),
         *(
             Job(f"scores-{one.name}", one, _needed(one.scorer), is_model=False, leaves=f"scores/{one.name}")
             for one in scores

@@ -63,9 +63,8 @@ class TextByText(Detector):
         try:
             return self._spans(text)
         except BaseException as error:
-            is_machines = isinstance(error, TacitError | OSError) and not isinstance(
-                error, TimeoutError
-            )  # of an expression
+            # a TimeoutError, which is an OSError, is that of an expression
+            is_machines = isinstance(error, TacitError | OSError) and not isinstance(error, TimeoutError)
             if is_machines or is_out_of_memory(error):
                 raise
             if not isinstance(error, Exception) and not is_panic(error):
