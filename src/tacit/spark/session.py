@@ -63,9 +63,18 @@ def open_session(folder: Path, workers: int) -> SparkSession:
         ) from None
     refuse_unencrypted(session.sparkContext.getConf())
     refuse_limit(session.sparkContext.getConf())
-    session.sparkContext.setLogLevel("ERROR")  # warnings give sizes of tasks
+    _silence(session)
     session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", _BATCH_BYTES)  # more than 2 GiB would end the run
     return session
+
+
+def _silence(session: SparkSession) -> None:
+    """How many parts there are, and how large tasks are, tells how much private text there is: no bar and no warnings."""
+    context = session.sparkContext
+    context.setLogLevel("ERROR")
+    bar = context._jsc.sc().progressBar()  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+    if bar.isDefined():
+        bar.get().stop()
 
 
 def _own_folder(folder: Path) -> Path:
@@ -112,8 +121,7 @@ def refuse_unencrypted(conf: SparkConf) -> None:
 
 
 def refuse_limit(conf: SparkConf) -> None:
-    """Text comes to the driver by parts; one that Spark refuses for its size would end the run at one unit (TACIT-46). How many parts
-    there are is shown by a bar.
+    """Text comes to the driver by parts; one that Spark refuses for its size would end the run at one unit (TACIT-46).
 
     Raises:
         UsageError: names the setting.
@@ -122,10 +130,6 @@ def refuse_limit(conf: SparkConf) -> None:
         raise UsageError(
             "compute.runner: Spark would end a run whose text comes to the driver in too large a part; set "
             "spark.driver.maxResultSize to 0"
-        )
-    if conf.get("spark.ui.showConsoleProgress", "false").lower() == "true":
-        raise UsageError(
-            "compute.runner: Spark's bar would show how much private text there is; set spark.ui.showConsoleProgress to false"
         )
 
 
