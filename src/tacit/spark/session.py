@@ -72,7 +72,7 @@ def _silence(session: SparkSession) -> None:
     """How many parts there are, and how large tasks are, tells how much private text there is: no bar and no warnings."""
     context = session.sparkContext
     context.setLogLevel("ERROR")
-    bar = context._jsc.sc().progressBar()  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+    bar = context._jsc.sc().progressBar()  # pyright: ignore[reportOptionalCall, reportAttributeAccessIssue]
     if bar.isDefined():
         bar.get().stop()
 
