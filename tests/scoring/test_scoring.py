@@ -29,6 +29,7 @@ from tacit.scoring.scoring import fit_public, score_corpus
 from ..folders import TEXTS, edit_json, gpt2_folder, lstm_folder
 from ..small import SENTINEL
 from ..started import called
+from .told import Told
 
 RHO = PrivacyProbability(5.690, 5.715)  # of the small folder's model
 
@@ -103,16 +104,6 @@ def test_workers_change_the_speed_alone(tmp_path: Path, options: ScorerOptions) 
     for workers in (1, 2):
         score_corpus(some_records(), options, RHO, tmp_path / str(workers), workers=workers)
     assert files_in(tmp_path / "1") == files_in(tmp_path / "2")
-
-
-class Told:
-    """In the place of what a worker does: it says which process has scored. The ln PPL of a record is the process."""
-
-    def __init__(self, options: ScorerOptions) -> None:
-        self.made_by = os.getpid()
-
-    def __call__(self, texts: list[str]) -> list[float]:
-        return [float(os.getpid() != self.made_by)] * len(texts)
 
 
 def test_which_process_scores_hangs_on_no_size(

@@ -7,7 +7,7 @@ import shutil
 import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tacit.errors import UsageError
 from tacit.files import private_folder
@@ -72,7 +72,8 @@ def _silence(session: SparkSession) -> None:
     """How many parts there are, and how large tasks are, tells how much private text there is: no bar and no warnings."""
     context = session.sparkContext
     context.setLogLevel("ERROR")
-    bar = context._jsc.sc().progressBar()  # pyright: ignore[reportOptionalCall, reportAttributeAccessIssue]
+    java: Any = context._jsc
+    bar = java.sc().progressBar()
     if bar.isDefined():
         bar.get().stop()
 
