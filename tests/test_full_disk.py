@@ -172,6 +172,7 @@ def test_no_step_is_paid_for_without_room_for_its_checkpoint(disk: SmallDisk, tm
 def test_what_is_no_matter_of_the_disk_stays_what_it_is() -> None:
     for error in (
         ValueError("os error"),
+        ValueError("cannot read 'the note says (os error 28), and more'"),  # a text decides nothing
         FileNotFoundError(errno.ENOENT, "no", "x"),
         sqlite3.OperationalError("locked"),
     ):

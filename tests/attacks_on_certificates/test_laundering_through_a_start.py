@@ -222,9 +222,11 @@ def test_parts_of_a_run_are_no_start(chain: Path, tmp_path: Path) -> None:
     begun = tmp_path / "begun"  # whose ledger is on another machine's disk while it works. 28th attack
     shutil.copytree(inside, begun / "private" / "vocabulary")
     (begun / "ledger.sqlite").symlink_to(tmp_path / "nowhere")
-    given = {"method": "given", "path": str(begun / "private" / "vocabulary"), "public": True}
-    with pytest.raises(RefusedError, match="lies in the run folder"):
-        provenance_of(parse_config(values(chain, "x", vocabulary=given)))
+    shutil.copytree(inside, begun / ".release.partial" / "model")  # of a release that was killed
+    for place in (begun / "private" / "vocabulary", begun / ".release.partial" / "model"):
+        given = {"method": "given", "path": str(place), "public": True}
+        with pytest.raises(RefusedError, match="lies in the run folder"):
+            provenance_of(parse_config(values(chain, "x", vocabulary=given)))
     public = [{"path": str(chain / "a" / "private" / "screened" / "public.jsonl")}]
     with pytest.raises(RefusedError) as caught:
         provenance_of(parse_config(values(chain, "x", public=public)))

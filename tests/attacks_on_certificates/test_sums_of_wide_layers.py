@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from transformers.pytorch_utils import Conv1D
 
-from tacit.engine import PerExampleClipper, capture, factors
+from tacit.engine import PerExampleClipper, capture, combining, factors
 from tacit.engine.factors import Dense, Lookup, Outer
 from tacit.models.lstm import LstmConfig, LstmForCausalLM
 from tacit.models.places import together
@@ -101,6 +101,30 @@ def outer(scale: float) -> Outer:
     left_URp, right_URd = scale * torch.randn(1, 8, 6), scale * torch.randn(1, 8, 4)
     halves = torch.cat([left_URp, -left_URp], 1), torch.cat([right_URd, right_URd], 1)
     return Outer(*halves, may_lack=True)
+
+
+def test_a_part_that_is_rounded_before_another_one_cancels_it_counts_as_doubt() -> None:
+    """Its last digit, which others may decide, is all that is left: known wrong, a doubt of the float64 sum alone."""
+    part = outer(1.0)
+    precise = Outer(part.left_URp.abs(), part.right_URd.abs(), may_lack=True).dense()
+    size = precise.squared_norms().sqrt().item()
+    left = precise.plus_(Dense(-precise.gradient_Uw)).squared_norms().sqrt().item()
+    assert left >= 1000 * 2.0**-24 * size
+    assert left <= 1e-3 * size
+
+
+def test_what_a_tied_table_shares_is_exact_where_positions_may_lack() -> None:
+    """The cross term of the norm: in float32 its rounding would hang on which positions stay."""
+    torch.manual_seed(5)
+    left_URp, right_URd = torch.zeros(1, 64, 8), torch.randn(1, 64, 32)
+    left_URp[0, :, 3] = torch.cat([torch.ones(32), -torch.ones(32)])
+    right_URd[0, 32:] = right_URd[0, :32] * (1 + 1e-6)
+    index_UR, value_URd = torch.full((1, 64), 3), torch.randn(1, 64, 32)
+    exact = torch.einsum("urp,urd,usd->", left_URp.double(), right_URd.double(), value_URd.double())
+    found = combining._inner_products(Outer(left_URp, right_URd, may_lack=True), Lookup(index_UR, value_URd, 8))
+    assert found.item() == pytest.approx(exact.item(), rel=1e-6)
+    rounded = combining._inner_products(Outer(left_URp, right_URd), Lookup(index_UR, value_URd, 8))
+    assert abs(rounded.item() / exact.item() - 1) > 1e-4
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e4, 1e9])

@@ -19,6 +19,7 @@ from tacit.corpus import tables
 from tacit.corpus.chats import ROLES, Exchange, Message, answer_of, chat_text, exchange_of, messages_of, read_exchange
 from tacit.corpus.readers import read_records
 from tacit.corpus.source import Source
+from tacit.corpus.turns import Turns
 from tacit.corpus.units import Unit, UnitKind, group_units
 from tacit.errors import DataError, UsageError
 from tacit.vocabulary.tokenizer import TokenizerOptions, words_of
@@ -87,6 +88,16 @@ def test_of_a_parquet_files_messages_nothing_else_is_read(tmp_path: Path) -> Non
     with pq.ParquetFile(path) as file:
         assert tables._leaves(file, ["talk"], Source(path, messages_field="talk")) == read[:2]
     assert [messages_of(one.text) for one in read_records(Source(path, messages_field="talk"))] == [MESSAGES]
+
+
+def test_few_rows_are_read_at_once_where_they_may_be_large(tmp_path: Path) -> None:
+    """Beyond 2 GiB of a column pyarrow cannot read one of messages; of turns in lists all is read. 28th attack, TACIT-47."""
+    path = tmp_path / "talks.parquet"
+    assert tables._rows_at_once(Source(path)) == 256
+    for most in (2**20, 2**23, 2**28, 2**40):
+        assert tables._rows_at_once(Source(path, max_record_bytes=most)) * min(most, 2**30) <= 2**30
+    assert tables._rows_at_once(Source(path, turns=Turns(speaker=0, text=1))) == 1
+    assert tables._rows_at_once(Source(path, turns=Turns(speaker="who", text="said"))) == 256
 
 
 @pytest.mark.parametrize("name", WRITERS)

@@ -172,6 +172,13 @@ def test_a_certificate_of_another_ledger_is_refused(tmp_path: Path) -> None:
     (one / "release" / "certificate.json").write_bytes((other / "release" / "certificate.json").read_bytes())
     with pytest.raises(LedgerError, match="not of this ledger"):
         published(one)
+    third = trained(tmp_path / "c")
+    path = third / "release" / "certificate.json"
+    stated = json.loads(path.read_text())
+    for name, value in {"unit": "document", "relation": "replace", "units": 9, "key_commitment": "other"}.items():
+        path.write_text(json.dumps({**stated, name: value}))
+        with pytest.raises(LedgerError, match="not of this ledger"):
+            published(third)
     with pytest.raises(UsageError, match="no finished run"):
         published(tmp_path)
 

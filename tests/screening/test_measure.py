@@ -132,6 +132,7 @@ BAD = {
     "float": {"text": SECRET, "spans": [[0, 1.0, "a"]]},
     "bool": {"text": SECRET, "spans": [[False, True, "a"]]},
     "label is no word": {"text": SECRET, "spans": [[0, 1, 5]]},
+    "a mask": {"text": f"{SECRET} <\\MASK>", "spans": [[0, 1, "a"]]},
     "list": [SECRET],
     "no json": f'{{"text": "{SECRET}'.encode(),
     "no utf-8": b'{"text": "\xff' + SECRET.encode() + b'", "spans": []}',

@@ -99,11 +99,14 @@ def read_parquet(path: Place, source: Source) -> Iterator[Record]:
     ):
         _check_columns(attempt(lambda: file.schema_arrow.names, (ValueError,), broken), source, str(path))
         names = sorted({name for _, name in wanted_fields(source)})
-        rows = max(1, min(_PARQUET_ROWS, _PARQUET_BYTES // source.max_record_bytes))
-        if source.turns is not None and not _wanted_of_turns(source.text_field, source):
-            rows = 1  # turns by their places in lists: what else is in those is read, too
-        batches = file.iter_batches(batch_size=rows, columns=_leaves(file, names, source))
+        batches = file.iter_batches(batch_size=_rows_at_once(source), columns=_leaves(file, names, source))
         yield from _rows_of_batches(path, source, batches, broken)
+
+
+def _rows_at_once(source: Source) -> int:
+    if source.turns is not None and not _wanted_of_turns(source.text_field, source):
+        return 1  # turns by their places in lists: what else is in those is read, too
+    return max(1, min(_PARQUET_ROWS, _PARQUET_BYTES // source.max_record_bytes))
 
 
 def _parquet_file(opened: Any) -> pq.ParquetFile:
