@@ -29,7 +29,9 @@ def is_out_of_memory(error: BaseException) -> bool:
             return True
         if isinstance(known, RuntimeError) and words in _NO_PRIMITIVE:
             return True
-        if isinstance(known, RuntimeError) and _MEMORY_WORDS.match(words):
+        if isinstance(known, RuntimeError) and (
+            type(known).__name__ == "OutOfMemoryError" or _MEMORY_WORDS.match(words)
+        ):
             return True
         if is_panic(known) and words.startswith(_NO_POOL):
             return True

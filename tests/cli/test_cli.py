@@ -472,6 +472,7 @@ PANIC = type(
         (RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory"), True),
         (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
         (RuntimeError("can't start new thread"), True),
+        (type("OutOfMemoryError", (RuntimeError,), {})("of a card"), True),
         (RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be"), True),
         (RuntimeError("unable to mmap 12 bytes from file <a/b>: Cannot allocate memory (12)"), True),
         (RuntimeError("no span found in 'the shop was out of memory cards'"), False),  # a text decides nothing

@@ -83,6 +83,8 @@ def test_of_a_parquet_files_messages_nothing_else_is_read(tmp_path: Path) -> Non
         assert read == ["talk.list.element.role", "talk.list.element.content", "who"]
         assert "image" not in str(next(file.iter_batches(columns=read)).schema)
         assert "image" in str(next(file.iter_batches(columns=["talk", "who"])).schema)
+    write_parquet(path, [{"who": "a", "talk": TALK, "talk.role": "x"}])  # a column of its own
+    assert [messages_of(one.text) for one in read_records(Source(path, messages_field="talk"))] == [MESSAGES]
     nested = [{"who": "a", "talk": [{**message, "meta": {"content": "0" * 1000}} for message in TALK]}]
     write_parquet(path, nested)
     with pq.ParquetFile(path) as file:

@@ -117,10 +117,12 @@ def _parquet_file(opened: Any) -> pq.ParquetFile:
 def _leaves(file: pq.ParquetFile, names: Sequence[str], source: Source) -> list[str]:
     """What is read of these columns: of turns and messages what is asked for, so that nothing else of a record takes memory."""
     paths = [file.schema.column(number).path for number in range(len(file.schema))]
+    columns = file.schema_arrow.names
     found: list[str] = []
     for name in names:
         wanted = _wanted_of_turns(name, source)
-        own = [path for path in paths if path.startswith(f"{name}.")]
+        others = {other for other in columns if other.startswith(f"{name}.")}  # a column's name may have a dot
+        own = [path for path in paths if path.startswith(f"{name}.") and path not in others]
         found += _fields_of_turns(own, len(name) + 1, set(wanted or ())) or [name]
     return found
 

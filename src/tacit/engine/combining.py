@@ -105,14 +105,17 @@ def squared_norms(factors: Sequence[Factor]) -> Tensor:
     passed unclipped.
     """
     lookup = next((factor for factor in factors if isinstance(factor, Lookup)), None)
-    squares = [f.squared_norms(lookup) if isinstance(f, Logits) else f.squared_norms() for f in factors]
-    total_U = torch.stack(squares).sum(0)
     outer = next((factor for factor in factors if isinstance(factor, Outer)), None)
+    if outer is not None and outer.is_precise and lookup is not None:  # what cancels is rounded when it is added up
+        squares = [f.unrounded_squares() if isinstance(f, Outer) else f.squared_norms().double() for f in factors]
+    else:
+        squares = [f.squared_norms(lookup) if isinstance(f, Logits) else f.squared_norms() for f in factors]
+    total_U = torch.stack(squares).sum(0)
     if outer is not None and lookup is not None:
         total_U += 2 * _inner_products(outer, lookup)
     if lookup is not None and len(factors) > 1:
         total_U += rounding_margin(torch.linalg.vector_norm(lookup.value_URd, dim=2), lookup.value_URd.shape[2])
-    return total_U
+    return total_U if lookup is None else total_U.to(lookup.value_URd.dtype)
 
 
 def _inner_products(outer: Outer, lookup: Lookup) -> Tensor:
@@ -120,7 +123,7 @@ def _inner_products(outer: Outer, lookup: Lookup) -> Tensor:
     precise = torch.float64 if outer.is_precise else outer.right_URd.dtype  # as its own norm
     product_URS = torch.bmm(outer.right_URd.to(precise), lookup.value_URd.mT.to(precise))
     product_URS *= outer.left_URp.gather(2, lookup.index_UR[:, None, :].expand_as(product_URS))
-    return product_URS.sum((1, 2)).to(outer.right_URd.dtype)
+    return product_URS.sum((1, 2))
 
 
 def _join_outers(outers: Sequence[Outer]) -> Outer:

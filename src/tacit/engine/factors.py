@@ -50,8 +50,9 @@ _PRECISE_DOUBT = 2.0**-43
 """Of the sum of the norms of all that is added up in float64, for each position, in another order where other units have a gradient
 elsewhere: a thousand times its rounding, so that what other units decide is less than a thousandth of a clip norm."""
 
-_ROUNDED_DOUBT = 2.0**-14
-"""Of the norm of what was added up so, rounded to float32, and then added to something else that may cancel it."""
+_ROUNDED_DOUBT = 2.0**13
+"""Of the last digit of the norm of what was added up so, rounded to its own precision, and then added to something that may cancel it:
+others may decide that digit."""
 
 _NUMBERS_AT_ONCE = 1 << 22
 
@@ -120,7 +121,7 @@ class Dense(Factor):
     def plus_(self, other: Dense) -> Dense:
         """The sum, in the memory of the first."""
         doubts = [
-            one.doubt_U + _ROUNDED_DOUBT * one.squared_norms().sqrt()
+            one.doubt_U + _ROUNDED_DOUBT * torch.finfo(one.gradient_Uw.dtype).eps * one.squared_norms().sqrt()
             for one in (self, other)
             if one.doubt_U is not None
         ]
@@ -166,6 +167,10 @@ class Outer(Factor):
         return self.left_URp.shape[1] if self.judged_by is None else self.judged_by
 
     def squared_norms(self) -> Tensor:
+        return self.unrounded_squares().to(self.left_URp.dtype)
+
+    def unrounded_squares(self) -> Tensor:
+        """The same in float64 where it was added up so, for a sum with what may cancel it."""
         # Whether positions are left out depends on the other units: in float64 it changes no norm.
         precise = torch.float64 if self.is_precise else self.left_URp.dtype
         left_URR, right_URR = gram(self.left_URp, precise), gram(self.right_URd, precise)
@@ -176,7 +181,7 @@ class Outer(Factor):
         product_URR = left_URR.mul_(right_URR)
         sizes_UR = product_URR.diagonal(dim1=1, dim2=2).sqrt()  # |left_r| |right_r|
         terms = max(self.left_URp.shape[2], self.right_URd.shape[2])
-        square_U = (product_URR.sum((1, 2)) + rounding_margin(sizes_UR, terms, dtype)).to(dtype)
+        square_U = product_URR.sum((1, 2)) + rounding_margin(sizes_UR, terms, dtype)
         return square_U.masked_fill_(extreme_U, torch.inf)
 
     @property

@@ -87,7 +87,8 @@ def origin_of(
                 f"{certificate}: damaged, or of another version; bring the release's own one back"
             ) from None
         return Origin(Given(role, digest, ancestors[-1].head), ancestors, behind)
-    for one in (path, *files, *(path.iterdir() if path.is_dir() else ())):  # each may be a link
+    read = tuple(files)
+    for one in (path, *read, *(() if read or not path.is_dir() else path.rglob("*"))):  # each may be a link
         _refuse_parts_of_runs(one, option)
     if declared:
         return Origin(Given(role, digest, PUBLIC))

@@ -152,7 +152,10 @@ _SAME_PEOPLE = (
     "The same people's text may be in all of them, and in the releases that they began from. Releases that are not named here are "
     "not counted, nor options that were chosen by looking at one of these."
 )
-_OTHER_PEOPLE = "Nobody's text is in two of them, as their curator says; no program can check that."
+_OTHER_PEOPLE = (
+    "Nobody's text is in two of them, nor in releases that two of them began from, as their curator says; no program can check "
+    "that."
+)
 
 
 def _apart(releases: Sequence[Published], delta: float, count: int) -> Composed:
