@@ -51,7 +51,7 @@ _PRECISE_DOUBT = 2.0**-43
 elsewhere: a thousand times its rounding, so that what other units decide is less than a thousandth of a clip norm."""
 
 _ROUNDED_DOUBT = 2.0**13
-"""Of the last digit of the norm of what was added up so, rounded to its own precision, and then added to something that may cancel it:
+"""Of the last digit of the norm of what was added up so, rounded to its own precision, and then added to what may cancel it:
 others may decide that digit."""
 
 _NUMBERS_AT_ONCE = 1 << 22
