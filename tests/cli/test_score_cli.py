@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import stat
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tacit.files import write_json
 from tacit.pipeline.records import planted_records
 from tacit.pipeline.scoring import texts_to_score
 from tacit.randomness import KeyedRandomness, load_or_create_key
+from tacit.scoring import scoring
 from tacit.scoring.rho import PrivacyProbability
 from tacit.scoring.scorer import ScorerOptions
 from tacit.scoring.scores import SCORES, read_scores, rho_by_id
@@ -109,6 +111,23 @@ def test_it_scores_a_corpus_in_an_object_store_as_a_file(
     code, _, err = run(*refused)
     assert code == 2
     assert "secret@" not in err
+
+
+def test_no_warning_of_a_library_is_printed(
+    run: Tacit, tmp_path: Path, scorer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would tell of one record (TACIT-47)."""
+
+    def warns(*_: object) -> list[float]:
+        warnings.warn("of one record", stacklevel=1)
+        return [1.0] * 40
+
+    monkeypatch.setattr(scoring, "_log_perplexities", warns)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        given = ("--data", notes_in(tmp_path), "--model", scorer, *BOUNDS, "--workers", 1, "--out", tmp_path / "scores")
+        code, _, err = run(*given)
+    assert code == 0, err
 
 
 def test_it_scores_a_runs_corpus_by_unit(run: Tacit, tmp_path: Path, scorer: Path) -> None:

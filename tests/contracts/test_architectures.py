@@ -107,6 +107,14 @@ def row_loss(masked: bool, model: PreTrainedModel, arrays: list[Tensor], weights
     return (F.cross_entropy(logits_TV[slots_N], labels_N, reduction="none") * weights_BN[row][real_N]).sum()
 
 
+def clip_by_engine(model: PreTrainedModel, objective: Objective, arrays: list[Tensor], weights_BN: Tensor) -> None:
+    """Leave the clipped sums in the gradients."""
+    clipper = PerExampleClipper(model, CLIP, PER_UNIT)
+    with clipper:
+        objective.losses(model, arrays, weights_BN).sum().backward()
+    clipper.close()
+
+
 def trained_of(model: nn.Module) -> dict[str, nn.Parameter]:
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
@@ -136,10 +144,7 @@ def test_clipped_sums_are_those_of_autograd_row_by_row(
     model, special = loaded(name, tmp_path / "model", adapter)
     objective = objective_of(ALL[name], special)
     arrays, weights_BN = batch_of(objective, special)
-    clipper = PerExampleClipper(model, CLIP, PER_UNIT)
-    with clipper:
-        objective.losses(model, arrays, weights_BN).sum().backward()
-    clipper.close()
+    clip_by_engine(model, objective, arrays, weights_BN)
     expected = clipped_by_loop(ALL[name].masked, model, arrays, weights_BN)
     for parameter, sum_ in expected.items():
         found = dict(model.named_parameters())[parameter].grad

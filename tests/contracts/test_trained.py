@@ -11,7 +11,6 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from tacit.config import parse_config
-from tacit.engine import PerExampleClipper
 from tacit.errors import UsageError
 from tacit.files import read_json
 from tacit.pipeline.opening import load_given
@@ -24,9 +23,9 @@ from tacit.runs.folder import RunFolder
 from ..architectures import ALL
 from .test_architectures import (
     CLIP,
-    PER_UNIT,
     ROUNDING,
     batch_of,
+    clip_by_engine,
     clipped_by_loop,
     loaded,
     objective_of,
@@ -66,10 +65,7 @@ def test_the_clipped_sum_is_that_of_the_trained_part_alone(name: str, part: str,
     assert set(trained_of(model)) == {one for one, p in model.named_parameters() if in_part(part, one, p)}
     objective = objective_of(ALL[name], special)
     arrays, weights_BN = batch_of(objective, special)
-    clipper = PerExampleClipper(model, CLIP, PER_UNIT)
-    with clipper:
-        objective.losses(model, arrays, weights_BN).sum().backward()
-    clipper.close()
+    clip_by_engine(model, objective, arrays, weights_BN)
     found = {one: torch.zeros_like(p) if p.grad is None else p.grad for one, p in trained_of(model).items()}
     assert all(p.grad is None for p in model.parameters() if not p.requires_grad)
     expected = clipped_by_loop(ALL[name].masked, model, arrays, weights_BN)

@@ -105,6 +105,7 @@ def command(
     if not fit_public and config is None and out is None:
         raise UsageError("give --out FOLDER with --data: a new folder for the scores, which are private")
     from tacit.config import load_config
+    from tacit.progress import without_warnings
     from tacit.scoring.public import require_public_scorer, scorer_folder
     from tacit.scoring.scorer import ScorerOptions
 
@@ -117,11 +118,12 @@ def command(
         corpus = _public_corpus(run) if run is not None else _corpus(data, text_field, id_field)
         _fit(corpus, options, quantiles or (0.05, 0.95), workers or _workers(run), out, public, as_json)
         return
-    if run is not None:
-        target = _score_run(run, options, rho, out, workers)
-    else:
-        assert out is not None
-        target = _score_data(_corpus(data, text_field, id_field), options, rho, out, workers or _WORKERS)
+    with without_warnings():
+        if run is not None:
+            target = _score_run(run, options, rho, out, workers)
+        else:
+            assert out is not None
+            target = _score_data(_corpus(data, text_field, id_field), options, rho, out, workers or _WORKERS)
     if as_json:
         print_json(
             {

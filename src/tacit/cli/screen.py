@@ -90,9 +90,11 @@ def command(
             "--balanced and --conservative go with --measure; in a configuration: screening.balanced, screening.conservative"
         )
     from tacit.config import load_config
+    from tacit.progress import without_warnings
 
     if preview is None and preview_file is None:
-        _screen(load_config(config), as_json)
+        with without_warnings():
+            _screen(load_config(config), as_json)
     elif preview is None or as_json:
         raise UsageError("a preview needs --preview N, and is no JSON")
     else:
