@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from tacit.engine import watch
 from tacit.engine.distributed import Ranks, join
 from tacit.engine.watch import Pulses
 from tacit.errors import LostError, UsageError
 
 from ..processes import agent_store, free_port, rank_environment
 
-PATIENCE = 3.0
+PATIENCE = 2.5  # seconds
+CLOCK = 3.0
 Silent = Callable[[Mapping[int, int], float], int | None]
 
 
@@ -41,7 +43,7 @@ def check_pulses(make: Callable[[], Silent]) -> None:
 
 
 def test_pulses() -> None:
-    check_pulses(lambda: Pulses(PATIENCE).silent)
+    check_pulses(lambda: Pulses(CLOCK).silent)
 
 
 class NoStanding(Pulses):
@@ -62,7 +64,7 @@ class NoMemory(Pulses):
 @pytest.mark.parametrize("wrong", [NoStanding, NoMemory])
 def test_the_check_of_pulses_catches(wrong: type[Pulses]) -> None:
     with pytest.raises(AssertionError):
-        check_pulses(lambda: wrong(PATIENCE).silent)
+        check_pulses(lambda: wrong(CLOCK).silent)
 
 
 # processes -----------------------------------------------------------------------------------------------------------
@@ -121,9 +123,10 @@ class Forked:
 
 
 def stop_at(lost: int) -> Callable[[Ranks], None]:
-    """All meet, then one is stopped, and the others wait for it."""
+    """All meet, then one is stopped, and the others wait for it; one says so while the other keeps silent for long."""
 
     def work(ranks: Ranks) -> None:
+        watch._SAYING = 2 * PATIENCE
         ranks.meet()
         if ranks.rank == lost:
             os.kill(os.getpid(), signal.SIGSTOP)
@@ -144,7 +147,7 @@ def test_a_rank_that_is_stopped_ends_all_others_with_one_line(lost: int, tmp_pat
         processes.kill(lost)
     said = [line for rank in others for line in processes.printed(rank).splitlines()]
     assert len(said) == 1
-    assert said[0].startswith(f"tacit: process {lost} of 3 has been silent for 3 seconds")
+    assert said[0].startswith(f"tacit: process {lost} of 3 has been silent for 2 seconds")
     assert time.monotonic() - processes.begun < PATIENCE + 15
 
 
@@ -195,7 +198,7 @@ def test_when_the_launcher_is_gone_the_ranks_end(tmp_path: Path) -> None:
     del processes.store
     for rank in range(2):
         assert processes.ended(rank) == LostError.exit_code
-        assert "has not reached the others for 3 seconds" in processes.printed(rank)
+        assert "has not reached the others for 2 seconds" in processes.printed(rank)
 
 
 def test_the_first_error_is_everybodys_and_one_says_it(tmp_path: Path) -> None:

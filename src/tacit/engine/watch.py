@@ -160,6 +160,7 @@ class Watch:
         if self._left is None and store.check([_FAILED]):
             first = Failure(**json.loads(store.get(_FAILED)))
             if first.rank != self._rank:
+                self._left = time.monotonic()
                 time.sleep(_SAYING)
                 _leave(first.exit_code)
         others = range(1, self._world) if self._rank == 0 else (0,)
@@ -179,9 +180,10 @@ class Watch:
         pulses = Pulses(self._patience)
         while not self._ended.wait(_BEAT):
             now = time.monotonic()
-            if self._left is not None and now - self._left > _LEAVING:
-                _leave(LostError.exit_code)
-            if pulses.silent({self._rank: self._rounds}, now) is not None:
+            if self._left is not None:  # it is about to end, and another one says why
+                if now - self._left > _LEAVING:
+                    _leave(LostError.exit_code)
+            elif pulses.silent({self._rank: self._rounds}, now) is not None:
                 _leave(
                     LostError.exit_code,
                     f"process {self._rank} of {self._world} has not reached the others for {self._patience:.0f} seconds: torchrun, "
