@@ -308,6 +308,27 @@ def test_one_document_decides_whether_there_are_groups_enough_for_the_folds(tmp_
         splits_of(task)  # known wrong: as it was, this ended the fine-tuning with exit code 4
 
 
+@pytest.mark.parametrize("tokens", [[], [""], [" "], ["\u2028", "\x00"]], ids=repr)
+def test_a_document_without_words_ends_no_fine_tuning(tmp_path: Path, tokens: list[str]) -> None:
+    """29th attack, TACIT-49: an error named its line, and there was no release; of what adds nothing that is what was told."""
+    model = bert_folder(tmp_path / "bert")
+    lines = [row(f"u{number}", f"n{number}", f"w{number}") for number in range(6)]
+    odd = json.dumps({"who": "u9", "note": "n9", "tokens": tokens, "tags": ["O"] * len(tokens)}) + "\n"
+    seen: list[Any] = []
+    for name, text in (("without", lines), ("with", [*lines[:3], odd, *lines[3:]])):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(text))
+        documents = {"path": str(path), "format": "jsonl", "id_field": "note", "user_field": "who"}
+        options: dict[str, Any] = {"documents": documents, "labels": LABELS, "folds": 2, "run": str(tmp_path / name)}
+        options |= {"training": {"steps": 1, "length": 16, "overlap": 2, "dropout": 0.0}}
+        options |= {"model": {"folder": str(model), "public": True}, "dp": {**DP, "noise_multiplier": 2.0}}
+        reporter = Lines()
+        done = finetune(configured(tmp_path, model, **options), reporter)
+        files = sorted(path.relative_to(done.folder).as_posix() for path in (done.folder / "release").rglob("*"))
+        seen.append((reporter.said, files, done.statement))
+    assert seen[0] == seen[1]
+
+
 # labels --------------------------------------------------------------------------------------------------------------
 
 

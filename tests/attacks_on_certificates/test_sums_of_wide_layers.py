@@ -10,7 +10,7 @@ everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -18,10 +18,17 @@ from torch import Tensor, nn
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from transformers.pytorch_utils import Conv1D
 
+from tacit.config import ComputeOptions
 from tacit.engine import PerExampleClipper, capture, clipper, combining, factors
-from tacit.engine.factors import Dense, Lookup, Outer
+from tacit.engine.factors import Dense, Factor, Lookup, Outer
 from tacit.models.lstm import LstmConfig, LstmForCausalLM
 from tacit.models.places import together
+from tacit.randomness import KeyedRandomness
+from tacit.training.steps import DpStep
+from tacit.training.unit_rows import Source
+
+from ..training.phases import PLAN, dropping_bert
+from ..training.streams import OBJECTIVE, stream_of
 
 T, WIDE, UNITS, CLIP = 64, 4096, 16, 1e-3
 OTHERS = slice(30, None)  # the rows of the last unit
@@ -216,6 +223,22 @@ def test_a_unit_that_cancels_decides_the_precision_of_no_other(monkeypatch: pyte
     assert torch.equal(alone, sum_without_the_last(True))
     monkeypatch.setattr(clipper, "CANCELLING", 0.0)
     assert not torch.equal(alone, sum_without_the_last(False)), "float64 would not be seen"
+
+
+def test_the_trial_before_a_phase_needs_as_much_as_a_unit_that_cancels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else one unit decides whether a device's memory is enough, when steps are paid for. 29th attack."""
+    added, weighted_sum = [], clipper._weighted_sum
+
+    def seen(parameter: nn.Parameter, parts: Sequence[Factor], weights: Tensor) -> Tensor:
+        added.append((len(parts) > 0, weights.dtype))
+        return weighted_sum(parameter, parts, weights)
+
+    monkeypatch.setattr(clipper, "_weighted_sum", seen)
+    model = nn.Module.float(dropping_bert())
+    source = Source(stream_of({"unit 0": [[7, 8, 9]]}), OBJECTIVE, KeyedRandomness(bytes(32)))
+    DpStep(model, PLAN, ComputeOptions(micro_batch=4, threads=1), source).close()
+    assert {dtype for has_parts, dtype in added if has_parts} == {torch.float32, torch.float64}
+    assert all(parameter.grad is None for parameter in model.parameters())
 
 
 @pytest.mark.parametrize("hidden", [200, 576, 640, 704])

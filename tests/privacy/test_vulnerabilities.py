@@ -32,6 +32,7 @@ EVERY_RUN = {
     "TACIT-46",
     "TACIT-47",
     "TACIT-48",
+    "TACIT-49",
 }
 
 

@@ -135,7 +135,8 @@ class MateDependent(Scorer):
     """A library whose last bits follow from the other rows."""
 
     def _read(self, inputs_BT: torch.Tensor, targets_BT: torch.Tensor) -> torch.Tensor:
-        odd = int(inputs_BT.sum()) % 2 if len(inputs_BT) > 1 else 0
+        # the trial misses it where two sums of its random rows agree with a third: once in 2^24
+        odd = int(inputs_BT.sum()) % 4096 if len(inputs_BT) > 1 else 0
         return super()._read(inputs_BT, targets_BT) * (1 + odd * 2**-22)
 
 

@@ -101,6 +101,22 @@ def test_units_and_counts_are_those_of_one_machine(spark: Opened, source: Source
             assert len(counted) == len(wanted)
 
 
+def test_a_record_without_a_unit_is_a_record(spark: Opened, tmp_path: Path):
+    """One tuple more or less must not decide whether there is a corpus. 29th attack, TACIT-49."""
+    path = tmp_path / "notes.jsonl"
+    own, other = folders(tmp_path)
+    path.write_text('{"text": " "}\n')
+    part = CorpusPart(Source(path), UnitKind("tuple", 7))
+    expected, (corpus, found) = here(own, part.source, part.kind, part.prefix), there(spark, other, part)
+    assert found.fingerprint == expected.fingerprint
+    assert (list(found.training), list(found.held_out)) == ([], [])
+    with spill_folder(tmp_path / "spill") as place:
+        assert list(corpus.counts(ContributionBound(5, STREAMS), OPTIONS, [], Spill(place, 64))) == []
+    path.write_text("")
+    with pytest.raises(DataError, match="there is no record"):
+        there(spark, other, part)
+
+
 @pytest.mark.parametrize("is_chat", [False, True])
 def test_rows_are_those_of_one_machine(spark: Opened, source: Source, tmp_path: Path, is_chat: bool):
     _, other = folders(tmp_path)

@@ -35,7 +35,7 @@ def stream_of(units: dict[str, list[list[int]]], length: int = LENGTH) -> Sequen
     counts = [len(texts) for texts in units.values()]
     ids_ST = np.stack([ids for ids, _ in rows]) if rows else np.zeros((0, length), dtype=np.int32)
     lengths_S = np.array([size for _, size in rows], dtype=np.int32)
-    return SequenceStream(ids_ST, lengths_S, np.concatenate([[0], np.cumsum(counts)]), tuple(units))
+    return SequenceStream(ids_ST, lengths_S, np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]), tuple(units))
 
 
 def random_units(number: int, seed: int = 0) -> dict[str, list[list[int]]]:

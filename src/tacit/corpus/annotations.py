@@ -151,7 +151,7 @@ def _bio_sentence(rows: list[tuple[str, str, int]], started: int) -> Iterator[tu
 
 # i2b2-2010
 
-_CONCEPT = re.compile(r'c="(.*)" (\d+):(\d+) (\d+):(\d+)\|\|t="([^"\s]+)"')
+_CONCEPT = re.compile(r'c="(.*)" (\d{1,9}):(\d{1,9}) (\d{1,9}):(\d{1,9})\|\|t="([^"\s]+)"')
 
 
 def _read_i2b2(path: Path, fields: AnnotatedFields) -> Iterator[AnnotatedDocument]:
@@ -271,7 +271,7 @@ def _read_jsonl(path: Path, fields: AnnotatedFields) -> Iterator[AnnotatedDocume
                 raise DataError(
                     f"{place}: {file_of[owner]} has a document with this id too; put a document into one file"
                 )
-            grouped.setdefault(owner, []).append(_json_sentence(values, number, place))
+            grouped.setdefault(owner, []).extend(_json_sentences(values, number, place))
         for (name, user), sentences in grouped.items():
             document = _document(name, file, sentences, fields.id_field is not None)
             yield dataclasses.replace(document, user_id=user)
@@ -295,7 +295,8 @@ def _owner(values: dict[str, Any], fields: AnnotatedFields, default: str, place:
     return document, user
 
 
-def _json_sentence(values: dict[str, Any], number: int, place: str) -> Sentence:
+def _json_sentences(values: dict[str, Any], number: int, place: str) -> list[Sentence]:
+    """The sentence; none of a record without a token, which is a document that adds nothing, as one of blank tokens."""
     tokens, tags = (values.get(name) for name in ("tokens", "tags"))
     both = (tokens, tags)
     if not all(isinstance(one, list) and all(isinstance(word, str) for word in one) for one in both):
@@ -304,13 +305,11 @@ def _json_sentence(values: dict[str, Any], number: int, place: str) -> Sentence:
         )
     assert isinstance(tokens, list)
     assert isinstance(tags, list)
-    if len(tokens) != len(tags) or not tokens or any(not token.strip() for token in tokens):
-        raise DataError(
-            f"{place}: there must be a tag for each token, at least one, and no blank token; repair the record"
-        )
+    if len(tokens) != len(tags):
+        raise DataError(f"{place}: there must be a tag for each token; repair the record")
     for word in (*tokens, *tags):
         unicode_bytes(word, place)
-    return Sentence(tuple(tokens), tuple(tags), (number,) * len(tokens))
+    return [Sentence(tuple(tokens), tuple(tags), (number,) * len(tokens))] if tokens else []
 
 
 ANNOTATION_FORMATS: dict[str, Callable[[Path, AnnotatedFields], Iterator[AnnotatedDocument]]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -99,8 +100,24 @@ def read_parquet(path: Place, source: Source) -> Iterator[Record]:
     ):
         _check_columns(attempt(lambda: file.schema_arrow.names, (ValueError,), broken), source, str(path))
         names = sorted({name for _, name in wanted_fields(source)})
-        batches = file.iter_batches(batch_size=_rows_at_once(source), columns=_leaves(file, names, source))
+        batches = _parquet_batches(file, _leaves(file, names, source), _rows_at_once(source))
         yield from _rows_of_batches(path, source, batches, broken)
+
+
+def _parquet_batches(file: pq.ParquetFile, leaves: list[str], rows: int) -> Iterator[pa.RecordBatch]:
+    """So many rows at once; one by one in a row group in which that fails.
+
+    Turns of nothing but blanks are no text, however long they are: several records with such turns may be more than pyarrow reads
+    at once, and each of them is one that can be read.
+    """
+    for group in range(file.num_row_groups):
+        done = 0
+        try:
+            for batch in file.iter_batches(rows, [group], leaves):
+                done += batch.num_rows
+                yield batch
+        except (pa.ArrowException, OSError):
+            yield from islice(file.iter_batches(1, [group], leaves), done, None)
 
 
 def _rows_at_once(source: Source) -> int:

@@ -88,6 +88,7 @@ class PerExampleClipper:
         clip_norm: the bound C, from 1e-6 to 1e12.
         sequences_per_unit: rows that form one unit.
         clipping: ``FlatClipping()``, ``AutomaticClipping()`` or ``PerLayerClipping()``.
+        always_precise: add every unit up in float64, as is done of units whose parts cancel: what takes most memory, for a trial.
 
     Raises:
         UsageError: an option is out of range, or nothing can be trained; in a context, the batch is not dimension 0,
@@ -99,7 +100,13 @@ class PerExampleClipper:
     """
 
     def __init__(
-        self, model: nn.Module, clip_norm: float = 1.0, sequences_per_unit: int = 1, clipping: Clipping = _FLAT
+        self,
+        model: nn.Module,
+        clip_norm: float = 1.0,
+        sequences_per_unit: int = 1,
+        clipping: Clipping = _FLAT,
+        *,
+        always_precise: bool = False,
     ) -> None:
         if not LEAST <= clip_norm <= LARGEST:
             raise UsageError(f"clip_norm must be from {LEAST:g} to {LARGEST:g}, not {clip_norm}")
@@ -109,6 +116,7 @@ class PerExampleClipper:
         self._clip_norm = float(clip_norm)
         self._sequences_per_unit = sequences_per_unit
         self._clipping = clipping
+        self._most_parts = -1.0 if always_precise else CANCELLING * self._clip_norm
         self._parameters = trainable_parameters(model)
         self._sites = {site.module: site for site in find_sites(model)}
         self._capture: Capture | None = None
@@ -294,7 +302,7 @@ class PerExampleClipper:
                 factors = {name: tuple(one.without(dropped) for one in combined) for name, combined in factors.items()}
             parts = {name: coefficients_GU[group_of[name]] for name in factors}
             # Each unit for itself: what one is added up from decides the precision of no other one.
-            cancelling_U = _most_absolute(factors, parts, self._norms) > CANCELLING * self._clip_norm
+            cancelling_U = _most_absolute(factors, parts, self._norms) > self._most_parts
             some_cancel = bool(cancelling_U.any())
             precise_GU = coefficients_GU.double().masked_fill(~cancelling_U, 0)
             coefficients_GU = coefficients_GU.masked_fill(cancelling_U, 0)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor, nn
 
-from tacit.engine.noise import Grid, independent_noise
+from tacit.engine.noise import Grid, gradient_of, independent_noise
 from tacit.randomness import KeyedRandomness
 
 __all__ = ["CorrelatedNoise"]
@@ -39,7 +39,7 @@ class CorrelatedNoise:
         grid: Grid,
         rests: Mapping[nn.Parameter, Tensor] = MappingProxyType({}),
     ) -> None:
-        """Add the step's noise to ``p.grad``, which is there; steps must come one after the other.
+        """Add the step's noise to ``p.grad``, which is made where no unit has one; steps must come one after the other.
 
         Sum and noise are rounded, and what is remembered is the rounded noise: so what is released is still a function of C X + Z,
         with X the rounded sums and Z not rounded (docs/guarantees.md).
@@ -51,15 +51,15 @@ class CorrelatedNoise:
         first, *others = self._column
         own = list(independent_noise(self._named.items(), noise_stddev, streams, step).values())
         for number, (parameter, noise) in enumerate(zip(self._named.values(), own, strict=True)):
-            assert parameter.grad is not None
             # the newest first; at the beginning there are fewer
             for factor, before in zip(others, self._last, strict=False):
                 noise -= factor * before[number]
             noise.copy_(grid.rounded(noise.div_(first)))
-            total = parameter.grad.double()
+            gradient = gradient_of(parameter)
+            total = gradient.double()
             if parameter in rests:
                 total += rests[parameter]
-            parameter.grad.copy_(grid.rounded(total).add_(noise))
+            gradient.copy_(grid.rounded(total).add_(noise))
         self._last.appendleft(own)
 
     def remembered(self) -> list[list[Tensor]]:

@@ -24,7 +24,7 @@ from tacit.engine.sharding import is_sharded, shard_of, zero_gradient
 from tacit.errors import UsageError
 from tacit.randomness import KeyedRandomness
 
-__all__ = ["CHUNK", "Grid", "NoiseSource", "add_noise_", "independent_noise", "noise_source", "on_grid"]
+__all__ = ["CHUNK", "Grid", "NoiseSource", "add_noise_", "gradient_of", "independent_noise", "noise_source", "on_grid"]
 
 CHUNK = 1 << 17
 """Values of a parameter that share one stream: what threads and ranks divide."""
@@ -164,7 +164,7 @@ def add_noise_(
         raise UsageError(f"step must not be negative, not {step}")
     named = _each_once(parameters)
     noise = _Noise(noise_stddev, streams, step, grid)
-    whole = {name: _gradient(parameter) for name, parameter in named.items() if not is_sharded(parameter)}
+    whole = {name: gradient_of(parameter) for name, parameter in named.items() if not is_sharded(parameter)}
     _add_and_sum(whole, noise, ranks, {name: rests[named[name]] for name in whole if named[name] in rests})
     for name, parameter in named.items():
         if name not in whole:
@@ -278,7 +278,7 @@ def _add_to_shard(name: str, parameter: nn.Parameter, noise: _Noise, rest: Tenso
         own.copy_(total)
 
 
-def _gradient(parameter: nn.Parameter) -> Tensor:
+def gradient_of(parameter: nn.Parameter) -> Tensor:
     """``p.grad`` in one block of memory, made where it is missing."""
     if parameter.grad is None:
         parameter.grad = torch.zeros_like(parameter, memory_format=torch.contiguous_format)

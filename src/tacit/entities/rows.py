@@ -91,7 +91,7 @@ class RowCutter:
             ids_ST[number, : len(row)] = row
         lengths_S = np.array([len(row) for row in rows], dtype=np.int32)
         keys = unit_keys([Unit(unit.unit_id, ()) for unit in units], streams)
-        return SequenceStream(ids_ST, lengths_S, np.concatenate([[0], np.cumsum(counts)]), keys)
+        return SequenceStream(ids_ST, lengths_S, np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]), keys)
 
     def _pieces(self, tokens: set[str]) -> dict[str, list[int]]:
         """Pieces of each word: at least one, so that every word is judged, and no more than a row holds."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,6 +21,7 @@ from tacit.engine.sampler import PADDING
 from tacit.engine.sites import trainable_parameters
 from tacit.engine.total import Kept
 from tacit.errors import UsageError
+from tacit.loops.shared_draws import SharedDraws
 from tacit.privacy.checks import require_whole
 from tacit.randomness import KeyedRandomness
 from tacit.training.plans import DpPlan
@@ -142,7 +143,7 @@ class PrivateStep:
             )
         computed, kept = False, Kept(self._tools.model)
         try:
-            with self._own_dropout(batch.number), self._tools.clipper:
+            with self._own_dropout(batch), self._tools.clipper:
                 yield
                 self._refuse_gradients()
                 computed = True
@@ -214,11 +215,13 @@ class PrivateStep:
     # inside ----------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _own_dropout(self, batch: int) -> Iterator[None]:
+    def _own_dropout(self, batch: _Batch) -> Iterator[None]:
         """A seed that a user sets would make dropout a known function of a row's place, which other units decide."""
         with torch.random.fork_rng([self._device] if self._device.type == "cuda" else []):
-            torch.manual_seed(self._tools.streams.seed("dropout", self.number, batch))
-            yield
+            torch.manual_seed(self._tools.streams.seed("dropout", self.number, batch.number))
+            # of every step's first micro-batch, for a model may be changed between two steps
+            with SharedDraws(len(batch.real) * self._tools.dp.rows_per_unit) if batch.number == 0 else nullcontext():
+                yield
 
     def _check_rows(self, batch: _Batch) -> None:
         """A row without its weight would let another unit count twice, and so would rows of nobody in the draw."""

@@ -205,6 +205,7 @@ VULNERABILITIES = (
     Vulnerability("TACIT-46", "a limit that only larger private text met decided whether there is a release", 1, _any),
     Vulnerability("TACIT-47", "one unit more changed who scored, how a file was read, or what was printed", 1, _any),
     Vulnerability("TACIT-48", "other units decided how a unit's gradient was added up", 1, _any),
+    Vulnerability("TACIT-49", "one unit decided whether a run ends, or who shares a random number", 1, _any),
 )
 
 

@@ -283,9 +283,11 @@ class Scorer:
         """Whether, in batches of this shape, a row's nats are the same bits in every place and among any other rows.
 
         Neighbouring places are compared with each other, so all are: a place whose sums have another order has a neighbour that
-        differs from it. Random rows, as almost all of their numbers change with the order of the sums.
+        differs from it. Random rows, as almost all of their numbers change with the order of the sums; nobody knows them before, as
+        in `refuse_memory`.
         """
-        draw = torch.Generator().manual_seed(positions)
+        draw = torch.Generator()
+        draw.seed()
         size = self._special.size
         inputs_BT, targets_BT, others_BT = (torch.randint(size, (rows, positions), generator=draw) for _ in range(3))
         found_BT = self._read(inputs_BT, targets_BT)

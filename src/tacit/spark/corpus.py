@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.corpus.readers import no_record
 from tacit.corpus.source import Source
 from tacit.corpus.unit_store import SideBatch, UnitBatch, write_ordered_units
 from tacit.corpus.units import Unit, UnitKind
@@ -18,7 +17,7 @@ from tacit.errors import DataError
 from tacit.files import read_result, write_json
 from tacit.randomness import KeyedRandomness
 from tacit.spark.runner import Runner, Shared
-from tacit.spark.units import LIMBS, Checksum, as_bytes, units_in, units_table
+from tacit.spark.units import LIMBS, Checksum, RecordCorpus, as_bytes, units_in, units_table
 from tacit.training.sequences import SequenceStream
 from tacit.training.tokenising import Tokenising, copies_of
 from tacit.vocabulary.count import ContributionBound, distinct_of_units
@@ -103,8 +102,8 @@ class SparkCorpus:
                         none = False
                         limbs[:] += np.array(row["checksums"]).reshape(2, LIMBS)
                         yield _unit_batch(row)
-                if none:
-                    raise no_record(part.source)
+                if none:  # a record of blanks has no tuple, and is one
+                    next(iter(RecordCorpus(self._runner, part.source)))
 
         write_ordered_units(folder, batches(), self._streams)
         write_json(folder / _CHECKSUMS, {"checksums": limbs.tolist()})

@@ -49,11 +49,12 @@ class DiskArray:
         if not path.is_file() or path.stat().st_size != wanted:
             raise DataError(f"{path}: missing or damaged; remove its folder, and it is made again")
         self._mapped: mmap.mmap | None = None
-        self._view = np.zeros(shape, dtype)
-        if wanted:  # nothing cannot be mapped
+        if wanted:
             with path.open("rb") as file:
                 self._mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             self._view = np.frombuffer(self._mapped, dtype).reshape(shape)
+        else:  # nothing cannot be mapped
+            self._view = np.zeros(shape, dtype)
         self._touched = 0
 
     def __len__(self) -> int:

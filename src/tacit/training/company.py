@@ -102,7 +102,7 @@ def refuse_company(model: PreTrainedModel, objective: Objective, special: Specia
         for row_1T in every_RT[:, None]:
             asked.values(row_1T)
         return
-    first_T = every_RT[len(every_RT) // 2]  # if it gives no number itself, it differs from itself
+    first_T = _unknown_row(every_RT)  # if it gives no number itself, it differs from itself
     loss: np.ndarray | None = None
     for number, others_BT in enumerate(_batches(every_RT, at_once - 1)):
         batch_BT = np.concatenate([first_T[None], others_BT])
@@ -114,6 +114,16 @@ def refuse_company(model: PreTrainedModel, objective: Objective, special: Specia
             beside_itself_BT = np.repeat(first_T[None], at_once, axis=0)
             if not np.array_equal(asked.norms(batch_BT)[:1], asked.norms(beside_itself_BT)[:1]):
                 raise _refusal(model)
+
+
+def _unknown_row(every_RT: np.ndarray) -> np.ndarray:
+    """One like these (T,), that nobody knows before: a model could be made to be steady at a row that everybody knows."""
+    draw = torch.Generator()
+    draw.seed()
+    inner_N = every_RT[:, 1:-1].ravel()
+    row_T = every_RT[0].copy()
+    row_T[1:-1] = inner_N[torch.randint(len(inner_N), (len(row_T) - 2,), generator=draw).numpy()]
+    return row_T
 
 
 def _batches(every_RT: np.ndarray, rows: int) -> Iterator[np.ndarray]:

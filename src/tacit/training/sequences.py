@@ -127,7 +127,7 @@ def tokenize_units(
         lengths_S[row] = len(ids)
         if counted_ST is not None:
             counted_ST[row, 1 : len(ids)] = True if counted is None else counted[1:]
-    starts_U1 = np.concatenate([[0], np.cumsum(counts)])
+    starts_U1 = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     return SequenceStream(ids_ST, lengths_S, starts_U1, unit_keys(units, streams), counted_ST=counted_ST)
 
 

@@ -142,17 +142,21 @@ class DpStep(Step):
         self._kept = Kept(model)
         if plan.is_on_grid:
             self._noise()  # noise that has no grid is refused here, before a step is paid for
-        self._clipper = self._new_clipper()
+        self._clipper = self._new_clipper(always_precise=True)
         self._try_blank_rows(length)
         self._clipper = self._new_clipper()
 
-    def _new_clipper(self) -> PerExampleClipper:
+    def _new_clipper(self, *, always_precise: bool = False) -> PerExampleClipper:
+        plan = self._plan
         return PerExampleClipper(
-            self._model, self._plan.clip_norm, self._plan.rows_per_unit, CLIPPINGS[self._plan.clipping]
+            self._model, plan.clip_norm, plan.rows_per_unit, CLIPPINGS[plan.clipping], always_precise=always_precise
         )
 
     def _try_blank_rows(self, length: int) -> None:
-        """What this model, device or precision cannot do at all ends the phase here, by name, before a step is paid for."""
+        """What this model, device or precision cannot do at all ends the phase here, by name, before a step is paid for.
+
+        With the most memory that a micro-batch may take: whether one unit's parts cancel must not decide whether there is enough.
+        """
         try:
             self._add_blank(length, _BEFORE_ALL)
         finally:

@@ -219,7 +219,8 @@ def _serve(pickled: bytes, pipe: Connection) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C too, and ends the others
     warnings.simplefilter("ignore")
-    with suppress(OSError, EOFError):
+    # Nobody asks any more; or memory ends while a payload or an answer is copied, which is then done elsewhere, as after a kill.
+    with suppress(OSError, EOFError, MemoryError):
         work = _unpickled(pickled)
         while True:
             payload = pipe.recv()

@@ -49,7 +49,8 @@ class DpPhase(PhaseOptions):
             Choquette-Choo et al. 2023), so many steps less one; the units are in as many groups, from which the steps sample by
             turns. Less noise remains where steps sample few of the units, and at large epsilon; more where they sample many
             (docs/guarantees.md). One process keeps so many copies of the trained weights, less one, in float64. Not with
-            ``adaptive``, ``marking`` or ``screening``.
+            ``adaptive``, ``marking``, ``screening``, ``compute.shard``, ``audit.white_box``, ``audit.control: without-noise`` or
+            torchrun.
     """
 
     made_by: ClassVar[str] = "tacit.planning.phases:dp_plan"
