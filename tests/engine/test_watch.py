@@ -18,7 +18,7 @@ from tacit.errors import LostError, UsageError
 
 from ..processes import agent_store, free_port, rank_environment
 
-PATIENCE = 2.5  # seconds
+BEAT, PATIENCE = 0.25, 1.5  # seconds
 CLOCK = 3.0
 Silent = Callable[[Mapping[int, int], float], int | None]
 
@@ -89,6 +89,7 @@ class Forked:
         os.environ |= rank_environment(rank, world, port)
         code = 0
         try:
+            watch._BEAT = BEAT
             with join(silence_seconds=PATIENCE) as ranks:
                 work(ranks)
         except LostError as error:

@@ -72,34 +72,6 @@ def test_what_fails_there_is_tried_here() -> None:
     assert [process == os.getpid() for _, process in found] == [False, False, False, True, False, False]
 
 
-class TooLarge:
-    """A payload that cannot be copied where it was not made."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _copied, (self.number, os.getpid())
-
-
-def _copied(number: int, made_by: int) -> TooLarge:
-    if number == 3 and os.getpid() != made_by:
-        raise MemoryError
-    return TooLarge(number)
-
-
-def _squared_copy(payload: TooLarge) -> tuple[int, int]:
-    return squared(payload.number)
-
-
-def test_what_cannot_be_copied_there_is_done_here_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
-    """Known wrong: the worker's traceback said that one chunk is larger than others. 29th attack, TACIT-49."""
-    found = list(map_in_order(map(TooLarge, range(6)), lambda item: item, _squared_copy, 2))
-    assert [square for _, (square, _) in found] == [number * number for number in range(6)]
-    assert found[3][1][1] == os.getpid()
-    assert capfd.readouterr().err == ""
-
-
 def refuses(payload: int) -> int:
     if payload == 2:
         raise ArithmeticError("of payload 2")
@@ -175,3 +147,38 @@ def test_a_script_that_does_not_ask_for_its_own_name_begins_once(tmp_path: Path,
     done = subprocess.run([sys.executable, script, told], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == returncode, done.stderr
     assert (told.read_text().count("begun") == 1) == (work == OURS)
+
+
+PAYLOADS = """
+import os
+from tacit.work.processes import map_in_order
+
+class TooLarge:
+    def __init__(self, number):
+        self.number = number
+
+    def __reduce__(self):
+        return copied, (self.number, os.getpid())
+
+def copied(number, made_by):
+    if number == 3 and os.getpid() != made_by:
+        raise MemoryError
+    return TooLarge(number)
+
+def squared(payload):
+    return payload.number ** 2, os.getpid()
+
+def main():
+    found = list(map_in_order(map(TooLarge, range(6)), lambda item: item, squared, 2))
+    print([square for _, (square, _) in found], found[3][1][1] == os.getpid())
+"""
+
+
+def test_what_cannot_be_copied_there_is_done_here_without_a_word(tmp_path: Path) -> None:
+    """Known wrong: the worker's traceback said that one chunk is larger than others. 29th attack, TACIT-49."""
+    (tmp_path / "payloads.py").write_text(PAYLOADS)
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import payloads; payloads.main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[0, 1, 4, 9, 16, 25] True\n", "")
