@@ -24,12 +24,13 @@ import numpy as np
 import pytest
 
 from tacit.config.compare import TaskOptions
+from tacit.config.finetune import FinetuneConfig
 from tacit.corpus.annotated import AnnotatedDocument, Sentence, units_of
 from tacit.corpus.annotations import AnnotatedFields, read_annotated
 from tacit.corpus.readers import Source, read_records
 from tacit.entities import rows
 from tacit.entities.cells import splits_of
-from tacit.entities.finetune import finetune
+from tacit.entities.finetune import FinetuneResult, finetune
 from tacit.entities.folds import TooFewGroupsError
 from tacit.entities.rows import split_labels
 from tacit.errors import DataError, UsageError
@@ -278,6 +279,25 @@ class Lines(SilentReporter):
         self.said += [(name, total), (name, reached[0])]
 
 
+def tuning(folder: Path, name: str, model: Path, lines: Sequence[str], folds: int) -> FinetuneConfig:
+    """A fine-tuning with DP on these lines, of a step."""
+    path = folder / f"{name}.jsonl"
+    path.write_text("".join(lines))
+    documents = {"path": str(path), "format": "jsonl", "id_field": "note", "user_field": "who"}
+    options: dict[str, Any] = {"documents": documents, "labels": LABELS, "folds": folds, "run": str(folder / name)}
+    options |= {"training": {"steps": 1, "length": 16, "overlap": 2, "dropout": 0.0}}
+    options |= {"model": {"folder": str(model), "public": True}, "dp": {**DP, "noise_multiplier": 2.0}}
+    return configured(folder, model, **options)
+
+
+def seen_of(config: FinetuneConfig) -> tuple[FinetuneResult, Any]:
+    """What came of it, and what others see of that."""
+    reporter = Lines()
+    done = finetune(config, reporter)
+    files = sorted(path.relative_to(done.folder).as_posix() for path in (done.folder / "release").rglob("*"))
+    return done, (reporter.said, files, done.statement)
+
+
 def test_one_document_decides_whether_there_are_groups_enough_for_the_folds(tmp_path: Path) -> None:
     model = bert_folder(tmp_path / "bert")
     lines = [row(f"u{number % 3}", f"n{number}", f"w{number}") for number in range(6)]
@@ -285,17 +305,9 @@ def test_one_document_decides_whether_there_are_groups_enough_for_the_folds(tmp_
     seen: list[Any] = []
     scores: list[Any] = []
     for name, text in (("without", lines), ("with", [*lines, bridge])):
-        path = tmp_path / f"{name}.jsonl"
-        path.write_text("".join(text))
-        documents = {"path": str(path), "format": "jsonl", "id_field": "note", "user_field": "who"}
-        options: dict[str, Any] = {"documents": documents, "labels": LABELS, "folds": 3, "run": str(tmp_path / name)}
-        options |= {"training": {"steps": 1, "length": 16, "overlap": 2, "dropout": 0.0}}
-        options |= {"model": {"folder": str(model), "public": True}, "dp": {**DP, "noise_multiplier": 2.0}}
-        config = configured(tmp_path, model, **options)
-        reporter = Lines()
-        done = finetune(config, reporter)
-        files = sorted(path.relative_to(done.folder).as_posix() for path in (done.folder / "release").rglob("*"))
-        seen.append((reporter.said, files, done.statement))
+        config = tuning(tmp_path, name, model, text, folds=3)
+        done, shown = seen_of(config)
+        seen.append(shown)
         assert done.scores is not None
         scores.append(read_json(done.scores))
         assert finetune(config).scores == done.scores  # once more: nothing is left to do
@@ -314,19 +326,9 @@ def test_a_document_without_words_ends_no_fine_tuning(tmp_path: Path, tokens: li
     model = bert_folder(tmp_path / "bert")
     lines = [row(f"u{number}", f"n{number}", f"w{number}") for number in range(6)]
     odd = json.dumps({"who": "u9", "note": "n9", "tokens": tokens, "tags": ["O"] * len(tokens)}) + "\n"
-    seen: list[Any] = []
-    for name, text in (("without", lines), ("with", [*lines[:3], odd, *lines[3:]])):
-        path = tmp_path / f"{name}.jsonl"
-        path.write_text("".join(text))
-        documents = {"path": str(path), "format": "jsonl", "id_field": "note", "user_field": "who"}
-        options: dict[str, Any] = {"documents": documents, "labels": LABELS, "folds": 2, "run": str(tmp_path / name)}
-        options |= {"training": {"steps": 1, "length": 16, "overlap": 2, "dropout": 0.0}}
-        options |= {"model": {"folder": str(model), "public": True}, "dp": {**DP, "noise_multiplier": 2.0}}
-        reporter = Lines()
-        done = finetune(configured(tmp_path, model, **options), reporter)
-        files = sorted(path.relative_to(done.folder).as_posix() for path in (done.folder / "release").rglob("*"))
-        seen.append((reporter.said, files, done.statement))
-    assert seen[0] == seen[1]
+    _, without = seen_of(tuning(tmp_path, "without", model, lines, folds=2))
+    _, beside = seen_of(tuning(tmp_path, "with", model, [*lines[:3], odd, *lines[3:]], folds=2))
+    assert without == beside
 
 
 # labels --------------------------------------------------------------------------------------------------------------
