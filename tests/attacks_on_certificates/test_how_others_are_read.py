@@ -25,7 +25,7 @@ import pytest
 
 from tacit.config.compare import TaskOptions
 from tacit.config.finetune import FinetuneConfig
-from tacit.corpus.annotated import AnnotatedDocument, Sentence, units_of
+from tacit.corpus.annotated import AnnotatedDocument, Sentence, refuse_shared_documents, units_of
 from tacit.corpus.annotations import AnnotatedFields, read_annotated
 from tacit.corpus.readers import Source, read_records
 from tacit.entities import rows
@@ -329,6 +329,17 @@ def test_a_document_without_words_ends_no_fine_tuning(tmp_path: Path, tokens: li
     _, without = seen_of(tuning(tmp_path, "without", model, lines, folds=2))
     _, beside = seen_of(tuning(tmp_path, "with", model, [*lines[:3], odd, *lines[3:]], folds=2))
     assert without == beside
+
+
+def test_nor_does_a_corpus_of_nothing_else(tmp_path: Path) -> None:
+    """The last document with a word decided whether there is a release; and one without was "the same" as another in the test."""
+    odd = [json.dumps({"who": who, "note": who, "tokens": [], "tags": []}) + "\n" for who in ("a", "b")]
+    model = bert_folder(tmp_path / "bert")
+    _, without = seen_of(tuning(tmp_path, "without", model, [row("c", "c", "w"), *odd], folds=2))
+    _, beside = seen_of(tuning(tmp_path, "with", model, odd, folds=2))
+    assert without[1:] == beside[1:]
+    found = [*read_annotated(tmp_path / "with.jsonl", "jsonl", WHOSE)]
+    refuse_shared_documents(found[:1], found[1:])
 
 
 # labels --------------------------------------------------------------------------------------------------------------

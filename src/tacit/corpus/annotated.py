@@ -160,7 +160,8 @@ def refuse_unknown_types(documents: Iterable[AnnotatedDocument], types: Iterable
 
 
 def refuse_shared_documents(training: Iterable[AnnotatedDocument], test: Iterable[AnnotatedDocument]) -> None:
-    """Refuse a document that is in both parts, by its id or by its text. Sentences without a document may be alike.
+    """Refuse a document that is in both parts, by its id or by its text. Sentences without a document may be alike, and so may
+    documents without a token.
 
     Raises:
         DataError: with the two files.
@@ -173,7 +174,7 @@ def refuse_shared_documents(training: Iterable[AnnotatedDocument], test: Iterabl
             by_content[document.content()] = document
     for document in test:
         twin = by_key.get((document.path.resolve(), document.key))
-        if twin is None and document.named:
+        if twin is None and document.named and document.tokens:
             twin = by_content.get(document.content())
         if twin is not None:
             places = [place_of(one.path, _first_line(one)) for one in (document, twin)]

@@ -61,8 +61,8 @@ def read_annotated(path: Path, layout: str = "bio", fields: AnnotatedFields = _N
     refuse_pipe(path)
     found = ANNOTATION_FORMATS[layout](path, fields)
     documents = sorted(found, key=lambda document: (document.document_id, document.user_id or ""))
-    if not any(document.sentences for document in documents):
-        raise DataError(f"{path}: there is no token in it; check the path and the format")
+    if not documents:  # documents without a token are some, which add nothing
+        raise DataError(f"{path}: there is no document in it; check the path and the format")
     return documents
 
 
