@@ -25,7 +25,8 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/tacit demo
 
-# Three workers for two cores: a third of the time a test waits, for processes that it has started or for the clock.
+# Three workers for two cores: tests wait for processes that they have started, and for the clock. Both cores are busy throughout, and four
+# workers take longer.
 # Bytecode is kept, also where an image says that none should be: without it each run compiles the tests, and each process tacit.
 test: $(STAMP)
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist worksteal

@@ -59,6 +59,19 @@ def test_a_unit_may_be_in_the_dear_band_of_both_copies() -> None:
     assert min(row.epsilon for row in of_last) >= epsilon(mixed, DELTA) * (1 - 1e-9)
 
 
+def test_two_releases_that_would_have_one_name_in_a_ledger_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """29th attack: ledgers made so that their last digests begin alike. Known wrong: one of the two counts."""
+    spends = (Spend(PoissonGaussian(0.2, 1.0), 30),)
+    alike = ancestor("1", spends), dataclasses.replace(ancestor("1", spends), head="1" * 12 + "2" * 52)
+    with pytest.raises(UsageError, match=r"both end in 111111111111\.\.\., and cannot be told apart"):
+        Provenance(ancestors=alike)
+    apart = Provenance(ancestors=(ancestor("1", spends), ancestor("2", spends)))
+    monkeypatch.setattr(Provenance, "__post_init__", lambda self: None)
+    wrong = list(Provenance(ancestors=alike).inherited.values())
+    assert len(wrong) == 1
+    assert joint_epsilon(wrong, DELTA) < 0.8 * joint_epsilon(list(apart.inherited.values()), DELTA)
+
+
 def test_with_a_release_in_between_the_worst_band_counts_after_each_outcome() -> None:
     """The headline: each copy has a vocabulary of its own, which its scorer reads in."""
     counts = Spend(WordCounts(20.0, 64), 1)

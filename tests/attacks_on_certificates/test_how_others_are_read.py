@@ -13,6 +13,7 @@ from __future__ import annotations
 import codecs
 import itertools
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -39,7 +40,7 @@ from tacit.progress import Bar, SilentReporter
 from tacit.randomness import KeyedRandomness
 from tacit.screening.adapters.span_files import read_conll
 
-from ..entities.annotated import DP, LABELS, configured
+from ..entities.annotated import DP, LABELS, configured, write_notes
 from ..entities.documents import TAGS, telling_cutter
 from ..folders import bert_folder
 
@@ -340,6 +341,16 @@ def test_nor_does_a_corpus_of_nothing_else(tmp_path: Path) -> None:
     assert without[1:] == beside[1:]
     found = [*read_annotated(tmp_path / "with.jsonl", "jsonl", WHOSE)]
     refuse_shared_documents(found[:1], found[1:])
+
+
+def test_a_files_name_that_is_no_utf_8_ends_no_fine_tuning(tmp_path: Path) -> None:
+    model, folder = bert_folder(tmp_path / "bert"), write_notes(tmp_path / "notes", documents=3)
+    (folder / os.fsdecode(b"caf\xe9.bio")).write_text("pain\tB-problem\n")
+    dp = {**DP, "unit": "document", "noise_multiplier": 2.0}
+    options: dict[str, Any] = {"documents": {"path": str(folder)}, "labels": LABELS, "dp": dp}
+    options |= {"training": {"steps": 1, "length": 16, "overlap": 2, "dropout": 0.0}, "run": str(tmp_path / "run")}
+    done = finetune(configured(tmp_path, model, model={"folder": str(model), "public": True}, **options))
+    assert (done.folder / "release" / "certificate.json").exists()
 
 
 # labels --------------------------------------------------------------------------------------------------------------

@@ -67,6 +67,7 @@ from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.origin import mark_released
 from tacit.privacy.precision import precision_words
 from tacit.privacy.provenance import (
+    GENUINE,
     HONEST_PROGRAMS,
     HONEST_WEIGHTS,
     NOISE_SOURCE,
@@ -315,7 +316,8 @@ def _release(tuning: _Tuning) -> None:
 def _page(config: FinetuneConfig, inputs: _Inputs, statement: str, head: str) -> str:
     start, tags = inputs.provenance.to_dict(), ", ".join(inputs.tags)
     weights = not config.model.from_scratch and has_others_weights(start)
-    rests = [HONEST_WEIGHTS] * weights + [HONEST_PROGRAMS] * has_others_programs(start)
+    rests = [GENUINE] * bool(start["ancestors"]) + [HONEST_WEIGHTS] * weights
+    rests += [HONEST_PROGRAMS] * has_others_programs(start)
     assumed = "".join(f"Assumed: {one}\n\n" for one in rests) if config.dp is not None else ""
     return (
         f"# {config.title}\n\n{statement}\n\n{assumed}A BERT that tags entities in IOB2: {tags}. The tag of a word is that of its "

@@ -49,7 +49,7 @@ def _statement(config: FinetuneConfig, pretraining: Ancestor | None, epsilon: fl
 
 
 _DOMAIN = (
-    "Every set of documents that could stand in this one's place can be read: at least one token, no document in two files, tags "
+    "Every set of documents that could stand in this one's place can be read: at least one document, none in two files, tags "
     "in IOB2, and memory, disk and time suffice for it.",
     "Every tag is of a type that the option labels names.",
     "No document stands in the test documents too.",

@@ -121,9 +121,8 @@ def check_folder(config: RunConfig, tokenizer: GivenTokenizer | None = None) -> 
         path = config.vocabulary.resolved_path
     known, size = shape.vocabulary or 0, tokenizer.special.size - tokenizer.added
     of_text = max((one for one in range(size) if one not in tokenizer.special.ids), default=-1) + 1
-    if (
-        not of_text <= known <= size + _PADDING
-    ):  # the table is made large enough for special tokens beyond it (`tacit.models.kinds`)
+    # For special tokens beyond it the table is made large enough (`tacit.models.kinds`).
+    if not of_text <= known <= size + _PADDING:
         own = "save model and tokenizer together again" if path == folder else "give the tokenizer of this model"
         raise DataError(f"{folder}: the model knows {known} token ids and the tokenizer {path} has {size}; {own}")
     if shape.positions is not None and shape.positions < length:

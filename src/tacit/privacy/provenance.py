@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
-from tacit.errors import RefusedError
+from tacit.errors import RefusedError, UsageError
 from tacit.privacy.events import (
     EVERY_PART,
     Chosen,
@@ -166,11 +166,24 @@ class Provenance:
         given: what it was given, and what the releases behind that were given.
         ancestors: these releases, each once, none before one that it began with.
         same_people: whether their people may be those of the run's private text.
+
+    Raises:
+        UsageError: two releases whose stages would have one name in a later ledger, so that one of them would not count. By chance
+            that is one in 2^48; somebody can make two.
     """
 
     given: tuple[Given, ...] = ()
     ancestors: tuple[Ancestor, ...] = ()
     same_people: bool = True
+
+    def __post_init__(self) -> None:
+        heads: dict[str, str] = {}
+        for ancestor in self.ancestors:
+            if heads.setdefault(ancestor.head[:_SHORT], ancestor.head) != ancestor.head:
+                raise UsageError(
+                    f"two releases have ledgers that both end in {ancestor.head[:_SHORT]}..., and cannot be told apart; take "
+                    "one of them"
+                )
 
     @property
     def all_spends(self) -> dict[str, Spend]:

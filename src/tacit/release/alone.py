@@ -28,7 +28,8 @@ __all__ = [
 ]
 
 UNSEEN_ALONE = (
-    "A released folder alone shows that its numbers and files agree with each other. It does not show that the run was as the "
+    "A released folder alone shows that its numbers and files agree with each other. It does not show that its statements in words "
+    "hold, or that the run was as the "
     "certificate says (what a unit is, how many there are, whose text it was): for that, verify the run folder with its ledger, or "
     "trust whoever signed"
 )

@@ -162,4 +162,5 @@ def _rows_of(
 def unit_keys(units: Sequence[Unit], streams: KeyedRandomness) -> tuple[str, ...]:
     """A keyed number of each unit's id, in hexadecimal."""
     keyed = streams.derive("unit-key")
-    return tuple(hashlib.blake2b(unit.unit_id.encode(), key=keyed, digest_size=16).hexdigest() for unit in units)
+    ids = (unit.unit_id.encode("utf-8", "surrogatepass") for unit in units)  # a file's name may be no UTF-8
+    return tuple(hashlib.blake2b(one, key=keyed, digest_size=16).hexdigest() for one in ids)
