@@ -34,7 +34,7 @@ from transformers import (
 from transformers.pytorch_utils import Conv1D
 
 from tacit.config import ComputeOptions
-from tacit.engine.factors import gram
+from tacit.engine.factors import Outer, gram
 from tacit.evaluation import causal_lm, masked_lm
 from tacit.models import places
 from tacit.models.places import together
@@ -391,6 +391,29 @@ def test_norms_of_equal_units_are_equal() -> None:
         differ += not all(torch.equal(one, plain[0]) for one in plain)
         torch.testing.assert_close(found, plain, rtol=1e-4, atol=1e-4)
     assert differ > 5 or torch.backends.cpu.get_cpu_capability() != "AVX512"
+
+
+def test_gradients_of_equal_units_are_equal() -> None:
+    """The product over a unit's positions, where `together` lets units through: a tagger's head has an odd number of outputs."""
+    shapes = [
+        *itertools.product((8, 13, 16, 33), (1, 2, 3, 5, 7, 9, 13), (4, 8, 12, 20, 32, 100, 768))
+    ]  # linear layers
+    shapes += [*itertools.product((8, 13, 33), (4, 8, 12, 32), (13, 14, 15, 17, 30, 33, 130))]  # Conv1D's
+    differ = 0
+    for positions, left, right in shapes + (odd := [*itertools.product((8, 13, 33), (3, 5, 13), (5, 6))]):
+        generator = torch.Generator().manual_seed(positions)
+        left_Rp, right_Rd = (torch.randn(positions, size, generator=generator) for size in (left, right))
+        factor = Outer(left_Rp.expand(9, -1, -1).contiguous(), right_Rd.expand(9, -1, -1).contiguous())
+        found = factor.dense().gradient_Uw
+        if (
+            positions,
+            left,
+            right,
+        ) in odd:  # the positive control: a layer of so few features is computed one unit at a time
+            differ += not all(torch.equal(one, found[0]) for one in found)
+        else:
+            assert all(torch.equal(one, found[0]) for one in found), (positions, left, right)
+    assert differ or torch.backends.cpu.get_cpu_capability() != "AVX512"
 
 
 def test_the_head_of_a_scorer_is_given_as_many_rows_each_time() -> None:

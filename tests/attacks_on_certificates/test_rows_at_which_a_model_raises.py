@@ -29,12 +29,13 @@ from tacit.scoring.scorer import ScorerOptions
 from tacit.training import steps
 from tacit.training.loop import run_phase
 from tacit.training.masking import Masking
+from tacit.training.objectives import Targets
 from tacit.training.phases import AdamOptions, Phase
-from tacit.training.plans import ControlPlan, DpPlan, PlainPlan
+from tacit.training.plans import ControlPlan, DpPlan, NoiselessPlan, PlainPlan
 from tacit.training.preflight import preflight
 from tacit.training.steps import DpStep
 from tacit.training.unit_rows import Source
-from tacit.training.watching import Watched
+from tacit.training.watching import Watched, _WatchedStep
 from tacit.vocabulary.special import SpecialTokens
 
 from ..folders import gpt2_folder
@@ -352,3 +353,66 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+# a model that mixes rows, and was refused once -------------------------------------------------------------------------
+
+
+class _Mixes(nn.Module):
+    """A part of a model, whose output in every row has a share of the mean of all rows."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        found = self.inner(*args, **kwargs)
+        first = found[0] if isinstance(found, tuple) else found
+        first = first + first.mean(0, keepdim=True)
+        return (first, *found[1:]) if isinstance(found, tuple) else first
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "lstm"])
+def test_a_model_that_mixes_rows_is_refused_before_a_step_is_paid_for(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At blank rows without a loss. It was asked at a step's own rows, and one refusal there said that all was well: the units were
+    computed one by one beside blank rows, where nothing mixes, and the next micro-batch was not looked at.
+    """
+
+    def started(mixes: bool) -> None:
+        model, objective = network(kind)
+        changed: Any = model
+        place = {"bert": "bert.embeddings", "gpt2": "transformer.h.0", "lstm": "dropout"}[kind]
+        if mixes:
+            changed.set_submodule(place, _Mixes(changed.get_submodule(place)))
+        source = Source(stream_of({"unit": [[7, 8, 9]]}, LENGTH), objective, STREAMS)
+        DpStep(changed, DpPlan(1.0, CLIP, 1.0, 1.0), ComputeOptions(micro_batch=16, threads=1), source).close()
+
+    started(mixes=False)
+    with pytest.raises(RefusedError, match="row of another one") as refusal:
+        started(mixes=True)
+    assert refusal.value.reason == "cross-example-operation"
+    none = lambda self, targets: Targets(targets.arrays, np.zeros_like(targets.real_BN))  # noqa: E731
+    monkeypatch.setattr(type(network(kind)[1]), "all_counted", none)
+    started(mixes=True)  # as it was
+
+
+def test_whether_a_model_raises_at_weights_made_without_noise_ends_nothing() -> None:
+    """A control without noise goes on from such weights, and so does what watches its updates: they are tried before steps."""
+
+    class Raises(nn.Module):
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            raise ValueError("at every row")
+
+    model, objective = network("bert")
+    model.bert.embeddings = Raises()
+    source = Source(stream_of({"unit": [[7, 8, 9]]}, LENGTH), objective, STREAMS)
+    plan, compute = DpPlan(1.0, CLIP, 1.0, 1.0), ComputeOptions(micro_batch=2, threads=1)
+    for kind, own in ((DpStep, NoiselessPlan.of(plan)), (_WatchedStep, plan)):
+        step = kind(model, own, compute, source)
+        step.add(np.array([0]), np.array([0]), 0)
+        assert not torch.cat([own.flatten() for own in step.sums()]).any()
+        step.close()
+    with pytest.raises(ValueError, match="at every row"):  # as it was; and with noise the weights are released ones
+        DpStep(model, plan, compute, source)

@@ -246,6 +246,7 @@ def test_a_mean_over_the_batch_is_caught() -> None:
 
 def test_a_tagger_from_a_folder_keeps_the_body_and_draws_the_head(tmp_path: Path) -> None:
     bert_folder(tmp_path)
+    edit_json(tmp_path / "config.json", classifier_dropout=0.4)
     one, same, other = (load_tagger(tmp_path, TAGS, seed, 0.1) for seed in (3, 3, 4))
     body = AutoModelForTokenClassification.from_pretrained(tmp_path).bert.state_dict()
     for model in (one, other):
@@ -254,7 +255,7 @@ def test_a_tagger_from_a_folder_keeps_the_body_and_draws_the_head(tmp_path: Path
     assert torch.equal(one.classifier.weight, same.classifier.weight)
     assert not torch.equal(one.classifier.weight, other.classifier.weight)
     assert one.config.id2label == dict(enumerate(TAGS))
-    assert one.config.hidden_dropout_prob == 0.1
+    assert one.config.hidden_dropout_prob == one.dropout.p == 0.1
     fresh = load_tagger(tmp_path, TAGS, 3, 0.0, from_scratch=True)
     assert not torch.equal(fresh.bert.embeddings.word_embeddings.weight, one.bert.embeddings.word_embeddings.weight)
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -43,9 +43,11 @@ from tacit.engine.sites import Site, find_sites, trainable_parameters
 from tacit.engine.workspace import Workspace
 from tacit.errors import UsageError
 
-__all__ = ["PerExampleClipper"]
+__all__ = ["PerExampleClipper", "Use"]
 
 _FLAT = FlatClipping()
+
+Use = Literal["untried", "trial", "tried"]
 
 CANCELLING = 64.0
 """Clip norms: where the parts of a unit's clipped gradient add up to more of them, the sum of a context is made in float64.
@@ -88,7 +90,9 @@ class PerExampleClipper:
         clip_norm: the bound C, from 1e-6 to 1e12.
         sequences_per_unit: rows that form one unit.
         clipping: ``FlatClipping()``, ``AutomaticClipping()`` or ``PerLayerClipping()``.
-        always_precise: add every unit up in float64, as is done of units whose parts cancel: what takes most memory, for a trial.
+        use: ``untried``: the first context probes that rows are independent. ``trial``: of made-up rows: every context probes, and
+            every unit is added up in float64, as is done of units whose parts cancel, since it takes most memory. ``tried``: a trial
+            has probed, and no context does.
 
     Raises:
         UsageError: an option is out of range, or nothing can be trained; in a context, the batch is not dimension 0,
@@ -106,7 +110,7 @@ class PerExampleClipper:
         sequences_per_unit: int = 1,
         clipping: Clipping = _FLAT,
         *,
-        always_precise: bool = False,
+        use: Use = "untried",
     ) -> None:
         if not LEAST <= clip_norm <= LARGEST:
             raise UsageError(f"clip_norm must be from {LEAST:g} to {LARGEST:g}, not {clip_norm}")
@@ -116,7 +120,8 @@ class PerExampleClipper:
         self._clip_norm = float(clip_norm)
         self._sequences_per_unit = sequences_per_unit
         self._clipping = clipping
-        self._most_parts = -1.0 if always_precise else CANCELLING * self._clip_norm
+        self._use = use
+        self._most_parts = -1.0 if use == "trial" else CANCELLING * self._clip_norm
         self._parameters = trainable_parameters(model)
         self._sites = {site.module: site for site in find_sites(model)}
         self._capture: Capture | None = None
@@ -200,10 +205,11 @@ class PerExampleClipper:
         for module, hooks in self._site_hooks.items():
             check_hooks(self._sites[module], hooks)
         sharded = any(is_sharded(parameter) for parameter in self._parameters.values())
+        probes = self._use != "tried" and not sharded
         self._workspace.reset()
         self._probed_before = set(self._probed)
         self._capture = Capture(
-            self._sites, self._sequences_per_unit, None if sharded else self._probed, self._workspace
+            self._sites, self._sequences_per_unit, self._probed if probes else None, self._workspace
         )
         self._snapshot = StateSnapshot(self._model, self._parameters)
         self._weights = weights
@@ -214,7 +220,7 @@ class PerExampleClipper:
                 else:
                     context.callback(parameter.register_hook(partial(refuse_outside_use, name)).remove)
             context.enter_context(activated(self._capture))
-            if not self._probed and not sharded:
+            if probes and (self._use == "trial" or not self._probed):
                 context.enter_context(LossWatch(self._capture))
             self._context = context.pop_all()
         return self

@@ -49,6 +49,7 @@ def load_tagger(
     network = named(kind.tagger.network)
     changes: dict[str, Any] = {
         **dict.fromkeys(kind.dropout, dropout),
+        "classifier_dropout": None,  # the head's own: then it is that of the layers
         "id2label": dict(enumerate(tags)),
         "label2id": {tag: label for label, tag in enumerate(tags)},
     }
@@ -87,6 +88,10 @@ class EntityObjective(Objective):
         attention_BT = np.arange(ids_BT.shape[1]) < lengths_B[:, None]
         real_BT = attention_BT & (labels_BT >= 0)
         return Targets((pieces_BT, attention_BT, np.where(real_BT, labels_BT, -100)), real_BT)
+
+    def all_counted(self, targets: Targets) -> Targets:
+        pieces_BT, attention_BT, labels_BT = targets.arrays
+        return Targets((pieces_BT, attention_BT, np.maximum(labels_BT, 0)), np.ones_like(targets.real_BN))
 
     def losses(self, model: PreTrainedModel, arrays: Sequence[Tensor], weights_BN: Tensor) -> Tensor:
         """Loss of each row (B,): the sum over its judged words of weight times cross-entropy in nats."""

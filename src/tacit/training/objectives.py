@@ -69,6 +69,10 @@ class Objective(ABC):
             "tokens of a response are learned by a causal model alone; give this one rows that count as a whole"
         )
 
+    def all_counted(self, targets: Targets) -> Targets:
+        """The same rows, in which every target counts: made-up rows that have a loss, for a trial."""
+        return Targets(targets.arrays, np.ones_like(targets.real_BN))
+
     @abstractmethod
     def losses(self, model: PreTrainedModel, arrays: Sequence[torch.Tensor], weights_BN: torch.Tensor) -> torch.Tensor:
         """Loss of each row (B,): the sum over its targets of weight times cross-entropy in nats."""
@@ -110,6 +114,11 @@ class CausalObjective(Objective):
 
     def only(self, targets: Targets, counted_BT: np.ndarray) -> Targets:
         return Targets(targets.arrays, targets.real_BN & counted_BT)
+
+    def all_counted(self, targets: Targets) -> Targets:
+        ids_BT, _ = targets.arrays
+        later_BT = np.broadcast_to(np.arange(ids_BT.shape[1]) > 0, ids_BT.shape)
+        return Targets((ids_BT, np.ones(ids_BT.shape, dtype=bool)), later_BT)
 
     def losses(self, model: PreTrainedModel, arrays: Sequence[torch.Tensor], weights_BN: torch.Tensor) -> torch.Tensor:
         """`tacit.models.causal.causal_row_losses`."""

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from tacit.config import ComputeOptions
 from tacit.config.base import named
 from tacit.engine import CLIPPINGS, PerExampleClipper, add_noise_, micro_batches
+from tacit.engine.clipper import Use
 from tacit.engine.noise import Grid, on_grid
 from tacit.engine.sampler import PADDING
 from tacit.engine.sharding import has_shards, is_sharded
@@ -27,7 +28,7 @@ from tacit.training.checkpoint import gradients
 from tacit.training.dropout import RowDropout, uses_dropout
 from tacit.training.objectives import Targets
 from tacit.training.phases import Phase
-from tacit.training.plans import DpPlan, PlainPlan
+from tacit.training.plans import DpPlan, NoiselessPlan, PlainPlan
 from tacit.training.recomputing import in_precision
 from tacit.training.unit_rows import Source, all_widths, needs_spare_row, unit_losses, unit_targets, widths
 
@@ -142,26 +143,39 @@ class DpStep(Step):
         self._kept = Kept(model)
         if plan.is_on_grid:
             self._noise()  # noise that has no grid is refused here, before a step is paid for
-        self._clipper = self._new_clipper(always_precise=True)
-        self._try_blank_rows(length)
-        self._clipper = self._new_clipper()
+        self._clipper = self._new_clipper("trial")
+        self._try_blank_rows(every, length)
+        self._clipper = self._new_clipper("tried")
 
-    def _new_clipper(self, *, always_precise: bool = False) -> PerExampleClipper:
+    def _new_clipper(self, use: Use) -> PerExampleClipper:
         plan = self._plan
-        return PerExampleClipper(
-            self._model, plan.clip_norm, plan.rows_per_unit, CLIPPINGS[plan.clipping], always_precise=always_precise
-        )
+        return PerExampleClipper(self._model, plan.clip_norm, plan.rows_per_unit, CLIPPINGS[plan.clipping], use=use)
 
-    def _try_blank_rows(self, length: int) -> None:
+    def _try_blank_rows(self, widths: set[int], length: int) -> None:
         """What this model, device or precision cannot do at all ends the phase here, by name, before a step is paid for.
 
-        With the most memory that a micro-batch may take: whether one unit's parts cancel must not decide whether there is enough.
+        With the most memory that a micro-batch may take: neither how many targets a unit has nor whether its parts cancel may decide
+        whether there is enough. Whether rows are independent is asked here and in no step, where a refusal could depend on who was
+        drawn: in the widest rows, and in those of which a dimension is as large as the number of rows, which a model may take for it.
         """
+        rows, targets_of = (self._at_once + self._spare) * self._plan.rows_per_unit, self._source.objective.targets_of
+        alike = {width for width in widths if {width, targets_of(width)} & {1, rows}}
         try:
-            self._add_blank(length, _BEFORE_ALL)
+            for width in sorted(alike | {length}, reverse=True):
+                self._add_blank(width, _BEFORE_ALL)
+        except Exception as error:
+            if self._begins_in_public or is_out_of_memory(error):
+                raise
+            self._kept.put_back()
         finally:
             self._clipper.close()
             self._model.zero_grad(set_to_none=True)
+
+    @property
+    def _begins_in_public(self) -> bool:
+        """Whether the weights at its start say nothing about the private text but what is paid for: then whether the model raises
+        at them does not either."""
+        return not isinstance(self._plan, NoiselessPlan)
 
     def draw(self, step: int) -> np.ndarray:
         """One global Poisson draw, the units with the shortest rows first: in this order whatever the micro-batch."""
@@ -219,6 +233,9 @@ class DpStep(Step):
         """Add these units together; if the model raises at them, nothing is added. The model is then as it was before."""
         source, called = self._source, False
         targets, weights_BN = unit_targets(units, real, self._plan, source, step, width)
+        if step == _BEFORE_ALL:
+            targets = source.objective.all_counted(targets)
+            weights_BN = targets.real_BN / np.maximum(1, targets.real_BN.sum(axis=1, keepdims=True))
         try:
             with self._clip(units, real), self._dropout(units, real, targets, step):
                 called = True

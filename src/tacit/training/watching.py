@@ -144,6 +144,10 @@ class Watch:
 class _WatchedStep(DpStep):
     """The engine's pass over units, which is no step of training."""
 
+    @property
+    def _begins_in_public(self) -> bool:
+        return False  # of an audit's control, which may go on in the midst of a phase
+
     def at(self, parameters: list[torch.nn.Parameter]) -> list[torch.nn.Parameter]:
         """Take these weights; the own ones are given back."""
         own = _trainable(self._model)
