@@ -23,6 +23,7 @@ from tacit.errors import DataError, StorageError, TacitError, UsageError
 __all__ = [
     "alone_in",
     "atomic_folder",
+    "is_utf8",
     "one_line_of_storage",
     "open_truncated",
     "private_folder",
@@ -298,3 +299,12 @@ def _sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a text can be written in UTF-8: a file's name may hold bytes that are none, as lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -18,11 +18,21 @@ import pytest
 
 from tacit.config import parse_config
 from tacit.errors import RefusedError, UsageError
-from tacit.planning.origins import provenance_of
+from tacit.planning.origins import provenance_of, take_over
 from tacit.privacy.accounting.accountant import epsilon, epsilon_of_rho, joint_epsilon
 from tacit.privacy.accounting.composition import Account
-from tacit.privacy.events import BandedPoissonGaussian, PoissonGaussian, Spend, WordCounts, of_run
-from tacit.privacy.provenance import Ancestor, Provenance, check_composition, merged
+from tacit.privacy.events import BandedPoissonGaussian, NonPrivate, PoissonGaussian, Spend, WordCounts, of_run
+from tacit.privacy.ledger import Ledger, LedgerHeader
+from tacit.privacy.provenance import (
+    Ancestor,
+    Given,
+    Provenance,
+    check_composition,
+    merged,
+    refuse_own_key,
+    spend_to_dict,
+)
+from tacit.release.alone import check_start
 
 from ..adaptive_runs import adaptive_values
 from ..folders import edit_json, gpt2_folder
@@ -118,6 +128,36 @@ def test_nothing_begins_from_releases_of_two_copies(keys: tuple[str, str], refus
         check(Provenance(ancestors=merged([both[0], both[0]])))  # one release, twice
     else:
         check(start)
+
+
+@pytest.mark.parametrize("same_people", [True, False])
+def test_a_run_does_not_go_on_from_a_release_of_its_own_key(same_people: bool, tmp_path: Path) -> None:
+    """30th attack, TACIT-50: of two copies the second is given the first one's release. It was certified with the sum of both, as of
+    independent draws, and no check compared its own key. With another `compute.micro_batch` the difference of the released noisy sums
+    is that of two roundings of one sum.
+    """
+    spends = (Spend(PoissonGaussian(0.01, 0.8), 1),)
+    header = LedgerHeader("document", "add-or-remove", 400, 8.0, DELTA, "c" * 64, "k" * 64)
+    for key, refused in (("k", True), ("l", False), ("", False)):
+        behind = dataclasses.replace(ancestor("1", spends), key=key * 64)
+        start = Provenance((Given("model", "d" * 64, behind.head),), (behind,), same_people)
+        with Ledger.create(tmp_path / f"{key}.sqlite", header) as ledger:
+            if refused:
+                with pytest.raises(RefusedError, match="run's own key") as caught:
+                    take_over(ledger, start, start.inherited)
+                assert caught.value.reason == "two-releases-of-one-key"
+                assert not ledger.spends()
+            else:
+                take_over(ledger, start, start.inherited)
+        stated = [spend_to_dict(stage, spend) for stage, spend in start.inherited.items()]
+        certificate = {"start": start.to_dict(), "spends": stated, "key_commitment": header.key_commitment}
+        assert check_start(certificate).holds is not refused
+
+
+def test_a_release_without_a_guarantee_has_nothing_to_lose(tmp_path: Path) -> None:
+    """Experiments with one public key go on from each other."""
+    open_to_all = dataclasses.replace(ancestor("1", (Spend(NonPrivate("heuristic:public-key"), 1),)), key="k" * 64)
+    refuse_own_key((open_to_all,), "k" * 64)
 
 
 def test_one_draw_for_two_releases_costs_more_than_two_draws() -> None:

@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tacit.config.compare import TaskOptions
@@ -351,6 +353,51 @@ def test_a_files_name_that_is_no_utf_8_ends_no_fine_tuning(tmp_path: Path) -> No
     options |= {"training": {"steps": 1, "length": 16, "overlap": 2, "dropout": 0.0}, "run": str(tmp_path / "run")}
     done = finetune(configured(tmp_path, model, model={"folder": str(model), "public": True}, **options))
     assert (done.folder / "release" / "certificate.json").exists()
+
+
+# names of files: of a folder with one document, or one user, a file ------------------------------------------------------
+
+
+def texts_in(path: Path, **options: Any) -> list[str]:
+    return [record.text for record in read_records(Source(path, **options))]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "jsonl", "csv"])
+def test_a_name_that_is_no_utf_8_is_a_name_in_every_format(ending: str, tmp_path: Path) -> None:
+    """30th attack, TACIT-50: pyarrow takes no such name, and one document ended the run."""
+    table = pa.table({"text": ["a note"]})
+    for name in ("plain", os.fsdecode(b"Ren\xe9")):
+        path = tmp_path / f"{name}.{ending}"
+        with path.open("wb") as file:
+            if ending == "parquet":
+                pq.write_table(table, file)
+            elif ending == "arrow":
+                with pa.ipc.new_file(file, table.schema) as writer:
+                    writer.write_table(table)
+            else:
+                file.write(b'{"text": "a note"}\n' if ending == "jsonl" else b"text\na note\n")
+    assert texts_in(tmp_path) == ["a note", "a note"]
+
+
+def test_a_document_called_like_the_pattern_is_one_of_many(tmp_path: Path) -> None:
+    """30th attack, TACIT-50: it was the whole corpus then."""
+    for number in range(5):
+        (tmp_path / f"{number}.txt").write_text(f"note {number}\n")
+    without = texts_in(tmp_path / "*.txt")
+    (tmp_path / "*.txt").write_text("one more\n")
+    assert sorted(texts_in(tmp_path / "*.txt")) == sorted([*without, "one more"])
+    (tmp_path / "part-[0-9].txt").write_text("a bracket is a letter\n")
+    assert texts_in(tmp_path / "part-[0-9].txt") == ["a bracket is a letter"]
+
+
+@pytest.mark.parametrize("name", ["dataset_dict.json", "dataset_info.json", "state.json"])
+def test_a_document_called_like_a_file_of_datasets_is_one(name: str, tmp_path: Path) -> None:
+    """30th attack, TACIT-50: it ended the run, or decided which files are read."""
+    for number in range(3):
+        (tmp_path / f"{number}.json").write_text(json.dumps([{"text": f"note {number}"}]))
+    without = texts_in(tmp_path)
+    (tmp_path / name).write_text(json.dumps([{"text": "one more", "splits": ["train"]}]))
+    assert sorted(texts_in(tmp_path)) == sorted([*without, "one more"])
 
 
 # labels --------------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,13 @@ import torch
 from torch import Tensor, nn
 from transformers import IBertConfig, IBertForMaskedLM, PreTrainedModel
 
-from tacit.config import ComputeOptions
+from tacit.config import AuditOptions, ComputeOptions
 from tacit.engine.total import Kept
 from tacit.entities.tagger import row_labels
 from tacit.errors import DataError, RefusedError, UsageError
 from tacit.evaluation import causal_lm, masked_lm
 from tacit.models.given import load_folder
+from tacit.pipeline import training
 from tacit.privacy.ledger import Ledger
 from tacit.scoring.rho import PrivacyProbability
 from tacit.scoring.scorer import ScorerOptions
@@ -416,3 +418,21 @@ def test_whether_a_model_raises_at_weights_made_without_noise_ends_nothing() -> 
         step.close()
     with pytest.raises(ValueError, match="at every row"):  # as it was; and with noise the weights are released ones
         DpStep(model, plan, compute, source)
+
+
+def test_every_ordinary_phase_of_a_control_is_one_that_no_row_ends() -> None:
+    """A public phase behind the private one too (CRT's rounds), whose weights private text made without noise."""
+    public, private = PlainPlan(4), DpPlan(1.0, CLIP, 1.0, 1.0)
+    adam = AdamOptions(1e-2)
+    phases = (
+        Phase("public", "public", public, 2, adam),
+        Phase("private", "private", private, 2, adam, previous="public"),
+        Phase("public-2", "public", public, 2, adam, previous="private"),
+    )
+    state: Any = SimpleNamespace(
+        config=SimpleNamespace(audit=AuditOptions(control=True), privacy=SimpleNamespace(units=10)),
+        mechanisms=SimpleNamespace(phases=phases),
+    )
+    found = training._control_phases(state)
+    assert [type(phase.plan) for phase in found] == [PlainPlan, ControlPlan, ControlPlan]
+    assert repr(found[2].plan) == repr(public)  # its draws have the same address

@@ -156,6 +156,9 @@ def test_a_constant_model_has_the_middle_rank_and_no_exposure() -> None:
     ranks = secret_ranks(model, canaries, inserted(canaries, *public_rows(2, seed=1), STREAMS), MASKING)
     assert ranks.tolist() == [(CANDIDATES + 1) / 2] * 10
     assert exposure_of_ranks("HSH", ranks, CANDIDATES).p_value == pytest.approx(0.5, abs=0.02)
+    (found,) = measure_exposure(model, canaries, inserted(canaries, *public_rows(2, seed=1), STREAMS), MASKING)
+    assert found.bits == pytest.approx(math.log2(CANDIDATES / ranks[0]))
+    assert found.p_value == 1.0  # all are tied: at least as good as each of them is every rank
 
 
 def test_ties_count_half() -> None:
@@ -171,6 +174,10 @@ def test_ties_count_half() -> None:
         model.cls.predictions.bias[:SPECIAL] = 9.0  # special tokens are no candidates
     contexts = inserted([canary], *public_rows(3, seed=1), STREAMS)
     assert secret_ranks(model, [canary], contexts, MASKING).tolist() == [4.5]
+    (found,) = measure_exposure(model, [canary], contexts, MASKING)
+    assert found.p_value == pytest.approx(
+        5 / CANDIDATES
+    )  # known wrong: 4, though one of five pieces is as likely or likelier
 
 
 def p_values(pull: float) -> list[float]:

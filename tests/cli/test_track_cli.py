@@ -20,8 +20,9 @@ import pytest
 
 from tacit.errors import DataError, UsageError
 from tacit.pipeline import trackers
-from tacit.pipeline.event_file import FILE_NAME, EventFile
+from tacit.pipeline.event_file import FILE_NAME, EventFile, RecordingReporter
 from tacit.pipeline.trackers import TRACKERS, points, track
+from tacit.progress import SilentReporter
 
 from .calling import Tacit, assert_one_line
 
@@ -198,6 +199,25 @@ def test_a_server_cannot_count_the_lines_of_a_stage(tmp_path: Path, monkeypatch:
         track(tmp_path / run, "mlflow")
         sent.append(recorder.curves)
     assert sent[0] == sent[1] == {"done/Training: private": [(0, 1.0)]}
+
+
+def test_a_stage_whose_last_step_is_told_twice_ends_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its bar writes a line after 30 seconds, also at the last step, and one at its end: what a server got of the stages behind it
+    stood at other numbers.
+    """
+    sent = []
+    for run, interval in (("slow", 0.0), ("fast", 1e9)):
+        recorder = Recorder()
+        monkeypatch.setitem(sys.modules, "mlflow", like_mlflow(recorder))
+        (tmp_path / run / "private").mkdir(parents=True)
+        reporter = RecordingReporter(SilentReporter(), EventFile(tmp_path / run / "private" / FILE_NAME), interval)
+        for stage in ("Training: private", "Evaluation"):
+            with reporter.stage(stage, 3) as bar:
+                for done in (1, 2, 3):
+                    bar.advance_to(done)
+        track(tmp_path / run, "mlflow")
+        sent.append(recorder.curves)
+    assert sent[0] == sent[1] == {"done/Training: private": [(0, 1.0)], "done/Evaluation": [(1, 1.0)]}
 
 
 def test_seconds_are_no_point() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -605,3 +605,67 @@ def test_a_rows_gradient_is_the_same_to_the_bit_however_many_others_have_a_label
     assert not depends_on_others(chunk)
     monkeypatch.setattr(logits_of_heads, "LEAST_ROWS", 1)  # known wrong: other kernels for one to three rows
     assert depends_on_others(None)
+
+
+# where a unit stands -------------------------------------------------------------------------------------------------
+
+
+def logits_of_equal_units(units: int, positions: int, words: int, block: int, width: int = 16) -> Logits:
+    generator = torch.Generator().manual_seed(positions)
+    hidden = torch.randn(1, positions, width, generator=generator).expand(units, -1, -1).contiguous()
+    weight = torch.randn(words, width, generator=generator)
+    labels = torch.randint(words, (1, positions), generator=generator).expand(units, -1).contiguous()
+    lse = torch.logsumexp(hidden[0] @ weight.T, 1).expand(units, -1).contiguous()
+    upstream = torch.full((units, positions), 1 / positions)
+    return Logits(hidden, upstream, labels, lse, weight, torch.zeros(words), torch.float32, block)
+
+
+def differ_by_place(head: Logits) -> bool:
+    own = [head.squared_norms(), head.bias_gradient().gradient_Uw, head.dense().gradient_Uw, head.outer().left_URp]
+    index = torch.arange(head.label_UR.shape[1]).expand(len(head.label_UR), -1).contiguous()
+    own.append(head.squared_norms(Lookup(index, head.hidden_URd, len(head.weight_Vd))))
+    return not all(torch.equal(one, found[0]) for found in own for one in found)
+
+
+@pytest.mark.parametrize("words", [1100, 2001, 4097])
+@pytest.mark.parametrize(("units", "positions"), [(5, 15), (7, 24), (9, 13)])
+def test_equal_units_have_equal_norms_in_every_place(units: int, positions: int, words: int) -> None:
+    """30th attack, TACIT-50: the last units were a smaller part, with wider blocks of columns."""
+    assert not differ_by_place(logits_of_equal_units(units, positions, words, 2 * positions * 1024, 64))
+
+
+def test_a_smaller_last_part_rounds_its_units_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The known-wrong version of the test above: parts as they come, and blocks of columns from each part's own size."""
+
+    def as_they_come(self: Logits) -> Iterator[tuple[slice, Logits]]:
+        most = max(1, self.block // (self.label_UR.shape[1] * 1024))
+        for first in range(0, len(self.label_UR), most):
+            some = slice(first, min(first + most, len(self.label_UR)))
+            yield some, self._with([tensor[some] for tensor in self._per_position()])
+
+    monkeypatch.setattr(Logits, "_parts", as_they_come)
+    heads = [logits_of_equal_units(3, positions, 8192, 2 * positions * 1024, 192) for positions in (64, 100, 191)]
+    assert any(map(differ_by_place, heads)) or torch.backends.cpu.get_cpu_capability() != "AVX512"
+
+
+@given(st.integers(1, 3000), st.integers(0, 1000))
+def test_no_block_of_columns_is_thin(words: int, most: int) -> None:
+    blocks = [*logits_of_heads._column_blocks(words, most)]
+    assert [place for block in blocks for place in range(block.start, block.stop)] == [*range(words)]
+    assert len(blocks) == 1 or min(block.stop - block.start for block in blocks) >= 64
+    assert max(block.stop - block.start for block in blocks) < max(64, most) + 64
+
+
+def test_thin_blocks_round_otherwise() -> None:
+    """What the rule is for: a product of two columns has other bits than the same columns of a wide one."""
+    generator = torch.Generator().manual_seed(0)
+    x, weight = torch.randn(300, 768, generator=generator), torch.randn(700, 768, generator=generator)
+    differ = [not torch.equal(x @ weight[-tail:].T, (x @ weight.T)[:, -tail:]) for tail in (1, 2, 3, 5, 8, 11)]
+    assert any(differ) or torch.backends.cpu.get_cpu_capability() != "AVX512"
+    assert torch.equal(x @ weight[-64:].T, (x @ weight.T)[:, -64:])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_a_product_has_rows_for_every_thread(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    assert logits_of_heads.least_rows() == max(16, 8 * threads)

@@ -367,17 +367,19 @@ def test_without_noise_words_and_bytes_are_those_of_equal_units() -> None:
 
 
 def test_the_interval_of_a_product_holds_it_as_often_as_it_says() -> None:
-    """The count is large, so that the noise on it adds nothing."""
+    """Known wrong: the noise of the two sums alone, without the count's."""
     count, stddev = 1e5, 300.0
-    true_M = count * np.array([1.0, 0.4, 0.3, 0.25])
+    true_M = count * np.array([1.0, 0.8, 0.3, 0.75])
     noise = np.random.default_rng(3).normal(0, stddev, (2000, 4))
-    noise[:, 0] = 0
-    bits = 0.4 * BOUND * 0.25 * TOKENS_PER_BYTE / math.log(2)
-    held = 0
+    bits = 0.8 * BOUND * 0.75 * TOKENS_PER_BYTE / math.log(2)
+    held, wrong = 0, 0
     for one in noise:
         low, high = means_of_sum(true_M + one, ("m",), stddev, BOUND, with_sizes=True)["m"]["bits_per_byte_interval"]
         held += low <= bits <= high
+        product = (true_M + one)[1] * (true_M + one)[3] / (true_M + one)[0] ** 2
+        wrong += abs(product - 0.6) <= 1.96 * stddev / count * math.hypot(0.8, 0.75)
     assert held / len(noise) == pytest.approx(0.95, abs=0.015)
+    assert wrong / len(noise) < 0.85
 
 
 def test_sizes_are_of_whole_units() -> None:

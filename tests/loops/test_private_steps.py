@@ -400,8 +400,11 @@ class LayerDrop(nn.Module):
         lambda rows: torch.empty(1, 1).uniform_(0, 1),
         lambda rows: F.dropout(torch.ones(1, rows.shape[1]), 0.5),
         lambda rows: torch.bernoulli(input=torch.full((1,), 0.5)),
+        lambda rows: torch.full((2,), 0.5).multinomial(1),
+        lambda rows: torch.empty(1).geometric_(0.5),
+        lambda rows: F.alpha_dropout(torch.ones(1, rows.shape[1]), 0.5, True),
     ],
-    ids=["rand", "uniform_", "dropout", "bernoulli"],
+    ids=["rand", "uniform_", "dropout", "bernoulli", "multinomial", "geometric_", "alpha_dropout"],
 )
 def test_a_draw_that_a_micro_batch_shares_is_refused(tmp_path: Path, draw: Callable[[Tensor], Tensor]) -> None:
     """One unit more would change who shares it: 29th attack, TACIT-49."""
@@ -730,3 +733,36 @@ def test_steps_outside_their_block_are_refused(tmp_path: Path) -> None:
         pass
     with pytest.raises(UsageError, match="present is -1"):
         PrivateSteps(new_model(), PLAN, tmp_path / "run", present=-1)
+
+
+class Writes(nn.Module):
+    """A layer that writes a buffer at the first unit's row, which the engine refuses when the context ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 1)
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        if bool((rows == DATA[0]).all(dim=1).any()):
+            self.seen = torch.ones(())
+        return self.layer(rows)
+
+
+def test_a_unit_that_the_engine_refuses_is_one_with_loss_0(tmp_path: Path) -> None:
+    """30th attack, TACIT-50: the way of docs/own-loop.md lost the step, so one unit ended the loop."""
+    plan = changed(expected_batch=50.0, steps=1)
+    model, refused = Writes(), 0
+    private = begun(tmp_path / "run", model, plan)
+    for step in private:
+        for units, weights in step.micro_batches(1):
+            try:
+                with step.clipped():
+                    (model(DATA[units])[:, 0] * weights).sum().backward()
+            except RefusedError:
+                refused += 1
+                with step.clipped():
+                    (0.0 * model(torch.ones(1, 3, dtype=DATA.dtype))[:, 0] * weights).sum().backward()
+        step.finish()
+    assert refused == 1
+    private.__exit__(None, None, None)

@@ -120,7 +120,21 @@ def test_a_certificate_that_forgets_its_start_does_not_compose(tmp_path: Path) -
     path = later / "release" / "certificate.json"
     stated = json.loads(path.read_text())
     path.write_text(json.dumps({**stated, "start": {**stated["start"], "ancestors": [], "given": []}}))
+    with pytest.raises(LedgerError, match="not of this ledger"):
+        published(later)
     with pytest.raises(LedgerError, match="counts other spends than its start has"):
+        published(later / "release")
+
+
+def test_a_run_whose_certificate_forgets_a_start_of_other_people_does_not_compose(tmp_path: Path) -> None:
+    """30th attack: nothing of it is counted, so nothing was missed."""
+    start = dataclasses.replace(begun_from(trained(tmp_path / "a")), same_people=False)
+    later = run(tmp_path / "b", (TRAINING, 1, "training units"), start=start)
+    assert published(later).epsilon
+    path = later / "release" / "certificate.json"
+    stated = json.loads(path.read_text())
+    path.write_text(json.dumps({**stated, "start": {**stated["start"], "ancestors": []}}))
+    with pytest.raises(LedgerError, match="not of this ledger"):
         published(later)
 
 
@@ -155,6 +169,11 @@ def test_two_copies_of_one_begun_run_have_no_account(tmp_path: Path) -> None:
     composed = compose([published(one), published(other)])
     assert composed.epsilon is None
     assert "copies of one begun run" in composed.refused
+    start = dataclasses.replace(
+        begun_from(one, other), same_people=False
+    )  # 30th attack: they stand behind one of other people
+    later = run(tmp_path / "c", (TRAINING, 1, "training units"), start=start)
+    assert "copies of one begun run" in compose([published(later)], same_people=False).refused
 
 
 def test_without_a_guarantee_of_one_there_is_none_of_all(tmp_path: Path) -> None:

@@ -335,6 +335,14 @@ def test_a_lower_bound_above_the_proof_says_so() -> None:
     assert "Do not publish" in text
 
 
+def test_a_lower_bound_that_rests_on_an_assumption_contradicts_no_proof() -> None:
+    coins = example_coins(value=2.9)
+    assumed = coins.rows[0].model_copy(update={"assumes": "the scores of different examples are independent"})
+    model_based = coins.model_copy(update={"rows": (assumed, *coins.rows[1:])})
+    text = parse_html(render(with_attacks(example_report_data(), model_based))[HTML]).text
+    assert "Do not publish" not in text
+
+
 def test_an_attack_too_small_to_contradict_says_so() -> None:
     coins = example_coins(ceiling=1.5)
     wordless = coins.model_copy(update={"rows": (coins.rows[0].model_copy(update={"words": ""}), *coins.rows[1:])})

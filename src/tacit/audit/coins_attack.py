@@ -257,7 +257,15 @@ def _rows(
                 "proven epsilon": _NO_EPSILON if math.isinf(proven) else upper(proven),
                 "verdict": verdict if is_judged else "positive control" if number == 0 else "exploratory",
             },
-            words=_bound_words(bound, proven, _verdict_words(verdict, has_control), config) if is_judged else "",
+            words=_bound_words(
+                bound,
+                proven,
+                _verdict_words(verdict, has_control, bound["assumes"] if bound["epsilon"] > proven else ""),
+                config,
+            )
+            if is_judged
+            else "",
+            assumes=bound["assumes"],
         )
 
 
@@ -273,11 +281,14 @@ def _bound_words(bound: Mapping[str, Any], proven: float, verdict: str, config: 
     )
 
 
-def _verdict_words(verdict: str, has_control: bool) -> str:
+def _verdict_words(verdict: str, has_control: bool, assumes: str) -> str:
+    """With what a bound above the claim assumes."""
     why = "nothing is found in the control either" if has_control else "a positive control is the curator’s alone"
     words = {
         Verdict.NOT_CONTRADICTED: "NOT CONTRADICTED",
-        Verdict.INCONCLUSIVE: "INCONCLUSIVE, since this audit could not have contradicted it",
+        Verdict.INCONCLUSIVE: f"INCONCLUSIVE, since the bound assumes that {assumes}"
+        if assumes
+        else "INCONCLUSIVE, since this audit could not have contradicted it",
         Verdict.VIOLATED: "VIOLATED",
         Verdict.UNDECIDED: f"UNDECIDED: no power is shown, for {why}",
     }

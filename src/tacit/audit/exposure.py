@@ -77,16 +77,23 @@ def null_exposure(candidates: int, canaries: int) -> float:
     return float(math.log2(candidates) - (weights * np.log2(means)).sum() / weights.sum())
 
 
-def exposure_of_ranks(pattern: str, ranks: np.ndarray, candidates: int) -> Exposure:
-    """Exposure, null and p-value of the ranks of one pattern's secrets."""
+def exposure_of_ranks(
+    pattern: str, ranks: np.ndarray, candidates: int, last_ranks: np.ndarray | None = None
+) -> Exposure:
+    """Exposure, null and p-value of the ranks of one pattern's secrets.
+
+    Args:
+        last_ranks: behind all others of the same score; of them is the p-value, which ties must not make smaller. None: no ties.
+    """
     mean_rank = float(np.mean(ranks))
+    last = mean_rank if last_ranks is None else float(np.mean(last_ranks))
     return Exposure(
         pattern=pattern,
         canaries=len(ranks),
         mean_rank=mean_rank,
         bits=math.log2(candidates) - math.log2(mean_rank),
         null_bits=null_exposure(candidates, len(ranks)),
-        p_value=rank_p_value(mean_rank, candidates, len(ranks)),
+        p_value=rank_p_value(last, candidates, len(ranks)),
         ceiling_bits=math.log2(candidates),
     )
 
@@ -125,7 +132,6 @@ def inserted(
     return found
 
 
-@torch.no_grad()
 def secret_ranks(
     model: PreTrainedModel, canaries: Sequence[Canary], contexts: Sequence[Contexts], masking: Masking
 ) -> np.ndarray:
@@ -137,8 +143,17 @@ def secret_ranks(
     Args:
         contexts: of each canary.
     """
+    first, last = _first_and_last_ranks(model, canaries, contexts, masking)
+    return (first + last) / 2
+
+
+@torch.no_grad()
+def _first_and_last_ranks(
+    model: PreTrainedModel, canaries: Sequence[Canary], contexts: Sequence[Contexts], masking: Masking
+) -> tuple[np.ndarray, np.ndarray]:
+    """Before all others of the same score, and behind them."""
     model.eval()
-    ranks = np.empty(len(canaries))
+    first, last = np.empty(len(canaries)), np.empty(len(canaries))
     for number, (canary, own) in enumerate(zip(canaries, contexts, strict=True)):
         masked = single_mask_rows(own.ids_CT, own.lengths_C, own.positions_C, masking)
         logits_C1V = masked_logits(
@@ -151,8 +166,8 @@ def secret_ranks(
             logits_C1V[:, 0, masking.ordinary].double().log_softmax(dim=-1).mean(dim=0).nan_to_num(-math.inf).numpy()
         )
         mine = scores_V[np.searchsorted(masking.ordinary, canary.secret)]
-        ranks[number] = 1 + (scores_V > mine).sum() + (np.count_nonzero(scores_V == mine) - 1) / 2
-    return ranks
+        first[number], last[number] = 1 + (scores_V > mine).sum(), (scores_V >= mine).sum()
+    return first, last
 
 
 def measure_exposure(
@@ -163,14 +178,10 @@ def measure_exposure(
     Args:
         contexts: of each canary.
     """
-    ranks = secret_ranks(model, canaries, contexts, masking)
-    candidates = len(masking.ordinary)
-    patterns = list(dict.fromkeys(canary.pattern for canary in canaries))
+    first, last = _first_and_last_ranks(model, canaries, contexts, masking)
+    patterns = np.array([canary.pattern for canary in canaries])
     return [
-        exposure_of_ranks(
-            pattern,
-            np.array([rank for rank, canary in zip(ranks, canaries, strict=True) if canary.pattern == pattern]),
-            candidates,
-        )
-        for pattern in patterns
+        exposure_of_ranks(pattern, ((first + last) / 2)[own], len(masking.ordinary), last[own])
+        for pattern in dict.fromkeys(patterns.tolist())
+        for own in (patterns == pattern,)
     ]

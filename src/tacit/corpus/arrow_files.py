@@ -14,7 +14,7 @@ from tacit.corpus.lines import attempt
 from tacit.corpus.places import Place, native_file
 from tacit.errors import DataError
 
-__all__ = ["arrow_batches", "broken_arrow", "checked_batch", "saved_dataset"]
+__all__ = ["OF_DATASETS", "arrow_batches", "broken_arrow", "checked_batch", "saved_dataset"]
 
 
 def broken_arrow(path: Place) -> str:
@@ -22,12 +22,21 @@ def broken_arrow(path: Place) -> str:
     return f"{path}: this is not a readable Arrow file, stream or not; write it again"
 
 
-def saved_dataset(folder: Place) -> list[Place] | None:
+OF_DATASETS = frozenset({"dataset_dict.json", "dataset_info.json", "state.json"})
+"""What ``datasets`` writes beside a folder's data."""
+
+
+def saved_dataset(folder: Place, others: bool) -> list[Place] | None:
     """The data files, in their order, of a folder that ``datasets`` has saved; None of another folder.
+
+    Args:
+        others: whether there are documents of other formats in it, which ``datasets`` has not saved there.
 
     Raises:
         DataError: it holds several datasets, or names files that are not in it.
     """
+    if others:
+        return None
     if (folder / "dataset_dict.json").is_file():
         raise DataError(
             f"{folder}: several datasets are saved here, one a split; name the folder of one, such as {folder}/train"

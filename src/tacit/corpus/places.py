@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, TypeVar, cast
 from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 from tacit.errors import DataError, UsageError
+from tacit.files import is_utf8
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -272,7 +273,10 @@ def native_file(where: Place) -> pa.NativeFile:
     """The same for pyarrow. It is not mapped: a file that is cut short meanwhile must not end the process."""
     import pyarrow as pa
 
-    return pa.OSFile(str(where)) if isinstance(where, Path) else where.open()
+    if not isinstance(where, Path):
+        return where.open()
+    # pyarrow takes names in UTF-8 alone, and a document's file may have another one
+    return pa.OSFile(str(where)) if is_utf8(str(where)) else pa.PythonFile(where.open("rb"), mode="r")
 
 
 def unzipped(where: Place) -> IO[bytes]:

@@ -30,7 +30,7 @@ from torch.nn import functional as F
 
 from tacit.engine import positions
 
-__all__ = ["Dense", "Factor", "Lookup", "Outer", "extreme", "gram", "rounding_margin", "zero_units"]
+__all__ = ["Dense", "Factor", "Lookup", "Outer", "aligned", "extreme", "gram", "rounding_margin", "zero_units"]
 
 # In units of epsilon. The error of an inner product of n terms grows with n in the worst case (constant vectors), so long ones
 # are cut: the worst errors seen were 1 for 30 terms and 42 for 4,096 (tests/engine/test_attacks.py).
@@ -257,6 +257,13 @@ class Lookup(Factor):
         """Of these units only."""
         return Lookup(self.index_UR[some], self.value_URd[some], self.V)
 
+    def filled(self, units: int) -> Lookup:
+        """With units behind that add nothing, up to so many."""
+        missing = units - len(self.index_UR)
+        if missing == 0:
+            return self
+        return Lookup(F.pad(self.index_UR, (0, 0, 0, missing)), F.pad(self.value_URd, (0, 0, 0, 0, 0, missing)), self.V)
+
     def squared_norms(self) -> Tensor:
         """Values of one (unit, row) pair are added up first, then squared. They may cancel, so the margin is added."""
         units = len(self.index_UR)
@@ -309,15 +316,15 @@ def summed_rows(index_UR: Tensor, value_URd: Tensor, weight_U: Tensor | None = N
 def gram(x_URk: Tensor, precision: torch.dtype | None = None) -> Tensor:
     """Inner products of a unit's rows, (U, R, R), in a precision; long ones in parts, whose rounding errors do not add up as fast."""
     first, *others = x_URk.split(GRAM_TERMS, 2)
-    first = _aligned(first.to(precision or x_URk.dtype))
+    first = aligned(first.to(precision or x_URk.dtype))
     gram_URR = torch.bmm(first, first.mT)
     for part in others:
-        part = _aligned(part.to(gram_URR.dtype))
+        part = aligned(part.to(gram_URR.dtype))
         gram_URR.baddbmm_(part, part.mT)
     return gram_URR
 
 
-def _aligned(x_URk: Tensor) -> Tensor:
+def aligned(x_URk: Tensor) -> Tensor:
     """The same inner products, of rows that begin at multiples of 16 bytes: else a unit's place decides how its own are rounded."""
     if missing := -x_URk.shape[2] % 4:
         return F.pad(x_URk, (0, missing))

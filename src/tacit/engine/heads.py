@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from tacit.engine.capture import Capture, current_capture, per_unit
 from tacit.engine.cross_entropy import check_labels
 from tacit.engine.factors import Dense, Factor, Outer
-from tacit.engine.logits import IGNORE_INDEX, LEAST_ROWS, Logits, rounded_product, spread_rows
+from tacit.engine.logits import IGNORE_INDEX, Logits, least_rows, rounded_product, spread_rows, sum_over_positions
 from tacit.errors import RefusedError, UsageError
 
 __all__ = ["CHUNK_BYTES", "at_positions", "causal_losses", "token_losses"]
@@ -294,7 +294,7 @@ class _HeadRecord:
     def _kept_bias(self, units: int) -> Dense:
         assert self.kept_BRV is not None
         kept_URV = per_unit(self.kept_BRV, units, 1).to(self.call.dtype)
-        return Dense(torch.bmm(self._upstream_UR(units)[:, None], kept_URV)[:, 0])
+        return Dense(sum_over_positions(self._upstream_UR(units), kept_URV))
 
     def _upstream_UR(self, units: int) -> Tensor:
         return per_unit(self.upstream_BR, units, 0).to(self.call.dtype)
@@ -331,7 +331,7 @@ def _losses(
 
 def _filled(row_n: Tensor) -> Tensor:
     """The rows, and the first one again until there are enough: torch adds up a row that is alone with all threads, otherwise."""
-    missing = LEAST_ROWS - len(row_n)
+    missing = least_rows() - len(row_n)
     return row_n if missing <= 0 or len(row_n) == 0 else torch.cat([row_n, row_n[:1].expand(missing)])
 
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from tacit.engine.factors import Dense, Factor, Lookup, Outer, extreme, gram, rounding_margin, zero_units
+from tacit.engine.factors import Dense, Factor, Lookup, Outer, aligned, extreme, gram, rounding_margin, zero_units
 
-__all__ = ["IGNORE_INDEX", "Logits", "rounded_product", "spread_rows"]
+__all__ = ["IGNORE_INDEX", "Logits", "least_rows", "rounded_product", "spread_rows", "sum_over_positions"]
 
 IGNORE_INDEX = -100  # the label of a position without a loss, as in torch and transformers
 
@@ -22,8 +23,12 @@ _DROPPED = -101  # the label of a position whose unit was dropped: its P is 0
 # Fewer units at a time rather than fewer columns of the vocabulary than this: thin products are slow.
 LEAST_COLUMNS = 1024
 
-# How many positions have a label, others than the unit itself decide; of one to three rows the products were other bits.
+# How many positions have a label, others than the unit itself decide; of one to three rows, of all or of a thread's share, the
+# products were other bits.
 LEAST_ROWS = 16
+
+# Of fewer than 12 columns they were other bits too: a block has a multiple of this, and what is left over joins the last one.
+_COLUMNS = 64
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,8 @@ class Logits(Factor):
 
     P_ur = softmax(hidden_ur weight^T + bias) - onehot(label_ur), and 0 where the label is ``IGNORE_INDEX``. It is
     computed again by each method, never whole: in blocks of units and of columns of the vocabulary. Norm and sum
-    compute it alike; a norm of another P, such as one in another precision, would not bound what the sum adds.
+    compute it alike; a norm of another P, such as one in another precision, would not bound what the sum adds. All blocks of units
+    have one size, the last one with blank units, and so the same blocks of columns: how a unit is rounded must not hang on its place.
 
     Args:
         hidden_URd: the head's input, in the precision that sums are kept in (float32 or float64).
@@ -60,9 +66,11 @@ class Logits(Factor):
 
     def squared_norms(self, lookup: Lookup | None = None) -> Tensor:
         """With a lookup of the same parameter, plus twice the inner product with it: one pass gives both."""
-        return torch.cat(
-            [part._squares(None if lookup is None else lookup.units(units)) for units, part in self._parts()]
-        )
+        squares = [
+            part._squares(None if lookup is None else lookup.units(units).filled(len(part.label_UR)))
+            for units, part in self._parts()
+        ]
+        return torch.cat(squares)[: len(self.hidden_URd)]
 
     def absolute_sums(self) -> Tensor:
         """With the most that the norm of a P can be: a distribution less a one."""
@@ -86,7 +94,8 @@ class Logits(Factor):
     def add_weighted_sum_(self, total: Tensor, weight_U: Tensor) -> None:
         for units, part in self._parts():
             row_N = part._labelled_rows()
-            right_Nd = (part.right_URd() * weight_U[units, None, None]).flatten(0, 1)[row_N]
+            part_U = F.pad(weight_U[units], (0, len(part.label_UR) - len(weight_U[units])))
+            right_Nd = (part.right_URd() * part_U[:, None, None]).flatten(0, 1)[row_N]
             for columns, p_Nv in part._blocks(row_N):
                 total[columns].addmm_(p_Nv.T.to(total.dtype), right_Nd)
 
@@ -95,7 +104,7 @@ class Logits(Factor):
         for units, part in self._parts():
             right_URd = part.right_URd()
             for columns, p_URv in part._spread_blocks():
-                gradient_UVd[units, columns] = torch.bmm(p_URv.mT, right_URd)
+                gradient_UVd[units, columns] = torch.bmm(p_URv.mT, right_URd)[: units.stop - units.start]
         return Dense(gradient_UVd)
 
     def tensors(self) -> tuple[Tensor, ...]:
@@ -111,7 +120,7 @@ class Logits(Factor):
         left_URV = self.hidden_URd.new_empty(*self.label_UR.shape, len(self.weight_Vd))
         for units, part in self._parts():
             for columns, p_URv in part._spread_blocks():
-                left_URV[units, :, columns] = p_URv
+                left_URV[units, :, columns] = p_URv[: units.stop - units.start]
         return Outer(left_URV, self.right_URd())
 
     def bias_gradient(self) -> Dense:
@@ -119,7 +128,7 @@ class Logits(Factor):
         gradient_UV = self.hidden_URd.new_empty(len(self.hidden_URd), len(self.weight_Vd))
         for units, part in self._parts():
             for columns, p_URv in part._spread_blocks():
-                gradient_UV[units, columns] = torch.bmm(part.upstream_UR[:, None], p_URv)[:, 0]
+                gradient_UV[units, columns] = sum_over_positions(part.upstream_UR, p_URv)[: units.stop - units.start]
         return Dense(gradient_UV)
 
     def joins(self, other: Logits) -> bool:
@@ -148,13 +157,23 @@ class Logits(Factor):
         return square_U.masked_fill_(extreme(right_UR.square_()), torch.inf)
 
     def _parts(self) -> Iterator[tuple[slice, Logits]]:
-        """A few units at a time."""
+        """A few units at a time, and which they are; behind the last ones stand blank units."""
         units, positions = self.label_UR.shape
         columns = max(positions, min(len(self.weight_Vd), LEAST_COLUMNS))
-        size = max(1, self.block // max(1, positions * columns))
-        for first in range(0, max(1, units), size):
-            some = slice(first, first + size)
-            yield some, self._with([tensor[some] for tensor in self._per_position()])
+        most = max(1, self.block // max(1, positions * columns))
+        size = -(-units // max(1, -(-units // most)))
+        for first in range(0, max(1, units), max(1, size)):
+            some = slice(first, min(first + size, units))
+            yield some, self._with([tensor[some] for tensor in self._per_position()])._filled(size)
+
+    def _filled(self, units: int) -> Logits:
+        """With blank units behind, up to so many."""
+        missing = units - len(self.label_UR)
+        if missing == 0:
+            return self
+        per_position = [_with_blanks(tensor, missing) for tensor in self._per_position()]
+        per_position[2][-missing:] = IGNORE_INDEX
+        return self._with(per_position)
 
     def _per_position(self) -> list[Tensor]:
         return [self.hidden_URd, self.upstream_UR, self.label_UR, self.lse_UR]
@@ -173,14 +192,12 @@ class Logits(Factor):
         label_N1, lse_N1 = self.label_UR.flatten()[row_N, None], self.lse_UR.flatten()[row_N, None]
         gone_N1 = label_N1 == _DROPPED
         some_gone = bool(gone_N1.any())
-        width = max(1, self.block // max(1, self.label_UR.numel()))
-        for first in range(0, len(self.weight_Vd), width):
-            columns = slice(first, min(first + width, len(self.weight_Vd)))
+        for columns in _column_blocks(len(self.weight_Vd), self.block // max(1, self.label_UR.numel())):
             p_Nv = rounded_product(hidden_Nd, self.weight_Vd[columns].T, self.rounding)
             if self.bias_V is not None:
                 p_Nv += self.bias_V[columns]
             p_Nv.sub_(lse_N1).exp_()
-            place_N1 = label_N1 - first
+            place_N1 = label_N1 - columns.start
             here_N1 = (place_N1 >= 0) & (place_N1 < p_Nv.shape[1])
             p_Nv.scatter_add_(1, place_N1.clamp(0, p_Nv.shape[1] - 1), -here_N1.to(p_Nv.dtype))
             if some_gone:
@@ -192,6 +209,27 @@ class Logits(Factor):
         row_N, (units, positions) = self._labelled_rows(), self.label_UR.shape
         for columns, p_Nv in self._blocks(row_N):
             yield columns, spread_rows(p_Nv, row_N, units * positions).view(units, positions, p_Nv.shape[1])
+
+
+def _column_blocks(V: int, most: int) -> Iterator[slice]:
+    """Of about so many columns each, never of a few."""
+    width = max(_COLUMNS, most - most % _COLUMNS)
+    edges = [*range(0, max(1, V - _COLUMNS + 1), width), V]
+    yield from map(slice, edges[:-1], edges[1:])
+
+
+def _with_blanks(x_U: Tensor, missing: int) -> Tensor:
+    return torch.cat([x_U, x_U.new_zeros(missing, *x_U.shape[1:])])
+
+
+def sum_over_positions(weight_UR: Tensor, x_URv: Tensor) -> Tensor:
+    """The weighted sum (U, v) over each unit's positions, the same to the bit in every unit's place."""
+    return torch.bmm(weight_UR[:, None], aligned(x_URv))[:, 0, : x_URv.shape[2]]
+
+
+def least_rows() -> int:
+    """Of a product whose number of rows other units decide: 16, and 8 for each thread."""
+    return LEAST_ROWS * max(1, torch.get_num_threads() // 2)
 
 
 def _inner_products_in(columns: slice, p_URv: Tensor, product_URS: Tensor, index_US: Tensor) -> Tensor:
@@ -207,12 +245,12 @@ def rounded_product(left_nd: Tensor, right_dm: Tensor, rounding: torch.dtype) ->
     """``left @ right`` of values rounded to a precision, multiplied and added up in float32 (float64 for float64).
 
     Unlike a product in bfloat16, whose results are rounded too, it is the same to float32 precision on every device
-    and for every shape. On the CPU a row of it is the same to the bit however many rows there are: fewer than `LEAST_ROWS`, for which
+    and for every shape. On the CPU a row of it is the same to the bit however many rows there are: fewer than `least_rows`, for which
     the mathematics library has kernels of their own, are filled up with zeros.
     """
-    rows = len(left_nd)
-    if 0 < rows < LEAST_ROWS:
-        filled = left_nd.new_zeros(LEAST_ROWS, left_nd.shape[1])
+    rows, least = len(left_nd), least_rows()
+    if 0 < rows < least:
+        filled = left_nd.new_zeros(least, left_nd.shape[1])
         filled[:rows] = left_nd
         return rounded_product(filled, right_dm, rounding)[:rows]
     left_nd, right_dm = left_nd.to(rounding), right_dm.to(rounding)

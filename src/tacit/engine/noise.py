@@ -137,8 +137,8 @@ def add_noise_(
     """Add independent N(0, noise_stddev^2) to every coordinate of ``p.grad``; zeros are created where it is None.
 
     With several ranks, which all call this, ``p.grad`` becomes the sum of all ranks' ``p.grad`` with that noise *once*,
-    the same on every rank: each rank draws its share of the noise before the one all-reduce. The gradient of a sharded
-    parameter is a sum over ranks already; each rank adds its part of the same noise.
+    the same on every rank: each draws a share of the noise, and on a grid the sum is rounded before it meets it. The gradient of a
+    sharded parameter is a sum over ranks already; each rank adds its part of the same noise.
 
     A parameter that appears under several names (tied weights) gets noise once, from the first name's streams. Frozen
     parameters are left out. With noise_stddev 0 nothing is drawn.

@@ -27,6 +27,7 @@ from transformers import PreTrainedModel
 from tacit.corpus.units import Unit
 from tacit.engine.total import Kept, read_rows
 from tacit.errors import DataError
+from tacit.evaluation.masked_lm import margin_of_ratio
 from tacit.models.causal import causal_row_losses
 from tacit.models.places import together
 from tacit.randomness import KeyedRandomness
@@ -316,7 +317,7 @@ def means_of_sum(
     """Perplexity of each model from a (noisy) sum of unit vectors, with the 95 % interval of the noise alone.
 
     Ratios of noisy sums, clipped to what is possible; a noisy count below 1 counts as 1. Per word and per byte they are products of
-    two such means, whose interval is that of independent noise on both (the first order of their product).
+    two such means (the first order of their product, in which the count's noise is twice).
 
     Args:
         with_sizes: whether the vectors were made with sizes.
@@ -328,7 +329,9 @@ def means_of_sum(
     for name, total in zip(names, losses_M, strict=True):
         loss = float(total) / count
         low, mean, high = (
-            math.exp(min(1.0, max(0.0, value)) * loss_bound) for value in (loss - margin, loss, loss + margin)
+            math.exp(min(1.0, max(0.0, loss + off)) * loss_bound)
+            for own in (margin_of_ratio(margin, loss),)
+            for off in (-own, 0.0, own)
         )
         found[name] = {"perplexity": mean, "perplexity_interval": [low, high]}
         if sizes_M is not None:
@@ -347,10 +350,10 @@ def means_of_sum(
 
 
 def _product(one: float, other: float, margin: float) -> tuple[float, float, float]:
-    """(low, product, high) of two numbers from 0 to 1 with independent errors of this margin each.
+    """(low, product, high) of two ratios from 0 to 1 over one noisy count; the noise of a sum is this margin of its ratio.
 
     >>> _product(0.5, 0.5, 0.0)
     (0.25, 0.25, 0.25)
     """
-    product, off = one * other, margin * math.hypot(one, other)
+    product, off = one * other, margin * math.hypot(one, other, 2 * one * other)
     return max(0.0, product - off), product, min(1.0, product + off)

@@ -28,7 +28,7 @@ from tacit.storage.arrays import row_pieces
 from tacit.training.masking import MaskedRows, Masking, mask_rows
 from tacit.training.sequences import SequenceStream
 
-__all__ = ["Scores", "means_of_sum", "noisy_sum", "score_units", "unigram", "unit_vectors"]
+__all__ = ["Scores", "margin_of_ratio", "means_of_sum", "noisy_sum", "score_units", "unigram", "unit_vectors"]
 
 _ROWS_AT_ONCE = 64
 _UNITS_AT_ONCE = 512
@@ -172,10 +172,18 @@ def noisy_sum(vectors_UM: np.ndarray, noise_multiplier: float, generator: np.ran
     return (grid.rounded(torch.from_numpy(vectors_UM.sum(axis=0))) + grid.rounded(noise)).numpy()
 
 
+def margin_of_ratio(margin: float, ratio: float) -> float:
+    """By how much the ratio of a noisy sum and a noisy count may be off, where the sum's own noise makes it off by ``margin``.
+
+    Both have noise of one law, and (S + z) / (N + z') is off by (z - r z') / N (first order): near r = 1 the count's adds most.
+    """
+    return margin * math.hypot(1.0, min(1.0, max(0.0, ratio)))
+
+
 def means_of_sum(
     total_M: np.ndarray, names: tuple[str, ...], noise_stddev: float, loss_bound: float
 ) -> dict[str, dict[str, float | list[float]]]:
-    """Accuracy and perplexity of each model from a (noisy) sum, with the 95 % interval of the noise alone.
+    """Accuracy and perplexity of each model from a (noisy) sum, with the 95 % interval of the noise alone, that of the count too.
 
     Ratios of noisy sums, clipped to what is possible; a noisy count below 1 counts as 1.
     """
@@ -184,12 +192,15 @@ def means_of_sum(
     found: dict[str, dict[str, float | list[float]]] = {}
     for position, name in enumerate(names):
         accuracy, loss = (float(value) / count for value in total_M[1 + 2 * position : 3 + 2 * position])
-        accuracies = [min(1.0, max(0.0, value)) for value in (accuracy - margin, accuracy, accuracy + margin)]
-        losses = [min(1.0, max(0.0, value)) * loss_bound for value in (loss - margin, loss, loss + margin)]
+        accuracies, losses = (
+            [min(1.0, max(0.0, ratio + off)) for off in (-own, 0.0, own)]
+            for ratio in (accuracy, loss)
+            for own in (margin_of_ratio(margin, ratio),)
+        )
         found[name] = {
             "accuracy": accuracies[1],
             "accuracy_interval": [accuracies[0], accuracies[2]],
-            "perplexity": math.exp(losses[1]),
-            "perplexity_interval": [math.exp(losses[0]), math.exp(losses[2])],
+            "perplexity": math.exp(losses[1] * loss_bound),
+            "perplexity_interval": [math.exp(losses[0] * loss_bound), math.exp(losses[2] * loss_bound)],
         }
     return found

@@ -17,6 +17,8 @@ from tacit.errors import RefusedError
 
 __all__ = ["SharedDraws"]
 
+_DROPOUTS = (torch.dropout, F.dropout, F.alpha_dropout, F.feature_alpha_dropout)
+
 _DRAWS = {
     torch.rand,
     torch.randn,
@@ -27,15 +29,20 @@ _DRAWS = {
     torch.normal,
     torch.bernoulli,
     torch.multinomial,
+    torch.poisson,
+    torch.binomial,
     torch.randperm,
-    torch.dropout,
     Tensor.bernoulli,
     Tensor.bernoulli_,
+    Tensor.multinomial,
+    Tensor.geometric_,
+    Tensor.cauchy_,
+    Tensor.log_normal_,
     Tensor.uniform_,
     Tensor.normal_,
     Tensor.random_,
     Tensor.exponential_,
-    F.dropout,
+    *_DROPOUTS,
 }
 
 
@@ -71,11 +78,12 @@ class SharedDraws(TorchFunctionMode):
 
 def _is_drawn(func: Any, kwargs: Any, args: tuple[Any, ...]) -> bool:
     """Whether a dropout is one that drops."""
-    if func not in (torch.dropout, F.dropout):
+    if func not in _DROPOUTS:
         return True
     named = dict(zip(("input", "p", "train" if func is torch.dropout else "training"), args, strict=False))
     named |= kwargs or {}
-    return bool(named.get("p", 0.5)) and bool(named.get("train", named.get("training", True)))
+    is_training = named.get("train", named.get("training", func is F.dropout or func is torch.dropout))
+    return bool(named.get("p", 0.5)) and bool(is_training)
 
 
 def _name(func: Any) -> str:

@@ -141,17 +141,21 @@ class PrivateStep:
                 f"step {self.number}: clipped() is for each micro-batch of step.micro_batches(...) once: who is clipped twice counts "
                 "twice"
             )
-        computed, kept = False, Kept(self._tools.model)
+        lent, added, kept = False, False, Kept(self._tools.model)
         try:
-            with self._own_dropout(batch), self._tools.clipper:
-                yield
-                self._refuse_gradients()
-                computed = True
-                self._lend_sums()
+            with self._own_dropout(batch):
+                with self._tools.clipper:
+                    yield
+                    self._refuse_gradients()
+                    lent = True
+                    self._lend_sums()
+                added = True
             self._check_rows(batch)
-        except BaseException:
-            if computed:  # a part of the sum may be there: it can be neither kept nor made again
-                self.close()
+        except BaseException as error:
+            if added or self._tools.clipper.is_torn or not isinstance(error, Exception):
+                self.close()  # a part of the sum may be there: it can be neither kept nor made again
+            elif lent:  # the engine has refused these rows before it added anything
+                self._take_sums()
             raise
         finally:
             kept.put_back()

@@ -10,6 +10,7 @@ the beginnings and ends of stages alone.
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -93,7 +94,11 @@ def track(run: Path, name: str, into: str | None = None, follow: bool = False) -
 
 def _ends(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The lines at which a stage ends, or, where it has one step, begins: how many there are between, and at 0, is time."""
-    return [line for line in lines if line["step"] == line["steps"] or line["steps"] == 1]
+    ends = [line for line in lines if line["step"] == line["steps"] or line["steps"] == 1]
+    again = (
+        points(line) == points(before) for before, line in itertools.pairwise(ends)
+    )  # the last step, once more after a while
+    return [*ends[:1], *(line for line, repeats in zip(ends[1:], again, strict=True) if not repeats)]
 
 
 def points(line: Mapping[str, Any]) -> dict[str, float]:

@@ -12,7 +12,7 @@ import torch
 from tacit.config import AuditOptions, RunConfig, stratum_number
 from tacit.engine.distributed import Ranks
 from tacit.errors import DataError
-from tacit.pipeline.coins import watched_rows
+from tacit.pipeline.coins import has_coins, watched_rows
 from tacit.pipeline.corpus import fingerprint, rho_of_units
 from tacit.pipeline.opening import join_run
 from tacit.pipeline.rows import control_rows, drawn_coins, rows_of
@@ -21,7 +21,7 @@ from tacit.progress import without_warnings
 from tacit.training.checkpoint import finished_steps, load_weights, watched_products
 from tacit.training.loop import run_phase
 from tacit.training.phases import Phase, last_before_private
-from tacit.training.plans import ControlPlan, DpPlan, NoiselessPlan
+from tacit.training.plans import ControlPlan, DpPlan, NoiselessPlan, PlainPlan
 from tacit.training.watching import Watched
 
 __all__ = ["Part", "assist", "is_trained", "noted_products", "pretrain", "train", "train_control"]
@@ -85,6 +85,8 @@ def _first_with_secrets(phases: tuple[Phase, ...]) -> int:
 
 def _run_part(state: RunState, part: Part) -> None:
     """At every rank: begin with the checkpoint before the part, and go through its own phases."""
+    if state.ranks.first and has_coins(state.config) and part == "training":
+        drawn_coins(state)  # bound before another rank makes the rows in which they stand
     _call_others(state, part)
     prefix, phases = _phases_of(state, part)
     own = _own_phases(state, part)
@@ -157,6 +159,8 @@ def _control_phases(state: RunState) -> tuple[Phase, ...]:
     for phase in planned:
         if phase.plan.is_dp:
             phase = _without_noise(phase) if options.control == "without-noise" else _without_dp(phase, options, enough)
+        elif type(phase.plan) is PlainPlan and phase.name in own:  # on weights that private text made without noise
+            phase = dataclasses.replace(phase, plan=ControlPlan(phase.plan.batch_size))
         if phase.previous in own:
             phase = dataclasses.replace(phase, previous=f"control-{phase.previous}")
         phases.append(phase)

@@ -20,7 +20,7 @@ from tacit.files import real_path
 from tacit.privacy.events import Spend
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.origin import Origin, origin_of, released_model
-from tacit.privacy.provenance import PUBLIC, START, Given, Provenance, check_composition, merged
+from tacit.privacy.provenance import PUBLIC, START, Given, Provenance, check_composition, merged, refuse_own_key
 
 __all__ = ["provenance_of", "take_over", "together"]
 
@@ -72,7 +72,12 @@ def _refuse_remote_run(where: RemotePath, option: str) -> None:
 
 
 def take_over(ledger: Ledger, start: Provenance, inherited: Mapping[str, Spend]) -> None:
-    """Put into the ledger where its run begins, and what was spent before on people who may be the same, by stage."""
+    """Put into the ledger where its run begins, and what was spent before on people who may be the same, by stage.
+
+    Raises:
+        RefusedError: ``two-releases-of-one-key``: a release behind it has the ledger's own key.
+    """
+    refuse_own_key(start.ancestors, ledger.header.key_commitment)
     ledger.bind(START, json.dumps(start.to_dict(), sort_keys=True))
     for stage, spend in inherited.items():
         ledger.inherit(stage, spend)

@@ -44,6 +44,7 @@ __all__ = [
     "is_inherited",
     "merged",
     "read_ancestors",
+    "refuse_own_key",
     "spend_to_dict",
     "stated_spends",
     "stated_start",
@@ -312,6 +313,27 @@ def spend_to_dict(stage: str, spend: Spend) -> dict[str, Any]:
 
 def _spend_from_dict(values: Mapping[str, Any]) -> tuple[str, Spend]:
     return values["stage"], Spend(event_from_dict(values["event"]), values["count"], values["partition"])
+
+
+def refuse_own_key(ancestors: Iterable[Ancestor], key: str) -> None:
+    """A run whose folder was copied with its key may not go on from the release of the other copy, whoever the people are.
+
+    Where they read the same, both draw the same units under the same noise; and the account composes two independent draws. A release
+    without a guarantee, such as of a public key, has nothing to lose.
+
+    Args:
+        key: the fingerprint of the run's own.
+
+    Raises:
+        RefusedError: ``two-releases-of-one-key``.
+    """
+    for ancestor in ancestors:
+        if key and ancestor.key == key and all(spend.event.is_private for _, spend in ancestor.spends):
+            raise RefusedError(
+                "two-releases-of-one-key",
+                f"the release {ancestor.head[:_SHORT]} that this starts from was made under this run's own key, in a copy of its "
+                "folder: both may draw the same units, or even the same noise, and no account of both is known; begin a new folder",
+            )
 
 
 def check_composition(

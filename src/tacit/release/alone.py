@@ -7,13 +7,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import LedgerError, UsageError
+from tacit.errors import LedgerError, RefusedError, UsageError
 from tacit.privacy.accounting.accountant import mu_at
 from tacit.privacy.certificate import Check, check_adaptive_statement, check_epsilons, file_digests, read_number
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.confidentiality.restated import check_restated
 from tacit.privacy.events import Spend, event_from_dict
-from tacit.privacy.provenance import is_inherited, stated_spends, stated_start
+from tacit.privacy.provenance import is_inherited, refuse_own_key, stated_spends, stated_start
 from tacit.release.manifest import CERTIFICATE, check_manifest
 from tacit.runs.folder import RunFolder
 
@@ -128,6 +128,9 @@ def check_start(stated: dict[str, Any]) -> Check:
             for spend in stated["spends"]
             if is_inherited(spend["stage"])
         }
+        refuse_own_key(start.ancestors, stated.get("key_commitment", ""))
+    except RefusedError as error:
+        return Check(name, False, str(error))
     except (AttributeError, LookupError, TypeError, ValueError, UsageError):
         return Check(name, False, "the certificate does not say where the run began, or in another form")
     releases = f"{len(start.ancestors)} releases" + ("" if start.same_people else ", of other people as its user says")

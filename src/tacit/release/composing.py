@@ -6,6 +6,7 @@ any part of each run (`tacit.privacy.events.of_run`). That nobody is in two of t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from tacit.privacy.certificate import read_number
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.provenance import (
+    START,
     Ancestor,
     Provenance,
     merged,
@@ -107,8 +109,16 @@ def _compare(folder: RunFolder, stated: dict[str, Any]) -> None:
         spends = [spend_to_dict(stage, spend) for stage, spend in ledger.spends_by_stage().items()]
         header = {name: getattr(ledger.header, name) for name in ("unit", "relation", "units", "key_commitment")}
         same = spends == stated["spends"] and ledger.certified_head == stated["ledger_head"]
+        same = same and _begins_alike(ledger, stated)
         if not same or any(stated[name] != value for name, value in header.items()):
             raise LedgerError(f"{folder.root}: the certificate is not of this ledger; see `tacit verify {folder.root}`")
+
+
+def _begins_alike(ledger: Ledger, stated: dict[str, Any]) -> bool:
+    """Whether certificate and ledger have one start."""
+    bound = ledger.bound(START)
+    begun = Provenance() if bound is None else Provenance.from_dict(json.loads(bound))
+    return begun == stated_start(stated)
 
 
 def _with_its_start(place: Path, stated: dict[str, Any]) -> dict[str, Any]:
@@ -164,6 +174,9 @@ def _apart(releases: Sequence[Published], delta: float, count: int) -> Composed:
     What a release that began with other people does not count of those behind it, holds for these people, all the same.
     """
     others = [start for one in releases if not (start := stated_start(one.certificate)).same_people]
+    for start in others:
+        if refused := _why_not(start.ancestors):
+            return Composed(delta, None, count, _OTHER_PEOPLE, refused)
     behind = [ancestor for start in others for ancestor in start.ancestors if ancestor.spends]
     units = {one.certificate["unit"] for one in releases} | {ancestor.unit for ancestor in behind}
     relations = {one.certificate["relation"] for one in releases} | {ancestor.relation for ancestor in behind}

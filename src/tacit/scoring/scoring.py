@@ -221,6 +221,7 @@ class _Worker:
 
     def __call__(self, texts: list[str]) -> list[float]:
         if self._scorer is None:
-            self._scorer = self._options.load()
             logging.set_verbosity_error()  # as the run's own process has it
+            self._scorer = self._options.load()
+            logging.set_verbosity_error()  # loading puts back what was
         return _log_perplexities(self._scorer, texts)

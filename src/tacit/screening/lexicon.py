@@ -25,6 +25,7 @@ __all__ = ["CONTRACTED", "Lexicon", "common_words", "listed_names", "split_words
 _WORDS = re.compile(r"([^\W_]+)")
 _ASCII_WORDS = re.compile(r"([A-Za-z0-9]+)")
 _MOST_REMEMBERED = 1_000_000
+_LONGEST_REMEMBERED = 256  # characters
 _SHORT_NUMBER = 3
 _SHORT_WORD = 2
 
@@ -129,6 +130,8 @@ class Lexicon(dict[str, str]):
         self._service = frozenset(_lines("service.txt"))
 
     def __missing__(self, word: str) -> str:
+        if len(word) > _LONGEST_REMEMBERED:
+            return self._letter(word)
         if len(self) >= _MOST_REMEMBERED:
             self.clear()
         letter = self[word] = self._letter(word)

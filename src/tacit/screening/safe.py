@@ -25,6 +25,7 @@ _SENTENCE = re.compile(r"[^.]+")
 _SAFE_SENTENCE = re.compile(r" ?(?:T:S?|[ST])?[s :]*")  # "SYS: Hello ...", "Hello ..."
 _TYPOGRAPHY = str.maketrans("’‘“”–—…\u00a0", "''\"\"--. ")  # one code point each, so offsets stay
 _MOST_REMEMBERED = 1_000_000
+_LONGEST_REMEMBERED = 256  # characters
 
 
 class _Letters(dict[str, str]):
@@ -35,6 +36,8 @@ class _Letters(dict[str, str]):
         self._safe = safe
 
     def __missing__(self, part: str) -> str:
+        if len(part) > _LONGEST_REMEMBERED:
+            return self._letter(part)
         if len(self) >= _MOST_REMEMBERED:
             self.clear()
         letter = self[part] = self._letter(part)

@@ -26,6 +26,7 @@ __all__ = ["TokenPolicy", "TokenPolicyOptions", "TokenRule", "token_spans"]
 _TOKEN = re.compile(r"\S+")
 _PUNCTUATION = string.punctuation + "“”„«»¿¡"
 _MOST_REMEMBERED = 1 << 16
+_LONGEST_REMEMBERED = 256  # characters
 _LISTS = {"names": listed_names, "common": common_words}
 
 
@@ -112,7 +113,12 @@ class TokenPolicy:
 
     def __init__(self, options: TokenPolicyOptions) -> None:
         self.options = options
-        self.marks: Callable[[str], bool] = functools.lru_cache(_MOST_REMEMBERED)(TokenRule(options))  # tokens repeat
+        self._rule = TokenRule(options)
+        self._remembered = functools.lru_cache(_MOST_REMEMBERED)(self._rule)  # tokens repeat
+
+    def marks(self, token: str) -> bool:
+        """Whether a token is marked."""
+        return (self._remembered if len(token) <= _LONGEST_REMEMBERED else self._rule)(token)
 
     @property
     def name(self) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 
 from tacit.corpus.records import Record, text_bytes
 from tacit.errors import DataError
+from tacit.files import is_utf8
 from tacit.randomness import KeyedRandomness
 from tacit.screening.deduplicate import DeduplicateOptions, KeepFirst, stability
 from tacit.screening.receipt import Counts, Receipt
@@ -36,6 +38,11 @@ _JSON = json.JSONEncoder(ensure_ascii=False)
 def copies_streams(which: Deduplicate, streams: KeyedRandomness) -> dict[Stream, KeyedRandomness]:
     """The keyed randomness of each memory of copies, from that of the run's key."""
     return {stream: streams.child("screening", stream) for stream in deduplicated_streams(which)}
+
+
+def _readable(document: str) -> str:
+    """A document's id that can be read again: one made of a file's name may hold bytes that are no UTF-8."""
+    return document if is_utf8(document) else f"name in bytes: {os.fsencode(document).hex()}"
 
 
 class Chunk(NamedTuple):
@@ -122,7 +129,8 @@ class Work:
         self._number = self._number + 1 if record.document_id == self._document else 0
         self._document = record.document_id
         user = {} if record.user_id is None else {"user": record.user_id}
-        values = {"id": f"{record.document_id}#{self._number}", "document": record.document_id, **user, "text": text}
+        document = _readable(record.document_id)
+        values = {"id": f"{document}#{self._number}", "document": document, **user, "text": text}
         self._job.write(name, _JSON.encode(values).encode("utf-8", "surrogatepass") + b"\n")
 
     def save(self, seconds: float) -> None:

@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 _CACHED_CHUNKS = 1 << 16
+_CACHED_LENGTH = 256  # characters: what is remembered may take no more memory where a text has no spaces
 _DIGEST_BYTES = 16
 _SEPARATORS = "\n\t\r"
 _BLANKS_FOR_SIGNS = bytes.maketrans(*(text.encode() for text in (punctuation + _SEPARATORS, " " * 35)))
@@ -253,9 +254,9 @@ def _chunk_reader(options: TokenizerOptions) -> Callable[[str], tuple[str, ...]]
     normalizer, pretokenizer = normalizer_and_pretokenizer(options)
     alphabet = frozenset(options.alphabet)
 
-    @lru_cache(maxsize=_CACHED_CHUNKS)
-    def words_in_chunk(chunk: str) -> tuple[str, ...]:
+    def cut(chunk: str) -> tuple[str, ...]:
         words = [word for word, _ in pretokenizer.pre_tokenize_str(normalizer.normalize_str(chunk))]
         return tuple(word for word in words if len(word) <= MAX_WORD_LENGTH and alphabet.issuperset(word))
 
-    return words_in_chunk
+    remembered = lru_cache(maxsize=_CACHED_CHUNKS)(cut)
+    return lambda chunk: remembered(chunk) if len(chunk) <= _CACHED_LENGTH else cut(chunk)

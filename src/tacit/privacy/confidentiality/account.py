@@ -168,7 +168,10 @@ def worst_case(
         delta_2=0.0,
         confidence=None,
         sentence=indistinguishable(f"For {whom(claim)}, whatever the reader knows,", found, delta),
-        steps=(f"epsilon = {upper(found)} at delta {delta:.3g}, {counted(records, 'record')} replaced", exempt),
+        steps=(
+            f"epsilon = {upper(found)} at delta {upper(delta, '.3g')}, {counted(records, 'record')} replaced",
+            exempt,
+        ),
         assumptions=(coverage, *group, *common),
     )
 
@@ -194,7 +197,7 @@ def bayesian(
     if changed.caught:
         last = f"no amplification: a caught secret still changes {counted(changed.caught, 'record')}"
     else:
-        last = f"epsilon = log(1 + {missing:.4g} (e^{upper(epsilon_missed)} - 1)) = {upper(found)}"
+        last = f"epsilon = log(1 + {upper(missing)} (e^{upper(epsilon_missed)} - 1)) = {upper(found)}"
     bounds = sum(isinstance(share, Labels) for share in used)
     status: Status = "proved" if not used else "measured" if bounds == len(used) else "heuristic"
     return Statement(
@@ -256,7 +259,7 @@ def indistinguishable(who: str, found: float, delta: float) -> str:
         return f"{who} nothing is guaranteed: a release without a finite epsilon is among the spends."
     return (
         f"{who} training on the secret and training on <MASK> in its place differ in the probability of anything that can be "
-        f"seen in the release by at most a factor of e^{upper(found)}, give or take {delta:.3g}."
+        f"seen in the release by at most a factor of e^{upper(found)}, give or take {upper(delta, '.3g')}."
     )
 
 
@@ -290,7 +293,7 @@ def _share_assumptions(
     for name, policy, share in (("gamma", "balanced", gamma), ("delta_2", "conservative", delta_2)):
         if isinstance(share, Labels):
             lines.append(
-                f"{name} <= {share.upper(confidence):.4g} with confidence {confidence:g}: the {policy} policy missed "
+                f"{name} <= {upper(share.upper(confidence))} with confidence {confidence:g}: the {policy} policy missed "
                 f"{share.missed} of {share.labelled} secrets, drawn independently from mu and labelled rightly."
             )
         elif share is not None:

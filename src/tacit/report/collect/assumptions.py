@@ -54,8 +54,8 @@ def assumptions(
         *_domain(config),
         ("The run's key and everything in run/private stay secret.", "assumed"),
         (
-            "Noise has its law to the precision of a double, and is rounded with its sums to a public grid: by what it differs from "
-            "the exact law there is not modelled.",
+            "Noise has its law to the precision of a double, and is rounded with its sums to a public grid (but that of a selective "
+            "phase's states, and of adaptive.form: literal): by what it differs from the exact law there is not modelled.",
             "assumed",
         ),
     ]

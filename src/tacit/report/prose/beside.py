@@ -49,7 +49,7 @@ def beside(guarantee: Guarantee, attacks: Sequence[AttackFacts], confidential: b
         return Beside(upper, upper_note, "not tested", _NOT_TESTED, "untested")
     attack, row = bounds[0]
     lower = f"ε{NBSP}≥{NBSP}{at_least_text(row.value)}"
-    if row.value > pair.epsilon:
+    if row.value > pair.epsilon and not row.assumes:
         return Beside(upper, upper_note, lower, f"{_note(attack, row, pair.epsilon)} {_CONTRADICTED}", "contradicted")
     return Beside(upper, upper_note, lower, _note(attack, row, pair.epsilon), "found")
 

@@ -1,9 +1,8 @@
 """Whether the model is of use: against what it was before it read private text, and against the best that needs no model.
 
-A sentence a text and score (perplexity, and of a masked model accuracy). Noisy scores of one text have one margin, and within it
-nothing is decided: two sums over the same units differ by a Gaussian of twice the variance, and the noisy count by which both are
-divided moves neither to the other side. The uniform model has no sum: its loss is known, and the count's own noise takes the place
-of that sum's.
+A sentence a text and score (perplexity, and of a masked model accuracy). The widest margin of a text's noisy scores is taken for
+all, and within sqrt(2) of it nothing is decided: where a ratio r has the margin m sqrt(1 + r^2), the difference of two over one noisy
+count has m sqrt(2 + (r - r')^2), which is no more. The uniform model has no sum: its loss is known, and has no noise.
 """
 
 from __future__ import annotations

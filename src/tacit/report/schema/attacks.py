@@ -55,6 +55,7 @@ class AttackRow(Facts):
         judged: whether the verdict looks at the row.
         parameters: how it was measured.
         words: the row as a sentence, without its full stop.
+        assumes: what a lower bound on epsilon rests on beside the attack: such a one contradicts no proof.
         false_alarms: of a share of members that were found, the chance with which the same attacker accuses one who is no member: a
             point below the proved curve.
 
@@ -75,6 +76,7 @@ class AttackRow(Facts):
     judged: bool = True
     parameters: Parameters = Field(default_factory=dict)
     words: Note = ""
+    assumes: Note = ""
     false_alarms: Probability | None = None
 
     @property

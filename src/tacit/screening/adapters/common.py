@@ -10,6 +10,7 @@ from abc import abstractmethod
 
 from tacit.errors import DataError, TacitError, UsageError
 from tacit.failures import is_out_of_memory, is_panic
+from tacit.files import is_utf8
 from tacit.screening.spans import Detector, Span, unreadable
 
 __all__ = ["TextByText", "UnreadableError", "missing"]
@@ -42,7 +43,7 @@ class TextByText(Detector):
         Raises:
             DataError: as `check`, if it has come to that since.
         """
-        if not _is_unicode(text):  # libraries refuse half a surrogate pair in words that quote the text
+        if not is_utf8(text):  # libraries refuse half a surrogate pair in words that quote the text
             return unreadable(text, self.name)
         found = self._try(text)
         if found is not None:
@@ -61,7 +62,8 @@ class TextByText(Detector):
     def _try(self, text: str) -> list[Span] | None:
         """The spans; None where the text cannot be read. Errors of the library may quote the text: none of them goes on."""
         try:
-            return self._spans(text)
+            found = self._spans(text)
+            return found if all(0 <= span.start < span.end <= len(text) for span in found) else None
         except BaseException as error:
             # a TimeoutError, which is an OSError, is that of an expression
             is_machines = isinstance(error, TacitError | OSError) and not isinstance(error, TimeoutError)
@@ -75,11 +77,3 @@ class TextByText(Detector):
 def missing(kind: str, package: str, extra: str) -> UsageError:
     """The error of a library that is not installed."""
     return UsageError(f"detector {kind}: the package {package} is not installed; run: pip install 'tacit[{extra}]'")
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
