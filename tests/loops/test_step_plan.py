@@ -92,6 +92,15 @@ def test_what_is_no_plan_is_one_clear_line(wrong: dict[str, Any], message: str) 
     assert "\n" not in str(error.value)
 
 
+def test_a_delta_at_which_no_certificate_could_be_made_is_refused_before_anything_is_paid() -> None:
+    """A certificate states delta, a half and a fifth of it; under replacement there is no bound below 1e-12. 30th attack."""
+    numbers = {**NUMBERS, "relation": "replace", "noise_multiplier": 1.0}
+    StepPlan(**{**numbers, "delta": 6e-12}).check_budget()
+    with pytest.raises(UsageError, match="ask for a larger delta"):
+        StepPlan(**{**numbers, "delta": 4e-12}).check_budget()
+    StepPlan(**{**numbers, "delta": 4e-12, "relation": "add-or-remove"}).check_budget()
+
+
 def test_delta_of_one_unit_is_a_refusal_with_its_code() -> None:
     with pytest.raises(RefusedError) as error:
         changed(delta=1 / 50)

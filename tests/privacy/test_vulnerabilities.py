@@ -33,6 +33,7 @@ EVERY_RUN = {
     "TACIT-47",
     "TACIT-48",
     "TACIT-49",
+    "TACIT-50",
 }
 
 

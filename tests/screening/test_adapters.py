@@ -13,6 +13,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from tacit.errors import UsageError
+from tacit.screening.adapters.common import TextByText
 from tacit.screening.adapters.contents import contents_digest, model_place
 from tacit.screening.adapters.options import (
     AdapterOptions,
@@ -25,7 +26,7 @@ from tacit.screening.adapters.options import (
 )
 from tacit.screening.adapters.registry import detector_from_options
 from tacit.screening.policy import load_policy
-from tacit.screening.spans import Detector, Span
+from tacit.screening.spans import Detector, Span, unreadable
 
 OPTIONS: TypeAdapter[Any] = TypeAdapter(DetectorOptions)
 HEAVY = ["torch", "transformers", "spacy", "presidio_analyzer", "tldextract", "pyarrow"]
@@ -160,3 +161,18 @@ def test_a_policy_file_with_detectors(tmp_path: Path) -> None:
     for least, expected in ((0.3, ["sure"]), (0.0, ["sure", "unsure"])):
         file.write_text(yaml.safe_dump({"name": "mine", "least_score": least, "detectors": detectors}))
         assert [span.label for span in load_policy(file).spans("the blue house")] == expected
+
+
+class Slipping(TextByText):
+    """A detector whose tokenizer is not faithful: its places are of another text."""
+
+    name = "slipping"
+
+    def _spans(self, text: str) -> list[Span]:
+        return [Span(0, len(text) + ("slip" in text), "name", 1.0, "x")]
+
+
+def test_spans_beyond_the_text_are_those_of_a_text_that_cannot_be_read() -> None:
+    """They ended the run where they were cut out. 30th attack."""
+    assert Slipping().spans("slip") == unreadable("slip", "slipping")
+    assert Slipping().spans("fine") == [Span(0, 4, "name", 1.0, "x")]

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tacit.corpus.records import Record
+from tacit.corpus.records import Record, identity
 from tacit.corpus.units import Unit, split_held_out
 from tacit.errors import DataError, UsageError
 from tacit.randomness import KeyedRandomness
@@ -27,6 +27,7 @@ from tacit.screening.policy import package_policy
 from tacit.screening.receipt import Counts, Receipt
 from tacit.screening.redact import MASK
 from tacit.screening.split import data_points, reserve_mask
+from tacit.screening.work import _readable
 
 STREAMS = KeyedRandomness(bytes(range(32)))
 FILES = ("public.jsonl", "private.jsonl", "held_out.jsonl")
@@ -509,3 +510,12 @@ def test_sizes_of_the_streams(
     counts = screen(tmp_path / "out", dialogues(data_dir, corpus, 2000), plan, needed=[]).counts
     assert (counts.public, counts.private, counts.duplicates) == sizes
     assert counts.only_mask >= counts.duplicates
+
+
+def test_a_documents_name_that_is_no_utf_8_can_be_read_again() -> None:
+    """Of a folder with a document a file; a screened run read what it had written and ended. 30th attack."""
+    name = os.fsdecode(b"Ren\xe9.txt")
+    with pytest.raises(DataError, match="surrogate"):
+        identity(name, "id_field", "document", "here")
+    assert identity(_readable(name), "id_field", "document", "here") == "name in bytes: 52656ee92e747874"
+    assert _readable("plain.txt") == "plain.txt"

@@ -182,3 +182,12 @@ def test_a_screener_of_tokens() -> None:
         ("ask now", False),
         ("ask him now", True),
     ]
+
+
+def test_nothing_long_is_remembered() -> None:
+    """What is remembered is bounded in number, so a token may not take what memory it likes."""
+    policy = TokenPolicy(TokenPolicyOptions(kind="tokens", name="numbers", patterns=["[0-9]+"]))
+    assert policy.marks("7" * 300)
+    assert policy._remembered.cache_info().currsize == 0
+    assert policy.marks("7" * 200)
+    assert policy._remembered.cache_info().currsize == 1

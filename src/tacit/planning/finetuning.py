@@ -10,6 +10,7 @@ from tacit.config.tuning import DpTuning, TuningOptions
 from tacit.errors import BudgetError
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.accounting.accountant import account_parts, joint_epsilon
+from tacit.privacy.certificate import refuse_unstated
 from tacit.privacy.events import EVERY_PART, Spend
 from tacit.privacy.rounded import upper
 from tacit.training.phases import AdamOptions, Phase
@@ -100,7 +101,9 @@ def dp_price(options: TuningOptions, dp: DpTuning, before: Mapping[str, Spend]) 
         BudgetError: what was spent before leaves nothing, or the given noise is too small.
     """
     phase = dp_phase(options, dp, solve_noise(options, dp, before.values()))
-    total = joint_epsilon([*before.values(), finetuning_spend(phase)], dp.budget.delta, dp.relation)
+    spends = [*before.values(), finetuning_spend(phase)]
+    total = joint_epsilon(spends, dp.budget.delta, dp.relation)
+    refuse_unstated(spends, dp.budget.delta, dp.relation)
     if total > dp.budget.epsilon:
         raise BudgetError(
             f"fine-tuning as configured has epsilon {upper(total)} at delta {dp.budget.delta:g}; the budget is "

@@ -17,6 +17,7 @@ from tacit.planning.vocabulary import (
     vocabulary_releases,
 )
 from tacit.privacy.accounting.accountant import joint_epsilon
+from tacit.privacy.certificate import refuse_unstated
 from tacit.privacy.events import EVERY_PART, Gaussian, Spend, expected
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.provenance import Provenance
@@ -85,6 +86,7 @@ def solve(config: RunConfig, before: Sequence[Spend] = ()) -> Mechanisms:
     evaluation = evaluation_event(config, training, before)
     mechanisms = Mechanisms(vocabulary, phases, evaluation, config.seed is not None)
     total = joint_epsilon([*before, *mechanisms.noisy_spends()], privacy.budget.delta, privacy.relation)
+    refuse_unstated([*before, *mechanisms.noisy_spends()], privacy.budget.delta, privacy.relation)
     if total > privacy.budget.epsilon and config.vocabulary.how.heuristic is None:
         raise BudgetError(
             f"the run as configured has epsilon {upper(total)} at delta {privacy.budget.delta:g}; the budget is "

@@ -11,7 +11,7 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 from tacit.errors import LedgerError, UsageError
 from tacit.privacy.accounting.accountant import account_parts, epsilon_of_rho, joint_epsilon, mu_at, shared_account
 from tacit.privacy.accounting.adaptive import bands_from
-from tacit.privacy.accounting.composition import Account, composed_steps
+from tacit.privacy.accounting.composition import SMALLEST_DELTA, Account, composed_steps
 from tacit.privacy.accounting.renyi import rdp_epsilon
 from tacit.privacy.certificate_file import check_certificate
 from tacit.privacy.events import Relation, Spend
@@ -40,6 +40,7 @@ __all__ = [
     "is_certified",
     "make_certificate",
     "read_number",
+    "refuse_unstated",
     "run_randomness",
     "second_opinion",
     "total_variation",
@@ -70,6 +71,17 @@ def certificate_deltas(delta: float) -> tuple[float, float, float]:
     Not smaller: the vocabulary's threshold spends a share of delta (a tenth by default) that no epsilon buys back.
     """
     return delta, float(f"{delta / 2:.12g}"), float(f"{delta / 5:.12g}")
+
+
+def refuse_unstated(spends: Sequence[Spend], delta: float, relation: Relation) -> None:
+    """Whether a certificate can state all its pairs, before anything is paid: at a fifth of a tiny delta some events have no bound.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    for stated in certificate_deltas(delta):
+        if stated < SMALLEST_DELTA:
+            joint_epsilon(spends, stated, relation)
 
 
 def file_digests(folder: Path, leave_out: tuple[str, ...] = ()) -> dict[str, str]:

@@ -206,6 +206,7 @@ VULNERABILITIES = (
     Vulnerability("TACIT-47", "one unit more changed who scored, how a file was read, or what was printed", 1, _any),
     Vulnerability("TACIT-48", "other units decided how a unit's gradient was added up", 1, _any),
     Vulnerability("TACIT-49", "one unit decided whether a run ends, or who shares a random number", 1, _any),
+    Vulnerability("TACIT-50", "a run went on from a release of its own key, and names of files decided", 1, _any),
 )
 
 
