@@ -19,6 +19,7 @@ import pytest
 from tacit.config import parse_config
 from tacit.errors import RefusedError, UsageError
 from tacit.planning.origins import provenance_of, take_over
+from tacit.planning.stages import public_key_event
 from tacit.privacy.accounting.accountant import epsilon, epsilon_of_rho, joint_epsilon
 from tacit.privacy.accounting.composition import Account
 from tacit.privacy.events import BandedPoissonGaussian, NonPrivate, PoissonGaussian, Spend, WordCounts, of_run
@@ -156,8 +157,12 @@ def test_a_run_does_not_go_on_from_a_release_of_its_own_key(same_people: bool, t
 
 def test_a_release_without_a_guarantee_has_nothing_to_lose(tmp_path: Path) -> None:
     """Experiments with one public key go on from each other."""
-    open_to_all = dataclasses.replace(ancestor("1", (Spend(NonPrivate("heuristic:public-key"), 1),)), key="k" * 64)
-    refuse_own_key((open_to_all,), "k" * 64)
+    noise = Spend(PoissonGaussian(0.01, 0.8), 1)
+    for spends in ((), (Spend(NonPrivate("heuristic:x"), 1),), (noise, Spend(public_key_event(), 1))):
+        refuse_own_key((dataclasses.replace(ancestor("1", spends), key="k" * 64),), "k" * 64)
+    beside = dataclasses.replace(ancestor("1", (noise, Spend(NonPrivate("heuristic:x"), 1))), key="k" * 64)
+    with pytest.raises(RefusedError):
+        refuse_own_key((beside,), "k" * 64)
 
 
 def test_one_draw_for_two_releases_costs_more_than_two_draws() -> None:

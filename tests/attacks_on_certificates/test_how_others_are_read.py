@@ -15,6 +15,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -396,8 +397,25 @@ def test_a_document_called_like_a_file_of_datasets_is_one(name: str, tmp_path: P
     for number in range(3):
         (tmp_path / f"{number}.json").write_text(json.dumps([{"text": f"note {number}"}]))
     without = texts_in(tmp_path)
-    (tmp_path / name).write_text(json.dumps([{"text": "one more", "splits": ["train"]}]))
+    telling = {"text": "one more", "splits": ["train"], "_data_files": [{"filename": "0.json"}]}
+    (tmp_path / name).write_text(json.dumps([telling]))
     assert sorted(texts_in(tmp_path)) == sorted([*without, "one more"])
+    (tmp_path / name).write_text(
+        json.dumps(telling)
+    )  # what datasets writes is no document, as every reader of JSON has it
+    with pytest.raises(DataError):
+        texts_in(tmp_path)
+
+
+def test_what_lies_beside_a_saved_dataset_is_not_read(tmp_path: Path) -> None:
+    """Known wrong: where some other document lies there, all Arrow files, of which some hold the same rows once more."""
+    saved = Path(__file__).parents[1] / "corpus" / "saved"
+    shutil.copytree(saved, tmp_path / "saved")
+    shutil.copy(saved / "data-00000-of-00002.arrow", tmp_path / "saved" / "cache-1.arrow")
+    (tmp_path / "saved" / "README.txt").write_text("what this is\n")
+    for form in ("auto", "arrow"):
+        found = texts_in(tmp_path / "saved", format=form, text_field="note")
+        assert found == texts_in(saved, format=form, text_field="note")
 
 
 # labels --------------------------------------------------------------------------------------------------------------

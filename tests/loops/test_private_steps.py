@@ -403,8 +403,15 @@ class LayerDrop(nn.Module):
         lambda rows: torch.full((2,), 0.5).multinomial(1),
         lambda rows: torch.empty(1).geometric_(0.5),
         lambda rows: F.alpha_dropout(torch.ones(1, rows.shape[1]), 0.5, True),
+        lambda rows: F.dropout2d(torch.ones(1, 3, 1, 1), 0.5, True)[0, :, 0, 0],
+        lambda rows: F.gumbel_softmax(torch.zeros(3)),
+        lambda rows: torch.rand([], generator=torch.Generator()),
+        lambda rows: torch.distributions.Beta(1.0, 1.0).sample(),
     ],
-    ids=["rand", "uniform_", "dropout", "bernoulli", "multinomial", "geometric_", "alpha_dropout"],
+    ids=[
+        *("rand", "uniform_", "dropout", "bernoulli", "multinomial", "geometric_", "alpha_dropout", "dropout2d"),
+        *("gumbel", "own generator", "beta"),
+    ],
 )
 def test_a_draw_that_a_micro_batch_shares_is_refused(tmp_path: Path, draw: Callable[[Tensor], Tensor]) -> None:
     """One unit more would change who shares it: 29th attack, TACIT-49."""
@@ -431,7 +438,7 @@ def test_one_unit_more_changes_what_others_share_where_a_draw_is_shared(
 ) -> None:
     """Known wrong: no draw is looked at. Two texts stand four times each in every micro-batch, so what the draws change of their
     difference cancels; behind one more unit it does not."""
-    monkeypatch.setattr(shared_draws, "_DRAWS", set())
+    monkeypatch.setattr(shared_draws, "_states", lambda named: [])
     texts = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     order = [0, 1, 1, 0, 1, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 1] * 6
     spread = []

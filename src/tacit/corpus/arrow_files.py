@@ -14,7 +14,7 @@ from tacit.corpus.lines import attempt
 from tacit.corpus.places import Place, native_file
 from tacit.errors import DataError
 
-__all__ = ["OF_DATASETS", "arrow_batches", "broken_arrow", "checked_batch", "saved_dataset"]
+__all__ = ["arrow_batches", "broken_arrow", "checked_batch", "saved_dataset"]
 
 
 def broken_arrow(path: Place) -> str:
@@ -22,26 +22,19 @@ def broken_arrow(path: Place) -> str:
     return f"{path}: this is not a readable Arrow file, stream or not; write it again"
 
 
-OF_DATASETS = frozenset({"dataset_dict.json", "dataset_info.json", "state.json"})
-"""What ``datasets`` writes beside a folder's data."""
-
-
-def saved_dataset(folder: Place, others: bool) -> list[Place] | None:
+def saved_dataset(folder: Place) -> list[Place] | None:
     """The data files, in their order, of a folder that ``datasets`` has saved; None of another folder.
 
-    Args:
-        others: whether there are documents of other formats in it, which ``datasets`` has not saved there.
+    It is told by an object that ``datasets`` wrote: a document of that name holds an array of objects, as all do in JSON.
 
     Raises:
         DataError: it holds several datasets, or names files that are not in it.
     """
-    if others:
-        return None
-    if (folder / "dataset_dict.json").is_file():
+    if _list_in(folder / "dataset_dict.json", "splits") is not None:
         raise DataError(
             f"{folder}: several datasets are saved here, one a split; name the folder of one, such as {folder}/train"
         )
-    state = _state_of(folder / "state.json")
+    state = _list_in(folder / "state.json", "_data_files")
     if state is None:
         return None
     names = [one.get("filename") if isinstance(one, dict) else None for one in state["_data_files"]]
@@ -54,15 +47,15 @@ def saved_dataset(folder: Place, others: bool) -> list[Place] | None:
     return [folder / str(name) for name in names]
 
 
-def _state_of(path: Place) -> dict[str, Any] | None:
-    """What ``datasets`` has written there; None where there is no such file, or another one of this name."""
+def _list_in(path: Place, name: str) -> dict[str, Any] | None:
+    """The object that ``datasets`` has written there, with a list of this name; None where there is no such file, or another one."""
     if not path.is_file():  # a pipe would be waited for
         return None
     try:
         state = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
-    return state if isinstance(state, dict) and isinstance(state.get("_data_files"), list) else None
+    return state if isinstance(state, dict) and isinstance(state.get(name), list) else None
 
 
 def _is_inside(folder: Place, name: str) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tacit.corpus.arrow_files import OF_DATASETS, saved_dataset
+from tacit.corpus.arrow_files import saved_dataset
 from tacit.corpus.formats import READERS
 from tacit.corpus.places import Place, files_in
 from tacit.corpus.turns import Turns
@@ -86,10 +85,10 @@ def files_and_formats(source: Source) -> list[tuple[Place, str]]:
     if _is_pattern(source.path):  # before anything of that very name is looked for: a document may be called so
         listed = files_in(source.path.parent, source.path.name)
     elif source.path.is_dir():
-        listed = files_in(source.path)
-        saved = saved_dataset(source.path, _others(listed)) if source.format in ("auto", "arrow") else None
+        saved = saved_dataset(source.path) if source.format in ("auto", "arrow") else None
         if saved is not None:
             return [(path, "arrow") for path in saved]
+        listed = files_in(source.path)
     elif source.path.exists():
         return [(source.path, _format_of_file(source))]
     else:
@@ -106,12 +105,6 @@ def files_and_formats(source: Source) -> list[tuple[Place, str]]:
 def _is_pattern(path: Place) -> bool:
     """By the name alone, which is public; ``[`` is one of its letters, unless it stands beside these."""
     return "*" in path.name or "?" in path.name
-
-
-def _others(listed: Sequence[Place]) -> bool:
-    """Whether a folder has documents that ``datasets`` does not write: a file among them is a document too, whatever its name."""
-    formats = {path.name: _format_by_ending(path) for path in listed if not path.name.startswith(".")}
-    return any(name not in OF_DATASETS and form not in (None, "arrow") for name, form in formats.items())
 
 
 def _format_of_file(source: Source) -> str:

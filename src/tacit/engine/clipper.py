@@ -207,6 +207,9 @@ class PerExampleClipper:
         sharded = any(is_sharded(parameter) for parameter in self._parameters.values())
         probes = self._use != "tried" and not sharded
         self._workspace.reset()
+        self._is_torn = False
+        if self._use == "trial":
+            self._probed.clear()
         self._probed_before = set(self._probed)
         self._capture = Capture(
             self._sites, self._sequences_per_unit, self._probed if probes else None, self._workspace

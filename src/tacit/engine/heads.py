@@ -33,7 +33,15 @@ from torch import Tensor, nn
 from tacit.engine.capture import Capture, current_capture, per_unit
 from tacit.engine.cross_entropy import check_labels
 from tacit.engine.factors import Dense, Factor, Outer
-from tacit.engine.logits import IGNORE_INDEX, Logits, least_rows, rounded_product, spread_rows, sum_over_positions
+from tacit.engine.logits import (
+    IGNORE_INDEX,
+    LEAST_ROWS,
+    Logits,
+    least_rows,
+    rounded_product,
+    spread_rows,
+    sum_over_positions,
+)
 from tacit.errors import RefusedError, UsageError
 
 __all__ = ["CHUNK_BYTES", "at_positions", "causal_losses", "token_losses"]
@@ -167,7 +175,8 @@ def _call(head: nn.Linear, hidden_BRD: Tensor, chunk_positions: int | None) -> _
     rounding = _rounding(head.weight, hidden_BRD)
     dtype = torch.promote_types(head.weight.dtype, torch.float32)
     if chunk_positions is None:
-        chunk_positions = max(1, CHUNK_BYTES // (head.out_features * dtype.itemsize))
+        # no chunk needs to be filled up, but the last one
+        chunk_positions = max(least_rows(), CHUNK_BYTES // (head.out_features * dtype.itemsize))
     if chunk_positions < 1:
         raise UsageError(f"chunk_positions must be at least 1, not {chunk_positions}")
     names = _trainable(head) if capture is None else _recorded(head, hidden_BRD, capture)
@@ -331,7 +340,7 @@ def _losses(
 
 def _filled(row_n: Tensor) -> Tensor:
     """The rows, and the first one again until there are enough: torch adds up a row that is alone with all threads, otherwise."""
-    missing = least_rows() - len(row_n)
+    missing = (LEAST_ROWS if row_n.is_cuda else least_rows()) - len(row_n)
     return row_n if missing <= 0 or len(row_n) == 0 else torch.cat([row_n, row_n[:1].expand(missing)])
 
 

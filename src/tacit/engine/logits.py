@@ -229,7 +229,7 @@ def sum_over_positions(weight_UR: Tensor, x_URv: Tensor) -> Tensor:
 
 def least_rows() -> int:
     """Of a product whose number of rows other units decide: 16, and 8 for each thread."""
-    return LEAST_ROWS * max(1, torch.get_num_threads() // 2)
+    return LEAST_ROWS * -(-torch.get_num_threads() // 2)
 
 
 def _inner_products_in(columns: slice, p_URv: Tensor, product_URS: Tensor, index_US: Tensor) -> Tensor:
@@ -248,7 +248,7 @@ def rounded_product(left_nd: Tensor, right_dm: Tensor, rounding: torch.dtype) ->
     and for every shape. On the CPU a row of it is the same to the bit however many rows there are: fewer than `least_rows`, for which
     the mathematics library has kernels of their own, are filled up with zeros.
     """
-    rows, least = len(left_nd), least_rows()
+    rows, least = len(left_nd), LEAST_ROWS if left_nd.is_cuda else least_rows()
     if 0 < rows < least:
         filled = left_nd.new_zeros(least, left_nd.shape[1])
         filled[:rows] = left_nd

@@ -14,7 +14,7 @@ from tacit.config.phases.dp import ClippingName
 from tacit.errors import BudgetError, DataError, RefusedError, UsageError
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.accounting.accountant import joint_epsilon
-from tacit.privacy.certificate import NOT_EXACT, ON_GRID, refuse_unstated
+from tacit.privacy.certificate import NOT_EXACT, ON_GRID, refuse_unstated, states_tiny
 from tacit.privacy.checks import require_delta, require_positive, require_whole
 from tacit.privacy.events import EVERY_PART, Event, Relation, Spend, check_relation
 from tacit.privacy.ledger import LedgerHeader
@@ -166,7 +166,8 @@ class StepPlan:
         BudgetError: the given noise costs more than the given epsilon.
         UsageError: delta is so small that a certificate could not state all its pairs.
         """
-        refuse_unstated([Spend(self.event, self.steps, EVERY_PART)], self.delta, self.relation)
+        if states_tiny(self.delta):  # else nothing has to be solved for it
+            refuse_unstated([Spend(self.event, self.steps, EVERY_PART)], self.delta, self.relation)
         if self.epsilon is None or self.noise_multiplier is None:  # what is solved meets it
             return
         if self.total_epsilon > self.epsilon:

@@ -11,6 +11,7 @@ from tacit.config import RunConfig
 from tacit.config.vocabulary_methods.method import VOCABULARY, VOCABULARY_COUNTS, vocabulary_round
 from tacit.privacy.accounting.accountant import epsilon, joint_epsilon
 from tacit.privacy.events import Event, NonPrivate, Spend
+from tacit.privacy.provenance import PUBLIC_KEY_REASON
 
 __all__ = [
     "EVALUATION",
@@ -36,7 +37,7 @@ PUBLIC_KEY = "public key"
 
 def public_key_event() -> NonPrivate:
     """What it costs to run with a key that everyone can make: all that it hides."""
-    return NonPrivate("the key is made from the public option seed, so all noise can be taken off")
+    return NonPrivate(PUBLIC_KEY_REASON)
 
 
 @dataclass(frozen=True)

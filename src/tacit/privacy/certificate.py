@@ -43,6 +43,7 @@ __all__ = [
     "refuse_unstated",
     "run_randomness",
     "second_opinion",
+    "states_tiny",
     "total_variation",
     "verify_certificate",
     "write_number",
@@ -71,6 +72,11 @@ def certificate_deltas(delta: float) -> tuple[float, float, float]:
     Not smaller: the vocabulary's threshold spends a share of delta (a tenth by default) that no epsilon buys back.
     """
     return delta, float(f"{delta / 2:.12g}"), float(f"{delta / 5:.12g}")
+
+
+def states_tiny(delta: float) -> bool:
+    """Whether a certificate at this delta states a pair at which some events have no bound."""
+    return min(certificate_deltas(delta)) < SMALLEST_DELTA
 
 
 def refuse_unstated(spends: Sequence[Spend], delta: float, relation: Relation) -> None:

@@ -32,6 +32,7 @@ __all__ = [
     "MADE_BY",
     "NOISE_SOURCE",
     "PUBLIC",
+    "PUBLIC_KEY_REASON",
     "START",
     "UNKNOWN",
     "Ancestor",
@@ -58,6 +59,9 @@ NOISE_SOURCE = "the training noise's source"
 
 START = "the start"
 """Under this name the ledger holds, as JSON, where the run began."""
+
+PUBLIC_KEY_REASON = "the key is made from the public option seed, so all noise can be taken off"
+"""Of the event that a run with such a key has."""
 
 PUBLIC = "declared public"
 UNKNOWN = "unknown"
@@ -319,7 +323,7 @@ def refuse_own_key(ancestors: Iterable[Ancestor], key: str) -> None:
     """A run whose folder was copied with its key may not go on from the release of the other copy, whoever the people are.
 
     Where they read the same, both draw the same units under the same noise; and the account composes two independent draws. A release
-    without a guarantee, such as of a public key, has nothing to lose.
+    without any noise, or of a public key, has nothing to lose.
 
     Args:
         key: the fingerprint of the run's own.
@@ -328,7 +332,9 @@ def refuse_own_key(ancestors: Iterable[Ancestor], key: str) -> None:
         RefusedError: ``two-releases-of-one-key``.
     """
     for ancestor in ancestors:
-        if key and ancestor.key == key and all(spend.event.is_private for _, spend in ancestor.spends):
+        events = [spend.event for _, spend in ancestor.spends]
+        hides = any(event.is_private for event in events) and NonPrivate(PUBLIC_KEY_REASON) not in events
+        if key and ancestor.key == key and hides:
             raise RefusedError(
                 "two-releases-of-one-key",
                 f"the release {ancestor.head[:_SHORT]} that this starts from was made under this run's own key, in a copy of its "

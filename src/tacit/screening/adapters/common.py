@@ -63,7 +63,9 @@ class TextByText(Detector):
         """The spans; None where the text cannot be read. Errors of the library may quote the text: none of them goes on."""
         try:
             found = self._spans(text)
-            return found if all(0 <= span.start < span.end <= len(text) for span in found) else None
+            if any(not 0 <= span.start <= span.end <= len(text) for span in found):
+                return None
+            return [span for span in found if span.start < span.end]
         except BaseException as error:
             # a TimeoutError, which is an OSError, is that of an expression
             is_machines = isinstance(error, TacitError | OSError) and not isinstance(error, TimeoutError)
