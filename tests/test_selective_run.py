@@ -270,5 +270,6 @@ def test_the_plan_is_printed_with_its_account(finished: Run) -> None:
     done = tacit("plan", finished[0] / "config.yaml")
     assert done.returncode == 0, done.stderr
     assert (
-        "note: selective DP: when the private tokens of one line of a record are replaced, epsilon is " in done.stdout
+        "note: selective DP: when the private tokens of one line of a record are replaced by as many others, epsilon is "
+        in done.stdout
     )

@@ -15,11 +15,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import optimize, stats
 
+from tacit.config import parse_config
+from tacit.planning.adaptive import bands_from
 from tacit.privacy.accounting.accountant import account_parts, epsilon, epsilon_of_rho, joint_epsilon
 from tacit.privacy.accounting.histogram import gaussian_delta
 from tacit.privacy.certificate import adaptive_statement, second_opinion
@@ -34,6 +37,11 @@ from tacit.privacy.events import (
     event_from_dict,
     event_to_dict,
 )
+from tacit.release.composing import compose, published
+
+from ..adaptive_runs import adaptive_values
+from ..folders import gpt2_folder
+from ..release.test_composing import begun_from, run
 
 DELTA = 1e-5
 Curve = Callable[[np.ndarray], np.ndarray]
@@ -241,3 +249,37 @@ def test_an_event_of_an_earlier_version_counts_as_chosen_by_what_was_released() 
     old = event_from_dict(values)
     assert isinstance(old, BandedPoissonGaussian)
     assert (old.bands_from, old.rho) == ("unit-and-releases", "")
+
+
+# a release that another run's scorer was made by ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_scorer_that_a_release_on_others_made_may_have_read_the_same_people(
+    case: tuple[int, float, tuple[float, float], float, float], tmp_path: Path
+) -> None:
+    """30th attack, TACIT-50: of the second alone its user says that nobody is in both, and its bands are the unit's own.
+
+    What `tacit tradeoff` says of both, and a run that begins with the second, holds for people who are in both: there the first
+    decides a unit's band.
+    """
+    words, one, two, stated, reached = case
+    mu = math.sqrt(words) / 10
+    scorer = run(tmp_path / "a", (Gaussian(1 / mu), 1, "training units"))
+    start = dataclasses.replace(begun_from(scorer), same_people=False)
+    events = [(spend.event, spend.count, "training units") for spend in strata(one, two, "unit")]
+    later = run(tmp_path / "b", *events, start=start)
+    composed = compose([published(scorer), published(later)], DELTA).epsilon
+    assert composed is not None
+    assert composed >= reached * (1 - 1e-3)
+    inherited = [*begun_from(later).inherited.values()]
+    assert joint_epsilon(inherited, DELTA) >= reached * (1 - 1e-3)
+    known_wrong = max_after_composition(inherited)
+    assert known_wrong == pytest.approx(stated, abs=0.01)
+
+
+def test_what_a_release_on_others_scores_is_decided_by_releases(tmp_path: Path) -> None:
+    scorer = gpt2_folder(tmp_path / "scorer")
+    values = adaptive_values(tmp_path, scorer={"folder": str(scorer), "public": True})
+    assert bands_from(parse_config(values, "here")) == "unit"
+    assert bands_from(parse_config({**values, "same_people": False}, "here")) == "unit-and-releases"

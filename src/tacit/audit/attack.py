@@ -144,6 +144,7 @@ class AttackRow:
         judged: whether the verdict looks at the row: at its p-value, or else at whether its interval is above its null.
         parameters: how it was measured, by name; columns of the tables.
         words: the row as a sentence, without its full stop; "" for none.
+        assumes: what a lower bound on epsilon rests on beside the attack, as a sentence's end: such a one contradicts no proof.
         false_alarms: of a share of members that were found, the chance with which the same attacker takes others for members: a point
             below the proved curve of the report.
 
@@ -165,6 +166,7 @@ class AttackRow:
     judged: bool = True
     parameters: Mapping[str, int | float | str] = field(default_factory=dict)
     words: str = ""
+    assumes: str = ""
     false_alarms: float | None = None
 
 

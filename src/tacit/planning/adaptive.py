@@ -45,12 +45,13 @@ def sampling_probability(config: RunConfig, phase: DpPhase) -> float:
 def bands_from(config: RunConfig) -> BandsFrom:
     """What decides the band of a unit, as far as the configuration proves it.
 
-    The unit alone where the scorer is a folder of its own, or where nothing that its phase reads may come from private text: public
-    words, public text, weights from nowhere.
+    The unit alone where the scorer is a public folder of its own, or where nothing that its phase reads may come from private text:
+    public words, public text, weights from nowhere. With ``same_people: false`` the folder may be a release on the text of others; an
+    account of both releases, of people who are in both, has no such statement to rest on.
     """
     options = config.adaptive
     if options is not None and options.scorer.folder is not None:
-        return "unit"
+        return "unit" if config.same_people else "unit-and-releases"
     public = config.vocabulary.how.is_public(config) and config.model.folder is None
     return "unit" if public else "unit-and-releases"
 

@@ -15,6 +15,7 @@ from typing import Any, Self
 from tacit.errors import RefusedError, UsageError
 from tacit.privacy.events import (
     EVERY_PART,
+    BandedPoissonGaussian,
     Chosen,
     Exchange,
     NonPrivate,
@@ -258,6 +259,10 @@ def read_ancestors(certificate: Mapping[str, Any]) -> tuple[tuple[Ancestor, ...]
         LookupError, TypeError, ValueError, UsageError: it is no certificate of this version.
     """
     own = tuple(_spend_from_dict(values) for values in certificate["spends"] if not is_inherited(values["stage"]))
+    if not certificate["start"][
+        "same_people"
+    ]:  # an earlier one may say that no release decided its bands, of the scorer's people
+        own = tuple((stage, _decided_by_releases(spend)) for stage, spend in own)
     if "confidentiality" in certificate and not own:
         raise ValueError("a confidentiality statement without anything that was spent")
     pair, start = certificate["epsilons"][0], certificate["start"]
@@ -275,6 +280,11 @@ def read_ancestors(certificate: Mapping[str, Any]) -> tuple[tuple[Ancestor, ...]
     behind = Provenance.from_dict(start)
     given = (replace(given, given_to=_to(given.given_to, head)) for given in behind.given)
     return (*behind.ancestors, this), tuple(given)
+
+
+def _decided_by_releases(spend: Spend) -> Spend:
+    banded = isinstance(spend.event, BandedPoissonGaussian)
+    return replace(spend, event=replace(spend.event, bands_from="unit-and-releases")) if banded else spend
 
 
 def stated_start(certificate: Mapping[str, Any]) -> Provenance:

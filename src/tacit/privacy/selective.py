@@ -77,9 +77,9 @@ class SelectiveAccount:
     def sentence(self) -> str:
         """What holds, and beside it what the paper's own way of counting would say."""
         return (
-            f"selective DP: when the private tokens of one {self.data_point} are replaced, epsilon is {upper(self.together)} at "
-            f"delta {self.delta:g} (gradients alone {upper(self.gradients)}, the {self.releases} released states alone "
-            f"{upper(self.states)}); "
+            f"selective DP: when the private tokens of one {self.data_point} are replaced by as many others, epsilon is "
+            f"{upper(self.together)} at delta {self.delta:g} (gradients alone {upper(self.gradients)}, the {self.releases} released "
+            f"states alone {upper(self.states)}); "
             f"counted as in the paper, by Renyi DP of the gradients alone and for a {self.data_point} that is added or removed, "
             f"{self.claimed:.4g}"
         )
