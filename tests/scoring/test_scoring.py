@@ -22,7 +22,7 @@ from tacit.models.kinds import load_model
 from tacit.scoring import scoring
 from tacit.scoring.plot import plot_scores
 from tacit.scoring.rho import PrivacyProbability
-from tacit.scoring.scorer import ScorerOptions
+from tacit.scoring.scorer import Scorer, ScorerOptions
 from tacit.scoring.scores import SCORES, Score, read_scores, rho_by_id
 from tacit.scoring.scoring import fit_public, score_corpus
 
@@ -366,3 +366,15 @@ def test_a_model_without_numbers_makes_everything_private(tmp_path: Path) -> Non
     }
     with pytest.raises(TacitError, match="only 0 records"):
         fit_public(some_records(200), ScorerOptions(folder))
+
+
+def test_one_process_decides_which_rows_are_read_together(
+    options: ScorerOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """30th attack: each tried rows of its own, and which process has a text hangs on the texts before it."""
+    decided = options.load().decided_rows()
+    assert max(decided.values()) > 1
+    worker = scoring._Worker(options, dict.fromkeys(decided, 1))
+    worker(["a text of a few words"])
+    monkeypatch.setattr(Scorer, "_independent", lambda self, rows, positions: pytest.fail("a worker has tried rows"))
+    worker(["a text of a few words", "and one that is somewhat longer than the other one"] * 40)

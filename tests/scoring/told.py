@@ -8,7 +8,7 @@ import os
 class Told:
     """In the place of what a worker does: it says which process has scored. The ln PPL of a record is 1 if another one did."""
 
-    def __init__(self, options: object) -> None:
+    def __init__(self, options: object, rows: object) -> None:
         self.made_by = os.getpid()
 
     def __call__(self, texts: list[str]) -> list[float]:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -204,6 +204,15 @@ class Scorer:
                 rows = together(self._model, max(1, _POSITIONS_AT_ONCE // positions), 1, [positions])
                 self._rows[positions] = rows if rows == 1 or self._may_be_read_together(rows, positions) else 1
         return self._rows[positions]
+
+    def decided_rows(self) -> dict[int, int]:
+        """`rows_at_once` by every padded length, for other processes: each would try rows of its own."""
+        widths = {_padded(tokens, self._length) for tokens in range(1, self._length + 1)}
+        return {width: self.rows_at_once(width) for width in sorted(widths)}
+
+    def take_rows(self, decided: Mapping[int, int]) -> None:
+        """What another process has decided: which of them reads a text hangs on the texts before it."""
+        self._rows.update(decided)
 
     def _windows(self, ids: Sequence[int]) -> Iterator[Sequence[int]]:
         ids = self._special.text_ids(ids)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -201,7 +201,7 @@ def _scored(
         for chunk in chunks:
             yield chunk, _log_perplexities(scorer, _texts(chunk))
         return
-    yield from map_in_order(chunks, _texts, _Worker(options), workers)
+    yield from map_in_order(chunks, _texts, _Worker(options, scorer.decided_rows()), workers)
 
 
 def _texts(chunk: list[Record]) -> list[str]:
@@ -215,8 +215,8 @@ def _log_perplexities(scorer: Scorer, texts: Sequence[str]) -> list[float]:
 class _Worker:
     """What a worker process does; it loads the model when it gets its first chunk."""
 
-    def __init__(self, options: ScorerOptions) -> None:
-        self._options = options
+    def __init__(self, options: ScorerOptions, rows: Mapping[int, int]) -> None:
+        self._options, self._rows = options, rows
         self._scorer: Scorer | None = None
 
     def __call__(self, texts: list[str]) -> list[float]:
@@ -224,4 +224,5 @@ class _Worker:
             logging.set_verbosity_error()  # as the run's own process has it
             self._scorer = self._options.load()
             logging.set_verbosity_error()  # loading puts back what was
+            self._scorer.take_rows(self._rows)
         return _log_perplexities(self._scorer, texts)
