@@ -345,4 +345,4 @@ def test_selective_dp_says_of_what_its_epsilon_is(data_point: str, said: str) ->
     config = parse_config({**values, "marking": {"data_point": data_point}})
     rows = [row.text for row in assumptions(config, Provenance().to_dict()) if "selective DP" in row.text]
     assert len(rows) == 1
-    assert f"when the private tokens of {said} are replaced, epsilon is" in rows[0]
+    assert f"when the private tokens of {said} are replaced by as many others, epsilon is" in rows[0]

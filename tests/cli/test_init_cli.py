@@ -252,7 +252,7 @@ def test_off_a_terminal_one_line_says_what_is_missing(
     write_csv(Path("notes.csv"))
     Path("headless.csv").write_text(f"17,{PRIVATE} came in with a cough and left\n")
     Path("saved").mkdir()
-    Path("saved/dataset_dict.json").write_text("{}")
+    Path("saved/dataset_dict.json").write_text('{"splits": ["train"]}')
     before = sorted(folder.rglob("*"))
     done = tacit("init", *arguments)
     assert_one_line(done, code, *says)
