@@ -163,7 +163,10 @@ def screened_line(run: Basis, gamma: float | Labels) -> Line:
     caught = replacement_epsilon(run.spends, run.delta, size * run.changed.caught)
     if size == 1:
         which = f"which the balanced policy {'misses' if missed else 'catches'}"
-        rest = f"A secret that it catches has epsilon {upper(caught)}; it misses at most a share {upper(share)} of mu."
+        known = (
+            f"measured, with confidence {run.confidence:g}" if isinstance(gamma, Labels) else "as stated, not measured"
+        )
+        rest = f"A secret that it catches has epsilon {upper(caught)}; it misses at most a share {upper(share)} of mu ({known})."
         doubt = "gamma says how many secrets are missed, not whether this one is"
     else:
         which = f"of which the balanced policy misses at most {missed}"
