@@ -34,6 +34,7 @@ EVERY_RUN = {
     "TACIT-48",
     "TACIT-49",
     "TACIT-50",
+    "TACIT-51",
 }
 
 

@@ -106,22 +106,27 @@ def squared_norms(factors: Sequence[Factor]) -> Tensor:
     """
     lookup = next((factor for factor in factors if isinstance(factor, Lookup)), None)
     outer = next((factor for factor in factors if isinstance(factor, Outer)), None)
-    if outer is not None and outer.is_precise and lookup is not None:  # what cancels is rounded when it is added up
-        squares = [f.unrounded_squares() if isinstance(f, Outer) else f.squared_norms().double() for f in factors]
-    else:
-        squares = [f.squared_norms(lookup) if isinstance(f, Logits) else f.squared_norms() for f in factors]
-    total_U = torch.stack(squares).sum(0)
+    is_double = any(tensor.dtype == torch.float64 for factor in factors for tensor in factor.tensors())
+    # what cancels is rounded when it is added up
+    total_U = torch.stack([_unrounded_squares(factor, lookup) for factor in factors]).sum(0)
     if outer is not None and lookup is not None:
         total_U += 2 * _inner_products(outer, lookup)
     if lookup is not None and len(factors) > 1:
         total_U += rounding_margin(torch.linalg.vector_norm(lookup.value_URd, dim=2), lookup.value_URd.shape[2])
-    return total_U if lookup is None else total_U.to(lookup.value_URd.dtype)
+    return total_U if is_double else total_U.float()
+
+
+def _unrounded_squares(factor: Factor, lookup: Lookup | None) -> Tensor:
+    """In float64; of logits with their inner products."""
+    if isinstance(factor, Outer):
+        return factor.unrounded_squares()
+    square_U = factor.squared_norms(lookup) if isinstance(factor, Logits) else factor.squared_norms()
+    return square_U.double()
 
 
 def _inner_products(outer: Outer, lookup: Lookup) -> Tensor:
-    """``<outer_u, lookup_u>`` of each unit: sum over r, s of left_ur[index_us] <right_ur, value_us>."""
-    precise = torch.float64 if outer.is_precise else outer.right_URd.dtype  # as its own norm
-    product_URS = torch.bmm(outer.right_URd.to(precise), lookup.value_URd.mT.to(precise))
+    """``<outer_u, lookup_u>`` of each unit: sum over r, s of left_ur[index_us] <right_ur, value_us>; float64, as their norms."""
+    product_URS = torch.bmm(outer.right_URd.double(), lookup.value_URd.mT.double())
     product_URS *= outer.left_URp.gather(2, lookup.index_UR[:, None, :].expand_as(product_URS))
     return product_URS.sum((1, 2))
 

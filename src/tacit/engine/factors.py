@@ -14,8 +14,9 @@ The squared norm of an Outer is the sum of the entries of (L L^T) * (R R^T), so 
 (Li et al. 2022, "ghost clipping", arXiv 2110.05679).
 
 Where the outer products of a unit nearly cancel, rounding could make a Gram norm far too small, and the unit would
-pass unclipped. So Gram norms are rounded up: ``ROUNDING_MARGIN`` times machine epsilon times (sum_r |left_r| |right_r|)^2
-is added, at most a few 1e-5 of the norm for ordinary float32 gradients.
+pass unclipped. So inner products are float64, and norms are rounded up besides: some machine epsilons of float32 (of float64
+as many as any order of summation may lose) times (sum_r |left_r| |right_r|)^2 are added, at most a few 1e-5 of the norm
+for ordinary float32 gradients.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from tacit.engine import positions
 
 __all__ = ["Dense", "Factor", "Lookup", "Outer", "aligned", "extreme", "gram", "rounding_margin", "zero_units"]
 
-# In units of epsilon. The error of an inner product of n terms grows with n in the worst case (constant vectors), so long ones
-# are cut: the worst errors seen were 1 for 30 terms and 42 for 4,096 (tests/engine/test_attacks.py).
+# In units of epsilon: a float32 norm is rounded up by it. All inner products are float64 (TACIT-51), so what it has to cover is the
+# rounding of what they are made from.
 ROUNDING_MARGIN = 4.0
 TERMS_PER_MARGIN = 64
-GRAM_TERMS = 1024
+MOST_TERMS = 1024
 
 # A gradient is materialised where it takes at most this much of its factors' memory (docs/decisions/0004-engine.md has what
 # was measured). The Gram form costs R*R*(p + d) products more than the sum; the gradient itself is the sum's own product, but is
@@ -170,23 +171,32 @@ class Outer(Factor):
         return self.unrounded_squares().to(self.left_URp.dtype)
 
     def unrounded_squares(self) -> Tensor:
-        """The same in float64 where it was added up so, for a sum with what may cancel it."""
-        # Whether positions are left out depends on the other units: in float64 it changes no norm.
-        precise = torch.float64 if self.is_precise else self.left_URp.dtype
-        left_URR, right_URR = gram(self.left_URp, precise), gram(self.right_URd, precise)
+        """The same in float64, for a sum with what may cancel it. So many units at a time, with blank ones at the end."""
+        units, positions, p = self.left_URp.shape
+        numbers = positions * (p + self.right_URd.shape[2] + 2 * positions)
+        most = max(1, _NUMBERS_AT_ONCE // max(1, numbers))
+        size = max(1, -(-units // max(1, -(-units // most))))
+        squares = [
+            self._squares_of(_some(self.left_URp, first, size), _some(self.right_URd, first, size))
+            for first in range(0, units, size)
+        ]
+        return torch.cat(squares)[:units] if squares else self.left_URp.new_zeros(0, dtype=torch.float64)
+
+    def _squares_of(self, left_URp: Tensor, right_URd: Tensor) -> Tensor:
+        left_URR, right_URR = gram(left_URp), gram(right_URd)
         dtype = self.left_URp.dtype
         extreme_U = extreme(left_URR.diagonal(dim1=1, dim2=2), dtype) | extreme(
             right_URR.diagonal(dim1=1, dim2=2), dtype
         )
         product_URR = left_URR.mul_(right_URR)
         sizes_UR = product_URR.diagonal(dim1=1, dim2=2).sqrt()  # |left_r| |right_r|
-        terms = max(self.left_URp.shape[2], self.right_URd.shape[2])
+        terms = max(left_URp.shape[2], right_URd.shape[2])
         square_U = product_URR.sum((1, 2)) + rounding_margin(sizes_UR, terms, dtype)
         return square_U.masked_fill_(extreme_U, torch.inf)
 
     @property
     def is_precise(self) -> bool:
-        """Whether products are added up in float64."""
+        """Whether what is materialised is added up in float64: other units decide how many positions stay."""
         return self.may_lack or self.left_URp.shape[2] >= positions.WIDE
 
     def absolute_sums(self) -> Tensor:
@@ -313,15 +323,17 @@ def summed_rows(index_UR: Tensor, value_URd: Tensor, weight_U: Tensor | None = N
     return rows, sums
 
 
-def gram(x_URk: Tensor, precision: torch.dtype | None = None) -> Tensor:
-    """Inner products of a unit's rows, (U, R, R), in a precision; long ones in parts, whose rounding errors do not add up as fast."""
-    first, *others = x_URk.split(GRAM_TERMS, 2)
-    first = aligned(first.to(precision or x_URk.dtype))
-    gram_URR = torch.bmm(first, first.mT)
-    for part in others:
-        part = aligned(part.to(gram_URR.dtype))
-        gram_URR.baddbmm_(part, part.mT)
-    return gram_URR
+def _some(x_U: Tensor, first: int, size: int) -> Tensor:
+    """So many units from one on; zeros where there are no more."""
+    part_U = x_U[first : first + size]
+    missing = size - len(part_U)
+    return part_U if missing == 0 else torch.cat([part_U, part_U.new_zeros(missing, *part_U.shape[1:])])
+
+
+def gram(x_URk: Tensor) -> Tensor:
+    """Inner products of a unit's rows, (U, R, R), in float64: in float32 a norm of parts that cancel may be too small by far."""
+    x_URk = aligned(x_URk.double())
+    return torch.bmm(x_URk, x_URk.mT)
 
 
 def aligned(x_URk: Tensor) -> Tensor:
@@ -344,9 +356,14 @@ def rounding_margin(sizes_UR: Tensor, terms: int = 1, dtype: torch.dtype | None 
         terms: terms of the inner products.
         dtype: of the factors; None: that of the sizes.
     """
-    parts, longest = -(-terms // GRAM_TERMS), min(terms, GRAM_TERMS)
+    total_U = sizes_UR.sum(1).square()
+    if (dtype or sizes_UR.dtype) == torch.float64:
+        # what any order of summation may lose: of the inner products' terms, and of the sum over pairs of positions
+        additions = 2 * terms + sizes_UR.shape[1] ** 2 + 8
+        return additions * torch.finfo(torch.float64).eps * total_U
+    parts, longest = -(-terms // MOST_TERMS), min(terms, MOST_TERMS)
     margin = ROUNDING_MARGIN + longest / TERMS_PER_MARGIN + parts / 2
-    return margin * torch.finfo(dtype or sizes_UR.dtype).eps * sizes_UR.sum(1).square()
+    return margin * torch.finfo(torch.float32).eps * total_U
 
 
 def zero_units(x_U: Tensor, dropped_U: Tensor) -> Tensor:

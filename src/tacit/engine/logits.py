@@ -66,7 +66,7 @@ class Logits(Factor):
 
     def squared_norms(self, lookup: Lookup | None = None) -> Tensor:
         """With a lookup of the same parameter, plus twice the inner product with it: one pass gives both."""
-        squares = [
+        squares = [  # in float64, as their inner products
             part._squares(None if lookup is None else lookup.units(units).filled(len(part.label_UR)))
             for units, part in self._parts()
         ]
@@ -142,18 +142,20 @@ class Logits(Factor):
         units, positions, d = self.hidden_URd.shape
         right_URd = self.right_URd()
         gram_URR = gram(right_URd) if positions <= d else None
-        product_URS = None if lookup is None else torch.bmm(right_URd, lookup.value_URd.mT)
-        square_U, p_square_UR = right_URd.new_zeros(units), right_URd.new_zeros(units, positions)
+        product_URS = None if lookup is None else torch.bmm(right_URd.double(), lookup.value_URd.mT.double())
+        square_U, p_square_UR = (
+            right_URd.new_zeros(*shape, dtype=torch.float64) for shape in ((units,), (units, positions))
+        )
         for columns, p_URv in self._spread_blocks():
-            p_square_UR += torch.linalg.vector_norm(p_URv, dim=2).square_()
+            p_square_UR += torch.linalg.vector_norm(p_URv, dim=2).double().square_()
             if gram_URR is None:
-                square_U += torch.bmm(p_URv.mT, right_URd).square_().sum((1, 2))
+                square_U += torch.bmm(p_URv.mT, right_URd).double().square_().sum((1, 2))
             else:
                 square_U += gram(p_URv).mul_(gram_URR).sum((1, 2))
             if lookup is not None and product_URS is not None:
                 square_U += 2 * _inner_products_in(columns, p_URv, product_URS, lookup.index_UR)
         right_UR = torch.linalg.vector_norm(right_URd, dim=2)
-        square_U += rounding_margin(p_square_UR.sqrt_() * right_UR, max(d, len(self.weight_Vd)))
+        square_U += rounding_margin(p_square_UR.sqrt_() * right_UR, max(d, len(self.weight_Vd)), right_URd.dtype)
         return square_U.masked_fill_(extreme(right_UR.square_()), torch.inf)
 
     def _parts(self) -> Iterator[tuple[slice, Logits]]:
@@ -237,7 +239,7 @@ def _inner_products_in(columns: slice, p_URv: Tensor, product_URS: Tensor, index
     place_US = index_US - columns.start
     here_US = (place_US >= 0) & (place_US < p_URv.shape[2])
     place_URS = place_US.clamp(0, p_URv.shape[2] - 1)[:, None, :].expand_as(product_URS)
-    product_US = p_URv.gather(2, place_URS).mul_(product_URS).sum(1)
+    product_US = (p_URv.gather(2, place_URS) * product_URS).sum(1)
     return product_US.masked_fill(~here_US, 0).sum(1)
 
 

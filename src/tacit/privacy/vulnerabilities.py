@@ -207,6 +207,7 @@ VULNERABILITIES = (
     Vulnerability("TACIT-48", "other units decided how a unit's gradient was added up", 1, _any),
     Vulnerability("TACIT-49", "one unit decided whether a run ends, or who shares a random number", 1, _any),
     Vulnerability("TACIT-50", "a run went on from a release of its own key, and names of files decided", 1, _any),
+    Vulnerability("TACIT-51", "a unit whose positions nearly cancel added many clip norms", 1, _any),
 )
 
 
