@@ -311,7 +311,8 @@ class PerExampleClipper:
                 factors = {name: tuple(one.without(dropped) for one in combined) for name, combined in factors.items()}
             parts = {name: coefficients_GU[group_of[name]] for name in factors}
             # Each unit for itself: what one is added up from decides the precision of no other one.
-            cancelling_U = _most_absolute(factors, parts, self._norms) > self._most_parts
+            most_U = self._most_parts if self._weights is None else self._most_parts * self._weights.to(self._norms)
+            cancelling_U = _most_absolute(factors, parts, self._norms) > most_U
             some_cancel = bool(cancelling_U.any())
             precise_GU = coefficients_GU.double().masked_fill(~cancelling_U, 0)
             coefficients_GU = coefficients_GU.masked_fill(cancelling_U, 0)

@@ -101,8 +101,8 @@ def combine(factors: Sequence[Factor]) -> tuple[Factor, ...]:
 def squared_norms(factors: Sequence[Factor]) -> Tensor:
     """The squared norm of each unit's gradient, ``(U,)``, of factors that ``combine`` returned.
 
-    Should rounding beat the margin, a negative result is left as it is: its root is NaN, and the unit is dropped, not
-    passed unclipped.
+    Should rounding beat the margin, a negative result is NaN, so the unit is dropped and not passed unclipped, whatever other
+    parameters add to its norm.
     """
     lookup = next((factor for factor in factors if isinstance(factor, Lookup)), None)
     outer = next((factor for factor in factors if isinstance(factor, Outer)), None)
@@ -113,6 +113,7 @@ def squared_norms(factors: Sequence[Factor]) -> Tensor:
         total_U += 2 * _inner_products(outer, lookup)
     if lookup is not None and len(factors) > 1:
         total_U += rounding_margin(torch.linalg.vector_norm(lookup.value_URd, dim=2), lookup.value_URd.shape[2])
+    total_U = total_U.masked_fill(total_U < 0, torch.nan)
     return total_U if is_double else total_U.float()
 
 

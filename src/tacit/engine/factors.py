@@ -34,7 +34,7 @@ from tacit.engine import positions
 __all__ = ["Dense", "Factor", "Lookup", "Outer", "aligned", "extreme", "gram", "rounding_margin", "zero_units"]
 
 # In units of epsilon: a float32 norm is rounded up by it. All inner products are float64 (TACIT-51), so what it has to cover is the
-# rounding of what they are made from.
+# rounding of what they are made from, and of a float32 sum of parts (`clipper.CANCELLING`), which may leave more than was measured.
 ROUNDING_MARGIN = 4.0
 TERMS_PER_MARGIN = 64
 MOST_TERMS = 1024

@@ -141,15 +141,16 @@ class Logits(Factor):
         """Squared norms from P P^T or, where a unit has more positions than features, from the gradient itself."""
         units, positions, d = self.hidden_URd.shape
         right_URd = self.right_URd()
+        precise_URd = right_URd.double()
         gram_URR = gram(right_URd) if positions <= d else None
-        product_URS = None if lookup is None else torch.bmm(right_URd.double(), lookup.value_URd.mT.double())
+        product_URS = None if lookup is None else torch.bmm(precise_URd, lookup.value_URd.mT.double())
         square_U, p_square_UR = (
             right_URd.new_zeros(*shape, dtype=torch.float64) for shape in ((units,), (units, positions))
         )
         for columns, p_URv in self._spread_blocks():
             p_square_UR += torch.linalg.vector_norm(p_URv, dim=2).double().square_()
             if gram_URR is None:
-                square_U += torch.bmm(p_URv.mT, right_URd).double().square_().sum((1, 2))
+                square_U += torch.bmm(p_URv.double().mT, precise_URd).square_().sum((1, 2))
             else:
                 square_U += gram(p_URv).mul_(gram_URR).sum((1, 2))
             if lookup is not None and product_URS is not None:
