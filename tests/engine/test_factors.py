@@ -264,7 +264,8 @@ def test_a_gram_norm_is_never_below_the_true_norm_when_the_sum_cancels(
         )
     for module in ("factors", "logits"):
         monkeypatch.setattr(f"tacit.engine.{module}.gram", lambda x_URk: torch.bmm(x_URk, x_URk.mT))
-    assert any(squared_norms(factors).item() < norm**2 / 4 for factors, norm in zip(found, true, strict=True))
+    # NaN where it was below 0: such a unit is dropped
+    assert any(not squared_norms(factors).item() >= norm**2 / 4 for factors, norm in zip(found, true, strict=True))
 
 
 def test_the_margin_is_small_for_ordinary_gradients() -> None:
