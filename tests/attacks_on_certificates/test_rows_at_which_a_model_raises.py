@@ -395,8 +395,11 @@ def test_a_model_that_mixes_rows_is_refused_before_a_step_is_paid_for(
     with pytest.raises(RefusedError, match="row of another one") as refusal:
         started(mixes=True)
     assert refusal.value.reason == "cross-example-operation"
-    none = lambda self, targets: Targets(targets.arrays, np.zeros_like(targets.real_BN))  # noqa: E731
-    monkeypatch.setattr(type(network(kind)[1]), "all_counted", none)
+
+    def none_counted(self: object, targets: Targets) -> Targets:
+        return Targets(targets.arrays, np.zeros_like(targets.real_BN))
+
+    monkeypatch.setattr(type(network(kind)[1]), "all_counted", none_counted)
     started(mixes=True)  # as it was
 
 
