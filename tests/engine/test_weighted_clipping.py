@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from tacit.engine import CLIPPINGS, AutomaticClipping, Clipping, FlatClipping, PerExampleClipper, PerLayerClipping
+from tacit.engine import clipper as engine_clipper
 from tacit.errors import UsageError
 
 from .cases import CASES, Case, take
@@ -216,3 +218,21 @@ def test_a_missing_weight_adds_nothing() -> None:
     with pytest.raises(UsageError, match="3 weights for 4 units"), clipper.weighted(torch.ones(3)):
         model(torch.arange(12.0).view(4, 3)).square().sum().backward()
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_parts_that_cancel_are_judged_by_the_units_own_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten clip norms of parts are little for a unit of weight 1, and a thousand times what one of weight 0.01 may add."""
+    seen: list[torch.dtype] = []
+    real = engine_clipper._weighted_sum
+
+    def told(parameter: Tensor, factors: Any, weights: Tensor) -> Tensor:
+        seen.append(weights.dtype)
+        return real(parameter, factors, weights)
+
+    monkeypatch.setattr(engine_clipper, "_weighted_sum", told)
+    rows = torch.ones(2, 4, 64)
+    rows[:, 2:] *= -(1 - 2e-3)
+    clipper = PerExampleClipper(model := nn.Linear(64, 64, bias=False), 1.0)
+    with clipper.weighted(torch.full((2,), 0.01)):
+        model(rows).sum((1, 2)).sum().backward()
+    assert torch.float64 in seen
