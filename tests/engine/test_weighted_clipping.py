@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pytest
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from tacit.engine import CLIPPINGS, AutomaticClipping, Clipping, FlatClipping, PerExampleClipper, PerLayerClipping
 from tacit.engine import clipper as engine_clipper
+from tacit.engine.factors import Factor
 from tacit.errors import UsageError
 
 from .cases import CASES, Case, take
@@ -225,7 +225,7 @@ def test_parts_that_cancel_are_judged_by_the_units_own_bound(monkeypatch: pytest
     seen: list[torch.dtype] = []
     real = engine_clipper._weighted_sum
 
-    def told(parameter: Tensor, factors: Any, weights: Tensor) -> Tensor:
+    def told(parameter: Tensor, factors: Sequence[Factor], weights: Tensor) -> Tensor:
         seen.append(weights.dtype)
         return real(parameter, factors, weights)
 
