@@ -5,8 +5,8 @@ ChaCha20 key for that address with keyed BLAKE2b, so a draw is a function of (ke
 started again repeats the same draws, two addresses never share a keystream, and nobody without the key can predict one.
 
 ChaCha20 through ``randomgen`` is a cryptographic generator; the normals are numpy's ziggurat over its bits, in float64 and then
-rounded to a grid for training noise. ``KeyedRandomness.seed`` is for torch's own generators, which are not cryptographic: dropout,
-and training noise on a GPU (`tacit.engine.noise.NoiseSource` says which one a run uses). That noise is floating point is the
+rounded to a grid for training noise. On a GPU training noise has keys from ``KeyedRandomness.stream_key`` (`tacit.engine.chacha`).
+``KeyedRandomness.seed`` is for torch's own generators, which are not cryptographic: dropout. That noise is floating point is the
 business of `tacit.engine.noise.Grid` (Mironov 2012).
 """
 
@@ -59,6 +59,10 @@ class KeyedRandomness:
         """A numpy generator over ChaCha20 at this address, from its beginning (about 25 microseconds)."""
         seed = int.from_bytes(self.derive("generator", *address), "big")
         return np.random.Generator(ChaCha(key=seed, rounds=20))  # pyright: ignore[reportArgumentType]
+
+    def stream_key(self, *address: str | int) -> bytes:
+        """32 bytes at this address, for a generator that is keyed elsewhere: the bytes that `generator` would use are others."""
+        return self.derive("stream-key", *address)
 
     def seed(self, *address: str | int) -> int:
         """64 bits at this address, for ``torch.Generator.manual_seed``; two of n addresses agree with chance n^2 / 2^65."""

@@ -29,8 +29,7 @@ class ComputeOptions(Options):
         counting_memory_mb: MiB that the words of a private vocabulary and their counts may take in memory, where they are released
             with noise; more are counted on disk, in the run's private folder.
         checkpoint_seconds: seconds between checkpoints.
-        device: cpu or cuda. The noise on a GPU is Philox, which is not cryptographic; the ledger and the certificate say so,
-            and a run cannot change it after its start.
+        device: cpu or cuda. A run cannot change it after its start: the normals of the noise are made in another way.
         precision: of forward and backward in training. ``bf16`` is torch's autocast to bfloat16; weights, norms, sums, noise and the
             optimizer stay float32, and evaluation, audit and scores are computed in float32. A private phase that has begun cannot
             change it, nor with bf16 ``micro_batch``; the next phase may. The certificate names phases in bf16.

@@ -1,7 +1,7 @@
 """Gaussian noise on the clipped sum, once a logical batch, and the sum over all ranks.
 
-The noise is a function of (key, step, the parameter's name, the place in the parameter) alone: `CHUNK` values at a time
-have a stream of their own. A step that is run again after a crash draws the same noise, no two steps or parameters ever
+The noise is a function of (key, step, the parameter's name, the place in the parameter) and the kind of device alone: `CHUNK` values
+at a time have a stream of their own. A step that is run again after a crash draws the same noise, no two steps or parameters ever
 share it, and neither the number of threads nor that of ranks changes it. Add it after the last micro-batch, also when
 the batch is empty.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -19,15 +19,29 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tacit.engine.chacha import normals
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.engine.sharding import is_sharded, shard_of, zero_gradient
 from tacit.errors import UsageError
 from tacit.randomness import KeyedRandomness
 
-__all__ = ["CHUNK", "Grid", "NoiseSource", "add_noise_", "gradient_of", "independent_noise", "noise_source", "on_grid"]
+__all__ = [
+    "CHUNK",
+    "Grid",
+    "NoiseSource",
+    "StepNoise",
+    "add_noise_",
+    "gradient_of",
+    "independent_noise",
+    "noise_source",
+    "on_grid",
+]
 
 CHUNK = 1 << 17
 """Values of a parameter that share one stream: what threads and ranks divide."""
+
+_TOGETHER = 1 << 22
+"""Values whose sums are held in float64 at once, where one parameter has fewer; on a GPU also values that are drawn at once."""
 
 _MOST_SPACINGS = 2.0**52 / 40
 """Standard deviation of noise, in spacings: 40 of them, and the sum beside it, are whole numbers that float64 holds."""
@@ -39,16 +53,16 @@ class NoiseSource(enum.Enum):
     """What training noise is drawn from, in words for the certificate."""
 
     CHACHA20 = "ChaCha20 keyed by 256 bits (cryptographic), normals by numpy's ziggurat"
-    PHILOX = "Philox keyed by 64 bits on the GPU (not cryptographic), normals by CUDA"
+    CHACHA20_ON_GPU = "ChaCha20 keyed by 256 bits (cryptographic), computed on the GPU, normals by Box and Muller"
 
 
 def noise_source(device: torch.device) -> NoiseSource:
-    """The source for gradients on a device: ChaCha20 on a CPU, Philox on a CUDA device.
+    """The source for gradients on a device, a CPU or a CUDA device: the same generator, other normals.
 
     Raises:
         UsageError: another kind of device.
     """
-    sources = {"cpu": NoiseSource.CHACHA20, "cuda": NoiseSource.PHILOX}
+    sources = {"cpu": NoiseSource.CHACHA20, "cuda": NoiseSource.CHACHA20_ON_GPU}
     if device.type not in sources:
         raise UsageError(f"no noise for gradients on {device.type}; use one of {', '.join(sources)}")
     return sources[device.type]
@@ -163,7 +177,7 @@ def add_noise_(
     if step < 0:
         raise UsageError(f"step must not be negative, not {step}")
     named = _each_once(parameters)
-    noise = _Noise(noise_stddev, streams, step, grid)
+    noise = StepNoise(noise_stddev, streams, step, grid)
     whole = {name: gradient_of(parameter) for name, parameter in named.items() if not is_sharded(parameter)}
     _add_and_sum(whole, noise, ranks, {name: rests[named[name]] for name in whole if named[name] in rests})
     for name, parameter in named.items():
@@ -175,13 +189,13 @@ def independent_noise(
     parameters: Iterable[tuple[str, nn.Parameter]], noise_stddev: float, streams: KeyedRandomness, step: int
 ) -> dict[str, Tensor]:
     """What `add_noise_` would add, in float64 and not rounded, by name; on one process, of parameters that are whole."""
-    noise = _Noise(noise_stddev, streams, step, None)
+    noise = StepNoise(noise_stddev, streams, step, None)
     found = {
         name: torch.zeros(parameter.shape, dtype=torch.float64, device=parameter.device)
         for name, parameter in _each_once(parameters).items()
     }
     if noise_stddev > 0:
-        _in_threads(
+        _add_chunks(
             noise, [(name, start, own) for name, own in found.items() for start in range(0, own.numel(), CHUNK)]
         )
     return found
@@ -203,13 +217,12 @@ def _each_once(parameters: Iterable[tuple[str, nn.Parameter]]) -> dict[str, nn.P
     return named
 
 
-def _add_and_sum(gradients: dict[str, Tensor], noise: _Noise, ranks: Ranks, rests: dict[str, Tensor]) -> None:
-    """The sum over the ranks and the noise, of which each rank draws some chunks, in place; alone, one parameter after the other.
+def _add_and_sum(gradients: dict[str, Tensor], noise: StepNoise, ranks: Ranks, rests: dict[str, Tensor]) -> None:
+    """The sum over the ranks and the noise, of which each rank draws some chunks, in place; alone, some parameters at a time.
 
     A grid needs what it rounds in float64.
     """
-    parts = [[name] for name in gradients] if ranks.world == 1 else [list(gradients)]
-    for names in parts:
+    for names in _some_at_a_time(gradients) if ranks.world == 1 else [list(gradients)]:
         own = {name: gradients[name] for name in names}
         if noise.grid is None:
             _add_unrounded(own, noise, ranks, {name: rests[name] for name in names if name in rests})
@@ -217,8 +230,21 @@ def _add_and_sum(gradients: dict[str, Tensor], noise: _Noise, ranks: Ranks, rest
             _add_rounded(own, noise, noise.grid, ranks, {name: rests[name] for name in names if name in rests})
 
 
+def _some_at_a_time(gradients: dict[str, Tensor]) -> list[list[str]]:
+    """Names in their order, as many at a time as have `_TOGETHER` values; one that has more is alone."""
+    parts: list[list[str]] = []
+    held = _TOGETHER
+    for name, gradient in gradients.items():
+        if held + gradient.numel() > _TOGETHER:
+            parts.append([])
+            held = 0
+        parts[-1].append(name)
+        held += gradient.numel()
+    return parts
+
+
 def _add_rounded(
-    gradients: dict[str, Tensor], noise: _Noise, grid: Grid, ranks: Ranks, rests: dict[str, Tensor]
+    gradients: dict[str, Tensor], noise: StepNoise, grid: Grid, ranks: Ranks, rests: dict[str, Tensor]
 ) -> None:
     """The whole sum is rounded, and then meets the noise."""
     sums = {name: gradient.double() for name, gradient in gradients.items()}
@@ -237,7 +263,7 @@ def _add_rounded(
         gradient.copy_(sums[name])
 
 
-def _add_unrounded(gradients: dict[str, Tensor], noise: _Noise, ranks: Ranks, rests: dict[str, Tensor]) -> None:
+def _add_unrounded(gradients: dict[str, Tensor], noise: StepNoise, ranks: Ranks, rests: dict[str, Tensor]) -> None:
     """In the gradients' own precision; what that could not hold comes last."""
     _draw(gradients, noise, ranks)
     ranks.sum_(list(gradients.values()))
@@ -248,14 +274,14 @@ def _add_unrounded(gradients: dict[str, Tensor], noise: _Noise, ranks: Ranks, re
         gradients[name] += rest
 
 
-def _draw(into: dict[str, Tensor], noise: _Noise, ranks: Ranks) -> None:
+def _draw(into: dict[str, Tensor], noise: StepNoise, ranks: Ranks) -> None:
     """Add this rank's chunks of the noise."""
     if noise.stddev > 0:
         chunks = [(name, start) for name, total in into.items() for start in range(0, total.numel(), CHUNK)]
-        _in_threads(noise, [(name, start, into[name]) for name, start in chunks[ranks.rank :: ranks.world]])
+        _add_chunks(noise, [(name, start, into[name]) for name, start in chunks[ranks.rank :: ranks.world]])
 
 
-def _add_to_shard(name: str, parameter: nn.Parameter, noise: _Noise, rest: Tensor | None) -> None:
+def _add_to_shard(name: str, parameter: nn.Parameter, noise: StepNoise, rest: Tensor | None) -> None:
     """The whole parameter's noise, of which this rank's part is kept."""
     if parameter.grad is None:
         parameter.grad = zero_gradient(parameter)
@@ -268,7 +294,7 @@ def _add_to_shard(name: str, parameter: nn.Parameter, noise: _Noise, rest: Tenso
         total = noise.grid.rounded(own if own_rest is None else own.double() + own_rest)
     if noise.stddev > 0:
         full = torch.zeros(parameter.shape, dtype=total.dtype, device=own.device)
-        _in_threads(noise, [(name, start, full) for start in range(0, full.numel(), CHUNK)])
+        _add_chunks(noise, [(name, start, full) for start in range(0, full.numel(), CHUNK)])
         part = shard_of(gradient, full)
         assert is_sharded(part)
         total += part.to_local()
@@ -287,8 +313,12 @@ def gradient_of(parameter: nn.Parameter) -> Tensor:
     return parameter.grad
 
 
+_Chunk = tuple[str, int, Tensor]
+"""A parameter's name, where the chunk begins in it, and all of what is added to."""
+
+
 @dataclass(frozen=True)
-class _Noise:
+class StepNoise:
     """The noise of one step."""
 
     stddev: float
@@ -297,18 +327,9 @@ class _Noise:
     grid: Grid | None
 
     def add_chunk(self, name: str, start: int, total: Tensor) -> None:
-        """Add the chunk that begins at ``start``."""
-        address = ("noise", self.step, name, start // CHUNK)
-        part = total.view(-1)[start : start + CHUNK]
-        if noise_source(total.device) is NoiseSource.CHACHA20:
-            self._add_numpy(part.numpy(), self.streams.generator(*address))
-        else:
-            generator = torch.Generator(total.device).manual_seed(self.streams.seed(*address))
-            noise = torch.randn(part.shape, generator=generator, device=total.device, dtype=total.dtype) * self.stddev
-            part.add_(noise if self.grid is None else self.grid.rounded(noise))
-
-    def _add_numpy(self, part: np.ndarray, generator: np.random.Generator) -> None:
-        """In numpy, which lets go of the interpreter lock in all three lines, and starts no threads of its own."""
+        """Add the chunk that begins at ``start``, in numpy: it lets go of the interpreter lock, and starts no threads of its own."""
+        part = total.view(-1)[start : start + CHUNK].numpy()
+        generator = self.streams.generator("noise", self.step, name, start // CHUNK)
         noise = generator.standard_normal(part.shape, dtype=part.dtype.type)
         noise *= self.stddev
         if self.grid is not None:
@@ -316,9 +337,31 @@ class _Noise:
             noise *= self.grid.spacing
         part += noise
 
+    def add_by_torch(self, chunks: Sequence[_Chunk], device: torch.device) -> None:
+        """Add the chunks, drawn together on their device: a GPU is slow to start many small operations."""
+        parts = [total.view(-1)[start : start + CHUNK] for _, start, total in chunks]
+        keys = [self.streams.stream_key("noise", self.step, name, start // CHUNK) for name, start, _ in chunks]
+        drawn = normals(keys, [part.numel() for part in parts], device).mul_(self.stddev)
+        if self.grid is not None:
+            drawn = self.grid.rounded(drawn)
+        for part, noise in zip(parts, drawn.split([part.numel() for part in parts]), strict=True):
+            part.add_(noise)
 
-def _in_threads(noise: _Noise, chunks: list[tuple[str, int, Tensor]]) -> None:
-    """Add all chunks, on as many threads as torch uses; chunks share no memory."""
+
+def _add_chunks(noise: StepNoise, chunks: list[_Chunk]) -> None:
+    """Add all chunks, which share no memory, by what each one's device draws with."""
+    for device in dict.fromkeys(total.device for _, _, total in chunks):
+        own = [chunk for chunk in chunks if chunk[2].device == device]
+        if noise_source(device) is NoiseSource.CHACHA20:
+            _in_threads(noise, own)
+        else:
+            most = _TOGETHER // CHUNK
+            for first in range(0, len(own), most):
+                noise.add_by_torch(own[first : first + most], device)
+
+
+def _in_threads(noise: StepNoise, chunks: list[_Chunk]) -> None:
+    """Add all chunks on as many threads as torch uses."""
     threads = min(torch.get_num_threads(), len(chunks))
     if threads < 2:
         for chunk in chunks:
