@@ -7,7 +7,8 @@ import re
 __all__ = ["is_out_of_memory", "is_panic"]
 
 _MEMORY_WORDS = re.compile(
-    r"((CUDA|CUDA error:|CUDA driver error:|MPS backend) out of memory|CUDA error: CUBLAS_STATUS_ALLOC_FAILED|std::bad_alloc"
+    r"((CUDA|CUDA error:|CUDA driver error:|MPS backend) out of memory|CUDA error: CUBLAS_STATUS_(ALLOC_FAILED|NOT_INITIALIZED)"
+    r"|cuDNN error: CUDNN_STATUS_(ALLOC_FAILED|INTERNAL_ERROR_(DEVICE|HOST)_ALLOCATION_FAILED)|std::bad_alloc"
     r"|can't start new thread|\[enforce fail at (alloc_cpu|CPUAllocator)\.cpp:\d+\]|Could not allocate memory "
     r"|unable to mmap \d+ bytes from file <[^<>]*>: Cannot allocate memory)"
 )

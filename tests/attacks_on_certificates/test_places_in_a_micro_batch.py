@@ -35,6 +35,7 @@ from transformers.pytorch_utils import Conv1D
 
 from tacit.config import ComputeOptions
 from tacit.engine.factors import Outer, gram
+from tacit.errors import RefusedError
 from tacit.evaluation import causal_lm, masked_lm
 from tacit.models import places
 from tacit.models.places import together
@@ -125,6 +126,17 @@ def test_how_many_units_stand_together(
     for width in positions if found > 1 else []:
         for size in (32, features):
             assert found * per_unit * width * size % 64 == 0
+
+
+@pytest.mark.parametrize(
+    ("features", "width", "positions", "units"),
+    [(32, 32, [8, 24], 16), (12, 36, [12, 100], 16), (256, 128, [200], 16), (1001, 32, [24], 1), (256, 32, [1023], 1)],
+)
+def test_on_a_gpu_long_rows_begin_at_aligned_places_or_one_unit_is_computed_at_a_time(
+    features: int, width: int, positions: list[int], units: int
+) -> None:
+    """A sum of 1,025 numbers on an H100 had other last bits where its row began elsewhere; up to 128 it has one order."""
+    assert together(llama(features, width).to("meta"), 16, 1, positions) == units
 
 
 def narrow_opt() -> PreTrainedModel:
@@ -350,6 +362,10 @@ def test_a_product_of_six_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert together(model, 32, 1, [9]) == 1
     assert moved_by_one_more(model, 7, **options) <= 1 + 1e-5
     monkeypatch.setattr("tacit.training.steps.together", lambda model, most, *_: most)
+    if torch.backends.cpu.get_cpu_capability() == "AVX512":
+        with pytest.raises(RefusedError, match=r"place-in-batch.*among 32.*mm of \(288, 32\), \(32, 6\)"):
+            moved_by_one_more(model, 7, **options)
+    monkeypatch.setattr("tacit.engine.places.PlaceWatch.refuse", lambda watch, units: None)
     assert moved_by_one_more(model, 7, **options) > 3 or torch.backends.cpu.get_cpu_capability() != "AVX512"
 
 

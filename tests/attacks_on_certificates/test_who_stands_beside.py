@@ -67,11 +67,15 @@ def clipped(
     clip_norm: float,
     expected: float,
     precision: Precision = "float32",
+    length: int = LENGTH,
+    micro_batch: int = AT_ONCE,
 ) -> tuple[Tensor, dict[str, float]]:
-    """The sum before the noise, in float64, and each unit's norm, in a step that all units are in."""
-    source = Source(stream_of({name: [text] for name, text in texts.items()}, LENGTH), objective, STREAMS)
+    """The sum before the noise, in float64, and each unit's norm, in a step that all units are in; on the model's device."""
+    source = Source(stream_of({name: [text] for name, text in texts.items()}, length), objective, STREAMS)
     plan = DpPlan(1.0, clip_norm, 1.0, expected)
-    step = Watched(model, plan, ComputeOptions(micro_batch=AT_ONCE, threads=1, precision=precision), source)
+    device = "cuda" if model.device.type == "cuda" else "cpu"
+    compute = ComputeOptions(micro_batch=micro_batch, threads=1, precision=precision, device=device)
+    step = Watched(model, plan, compute, source)
     step.norms = {}
     model.zero_grad()
     for _ in step.add_up(0, step.draw(0), 0):
@@ -134,7 +138,7 @@ def test_rows_as_wide_as_their_company_are_caught(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(steps.DpStep, "_widths", as_it_was)
     for precision in ("float32", "bf16"):
         assert any(
-            is_told(kind, company, 200.0, precision) for kind in ("gpt2", "lstm") for company in COMPANY.values()
+            is_told(kind, company, 200.0, precision) for kind in ("gpt2", "bert") for company in COMPANY.values()
         )
 
 

@@ -290,9 +290,9 @@ class SharedPositions(nn.Module):
         self.widen, self.kind = nn.Linear(3, 4), nn.Embedding(2, 4)
 
     def forward(self, ids: Tensor) -> Tensor:
-        places = torch.arange(ids.shape[1])[None]
+        places = torch.arange(ids.shape[1], device=ids.device)[None]
         mixed = self.tokens(ids) * self.widen(torch.tanh(self.positions(places)))
-        return mixed + self.kind(torch.ones(1, dtype=torch.long))[:, None]
+        return mixed + self.kind(torch.ones(1, dtype=torch.long, device=ids.device))[:, None]
 
 
 class ReusedLayers(nn.Module):

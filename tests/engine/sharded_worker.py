@@ -25,8 +25,8 @@ BLOCKS: dict[str, Callable[[nn.Module], list[nn.Module]]] = {
 }
 
 
-def sharded(name: str) -> nn.Module:
-    model = cases.CASES[name].model()
+def sharded(name: str, device: str | torch.device = "cpu") -> nn.Module:
+    model = cases.CASES[name].model().to(device)
     for block in BLOCKS[name](model):
         fully_shard(block)
     return fully_shard(model)

@@ -87,6 +87,10 @@ ADVICE: dict[str, Advice] = {
     "unsteady-model": Advice(
         "a row, or a random draw without the key, changes how other rows are computed", "another type of model"
     ),
+    "place-in-batch": Advice(
+        "where a unit stands in its micro-batch, which others decide, decides how its numbers are rounded",
+        "features and lengths that are multiples of 8, micro-batches of a multiple of 64 units, or of one",
+    ),
     "model-raises": Advice(
         "the model ends with an error at a made-up row, as some unit's row would",
         "whole weights and the options they were made with",

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -41,6 +41,8 @@ __all__ = [
     "per_unit",
     "refuse_second_order",
 ]
+
+_Setting = TypeVar("_Setting")
 
 
 Shapes = tuple[torch.Size, ...]
@@ -306,13 +308,40 @@ def _as(dtype: torch.dtype, x: Tensor) -> Tensor:
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Matrix products in true float32, even where the user allows TF32 or bfloat16: the guarantee rests on the norms."""
-    precision = torch.get_float32_matmul_precision()
+    """Products in true float32, even where the user allows TF32 or bfloat16: the guarantee rests on the norms.
+
+    Torch has one setting for each library's operation, and two older ones for several of them, which refuse to be read where the
+    others say something else. All of them are set, so that what reads any finds it, and all are put back.
+    """
+    before = [operation.fp32_precision for operation in _operations()]
+    of_products, of_cudnn = _read(torch.get_float32_matmul_precision), _read(lambda: torch.backends.cudnn.allow_tf32)
     torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    for operation in _operations():
+        operation.fp32_precision = "ieee"
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(precision)
+        if of_products is not None:
+            torch.set_float32_matmul_precision(of_products)
+        if of_cudnn is not None:
+            torch.backends.cudnn.allow_tf32 = of_cudnn
+        for operation, precision in zip(_operations(), before, strict=True):
+            operation.fp32_precision = precision
+
+
+def _operations() -> tuple[Any, ...]:
+    """What torch rounds to fewer digits where it is allowed to."""
+    cudnn, mkldnn = torch.backends.cudnn, torch.backends.mkldnn
+    return torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn, mkldnn.matmul, mkldnn.conv, mkldnn.rnn
+
+
+def _read(setting: Callable[[], _Setting]) -> _Setting | None:
+    """An older setting; None where it contradicts what was set by operation."""
+    try:
+        return setting()
+    except RuntimeError:
+        return None
 
 
 def refuse_second_order() -> None:

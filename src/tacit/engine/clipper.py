@@ -306,7 +306,8 @@ class PerExampleClipper:
             # A unit of weight w has coefficient * norm / w <= C by the clipping's promise, so it adds at most w C.
             coefficients_GU = self._clipping.coefficients(self._weighed(norms_GU), self._clip_norm)
             dropped = ~self._norms.isfinite()
-            some_dropped = bool(dropped.any())
+            # dropping takes memory, which a trial takes as well: whether there is enough may not hang on a unit
+            some_dropped = bool(dropped.any()) or self._use == "trial"
             if some_dropped:
                 factors = {name: tuple(one.without(dropped) for one in combined) for name, combined in factors.items()}
             parts = {name: coefficients_GU[group_of[name]] for name in factors}
@@ -356,11 +357,12 @@ class PerExampleClipper:
     def _group_norms(self, squares: dict[str, Tensor]) -> tuple[Tensor, dict[str, int]]:
         """The norms (G, U) of the clipping's groups, and each parameter's group."""
         group_of = dict(zip(self._parameters, self._clipping.groups(list(self._parameters)), strict=True))
-        first = next(iter(squares.values()))
-        totals = [torch.zeros_like(first) for _ in range(max(group_of.values()) + 1)]
+        first, dtypes = next(iter(squares.values())), {square.dtype for square in squares.values()}
+        # in float64: of thousands of parameters one large square would hide what the others have
+        total_GU = first.new_zeros(max(group_of.values()) + 1, len(first), dtype=torch.float64)
         for name, square in squares.items():
-            totals[group_of[name]] = totals[group_of[name]] + square  # not in place: float64 beside float32
-        return torch.stack(totals).sqrt(), group_of
+            total_GU[group_of[name]] += square
+        return total_GU.sqrt().to(torch.float64 if torch.float64 in dtypes else first.dtype), group_of
 
 
 def _most_absolute(

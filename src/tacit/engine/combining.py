@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from tacit.engine.factors import Dense, Factor, Lookup, Outer, rounding_margin
+from tacit.engine.factors import Dense, Factor, Lookup, Outer, rounding_margin, row_norms, unit_sums
 from tacit.engine.logits import Logits
 from tacit.engine.workspace import Workspace
 from tacit.errors import UsageError
@@ -112,7 +112,7 @@ def squared_norms(factors: Sequence[Factor]) -> Tensor:
     if outer is not None and lookup is not None:
         total_U += 2 * _inner_products(outer, lookup)
     if lookup is not None and len(factors) > 1:
-        total_U += rounding_margin(torch.linalg.vector_norm(lookup.value_URd, dim=2), lookup.value_URd.shape[2])
+        total_U += rounding_margin(row_norms(lookup.value_URd), lookup.value_URd.shape[2])
     total_U = total_U.masked_fill(total_U < 0, torch.nan)
     return total_U if is_double else total_U.float()
 
@@ -129,7 +129,7 @@ def _inner_products(outer: Outer, lookup: Lookup) -> Tensor:
     """``<outer_u, lookup_u>`` of each unit: sum over r, s of left_ur[index_us] <right_ur, value_us>; float64, as their norms."""
     product_URS = torch.bmm(outer.right_URd.double(), lookup.value_URd.mT.double())
     product_URS *= outer.left_URp.gather(2, lookup.index_UR[:, None, :].expand_as(product_URS))
-    return product_URS.sum((1, 2))
+    return unit_sums(product_URS)
 
 
 def _join_outers(outers: Sequence[Outer]) -> Outer:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from tacit.engine.capture import current_capture
+from tacit.engine.factors import even_rows
 from tacit.engine.logits import IGNORE_INDEX
 from tacit.errors import RefusedError, UsageError
 
@@ -66,6 +67,7 @@ def check_labels(labels: Tensor, vocabulary: int) -> None:
 
 def log_sum_exp(logits_nV: Tensor) -> Tensor:
     """The log of the sum of exp(logits) over the vocabulary, ``(n, 1)``."""
+    logits_nV = even_rows(logits_nV, -torch.inf)
     top_n1 = logits_nV.amax(1, keepdim=True)
     return (logits_nV - top_n1).exp_().sum(1, keepdim=True).log_().add_(top_n1)
 
@@ -117,7 +119,7 @@ def _parts(logits_NV: Tensor, labelled_N: Tensor) -> Iterator[slice | Tensor]:
     threads, otherwise than one among others, and how many positions have a label is decided by other units too.
     """
     size = PART_BYTES.get(logits_NV.device.type, OTHER_PART_BYTES)
-    rows = max(_LEAST_ROWS, size // (4 * max(1, logits_NV.shape[1])))
+    rows = max(_LEAST_ROWS, min(len(labelled_N), size // (4 * max(1, logits_NV.shape[1]))))
     if not _few(labelled_N):
         whole = len(labelled_N) // rows * rows
         yield from (slice(first, first + rows) for first in range(0, whole, rows))

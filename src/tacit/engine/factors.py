@@ -31,7 +31,20 @@ from torch.nn import functional as F
 
 from tacit.engine import positions
 
-__all__ = ["Dense", "Factor", "Lookup", "Outer", "aligned", "extreme", "gram", "rounding_margin", "zero_units"]
+__all__ = [
+    "Dense",
+    "Factor",
+    "Lookup",
+    "Outer",
+    "aligned",
+    "even_rows",
+    "extreme",
+    "gram",
+    "rounding_margin",
+    "row_norms",
+    "unit_sums",
+    "zero_units",
+]
 
 # In units of epsilon: a float32 norm is rounded up by it. All inner products are float64 (TACIT-51), so what it has to cover is the
 # rounding of what they are made from, and of a float32 sum of parts (`clipper.CANCELLING`), which may leave more than was measured.
@@ -113,7 +126,7 @@ class Dense(Factor):
         gradient_Un = self._numbers_Un()
         run = math.gcd(gradient_Un.shape[1], _RUN)
         if run < 16:
-            return gradient_Un.square().sum(1)
+            return unit_sums(gradient_Un.square())
         return torch.linalg.vector_norm(gradient_Un.unflatten(1, (-1, run)), dim=2).square_().sum(1)
 
     def absolute_sums(self) -> None:
@@ -191,7 +204,7 @@ class Outer(Factor):
         product_URR = left_URR.mul_(right_URR)
         sizes_UR = product_URR.diagonal(dim1=1, dim2=2).sqrt()  # |left_r| |right_r|
         terms = max(left_URp.shape[2], right_URd.shape[2])
-        square_U = product_URR.sum((1, 2)) + rounding_margin(sizes_UR, terms, dtype)
+        square_U = unit_sums(product_URR) + rounding_margin(sizes_UR, terms, dtype)
         return square_U.masked_fill_(extreme_U, torch.inf)
 
     @property
@@ -200,7 +213,7 @@ class Outer(Factor):
         return self.may_lack or self.left_URp.shape[2] >= positions.WIDE
 
     def absolute_sums(self) -> Tensor:
-        return (torch.linalg.vector_norm(self.left_URp, dim=2) * torch.linalg.vector_norm(self.right_URd, dim=2)).sum(1)
+        return unit_sums(row_norms(self.left_URp) * row_norms(self.right_URd))
 
     def without(self, dropped_U: Tensor) -> Outer:
         left_URp, right_URd = zero_units(self.left_URp, dropped_U), zero_units(self.right_URd, dropped_U)
@@ -280,10 +293,10 @@ class Lookup(Factor):
         unit_U = torch.arange(units, device=self.index_UR.device)
         pairs, sums = summed_rows(unit_U[:, None] * self.V + self.index_UR, self.value_URd)
         square_U = sums.new_zeros(units).index_add_(0, pairs // self.V, sums.square().sum(1))
-        return square_U.to(self.value_URd.dtype) + rounding_margin(torch.linalg.vector_norm(self.value_URd, dim=2))
+        return square_U.to(self.value_URd.dtype) + rounding_margin(row_norms(self.value_URd))
 
     def absolute_sums(self) -> Tensor:
-        return torch.linalg.vector_norm(self.value_URd, dim=2).sum(1)
+        return unit_sums(row_norms(self.value_URd))
 
     def without(self, dropped_U: Tensor) -> Lookup:
         return Lookup(self.index_UR, zero_units(self.value_URd, dropped_U), self.V)
@@ -343,6 +356,26 @@ def aligned(x_URk: Tensor) -> Tensor:
     return x_URk.contiguous() if x_URk.stride(1) % 4 else x_URk
 
 
+def even_rows(x: Tensor, value: float = 0.0) -> Tensor:
+    """On a GPU, with ends of ``value`` at rows (of the last dimension) that would begin elsewhere than at 32 bytes.
+
+    Torch adds up rows of more than 128 numbers in vectors from the first aligned one on (its Reduce.cuh), so where a row stands
+    would decide how it is rounded.
+    """
+    missing = -x.shape[-1] % 8
+    return F.pad(x, (0, missing), value=value) if x.is_cuda and missing and x.shape[-1] > 128 else x
+
+
+def unit_sums(x_U: Tensor) -> Tensor:
+    """All of each unit, added up: (U,)."""
+    return even_rows(x_U.flatten(1)).sum(1)
+
+
+def row_norms(x_URk: Tensor) -> Tensor:
+    """The length of each row, (U, R)."""
+    return torch.linalg.vector_norm(even_rows(x_URk), dim=2)
+
+
 def extreme(square_UR: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """Units with a squared size beyond the root of the largest number: what they multiply may be lost below the smallest."""
     return (square_UR > torch.finfo(dtype or square_UR.dtype).max ** 0.5).any(1)
@@ -356,7 +389,7 @@ def rounding_margin(sizes_UR: Tensor, terms: int = 1, dtype: torch.dtype | None 
         terms: terms of the inner products.
         dtype: of the factors; None: that of the sizes.
     """
-    total_U = sizes_UR.sum(1).square()
+    total_U = unit_sums(sizes_UR).square()
     if (dtype or sizes_UR.dtype) == torch.float64:
         # what any order of summation may lose: of the inner products' terms, and of the sum over pairs of positions
         additions = 2 * terms + sizes_UR.shape[1] ** 2 + 8

@@ -163,7 +163,9 @@ def _same(again: Tensor, before: Tensor, lower: torch.dtype | None = None) -> bo
     before_Un = before.reshape(len(again), -1)
     again_Un = again.reshape(len(again), -1)
     room = _TOLERANCE * max(torch.finfo(dtype).eps for dtype in (before.dtype, lower or before.dtype))
-    middling_U = before_Un.abs().nan_to_num(0.0).float().median(1, keepdim=True).values
+    # the lower median; torch's own, with indices, is refused on a GPU where all is to be deterministic
+    sorted_Un = before_Un.abs().nan_to_num(0.0).float().sort(1).values
+    middling_U = sorted_Un[:, (sorted_Un.shape[1] - 1) // 2, None]
     difference = (again_Un - before_Un).abs()
     close = difference <= room * (before_Un.abs() + middling_U)
     return bool((close | (again_Un == before_Un) | (again_Un.isnan() & before_Un.isnan())).all())

@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from tacit.engine.capture import Capture, current_capture, per_unit
 from tacit.engine.cross_entropy import check_labels
-from tacit.engine.factors import Dense, Factor, Outer
+from tacit.engine.factors import Dense, Factor, Outer, even_rows
 from tacit.engine.logits import (
     IGNORE_INDEX,
     LEAST_ROWS,
@@ -314,33 +314,37 @@ def _losses(
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """Losses, log-sum-exp, and if wanted the gradient at the hidden states and the softmax - onehot of a single chunk.
 
-    Positions without a label are left out of everything.
+    Positions without a label are left out of everything. How many there are at a time, and so at last, other units decide: on a CPU
+    a product has `least_rows` at least, on a GPU always the same number.
     """
     hidden_ND, label_N = hidden_BRD.flatten(0, 1), labels_BR.flatten()
     rows, weight_VD = len(label_N), weight_VD.to(call.rounding)
+    least = max(LEAST_ROWS, min(call.chunk, rows)) if label_N.is_cuda else least_rows()
     loss_N = torch.zeros(rows, dtype=call.dtype, device=label_N.device)
     lse_N, gradient_ND, kept_NV = torch.zeros_like(loss_N), None, None
     if wants_hidden:
         gradient_ND = torch.zeros_like(hidden_ND, dtype=call.dtype)
     for row_n in (label_N != IGNORE_INDEX).nonzero().flatten().split(call.chunk):
-        filled_n = _filled(row_n)
+        filled_n, real = _filled(row_n, least), len(row_n)
         x_nV = rounded_product(hidden_ND[filled_n], weight_VD.T, call.rounding)
         if bias_V is not None:
             x_nV += bias_V
+        x_nV = even_rows(x_nV, -torch.inf)
         loss_n, lse_n = _cross_entropy_(x_nV, label_N[filled_n, None])
-        loss_N[row_n], lse_N[row_n], x_nV = loss_n[: len(row_n)], lse_n[: len(row_n)], x_nV[: len(row_n)]
+        x_nV = x_nV[:, : len(weight_VD)]
+        loss_N[row_n], lse_N[row_n] = loss_n[:real], lse_n[:real]
         if gradient_ND is not None:
-            gradient_ND[row_n] = rounded_product(x_nV, weight_VD, call.rounding)
+            gradient_ND[row_n] = rounded_product(x_nV, weight_VD, call.rounding)[:real]
         if call.names and rows <= call.chunk:
-            kept_NV = spread_rows(x_nV, row_n, rows)
+            kept_NV = spread_rows(x_nV[:real], row_n, rows)
     gradient_BRD = None if gradient_ND is None else gradient_ND.view(hidden_BRD.shape)
     kept_BRV = None if kept_NV is None else kept_NV.view(*labels_BR.shape, len(weight_VD))
     return loss_N.view_as(labels_BR), lse_N.view_as(labels_BR), gradient_BRD, kept_BRV
 
 
-def _filled(row_n: Tensor) -> Tensor:
+def _filled(row_n: Tensor, least: int) -> Tensor:
     """The rows, and the first one again until there are enough: torch adds up a row that is alone with all threads, otherwise."""
-    missing = (LEAST_ROWS if row_n.is_cuda else least_rows()) - len(row_n)
+    missing = least - len(row_n)
     return row_n if missing <= 0 or len(row_n) == 0 else torch.cat([row_n, row_n[:1].expand(missing)])
 
 

@@ -12,7 +12,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tacit.engine.factors import Dense, Factor, Lookup, Outer, aligned, extreme, gram, rounding_margin, zero_units
+from tacit.engine.factors import (
+    Dense,
+    Factor,
+    Lookup,
+    Outer,
+    aligned,
+    extreme,
+    gram,
+    rounding_margin,
+    row_norms,
+    unit_sums,
+    zero_units,
+)
 
 __all__ = ["IGNORE_INDEX", "Logits", "least_rows", "rounded_product", "spread_rows", "sum_over_positions"]
 
@@ -26,6 +38,9 @@ LEAST_COLUMNS = 1024
 # How many positions have a label, others than the unit itself decide; of one to three rows, of all or of a thread's share, the
 # products were other bits.
 LEAST_ROWS = 16
+
+# In float64 the rows beyond a multiple of 4 have other bits, however many there are.
+_ROWS_OF_DOUBLES = 4
 
 # Of fewer than 12 columns they were other bits too: a block has a multiple of this, and what is left over joins the last one.
 _COLUMNS = 64
@@ -74,7 +89,7 @@ class Logits(Factor):
 
     def absolute_sums(self) -> Tensor:
         """With the most that the norm of a P can be: a distribution less a one."""
-        return 2**0.5 * torch.linalg.vector_norm(self.right_URd(), dim=2).sum(1)
+        return 2**0.5 * unit_sums(row_norms(self.right_URd()))
 
     def without(self, dropped_U: Tensor) -> Logits:
         """Their positions keep a place in the products: of fewer rows the others' P could be rounded otherwise than in the norm."""
@@ -148,14 +163,14 @@ class Logits(Factor):
             right_URd.new_zeros(*shape, dtype=torch.float64) for shape in ((units,), (units, positions))
         )
         for columns, p_URv in self._spread_blocks():
-            p_square_UR += torch.linalg.vector_norm(p_URv, dim=2).double().square_()
+            p_square_UR += row_norms(p_URv).double().square_()
             if gram_URR is None:
-                square_U += torch.bmm(p_URv.double().mT, precise_URd).square_().sum((1, 2))
+                square_U += unit_sums(torch.bmm(p_URv.double().mT, precise_URd).square_())
             else:
-                square_U += gram(p_URv).mul_(gram_URR).sum((1, 2))
+                square_U += unit_sums(gram(p_URv).mul_(gram_URR))
             if lookup is not None and product_URS is not None:
                 square_U += 2 * _inner_products_in(columns, p_URv, product_URS, lookup.index_UR)
-        right_UR = torch.linalg.vector_norm(right_URd, dim=2)
+        right_UR = row_norms(right_URd)
         square_U += rounding_margin(p_square_UR.sqrt_() * right_UR, max(d, len(self.weight_Vd)), right_URd.dtype)
         return square_U.masked_fill_(extreme(right_UR.square_()), torch.inf)
 
@@ -186,14 +201,19 @@ class Logits(Factor):
         return replace(self, hidden_URd=hidden_URd, upstream_UR=upstream_UR, label_UR=label_UR, lse_UR=lse_UR)
 
     def _labelled_rows(self) -> Tensor:
-        """The (unit, position) pairs that have a label, counted through."""
+        """The (unit, position) pairs that have a label, counted through; on a GPU all, whose P is 0 without one.
+
+        There each number of rows is multiplied by a program of its own, and other units decide how many have a label.
+        """
+        if self.label_UR.is_cuda:
+            return torch.arange(self.label_UR.numel(), device=self.label_UR.device)
         return (self.label_UR != IGNORE_INDEX).flatten().nonzero().flatten()
 
     def _blocks(self, row_N: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """P at the labelled rows, in blocks of columns of the vocabulary."""
         hidden_Nd = self.hidden_URd.flatten(0, 1)[row_N]
         label_N1, lse_N1 = self.label_UR.flatten()[row_N, None], self.lse_UR.flatten()[row_N, None]
-        gone_N1 = label_N1 == _DROPPED
+        gone_N1 = (label_N1 == _DROPPED) | (label_N1 == IGNORE_INDEX)
         some_gone = bool(gone_N1.any())
         for columns in _column_blocks(len(self.weight_Vd), self.block // max(1, self.label_UR.numel())):
             p_Nv = rounded_product(hidden_Nd, self.weight_Vd[columns].T, self.rounding)
@@ -241,7 +261,7 @@ def _inner_products_in(columns: slice, p_URv: Tensor, product_URS: Tensor, index
     here_US = (place_US >= 0) & (place_US < p_URv.shape[2])
     place_URS = place_US.clamp(0, p_URv.shape[2] - 1)[:, None, :].expand_as(product_URS)
     product_US = (p_URv.gather(2, place_URS) * product_URS).sum(1)
-    return product_US.masked_fill(~here_US, 0).sum(1)
+    return unit_sums(product_US.masked_fill(~here_US, 0))
 
 
 def rounded_product(left_nd: Tensor, right_dm: Tensor, rounding: torch.dtype) -> Tensor:
@@ -249,9 +269,11 @@ def rounded_product(left_nd: Tensor, right_dm: Tensor, rounding: torch.dtype) ->
 
     Unlike a product in bfloat16, whose results are rounded too, it is the same to float32 precision on every device
     and for every shape. On the CPU a row of it is the same to the bit however many rows there are: fewer than `least_rows`, for which
-    the mathematics library has kernels of their own, are filled up with zeros.
+    the mathematics library has kernels of their own, are filled up with zeros. On a GPU it is so only among products of one shape.
     """
     rows, least = len(left_nd), LEAST_ROWS if left_nd.is_cuda else least_rows()
+    if left_nd.dtype == torch.float64:
+        least = max(least, -(-rows // _ROWS_OF_DOUBLES) * _ROWS_OF_DOUBLES)
     if 0 < rows < least:
         filled = left_nd.new_zeros(least, left_nd.shape[1])
         filled[:rows] = left_nd

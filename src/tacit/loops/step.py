@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from tacit.engine import PerExampleClipper, add_noise_, micro_batches
 from tacit.engine.noise import Grid, noise_source
+from tacit.engine.places import PlaceWatch
 from tacit.engine.sampler import PADDING
 from tacit.engine.sites import trainable_parameters
 from tacit.engine.total import Kept
@@ -37,6 +38,7 @@ class Tools:
         noise: what the noise is drawn from, as the ledger has it.
         process: that drew the key.
         noise_stddev: of a step's sum, and ``grid``: what both are rounded to.
+        tried: sizes of micro-batches in which no place decided how a row is rounded.
     """
 
     model: nn.Module
@@ -47,6 +49,7 @@ class Tools:
     process: int
     noise_stddev: float
     grid: Grid | None
+    tried: set[int] = field(default_factory=set)
 
     def refuse_other_process(self) -> None:
         """Raises:
@@ -94,7 +97,7 @@ class PrivateStep:
         """The units that were drawn, in micro-batches of one size; none, where nobody was drawn.
 
         Args:
-            size: units in a micro-batch; 1 with weights that a stranger made (docs/own-loop.md).
+            size: units in a micro-batch; 1 with weights that a stranger made (docs/own-loop.md), and where ``clipped`` refuses more.
 
         Yields:
             ``(units, weights)``: the indices of units ``(size,)``, and a weight for each of their rows
@@ -130,9 +133,12 @@ class PrivateStep:
         What the model changes in itself inside, beside its gradients, is undone: no unit decides how others are computed. Random
         numbers of torch inside (dropout) are drawn from this start's key, and the generator is afterwards as it was.
 
+        In the first one the operations of forward and backward are tried on made-up rows in the same shapes.
+
         Raises:
             UsageError: not exactly once for each micro-batch; the batch has another number of rows; a place that is left over has a
                 gradient. As for the model, see `tacit.engine.PerExampleClipper`.
+            RefusedError: ``place-in-batch``: where a row stands among the others decides how it is rounded.
         """
         self._refuse_unless_begun("clip")
         batch = self._batch
@@ -145,7 +151,8 @@ class PrivateStep:
         try:
             with self._own_dropout(batch):
                 with self._tools.clipper:
-                    yield
+                    with self._places_watched():
+                        yield
                     self._refuse_gradients()
                     lent = True
                     self._lend_sums()
@@ -226,6 +233,18 @@ class PrivateStep:
             # of every step's first micro-batch, for a model may be changed between two steps
             with SharedDraws(len(batch.real) * self._tools.dp.rows_per_unit) if batch.number == 0 else nullcontext():
                 yield
+
+    @contextmanager
+    def _places_watched(self) -> Iterator[None]:
+        """The first micro-batch of a size: its operations are tried on made-up equal rows (TACIT-52)."""
+        rows, tried = self._size * self._tools.dp.rows_per_unit, self._tools.tried
+        if self._size == 1 or rows in tried:
+            yield
+            return
+        with PlaceWatch() as watch:
+            yield
+        watch.refuse(self._size)
+        tried.add(rows)
 
     def _check_rows(self, batch: _Batch) -> None:
         """A row without its weight would let another unit count twice, and so would rows of nobody in the draw."""

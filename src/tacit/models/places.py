@@ -1,6 +1,6 @@
-"""How many rows may stand beside each other on a CPU without that a row's place decides how it is rounded.
+"""How many rows may stand beside each other without that a row's place decides how it is rounded.
 
-Other units decide where a unit stands among the rows of a micro-batch. A place shows in last bits in four ways (measured with torch
+Other units decide where a unit stands among the rows of a micro-batch. A place shows in last bits in four ways on a CPU (with torch
 2.13 and AVX-512; the last one in 3,300 of 9,400 shapes of SiLU and tanh-GELU):
 
 - *Products of few rows, or few features.* The library takes other kernels for the last three rows or fewer, of all or of a thread's
@@ -46,6 +46,9 @@ _FEW = 12
 _ALIGNED = 8
 """Of widths and heads, so that the buffers of attention's threads begin alike: 16 numbers are 64 bytes, and 2 x 8 are in each."""
 
+_SHORT = 128
+"""Numbers of a row that a GPU adds up alike wherever it begins; longer ones from the first place of memory that is aligned."""
+
 _LSTM = "tacit-lstm"
 _WITHOUT_ATTENTION = (_LSTM, "tacit-self-test")
 
@@ -76,8 +79,9 @@ def together(
     """How many units may be computed at once: the largest number up to ``most`` for which no place differs, else 1.
 
     Args:
-        model: on the device that it computes on; a GPU has one program for all numbers. A type that was not measured, and
-            one with weights that are no matrices (convolutions, experts), is computed one unit at a time on each.
+        model: on the device that it computes on. A GPU has one program for all numbers (an H100: tests/engine/test_cuda.py) but for
+            long rows that begin at odd places. A type that was not measured, and one with weights that are no matrices
+            (convolutions, experts), is computed one unit at a time on each.
         most: units.
         rows_per_unit: rows of each.
         widths: all widths of rows.
@@ -88,9 +92,10 @@ def together(
         return 1
     if not is_measured(model) or any(own.dim() > 2 for own in model.parameters()):
         return 1
-    if model.device.type != "cpu":
-        return most
     widths, threads = set(widths), torch.get_num_threads()
+    if model.device.type != "cpu":
+        rows = _features(model) | (set() if model.config.model_type in _WITHOUT_ATTENTION else widths)
+        return most if all(size <= _SHORT or size % _ALIGNED == 0 for size in rows) else 1
     if _has_odd_products(model) or not _attends_evenly(model, widths, threads):
         return 1
     features = _features(model)

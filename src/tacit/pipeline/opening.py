@@ -73,6 +73,7 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
     _agree(config, ranks)
     folder = RunFolder(config.resolved_run)
     mechanisms, measurement, policies = None, measurement_of_run(config), token_policies(config)
+    _set_up_torch(config, ranks)
     if not _is_planned(config, folder):
         found = load_given(config)
         for line in [] if found is None else found.lines():
@@ -84,7 +85,6 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
         check_confidentiality(config, planned_statement(config, mechanisms.spends(), measurement))
     with one_line_of_storage(folder.root, lambda: disk_bytes(config)), begin(config) as begun:
         ledger, key = begun.ledger, begun.key
-        _set_up_torch(config, ranks)
         for name, digest in (fingerprints(config) | policies).items():
             ledger.bind(name, digest)
         start = provenance_of(config)
@@ -130,6 +130,8 @@ def load_given(config: RunConfig) -> Preflight | None:
         check_folder(config)
         given = read_given(config.model.resolved_folder)
     model = build_model(config.model, given.special, 0, given.tokenizer)
+    if config.compute.device == "cuda" and torch.cuda.is_available():  # a run is planned on other machines, too
+        torch.nn.Module.cuda(model)
     if config.marking is not None or not config.dp_phases:
         return None
     rows = max(phase.sequences_per_unit * phase.maskings for phase in config.dp_phases)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from typing import Any
 
 import torch
 from transformers.utils import logging
@@ -48,5 +49,8 @@ def set_up_torch(compute: ComputeOptions, sharing: int = 1) -> torch.device:
     torch.set_num_threads(compute.threads or max(1, (os.cpu_count() or 1) // sharing))
     torch.use_deterministic_algorithms(True)
     torch.set_float32_matmul_precision("highest")  # lower precision is an option, which the ledger binds
+    torch.backends.cudnn.allow_tf32 = False  # LSTMs and convolutions, which are rounded to TF32 as torch comes
+    operations: Any = torch.backends.cudnn
+    operations.conv.fp32_precision = operations.rnn.fp32_precision = "ieee"
     logging.set_verbosity_error()  # some models say on the terminal how long a row was
     return torch.device(compute.device)

@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
+import transformers
+from packaging.version import Version
 from transformers import PreTrainedModel
 
 from tacit.config import ComputeOptions
@@ -19,6 +21,9 @@ from tacit.errors import UsageError
 from tacit.training.dropout import dropped_again
 
 __all__ = ["in_precision", "recomputed"]
+
+_RENAMED = Version("5.23")
+"""Of transformers, from which on its functions of this subject have another name, and warn under the older one."""
 
 
 def in_precision(compute: ComputeOptions, device: torch.device) -> AbstractContextManager[Any]:
@@ -44,9 +49,10 @@ def recomputed(model: PreTrainedModel, compute: ComputeOptions) -> Iterator[None
         raise UsageError(
             f"compute.checkpointing: a {type(model).__name__} has no layers that can be computed again; leave it out"
         )
-    model.activation_checkpointing_enable({"use_reentrant": False, "context_fn": dropped_again})
+    what = "activation" if Version(transformers.__version__) >= _RENAMED else "gradient"
+    getattr(model, f"{what}_checkpointing_enable")({"use_reentrant": False, "context_fn": dropped_again})
     try:
         yield
     finally:
-        model.activation_checkpointing_disable()
+        getattr(model, f"{what}_checkpointing_disable")()
         model.disable_input_require_grads()  # a hook that transformers leaves behind

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from tacit.config.base import named
 from tacit.engine import CLIPPINGS, PerExampleClipper, add_noise_, micro_batches
 from tacit.engine.clipper import Use
 from tacit.engine.noise import Grid, on_grid
+from tacit.engine.places import PlaceWatch
 from tacit.engine.sampler import PADDING
 from tacit.engine.sharding import has_shards, is_sharded
 from tacit.engine.total import Kept
@@ -239,9 +240,10 @@ class DpStep(Step):
         try:
             with self._clip(units, real), self._dropout(units, real, targets, step):
                 called = True
-                with in_precision(self._compute, self._model.device):
-                    losses_B = unit_losses(self._model, source.objective, targets, weights_BN)
-                losses_B.sum().backward()
+                with self._places_watched(step):
+                    with in_precision(self._compute, self._model.device):
+                        losses_B = unit_losses(self._model, source.objective, targets, weights_BN)
+                    losses_B.sum().backward()
             return True
         except Exception as error:
             # sharded layers: the other ranks wait in the midst of the same micro-batch, and nothing can be computed again
@@ -251,6 +253,16 @@ class DpStep(Step):
         finally:
             self._kept.put_back()
         return False
+
+    @contextmanager
+    def _places_watched(self, step: int) -> Iterator[None]:
+        """Before a phase `together` is measured: whether in these shapes, on this device, a row's place decides how it is rounded."""
+        if step != _BEFORE_ALL or self._at_once == 1:
+            yield
+            return
+        with PlaceWatch() as watch:
+            yield
+        watch.refuse(self._at_once)
 
     def _clip(self, units: np.ndarray, real: np.ndarray) -> AbstractContextManager[object]:
         """The context that clips these units, each at its own weight where the plan has bands."""

@@ -11,10 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
-from opendp.domains import atom_domain, vector_domain
-from opendp.measurements import make_gaussian
-from opendp.metrics import l2_distance
-from opendp.mod import enable_features
 
 from tacit.vocabulary.tally import SortedCounts
 
@@ -43,6 +39,12 @@ def draw_noise(count: int, noise_stddev: float) -> npt.NDArray[np.int64]:
         raise ValueError(f"noise_stddev must be finite and at least 0, not {noise_stddev}")
     if count == 0 or noise_stddev == 0:
         return np.zeros(count, dtype=np.int64)
+    # only here: it takes longer to import than the rest of a command that draws nothing
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.measurements import make_gaussian
+    from opendp.metrics import l2_distance
+    from opendp.mod import enable_features
+
     enable_features("contrib")
     integers = vector_domain(atom_domain(T="i64"))
     add_noise = make_gaussian(integers, l2_distance(T="f64"), scale=float(noise_stddev))
