@@ -35,6 +35,7 @@ EVERY_RUN = {
     "TACIT-49",
     "TACIT-50",
     "TACIT-51",
+    "TACIT-52",
 }
 
 

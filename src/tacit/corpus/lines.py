@@ -45,7 +45,7 @@ def attempt(call: Callable[[], T], errors: tuple[type[Exception], ...], problem:
 
 def too_long(where: str, most_bytes: int) -> str:
     """That a record is over the cap."""
-    return f"{where}: the record is longer than {most_bytes} bytes; raise the option max_record_bytes"
+    return f"{where}: the record is longer than {most_bytes} bytes; split it, or raise max_record_bytes where there is that option"
 
 
 def open_bytes(path: Place) -> IO[bytes]:

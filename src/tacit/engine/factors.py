@@ -126,8 +126,8 @@ class Dense(Factor):
         gradient_Un = self._numbers_Un()
         run = math.gcd(gradient_Un.shape[1], _RUN)
         if run < 16:
-            return unit_sums(gradient_Un.square())
-        return torch.linalg.vector_norm(gradient_Un.unflatten(1, (-1, run)), dim=2).square_().sum(1)
+            return unit_sums(gradient_Un.double().square_())
+        return torch.linalg.vector_norm(gradient_Un.unflatten(1, (-1, run)), dim=2).double().square_().sum(1)
 
     def absolute_sums(self) -> None:
         return None

@@ -26,7 +26,7 @@ _PRODUCTS = "mm addmm bmm baddbmm convolution convolution_backward"
 _NUMBERS = """
 sigmoid sigmoid_backward silu silu_backward gelu gelu_backward tanh tanh_backward softplus softplus_backward log_sigmoid_forward
 log_sigmoid_backward mish mish_backward hardswish hardswish_backward hardsigmoid elu elu_backward exp expm1 log log1p erf pow rsqrt
-sqrt reciprocal sin cos div mul add sub addcmul addcdiv lerp
+sin cos addcmul addcdiv lerp
 """
 _ROWS = """
 _softmax _softmax_backward_data _log_softmax _log_softmax_backward_data native_layer_norm native_layer_norm_backward
@@ -40,13 +40,19 @@ _scaled_dot_product_efficient_attention _scaled_dot_product_efficient_attention_
 _scaled_dot_product_cudnn_attention _scaled_dot_product_cudnn_attention_backward
 """
 _TRIED = frozenset(f"{_PRODUCTS} {_NUMBERS} {_ROWS} {_ATTENTION}".split())
-"""What computes each row of its own, and rounds. The rest moves numbers, or draws them."""
+"""What computes each row of its own, and rounds. The rest moves numbers or draws them, or has one right result (sums of two numbers,
+products, quotients, roots)."""
 
-_TRIES = 32
+_TRIES = {"cpu": 24, "cuda": 4}
+"""Of each operation: where a place shows at all, a tenth of its last bits differ, and on a CPU there may be few such places."""
+
 _NUMBERS_IN_ALL = 1 << 22
-"""Tries are fewer where one has so many numbers; a tenth of all last bits differ where a place shows at all."""
+"""Tries are fewer where one has so many numbers."""
 
 _ALIGNED = 64
+
+_known: dict[Any, bool] = {}
+"""Whether all rows were equal, of what this process has tried."""
 
 
 class PlaceWatch(TorchDispatchMode):
@@ -60,7 +66,7 @@ class PlaceWatch(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.differing: list[str] = []
-        self._tried: set[Any] = set()
+        self._seen: set[Any] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -85,20 +91,29 @@ class PlaceWatch(TorchDispatchMode):
         outputs = [leaf for leaf in tree_flatten(result)[0] if _is_numbers(leaf) and leaf.dim() > 0]
         if not outputs or outputs[0].shape[0] < 2 or not _is_of_rows(func, args, kwargs):
             return
-        key = (func, tuple(_described(leaf) for leaf in leaves))
-        if key in self._tried:
+        key = (func, _settings(), tuple(_described(leaf) for leaf in leaves))
+        if key in self._seen:
             return
-        self._tried.add(key)
-        rows, numbers = outputs[0].shape[0], sum(leaf.numel() for leaf in outputs)
-        generator = torch.Generator(outputs[0].device).manual_seed(0)
-        for _ in range(max(2, min(_TRIES, _NUMBERS_IN_ALL // numbers))):
-            made = [_made_up(leaf, rows, generator) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
-            made_args, made_kwargs = tree_unflatten(made, form)
-            found = tree_flatten(func(*made_args, **made_kwargs))[0]
-            if not all(_are_equal(leaf) for leaf in found if _is_numbers(leaf) and leaf.shape[:1] == (rows,)):
-                shapes = ", ".join(str(tuple(leaf.shape)) for leaf in leaves if isinstance(leaf, Tensor) and leaf.dim())
-                self.differing.append(f"{name} of {shapes}")
-                return
+        self._seen.add(key)
+        if key not in _known:
+            _known[key] = _keeps_rows_equal(func, leaves, form, outputs)
+        if not _known[key]:
+            shapes = ", ".join(str(tuple(leaf.shape)) for leaf in leaves if isinstance(leaf, Tensor) and leaf.dim())
+            self.differing.append(f"{name} of {shapes}")
+
+
+def _keeps_rows_equal(func: Any, leaves: Sequence[Any], form: Any, outputs: Sequence[Tensor]) -> bool:
+    """Whether equal rows have equal results, in the precision that the step computes in."""
+    rows, numbers = outputs[0].shape[0], sum(leaf.numel() for leaf in outputs)
+    tries = _TRIES.get(outputs[0].device.type, max(_TRIES.values()))
+    generator = torch.Generator(outputs[0].device).manual_seed(0)
+    for _ in range(max(2, min(tries, _NUMBERS_IN_ALL // numbers))):
+        made = [_made_up(leaf, rows, generator) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        args, kwargs = tree_unflatten(made, form)
+        found = tree_flatten(func(*args, **kwargs))[0]
+        if not all(_are_equal(leaf) for leaf in found if _is_numbers(leaf) and leaf.shape[:1] == (rows,)):
+            return False
+    return True
 
 
 def _is_numbers(leaf: Any) -> bool:
@@ -118,10 +133,16 @@ def _is_of_rows(func: Any, args: Sequence[Any], kwargs: Any) -> bool:
     return first is None or not any(dim % max(1, first.dim()) == 0 for dim in over)
 
 
+def _settings() -> tuple[Any, ...]:
+    """What chooses a program beside shapes."""
+    products: Any = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
+    return torch.get_num_threads(), *(library.fp32_precision for library in products)
+
+
 def _described(leaf: Any) -> Any:
     if not isinstance(leaf, Tensor):
         return repr(leaf)
-    return leaf.shape, leaf.stride(), leaf.dtype, leaf.storage_offset() % _ALIGNED
+    return leaf.shape, leaf.stride(), leaf.dtype, str(leaf.device), leaf.storage_offset() % _ALIGNED
 
 
 def _made_up(like: Tensor, rows: int, generator: torch.Generator) -> Tensor:

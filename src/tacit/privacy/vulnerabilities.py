@@ -135,6 +135,12 @@ def _off_cpu(certificate: _Values, config: _Values) -> bool:
     return _from_folder(certificate, config) and (not config or device != "cpu")
 
 
+def _causal_off_cpu(certificate: _Values, config: _Values) -> bool:
+    device = (config.get("compute") or {}).get("device", "cpu")
+    kind = (config.get("model") or {}).get("kind")
+    return not config or (device != "cpu" and (kind != "bert" or _from_folder(certificate, config)))
+
+
 def _any(certificate: _Values, config: _Values) -> bool:
     return True
 
@@ -208,6 +214,8 @@ VULNERABILITIES = (
     Vulnerability("TACIT-49", "one unit decided whether a run ends, or who shares a random number", 1, _any),
     Vulnerability("TACIT-50", "a run went on from a release of its own key, and names of files decided", 1, _any),
     Vulnerability("TACIT-51", "a unit whose positions nearly cancel added many clip norms", 1, _any),
+    Vulnerability("TACIT-52", "in a loop of one's own a unit's place decided bits, and those a ReLU", 1, _any),
+    Vulnerability("TACIT-53", "on a GPU other units' labels decided how a causal head is rounded", 1, _causal_off_cpu),
 )
 
 
