@@ -1,10 +1,11 @@
 """In a loop of one's own a row's place may decide no bit: a bit may decide a ReLU, and a gradient changes by its own size.
 
-What was wrong (31st attack). ``x @ W.T`` with 30 inputs and 10 outputs rounds a row otherwise at even and at odd places, since rows of
-120 bytes begin at odd places of memory. With torch's own first weights and features of 3 and less there are rows whose
+What was wrong (31st attack). ``x @ W.T`` with 30 inputs and 10 outputs rounds a row otherwise at even and at odd places, since rows
+of 120 bytes begin at odd places of memory. With torch's own first weights and features of 3 and less there are rows whose
 pre-activations lie so near to zero that three more hidden units are on at even places, or at odd ones. One user more, whose row is
-zeros, moved the places of 64 such users by one, and their sum by 19.7 clip norms; the released weights told the two corpora apart in 12
-of 12 loops certified with epsilon 0.9994 (TACIT-52). `tacit run` computes such shapes one unit at a time; nothing looked at a loop's.
+zeros, moved the places of 64 such users by one, and their sum by 19.7 clip norms; the released weights told the two corpora apart in
+12 of 12 loops certified with epsilon 0.9994 (TACIT-52). `tacit run` computes such shapes one unit at a time; nothing looked at those
+of a loop.
 """
 
 from __future__ import annotations

@@ -204,7 +204,7 @@ def test_cap_counts_bytes_and_names_its_option(name: str, tmp_path: Path) -> Non
     assert texts_of(Source(path, max_record_bytes=1100)) == ["short", long]
     records = read_records(Source(path, max_record_bytes=999))
     assert next(records).text == "short"
-    with pytest.raises(DataError, match="longer than 999 bytes; raise the option max_record_bytes"):
+    with pytest.raises(DataError, match="longer than 999 bytes; split it, or raise max_record_bytes"):
         next(records)
 
 

@@ -135,8 +135,8 @@ def _is_of_rows(func: Any, args: Sequence[Any], kwargs: Any) -> bool:
 
 def _settings() -> tuple[Any, ...]:
     """What chooses a program beside shapes."""
-    products: Any = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
-    return torch.get_num_threads(), *(library.fp32_precision for library in products)
+    backends: Any = torch.backends
+    return torch.get_num_threads(), backends.cuda.matmul.fp32_precision, backends.mkldnn.matmul.fp32_precision
 
 
 def _described(leaf: Any) -> Any:
