@@ -125,3 +125,50 @@ def test_known_wrong_one_user_moves_the_places_of_all_others(
         assert epsilon == pytest.approx(0.9994, abs=1e-4)
         right += bool(along @ (total - middle) > 0) == bool(number % 2)
     assert right == 12
+
+
+def test_a_unit_that_is_a_part_of_a_larger_tensor_begins_where_all_do(corpora: tuple[Tensor, Tensor]) -> None:
+    """Micro-batches of one, read as views: one user more moved all others by 120 bytes, and the sum by 24.3 clip norms
+    where rows were chosen for it; here by 3.8."""
+    moved = [of_views(users) for users in corpora]
+    assert (moved[1] - moved[0]).norm() <= 1 + 1e-6
+
+
+def test_known_wrong_views_are_multiplied_where_they_lie(
+    corpora: tuple[Tensor, Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tacit.engine.clipper.at_aligned_places", lambda given: given)
+    moved = [of_views(users) for users in corpora]
+    assert (moved[1] - moved[0]).norm() > 3
+
+
+def of_views(users: Tensor) -> Tensor:
+    """The clipped sum of users that are computed one at a time, each a view of all."""
+    model = network()
+    clipper = PerExampleClipper(model, 1.0)
+    for number in range(len(users)):
+        with clipper:
+            F.cross_entropy(model(users[number : number + 1]), torch.zeros(1, dtype=torch.long)).backward()
+    clipper.close()
+    return torch.cat([own.grad.double().flatten() for own in model.parameters() if own.grad is not None])
+
+
+def test_nobody_drawn_is_refused_as_somebody_is(tmp_path: Path) -> None:
+    """Else the step in which a loop is refused, without noise, would tell whether there is anybody to draw."""
+    plan = StepPlan(units=10**6, expected_batch=1, clip_norm=1.0, steps=1, epsilon=1.0, delta=1e-7)
+    for present in (1, 2):
+        with pytest.raises(RefusedError, match="place-in-batch"):
+            nobody(torch.zeros(present, INPUTS), plan, tmp_path / str(present))
+
+
+def nobody(users: Tensor, plan: StepPlan, folder: Path) -> None:
+    """A step in which nobody is drawn, but once in 10^5 times."""
+    model = network()
+    with PrivateSteps(model, plan, folder, present=len(users)) as private:
+        for step in private:
+            for units, weights in step.micro_batches(AT_ONCE):
+                targets = torch.zeros(len(units), dtype=torch.long)
+                with step.clipped():
+                    losses = F.cross_entropy(model(users[torch.from_numpy(units)]), targets, reduction="none")
+                    (losses * weights).sum().backward()
+            step.finish()

@@ -36,6 +36,7 @@ from tacit.engine.guards import (
     refuse_outside_use,
 )
 from tacit.engine.lstm import LstmMode
+from tacit.engine.places import at_aligned_places
 from tacit.engine.probing import LossWatch
 from tacit.engine.running_sums import RunningSums
 from tacit.engine.sharding import is_sharded, sharding_of, summed, zero_gradient
@@ -255,10 +256,16 @@ class PerExampleClipper:
             handles += [first, last]
         return handles
 
-    def _before_any(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self._capture is not None and torch.is_grad_enabled():
-            refuse_compiling()
-            self._capture.learn_rows(args, kwargs)
+    def _before_any(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        if self._capture is None or not torch.is_grad_enabled():
+            return None
+        refuse_compiling()
+        self._capture.learn_rows(args, kwargs)
+        given = args, kwargs
+        found = at_aligned_places(given)
+        return None if found is given else found
 
     def _before_site(self, site: Site, module: nn.Module, args: tuple[Any, ...]) -> None:
         if self._capture is None:

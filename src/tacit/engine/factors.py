@@ -123,11 +123,13 @@ class Dense(Factor):
         return square_U if self.doubt_U is None else square_U + self.doubt_U.square()
 
     def _squares(self) -> Tensor:
-        gradient_Un = self._numbers_Un()
+        gradient_Un = (
+            self._numbers_Un().contiguous()
+        )  # torch adds up scattered numbers one by one, and loses more digits
         run = math.gcd(gradient_Un.shape[1], _RUN)
         if run < 16:
-            return unit_sums(gradient_Un.double().square_())
-        return torch.linalg.vector_norm(gradient_Un.unflatten(1, (-1, run)), dim=2).double().square_().sum(1)
+            return unit_sums(gradient_Un.double().square())
+        return unit_sums(torch.linalg.vector_norm(gradient_Un.unflatten(1, (-1, run)), dim=2).double().square_())
 
     def absolute_sums(self) -> None:
         return None
@@ -292,7 +294,7 @@ class Lookup(Factor):
         units = len(self.index_UR)
         unit_U = torch.arange(units, device=self.index_UR.device)
         pairs, sums = summed_rows(unit_U[:, None] * self.V + self.index_UR, self.value_URd)
-        square_U = sums.new_zeros(units).index_add_(0, pairs // self.V, sums.square().sum(1))
+        square_U = sums.new_zeros(units).index_add_(0, pairs // self.V, unit_sums(sums.square()))
         return square_U.to(self.value_URd.dtype) + rounding_margin(row_norms(self.value_URd))
 
     def absolute_sums(self) -> Tensor:

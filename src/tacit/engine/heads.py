@@ -336,7 +336,7 @@ def _losses(
         if gradient_ND is not None:
             gradient_ND[row_n] = rounded_product(x_nV, weight_VD, call.rounding)[:real]
         if call.names and rows <= call.chunk:
-            kept_NV = spread_rows(x_nV[:real], row_n, rows)
+            kept_NV = spread_rows(x_nV[:real], row_n, rows).contiguous()
     gradient_BRD = None if gradient_ND is None else gradient_ND.view(hidden_BRD.shape)
     kept_BRV = None if kept_NV is None else kept_NV.view(*labels_BR.shape, len(weight_VD))
     return loss_N.view_as(labels_BR), lse_N.view_as(labels_BR), gradient_BRD, kept_BRV

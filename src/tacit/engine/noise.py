@@ -233,9 +233,9 @@ def _add_and_sum(gradients: dict[str, Tensor], noise: StepNoise, ranks: Ranks, r
 def _some_at_a_time(gradients: dict[str, Tensor]) -> list[list[str]]:
     """Names in their order: on a CPU each alone, on a GPU as many as have `_TOGETHER` values; one that has more is alone."""
     parts: list[list[str]] = []
-    held = _TOGETHER
+    held = 0
     for name, gradient in gradients.items():
-        if held + gradient.numel() > _TOGETHER or not gradient.is_cuda:
+        if not parts or held + gradient.numel() > _TOGETHER or not gradient.is_cuda:
             parts.append([])
             held = 0
         parts[-1].append(name)

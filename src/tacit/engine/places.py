@@ -4,8 +4,8 @@ Other units decide where a unit stands in a micro-batch. Libraries take other pr
 end of a vector or of a thread's share, for rows that begin at odd places of memory, for products of few columns (what was measured is
 in `tacit.models.places`). A last bit may decide a ReLU, and then a gradient changes by its own size (TACIT-52).
 
-So an operation that a step computes is computed once more, in the same shapes and on the same device, of made-up numbers of which all
-rows are equal; then the results' rows must be equal to the bit. What is found is a function of shapes, device and library alone.
+So an operation that a step computes is computed once more, in the same shapes and on the same device, of made-up numbers that are
+equal in all units; then the results must be equal to the bit. What is found is a function of shapes, device and library alone.
 """
 
 from __future__ import annotations
@@ -15,23 +15,25 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from tacit.errors import RefusedError
 
-__all__ = ["PlaceWatch"]
+__all__ = ["PlaceWatch", "at_aligned_places"]
 
-_PRODUCTS = "mm addmm bmm baddbmm convolution convolution_backward"
+_PRODUCTS = "mm addmm bmm baddbmm mv addmv convolution convolution_backward"
 _NUMBERS = """
 sigmoid sigmoid_backward silu silu_backward gelu gelu_backward tanh tanh_backward softplus softplus_backward log_sigmoid_forward
-log_sigmoid_backward mish mish_backward hardswish hardswish_backward hardsigmoid elu elu_backward exp expm1 log log1p erf pow rsqrt
-sin cos addcmul addcdiv lerp
+log_sigmoid_backward mish mish_backward hardswish hardswish_backward hardsigmoid hardsigmoid_backward elu elu_backward glu
+glu_backward exp exp2 expm1 log log2 log10 log1p logaddexp logaddexp2 erf erfc erfinv pow rsqrt sin cos tan asin acos atan atan2 sinh
+cosh asinh acosh atanh lgamma digamma addcmul addcdiv lerp
 """
 _ROWS = """
-_softmax _softmax_backward_data _log_softmax _log_softmax_backward_data native_layer_norm native_layer_norm_backward
-_fused_rms_norm _fused_rms_norm_backward native_group_norm native_group_norm_backward sum mean amax logsumexp linalg_vector_norm
-var var_mean cumsum
+_softmax _softmax_backward_data _log_softmax _log_softmax_backward_data _safe_softmax native_layer_norm native_layer_norm_backward
+_fused_rms_norm _fused_rms_norm_backward native_group_norm native_group_norm_backward sum mean prod logsumexp linalg_vector_norm norm
+var var_mean std std_mean _cdist_forward _trilinear
 """
 _ATTENTION = """
 _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward
@@ -40,8 +42,16 @@ _scaled_dot_product_efficient_attention _scaled_dot_product_efficient_attention_
 _scaled_dot_product_cudnn_attention _scaled_dot_product_cudnn_attention_backward
 """
 _TRIED = frozenset(f"{_PRODUCTS} {_NUMBERS} {_ROWS} {_ATTENTION}".split())
-"""What computes each row of its own, and rounds. The rest moves numbers or draws them, or has one right result (sums of two numbers,
-products, quotients, roots)."""
+"""What computes each unit of its own, and rounds. Most of the rest moves numbers, draws them, or has one right result (sums and
+products of two numbers, quotients, roots)."""
+
+_BY_ALPHA = frozenset(("add", "sub", "rsub"))
+"""Sums of two numbers, of which one is multiplied before: two roundings or one."""
+
+_OF_SEVERAL = frozenset(("bmm", "baddbmm"))
+
+_ONE_DIMENSION = frozenset(_ATTENTION.split())
+"""Along a unit's positions equal rows have different results, and should."""
 
 _TRIES = {"cpu": 24, "cuda": 4}
 """Of each operation: where a place shows at all, a tenth of its last bits differ, and on a CPU there may be few such places."""
@@ -50,34 +60,46 @@ _NUMBERS_IN_ALL = 1 << 22
 """Tries are fewer where one has so many numbers."""
 
 _ALIGNED = 64
+"""Bytes: the longest vector."""
 
 _known: dict[Any, bool] = {}
-"""Whether all rows were equal, of what this process has tried."""
+"""Whether equal units had equal results, of what this process has tried."""
 
 
 class PlaceWatch(TorchDispatchMode):
     """A context of a model's forward and backward, in which its operations are tried.
 
-    with PlaceWatch() as watch:
-        losses(model, batch).sum().backward()
-    watch.refuse(units=64)
+        with PlaceWatch(rows=64) as watch:
+            losses(model, batch).sum().backward()
+        watch.refuse(units=64)
+
+    What is not seen: operations beside those that are listed here, those of a library's own (a frozen LSTM on a CPU), and what an
+    operation does with tensors at other places of memory than in this context.
+
+    Args:
+        rows: of the batch. A dimension of so many numbers, or a multiple of them, is taken for one of units.
     """
 
-    def __init__(self) -> None:
+    supports_higher_order_operators = True
+
+    def __init__(self, rows: int) -> None:
         super().__init__()
         self.differing: list[str] = []
+        self._rows = rows
         self._seen: set[Any] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        name = func.overloadpacket.__name__.removesuffix("_")
-        if name in _TRIED:
-            self._try(func, name, args, kwargs or {}, result)
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if isinstance(func, OpOverload):
+            name = func.overloadpacket.__name__.removesuffix("_")
+            if name in _TRIED or (name in _BY_ALPHA and kwargs.get("alpha", 1) != 1):
+                self._try(func, name, args, kwargs, result)
         return result
 
     def refuse(self, units: int) -> None:
         """Raises:
-        RefusedError: ``place-in-batch``: some operation rounded equal rows otherwise at other places.
+        RefusedError: ``place-in-batch``: some operation rounded equal units otherwise at other places.
         """
         if self.differing:
             raise RefusedError(
@@ -88,31 +110,60 @@ class PlaceWatch(TorchDispatchMode):
 
     def _try(self, func: Any, name: str, args: Any, kwargs: Any, result: Any) -> None:
         leaves, form = tree_flatten((args, kwargs))
-        outputs = [leaf for leaf in tree_flatten(result)[0] if _is_numbers(leaf) and leaf.dim() > 0]
-        if not outputs or outputs[0].shape[0] < 2 or not _is_of_rows(func, args, kwargs):
+        outputs = [leaf for leaf in tree_flatten(result)[0] if _is_numbers(leaf)]
+        if _draws(func, args, kwargs) or not outputs:
             return
-        key = (func, _settings(), tuple(_described(leaf) for leaf in leaves))
-        if key in self._seen:
-            return
-        self._seen.add(key)
-        if key not in _known:
-            _known[key] = _keeps_rows_equal(func, leaves, form, outputs)
-        if not _known[key]:
-            shapes = ", ".join(str(tuple(leaf.shape)) for leaf in leaves if isinstance(leaf, Tensor) and leaf.dim())
-            self.differing.append(f"{name} of {shapes}")
+        for size in self._sizes_of_units(name, outputs[0].shape):
+            key = (func, size, _settings(), tuple(_described(leaf) for leaf in leaves))
+            if key in self._seen:
+                continue
+            self._seen.add(key)
+            if key not in _known:
+                _known[key] = _are_units_equal(func, leaves, form, size, outputs[0], name in _ONE_DIMENSION)
+            if not _known[key]:
+                shapes = [str(tuple(leaf.shape)) for leaf in leaves if isinstance(leaf, Tensor) and leaf.dim()]
+                self.differing.append(f"{name} of {', '.join(shapes)}")
+
+    def _sizes_of_units(self, name: str, shape: torch.Size) -> set[int]:
+        """Of the first dimension that may be one of units; of products of several matrices the units may be in each, or be each."""
+        found = [size for size in (shape[:1] if name in _ONE_DIMENSION else shape) if size and size % self._rows == 0]
+        return {size for size in shape[:2] if size in found} if name in _OF_SEVERAL else set(found[:1])
 
 
-def _keeps_rows_equal(func: Any, leaves: Sequence[Any], form: Any, outputs: Sequence[Tensor]) -> bool:
-    """Whether equal rows have equal results, in the precision that the step computes in."""
-    rows, numbers = outputs[0].shape[0], sum(leaf.numel() for leaf in outputs)
-    tries = _TRIES.get(outputs[0].device.type, max(_TRIES.values()))
-    generator = torch.Generator(outputs[0].device).manual_seed(0)
-    for _ in range(max(2, min(tries, _NUMBERS_IN_ALL // numbers))):
-        made = [_made_up(leaf, rows, generator) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+def at_aligned_places(given: Any) -> Any:
+    """Arguments of a call, where some begin elsewhere than at 64 bytes with these copied; else the same object.
+
+    A unit that is a part of a larger tensor begins where its index says, and products of few columns are rounded by that.
+    """
+    leaves, form = tree_flatten(given)
+    odd = [_is_numbers(leaf) and leaf.layout == torch.strided and _begins_oddly(leaf) for leaf in leaves]
+    if not any(odd):
+        return given
+    return tree_unflatten([leaf.clone() if copied else leaf for leaf, copied in zip(leaves, odd, strict=True)], form)
+
+
+def _begins_oddly(leaf: Tensor) -> bool:
+    return type(leaf) is Tensor and leaf.data_ptr() % _ALIGNED != 0
+
+
+def _are_units_equal(func: Any, leaves: Sequence[Any], form: Any, size: int, like: Tensor, first_only: bool) -> bool:
+    """Whether units of equal numbers have equal results, in the precision that the step computes in."""
+    tries = _TRIES.get(like.device.type, max(_TRIES.values()))
+    generators = {
+        device: torch.Generator(device).manual_seed(0)
+        for device in {leaf.device for leaf in leaves if isinstance(leaf, Tensor)}
+    }
+    for _ in range(max(2, min(tries, _NUMBERS_IN_ALL // max(1, like.numel())))):
+        made = [
+            _made_up(leaf, size, generators[leaf.device], first_only) if isinstance(leaf, Tensor) else leaf
+            for leaf in leaves
+        ]
         args, kwargs = tree_unflatten(made, form)
-        found = tree_flatten(func(*args, **kwargs))[0]
-        if not all(_are_equal(leaf) for leaf in found if _is_numbers(leaf) and leaf.shape[:1] == (rows,)):
-            return False
+        found = [leaf for leaf in tree_flatten(func(*args, **kwargs))[0] if _is_numbers(leaf)]
+        for leaf in found:
+            along = [place for place in _places_of(leaf, size, first_only) if leaf.shape == like.shape or place == 0]
+            if not all(_are_equal(leaf, place) for place in along):
+                return False
     return True
 
 
@@ -120,23 +171,17 @@ def _is_numbers(leaf: Any) -> bool:
     return isinstance(leaf, Tensor) and leaf.is_floating_point()
 
 
-def _is_of_rows(func: Any, args: Sequence[Any], kwargs: Any) -> bool:
-    """Whether each row of the result is made of a row of what is given: not where the rows are added up, nor with random numbers."""
-    named = {one.name: args[place] for place, one in enumerate(func._schema.arguments) if place < len(args)} | kwargs
-    if named.get("dropout_p"):
-        return False
-    dims = named.get("dim", ())
-    if not isinstance(dims, int) and "dim" in {one.name for one in func._schema.arguments} and not dims:
-        return False  # all is added up
-    first = next((leaf for leaf in args if isinstance(leaf, Tensor)), None)
-    over = (dims,) if isinstance(dims, int) else tuple(dims or ())
-    return first is None or not any(dim % max(1, first.dim()) == 0 for dim in over)
+def _draws(func: Any, args: Sequence[Any], kwargs: Any) -> bool:
+    """Whether it drops some numbers by chance."""
+    names = [one.name for one in func._schema.arguments]
+    return bool((dict(zip(names, args, strict=False)) | kwargs).get("dropout_p"))
 
 
 def _settings() -> tuple[Any, ...]:
     """What chooses a program beside shapes."""
     backends: Any = torch.backends
-    return torch.get_num_threads(), backends.cuda.matmul.fp32_precision, backends.mkldnn.matmul.fp32_precision
+    precisions = [one.fp32_precision for one in (backends.cuda.matmul, backends.mkldnn.matmul, backends.cudnn.conv)]
+    return torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), backends.mkldnn.enabled, *precisions
 
 
 def _described(leaf: Any) -> Any:
@@ -145,22 +190,26 @@ def _described(leaf: Any) -> Any:
     return leaf.shape, leaf.stride(), leaf.dtype, str(leaf.device), leaf.storage_offset() % _ALIGNED
 
 
-def _made_up(like: Tensor, rows: int, generator: torch.Generator) -> Tensor:
-    """Laid out like a tensor; where it has so many rows, all are equal. Whole numbers are zero, and what is true or false is true."""
+def _places_of(leaf: Tensor, size: int, first_only: bool) -> list[int]:
+    return [place for place, own in enumerate(leaf.shape[: 1 if first_only else None]) if own == size]
+
+
+def _made_up(like: Tensor, size: int, generator: torch.Generator, first_only: bool) -> Tensor:
+    """Laid out like a tensor, and along dimensions of this size all equal. Whole numbers are zero, and what may be false is true."""
     if not like.is_floating_point():
         return torch.ones_like(like) if like.dtype == torch.bool else torch.zeros_like(like)
-    of_rows = like.dim() > 0 and like.shape[0] == rows
-    shape = (1, *like.shape[1:]) if of_rows else like.shape
+    along = _places_of(like, size, first_only)
+    shape = [1 if place in along else own for place, own in enumerate(like.shape)]
     values = torch.randn(shape, generator=generator, device=like.device, dtype=torch.float32).to(like.dtype)
     values = values.expand(like.shape)
-    if any(stride == 0 and size > 1 for size, stride in zip(like.shape, like.stride(), strict=True)):
+    if like.numel() == 0 or any(step == 0 and own > 1 for own, step in zip(like.shape, like.stride(), strict=True)):
         return values.contiguous()
-    numbers = sum((size - 1) * stride for size, stride in zip(like.shape, like.stride(), strict=True)) + 1
+    numbers = sum((own - 1) * step for own, step in zip(like.shape, like.stride(), strict=True)) + 1
     offset = like.storage_offset() % _ALIGNED
-    room = torch.zeros(max(0, numbers) + offset, dtype=like.dtype, device=like.device)
+    room = torch.zeros(numbers + offset, dtype=like.dtype, device=like.device)
     return room.as_strided(like.shape, like.stride(), offset).copy_(values)
 
 
-def _are_equal(found: Tensor) -> bool:
-    first = found[:1]
+def _are_equal(found: Tensor, along: int) -> bool:
+    first = found.narrow(along, 0, 1)
     return bool(((found == first) | (found.isnan() & first.isnan())).all())

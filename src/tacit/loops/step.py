@@ -38,6 +38,7 @@ class Tools:
         noise: what the noise is drawn from, as the ledger has it.
         process: that drew the key.
         noise_stddev: of a step's sum, and ``grid``: what both are rounded to.
+        present: how many units there are.
         tried: sizes of micro-batches in which no place decided how a row is rounded.
     """
 
@@ -49,6 +50,7 @@ class Tools:
     process: int
     noise_stddev: float
     grid: Grid | None
+    present: int
     tried: set[int] = field(default_factory=set)
 
     def refuse_other_process(self) -> None:
@@ -94,7 +96,7 @@ class PrivateStep:
         return self._state == "finished"
 
     def micro_batches(self, size: int) -> Iterator[tuple[np.ndarray, Tensor]]:
-        """The units that were drawn, in micro-batches of one size; none, where nobody was drawn.
+        """The units that were drawn, in micro-batches of one size; where nobody was, none, or the first time one of nobody.
 
         Args:
             size: units in a micro-batch; 1 with weights that a stranger made (docs/own-loop.md), and where ``clipped`` refuses more.
@@ -118,7 +120,11 @@ class PrivateStep:
 
     def _give_out(self) -> Iterator[tuple[np.ndarray, Tensor]]:
         per_unit = self._tools.dp.rows_per_unit
-        for number, (units, real) in enumerate(micro_batches(self._units, self._size)):
+        drawn = micro_batches(self._units, self._size)
+        # else whether the loop is refused would tell whether anybody was drawn
+        if not len(self._units) and self._tools.present and self._is_untried():
+            drawn = iter([(np.full(self._size, PADDING), np.zeros(self._size, dtype=bool))])
+        for number, (units, real) in enumerate(drawn):
             self._refuse_unclipped()
             self._refuse_unless_begun("go on with its micro-batches")
             self._batch = _Batch(number, real)
@@ -237,14 +243,17 @@ class PrivateStep:
     @contextmanager
     def _places_watched(self) -> Iterator[None]:
         """The first micro-batch of a size: its operations are tried on made-up equal rows (TACIT-52)."""
-        rows, tried = self._size * self._tools.dp.rows_per_unit, self._tools.tried
-        if self._size == 1 or rows in tried:
+        if not self._is_untried():
             yield
             return
-        with PlaceWatch() as watch:
+        rows = self._size * self._tools.dp.rows_per_unit
+        with PlaceWatch(rows) as watch:
             yield
         watch.refuse(self._size)
-        tried.add(rows)
+        self._tools.tried.add(self._size)
+
+    def _is_untried(self) -> bool:
+        return self._size > 1 and self._size not in self._tools.tried
 
     def _check_rows(self, batch: _Batch) -> None:
         """A row without its weight would let another unit count twice, and so would rows of nobody in the draw."""

@@ -128,7 +128,9 @@ class PrivateSteps:
             # noise that has no grid is refused here, before a step is paid for
             rounded = on_grid(loop.dp.noise_multiplier, loop.dp.clip_norm, sum(one.numel() for one in trained.values()))
             self._loop = loop
-            self._tools = Tools(self._model, loop.dp, clipper, KeyedRandomness(key), noise, os.getpid(), *rounded)
+            self._tools = Tools(
+                self._model, loop.dp, clipper, KeyedRandomness(key), noise, os.getpid(), *rounded, self._present
+            )
             self._context = context.pop_all()
         return self
 

@@ -10,7 +10,7 @@ from typing import cast
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import BertConfig, BertForMaskedLM, PreTrainedModel
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.models.bert.modeling_bert import BertLayer
@@ -20,6 +20,8 @@ from tacit.errors import UsageError
 from tacit.models.seeded import seeded
 
 __all__ = ["logits_at", "scaled_bert", "sinusoids"]
+
+_ASKED_MULTIPLE = 4
 
 _LONGEST = 1000.0  # of the waves of positions, over 2 pi: a few times the length of a row
 
@@ -78,9 +80,12 @@ def logits_at(model: PreTrainedModel, ids_BT: Tensor, attention_BT: Tensor, slot
 
 
 def _layer_at(layer: BertLayer, hidden_BTD: Tensor, attention_BT: Tensor, slots_BK: Tensor) -> Tensor:
-    """What the layer gives at some positions (B, K, D): its own modules, asked there only."""
-    attention = layer.attention.self
-    own_BKD = at_positions(hidden_BTD, slots_BK)
+    """What the layer gives at some positions (B, K, D): its own modules, asked there only.
+
+    Their number is filled up: attention of an odd number of them is rounded otherwise in a second thread's units (TACIT-52).
+    """
+    attention, asked = layer.attention.self, slots_BK.shape[1]
+    own_BKD = at_positions(hidden_BTD, pad(slots_BK, (0, -asked % _ASKED_MULTIPLE)))
     query, key, value = (
         part.unflatten(2, (attention.num_attention_heads, attention.attention_head_size)).transpose(1, 2)
         for part in (attention.query(own_BKD), attention.key(hidden_BTD), attention.value(hidden_BTD))
@@ -89,4 +94,5 @@ def _layer_at(layer: BertLayer, hidden_BTD: Tensor, attention_BT: Tensor, slots_
     mask = None if bool(seen_BT.all()) else seen_BT[:, None, None, :]  # without one the kernel is faster
     dropout = attention.dropout.p if attention.training else 0.0
     context = scaled_dot_product_attention(query, key, value, mask, dropout, scale=attention.scaling)
-    return layer.feed_forward_chunk(layer.attention.output(context.transpose(1, 2).flatten(2), own_BKD))
+    context_BKD = context.transpose(1, 2).flatten(2)[:, :asked]
+    return layer.feed_forward_chunk(layer.attention.output(context_BKD, own_BKD[:, :asked]))

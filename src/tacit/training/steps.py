@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 import torch
@@ -129,40 +129,52 @@ class DpStep(Step):
         asked = {source.objective.targets_of(width) for width in every}
         most = max(1, compute.micro_batch // plan.rows_per_unit)
         blank = int(needs_spare_row(compute, source.objective))
-        super().__init__(together(model, most, plan.rows_per_unit, every, asked, blank), source)
+        at_once = together(model, most, plan.rows_per_unit, every, asked, blank)
+        super().__init__(at_once, source)
         self._model = model
         self._plan = plan
         self._compute = compute
         # those of adaptive DP, which are in memory like the units' rho
         self._weights_U = None if plan.bands is None else plan.weights(source.stream.units, source.stream.rho_U)
         # with few micro-batches a step, all units are as wide as the longest
-        self._micro_batches_a_step = 0.0 if reads_padding(model) else plan.normaliser / self._at_once
+        self._reads_padding = reads_padding(model)
         self._drawn = np.zeros(0, dtype=np.int64)
-        self._spare = blank == 1 and self._at_once > 1
+        self._set_at_once(at_once, blank)
         self._drops = uses_dropout(model)
         self._has_shards = has_shards(model)
         self._kept = Kept(model)
         if plan.is_on_grid:
             self._noise()  # noise that has no grid is refused here, before a step is paid for
-        self._clipper = self._new_clipper("trial")
-        self._try_blank_rows(every, length)
+        if not self._are_tried(every, length):
+            self._set_at_once(1, blank)
+            self._are_tried(every, length)
         self._clipper = self._new_clipper("tried")
+
+    def _set_at_once(self, at_once: int, blank: int) -> None:
+        """How many units stand together, and what hangs on it."""
+        self._at_once = at_once
+        self._micro_batches_a_step = 0.0 if self._reads_padding else self._plan.normaliser / at_once
+        self._spare = blank == 1 and at_once > 1
 
     def _new_clipper(self, use: Use) -> PerExampleClipper:
         plan = self._plan
         return PerExampleClipper(self._model, plan.clip_norm, plan.rows_per_unit, CLIPPINGS[plan.clipping], use=use)
 
-    def _try_blank_rows(self, widths: set[int], length: int) -> None:
-        """What this model, device or precision cannot do at all ends the phase here, by name, before a step is paid for.
+    def _are_tried(self, widths: set[int], length: int) -> bool:
+        """Whether so many units may stand together on this device: no place among them decided how a number is rounded.
+
+        What this model, device or precision cannot do at all ends the phase here, by name, before a step is paid for.
 
         With the most memory that a micro-batch may take: neither how many targets a unit has nor whether its parts cancel may decide
         whether there is enough. Whether rows are independent is asked here and in no step, where a refusal could depend on who was
         drawn: in the widest rows, and in those of which a dimension is as large as the number of rows, which a model may take for it.
         """
         rows, targets_of = (self._at_once + self._spare) * self._plan.rows_per_unit, self._source.objective.targets_of
-        alike = {width for width in widths if {width, targets_of(width)} & {1, rows}}
+        alike = {width for width in widths if {width, targets_of(width)} & {1, rows}} | {length}
+        self._clipper = self._new_clipper("trial")
+        self._places = PlaceWatch(rows)
         try:
-            for width in sorted(alike | {length}, reverse=True):
+            for width in sorted(widths if self._at_once > 1 else alike, reverse=True):
                 self._add_blank(width, _BEFORE_ALL)
         except Exception as error:
             if self._begins_in_public or is_out_of_memory(error):
@@ -171,6 +183,7 @@ class DpStep(Step):
         finally:
             self._clipper.close()
             self._model.zero_grad(set_to_none=True)
+        return self._at_once == 1 or not self._places.differing
 
     @property
     def _begins_in_public(self) -> bool:
@@ -240,7 +253,7 @@ class DpStep(Step):
         try:
             with self._clip(units, real), self._dropout(units, real, targets, step):
                 called = True
-                with self._places_watched(step):
+                with self._places if step == _BEFORE_ALL else nullcontext():
                     with in_precision(self._compute, self._model.device):
                         losses_B = unit_losses(self._model, source.objective, targets, weights_BN)
                     losses_B.sum().backward()
@@ -253,16 +266,6 @@ class DpStep(Step):
         finally:
             self._kept.put_back()
         return False
-
-    @contextmanager
-    def _places_watched(self, step: int) -> Iterator[None]:
-        """Before a phase `together` is measured: whether in these shapes, on this device, a row's place decides how it is rounded."""
-        if step != _BEFORE_ALL or self._at_once == 1:
-            yield
-            return
-        with PlaceWatch() as watch:
-            yield
-        watch.refuse(self._at_once)
 
     def _clip(self, units: np.ndarray, real: np.ndarray) -> AbstractContextManager[object]:
         """The context that clips these units, each at its own weight where the plan has bands."""
