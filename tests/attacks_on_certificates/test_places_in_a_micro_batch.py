@@ -34,6 +34,7 @@ from transformers import (
 from transformers.pytorch_utils import Conv1D
 
 from tacit.config import ComputeOptions
+from tacit.engine import micro_batches
 from tacit.engine.factors import Outer, gram
 from tacit.evaluation import causal_lm, masked_lm
 from tacit.models import places
@@ -585,3 +586,24 @@ def test_a_blank_row_counts_among_the_rows_that_stand_together() -> None:
     assert 1 < at_once < 32
     assert rows == at_once + 1
     assert places._is_even(rows * 24, {32, 168}, 2)
+
+
+@pytest.mark.parametrize(("width", "units"), [(8, 1), (LENGTH, 1), (7, 4)])
+def test_each_width_of_a_phase_is_tried_before_it(width: int, units: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where an operation of some width is rounded by places, units are computed one at a time; nothing is refused."""
+
+    def equal(func: Any, leaves: list[Any], *_: Any) -> bool:
+        return not any(isinstance(leaf, Tensor) and leaf.dim() == 3 and leaf.shape[1] == width for leaf in leaves)
+
+    monkeypatch.setattr("tacit.engine.places._known", {})
+    monkeypatch.setattr("tacit.engine.places._are_units_equal", equal)
+    source = Source(stream_of({"unit": [[7] * 13]}, LENGTH), CausalObjective(), STREAMS)
+    assert width == 7 or width in all_widths(LENGTH)
+    step = DpStep(llama(32), DpPlan(1.0, 1.0, 1.0, 20.0), ComputeOptions(micro_batch=4, threads=1), source)
+    step.close()
+    assert len(next(iter(step_batches(step)))) == units
+
+
+def step_batches(step: DpStep) -> list[np.ndarray]:
+    """Units of one width, as many as stand together."""
+    return [units for units, _ in micro_batches(np.zeros(9, dtype=np.int64), step._at_once)]

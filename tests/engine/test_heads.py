@@ -18,11 +18,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 from transformers import GPT2LMHeadModel
 
-from tacit.engine import PerExampleClipper
+from tacit.engine import PerExampleClipper, factors, heads
 from tacit.engine import logits as logits_of_heads
 from tacit.engine.factors import Lookup
 from tacit.engine.heads import at_positions, causal_losses, token_losses
-from tacit.engine.logits import IGNORE_INDEX, LEAST_ROWS, Logits
+from tacit.engine.logits import IGNORE_INDEX, LEAST_ROWS, Logits, rounded_product
 from tacit.errors import RefusedError, UsageError
 
 from .cases import Batch, Case, Losses, take, tiny_gpt2, tiny_llama, tokens
@@ -249,6 +249,63 @@ def test_the_clipped_sum_is_the_loop(
     build: Callable[[], nn.Module], combination: Combination, chunk: int | None
 ) -> None:
     check(build, *pair(combination, chunk))
+
+
+@pytest.fixture
+def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers of rows and their ends as there, computed here: the values are a CPU's."""
+    for module in (factors, heads, logits_of_heads):
+        monkeypatch.setattr(module, "on_gpu", lambda x: True)
+
+
+@pytest.mark.usefixtures("as_on_a_gpu")
+@every_model
+@every_chunk
+def test_what_is_multiplied_on_a_gpu_is_the_loop_too(
+    build: Callable[[], nn.Module], combination: Combination, chunk: int | None
+) -> None:
+    check(build, *pair(combination, chunk))
+
+
+@pytest.mark.usefixtures("as_on_a_gpu")
+@pytest.mark.parametrize("width", [6, 160])
+@pytest.mark.parametrize("chunk", [50, None])
+def test_long_odd_rows_are_filled_up_with_nothing_on_a_gpu(chunk: int | None, width: int) -> None:
+    """509 words and 141 positions: sums and norms go over rows with an end that counts for nothing."""
+    ours, plain = pair(every_token, chunk)
+    case = Case(lambda: Tiny(bias=True, vocabulary=509, width=width), tokens(141, 509), ours)
+    batch = case.batch(3, 3)
+    clip_norm = clip_norm_of(case, batch, plain)
+    assert_close(our_engine(case.model(), batch, ours, clip_norm), loop_engine(case.model(), batch, plain, clip_norm))
+
+
+@pytest.mark.usefixtures("as_on_a_gpu")
+def test_on_a_gpu_other_units_labels_decide_no_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TACIT-53: known wrong is as many rows as there are labels."""
+
+    def rows_multiplied(labelled: int) -> set[tuple[int, ...]]:
+        seen: set[tuple[int, ...]] = set()
+
+        def product(left: Tensor, right: Tensor, rounding: torch.dtype) -> Tensor:
+            seen.add(tuple(left.shape))
+            return rounded_product(left, right, rounding)
+
+        for module in (heads, logits_of_heads):
+            monkeypatch.setattr(module, "rounded_product", product)
+        model = Tiny(tied=False)
+        labels = torch.full((4, 20), IGNORE_INDEX)
+        labels[0, :3], labels[1:, :labelled] = 1, 2
+        clipper = PerExampleClipper(model)
+        with clipper:
+            hidden = model(torch.ones(4, 20, dtype=torch.long))
+            token_losses(model.head, hidden, labels, chunk_positions=32).sum().backward()
+        clipper.close()
+        return seen
+
+    assert rows_multiplied(1) == rows_multiplied(5) == rows_multiplied(20)
+    for module in (heads, logits_of_heads):
+        monkeypatch.setattr(module, "on_gpu", lambda x: False)
+    assert rows_multiplied(5) != rows_multiplied(20)
 
 
 @every_model

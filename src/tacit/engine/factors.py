@@ -40,6 +40,7 @@ __all__ = [
     "even_rows",
     "extreme",
     "gram",
+    "on_gpu",
     "rounding_margin",
     "row_norms",
     "unit_sums",
@@ -365,7 +366,12 @@ def even_rows(x: Tensor, value: float = 0.0) -> Tensor:
     would decide how it is rounded.
     """
     missing = -x.shape[-1] % 8
-    return F.pad(x, (0, missing), value=value) if x.is_cuda and missing and x.shape[-1] > 128 else x
+    return F.pad(x, (0, missing), value=value) if missing and x.shape[-1] > 128 and on_gpu(x) else x
+
+
+def on_gpu(x: Tensor) -> bool:
+    """Whether what is computed is chosen by sizes and places as there."""
+    return x.is_cuda
 
 
 def unit_sums(x_U: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from tacit.engine.capture import Capture, current_capture, per_unit
 from tacit.engine.cross_entropy import check_labels
-from tacit.engine.factors import Dense, Factor, Outer, even_rows
+from tacit.engine.factors import Dense, Factor, Outer, even_rows, on_gpu
 from tacit.engine.logits import (
     IGNORE_INDEX,
     LEAST_ROWS,
@@ -319,7 +319,7 @@ def _losses(
     """
     hidden_ND, label_N = hidden_BRD.flatten(0, 1), labels_BR.flatten()
     rows, weight_VD = len(label_N), weight_VD.to(call.rounding)
-    least = max(LEAST_ROWS, min(call.chunk, rows)) if label_N.is_cuda else least_rows()
+    least = max(LEAST_ROWS, min(call.chunk, rows)) if on_gpu(label_N) else least_rows()
     loss_N = torch.zeros(rows, dtype=call.dtype, device=label_N.device)
     lse_N, gradient_ND, kept_NV = torch.zeros_like(loss_N), None, None
     if wants_hidden:

@@ -20,6 +20,7 @@ from tacit.engine.factors import (
     aligned,
     extreme,
     gram,
+    on_gpu,
     rounding_margin,
     row_norms,
     unit_sums,
@@ -205,7 +206,7 @@ class Logits(Factor):
 
         There each number of rows is multiplied by a program of its own, and other units decide how many have a label.
         """
-        if self.label_UR.is_cuda:
+        if on_gpu(self.label_UR):
             return torch.arange(self.label_UR.numel(), device=self.label_UR.device)
         return (self.label_UR != IGNORE_INDEX).flatten().nonzero().flatten()
 

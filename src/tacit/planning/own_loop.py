@@ -36,8 +36,8 @@ ASSUMPTIONS = (
     "of the rest.",
     "A row that the loop computes for a unit, and the unit's loss, are functions of this unit alone, of public values and of random "
     "numbers of its own. (Once a run tacit looks whether the losses of two units reach the rows of another.)",
-    "Where a row stands among the others of a micro-batch decides no bit of what is computed of it. (The operations of the first "
-    "micro-batch were tried on made-up equal rows, but for a frozen LSTM's.)",
+    "Where a row stands among the others of a micro-batch, or in memory, decides no bit of what is computed of it. (The usual "
+    "operations of the first micro-batch were tried on made-up equal rows.)",
     "The loop reads for index i what belongs to unit i and to no other unit, and one privacy unit has one index.",
     "Every parameter that the loop trains belongs to the model that tacit was given, and no optimizer steps on another one.",
     "The weights at the start, the tokenizer, and all else that the loop was given or chosen by were made without the private text, "
