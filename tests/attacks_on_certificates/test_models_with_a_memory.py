@@ -78,6 +78,7 @@ from ..architectures import ALL
 from ..contracts.test_architectures import values_of
 from ..folders import END, byte_bpe, save_tokenizer
 from ..training.streams import stream_of
+from .test_places_in_a_micro_batch import try_nothing
 from .test_who_stands_beside import STREAMS, Texts
 
 torch.set_num_threads(1)
@@ -340,6 +341,7 @@ def test_another_micro_batch_changes_no_padding_of_a_model_that_reads_it(monkeyp
     monkeypatch.setattr(steps, "together", lambda model, most, *_: most)  # else each of its units stands alone
     assert between_micro_batches() < 1e-4
     monkeypatch.setattr(steps, "reads_padding", lambda model: False)  # known wrong
+    try_nothing(monkeypatch)  # else its units stand alone again: their places show
     assert between_micro_batches() > 0.01
     refuse_unsteady(conv_bert().train(), MASKED, SPECIAL, EDGES, 1)
     monkeypatch.setattr(networks, "_READ_PADDING", frozenset())

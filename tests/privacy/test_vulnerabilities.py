@@ -118,8 +118,15 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
                 "TACIT-38",
                 "TACIT-40",
                 "TACIT-44",
+                "TACIT-53",
             },
         ),
+        (
+            certificate(GAUSSIAN),
+            {**PLAIN, "model": {"kind": "lstm"}, "compute": {"device": "cuda"}},
+            {"TACIT-53"},
+        ),
+        (certificate(GAUSSIAN), {**PLAIN, "compute": {"device": "cuda"}}, set()),
         (
             certificate(GAUSSIAN),
             {**PLAIN, "marking": {"balanced": "mine.yaml"}},
@@ -163,6 +170,7 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
                 "TACIT-42",
                 "TACIT-43",
                 "TACIT-44",
+                "TACIT-53",
             },
         ),  # without the configuration nobody can rule them out
     ],
