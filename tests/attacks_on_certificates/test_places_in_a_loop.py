@@ -172,3 +172,25 @@ def nobody(users: Tensor, plan: StepPlan, folder: Path) -> None:
                     losses = F.cross_entropy(model(users[torch.from_numpy(units)]), targets, reduction="none")
                     (losses * weights).sum().backward()
             step.finish()
+
+
+def test_the_first_micro_batch_is_computed_by_the_program_of_the_others(tmp_path: Path) -> None:
+    """A frozen encoder beside the model: torch took its faster program in all micro-batches but the first, which is watched.
+
+    So one unit more moved a unit to the other program.
+    """
+    torch.manual_seed(0)
+    encoder = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True).eval().requires_grad_(False)
+    rows, head = torch.randn(1, 8, 32).expand(16, 8, 32).contiguous(), nn.Linear(32, 8)
+    seen: list[Tensor] = []
+    plan = StepPlan(units=16, expected_batch=16, clip_norm=1.0, steps=1, epsilon=1.0, delta=1e-3)
+    with PrivateSteps(head, plan, tmp_path / "run", present=16) as private:
+        for step in private:
+            for units, weights in step.micro_batches(8):
+                with step.clipped():
+                    seen.append(encoder(rows[torch.from_numpy(units)]))
+                    (head(seen[-1]).square().mean((1, 2)) * weights).sum().backward()
+            step.finish()
+    assert len(seen) == 2
+    assert torch.equal(*seen)
+    assert not torch.equal(encoder(rows[:8]), seen[0])  # the faster program is another one, and is on again

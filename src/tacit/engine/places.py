@@ -33,7 +33,7 @@ cosh asinh acosh atanh lgamma digamma addcmul addcdiv lerp
 _ROWS = """
 _softmax _softmax_backward_data _log_softmax _log_softmax_backward_data _safe_softmax native_layer_norm native_layer_norm_backward
 _fused_rms_norm _fused_rms_norm_backward native_group_norm native_group_norm_backward sum mean prod logsumexp linalg_vector_norm norm
-var var_mean std std_mean _cdist_forward _trilinear
+var var_mean std std_mean _cdist_forward _trilinear _fft_r2c _fft_c2r _fft_c2c
 """
 _ATTENTION = """
 _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward
@@ -47,6 +47,9 @@ products of two numbers, quotients, roots)."""
 
 _BY_ALPHA = frozenset(("add", "sub", "rsub"))
 """Sums of two numbers, of which one is multiplied before: two roundings or one."""
+
+_OF_COMPLEX = frozenset(["mul", "div", "reciprocal", "abs", "angle", "sgn", "sqrt", "polar"])
+"""Of complex numbers these are several roundings."""
 
 _OF_SEVERAL = frozenset(("bmm", "baddbmm"))
 
@@ -93,7 +96,9 @@ class PlaceWatch(TorchDispatchMode):
         result = func(*args, **kwargs)
         if isinstance(func, OpOverload):
             name = func.overloadpacket.__name__.removesuffix("_")
-            if name in _TRIED or (name in _BY_ALPHA and kwargs.get("alpha", 1) != 1):
+            by_alpha = name in _BY_ALPHA and kwargs.get("alpha", 1) != 1
+            of_complex = name in _OF_COMPLEX and _has_complex((args, kwargs, result))
+            if name in _TRIED or by_alpha or of_complex:
                 self._try(func, name, args, kwargs, result)
         return result
 
@@ -168,7 +173,11 @@ def _are_units_equal(func: Any, leaves: Sequence[Any], form: Any, size: int, lik
 
 
 def _is_numbers(leaf: Any) -> bool:
-    return isinstance(leaf, Tensor) and leaf.is_floating_point()
+    return isinstance(leaf, Tensor) and (leaf.is_floating_point() or leaf.is_complex())
+
+
+def _has_complex(values: Any) -> bool:
+    return any(isinstance(leaf, Tensor) and leaf.is_complex() for leaf in tree_flatten(values)[0])
 
 
 def _draws(func: Any, args: Sequence[Any], kwargs: Any) -> bool:
@@ -196,11 +205,12 @@ def _places_of(leaf: Tensor, size: int, first_only: bool) -> list[int]:
 
 def _made_up(like: Tensor, size: int, generator: torch.Generator, first_only: bool) -> Tensor:
     """Laid out like a tensor, and along dimensions of this size all equal. Whole numbers are zero, and what may be false is true."""
-    if not like.is_floating_point():
+    if not _is_numbers(like):
         return torch.ones_like(like) if like.dtype == torch.bool else torch.zeros_like(like)
     along = _places_of(like, size, first_only)
     shape = [1 if place in along else own for place, own in enumerate(like.shape)]
-    values = torch.randn(shape, generator=generator, device=like.device, dtype=torch.float32).to(like.dtype)
+    drawn = torch.complex64 if like.is_complex() else torch.float32
+    values = torch.randn(shape, generator=generator, device=like.device, dtype=drawn).to(like.dtype)
     values = values.expand(like.shape)
     if like.numel() == 0 or any(step == 0 and own > 1 for own, step in zip(like.shape, like.stride(), strict=True)):
         return values.contiguous()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -233,11 +233,14 @@ class PrivateStep:
 
     @contextmanager
     def _own_dropout(self, batch: _Batch) -> Iterator[None]:
-        """A seed that a user sets would make dropout a known function of a row's place, which other units decide."""
+        """A seed that a user sets would make dropout a known function of a row's place, which other units decide.
+
+        All micro-batches are computed by one program: torch's attention takes another one where nothing looks at its calls, and which
+        micro-batch is the first for a unit, other units decide.
+        """
         with torch.random.fork_rng([self._device] if self._device.type == "cuda" else []):
             torch.manual_seed(self._tools.streams.seed("dropout", self.number, batch.number))
-            # of every step's first micro-batch, for a model may be changed between two steps
-            with SharedDraws(len(batch.real) * self._tools.dp.rows_per_unit) if batch.number == 0 else nullcontext():
+            with SharedDraws(len(batch.real) * self._tools.dp.rows_per_unit), _without_fast_paths():
                 yield
 
     @contextmanager
@@ -298,6 +301,16 @@ class PrivateStep:
     def _refuse_unless_begun(self, what: str) -> None:
         if self._state != "begun":
             raise UsageError(f"step {self.number} is over; it cannot {what} any more")
+
+
+@contextmanager
+def _without_fast_paths() -> Iterator[None]:
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 class _Batch:
