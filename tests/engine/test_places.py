@@ -107,9 +107,10 @@ def test_long_rows_that_begin_at_odd_places_are_found_on_a_gpu() -> None:
         (lambda x: torch.mv(x, torch.ones(32)), (66, 32)),
         (lambda x: torch.logaddexp(x, 2 * x), (3, 12, 12)),
         (lambda x: torch.sinh(x), (3, 12, 12)),
+        (lambda x: torch.ones(12, 32) @ x.T, (6, 32)),
         (lambda x: torch.fft.irfft(torch.fft.rfft(x) * torch.fft.rfft(x).conj()), (2, 32)),
     ],
-    ids=["einsum", "einsum with heads", "sequence first", "mv", "logaddexp", "sinh", "complex"],
+    ids=["einsum", "einsum with heads", "sequence first", "mv", "logaddexp", "sinh", "transposed", "complex"],
 )
 def test_units_are_found_wherever_their_dimension_is(
     function: Callable[[Tensor], Tensor], shape: tuple[int, ...]

@@ -51,7 +51,7 @@ _BY_ALPHA = frozenset(("add", "sub", "rsub"))
 _OF_COMPLEX = frozenset(["mul", "div", "reciprocal", "abs", "angle", "sgn", "sqrt", "polar"])
 """Of complex numbers these are several roundings."""
 
-_OF_SEVERAL = frozenset(("bmm", "baddbmm"))
+_OF_MATRICES = frozenset(("mm", "addmm", "bmm", "baddbmm"))
 
 _ONE_DIMENSION = frozenset(_ATTENTION.split())
 """Along a unit's positions equal rows have different results, and should."""
@@ -130,9 +130,9 @@ class PlaceWatch(TorchDispatchMode):
                 self.differing.append(f"{name} of {', '.join(shapes)}")
 
     def _sizes_of_units(self, name: str, shape: torch.Size) -> set[int]:
-        """Of the first dimension that may be one of units; of products of several matrices the units may be in each, or be each."""
+        """Of the first dimension that may be one of units; of products of matrices the units may be in each dimension, or be each."""
         found = [size for size in (shape[:1] if name in _ONE_DIMENSION else shape) if size and size % self._rows == 0]
-        return {size for size in shape[:2] if size in found} if name in _OF_SEVERAL else set(found[:1])
+        return set(found) if name in _OF_MATRICES else set(found[:1])
 
 
 def at_aligned_places(given: Any) -> Any:
