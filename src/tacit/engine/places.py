@@ -59,7 +59,7 @@ _ONE_DIMENSION = frozenset(_ATTENTION.split())
 _TRIES = {"cpu": 24, "cuda": 4}
 """Of each operation: where a place shows at all, a tenth of its last bits differ, and on a CPU there may be few such places."""
 
-_NUMBERS_IN_ALL = 1 << 22
+_NUMBERS_IN_ALL = 1 << 20
 """Tries are fewer where one has so many numbers."""
 
 _ALIGNED = 64
@@ -158,7 +158,7 @@ def _are_units_equal(func: Any, leaves: Sequence[Any], form: Any, size: int, lik
         device: torch.Generator(device).manual_seed(0)
         for device in {leaf.device for leaf in leaves if isinstance(leaf, Tensor)}
     }
-    for _ in range(max(2, min(tries, _NUMBERS_IN_ALL // max(1, like.numel())))):
+    for _ in range(max(3, min(tries, _NUMBERS_IN_ALL // max(1, like.numel())))):
         made = [
             _made_up(leaf, size, generators[leaf.device], first_only) if isinstance(leaf, Tensor) else leaf
             for leaf in leaves
