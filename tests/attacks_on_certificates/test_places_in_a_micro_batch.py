@@ -588,7 +588,7 @@ def test_a_blank_row_counts_among_the_rows_that_stand_together() -> None:
     assert places._is_even(rows * 24, {32, 168}, 2)
 
 
-@pytest.mark.parametrize(("width", "units"), [(8, 1), (LENGTH, 1), (7, 4)])
+@pytest.mark.parametrize(("width", "units"), [(24, 1), (LENGTH, 1), (7, 4)])
 def test_each_width_of_a_phase_is_tried_before_it(width: int, units: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where an operation of some width is rounded by places, units are computed one at a time; nothing is refused."""
 

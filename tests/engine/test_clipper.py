@@ -310,6 +310,38 @@ def test_a_precision_that_was_chosen_by_operation_is_put_back(chosen: str) -> No
             one.fp32_precision = was
 
 
+class Diagonal(nn.Module):
+    """To the fallback, whose gradients of it are scattered numbers of a matrix."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = nn.Parameter(torch.ones(256))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ torch.diag(self.numbers)
+
+
+def test_scattered_numbers_lose_no_more_digits_than_others() -> None:
+    """31st attack: one large number before 255 small ones, added up one by one, was 7.6e-6 of the clip norm too much."""
+    x = torch.full((1, 256), 2.0**-12 * 0.999)
+    x[0, 0] = 1.0
+    found = our_engine(Diagonal(), {"x": x}, lambda m, b: m(b["x"]).sum(1), 1e-3).vector().double()
+    assert found.norm() <= 1e-3 * (1 + 20 * 2.0**-24)
+
+
+@pytest.mark.parametrize(("use", "drops"), [("trial", True), ("tried", False)])
+def test_a_trial_takes_the_memory_that_a_dropped_unit_takes(
+    use: Any, drops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropped: list[Tensor] = []
+    without = Dense.without
+    monkeypatch.setattr(Dense, "without", lambda self, units: dropped.append(units) or without(self, units))
+    model = two_layers()
+    step(PerExampleClipper(model, use=use), model)
+    assert bool(dropped) == drops
+    assert not any(units.any() for units in dropped)
+
+
 @pytest.mark.parametrize("parameters", [100, 3000])
 def test_one_large_parameter_hides_the_norms_of_no_other(parameters: int) -> None:
     """31st attack: added up in float32, squares below 2^-24 of the largest were lost; 3,000 of them added 9e-5 of the clip norm."""
