@@ -11,11 +11,17 @@ switched it. Now it is the first to read; and whatever a model changes in itself
 
 Then (TACIT-38) what undoes that left an RWKV without its memory of having divided its weights, so that each held-out row divided them
 again for all later ones: 23.6 where 1.73 was certified. A model that writes its own weights is refused.
+
+Then (TACIT-54) an OPT with ``layerdrop`` 0.05 passed: whether a model draws was told by two results that differ, which one layer
+left out in twenty seldom makes, and an expert that is drawn in seven of eight trials. One unit more moved a sum of 300 others by 27
+clip norms, by who shares a draw. Now it is told by that a generator went on.
 """
 
 from __future__ import annotations
 
 import json
+import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +44,8 @@ from transformers import (
     LlamaForCausalLM,
     OlmoConfig,
     OlmoForCausalLM,
+    OPTConfig,
+    OPTForCausalLM,
     PhimoeConfig,
     PhimoeForCausalLM,
     PreTrainedConfig,
@@ -64,7 +72,7 @@ from tacit.runs.folder import RunFolder
 from tacit.scoring.scorer import Scorer, ScorerOptions
 from tacit.screening.adapters.huggingface import HuggingFaceDetector
 from tacit.screening.adapters.options import HuggingFaceOptions
-from tacit.training import preflight, steps
+from tacit.training import preflight, steadiness, steps
 from tacit.training.device import set_up_torch
 from tacit.training.masking import Masking
 from tacit.training.objectives import CausalObjective, MaskedObjective, Objective
@@ -151,6 +159,9 @@ def test_whatever_the_size_of_its_blocks_it_is_refused(
 ) -> None:
     """The last one has transformers' own defaults."""
     options = {"block_size": blocks, "num_random_blocks": 3 if blocks == 64 else 1}
+    with pytest.raises(RefusedError, match="draws random numbers"):  # it gives numpy a seed
+        preflight.preflight(big_bird(length, **options), MASKED, SPECIAL, length, 1)
+    monkeypatch.setattr(steadiness, "generator_states", tuple)
     with pytest.raises(RefusedError, match="changes itself while it computes"):
         preflight.preflight(big_bird(length, **options), MASKED, SPECIAL, length, 1)
     if blocks in (4, 8):  # known wrong: a row of 16 positions was read before
@@ -310,6 +321,58 @@ def test_experts_that_are_drawn_are_refused() -> None:
         parameter.requires_grad_("q_proj" in name)
     with pytest.raises(RefusedError, match="draws random numbers"):
         refuse_unsteady(model.train(), CausalObjective(), SPECIAL, EDGES, 1)
+
+
+def opt(layerdrop: float) -> PreTrainedModel:
+    sizes = {"hidden_size": 16, "ffn_dim": 24, "word_embed_proj_dim": 16, "num_hidden_layers": 2}
+    options: dict[str, Any] = {**sizes, "num_attention_heads": 2, "dropout": 0.0, "attention_dropout": 0.0}
+    torch.manual_seed(0)
+    return moved(
+        OPTForCausalLM(OPTConfig(vocab_size=VOCABULARY, max_position_embeddings=LENGTH, layerdrop=layerdrop, **options))
+    ).train()
+
+
+def one_more_moves(model: PreTrainedModel) -> float:
+    """In clip norms: a unit that comes first, beside 300 others, with torch's generator where it was."""
+    texts = texts_of(300)
+    found: list[Tensor] = []
+    for own in ({"short": [7, 8], **texts}, texts):
+        torch.manual_seed(0)
+        found.append(sums(model, CausalObjective(), own, micro_batch=32, expected=300.0))
+    return float((found[0] - found[1]).norm()) / CLIP
+
+
+def test_a_layer_that_is_seldom_left_out_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RefusedError, match="draws random numbers"):
+        refuse_unsteady(opt(1e-6), CausalObjective(), SPECIAL, EDGES, 1)
+    refuse_unsteady(opt(0.0), CausalObjective(), SPECIAL, EDGES, 1)  # positive control
+    assert one_more_moves(opt(0.0)) <= 1 + 1e-6
+    with monkeypatch.context() as patched:  # known wrong: by results alone
+        patched.setattr(steadiness, "generator_states", tuple)
+        torch.manual_seed(0)
+        refuse_unsteady(opt(0.005), CausalObjective(), SPECIAL, EDGES, 1)
+    assert one_more_moves(opt(0.05)) > 3
+
+
+def test_a_scorer_that_draws_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever comes of it: here nothing."""
+    tokenizer = byte_bpe()
+    size = tokenizer.get_vocab_size()
+    special = SpecialTokens(
+        pad=size - 1, start=size - 1, end=size - 1, mask=None, unknown=None, ids=(size - 1,), size=size
+    )
+    scorer = Scorer(LlamaForCausalLM(LlamaConfig(vocab_size=size, **NARROW)), tokenizer, special, 32)
+    scorer.refuse_memory()  # positive control
+    read = scorer._read
+    for draw in (lambda: torch.rand(()), lambda: np.random.rand(), random.random):
+
+        def drawing(inputs_BT: Tensor, targets_BT: Tensor, draw: Callable[[], object] = draw) -> Tensor:
+            draw()
+            return read(inputs_BT, targets_BT)
+
+        monkeypatch.setattr(scorer, "_read", drawing)
+        with pytest.raises(RefusedError, match="unsteady-model"):
+            scorer.refuse_memory()
 
 
 # padding -------------------------------------------------------------------------------------------------------------

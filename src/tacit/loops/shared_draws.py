@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from tacit.engine.draws import torch_states
 from tacit.errors import RefusedError
 
 __all__ = ["SharedDraws"]
@@ -53,12 +54,9 @@ class SharedDraws(TorchFunctionMode):
 
 
 def _states(named: Mapping[str, Any]) -> list[Tensor]:
-    """Where torch's generators are, and one that the call is given: who draws is told by that it went on, whatever its name."""
+    """Where torch's generators are, and one that the call is given."""
     own = named.get("generator")
-    generators = [torch.default_generator, *([own] if isinstance(own, torch.Generator) else [])]
-    if torch.cuda.is_initialized():
-        generators += torch.cuda.default_generators
-    return [generator.get_state() for generator in generators]
+    return torch_states([own] if isinstance(own, torch.Generator) else [])
 
 
 def _name(func: Any) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tacit.engine.draws import generator_states
+
 __all__ = ["remembered_length"]
 
 
@@ -17,11 +19,11 @@ def remembered_length(read: Callable[[int], np.ndarray], lengths: Sequence[int])
         lengths: ascending.
 
     Returns:
-        a length whose row had other bits the next time; None where there was none.
+        a length whose row had other bits the next time, or random numbers of its own; None where there was none.
     """
     found: dict[int, np.ndarray] = {}
     for length in (lengths[-1], *lengths, *reversed(lengths)):
-        now = read(length)
-        if not np.array_equal(found.setdefault(length, now), now, equal_nan=True):
+        before, now = generator_states(), read(length)
+        if generator_states() != before or not np.array_equal(found.setdefault(length, now), now, equal_nan=True):
             return length
     return None

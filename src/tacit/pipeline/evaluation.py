@@ -132,8 +132,9 @@ def _refuse_memory(state: RunState, models: Models) -> None:
             ):
                 raise RefusedError(
                     "unsteady-model",
-                    f"the {name}, a {type(model).__name__}, gives a row another loss after other rows, or writes its own weights, so "
-                    "one held-out unit would decide the loss of others; set evaluation.held_out: 0, or take another type of model",
+                    f"the {name}, a {type(model).__name__}, gives a row another loss after other rows, draws, or writes its own "
+                    "weights, so one held-out unit would decide the loss of others; set evaluation.held_out: 0, or take another type "
+                    "of model",
                 )
 
 

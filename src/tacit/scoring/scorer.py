@@ -180,8 +180,8 @@ class Scorer:
         if width is not None:
             raise RefusedError(
                 "unsteady-model",
-                f"the scorer, a {type(self._model).__name__}, gives a row of {width} tokens another score after other rows; "
-                "take another type of model, or another option of its config.json",
+                f"the scorer, a {type(self._model).__name__}, gives a row of {width} tokens another score after other rows, or draws "
+                "random numbers for it; take another type of model, or another option of its config.json",
             )
 
     def score(self, texts: Sequence[str]) -> list[TextScore]:

@@ -151,6 +151,8 @@ class HuggingFaceDetector(TextByText):
         """
         import torch
 
+        from tacit.engine.draws import generator_states
+
         draw = torch.Generator()
         draw.seed()
         ids_1T = torch.randint(vectors, (1, self._window), generator=draw)
@@ -160,11 +162,14 @@ class HuggingFaceDetector(TextByText):
         with torch.no_grad():
             for length in (self._window, *lengths, *reversed(lengths)):
                 ids = ids_1T[:, : min(length, self._window)]
+                before = generator_states()
                 logits = self._model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
-                if not torch.equal(found.setdefault(length, logits).nan_to_num(), logits.nan_to_num()):
+                if generator_states() != before or not torch.equal(
+                    found.setdefault(length, logits).nan_to_num(), logits.nan_to_num()
+                ):
                     raise UsageError(
-                        f"{place} reads a text differently after other texts, so one record would decide the marks of others; take "
-                        "another type of model, or another option of its config.json"
+                        f"{place} draws random numbers, or reads a text differently after other texts, so one record would decide "
+                        "the marks of others; take another type of model, or another option of its config.json"
                     )
 
 
