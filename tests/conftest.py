@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import shutil
@@ -24,6 +25,9 @@ _ROOM = 4 << 30  # bytes; the suite writes a quarter of that
 def pytest_configure(config: pytest.Config) -> None:
     """No test draws from the operating system unless it says why (`tests.draws`), or finds what an earlier session has solved."""
     install()
+    atexit.register(
+        gc.unfreeze
+    )  # or libraries in C++ complain of what they see left; any sooner, and pytest looks at it all once more
     if "PYTEST_XDIST_WORKER" not in os.environ:  # workers have both from who starts them
         os.environ["TMPDIR"] = tempfile.tempdir = _place_of_files()
         os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="tacit-tests-")
@@ -41,7 +45,6 @@ def _place_of_files() -> str:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    gc.unfreeze()  # or libraries in C++ complain of what they see left at the end
     if "PYTEST_XDIST_WORKER" not in os.environ:
         shutil.rmtree(os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 

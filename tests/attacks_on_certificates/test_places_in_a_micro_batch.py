@@ -37,6 +37,7 @@ from tacit.config import ComputeOptions
 from tacit.engine import micro_batches
 from tacit.engine.factors import Outer, gram
 from tacit.evaluation import causal_lm, masked_lm
+from tacit.evaluation import places as evaluation_places
 from tacit.models import places
 from tacit.models.places import together
 from tacit.scoring.scorer import Scorer
@@ -175,7 +176,11 @@ def test_held_out_rows_of_a_masked_model_are_scored_alike_in_every_place(monkeyp
         return set(masked_lm._score_model(model, masked)[1].sum(axis=1).tolist())
 
     assert len(losses()) == 1
-    monkeypatch.setattr(masked_lm, "together", lambda model, most, *_: most)  # as it was
+    monkeypatch.setattr(evaluation_places, "together", lambda model, most, *_: most)  # as it was
+    with monkeypatch.context() as patched:  # on another processor it is tried, too
+        patched.setattr(evaluation_places, "_is_measured", lambda _: False)
+        assert len(losses()) == 1
+    monkeypatch.setattr(evaluation_places, "_is_measured", lambda _: True)
     assert len(losses()) > 1 or torch.backends.cpu.get_cpu_capability() != "AVX512"
 
 

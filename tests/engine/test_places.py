@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tacit.engine import places
 from tacit.engine.places import PlaceWatch, at_aligned_places
 from tacit.errors import RefusedError
 
@@ -116,6 +117,24 @@ def test_units_are_found_wherever_their_dimension_is(
     function: Callable[[Tensor], Tensor], shape: tuple[int, ...]
 ) -> None:
     assert watched(Function(function), *shape).differing
+
+
+@AVX512
+@pytest.mark.parametrize("shape", [(63, 5561), (64, 5552)], ids=["five", "none"])
+def test_a_few_numbers_at_the_end_of_a_threads_share_are_found(
+    shape: tuple[int, int], threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 350,000 numbers those at a thread's end are computed apart: made-up ones seldom tell, others always do."""
+    odd = shape[0] == 63
+    monkeypatch.setattr(places, "_known", {})
+    for function in (torch.sigmoid, F.silu, F.softplus):
+        assert bool(watched(Function(function), *shape).differing) == odd
+    row = torch.randn(200, 1, shape[1], generator=torch.Generator().manual_seed(7))
+    found = [torch.sigmoid(one.expand(shape).contiguous()) for one in row[: 24 if odd else 8]]
+    assert any(bool((one != one[:1]).any()) for one in found) == odd  # positive control
+    monkeypatch.setattr(places, "_known", {})
+    monkeypatch.setattr(places, "_telling", lambda *_: None)  # known wrong: by made-up numbers alone
+    assert watched(Function(torch.sigmoid), *shape).differing == []
 
 
 @AVX512

@@ -115,8 +115,13 @@ class Ranks:
             dist.broadcast(value, 0)
         return bool(value)
 
-    def agree(self, what: str, value: bytes) -> None:
+    def agree(self, what: str, value: bytes, need: str = "run folder, data and library versions") -> None:
         """Check that all ranks hold the same value.
+
+        Args:
+            what: the value is, for the message.
+            value: of this rank.
+            need: what must be the same for all ranks, then.
 
         Raises:
             DataError: some rank holds another one; every rank says so.
@@ -130,8 +135,7 @@ class Ranks:
         for rank, other in enumerate(found):
             if not torch.equal(other, found[0]):
                 raise DataError(
-                    f"{what}: process {rank} has another one than process 0; all processes of a run need the same "
-                    "run folder, data and library versions"
+                    f"{what}: process {rank} has another one than process 0; all processes of a run need the same {need}"
                 )
 
     def tell(self, message: Any) -> None:

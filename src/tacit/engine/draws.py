@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections.abc import Sequence
 
@@ -22,6 +23,5 @@ def torch_states(others: Sequence[torch.Generator] = ()) -> list[Tensor]:
 
 def generator_states() -> tuple[object, ...]:
     """Of all generators that a process has without asking: torch's, numpy's and Python's; to be compared by ``==``."""
-    name, keys, *rest = np.random.get_state()
     of_torch = (state.numpy().tobytes() for state in torch_states())
-    return (*of_torch, name, np.asarray(keys).tobytes(), *rest, random.getstate())
+    return (*of_torch, pickle.dumps(np.random.get_state(legacy=False)), random.getstate())

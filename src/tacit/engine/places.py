@@ -10,7 +10,7 @@ equal in all units; then the results must be equal to the bit. What is found is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -45,6 +45,8 @@ _TRIED = frozenset(f"{_PRODUCTS} {_NUMBERS} {_ROWS} {_ATTENTION}".split())
 """What computes each unit of its own, and rounds. Most of the rest moves numbers, draws them, or has one right result (sums and
 products of two numbers, quotients, roots)."""
 
+_OF_NUMBERS = frozenset(_NUMBERS.split())
+
 _BY_ALPHA = frozenset(("add", "sub", "rsub"))
 """Sums of two numbers, of which one is multiplied before: two roundings or one."""
 
@@ -60,7 +62,14 @@ _TRIES = {"cpu": 24, "cuda": 4}
 """Of each operation: where a place shows at all, a tenth of its last bits differ, and on a CPU there may be few such places."""
 
 _NUMBERS_IN_ALL = 1 << 20
-"""Tries are fewer where one has so many numbers."""
+"""Tries are fewer where one has so many numbers: then a place that shows has many, but for those that `_telling` is for."""
+
+_FEWEST = 3
+
+_TOLD_BY = 4096
+"""Numbers among which `_telling` looks: about a tenth of them tell."""
+
+_TELLING_TRIES = 4
 
 _ALIGNED = 64
 """Bytes: the longest vector."""
@@ -99,7 +108,7 @@ class PlaceWatch(TorchDispatchMode):
             by_alpha = name in _BY_ALPHA and kwargs.get("alpha", 1) != 1
             of_complex = name in _OF_COMPLEX and _has_complex((args, kwargs, result))
             if name in _TRIED or by_alpha or of_complex:
-                self._try(func, name, args, kwargs, result)
+                self._try(func, name, args, kwargs, result, name in _OF_NUMBERS or by_alpha or of_complex)
         return result
 
     def refuse(self, units: int) -> None:
@@ -113,7 +122,7 @@ class PlaceWatch(TorchDispatchMode):
                 f"{self.differing[0]}. Pad features and lengths to multiples of 8, and take micro-batches of 64 units, or of 1",
             )
 
-    def _try(self, func: Any, name: str, args: Any, kwargs: Any, result: Any) -> None:
+    def _try(self, func: Any, name: str, args: Any, kwargs: Any, result: Any, of_numbers: bool) -> None:
         leaves, form = tree_flatten((args, kwargs))
         outputs = [leaf for leaf in tree_flatten(result)[0] if _is_numbers(leaf)]
         if _draws(func, args, kwargs) or not outputs:
@@ -124,7 +133,7 @@ class PlaceWatch(TorchDispatchMode):
                 continue
             self._seen.add(key)
             if key not in _known:
-                _known[key] = _are_units_equal(func, leaves, form, size, outputs[0], name in _ONE_DIMENSION)
+                _known[key] = _are_units_equal(func, leaves, form, size, outputs[0], name in _ONE_DIMENSION, of_numbers)
             if not _known[key]:
                 shapes = [str(tuple(leaf.shape)) for leaf in leaves if isinstance(leaf, Tensor) and leaf.dim()]
                 self.differing.append(f"{name} of {', '.join(shapes)}")
@@ -151,17 +160,23 @@ def _begins_oddly(leaf: Tensor) -> bool:
     return type(leaf) is Tensor and leaf.data_ptr() % _ALIGNED != 0
 
 
-def _are_units_equal(func: Any, leaves: Sequence[Any], form: Any, size: int, like: Tensor, first_only: bool) -> bool:
+def _are_units_equal(
+    func: Any, leaves: Sequence[Any], form: Any, size: int, like: Tensor, first_only: bool, of_numbers: bool
+) -> bool:
     """Whether units of equal numbers have equal results, in the precision that the step computes in."""
     tries = _TRIES.get(like.device.type, max(_TRIES.values()))
     generators = {
         device: torch.Generator(device).manual_seed(0)
         for device in {leaf.device for leaf in leaves if isinstance(leaf, Tensor)}
     }
-    for _ in range(max(3, min(tries, _NUMBERS_IN_ALL // max(1, like.numel())))):
+    told = _telling(func, leaves, form, generators) if of_numbers else None
+    drawn = max(_FEWEST, min(tries, _NUMBERS_IN_ALL // max(1, like.numel()))) if told is None else _FEWEST
+    told = told or []
+    for number in range(len(told) + drawn):
+        values = told[number] if number < len(told) else [None] * len(leaves)
         made = [
-            _made_up(leaf, size, generators[leaf.device], first_only) if isinstance(leaf, Tensor) else leaf
-            for leaf in leaves
+            _made_up(leaf, size, generators[leaf.device], first_only, value) if isinstance(leaf, Tensor) else leaf
+            for leaf, value in zip(leaves, values, strict=True)
         ]
         args, kwargs = tree_unflatten(made, form)
         found = [leaf for leaf in tree_flatten(func(*args, **kwargs))[0] if _is_numbers(leaf)]
@@ -170,6 +185,36 @@ def _are_units_equal(func: Any, leaves: Sequence[Any], form: Any, size: int, lik
             if not all(_are_equal(leaf, place) for place in along):
                 return False
     return True
+
+
+def _telling(
+    func: Any, leaves: Sequence[Any], form: Any, generators: Mapping[torch.device, torch.Generator]
+) -> list[list[Tensor | None]] | None:
+    """For each leaf numbers at which a function has another last bit in the program for single numbers than in that for vectors.
+
+    A large tensor has no more than a few numbers at the end of each thread's share that the former computes: of made-up ones it may
+    be that none tells. None where this cannot be said, such as of a function that is none of single numbers.
+    """
+    if not all(_is_numbers(leaf) for leaf in leaves if isinstance(leaf, Tensor)):
+        return None
+    made = [_drawn(leaf, [_TOLD_BY], generators[leaf.device]) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+    together = [leaf.clone() if isinstance(leaf, Tensor) else leaf for leaf in made]  # a function may write over it
+    apart = [leaf.repeat_interleave(2)[::2] if isinstance(leaf, Tensor) else leaf for leaf in made]
+    try:
+        results = [
+            tree_flatten(func(*args, **kwargs))[0]
+            for args, kwargs in (tree_unflatten(own, form) for own in (together, apart))
+        ]
+    except Exception:  # such as a bias that must have as many numbers as a row
+        return None
+    tells = torch.zeros(_TOLD_BY, dtype=torch.bool)
+    for one, other in zip(*results, strict=True):
+        if _is_numbers(one) and one.numel():
+            if one.shape != (_TOLD_BY,):
+                return None
+            tells |= ((one != other) & ~(one.isnan() & other.isnan())).cpu()
+    places = tells.nonzero().flatten().tolist()[:_TELLING_TRIES]
+    return [[leaf[place] if isinstance(leaf, Tensor) else None for leaf in made] for place in places]
 
 
 def _is_numbers(leaf: Any) -> bool:
@@ -203,21 +248,29 @@ def _places_of(leaf: Tensor, size: int, first_only: bool) -> list[int]:
     return [place for place, own in enumerate(leaf.shape[: 1 if first_only else None]) if own == size]
 
 
-def _made_up(like: Tensor, size: int, generator: torch.Generator, first_only: bool) -> Tensor:
-    """Laid out like a tensor, and along dimensions of this size all equal. Whole numbers are zero, and what may be false is true."""
+def _made_up(
+    like: Tensor, size: int, generator: torch.Generator, first_only: bool, value: Tensor | None = None
+) -> Tensor:
+    """Laid out like a tensor, and along dimensions of this size all equal, or all ``value``.
+
+    Whole numbers are zero, and what may be false is true.
+    """
     if not _is_numbers(like):
         return torch.ones_like(like) if like.dtype == torch.bool else torch.zeros_like(like)
     along = _places_of(like, size, first_only)
     shape = [1 if place in along else own for place, own in enumerate(like.shape)]
-    drawn = torch.complex64 if like.is_complex() else torch.float32
-    values = torch.randn(shape, generator=generator, device=like.device, dtype=drawn).to(like.dtype)
-    values = values.expand(like.shape)
+    values = (_drawn(like, shape, generator) if value is None else value).expand(like.shape)
     if like.numel() == 0 or any(step == 0 and own > 1 for own, step in zip(like.shape, like.stride(), strict=True)):
         return values.contiguous()
     numbers = sum((own - 1) * step for own, step in zip(like.shape, like.stride(), strict=True)) + 1
     offset = like.storage_offset() % _ALIGNED
     room = torch.zeros(numbers + offset, dtype=like.dtype, device=like.device)
     return room.as_strided(like.shape, like.stride(), offset).copy_(values)
+
+
+def _drawn(like: Tensor, shape: Sequence[int], generator: torch.Generator) -> Tensor:
+    drawn = torch.complex64 if like.is_complex() else torch.float32
+    return torch.randn(shape, generator=generator, device=like.device, dtype=drawn).to(like.dtype)
 
 
 def _are_equal(found: Tensor, along: int) -> bool:

@@ -28,8 +28,8 @@ from tacit.corpus.units import Unit
 from tacit.engine.total import Kept, read_rows
 from tacit.errors import DataError
 from tacit.evaluation.masked_lm import margin_of_ratio
+from tacit.evaluation.places import rows_at_once
 from tacit.models.causal import causal_row_losses
-from tacit.models.places import together
 from tacit.randomness import KeyedRandomness
 from tacit.training.sequences import SequenceStream
 from tacit.training.unit_rows import all_widths, widths
@@ -229,7 +229,14 @@ def _model_nats(model: PreTrainedModel, stream: SequenceStream, row_B: np.ndarra
     kept = Kept(model)
     nats_B = np.zeros(len(row_B))
     width_B = widths(stream.lengths_S[row_B], stream.ids_ST.shape[1], math.inf)
-    at_once = together(model, _ROWS_AT_ONCE, 1, all_widths(stream.ids_ST.shape[1]))
+    none = np.zeros(0, dtype=np.int64)
+    at_once = rows_at_once(
+        model,
+        _ROWS_AT_ONCE,
+        all_widths(stream.ids_ST.shape[1]),
+        (),
+        lambda width, rows: _batch_nats(model, stream, none, width, rows),
+    )
     for width in np.unique(width_B):
         same_B = np.flatnonzero(width_B == width)
         for start in range(0, len(same_B), at_once):

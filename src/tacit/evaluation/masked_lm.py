@@ -21,8 +21,8 @@ from transformers import PreTrainedModel
 from tacit.engine import cross_entropy
 from tacit.engine.noise import on_grid
 from tacit.engine.total import Kept, read_rows
+from tacit.evaluation.places import rows_at_once
 from tacit.models.masked import masked_logits
-from tacit.models.places import together
 from tacit.randomness import KeyedRandomness
 from tacit.storage.arrays import row_pieces
 from tacit.training.masking import MaskedRows, Masking, mask_rows
@@ -120,7 +120,14 @@ def _score_model(model: PreTrainedModel, masked: MaskedRows) -> tuple[np.ndarray
     kept = Kept(model)
     shape = masked.slots_BK.shape
     right_BK, loss_BK = np.zeros(shape, dtype=bool), np.zeros(shape)
-    at_once = together(model, _ROWS_AT_ONCE, 1, (masked.ids_BT.shape[1],), (shape[1],))
+    none = np.zeros(0, dtype=np.int64)
+    at_once = rows_at_once(
+        model,
+        _ROWS_AT_ONCE,
+        (masked.ids_BT.shape[1],),
+        (shape[1],),
+        lambda _, rows: _batch_scores(model, masked, none, rows),
+    )
     failed_2K = np.stack([np.zeros(shape[1]), np.full(shape[1], np.nan)])
     for start in range(0, len(masked.ids_BT), at_once):
         rows = np.arange(start, min(start + at_once, len(masked.ids_BT)))

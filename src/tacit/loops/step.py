@@ -103,7 +103,8 @@ class PrivateStep:
 
         Yields:
             ``(units, weights)``: the indices of units ``(size,)``, and a weight for each of their rows
-            ``(size * sequences_per_unit,)`` on the model's device: 1, or 0 in places that are left over, where the index is 0.
+            ``(size * sequences_per_unit,)`` on the model's device: 1, or 0 in places that are left over, where the first one of the
+            micro-batch stands again (0 where nobody was drawn).
             Multiply the losses by it.
 
         Raises:
@@ -129,7 +130,8 @@ class PrivateStep:
             self._refuse_unless_begun("go on with its micro-batches")
             self._batch = _Batch(number, real)
             weights = torch.from_numpy(np.repeat(real, per_unit).astype(np.float32)).to(self._device)
-            yield np.where(units == PADDING, 0, units), weights
+            # a place that is left over has a unit of this micro-batch again, so that nobody is read who was not drawn
+            yield np.where(units == PADDING, max(0, int(units[0])), units), weights
         self._refuse_unclipped()
 
     @contextmanager

@@ -39,7 +39,7 @@ from tacit.progress import Reporter, SilentReporter
 from tacit.randomness import KEY_BYTES, KeyedRandomness, read_key
 from tacit.runs.beginning import begin
 from tacit.runs.folder import RunFolder
-from tacit.training.device import set_up_torch
+from tacit.training.device import computed_by, set_up_torch
 from tacit.training.preflight import Preflight, preflight
 from tacit.version import VERSION
 from tacit.vocabulary.given import read_given
@@ -70,10 +70,9 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
         DataError: the given tokenizer or model is not suitable, or (a LedgerError) another one than when the run began.
     """
     reporter = SilentReporter() if reporter is None else reporter
-    _agree(config, ranks)
+    _agree_and_set_up(config, ranks)
     folder = RunFolder(config.resolved_run)
     mechanisms, measurement, policies = None, measurement_of_run(config), token_policies(config)
-    _set_up_torch(config, ranks)
     if not _is_planned(config, folder):
         found = load_given(config)
         for line in [] if found is None else found.lines():
@@ -139,37 +138,36 @@ def load_given(config: RunConfig) -> Preflight | None:
     return preflight(model, objective, given.special, config.model.length, rows)
 
 
-def _set_up_torch(config: RunConfig, ranks: Ranks) -> None:
-    """`set_up_torch`, where the ranks of one machine share its cores."""
-    set_up_torch(config.compute, int(os.environ.get("LOCAL_WORLD_SIZE", ranks.world)))
-
-
 def join_run(config: RunConfig, ranks: Ranks) -> RunState:
     """The run that rank 0 has opened, on another rank: without lock and ledger.
 
     Raises:
-        DataError: this process has another configuration or version of the code, or sees another key.
+        DataError: this process has another configuration, version of the code or processor, or sees another key.
         LostError: rank 0 stopped.
     """
-    _agree(config, ranks)
+    _agree_and_set_up(config, ranks)
     opened = ranks.hear()
     folder = RunFolder(config.resolved_run)
     path = folder.private / "key"
     key = read_key(path) if path.exists() else bytes(KEY_BYTES)
     if KeyedRandomness(key).commitment() != opened.key_commitment:
         raise DataError(f"{path}: process {ranks.rank} does not see the key of process 0; share the run folder")
-    _set_up_torch(config, ranks)
     return RunState(config, folder, None, KeyedRandomness(key), opened.mechanisms, SilentReporter(), ranks)
 
 
-def _agree(config: RunConfig, ranks: Ranks) -> None:
-    """Before anything is looked at: every rank was started with the same configuration, by the same code.
+def _agree_and_set_up(config: RunConfig, ranks: Ranks) -> None:
+    """Before anything is looked at: every rank was started with the same configuration, by the same code, and rounds alike.
+
+    The ranks of one machine share its cores.
 
     Raises:
         DataError: one was not; every rank says so.
     """
     ranks.agree("the configuration", json.dumps(config.model_dump(mode="json"), sort_keys=True).encode())
     ranks.agree("the version of tacit, or of a library", _code().encode())
+    device = set_up_torch(config.compute, int(os.environ.get("LOCAL_WORLD_SIZE", ranks.world)))
+    alike = "kind of processor and number of threads (compute.threads)"
+    ranks.agree("the processor, or the number of its threads", computed_by(device).encode(), alike)
 
 
 @functools.cache  # a process computes with what it has imported

@@ -51,7 +51,7 @@ def solved_noise(
     if config.vocabulary.how.heuristic is not None:
         fixed = []
     if config.adaptive is not None:
-        return adaptive_noise(config, config.adaptive, [*fixed, *reserved_for_evaluation(config), *before])
+        return adaptive_noise(config, config.adaptive, [*before, *fixed, *reserved_for_evaluation(config)])
     schedule = []
     for phase in config.dp_phases:
         if phase.stream == "marked":
@@ -68,7 +68,7 @@ def solved_noise(
         fixed += reserved_for_evaluation(config)
         solved = max(
             calibrate.training_noise(
-                privacy.budget.epsilon, privacy.budget.delta, schedule, privacy.relation, [*fixed, *part]
+                privacy.budget.epsilon, privacy.budget.delta, schedule, privacy.relation, [*part, *fixed]
             )
             for part in account_parts(before, privacy.relation) or [()]
         )

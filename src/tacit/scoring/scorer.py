@@ -43,7 +43,7 @@ from transformers import PreTrainedModel
 from tacit.config.kinds import KINDS, kind_named, one_of
 from tacit.config.shape import folder_shape, read_config
 from tacit.engine.capture import full_precision
-from tacit.engine.total import Kept, read_rows
+from tacit.engine.total import Kept, bits_of_weights, read_rows
 from tacit.errors import DataError, RefusedError, UsageError
 from tacit.failures import is_out_of_memory
 from tacit.models.causal import head_and_hidden, head_of
@@ -175,8 +175,11 @@ class Scorer:
         draw.seed()
         ids_1T = torch.randint(self._special.size, (1, self._length), generator=draw)
         widths = sorted({_padded(tokens, self._length) for tokens in range(1, self._length + 1)})
+        weights = bits_of_weights(self._model)
         with _alike(), torch.no_grad():
             width = remembered_length(lambda width: self._read(ids_1T[:, :width], ids_1T[:, :width]).numpy(), widths)
+        if width is None and bits_of_weights(self._model) != weights:
+            width = self._length
         if width is not None:
             raise RefusedError(
                 "unsteady-model",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from transformers.utils import logging
 from tacit.config import ComputeOptions
 from tacit.errors import UsageError
 
-__all__ = ["processor", "set_up_torch"]
+__all__ = ["computed_by", "processor", "set_up_torch"]
 
 
 def processor(device: torch.device) -> str:
@@ -31,6 +32,23 @@ def processor(device: torch.device) -> str:
         torch.__version__,
     ]
     return ", ".join(part for part in found if part)
+
+
+def computed_by(device: torch.device) -> str:
+    """All of a process and its machine that may decide how its sums are rounded, and how many units it takes together.
+
+    Which of several processes computes a unit, other units decide: so these must be the same in all of them.
+    """
+    if device.type == "cuda":
+        return processor(device)
+    return f"{processor(device)}, {_kind_of_cpu()}, {torch.get_num_threads()} threads"
+
+
+def _kind_of_cpu() -> str:
+    """As Linux names it; libraries choose by it among programs for the same instructions."""
+    told = Path("/proc/cpuinfo")
+    lines = told.read_text(errors="replace").splitlines() if told.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
 def set_up_torch(compute: ComputeOptions, sharing: int = 1) -> torch.device:

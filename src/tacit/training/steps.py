@@ -148,6 +148,9 @@ class DpStep(Step):
         if not self._are_tried(every, length):
             self._set_at_once(1, blank)
             self._are_tried(every, length)
+        # else they would cut a draw otherwise: some units would count twice, and some not at all
+        cut = f"{self._at_once}, {self._micro_batches_a_step}, {self._spare}"
+        source.ranks.agree("how many units stand together", cut.encode(), "kind of processor and number of threads")
         self._clipper = self._new_clipper("tried")
 
     def _set_at_once(self, at_once: int, blank: int) -> None:

@@ -138,10 +138,10 @@ class HuggingFaceDetector(TextByText):
             _one_line(f"{place} cannot read {self._window} tokens at once; set window to fewer"),
         ):
             self._model(input_ids=ids_BT, attention_mask=torch.ones_like(ids_BT))
-        self._refuse_memory(place, vectors)
         device = self._options.device
         with _one_line(f"detector huggingface: device: torch has no {device} on this machine; use cpu"):
             self._model.to(device)  # pyright: ignore[reportArgumentType]
+        self._refuse_memory(place, vectors)  # where it will read
         self._kept = Kept(self._model)
 
     def _refuse_memory(self, place: str, vectors: int) -> None:
@@ -152,25 +152,27 @@ class HuggingFaceDetector(TextByText):
         import torch
 
         from tacit.engine.draws import generator_states
+        from tacit.engine.total import bits_of_weights
 
         draw = torch.Generator()
         draw.seed()
         ids_1T = torch.randint(vectors, (1, self._window), generator=draw)
         ids_1T[ids_1T == self._padding] = (self._padding + 1) % vectors
+        ids_1T = ids_1T.to(self._model.device)
+        weights = bits_of_weights(self._model)
         lengths = sorted({max(3, self._window * share // 8) for share in range(1, 9)} | {3, 4})
         found: dict[int, Any] = {}
+        is_steady, before = True, generator_states()
         with torch.no_grad():
             for length in (self._window, *lengths, *reversed(lengths)):
                 ids = ids_1T[:, : min(length, self._window)]
-                before = generator_states()
                 logits = self._model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
-                if generator_states() != before or not torch.equal(
-                    found.setdefault(length, logits).nan_to_num(), logits.nan_to_num()
-                ):
-                    raise UsageError(
-                        f"{place} draws random numbers, or reads a text differently after other texts, so one record would decide "
-                        "the marks of others; take another type of model, or another option of its config.json"
-                    )
+                is_steady &= torch.equal(found.setdefault(length, logits).nan_to_num(), logits.nan_to_num())
+        if not is_steady or generator_states() != before or bits_of_weights(self._model) != weights:
+            raise UsageError(
+                f"{place} draws random numbers, writes its weights, or reads a text differently after others, so one record would "
+                "decide the marks of others; take another type of model, or another option of its config.json"
+            )
 
 
 @contextmanager

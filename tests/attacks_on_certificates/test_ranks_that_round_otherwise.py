@@ -1,0 +1,101 @@
+"""Several processes must compute a unit alike, whichever of them does (TACIT-55, thirty-second attack, by reading).
+
+What was wrong. Each process decided for itself how many units it takes together: by the number of its threads, which is that of its
+machine's cores. Two machines of 4 and 6 cores cut one draw into other groups of width, and a unit stood in two slices, or in none:
+one unit more moved a sum by 9.8 clip norms. Where only the numbers of rounds differed the run hung, for one draw and not for
+another. And the place in the draw, which other units decide, says which machine computes a unit: another kind of processor, or
+number of threads, rounds it otherwise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
+
+from tacit.config import ComputeOptions, parse_config
+from tacit.engine.distributed import Ranks
+from tacit.pipeline import opening
+from tacit.training import device
+from tacit.training.objectives import CausalObjective
+from tacit.training.plans import DpPlan
+from tacit.training.steps import DpStep
+from tacit.training.unit_rows import Source
+
+from ..processes import in_processes
+from ..small import small_values
+from ..training.streams import stream_of
+from .test_who_stands_beside import STREAMS, Texts
+
+LENGTH, CLIP, VOCABULARY = 32, 1e-2, 64
+EXPECTED = 190.0
+"""Of 64 units together three micro-batches are expected, and more than three of 60 or 63: then there are other widths."""
+
+
+def llama() -> PreTrainedModel:
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    torch.manual_seed(0)
+    return LlamaForCausalLM(LlamaConfig(vocab_size=VOCABULARY, max_position_embeddings=LENGTH, **sizes)).train()
+
+
+def texts() -> Texts:
+    generator = np.random.default_rng(1)
+    long = {f"long {place}": generator.integers(5, VOCABULARY, 30).tolist() for place in range(92)}
+    return long | {f"short {place}": generator.integers(5, VOCABULARY, 3).tolist() for place in range(91)}
+
+
+def sum_of_rank(own: Texts, ranks: Ranks, threads: int) -> Tensor:
+    """What a process adds up in a step that all units are in, on a machine of so many cores."""
+    torch.set_num_threads(threads)
+    source = Source(stream_of({name: [text] for name, text in own.items()}, LENGTH), CausalObjective(), STREAMS, ranks)
+    model = llama()
+    with contextlib.closing(
+        DpStep(model, DpPlan(1.0, CLIP, 1.0, EXPECTED), ComputeOptions(micro_batch=64), source)
+    ) as step:
+        for _ in step.add_up(0, step.draw(0), 0):
+            pass
+        return torch.cat([one.double().flatten() for one in step.sums()])
+
+
+def one_more_moves(threads: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> float:
+    """In clip norms, on so many processes as there are numbers of threads; nothing is compared."""
+    with_it, found = texts(), []
+    without = {name: text for name, text in with_it.items() if name != "short 90"}
+    monkeypatch.setattr(Ranks, "agree", lambda *_: None)
+    for own in (with_it, without):
+        parts = [sum_of_rank(own, Ranks(rank, len(threads)), one) for rank, one in enumerate(threads)]
+        found.append(sum(parts, torch.zeros_like(parts[0])))
+    return float((found[0] - found[1]).norm()) / CLIP
+
+
+def test_ranks_that_take_other_numbers_of_units_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for threads, said in (((4, 6), "how many units stand together"), ((4, 4), "")):
+        ended = in_processes(2, lambda ranks, own=threads: sum_of_rank(texts(), ranks, own[ranks.rank]))
+        assert all(said in one.error if said else not one.error for one in ended), [one.error for one in ended]
+    assert one_more_moves((4, 4), monkeypatch) <= 1 + 1e-6
+    assert one_more_moves((4, 6), monkeypatch) > 3  # known wrong
+
+
+def test_ranks_on_unlike_machines_are_refused_before_the_run(tmp_path: Path) -> None:
+    config = parse_config(small_values(tmp_path, compute={"micro_batch": 8}))
+
+    def on_cores(ranks: Ranks, cores: Sequence[int], kinds: Sequence[str]) -> None:
+        os.cpu_count = lambda: cores[ranks.rank]
+        device._kind_of_cpu = lambda: kinds[ranks.rank]
+        opening._agree_and_set_up(config, ranks)
+
+    for cores, kinds, is_refused in (
+        ((4, 4), ("one", "one"), False),
+        ((4, 8), ("one", "one"), True),
+        ((4, 4), ("one", "another"), True),
+    ):
+        ended = in_processes(2, lambda ranks, own=(cores, kinds): on_cores(ranks, *own))
+        words = "the processor, or the number of its threads: process 1 has another one than process 0"
+        assert all((words in one.error) == is_refused for one in ended), [one.error for one in ended]
