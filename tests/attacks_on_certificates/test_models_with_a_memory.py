@@ -364,7 +364,7 @@ def test_a_scorer_that_draws_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     scorer = Scorer(LlamaForCausalLM(LlamaConfig(vocab_size=size, **NARROW)), tokenizer, special, 32)
     scorer.refuse_memory()  # positive control
     read = scorer._read
-    for draw in (lambda: torch.rand(()), lambda: np.random.mtrand._rand.random(), random.random):
+    for draw in (lambda: torch.rand(()), np.random.random_sample, random.random):
 
         def drawing(inputs_BT: Tensor, targets_BT: Tensor, draw: Callable[[], object] = draw) -> Tensor:
             draw()

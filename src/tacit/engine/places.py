@@ -11,6 +11,7 @@ equal in all units; then the results must be equal to the bit. What is found is 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -172,13 +173,13 @@ def _are_units_equal(
     told = _telling(func, leaves, form, generators) if of_numbers else None
     drawn = max(_FEWEST, min(tries, _NUMBERS_IN_ALL // max(1, like.numel()))) if told is None else _FEWEST
     told = told or []
+    made = [_MadeUp.like(leaf, size, first_only) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
     for number in range(len(told) + drawn):
-        values = told[number] if number < len(told) else [None] * len(leaves)
-        made = [
-            _made_up(leaf, size, generators[leaf.device], first_only, value) if isinstance(leaf, Tensor) else leaf
-            for leaf, value in zip(leaves, values, strict=True)
-        ]
-        args, kwargs = tree_unflatten(made, form)
+        for place, leaf in enumerate(made):
+            if isinstance(leaf, _MadeUp):
+                leaf.put(told[number][place] if number < len(told) else None, generators[leaf.whole.device])
+        whole = [leaf.whole if isinstance(leaf, _MadeUp) else leaf for leaf in made]
+        args, kwargs = tree_unflatten(whole, form)
         found = [leaf for leaf in tree_flatten(func(*args, **kwargs))[0] if _is_numbers(leaf)]
         for leaf in found:
             along = [place for place in _places_of(leaf, size, first_only) if leaf.shape == like.shape or place == 0]
@@ -197,7 +198,14 @@ def _telling(
     """
     if not all(_is_numbers(leaf) for leaf in leaves if isinstance(leaf, Tensor)):
         return None
-    made = [_drawn(leaf, [_TOLD_BY], generators[leaf.device]) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+    made = [
+        torch.randn(_TOLD_BY, generator=generators[leaf.device], device=leaf.device, dtype=_type_drawn(leaf)).to(
+            leaf.dtype
+        )
+        if isinstance(leaf, Tensor)
+        else leaf
+        for leaf in leaves
+    ]
     together = [leaf.clone() if isinstance(leaf, Tensor) else leaf for leaf in made]  # a function may write over it
     apart = [leaf.repeat_interleave(2)[::2] if isinstance(leaf, Tensor) else leaf for leaf in made]
     try:
@@ -248,31 +256,46 @@ def _places_of(leaf: Tensor, size: int, first_only: bool) -> list[int]:
     return [place for place, own in enumerate(leaf.shape[: 1 if first_only else None]) if own == size]
 
 
-def _made_up(
-    like: Tensor, size: int, generator: torch.Generator, first_only: bool, value: Tensor | None = None
-) -> Tensor:
-    """Laid out like a tensor, and along dimensions of this size all equal, or all ``value``.
+@dataclass(frozen=True)
+class _MadeUp:
+    """A tensor that is laid out like one of an operation, along the dimensions of units all equal.
 
-    Whole numbers are zero, and what may be false is true.
+    Args:
+        whole: the tensor.
+        numbers: those of one unit, for all; None: whole numbers are zero, and what may be false is true.
     """
-    if not _is_numbers(like):
-        return torch.ones_like(like) if like.dtype == torch.bool else torch.zeros_like(like)
-    along = _places_of(like, size, first_only)
-    shape = [1 if place in along else own for place, own in enumerate(like.shape)]
-    values = (_drawn(like, shape, generator) if value is None else value).expand(like.shape)
-    if like.numel() == 0 or any(step == 0 and own > 1 for own, step in zip(like.shape, like.stride(), strict=True)):
-        return values.contiguous()
-    numbers = sum((own - 1) * step for own, step in zip(like.shape, like.stride(), strict=True)) + 1
-    offset = like.storage_offset() % _ALIGNED
-    room = torch.zeros(numbers + offset, dtype=like.dtype, device=like.device)
-    return room.as_strided(like.shape, like.stride(), offset).copy_(values)
+
+    whole: Tensor
+    numbers: Tensor | None
+
+    @classmethod
+    def like(cls, leaf: Tensor, size: int, first_only: bool) -> _MadeUp:
+        if not _is_numbers(leaf):
+            return cls(torch.ones_like(leaf) if leaf.dtype == torch.bool else torch.zeros_like(leaf), None)
+        along = _places_of(leaf, size, first_only)
+        shape = [1 if place in along else own for place, own in enumerate(leaf.shape)]
+        numbers = torch.empty(shape, device=leaf.device, dtype=_type_drawn(leaf))
+        strides = list(zip(leaf.shape, leaf.stride(), strict=True))
+        if leaf.numel() == 0 or any(step == 0 and own > 1 for own, step in strides):
+            return cls(torch.empty(leaf.shape, dtype=leaf.dtype, device=leaf.device), numbers)
+        offset = leaf.storage_offset() % _ALIGNED
+        room = torch.zeros(
+            sum((own - 1) * step for own, step in strides) + 1 + offset, dtype=leaf.dtype, device=leaf.device
+        )
+        return cls(room.as_strided(leaf.shape, leaf.stride(), offset), numbers)
+
+    def put(self, value: Tensor | None, generator: torch.Generator) -> None:
+        """Numbers that are drawn, or this one everywhere; an operation may have written over the last ones."""
+        if self.numbers is not None:
+            self.whole.copy_(self.numbers.normal_(generator=generator) if value is None else value)
 
 
-def _drawn(like: Tensor, shape: Sequence[int], generator: torch.Generator) -> Tensor:
-    drawn = torch.complex64 if like.is_complex() else torch.float32
-    return torch.randn(shape, generator=generator, device=like.device, dtype=drawn).to(like.dtype)
+def _type_drawn(leaf: Tensor) -> torch.dtype:
+    return torch.complex64 if leaf.is_complex() else torch.float32
 
 
 def _are_equal(found: Tensor, along: int) -> bool:
     first = found.narrow(along, 0, 1)
+    if torch.equal(found, first.expand_as(found)):  # but for what is no number
+        return True
     return bool(((found == first) | (found.isnan() & first.isnan())).all())

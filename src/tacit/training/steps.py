@@ -175,7 +175,8 @@ class DpStep(Step):
         rows, targets_of = (self._at_once + self._spare) * self._plan.rows_per_unit, self._source.objective.targets_of
         alike = {width for width in widths if {width, targets_of(width)} & {1, rows}} | {length}
         self._clipper = self._new_clipper("trial")
-        self._places = PlaceWatch(rows)
+        watch = PlaceWatch(rows)
+        self._tried = watch if self._at_once > 1 else nullcontext()  # alone a unit has one place
         try:
             for width in sorted(widths if self._at_once > 1 else alike, reverse=True):
                 self._add_blank(width, _BEFORE_ALL)
@@ -186,7 +187,7 @@ class DpStep(Step):
         finally:
             self._clipper.close()
             self._model.zero_grad(set_to_none=True)
-        return self._at_once == 1 or not self._places.differing
+        return not watch.differing
 
     @property
     def _begins_in_public(self) -> bool:
@@ -256,7 +257,7 @@ class DpStep(Step):
         try:
             with self._clip(units, real), self._dropout(units, real, targets, step):
                 called = True
-                with self._places if step == _BEFORE_ALL else nullcontext():
+                with self._tried if step == _BEFORE_ALL else nullcontext():
                     with in_precision(self._compute, self._model.device):
                         losses_B = unit_losses(self._model, source.objective, targets, weights_BN)
                     losses_B.sum().backward()
