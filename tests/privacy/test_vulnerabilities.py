@@ -36,6 +36,7 @@ EVERY_RUN = {
     "TACIT-50",
     "TACIT-51",
     "TACIT-52",
+    "TACIT-55",
 }
 
 

@@ -217,6 +217,7 @@ VULNERABILITIES = (
     Vulnerability("TACIT-52", "in a loop of one's own a unit's place decided bits, and those a ReLU", 1, _any),
     Vulnerability("TACIT-53", "on a GPU other units' labels decided how a causal head is rounded", 1, _causal_off_cpu),
     Vulnerability("TACIT-54", "a model that seldom draws passed the check that was to refuse it", 1, _from_folder),
+    Vulnerability("TACIT-55", "several processes on unlike machines counted units twice or not at all", 1, _any),
 )
 
 
