@@ -70,6 +70,22 @@ def close(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> bool:
     return all(torch.allclose(found[name].double(), wanted[name], rtol=1e-4, atol=1e-6) for name in wanted)
 
 
+def test_only_units_that_were_drawn_are_read(tmp_path: Path) -> None:
+    """Also in places that are left over: else one unit's rows would be read in every step, and an error there end the loop."""
+    model = new_model()
+    private = begun(tmp_path / "run", model)
+    step = next(private)
+    drawn, given = set(step._units.tolist()), set()
+    for units, weights in step.micro_batches(7):
+        given |= set(units.tolist())
+        with step.clipped():
+            (losses_of(model, DATA[units]) * weights).sum().backward()
+    assert len(drawn) % 7
+    assert 0 not in drawn
+    assert given == drawn
+    private.__exit__(None, None, None)
+
+
 def test_a_step_is_the_clipped_sum_with_noise_over_the_public_batch(tmp_path: Path) -> None:
     model = new_model()
     private = begun(tmp_path / "run", model)
