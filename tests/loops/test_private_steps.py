@@ -83,6 +83,7 @@ def test_only_units_that_were_drawn_are_read(tmp_path: Path) -> None:
     assert len(drawn) % 7
     assert 0 not in drawn
     assert given == drawn
+    step.finish()
     private.__exit__(None, None, None)
 
 
