@@ -1,7 +1,36 @@
-"""The version of this package: a leaf, so that everything may know it."""
+"""The version of this package, and of all that it computes with: a leaf, so that everything may know it."""
 
 from __future__ import annotations
 
-__all__ = ["VERSION"]
+import functools
+import hashlib
+import importlib.metadata
+import platform
+from pathlib import Path
+
+__all__ = ["VERSION", "installed"]
 
 VERSION = "0.2.0"
+
+_COMPUTED_WITH = (
+    *("torch", "transformers", "tokenizers", "numpy", "scipy", "randomgen", "dp-accounting", "peft"),
+    *("pyarrow", "google-re2", "phonenumbers", "Jinja2", "spacy", "presidio-analyzer"),
+)
+"""Libraries of which another version may read, mark, draw or round otherwise."""
+
+
+@functools.cache  # a process computes with what it has imported
+def installed() -> str:
+    """The versions of Python and of all that text, sums and noise are computed with, and a digest of tacit itself."""
+    digest, root = hashlib.sha256(), Path(__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    versions = [f"{name} {_version_of(name)}" for name in _COMPUTED_WITH]
+    return "; ".join([platform.python_version(), *versions, f"tacit {VERSION} {digest.hexdigest()}"])
+
+
+def _version_of(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:  # an extra
+        return "none"

@@ -10,6 +10,7 @@ number of threads, rounds it otherwise.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,8 +23,9 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from tacit.config import ComputeOptions, parse_config
 from tacit.engine.distributed import Ranks
+from tacit.errors import UsageError
 from tacit.pipeline import opening
-from tacit.training import device
+from tacit.training import device, steps
 from tacit.training.objectives import CausalObjective
 from tacit.training.plans import DpPlan
 from tacit.training.steps import DpStep
@@ -76,11 +78,74 @@ def one_more_moves(threads: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> f
 
 
 def test_ranks_that_take_other_numbers_of_units_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    for threads, said in (((4, 6), "how many units stand together"), ((4, 4), "")):
-        ended = in_processes(2, lambda ranks, own=threads: sum_of_rank(texts(), ranks, own[ranks.rank]))
+    for taken, said in (((64, 60), "how many units stand together"), ((64, 64), "")):
+
+        def on_rank(ranks: Ranks, taken: tuple[int, int] = taken) -> None:
+            monkeypatch.setattr(steps, "together", lambda *_: taken[ranks.rank])
+            sum_of_rank(texts(), ranks, threads=1)
+
+        ended = in_processes(2, on_rank)
         assert all(said in one.error if said else not one.error for one in ended), [one.error for one in ended]
     assert one_more_moves((4, 4), monkeypatch) <= 1 + 1e-6
     assert one_more_moves((4, 6), monkeypatch) > 3  # known wrong
+
+
+def test_ranks_that_round_a_made_up_micro_batch_otherwise_are_refused() -> None:
+    """Whatever it is that lets them: 23 clip norms in bfloat16 where OpenMP gave one of them fewer threads than it was told."""
+
+    def on_rank(ranks: Ranks, moved: float) -> None:
+        model = llama()
+        with torch.no_grad():
+            model.lm_head.weight[:, 0] *= 1 + moved * ranks.rank
+        source = Source(stream_of({"unit": [[7] * 9]}, LENGTH), CausalObjective(), STREAMS, ranks)
+        DpStep(model, DpPlan(1.0, CLIP, 1.0, 8.0), ComputeOptions(micro_batch=1, threads=1), source).close()
+
+    for moved, said in ((2**-20, "the bits of a made-up micro-batch"), (0.0, "")):
+        ended = in_processes(2, functools.partial(on_rank, moved=moved))
+        assert all(said in one.error if said else not one.error for one in ended), [one.error for one in ended]
+
+
+@pytest.mark.parametrize(
+    ("variables", "threads", "said"),
+    [
+        ({"OMP_THREAD_LIMIT": "1"}, 2, "OMP_THREAD_LIMIT=1 gives fewer threads than the 2"),
+        ({"OMP_THREAD_LIMIT": "1"}, 1, ""),
+        ({"OMP_THREAD_LIMIT": "8"}, 2, ""),
+        ({"OMP_DYNAMIC": "TRUE"}, 2, "OMP_DYNAMIC lets the machine's load decide"),
+        ({"OMP_DYNAMIC": "false"}, 2, ""),
+    ],
+)
+def test_fewer_threads_than_torch_is_told_are_refused(
+    variables: dict[str, str], threads: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    if said:
+        with pytest.raises(UsageError, match=said):
+            device.set_up_torch(ComputeOptions(threads=threads))
+    else:
+        device.set_up_torch(ComputeOptions(threads=threads))
+        torch.set_num_threads(1)
+
+
+def test_a_processor_is_told_by_more_than_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On ARM it has none, and virtual machines hide it; a variable may choose another program."""
+    cpu = torch.device("cpu")
+    before = device.computed_by(cpu)
+    monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
+    assert device.computed_by(cpu) != before
+    monkeypatch.delenv("MKL_CBWR")
+    assert device.computed_by(cpu) == before
+    found: set[str] = set()
+    for part in ("0xd0c", "0xd4f"):
+        told = tmp_path / "cpuinfo"
+        told.write_text(
+            f"processor\t: 0\nBogoMIPS\t: 50.00\nCPU implementer\t: 0x41\nCPU part\t: {part}\n\nprocessor\t: 1\n"
+        )
+        monkeypatch.setattr(device, "_CPUINFO", told)
+        found.add(device.computed_by(cpu))
+    assert len({before, *found}) == 3
+    assert not any("BogoMIPS" in one for one in found)  # a speed that was measured
 
 
 def test_ranks_on_unlike_machines_are_refused_before_the_run(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from tacit.errors import DataError, UsageError
 from tacit.spark.runner import Runner, Shared
 from tacit.spark.session import open_session, refuse_limit, refuse_unencrypted
+from tacit.version import installed
 
 from .conftest import Opened
 
@@ -118,8 +119,8 @@ def test_of_a_task_that_fails_one_line_comes_back_without_text(
 
 
 def test_an_executor_with_another_version_is_refused(spark: Opened, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("tacit.spark.runner.VERSION", "0.0")
-    with pytest.raises(UsageError, match=r"the driver has tacit 0\.0 and an executor"):
+    monkeypatch.setattr("tacit.spark.runner.installed", lambda: installed().replace("tokenizers ", "tokenizers 9"))
+    with pytest.raises(UsageError, match=r"driver and executor differ .* \(tokenizers \d[\d.]*, tokenizers 9[\d.]*\)"):
         spark.runner.keep(table(spark.runner, [ROWS]))
 
 

@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,7 @@ __all__ = [
     "Noise",
     "Options",
     "Positive",
+    "Printable",
     "Probability",
     "Rate",
     "Share",
@@ -63,6 +65,19 @@ Noise = Annotated[float, Field(gt=0, le=1e9)]  # over a clip norm: with more of 
 Steps = Annotated[int, Field(ge=1, le=10**9)]  # what a row of the ledger may hold
 Rate = Annotated[float, Field(gt=0, le=1e30)]  # of learning; ten times as much still is a number of single precision
 ClipNorm = Annotated[float, Field(ge=1e-6, le=1e12)]  # what `tacit.engine.clipping` takes
+
+
+def _printable(text: str) -> str:
+    """The report refuses others, and would when all is paid."""
+    if not text or any(unicodedata.category(one) == "Cc" or one in "\ufffe\uffff" for one in text):
+        raise PydanticCustomError(
+            "printable", "should have a character at least, and no line breaks or other control characters"
+        )
+    return text
+
+
+Printable = Annotated[str, AfterValidator(_printable)]
+"""What stands on a page."""
 
 
 class Options(BaseModel):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tacit.config.base import MOST, Count, Options, beside
+from tacit.config.base import MOST, Count, Options, Printable, beside
 from tacit.config.compute import ComputeOptions
 from tacit.config.load import validated
 from tacit.config.tuning import (
@@ -105,8 +105,8 @@ class ComparisonConfig(Options):
 
     added_later = frozenset({"relative_to"})
 
-    title: str = "entity extraction"
-    run: str
+    title: Printable = "entity extraction"
+    run: Printable
     models: Annotated[dict[Name, ComparedModel], Field(min_length=1)]
     tasks: Annotated[dict[Name, TaskOptions], Field(min_length=1)]
     training: TuningOptions

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from tacit.config.base import MOST, WholeConfig
+from tacit.config.base import MOST, Printable, WholeConfig
 from tacit.config.compute import ComputeOptions
 from tacit.config.load import read_yaml, validated
 from tacit.config.tuning import (
@@ -59,8 +59,8 @@ class FinetuneConfig(WholeConfig):
     added_later = frozenset({"folds", "relative_to"})
     changeable = frozenset({"run", "title", "compute", "test", "folds", "relative_to"})
 
-    title: str = "entity extraction"
-    run: str
+    title: Printable = "entity extraction"
+    run: Printable
     model: StartModel
     documents: AnnotatedSource
     same_people: bool = True

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from tacit.config.adaptive import AdaptiveOptions, check_adaptive
 from tacit.config.audit import AuditOptions, check_coins, check_control, check_membership
-from tacit.config.base import Count, WholeConfig
+from tacit.config.base import Count, Printable, WholeConfig
 from tacit.config.compute import ComputeOptions, check_compute
 from tacit.config.corpus import CorpusOptions, PublicCorpusOptions, check_chats
 from tacit.config.evaluation import EvaluationOptions, check_evaluation
@@ -79,8 +79,8 @@ class RunConfig(WholeConfig):
     added_later = frozenset({"adaptive", "same_people", "seed", "relative_to", "ledger_folder"})
     changeable = frozenset({"run", "ledger_folder", "title", "compute", "relative_to"})
 
-    title: str = "tacit run"
-    run: str
+    title: Printable = "tacit run"
+    run: Printable
     ledger_folder: str | None = None
     privacy: PrivacyOptions
     private: CorpusOptions

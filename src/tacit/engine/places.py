@@ -171,7 +171,7 @@ def _are_units_equal(
         for device in {leaf.device for leaf in leaves if isinstance(leaf, Tensor)}
     }
     told = _telling(func, leaves, form, generators) if of_numbers else None
-    drawn = max(_FEWEST, min(tries, _NUMBERS_IN_ALL // max(1, like.numel()))) if told is None else _FEWEST
+    drawn = _FEWEST if told else max(_FEWEST, min(tries, _NUMBERS_IN_ALL // max(1, like.numel())))
     told = told or []
     made = [_MadeUp.like(leaf, size, first_only) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
     for number in range(len(told) + drawn):
@@ -198,14 +198,7 @@ def _telling(
     """
     if not all(_is_numbers(leaf) for leaf in leaves if isinstance(leaf, Tensor)):
         return None
-    made = [
-        torch.randn(_TOLD_BY, generator=generators[leaf.device], device=leaf.device, dtype=_type_drawn(leaf)).to(
-            leaf.dtype
-        )
-        if isinstance(leaf, Tensor)
-        else leaf
-        for leaf in leaves
-    ]
+    made = [_of_several_sizes(leaf, generators[leaf.device]) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
     together = [leaf.clone() if isinstance(leaf, Tensor) else leaf for leaf in made]  # a function may write over it
     apart = [leaf.repeat_interleave(2)[::2] if isinstance(leaf, Tensor) else leaf for leaf in made]
     try:
@@ -288,6 +281,12 @@ class _MadeUp:
         """Numbers that are drawn, or this one everywhere; an operation may have written over the last ones."""
         if self.numbers is not None:
             self.whole.copy_(self.numbers.normal_(generator=generator) if value is None else value)
+
+
+def _of_several_sizes(leaf: Tensor, generator: torch.Generator) -> Tensor:
+    """Numbers about 1, 4 and 16: of some functions only large ones tell."""
+    numbers = torch.randn(_TOLD_BY, generator=generator, device=leaf.device, dtype=_type_drawn(leaf))
+    return (numbers * 4.0 ** (torch.arange(_TOLD_BY, device=leaf.device) % 3)).to(leaf.dtype)
 
 
 def _type_drawn(leaf: Tensor) -> torch.dtype:

@@ -22,7 +22,7 @@ from transformers import PreTrainedConfig
 from tacit.errors import TacitError
 from tacit.failures import is_out_of_memory
 
-__all__ = ["Kept", "bits_of_weights", "read_rows"]
+__all__ = ["Kept", "bits_of_weights", "read_rows", "sum_of_bits"]
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 _OF_TORCH = vars(nn.Module()).keys() - {"training"}
@@ -69,14 +69,15 @@ def bits_of_weights(model: nn.Module) -> dict[str, int]:
 
     RWKV divides weights in its first forward of evaluation, and remembers that it did: put back, it would do so again at every row.
     """
-    return {name: _sum_of_bits(parameter.detach()) for name, parameter in model.named_parameters()}
+    return {name: sum_of_bits(parameter.detach()) for name, parameter in model.named_parameters()}
 
 
 _AT_ONCE = 1 << 22
 _WHOLE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def _sum_of_bits(tensor: Tensor) -> int:
+def sum_of_bits(tensor: Tensor) -> int:
+    """The bits of each number times its place, added up: it changes where one of them does, but by chance."""
     flat = tensor.contiguous().view(-1).view(_WHOLE[tensor.element_size()])
     place = torch.arange(1, min(_AT_ONCE, len(flat)) + 1, device=flat.device)
     parts = enumerate(flat.split(_AT_ONCE), start=1)

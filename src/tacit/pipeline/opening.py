@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import importlib.metadata
 import json
 import os
-import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
@@ -41,13 +36,10 @@ from tacit.runs.beginning import begin
 from tacit.runs.folder import RunFolder
 from tacit.training.device import computed_by, set_up_torch
 from tacit.training.preflight import Preflight, preflight
-from tacit.version import VERSION
+from tacit.version import installed
 from tacit.vocabulary.given import read_given
 
 __all__ = ["join_run", "load_given", "open_run", "training_noise"]
-
-_COMPUTED_WITH = ("torch", "transformers", "tokenizers", "numpy", "scipy", "randomgen", "dp-accounting")
-"""Libraries of which another version may draw, round or read otherwise."""
 
 
 @dataclass(frozen=True)
@@ -164,20 +156,10 @@ def _agree_and_set_up(config: RunConfig, ranks: Ranks) -> None:
         DataError: one was not; every rank says so.
     """
     ranks.agree("the configuration", json.dumps(config.model_dump(mode="json"), sort_keys=True).encode())
-    ranks.agree("the version of tacit, or of a library", _code().encode())
+    ranks.agree("the version of tacit, or of a library", installed().encode())
     device = set_up_torch(config.compute, int(os.environ.get("LOCAL_WORLD_SIZE", ranks.world)))
     alike = "kind of processor and number of threads (compute.threads)"
     ranks.agree("the processor, or the number of its threads", computed_by(device).encode(), alike)
-
-
-@functools.cache  # a process computes with what it has imported
-def _code() -> str:
-    """The versions of all that the sums and the noise are computed with, and a digest of tacit itself."""
-    digest, root = hashlib.sha256(), Path(__file__).parents[1]
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    versions = [f"{name} {importlib.metadata.version(name)}" for name in _COMPUTED_WITH]
-    return "; ".join([platform.python_version(), *versions, f"tacit {VERSION} {digest.hexdigest()}"])
 
 
 def training_noise(config: RunConfig) -> str:

@@ -24,7 +24,8 @@ FINETUNING = "fine-tuning"
 
 def plain_phase(options: TuningOptions, rows: int) -> Phase:
     """Ordinary training on so many rows; its event is that of training on private text without noise."""
-    steps = options.steps or math.ceil((options.epochs or 1) * rows / options.batch_size)
+    # one where there are no rows: whether there are may hang on one document
+    steps = options.steps or max(1, math.ceil((options.epochs or 1) * rows / options.batch_size))
     return Phase(FINETUNING, "private", PlainPlan(options.batch_size), steps, _optimizer(options))
 
 

@@ -117,6 +117,8 @@ class Ledger:
             if not readonly:
                 connection.execute("PRAGMA journal_mode=WAL")
                 connection.execute("PRAGMA synchronous=FULL")
+            if connection.execute("SELECT sql FROM sqlite_master").fetchall() != [(_SCHEMA.strip(),)]:
+                raise LedgerError(f"{path}: it holds more than a ledger's rows, or others")  # such as a trigger
             return cls(connection, path)
         except (
             sqlite3.DatabaseError,

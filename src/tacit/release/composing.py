@@ -118,7 +118,10 @@ def _begins_alike(ledger: Ledger, stated: dict[str, Any]) -> bool:
     """Whether certificate and ledger have one start."""
     bound = ledger.bound(START)
     begun = Provenance() if bound is None else Provenance.from_dict(json.loads(bound))
-    return begun == stated_start(stated)
+    try:
+        return begun == stated_start(stated)
+    except (AttributeError, LookupError, TypeError, ValueError, UsageError):  # it has another form
+        return False
 
 
 def _with_its_start(place: Path, stated: dict[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from tacit.privacy.certificate import Check, finetuning_randomness, read_number,
 from tacit.privacy.events import EVERY_PART, Spend
 from tacit.privacy.ledger import Ledger, StagePlan
 from tacit.privacy.precision import precision_words
-from tacit.privacy.provenance import NOISE_SOURCE, Ancestor, is_inherited
+from tacit.privacy.provenance import NOISE_SOURCE, Ancestor, is_inherited, stated_start
 from tacit.privacy.strict_json import read_strict
 from tacit.runs.folder import RunFolder
 
@@ -128,7 +128,10 @@ def _has_planned(plan: StepPlan, ledger: Ledger) -> bool:
 
 def _check_people(same_people: bool, stated: dict[str, Any]) -> Check:
     """Whose people the releases that it began with may be of: by this their spends count, or do not."""
-    others = not stated["start"]["same_people"]
+    try:
+        others = not stated_start(stated).same_people
+    except (AttributeError, LookupError, TypeError, ValueError, UsageError):
+        return Check("people of the start", False, "the certificate does not say them, or in another form")
     return Check("people of the start", not (same_people and others), "others" if others else "perhaps the same")
 
 

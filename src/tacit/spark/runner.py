@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tacit.errors import DataError, TacitError, UsageError
 from tacit.progress import without_warnings
-from tacit.version import VERSION
+from tacit.version import VERSION, installed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,7 +88,7 @@ class Runner:
             function: pickled; what it holds must not be private (`share`).
             schema: of what it gives, as "name type, ...".
         """
-        return table.mapInArrow(functools.partial(_guarded, function, VERSION), schema)
+        return table.mapInArrow(functools.partial(_guarded, function, installed()), schema)
 
     def sum_by_key(self, table: DataFrame) -> DataFrame:
         """Of a table with ``key`` (bytes) and ``value`` (whole numbers): each key once, in the order of bytes, with its sum."""
@@ -175,11 +175,18 @@ def _bytes_in(value: bytes | list[bytes] | float | None) -> int:
 # In a task ----------------------------------------------------------------------------------------------------------------
 
 
-def _guarded(function: Function, version: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The function, whose errors say nothing of the text; the versions of driver and executor must be one."""
+def _guarded(function: Function, drivers: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The function, whose errors say nothing of the text; driver and executor must have the same installed.
+
+    Which executor computes a unit, other units decide: what reads or marks text otherwise would be decided by them.
+    """
     try:
-        if version != VERSION:
-            raise UsageError(f"the driver has tacit {version} and an executor {VERSION}; install one version")
+        if installed() != drivers:
+            differing = sorted(set(drivers.split("; ")) ^ set(installed().split("; ")))
+            raise UsageError(
+                "driver and executor differ in Python, tacit or a library: install the same on every machine of the cluster "
+                f"({', '.join(differing)})"
+            )
         with without_warnings():
             yield from function(batches)
     except TacitError as error:

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING
 from tacit.corpus.records import Record
 from tacit.corpus.source import Source
 from tacit.corpus.units import is_held_out
-from tacit.errors import DataError
+from tacit.errors import DataError, UsageError
 from tacit.randomness import KeyedRandomness
+from tacit.screening.adapters.contents import contents_digest
 from tacit.screening.corpus import ScreenPlan, policies_of, screener_options
 from tacit.screening.deduplicate import DeduplicateOptions, KeepFirst
+from tacit.screening.policy import PolicyOptions
 from tacit.screening.split import Copies, Point, Screener, Stream, Tally, compared_stream, deduplicated_streams
 from tacit.screening.work import Chunk, copies_streams
 from tacit.screening.workers import Screened, ScreenerOptions
@@ -104,11 +106,37 @@ class _Made:
     copies: DeduplicateOptions | None
     plan: ScreenPlan
     streams: KeyedRandomness
+    contents: tuple[str, ...]
 
     @classmethod
     def of(cls, plan: ScreenPlan, streams: KeyedRandomness) -> _Made:
         options = screener_options(plan, policies_of(plan), streams)
-        return cls(options, plan.held_out, streams.child("corpus"), plan.copies, plan, streams)
+        return cls(options, plan.held_out, streams.child("corpus"), plan.copies, plan, streams, _contents_of(options))
+
+    def refuse_other_contents(self) -> None:
+        """A detector names its model by a path or a name: what lies there is another machine's.
+
+        Raises:
+            UsageError: this executor has another library or other files than the driver.
+        """
+        if _contents_of(self.screener) != self.contents:
+            raise UsageError(
+                "a detector's library, or files of its model, differ between driver and executor; put the same on every machine"
+            )
+
+
+_digested: dict[str, str] = {}
+"""What a detector of these options is on this machine, once in a process: a model may be gigabytes."""
+
+
+def _contents_of(options: ScreenerOptions) -> tuple[str, ...]:
+    """Of the detectors of both policies, on this machine."""
+    policies = [own for own in (options.balanced, options.conservative) if isinstance(own, PolicyOptions)]
+    detectors = {detector.model_dump_json(): detector for own in policies for detector in own.detectors}
+    for stated, detector in detectors.items():
+        if stated not in _digested:
+            _digested[stated] = contents_digest(detector)
+    return tuple(_digested[stated] for stated in detectors)
 
 
 # Judging ---------------------------------------------------------------------------------------------------------------------
@@ -129,6 +157,7 @@ class _Judge:
         import pyarrow as pa
 
         made = self.shared.get()
+        made.refuse_other_contents()
         screener = made.screener.screener()
         for batch in batches:
             documents, texts = (list(map(as_text, batch[name].to_pylist())) for name in ("document", "text"))

@@ -314,4 +314,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except (RuntimeError, EOFError, pickle.UnpicklingError):
-        raise DataError(f"{path}: damaged checkpoint; delete it, and its phase is done again at no cost") from None
+        raise DataError(
+            f"{path}: damaged checkpoint; delete it, and its phase is done again at no cost, with the same compute options if "
+            "a later phase has begun"
+        ) from None

@@ -39,16 +39,31 @@ def computed_by(device: torch.device) -> str:
 
     Which of several processes computes a unit, other units decide: so these must be the same in all of them.
     """
+    chosen = " ".join(f"{name}={os.environ[name]}" for name in _CHOOSES if name in os.environ)
     if device.type == "cuda":
-        return processor(device)
-    return f"{processor(device)}, {_kind_of_cpu()}, {torch.get_num_threads()} threads"
+        return f"{processor(device)}, {chosen}"
+    return f"{processor(device)}, {torch.get_num_threads()} threads, {chosen}\n{_kind_of_cpu()}"
+
+
+_CHOOSES = (
+    *("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "OMP_DYNAMIC", "OMP_THREAD_LIMIT"),
+    *("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE"),
+    *("CUBLAS_WORKSPACE_CONFIG", "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"),
+)
+"""Variables of the environment by which libraries choose their programs."""
+
+_CPUINFO = Path("/proc/cpuinfo")
+
+_NAMES_CPU = (
+    *("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "cache size", "Features"),
+    *("CPU implementer", "CPU variant", "CPU part", "CPU revision"),
+)
 
 
 def _kind_of_cpu() -> str:
-    """As Linux names it; libraries choose by it among programs for the same instructions."""
-    told = Path("/proc/cpuinfo")
-    lines = told.read_text(errors="replace").splitlines() if told.exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    """As Linux describes the first one; libraries choose by it. A virtual machine may hide what it is."""
+    first = _CPUINFO.read_text(errors="replace").split("\n\n")[0].splitlines() if _CPUINFO.exists() else []
+    return "\n".join(line for line in first if line.partition(":")[0].strip() in _NAMES_CPU)
 
 
 def set_up_torch(compute: ComputeOptions, sharing: int = 1) -> torch.device:
@@ -58,13 +73,15 @@ def set_up_torch(compute: ComputeOptions, sharing: int = 1) -> torch.device:
         sharing: processes that share the cores of this machine, where ``compute.threads`` does not say how many threads each has.
 
     Raises:
-        UsageError: there is no GPU where one is asked for.
+        UsageError: there is no GPU where one is asked for, or the environment gives fewer threads than torch is told.
     """
+    threads = compute.threads or max(1, (os.cpu_count() or 1) // sharing)
+    _refuse_fewer_threads(threads)
     if compute.device == "cuda":
         if not torch.cuda.is_available():
             raise UsageError("compute.device is cuda, but torch finds no CUDA device; set it to cpu")
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS is not deterministic
-    torch.set_num_threads(compute.threads or max(1, (os.cpu_count() or 1) // sharing))
+    torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(True)
     torch.set_float32_matmul_precision("highest")  # lower precision is an option, which the ledger binds
     torch.backends.cudnn.allow_tf32 = False  # LSTMs and convolutions, which are rounded to TF32 as torch comes
@@ -72,3 +89,15 @@ def set_up_torch(compute: ComputeOptions, sharing: int = 1) -> torch.device:
     operations.conv.fp32_precision = operations.rnn.fp32_precision = "ieee"
     logging.set_verbosity_error()  # some models say on the terminal how long a row was
     return torch.device(compute.device)
+
+
+def _refuse_fewer_threads(threads: int) -> None:
+    """Where OpenMP gives fewer threads than torch knows of, oneDNN's products in bfloat16 leave rows unwritten, without an error."""
+    limit = os.environ.get("OMP_THREAD_LIMIT", "")
+    if limit.isdigit() and int(limit) < threads:
+        raise UsageError(
+            f"OMP_THREAD_LIMIT={limit} gives fewer threads than the {threads} that torch would be told; unset it, or set "
+            "compute.threads to so many"
+        )
+    if threads > 1 and os.environ.get("OMP_DYNAMIC", "").strip().lower() in ("true", "1"):
+        raise UsageError("OMP_DYNAMIC lets the machine's load decide how many threads compute a sum; unset it")

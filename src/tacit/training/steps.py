@@ -21,7 +21,7 @@ from tacit.engine.noise import Grid, on_grid
 from tacit.engine.places import PlaceWatch
 from tacit.engine.sampler import PADDING
 from tacit.engine.sharding import has_shards, is_sharded
-from tacit.engine.total import Kept
+from tacit.engine.total import Kept, sum_of_bits
 from tacit.failures import is_out_of_memory
 from tacit.models.networks import reads_padding
 from tacit.models.places import together
@@ -149,8 +149,10 @@ class DpStep(Step):
             self._set_at_once(1, blank)
             self._are_tried(every, length)
         # else they would cut a draw otherwise: some units would count twice, and some not at all
+        alike = "kind of processor, number of threads, and libraries"
         cut = f"{self._at_once}, {self._micro_batches_a_step}, {self._spare}"
-        source.ranks.agree("how many units stand together", cut.encode(), "kind of processor and number of threads")
+        source.ranks.agree("how many units stand together", cut.encode(), alike)
+        source.ranks.agree("the bits of a made-up micro-batch", b"".join(self._bits), alike)
         self._clipper = self._new_clipper("tried")
 
     def _set_at_once(self, at_once: int, blank: int) -> None:
@@ -175,11 +177,15 @@ class DpStep(Step):
         rows, targets_of = (self._at_once + self._spare) * self._plan.rows_per_unit, self._source.objective.targets_of
         alike = {width for width in widths if {width, targets_of(width)} & {1, rows}} | {length}
         self._clipper = self._new_clipper("trial")
+        self._bits: list[bytes] = []
         watch = PlaceWatch(rows)
         self._tried = watch if self._at_once > 1 else nullcontext()  # alone a unit has one place
         try:
             for width in sorted(widths if self._at_once > 1 else alike, reverse=True):
                 self._add_blank(width, _BEFORE_ALL)
+                self._bits.append(self._clipper.norms.cpu().numpy().tobytes())
+            if self._source.ranks.world > 1 and not self._has_shards:  # of sharded layers each rank has its own
+                self._bits += [str(sum_of_bits(total)).encode() for total in self.sums()]
         except Exception as error:
             if self._begins_in_public or is_out_of_memory(error):
                 raise

@@ -37,9 +37,10 @@ def draw_noise(count: int, noise_stddev: float) -> npt.NDArray[np.int64]:
         raise ValueError(f"cannot draw {count} values")
     if not math.isfinite(noise_stddev) or noise_stddev < 0:
         raise ValueError(f"noise_stddev must be finite and at least 0, not {noise_stddev}")
-    if count == 0 or noise_stddev == 0:
+    if noise_stddev == 0:
         return np.zeros(count, dtype=np.int64)
-    # only here: it takes longer to import than the rest of a command that draws nothing
+    # only here: it takes longer to import than the rest of a command that draws nothing; also where there is no word, so that none
+    # decides whether it can be imported
     from opendp.domains import atom_domain, vector_domain
     from opendp.measurements import make_gaussian
     from opendp.metrics import l2_distance
