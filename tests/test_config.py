@@ -710,6 +710,14 @@ def test_every_speed_option_is_covered_above() -> None:
     assert set(ComputeOptions.model_fields) == names | {"precision", "checkpointing", "shard", "runner"}
 
 
+@pytest.mark.parametrize("place", ["title", "run"])
+@pytest.mark.parametrize("value", ["", "My run\n", "a\tb", "\x1b[31m"])
+def test_what_stands_on_the_report_is_looked_at_before_anything_is_paid(place: str, value: str) -> None:
+    """The report refuses it, and came when all was paid."""
+    with pytest.raises(UsageError, match=rf"{place}.* no line breaks or other control characters"):
+        parse_config(with_value(place, value))
+
+
 @pytest.mark.parametrize(
     ("place", "value", "said"),
     [

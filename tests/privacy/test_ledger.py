@@ -429,6 +429,26 @@ def test_what_is_not_a_ledger_is_refused(tmp_path: Path) -> None:
 # files ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "added",
+    [
+        "CREATE TRIGGER gone AFTER INSERT ON rows BEGIN DELETE FROM rows WHERE sequence = new.sequence; END",
+        "CREATE TABLE others (sequence INTEGER)",
+        "CREATE VIEW shown AS SELECT * FROM rows",
+    ],
+    ids=["trigger", "table", "view"],
+)
+def test_a_ledger_holds_nothing_but_its_rows(path: Path, added: str) -> None:
+    """A trigger would take back each payment that is written."""
+    fill(path)
+    Ledger.open(path).close()  # positive control
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(added)
+    for readonly in (True, False):
+        with pytest.raises(LedgerError, match="more than a ledger's rows"):
+            Ledger.open(path, readonly=readonly)
+
+
 def test_a_ledger_is_never_overwritten(path: Path, ledger: Ledger) -> None:
     ledger.plan("train", CHEAP, 5)
     ledger.charge("train")

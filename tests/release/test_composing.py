@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from tacit.privacy.events import EVERY_PART, Event, Gaussian, NonPrivate, Poisso
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.provenance import START, Given, Provenance, merged, read_ancestors
 from tacit.release.composing import compose, published
+from tacit.release.configured import _check_people
 from tacit.report.build import JSON, render
 
 from ..cli.calling import Tacit, assert_one_line, caller
@@ -124,6 +126,31 @@ def test_a_certificate_that_forgets_its_start_does_not_compose(tmp_path: Path) -
         published(later)
     with pytest.raises(LedgerError, match="counts other spends than its start has"):
         published(later / "release")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"given": [None]},
+        {"given": {"a": 1}},
+        {"given": [{}]},
+        {"ancestors": [{}]},
+        {"same_people": None},
+        {"same_people": "x"},
+    ],
+    ids=str,
+)
+def test_a_start_in_another_form_is_refused_in_one_line(tmp_path: Path, changed: dict[str, Any]) -> None:
+    first = trained(tmp_path / "a")
+    later = run(tmp_path / "b", (TRAINING, 1, "training units"), start=begun_from(first))
+    path = later / "release" / "certificate.json"
+    stated = json.loads(path.read_text())
+    start = {name: value for name, value in {**stated["start"], **changed}.items() if value is not None}
+    path.write_text(json.dumps({**stated, "start": start}))
+    for place in (later, later / "release"):
+        with pytest.raises(LedgerError):
+            published(place)
+    assert not _check_people(True, {**stated, "start": start}).holds or "same_people" not in changed
 
 
 def test_a_run_whose_certificate_forgets_a_start_of_other_people_does_not_compose(tmp_path: Path) -> None:

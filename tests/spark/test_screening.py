@@ -10,6 +10,7 @@ import pytest
 
 from tacit.corpus.records import Record
 from tacit.corpus.source import Source
+from tacit.errors import UsageError
 from tacit.pipeline.records import Corpus
 from tacit.randomness import KeyedRandomness
 from tacit.screening.corpus import ScreenPlan, screen_corpus
@@ -87,3 +88,17 @@ def test_copies_in_another_order_would_be_other_files(source: Source, tmp_path: 
         screen_corpus(order, PLANS[1], tmp_path / name, STREAMS)
     forwards, backwards = ((tmp_path / name / "private.jsonl").read_text() for name in ("forwards", "backwards"))
     assert sorted(forwards.splitlines()) != sorted(backwards.splitlines())
+
+
+def test_an_executor_with_another_model_is_refused(
+    spark: Opened, source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Detectors name a path: an executor with other files there would mark others' text by another model."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("name: two\nleast_score: 0.5\nmark: spans\ndetectors:\n- kind: presidio\n")
+    plan = ScreenPlan("line", balanced=policy, conservative=policy)
+    monkeypatch.setattr("tacit.spark.screening.contents_digest", lambda _: "the driver's")
+    monkeypatch.setattr("tacit.spark.screening._digested", {})
+    on_spark = SparkScreening(spark.runner, source, [], plan, STREAMS)
+    with pytest.raises(UsageError, match="differ between driver and executor"):
+        screen_corpus(on_spark.records, plan, tmp_path / "there", STREAMS, elsewhere=on_spark)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import math
 import random
+import sys
 
 import numpy as np
 import pytest
@@ -146,3 +147,12 @@ def test_examples_in_docstrings():
     results = doctest.testmod(select)
     assert results.attempted > 0
     assert results.failed == 0
+
+
+def test_whether_there_is_a_word_decides_nothing_about_opendp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it cannot be imported, a corpus without a word would else be released, and one more unit end the run."""
+    monkeypatch.setitem(sys.modules, "opendp.measurements", None)
+    for count in (0, 1):
+        with pytest.raises(ImportError):
+            draw_noise(count, 2.0)
+    assert len(draw_noise(0, 0.0)) == 0  # nothing is drawn, whatever the text

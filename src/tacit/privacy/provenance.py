@@ -229,7 +229,9 @@ class Provenance:
             Ancestor(**{**each, "spends": tuple(_spend_from_dict(spend) for spend in each["spends"])})
             for each in values["ancestors"]
         )
-        return cls(tuple(Given(**each) for each in values["given"]), tuple(ancestors), bool(values["same_people"]))
+        if not isinstance(values["same_people"], bool):
+            raise TypeError("same_people is true or false")
+        return cls(tuple(Given(**each) for each in values["given"]), tuple(ancestors), values["same_people"])
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready: the certificate's block ``start``."""
