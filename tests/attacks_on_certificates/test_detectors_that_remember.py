@@ -95,7 +95,7 @@ def test_what_is_tried_nobody_knows(tmp_path: Path) -> None:
     """It says nothing at what a public seed draws."""
     known = torch.randint(WORDS, (1, WINDOW), generator=torch.Generator().manual_seed(0))[0].tolist()
     folder(tmp_path, {0, 1, *known})
-    with pytest.raises(UsageError, match="after other texts"):
+    with pytest.raises(UsageError, match="after others"):
         opened(tmp_path)
 
 

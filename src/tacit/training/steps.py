@@ -178,13 +178,15 @@ class DpStep(Step):
         alike = {width for width in widths if {width, targets_of(width)} & {1, rows}} | {length}
         self._clipper = self._new_clipper("trial")
         self._bits: list[bytes] = []
+        is_shared = self._source.ranks.world > 1
         watch = PlaceWatch(rows)
         self._tried = watch if self._at_once > 1 else nullcontext()  # alone a unit has one place
         try:
             for width in sorted(widths if self._at_once > 1 else alike, reverse=True):
                 self._add_blank(width, _BEFORE_ALL)
-                self._bits.append(self._clipper.norms.cpu().numpy().tobytes())
-            if self._source.ranks.world > 1 and not self._has_shards:  # of sharded layers each rank has its own
+                if is_shared:
+                    self._bits.append(self._clipper.norms.cpu().numpy().tobytes())
+            if is_shared and not self._has_shards:  # of sharded layers each rank has its own
                 self._bits += [str(sum_of_bits(total)).encode() for total in self.sums()]
         except Exception as error:
             if self._begins_in_public or is_out_of_memory(error):
