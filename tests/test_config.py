@@ -718,6 +718,12 @@ def test_what_stands_on_the_report_is_looked_at_before_anything_is_paid(place: s
         parse_config(with_value(place, value))
 
 
+def test_so_is_what_a_variable_makes_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUT", "notes\n")
+    with pytest.raises(UsageError, match="no line breaks or other control characters"):
+        _ = parse_config(with_value("run", "runs/${OUT}")).resolved_run
+
+
 @pytest.mark.parametrize(
     ("place", "value", "said"),
     [

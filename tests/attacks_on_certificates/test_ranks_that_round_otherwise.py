@@ -110,7 +110,11 @@ def test_ranks_that_round_a_made_up_micro_batch_otherwise_are_refused() -> None:
     [
         ({"OMP_THREAD_LIMIT": "1"}, 2, "OMP_THREAD_LIMIT=1 gives fewer threads than the 2"),
         ({"OMP_THREAD_LIMIT": "1"}, 1, ""),
+        ({"OMP_THREAD_LIMIT": " 1"}, 2, "OMP_THREAD_LIMIT=1 gives fewer threads than the 2"),
         ({"OMP_THREAD_LIMIT": "8"}, 2, ""),
+        ({"OMP_MAX_ACTIVE_LEVELS": "0"}, 2, "OMP_MAX_ACTIVE_LEVELS=0 gives one thread"),
+        ({"OMP_DYNAMIC": "on"}, 2, "OMP_DYNAMIC lets the machine's load decide"),
+        ({"OMP_DYNAMIC": "TRUE"}, 1, ""),
         ({"OMP_DYNAMIC": "TRUE"}, 2, "OMP_DYNAMIC lets the machine's load decide"),
         ({"OMP_DYNAMIC": "false"}, 2, ""),
     ],
@@ -146,6 +150,12 @@ def test_a_processor_is_told_by_more_than_its_name(tmp_path: Path, monkeypatch: 
         found.add(device.computed_by(cpu))
     assert len({before, *found}) == 3
     assert not any("BogoMIPS" in one for one in found)  # a speed that was measured
+    found.clear()
+    many = " ".join(f"x{number}" for number in range(30))
+    for flags in (f"fpu avx2 {many}", f"fpu avx2 {many} ibrs", f"fpu avx2 {many} amx_bf16"):
+        told.write_text(f"flags\t\t: {flags}\n")
+        found.add(device.computed_by(cpu))
+    assert len(found) == 2  # what a kernel's mitigations add computes nothing
 
 
 def test_ranks_on_unlike_machines_are_refused_before_the_run(tmp_path: Path) -> None:

@@ -14,6 +14,9 @@ from tacit.errors import UsageError
 from tacit.pipeline.records import Corpus
 from tacit.randomness import KeyedRandomness
 from tacit.screening.corpus import ScreenPlan, screen_corpus
+from tacit.screening.policy import load_policy_options
+from tacit.screening.workers import ScreenerOptions
+from tacit.spark import screening
 from tacit.spark.screening import SparkScreening
 
 from ..dialogues import write_dialogues
@@ -102,3 +105,23 @@ def test_an_executor_with_another_model_is_refused(
     on_spark = SparkScreening(spark.runner, source, [], plan, STREAMS)
     with pytest.raises(UsageError, match="differ between driver and executor"):
         screen_corpus(on_spark.records, plan, tmp_path / "there", STREAMS, elsewhere=on_spark)
+
+
+def test_two_models_that_are_named_alike_are_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Each beside its policy: known wrong is to tell them by the options' text."""
+    policies: list[Path] = []
+    for name in ("one", "other"):
+        folder = tmp_path / name
+        (folder / "model").mkdir(parents=True)
+        (folder / "model" / "weights").write_text(name)
+        policies.append(folder / "policy.yaml")
+        policies[-1].write_text(
+            "name: two\nleast_score: 0.5\nmark: spans\ndetectors:\n- {kind: huggingface, folder: model}\n"
+        )
+    monkeypatch.setattr(screening, "_digested", {})
+    options = ScreenerOptions(*map(load_policy_options, policies), "line")
+    before = screening._contents_of(options)
+    assert len(set(before)) == 2
+    (tmp_path / "one" / "model" / "weights").write_text("changed")
+    monkeypatch.setattr(screening, "_digested", {})
+    assert screening._contents_of(options) != before

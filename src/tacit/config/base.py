@@ -50,6 +50,7 @@ __all__ = [
     "file_folder",
     "name_in",
     "named",
+    "shown",
     "substituted",
     "values_digest",
 ]
@@ -78,6 +79,19 @@ def _printable(text: str) -> str:
 
 Printable = Annotated[str, AfterValidator(_printable)]
 """What stands on a page."""
+
+
+def shown(folder: Path) -> Path:
+    """The folder, whose name stands on a page.
+
+    Raises:
+        UsageError: its name is not printable; a variable in it may have had a line break.
+    """
+    try:
+        _printable(folder.absolute().name)
+    except PydanticCustomError as error:
+        raise UsageError(f"run: the name of the folder {folder.absolute()!r} {error}") from None
+    return folder
 
 
 class Options(BaseModel):

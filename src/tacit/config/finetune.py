@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from tacit.config.base import MOST, Printable, WholeConfig
+from tacit.config.base import MOST, Printable, WholeConfig, shown
 from tacit.config.compute import ComputeOptions
 from tacit.config.load import read_yaml, validated
 from tacit.config.tuning import (
@@ -76,7 +76,7 @@ class FinetuneConfig(WholeConfig):
     @property
     def resolved_run(self) -> Path:
         """The folder of what is made."""
-        return self.located(self.run)
+        return shown(self.located(self.run))
 
     @property
     def key_seed(self) -> str | None:

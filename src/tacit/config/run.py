@@ -14,7 +14,7 @@ from pydantic import Field
 
 from tacit.config.adaptive import AdaptiveOptions, check_adaptive
 from tacit.config.audit import AuditOptions, check_coins, check_control, check_membership
-from tacit.config.base import Count, Printable, WholeConfig
+from tacit.config.base import Count, Printable, WholeConfig, shown
 from tacit.config.compute import ComputeOptions, check_compute
 from tacit.config.corpus import CorpusOptions, PublicCorpusOptions, check_chats
 from tacit.config.evaluation import EvaluationOptions, check_evaluation
@@ -104,7 +104,7 @@ class RunConfig(WholeConfig):
     @property
     def resolved_run(self) -> Path:
         """The run folder."""
-        return self.located(self.run)
+        return shown(self.located(self.run))
 
     @property
     def resolved_ledger_folder(self) -> Path | None:

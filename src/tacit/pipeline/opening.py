@@ -158,7 +158,9 @@ def _agree_and_set_up(config: RunConfig, ranks: Ranks) -> None:
     ranks.agree("the configuration", json.dumps(config.model_dump(mode="json"), sort_keys=True).encode())
     ranks.agree("the version of tacit, or of a library", installed().encode())
     device = set_up_torch(config.compute, int(os.environ.get("LOCAL_WORLD_SIZE", ranks.world)))
-    alike = "kind of processor and number of threads (compute.threads)"
+    alike = (
+        "kind of processor, number of threads (compute.threads), and variables such as OMP_THREAD_LIMIT and MKL_CBWR"
+    )
     ranks.agree("the processor, or the number of its threads", computed_by(device).encode(), alike)
 
 

@@ -49,6 +49,10 @@ CREATE TABLE rows (
 )"""
 
 
+_TABLES = "SELECT sql FROM sqlite_master WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~'"
+"""Of all that is in the file; nobody can give a name of SQLite's own."""
+
+
 def _canonical(values: Any) -> str:
     return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
@@ -117,7 +121,7 @@ class Ledger:
             if not readonly:
                 connection.execute("PRAGMA journal_mode=WAL")
                 connection.execute("PRAGMA synchronous=FULL")
-            if connection.execute("SELECT sql FROM sqlite_master").fetchall() != [(_SCHEMA.strip(),)]:
+            if connection.execute(_TABLES).fetchall() != [(_SCHEMA.strip(),)]:
                 raise LedgerError(f"{path}: it holds more than a ledger's rows, or others")  # such as a trigger
             return cls(connection, path)
         except (

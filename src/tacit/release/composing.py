@@ -117,8 +117,8 @@ def _compare(folder: RunFolder, stated: dict[str, Any]) -> None:
 def _begins_alike(ledger: Ledger, stated: dict[str, Any]) -> bool:
     """Whether certificate and ledger have one start."""
     bound = ledger.bound(START)
-    begun = Provenance() if bound is None else Provenance.from_dict(json.loads(bound))
     try:
+        begun = Provenance() if bound is None else Provenance.from_dict(json.loads(bound))
         return begun == stated_start(stated)
     except (AttributeError, LookupError, TypeError, ValueError, UsageError):  # it has another form
         return False

@@ -18,7 +18,7 @@ from tacit.corpus.source import Source
 from tacit.corpus.units import is_held_out
 from tacit.errors import DataError, UsageError
 from tacit.randomness import KeyedRandomness
-from tacit.screening.adapters.contents import contents_digest
+from tacit.screening.adapters.contents import contents_digest, model_place
 from tacit.screening.corpus import ScreenPlan, policies_of, screener_options
 from tacit.screening.deduplicate import DeduplicateOptions, KeepFirst
 from tacit.screening.policy import PolicyOptions
@@ -132,11 +132,13 @@ _digested: dict[str, str] = {}
 def _contents_of(options: ScreenerOptions) -> tuple[str, ...]:
     """Of the detectors of both policies, on this machine."""
     policies = [own for own in (options.balanced, options.conservative) if isinstance(own, PolicyOptions)]
-    detectors = {detector.model_dump_json(): detector for own in policies for detector in own.detectors}
-    for stated, detector in detectors.items():
-        if stated not in _digested:
-            _digested[stated] = contents_digest(detector)
-    return tuple(_digested[stated] for stated in detectors)
+    found: list[str] = []
+    for detector in (detector for own in policies for detector in own.detectors):
+        named = f"{detector.model_dump_json()} {model_place(detector)}"  # two may name their models alike, each beside its policy
+        if named not in _digested:
+            _digested[named] = contents_digest(detector)
+        found.append(_digested[named])
+    return tuple(found)
 
 
 # Judging ---------------------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +61,20 @@ _NAMES_CPU = (
 )
 
 
+_COMPUTES = re.compile(r"sse|ssse|avx|amx|fma|f16c|bmi|gfni|vaes|popcnt|fp|asimd|sve|sme|bf16|i8mm")
+
+
 def _kind_of_cpu() -> str:
     """As Linux describes the first one; libraries choose by it. A virtual machine may hide what it is."""
     first = _CPUINFO.read_text(errors="replace").split("\n\n")[0].splitlines() if _CPUINFO.exists() else []
-    return "\n".join(line for line in first if line.partition(":")[0].strip() in _NAMES_CPU)
+    parts = ((name.strip(), value.strip()) for name, _, value in (line.partition(":") for line in first))
+    return "\n".join(f"{name} {_instructions(value)}" for name, value in parts if name in _NAMES_CPU)
+
+
+def _instructions(value: str) -> str:
+    """Of a list of what a processor has, those that compute; others change with the kernel and its options."""
+    words = value.split()
+    return value if len(words) < 20 else " ".join(word for word in words if _COMPUTES.match(word))
 
 
 def set_up_torch(compute: ComputeOptions, sharing: int = 1) -> torch.device:
@@ -93,11 +104,13 @@ def set_up_torch(compute: ComputeOptions, sharing: int = 1) -> torch.device:
 
 def _refuse_fewer_threads(threads: int) -> None:
     """Where OpenMP gives fewer threads than torch knows of, oneDNN's products in bfloat16 leave rows unwritten, without an error."""
-    limit = os.environ.get("OMP_THREAD_LIMIT", "")
+    limit = os.environ.get("OMP_THREAD_LIMIT", "").strip()
     if limit.isdigit() and int(limit) < threads:
         raise UsageError(
             f"OMP_THREAD_LIMIT={limit} gives fewer threads than the {threads} that torch would be told; unset it, or set "
             "compute.threads to so many"
         )
-    if threads > 1 and os.environ.get("OMP_DYNAMIC", "").strip().lower() in ("true", "1"):
+    if threads > 1 and os.environ.get("OMP_MAX_ACTIVE_LEVELS", "").strip() == "0":
+        raise UsageError("OMP_MAX_ACTIVE_LEVELS=0 gives one thread where torch would be told of more; unset it")
+    if threads > 1 and os.environ.get("OMP_DYNAMIC", "").strip().lower() in ("true", "t", "yes", "y", "on", "1"):
         raise UsageError("OMP_DYNAMIC lets the machine's load decide how many threads compute a sum; unset it")
