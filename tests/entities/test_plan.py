@@ -14,9 +14,11 @@ import pytest
 from tacit.config.compare import ComparisonConfig, load_comparison
 from tacit.config.finetune import FinetuneConfig, check_finetune
 from tacit.config.shape import folder_shape
+from tacit.config.tuning import TuningOptions
 from tacit.entities.plan import plan_comparison, plan_finetune
 from tacit.entities.tagger import load_tagger
 from tacit.errors import RefusedError
+from tacit.planning.finetuning import plain_phase
 from tacit.privacy.accounting.accountant import epsilon
 from tacit.privacy.events import PoissonGaussian, Spend
 
@@ -117,3 +119,8 @@ def test_the_command_prices_both_without_torch(tmp_path: Path) -> None:
     assert found["plain"] == ("infinity", None)
     assert found["dp"][1] == 1.5
     assert not (tmp_path / "compared").exists()
+
+
+def test_documents_without_a_row_are_a_step() -> None:
+    """Else whether there is a fine-tuning would hang on the one document that has a row."""
+    assert [plain_phase(TuningOptions(epochs=2, batch_size=4), rows).steps for rows in (0, 1, 4, 5)] == [1, 1, 2, 3]

@@ -150,7 +150,8 @@ def test_a_start_in_another_form_is_refused_in_one_line(tmp_path: Path, changed:
     for place in (later, later / "release"):
         with pytest.raises(LedgerError):
             published(place)
-    assert not _check_people(True, {**stated, "start": start}).holds or "same_people" not in changed
+    if "same_people" in changed:
+        assert not _check_people(True, {**stated, "start": start}).holds
 
 
 def test_a_run_whose_certificate_forgets_a_start_of_other_people_does_not_compose(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def shown(folder: Path) -> Path:
     try:
         _printable(folder.absolute().name)
     except PydanticCustomError as error:
-        raise UsageError(f"run: the name of the folder {folder.absolute()!r} {error}") from None
+        raise UsageError(f"run: the name of the folder {str(folder.absolute())!r} {error}") from None
     return folder
 
 

@@ -60,9 +60,8 @@ class _Trial:
             before = generator_states()
             with clipper, self._dropout(targets.real_BN.shape[1], width):
                 self.objective.losses(self.model, arrays, weights_BN).sum().backward()
-            if (
-                generator_states() != before
-            ):  # not by another result: a layer that is left out once in a thousand times seldom shows
+            # not by another result: a layer that is left out once in a thousand times seldom shows
+            if generator_states() != before:
                 raise _refusal(self.model, "draws random numbers in training that no key of the run decides")
             return clipper.norms.detach().clone()
         finally:
