@@ -239,7 +239,7 @@ class WithoutRules(nn.Module):
         self.gain, self.convolution, self.last = Gain(4), nn.Conv1d(4, 3, 2), nn.Linear(3, 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        output = self.gain(x, shift=torch.ones(1, 4, dtype=x.dtype), scale=0.7)
+        output = self.gain(x, shift=torch.ones(1, 4, dtype=x.dtype, device=x.device), scale=0.7)
         total = torch.relu_(output["mixed"]) + output["squared"]
         return self.last(self.convolution(total.transpose(1, 2)).transpose(1, 2))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tacit.engine import places
+from tacit.engine import places, token_losses
 from tacit.engine.places import PlaceWatch, at_aligned_places
 from tacit.errors import RefusedError
 
@@ -91,7 +92,7 @@ def test_a_backward_is_watched_too() -> None:
 @CUDA
 def test_long_rows_that_begin_at_odd_places_are_found_on_a_gpu() -> None:
     for function in (lambda x: x.sum(1), lambda x: torch.linalg.vector_norm(x, dim=1), lambda x: x.softmax(1)):
-        assert watched(Function(function), 64, 1025, device="cuda").differing
+        assert watched(Function(function), 64, 2047, device="cuda").differing
         assert not watched(Function(function), 64, 1024, device="cuda").differing
 
 
@@ -180,6 +181,22 @@ def test_what_begins_at_an_odd_place_of_memory_is_copied_and_nothing_else(begin:
     assert torch.equal(first, room[begin : begin + 30])
     assert whole is given[0][1]
     assert named["x"] is given[1]["x"]
+
+
+@pytest.mark.parametrize("declared", [True, False], ids=["as it is", "known wrong"])
+def test_a_heads_chunks_are_tried_although_no_number_of_units_divides_them(
+    declared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 37 labelled positions, which fill chunks of 20: a unit's positions stand at other places of them beside other units."""
+    if not declared:
+        monkeypatch.setattr("tacit.engine.heads.rows_along", lambda _: contextlib.nullcontext())
+    head = nn.Linear(7, 30, bias=False).requires_grad_(False)
+    hidden, labels = torch.randn(16, 3, 7, requires_grad=True), torch.full((16, 3), -100)
+    labels.view(-1)[:37] = 2
+    with PlaceWatch(len(hidden)) as watch:
+        token_losses(head, hidden, labels, chunk_positions=20).sum().backward()
+    tried = {(key[0].overloadpacket.__name__, key[1]) for key in watch._seen}
+    assert ({("mm", 20), ("mm", 17), ("sum", 20), ("sum", 17)} <= tried) == declared
 
 
 def test_what_adds_up_or_orders_the_rows_themselves_is_no_operation_of_rows() -> None:

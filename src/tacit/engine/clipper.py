@@ -34,6 +34,7 @@ from tacit.engine.guards import (
     gradient_aside,
     refuse_compiling,
     refuse_outside_use,
+    refuse_rounded_products,
 )
 from tacit.engine.lstm import LstmMode
 from tacit.engine.places import at_aligned_places
@@ -125,6 +126,7 @@ class PerExampleClipper:
         self._most_parts = -1.0 if use == "trial" else CANCELLING * self._clip_norm
         self._parameters = trainable_parameters(model)
         self._sites = {site.module: site for site in find_sites(model)}
+        refuse_rounded_products(next(iter(self._parameters.values())).device)
         self._capture: Capture | None = None
         self._snapshot: StateSnapshot | None = None
         self._context = ExitStack()
@@ -218,6 +220,9 @@ class PerExampleClipper:
         self._snapshot = StateSnapshot(self._model, self._parameters)
         self._weights = weights
         with ExitStack() as context:
+            if any(site.kind == "fallback" for site in self._sites.values()):
+                # The layer's output is compared with that of another run: how it was rounded must not be what differs.
+                context.enter_context(full_precision())
             for name, parameter in self._parameters.items():
                 if is_sharded(parameter):
                     context.enter_context(gradient_aside(name, parameter))

@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from tacit.engine.capture import Capture, current_capture, per_unit
 from tacit.engine.cross_entropy import check_labels
-from tacit.engine.factors import Dense, Factor, Outer, even_rows, on_gpu
+from tacit.engine.factors import Dense, Factor, Outer, even_rows, on_gpu, unit_sums
 from tacit.engine.logits import (
     IGNORE_INDEX,
     LEAST_ROWS,
@@ -42,6 +42,7 @@ from tacit.engine.logits import (
     spread_rows,
     sum_over_positions,
 )
+from tacit.engine.places import rows_along
 from tacit.errors import RefusedError, UsageError
 
 __all__ = ["CHUNK_BYTES", "at_positions", "causal_losses", "token_losses"]
@@ -116,7 +117,7 @@ def causal_losses(
     losses_BR = token_losses(head, hidden_BTD[:, : labels_BR.shape[1]], labels_BR, chunk_positions)
     if weights_BT is not None:
         losses_BR = losses_BR * weights_BT[:, 1:]
-    losses_B = losses_BR.sum(1)
+    losses_B = unit_sums(losses_BR)
     return losses_B if reduction == "sum" else losses_B / (labels_BR != IGNORE_INDEX).sum(1).clamp(min=1)
 
 
@@ -326,15 +327,16 @@ def _losses(
         gradient_ND = torch.zeros_like(hidden_ND, dtype=call.dtype)
     for row_n in (label_N != IGNORE_INDEX).nonzero().flatten().split(call.chunk):
         filled_n, real = _filled(row_n, least), len(row_n)
-        x_nV = rounded_product(hidden_ND[filled_n], weight_VD.T, call.rounding)
-        if bias_V is not None:
-            x_nV += bias_V
-        x_nV = even_rows(x_nV, -torch.inf)
-        loss_n, lse_n = _cross_entropy_(x_nV, label_N[filled_n, None])
-        x_nV = x_nV[:, : len(weight_VD)]
-        loss_N[row_n], lse_N[row_n] = loss_n[:real], lse_n[:real]
-        if gradient_ND is not None:
-            gradient_ND[row_n] = rounded_product(x_nV, weight_VD, call.rounding)[:real]
+        with rows_along(len(filled_n)):
+            x_nV = rounded_product(hidden_ND[filled_n], weight_VD.T, call.rounding)
+            if bias_V is not None:
+                x_nV += bias_V
+            x_nV = even_rows(x_nV, -torch.inf)
+            loss_n, lse_n = _cross_entropy_(x_nV, label_N[filled_n, None])
+            x_nV = x_nV[:, : len(weight_VD)]
+            loss_N[row_n], lse_N[row_n] = loss_n[:real], lse_n[:real]
+            if gradient_ND is not None:
+                gradient_ND[row_n] = rounded_product(x_nV, weight_VD, call.rounding)[:real]
         if call.names and rows <= call.chunk:
             kept_NV = spread_rows(x_nV[:real], row_n, rows).contiguous()
     gradient_BRD = None if gradient_ND is None else gradient_ND.view(hidden_BRD.shape)

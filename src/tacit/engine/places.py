@@ -10,7 +10,9 @@ equal in all units; then the results must be equal to the bit. What is found is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +24,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from tacit.errors import RefusedError
 
-__all__ = ["PlaceWatch", "at_aligned_places"]
+__all__ = ["PlaceWatch", "at_aligned_places", "rows_along"]
 
 _PRODUCTS = "mm addmm bmm baddbmm mv addmv convolution convolution_backward"
 _NUMBERS = """
@@ -75,6 +77,8 @@ _TELLING_TRIES = 4
 _ALIGNED = 64
 """Bytes: the longest vector."""
 
+_along: ContextVar[int | None] = ContextVar("rows along", default=None)
+
 _known: dict[Any, bool] = {}
 """Whether equal units had equal results, of what this process has tried."""
 
@@ -100,6 +104,7 @@ class PlaceWatch(TorchDispatchMode):
         self.differing: list[str] = []
         self._rows = rows
         self._seen: set[Any] = set()
+        self._on_gpu = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -117,10 +122,12 @@ class PlaceWatch(TorchDispatchMode):
         RefusedError: ``place-in-batch``: some operation rounded equal units otherwise at other places.
         """
         if self.differing:
+            by_chance = self._on_gpu and not torch.are_deterministic_algorithms_enabled()
+            first = "Call torch.use_deterministic_algorithms(True) before the first step. " if by_chance else ""
             raise RefusedError(
                 "place-in-batch",
                 f"where a unit stands among {units} decides how it is rounded, and other units decide where it stands: "
-                f"{self.differing[0]}. Pad features and lengths to multiples of 8, and take micro-batches of 64 units, or of 1",
+                f"{self.differing[0]}. {first}Pad features and lengths to multiples of 8, and take micro-batches of 64 units or of 1",
             )
 
     def _try(self, func: Any, name: str, args: Any, kwargs: Any, result: Any, of_numbers: bool) -> None:
@@ -128,6 +135,7 @@ class PlaceWatch(TorchDispatchMode):
         outputs = [leaf for leaf in tree_flatten(result)[0] if _is_numbers(leaf)]
         if _draws(func, args, kwargs) or not outputs:
             return
+        self._on_gpu |= outputs[0].is_cuda
         for size in self._sizes_of_units(name, outputs[0].shape):
             key = (func, size, _settings(), tuple(_described(leaf) for leaf in leaves))
             if key in self._seen:
@@ -141,24 +149,48 @@ class PlaceWatch(TorchDispatchMode):
 
     def _sizes_of_units(self, name: str, shape: torch.Size) -> set[int]:
         """Of the first dimension that may be one of units; of products of matrices the units may be in each dimension, or be each."""
-        found = [size for size in (shape[:1] if name in _ONE_DIMENSION else shape) if size and size % self._rows == 0]
+        along = _along.get()
+        sizes = shape[:1] if name in _ONE_DIMENSION else shape
+        found = [size for size in sizes if size and (size == along or size % self._rows == 0)]
         return set(found) if name in _OF_MATRICES else set(found[:1])
 
 
-def at_aligned_places(given: Any) -> Any:
-    """Arguments of a call, where some begin elsewhere than at 64 bytes with these copied; else the same object.
+@contextmanager
+def rows_along(size: int) -> Iterator[None]:
+    """What is computed here has rows of several units along dimensions of this size, which no number of units divides.
+
+    So has a head its labelled positions: those of a chunk, and others decide at which place of one a unit's stand.
+    """
+    token = _along.set(size)
+    try:
+        yield
+    finally:
+        _along.reset(token)
+
+
+def at_aligned_places(given: tuple[tuple[Any, ...], dict[str, Any]]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments of a call, positional and named, where some begin elsewhere than at 64 bytes with these copied; else the same object.
 
     A unit that is a part of a larger tensor begins where its index says, and products of few columns are rounded by that.
     """
+    args, kwargs = given
+    if all(isinstance(value, _SINGLE) and not _begins_oddly(value) for value in (*args, *kwargs.values())):
+        return given  # nearly always, and asked at every layer: a walk through what is nested takes ten times as long
     leaves, form = tree_flatten(given)
-    odd = [_is_numbers(leaf) and leaf.layout == torch.strided and _begins_oddly(leaf) for leaf in leaves]
+    odd = [_begins_oddly(leaf) for leaf in leaves]
     if not any(odd):
         return given
     return tree_unflatten([leaf.clone() if copied else leaf for leaf, copied in zip(leaves, odd, strict=True)], form)
 
 
-def _begins_oddly(leaf: Tensor) -> bool:
-    return type(leaf) is Tensor and leaf.data_ptr() % _ALIGNED != 0
+_SINGLE = (Tensor, int, float, str, type(None))
+"""Nothing stands within these."""
+
+
+def _begins_oddly(leaf: Any) -> bool:
+    return (
+        type(leaf) is Tensor and _is_numbers(leaf) and leaf.layout == torch.strided and leaf.data_ptr() % _ALIGNED != 0
+    )
 
 
 def _are_units_equal(

@@ -229,13 +229,12 @@ def _model_nats(model: PreTrainedModel, stream: SequenceStream, row_B: np.ndarra
     kept = Kept(model)
     nats_B = np.zeros(len(row_B))
     width_B = widths(stream.lengths_S[row_B], stream.ids_ST.shape[1], math.inf)
-    none = np.zeros(0, dtype=np.int64)
     at_once = rows_at_once(
         model,
         _ROWS_AT_ONCE,
         all_widths(stream.ids_ST.shape[1]),
         (),
-        lambda width, rows: _batch_nats(model, stream, none, width, rows),
+        lambda width, rows: _blank_nats(model, width, rows),
     )
     for width in np.unique(width_B):
         same_B = np.flatnonzero(width_B == width)
@@ -259,9 +258,20 @@ def _batch_nats(
     ids[: len(row_B)] = stream.ids_ST[row_B, :width]
     lengths[: len(row_B)] = stream.lengths_S[row_B]
     weights[: len(row_B)] = _predicted(stream, row_B)[:, :width]
-    attention = np.arange(width) < lengths[:, None]
-    tensors = (torch.from_numpy(array).to(model.device) for array in (ids, attention, weights))
-    return causal_row_losses(model, *tensors).double().cpu().numpy()[: len(row_B)]
+    return _nats(model, ids, lengths, weights)[: len(row_B)]
+
+
+def _blank_nats(model: PreTrainedModel, width: int, rows: int) -> np.ndarray:
+    """As of rows that are as long as they may be, so that a head is asked at all their places."""
+    counted = np.ones((rows, width), dtype=np.float32)
+    counted[:, 0] = 0
+    return _nats(model, np.zeros((rows, width), dtype=np.int64), np.full(rows, width), counted)
+
+
+def _nats(model: PreTrainedModel, ids_BT: np.ndarray, lengths_B: np.ndarray, weights_BT: np.ndarray) -> np.ndarray:
+    attention_BT = np.arange(ids_BT.shape[1]) < lengths_B[:, None]
+    tensors = (torch.from_numpy(array).to(model.device) for array in (ids_BT, attention_BT, weights_BT))
+    return causal_row_losses(model, *tensors).double().cpu().numpy()
 
 
 def perplexities(losses: UnitLosses, words_U: np.ndarray, bytes_U: np.ndarray) -> Perplexities:

@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 from tacit.config.base import named
 from tacit.config.kinds import KINDS, PLAIN_HEADS, Kind, one_of
 from tacit.engine.cross_entropy import cross_entropy
+from tacit.engine.factors import unit_sums
 from tacit.engine.heads import causal_losses
 from tacit.engine.logits import IGNORE_INDEX
 from tacit.errors import UsageError
@@ -108,7 +109,7 @@ def _logits(model: PreTrainedModel, ids_BT: Tensor) -> Tensor:
 def _losses_of_logits(logits_BTV: Tensor, ids_BT: Tensor, weights_BT: Tensor) -> Tensor:
     labels_BT = ids_BT.masked_fill(weights_BT == 0, IGNORE_INDEX)
     losses_BT = cross_entropy(logits_BTV[:, :-1], labels_BT[:, 1:])
-    return (losses_BT * weights_BT[:, 1:]).sum(dim=1)
+    return unit_sums(losses_BT * weights_BT[:, 1:])
 
 
 def _of_transformers(model: PreTrainedModel, ids_BT: Tensor) -> tuple[nn.Linear, Tensor]:

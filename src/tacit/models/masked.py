@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 from tacit.config.base import named
 from tacit.config.kinds import KINDS, one_of
 from tacit.engine.cross_entropy import cross_entropy
+from tacit.engine.factors import unit_sums
 from tacit.engine.heads import at_positions
 from tacit.errors import UsageError
 from tacit.models.kinds import MaskedForward, kind_of_model
@@ -49,4 +50,4 @@ def masked_losses(
     """
     logits_BKV = masked_logits(model, ids_BT, attention_BT, slots_BK)
     losses_BK = cross_entropy(logits_BKV, labels_BK, overwrite=True)
-    return (losses_BK * weights_BK).sum(dim=1)
+    return unit_sums(losses_BK * weights_BK)

@@ -12,6 +12,7 @@ import torch
 from transformers.utils import logging
 
 from tacit.config import ComputeOptions
+from tacit.engine.guards import refuse_rounded_products
 from tacit.errors import UsageError
 
 __all__ = ["computed_by", "processor", "set_up_torch"]
@@ -49,7 +50,8 @@ def computed_by(device: torch.device) -> str:
 _CHOOSES = (
     *("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "OMP_DYNAMIC", "OMP_THREAD_LIMIT"),
     *("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE"),
-    *("CUBLAS_WORKSPACE_CONFIG", "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"),
+    *("CUBLAS_WORKSPACE_CONFIG", "CUBLASLT_WORKSPACE_SIZE", "DISABLE_ADDMM_CUDA_LT"),
+    *("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "TORCH_BLAS_PREFER_CUBLASLT"),
 )
 """Variables of the environment by which libraries choose their programs."""
 
@@ -84,13 +86,15 @@ def set_up_torch(compute: ComputeOptions, sharing: int = 1) -> torch.device:
         sharing: processes that share the cores of this machine, where ``compute.threads`` does not say how many threads each has.
 
     Raises:
-        UsageError: there is no GPU where one is asked for, or the environment gives fewer threads than torch is told.
+        UsageError: there is no GPU where one is asked for, or the environment gives fewer threads than torch is told, or less precise
+            products.
     """
     threads = compute.threads or max(1, (os.cpu_count() or 1) // sharing)
     _refuse_fewer_threads(threads)
     if compute.device == "cuda":
         if not torch.cuda.is_available():
             raise UsageError("compute.device is cuda, but torch finds no CUDA device; set it to cpu")
+        refuse_rounded_products(torch.device(compute.device))
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS is not deterministic
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(True)

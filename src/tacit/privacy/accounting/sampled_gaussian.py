@@ -62,7 +62,7 @@ def gaussian_pld(
     return pld.PrivacyLossDistribution(remove, None if q == 1 else one(AdjacencyType.ADD))
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=8)  # of up to 8 MiB each
 def poisson_gaussian_pld(
     sampling_probability: float,
     noise_multiplier: float,
