@@ -122,14 +122,15 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
                 "TACIT-40",
                 "TACIT-44",
                 "TACIT-53",
+                "TACIT-56",
             },
         ),
         (
             certificate(GAUSSIAN),
             {**PLAIN, "model": {"kind": "lstm"}, "compute": {"device": "cuda"}},
-            {"TACIT-53"},
+            {"TACIT-53", "TACIT-56"},
         ),
-        (certificate(GAUSSIAN), {**PLAIN, "compute": {"device": "cuda"}}, set()),
+        (certificate(GAUSSIAN), {**PLAIN, "compute": {"device": "cuda"}}, {"TACIT-56"}),
         (
             certificate(GAUSSIAN),
             {**PLAIN, "marking": {"balanced": "mine.yaml"}},
@@ -175,6 +176,7 @@ PLAIN: dict[str, Any] = {"model": {"kind": "bert"}, "vocabulary": {"method": "pu
                 "TACIT-43",
                 "TACIT-44",
                 "TACIT-53",
+                "TACIT-56",
             },
         ),  # without the configuration nobody can rule them out
     ],

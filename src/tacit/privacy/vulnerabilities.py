@@ -131,14 +131,16 @@ def _with_given_or_policies(certificate: _Values, config: _Values) -> bool:
 
 
 def _off_cpu(certificate: _Values, config: _Values) -> bool:
-    device = (config.get("compute") or {}).get("device", "cpu")
-    return _from_folder(certificate, config) and (not config or device != "cpu")
+    return not config or (config.get("compute") or {}).get("device", "cpu") != "cpu"
+
+
+def _given_off_cpu(certificate: _Values, config: _Values) -> bool:
+    return _from_folder(certificate, config) and _off_cpu(certificate, config)
 
 
 def _causal_off_cpu(certificate: _Values, config: _Values) -> bool:
-    device = (config.get("compute") or {}).get("device", "cpu")
     kind = (config.get("model") or {}).get("kind")
-    return not config or (device != "cpu" and (kind != "bert" or _from_folder(certificate, config)))
+    return _off_cpu(certificate, config) and (not config or kind != "bert" or _from_folder(certificate, config))
 
 
 def _any(certificate: _Values, config: _Values) -> bool:
@@ -192,7 +194,7 @@ VULNERABILITIES = (
     Vulnerability("TACIT-31", "selective DP's statement said record where it counted lines", 1, _marked_by_line),
     Vulnerability("TACIT-32", "a model's error at one record decided whether there is a release", 1, _from_folder),
     Vulnerability("TACIT-33", "with a given tokenizer private characters decided public tokens", 1, _marked_with_given),
-    Vulnerability("TACIT-34", "on a GPU a model that reads the whole batch lost all units but one", 1, _off_cpu),
+    Vulnerability("TACIT-34", "on a GPU a model that reads the whole batch lost all units but one", 1, _given_off_cpu),
     Vulnerability("TACIT-35", "the mend of TACIT-30 left out fine-tunings", 1, _fine_tuned),
     Vulnerability("TACIT-36", "a model that changes itself passed the check that was to refuse it", 1, _from_folder),
     Vulnerability("TACIT-37", "beside newer punctuation private characters decided public tokens", 1, _marked),
@@ -218,6 +220,7 @@ VULNERABILITIES = (
     Vulnerability("TACIT-53", "on a GPU other units' labels decided how a causal head is rounded", 1, _causal_off_cpu),
     Vulnerability("TACIT-54", "a model that seldom draws passed the check that was to refuse it", 1, _from_folder),
     Vulnerability("TACIT-55", "several processes on unlike machines counted units twice or not at all", 1, _any),
+    Vulnerability("TACIT-56", "on a GPU a variable of the environment rounded products below torch", 1, _off_cpu),
 )
 
 
