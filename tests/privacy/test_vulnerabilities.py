@@ -37,6 +37,7 @@ EVERY_RUN = {
     "TACIT-51",
     "TACIT-52",
     "TACIT-55",
+    "TACIT-57",
 }
 
 

@@ -26,6 +26,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from tacit.engine.combining import Gathered
 from tacit.engine.factors import Factor, Outer
+from tacit.engine.places import engine_at_work
 from tacit.engine.positions import may_lack_positions, with_gradient
 from tacit.engine.sites import Site
 from tacit.engine.workspace import Workspace
@@ -196,8 +197,9 @@ class Capture:
                 self._check_alone(layer, gradient_B, self._alone)
 
     def _gather(self, record: Record) -> None:
-        for name, factor in record.factors(self.rows // self._sequences_per_unit):
-            self._gathered.add(name, factor)
+        with engine_at_work():
+            for name, factor in record.factors(self.rows // self._sequences_per_unit):
+                self._gathered.add(name, factor)
 
     def _check_alone(self, layer: str, gradient_B: Tensor, own: slice) -> None:
         touched_B = ((gradient_B != 0) & gradient_B.isfinite()).flatten(1).any(1)  # NaN may come from 0 * inf

@@ -11,6 +11,7 @@ gradient is ever added unclipped or left out of a norm.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -314,7 +315,7 @@ class PerExampleClipper:
             factors = capture.take_factors()
             squares = {name: squared_norms(combined) for name, combined in factors.items()}
             norms_GU, group_of = self._group_norms(squares)
-            self._norms = norms_GU.square().sum(0).sqrt() if len(norms_GU) > 1 else norms_GU[0]
+            self._norms = _joint(norms_GU)
             # A unit of weight w has coefficient * norm / w <= C by the clipping's promise, so it adds at most w C.
             coefficients_GU = self._clipping.coefficients(self._weighed(norms_GU), self._clip_norm)
             dropped = ~self._norms.isfinite()
@@ -375,6 +376,14 @@ class PerExampleClipper:
         for name, square in squares.items():
             total_GU[group_of[name]] += square
         return total_GU.sqrt().to(torch.float64 if torch.float64 in dtypes else first.dtype), group_of
+
+
+def _joint(norms_GU: Tensor) -> Tensor:
+    """The norm of all groups. One by one and in float64: torch adds up some columns of a matrix in another order than others, and
+    whether a norm is finite decides whether its unit is dropped."""
+    if len(norms_GU) == 1:
+        return norms_GU[0]
+    return functools.reduce(torch.add, norms_GU.double().square()).sqrt().to(norms_GU.dtype)
 
 
 def _most_absolute(

@@ -18,6 +18,7 @@ from torch import Tensor
 from tacit.engine.capture import current_capture
 from tacit.engine.factors import even_rows
 from tacit.engine.logits import IGNORE_INDEX
+from tacit.engine.places import rows_along
 from tacit.errors import RefusedError, UsageError
 
 __all__ = ["check_labels", "cross_entropy", "log_sum_exp"]
@@ -79,7 +80,9 @@ class _CrossEntropy(torch.autograd.Function):
         lse_N = torch.zeros(len(label_N), dtype=dtype, device=label_N.device)
         labelled_N = label_N != IGNORE_INDEX
         for rows in _parts(logits_NV, labelled_N):
-            lse_N[rows] = log_sum_exp(logits_NV[rows].to(dtype))[:, 0]
+            part_nV = logits_NV[rows].to(dtype)
+            with rows_along(len(part_nV)):
+                lse_N[rows] = log_sum_exp(part_nV)[:, 0]
         own_N = logits_NV.gather(1, label_N.clamp(min=0)[:, None])[:, 0]
         ctx.save_for_backward(logits_NV, label_N, lse_N)
         ctx.overwrite, ctx.capture = overwrite, current_capture()
@@ -102,7 +105,7 @@ class _CrossEntropy(torch.autograd.Function):
             part_nV = logits_NV[rows].sub(lse_N[rows, None]).exp_().mul_(upstream_N1[rows])
             gradient_nV = part_nV.scatter_add_(1, column_N1[rows], -upstream_N1[rows])
             gradient_NV[rows] = gradient_nV.to(gradient_NV.dtype)  # torch refuses another type where rows are an index
-        if overwrite or not few:
+        if overwrite or not few or not bool(labelled_N.any()):
             gradient_NV.masked_fill_(~labelled_N[:, None], 0)  # 0 * inf is NaN
         return gradient_NV, None, None
 
@@ -125,7 +128,9 @@ def _parts(logits_NV: Tensor, labelled_N: Tensor) -> Iterator[slice | Tensor]:
         yield from (slice(first, first + rows) for first in range(0, whole, rows))
         parts = torch.arange(whole, len(labelled_N), device=labelled_N.device).split(rows)
     else:
-        parts = labelled_N.nonzero()[:, 0].split(rows)
+        labelled_n = labelled_N.nonzero()[:, 0]
+        # where nobody has a label one part all the same: what is tried of it (`PlaceWatch`) hangs on shapes alone
+        parts = (labelled_n if len(labelled_n) else labelled_n.new_zeros(min(1, len(labelled_N)))).split(rows)
     for part_n in parts:
         if len(part_n):
             yield torch.cat([part_n, part_n[:1].expand(rows - len(part_n))])

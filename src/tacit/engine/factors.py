@@ -43,6 +43,7 @@ __all__ = [
     "on_gpu",
     "rounding_margin",
     "row_norms",
+    "unit_products",
     "unit_sums",
     "zero_units",
 ]
@@ -246,7 +247,7 @@ class Outer(Factor):
             dense = Dense(self._precise_products(out_Upd))
             doubt_U = _PRECISE_DOUBT * self.positions * self.absolute_sums()
         else:
-            dense = Dense(torch.bmm(self.left_URp.mT, self.right_URd, out=out_Upd))
+            dense = Dense(unit_products(self.left_URp, self.right_URd, out_Upd))
         return Dense(dense.gradient_Uw, dense.squared_norms(), doubt_U)
 
     def _precise_products(self, out_Upd: Tensor | None) -> Tensor:
@@ -357,6 +358,19 @@ def aligned(x_URk: Tensor) -> Tensor:
     if missing := -x_URk.shape[2] % 4:
         return F.pad(x_URk, (0, missing))
     return x_URk.contiguous() if x_URk.stride(1) % 4 else x_URk
+
+
+def unit_products(left_URp: Tensor, right_URd: Tensor, out_Upd: Tensor | None = None) -> Tensor:
+    """The matrix of each unit ``left^T right`` (U, p, d), the same to the bit in every unit's place.
+
+    Where matrices are no multiple of 16 bytes, every second or fourth one begins elsewhere in memory, and is added up otherwise (of
+    366,000 random shapes 11 %; none with the columns that are added here). Of a unit whose positions cancel that rounding is all.
+    """
+    p, d = left_URp.shape[2], right_URd.shape[2]
+    if p * d % 4 == 0:
+        return torch.bmm(left_URp.mT, right_URd, out=out_Upd)
+    products_Upd = torch.bmm(left_URp.mT, F.pad(right_URd, (0, -d % 4)))[:, :, :d]
+    return products_Upd if out_Upd is None else out_Upd.copy_(products_Upd)
 
 
 def even_rows(x: Tensor, value: float = 0.0) -> Tensor:

@@ -2,7 +2,8 @@
 
 A layer is taken where that is exact: it must give one unit alone the same output as it gave the unit within the batch. This
 is checked at every call, so a layer that mixes examples, or draws random numbers, is refused by name. The cost is one more
-forward and backward of the layer and a gradient a unit of its own parameters. Layers inside it that have rules keep them.
+forward and backward of the layer and a gradient a unit of its own parameters. Layers inside it that have rules keep them. Where a
+unit's place would decide how its gradient is added up, which the shapes tell (`PlaceWatch`), each unit is computed by itself.
 
 Where autocast computed the layer in a lower precision, rounding would hide much of what is mixed. So there the check is made of two
 more forwards in the parameters' precision: of the batch, and of the units alone. The gradients are those of the lower precision.
@@ -24,6 +25,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from tacit.engine.capture import Capture, refuse_second_order
 from tacit.engine.factors import Dense, Factor
+from tacit.engine.places import PlaceWatch
 from tacit.engine.sites import Site
 from tacit.errors import RefusedError
 
@@ -103,10 +105,17 @@ class _CallRecord:
 
         gradients = tuple(_cut(gradient, units) for gradient in self.gradients)
         run = vmap(grad_and_value(weighted, has_aux=True), in_dims=(None, dims, 0), randomness="error")
-        device = self.outputs[0].device.type
+        parameters, device = self._parameters(), self.outputs[0].device.type
         with torch.autocast(device, dtype=self.call.autocast, enabled=self.call.autocast is not None):
-            found, (_, outputs) = run(self._parameters(), inputs, gradients)
-        return found, outputs
+            with PlaceWatch(units) as watch:
+                found, (_, outputs) = run(parameters, inputs, gradients)
+            if not watch.differing or units == 1:
+                return found, outputs
+            alone = [run(parameters, *_alone(inputs, dims, gradients, unit)) for unit in range(units)]
+        return (
+            {name: torch.cat([one[0][name] for one in alone]) for name in found},
+            tuple(torch.cat(parts) for parts in zip(*(one[1][1] for one in alone), strict=True)),
+        )
 
     def _in_full(self, units: int) -> tuple[Tensor, ...]:
         """The outputs (U, k, ...) in the parameters' precision, of so many units one at a time."""
@@ -132,6 +141,15 @@ class _CallRecord:
         args, kwargs = tree_unflatten(list(inputs), self.call.input_form)
         leaves, _ = tree_flatten(functional_call(self.call.site.module, parameters, args, kwargs, tie_weights=False))
         return tuple(leaves[place] for place in self.call.places)
+
+
+def _alone(
+    inputs: tuple[Any, ...], dims: tuple[int | None, ...], gradients: tuple[Tensor, ...], unit: int
+) -> tuple[tuple[Any, ...], tuple[Tensor, ...]]:
+    """Those of one unit, in memory of their own: where it stands in a batch's would decide how they are added up."""
+    own = slice(unit, unit + 1)
+    taken = (leaf if dim is None else leaf[own].clone() for leaf, dim in zip(inputs, dims, strict=True))
+    return tuple(taken), tuple(gradient[own].clone() for gradient in gradients)
 
 
 def _cut(x_B: Tensor, units: int) -> Tensor:

@@ -315,24 +315,26 @@ def _losses(
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """Losses, log-sum-exp, and if wanted the gradient at the hidden states and the softmax - onehot of a single chunk.
 
-    Positions without a label are left out of everything. How many there are at a time, and so at last, other units decide: on a CPU
-    a product has `least_rows` at least, on a GPU always the same number.
+    Positions without a label are left out of everything. How many there are at a time, and so at last, other units decide: on a GPU,
+    and in a context, a product has always the same number of rows, and there is one where nobody has a label, so that what is tried
+    of it (`PlaceWatch`) hangs on shapes alone. Elsewhere on a CPU it has `least_rows` at least.
     """
     hidden_ND, label_N = hidden_BRD.flatten(0, 1), labels_BR.flatten()
     rows, weight_VD = len(label_N), weight_VD.to(call.rounding)
-    least = max(LEAST_ROWS, min(call.chunk, rows)) if on_gpu(label_N) else least_rows()
+    is_one_number = on_gpu(label_N) or call.capture is not None
+    least = max(LEAST_ROWS, min(call.chunk, rows)) if is_one_number else least_rows()
     loss_N = torch.zeros(rows, dtype=call.dtype, device=label_N.device)
     lse_N, gradient_ND, kept_NV = torch.zeros_like(loss_N), None, None
     if wants_hidden:
         gradient_ND = torch.zeros_like(hidden_ND, dtype=call.dtype)
     for row_n in (label_N != IGNORE_INDEX).nonzero().flatten().split(call.chunk):
-        filled_n, real = _filled(row_n, least), len(row_n)
+        filled_n, real = _filled(row_n, least if rows else 0, also_none=is_one_number), len(row_n)
         with rows_along(len(filled_n)):
             x_nV = rounded_product(hidden_ND[filled_n], weight_VD.T, call.rounding)
             if bias_V is not None:
                 x_nV += bias_V
             x_nV = even_rows(x_nV, -torch.inf)
-            loss_n, lse_n = _cross_entropy_(x_nV, label_N[filled_n, None])
+            loss_n, lse_n = _cross_entropy_(x_nV, label_N[filled_n, None].clamp(min=0))
             x_nV = x_nV[:, : len(weight_VD)]
             loss_N[row_n], lse_N[row_n] = loss_n[:real], lse_n[:real]
             if gradient_ND is not None:
@@ -344,10 +346,16 @@ def _losses(
     return loss_N.view_as(labels_BR), lse_N.view_as(labels_BR), gradient_BRD, kept_BRV
 
 
-def _filled(row_n: Tensor, least: int) -> Tensor:
-    """The rows, and the first one again until there are enough: torch adds up a row that is alone with all threads, otherwise."""
+def _filled(row_n: Tensor, least: int, also_none: bool) -> Tensor:
+    """The rows, and the first one again until there are enough: torch adds up a row that is alone with all threads, otherwise.
+
+    Args:
+        also_none: where there are no rows, as many times the first of all.
+    """
+    if len(row_n) == 0:
+        return row_n.new_zeros(least) if also_none else row_n
     missing = least - len(row_n)
-    return row_n if missing <= 0 or len(row_n) == 0 else torch.cat([row_n, row_n[:1].expand(missing)])
+    return row_n if missing <= 0 else torch.cat([row_n, row_n[:1].expand(missing)])
 
 
 def _cross_entropy_(logits_nV: Tensor, label_n1: Tensor) -> tuple[Tensor, Tensor]:

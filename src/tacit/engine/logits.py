@@ -23,6 +23,7 @@ from tacit.engine.factors import (
     on_gpu,
     rounding_margin,
     row_norms,
+    unit_products,
     unit_sums,
     zero_units,
 )
@@ -120,7 +121,7 @@ class Logits(Factor):
         for units, part in self._parts():
             right_URd = part.right_URd()
             for columns, p_URv in part._spread_blocks():
-                gradient_UVd[units, columns] = torch.bmm(p_URv.mT, right_URd)[: units.stop - units.start]
+                gradient_UVd[units, columns] = unit_products(p_URv, right_URd)[: units.stop - units.start]
         return Dense(gradient_UVd)
 
     def tensors(self) -> tuple[Tensor, ...]:

@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from tacit.errors import RefusedError
 
-__all__ = ["PlaceWatch", "at_aligned_places", "rows_along"]
+__all__ = ["PlaceWatch", "at_aligned_places", "engine_at_work", "rows_along"]
 
 _PRODUCTS = "mm addmm bmm baddbmm mv addmv convolution convolution_backward"
 _NUMBERS = """
@@ -79,6 +79,8 @@ _ALIGNED = 64
 
 _along: ContextVar[int | None] = ContextVar("rows along", default=None)
 
+_in_engine: ContextVar[bool] = ContextVar("in the engine", default=False)
+
 _known: dict[Any, bool] = {}
 """Whether equal units had equal results, of what this process has tried."""
 
@@ -95,21 +97,25 @@ class PlaceWatch(TorchDispatchMode):
 
     Args:
         rows: of the batch. A dimension of so many numbers, or a multiple of them, is taken for one of units.
+        units: of the batch, where each has several rows. A first dimension of a multiple of them is one of units, too.
+        with_engine: whether what the engine computes beside the model is looked at.
     """
 
     supports_higher_order_operators = True
 
-    def __init__(self, rows: int) -> None:
+    def __init__(self, rows: int, units: int | None = None, *, with_engine: bool = True) -> None:
         super().__init__()
         self.differing: list[str] = []
         self._rows = rows
+        self._units = rows if units is None else units
+        self._with_engine = with_engine
         self._seen: set[Any] = set()
         self._on_gpu = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        if isinstance(func, OpOverload):
+        if isinstance(func, OpOverload) and (self._with_engine or not _in_engine.get()):
             name = func.overloadpacket.__name__.removesuffix("_")
             by_alpha = name in _BY_ALPHA and kwargs.get("alpha", 1) != 1
             of_complex = name in _OF_COMPLEX and _has_complex((args, kwargs, result))
@@ -151,8 +157,25 @@ class PlaceWatch(TorchDispatchMode):
         """Of the first dimension that may be one of units; of products of matrices the units may be in each dimension, or be each."""
         along = _along.get()
         sizes = shape[:1] if name in _ONE_DIMENSION else shape
-        found = [size for size in sizes if size and (size == along or size % self._rows == 0)]
+        found = [
+            size
+            for place, size in enumerate(sizes)
+            if size and (size == along or size % (self._rows if place else self._units) == 0)
+        ]
         return set(found) if name in _OF_MATRICES else set(found[:1])
+
+
+@contextmanager
+def engine_at_work() -> Iterator[None]:
+    """What is computed here is the engine's own: of shapes that units may decide, and alike in every place by how it is done.
+
+    A loop is refused for none of it: a refusal may hang on public shapes alone.
+    """
+    token = _in_engine.set(True)
+    try:
+        yield
+    finally:
+        _in_engine.reset(token)
 
 
 @contextmanager

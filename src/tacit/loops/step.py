@@ -252,7 +252,7 @@ class PrivateStep:
             yield
             return
         rows = self._size * self._tools.dp.rows_per_unit
-        with PlaceWatch(rows) as watch:
+        with PlaceWatch(rows, self._size, with_engine=False) as watch:
             yield
         watch.refuse(self._size)
         self._tools.tried.add(self._size)

@@ -221,6 +221,7 @@ VULNERABILITIES = (
     Vulnerability("TACIT-54", "a model that seldom draws passed the check that was to refuse it", 1, _from_folder),
     Vulnerability("TACIT-55", "several processes on unlike machines counted units twice or not at all", 1, _any),
     Vulnerability("TACIT-56", "on a GPU a variable of the environment rounded products below torch", 1, _off_cpu),
+    Vulnerability("TACIT-57", "what the engine computes behind a loop's backward was not tried", 1, _any),
 )
 
 

@@ -179,7 +179,7 @@ class DpStep(Step):
         self._clipper = self._new_clipper("trial")
         self._bits: list[bytes] = []
         is_shared = self._source.ranks.world > 1
-        watch = PlaceWatch(rows)
+        watch = PlaceWatch(rows, self._at_once + self._spare)
         self._tried = watch if self._at_once > 1 else nullcontext()  # alone a unit has one place
         try:
             for width in sorted(widths if self._at_once > 1 else alike, reverse=True):
