@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +23,21 @@ AT_EACH_MICRO_BATCH = {"micro_batch": 16, "threads": 1, "workers": 1, "checkpoin
 
 def write_corpora(folder: Path, patients: int = 150, records: int = 600) -> None:
     """Private notes (each patient's first note also holds a sentinel of its own) and public text."""
-    write_private(folder / "notes.jsonl", SyntheticPrivate(patients=patients, notes_per_patient=(1, 2)))
-    lines = [json.loads(line) for line in (folder / "notes.jsonl").read_text().splitlines()]
-    for number, note in enumerate(lines):
-        note["text"] += f" {SENTINEL}{number} Sentinel-Case-{number}"
-    (folder / "notes.jsonl").write_text("".join(json.dumps(note) + "\n" for note in lines))
-    write_public(folder / "public.jsonl", SyntheticPublic(records=records))
+    for name, content in _corpora(patients, records).items():
+        (folder / name).write_bytes(content)
+
+
+@functools.cache  # hundreds of tests ask for the same
+def _corpora(patients: int, records: int) -> dict[str, bytes]:
+    with tempfile.TemporaryDirectory() as place:
+        notes, public = (Path(place) / name for name in ("notes.jsonl", "public.jsonl"))
+        write_private(notes, SyntheticPrivate(patients=patients, notes_per_patient=(1, 2)))
+        lines = [json.loads(line) for line in notes.read_text().splitlines()]
+        for number, note in enumerate(lines):
+            note["text"] += f" {SENTINEL}{number} Sentinel-Case-{number}"
+        notes.write_text("".join(json.dumps(note) + "\n" for note in lines))
+        write_public(public, SyntheticPublic(records=records))
+        return {path.name: path.read_bytes() for path in (notes, public)}
 
 
 def small_values(folder: Path, **sections: Any) -> dict[str, Any]:

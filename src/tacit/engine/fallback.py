@@ -107,9 +107,9 @@ class _CallRecord:
         run = vmap(grad_and_value(weighted, has_aux=True), in_dims=(None, dims, 0), randomness="error")
         parameters, device = self._parameters(), self.outputs[0].device.type
         with torch.autocast(device, dtype=self.call.autocast, enabled=self.call.autocast is not None):
-            with PlaceWatch(units) as watch:
+            with PlaceWatch(max(units, 1)) as watch:
                 found, (_, outputs) = run(parameters, inputs, gradients)
-            if not watch.differing or units == 1:
+            if not watch.differing or units < 2:
                 return found, outputs
             alone = [run(parameters, *_alone(inputs, dims, gradients, unit)) for unit in range(units)]
         return (
