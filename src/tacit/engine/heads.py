@@ -49,6 +49,9 @@ __all__ = ["CHUNK_BYTES", "at_positions", "causal_losses", "token_losses"]
 
 CHUNK_BYTES = 32 * 2**20  # the logits of a chunk of positions, unless ``chunk_positions`` says otherwise
 
+_ROWS_AT_ONCE = 512
+"""On a CPU, in a context: there the last part of a chunk is filled up, and a product of more rows is not faster."""
+
 
 def at_positions(hidden_BTD: Tensor, slots_BK: Tensor) -> Tensor:
     """Hidden states ``(B, K, D)`` at each row's own K positions: a head on them costs K/T of one on all positions.
@@ -322,12 +325,14 @@ def _losses(
     hidden_ND, label_N = hidden_BRD.flatten(0, 1), labels_BR.flatten()
     rows, weight_VD = len(label_N), weight_VD.to(call.rounding)
     is_one_number = on_gpu(label_N) or call.capture is not None
-    least = max(LEAST_ROWS, min(call.chunk, rows)) if is_one_number else least_rows()
+    at_once = min(call.chunk, _ROWS_AT_ONCE) if is_one_number and not on_gpu(label_N) else call.chunk
+    least = max(LEAST_ROWS, min(at_once, rows)) if is_one_number else least_rows()
     loss_N = torch.zeros(rows, dtype=call.dtype, device=label_N.device)
     lse_N, gradient_ND, kept_NV = torch.zeros_like(loss_N), None, None
     if wants_hidden:
         gradient_ND = torch.zeros_like(hidden_ND, dtype=call.dtype)
-    for row_n in (label_N != IGNORE_INDEX).nonzero().flatten().split(call.chunk):
+    keeps = bool(call.names) and rows <= call.chunk
+    for row_n in (label_N != IGNORE_INDEX).nonzero().flatten().split(at_once):
         filled_n, real = _filled(row_n, least if rows else 0, also_none=is_one_number), len(row_n)
         with rows_along(len(filled_n)):
             x_nV = rounded_product(hidden_ND[filled_n], weight_VD.T, call.rounding)
@@ -339,8 +344,10 @@ def _losses(
             loss_N[row_n], lse_N[row_n] = loss_n[:real], lse_n[:real]
             if gradient_ND is not None:
                 gradient_ND[row_n] = rounded_product(x_nV, weight_VD, call.rounding)[:real]
-        if call.names and rows <= call.chunk:
+        if keeps and kept_NV is None:
             kept_NV = spread_rows(x_nV[:real], row_n, rows).contiguous()
+        elif kept_NV is not None:
+            kept_NV.index_copy_(0, row_n, x_nV[:real])
     gradient_BRD = None if gradient_ND is None else gradient_ND.view(hidden_BRD.shape)
     kept_BRV = None if kept_NV is None else kept_NV.view(*labels_BR.shape, len(weight_VD))
     return loss_N.view_as(labels_BR), lse_N.view_as(labels_BR), gradient_BRD, kept_BRV
