@@ -13,6 +13,7 @@ import json
 import math
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -150,9 +151,43 @@ def test_a_run_does_not_go_on_from_a_release_of_its_own_key(same_people: bool, t
                 assert not ledger.spends()
             else:
                 take_over(ledger, start, start.inherited)
-        stated = [spend_to_dict(stage, spend) for stage, spend in start.inherited.items()]
-        certificate = {"start": start.to_dict(), "spends": stated, "key_commitment": header.key_commitment}
-        assert check_start(certificate).holds is not refused
+        assert check_start(certificate_of(start, header)).holds is not refused
+
+
+def certificate_of(start: Provenance, header: LedgerHeader) -> dict[str, Any]:
+    """What `check_start` reads of one."""
+    return {
+        "start": start.to_dict(),
+        "key_commitment": header.key_commitment,
+        "unit": header.unit,
+        "relation": header.relation,
+        "epsilons": [{"delta": header.delta, "epsilon": 8.0}],
+        "spends": [spend_to_dict(stage, spend) for stage, spend in start.inherited.items()],
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "same_people", "said"),
+    [
+        ({}, True, ""),
+        ({"unit": "user"}, True, "unit is user"),
+        ({"relation": "replace"}, True, "relation is replace"),
+        ({"delta": 1 / 400}, True, "must be below 1/400"),
+        ({"unit": "user"}, False, ""),
+    ],
+)
+def test_a_certificate_alone_shows_that_what_was_before_is_of_other_units(
+    changes: dict[str, Any], same_people: bool, said: str
+) -> None:
+    """33rd attack: a run is refused that begins so, and `tacit verify RELEASE` took its like for one that agrees with itself."""
+    behind = ancestor("1", (Spend(PoissonGaussian(0.01, 0.8), 1),))
+    start = Provenance((Given("model", "d" * 64, behind.head),), (behind,), same_people)
+    header = dataclasses.replace(
+        LedgerHeader("document", "add-or-remove", 400, 8.0, DELTA, "c" * 64, "k" * 64), **changes
+    )
+    check = check_start(certificate_of(start, header))
+    assert check.holds is (said == "")
+    assert said in check.detail
 
 
 def test_a_release_without_a_guarantee_has_nothing_to_lose(tmp_path: Path) -> None:

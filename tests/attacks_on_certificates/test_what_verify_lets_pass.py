@@ -29,6 +29,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.release.alone import verify_release
 from tacit.release.manifest import finish_release
 from tacit.release.verification import verify_run
+from tacit.release.writing import is_released
 from tacit.runs.folder import RunFolder
 
 from ..ledgers import Row, rewrite_rows
@@ -349,6 +350,27 @@ def test_a_released_folder_alone_is_checked_for_what_follows_from_its_own_number
     write_json(release / "certificate.json", {**read_json(release / "certificate.json"), **changes})
     write_manifest_again(run)
     assert [check.name for check in verify_release(release) if not check.holds] == [said]
+
+
+@pytest.mark.parametrize(
+    ("changes", "agrees"),
+    [({}, True), ({"ledger_head": "0" * 64}, False), ({"epsilons": [{"delta": 1e-4, "epsilon": 0.5}]}, False)],
+    ids=["its own", "another state of the run", "another number"],
+)
+def test_a_finished_run_does_not_state_what_another_certificate_says(
+    run: Path, changes: dict[str, Any], agrees: bool
+) -> None:
+    """33rd attack: after a wrong copy from a backup `tacit run` said the guarantee of whatever certificate lay in the release."""
+    path = run / "release" / "certificate.json"
+    write_json(path, {**read_json(path), **changes})
+    with Ledger.open(run / "ledger.sqlite", readonly=True) as ledger:
+        if agrees:
+            assert is_released(RunFolder(run), ledger)
+        else:
+            with pytest.raises(LedgerError, match=r"does not certify what .*ledger\.sqlite holds"):
+                is_released(RunFolder(run), ledger)
+            (run / "release").rename(run / "elsewhere")
+            assert not is_released(RunFolder(run), ledger)
 
 
 # ledger and certificate ----------------------------------------------------------------------------------------------

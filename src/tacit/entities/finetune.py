@@ -78,7 +78,7 @@ from tacit.privacy.provenance import (
 )
 from tacit.progress import Reporter, SilentReporter
 from tacit.randomness import KeyedRandomness
-from tacit.release.writing import write_release
+from tacit.release.writing import is_released, write_release
 from tacit.runs.beginning import another_configuration, begin_in
 from tacit.runs.folder import RunFolder
 from tacit.runs.stages import RELEASE, Stage, walk
@@ -369,7 +369,7 @@ STAGES: tuple[Stage[_Tuning], ...] = (
         lambda tuning: finished_steps(tuning.checkpoint) == tuning.phase.steps,
         _train,
     ),
-    Stage(RELEASE, lambda config: True, lambda tuning: tuning.folder.is_released, _release),
+    Stage(RELEASE, lambda config: True, lambda tuning: is_released(tuning.folder, tuning.ledger), _release),
     Stage(
         "scores",
         lambda config: config.test is not None or config.folds is not None,

@@ -26,12 +26,7 @@ from tacit.privacy.provenance import START, Provenance
 from tacit.release.writing import refuse_unpaid, write_release
 from tacit.vocabulary.tokenizer import save_tokenizer
 
-__all__ = ["is_released", "leave_model", "release_run"]
-
-
-def is_released(state: RunState) -> bool:
-    """Whether run/release is there, which is written as a whole."""
-    return state.folder.is_released
+__all__ = ["leave_model", "release_run"]
 
 
 def release_run(state: RunState) -> None:

@@ -19,13 +19,14 @@ from tacit.pipeline.evaluation import evaluate
 from tacit.pipeline.event_file import FILE_NAME, EventFile, spent_epsilon
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.pages import is_reported, report_to_curator
-from tacit.pipeline.release import is_released, release_run
+from tacit.pipeline.release import release_run
 from tacit.pipeline.result import RunResult
 from tacit.pipeline.screening import screened_folder
 from tacit.pipeline.state import RunState
 from tacit.pipeline.training import Part, is_trained, pretrain, train, train_control
 from tacit.pipeline.vocabulary import vocabulary
 from tacit.progress import Reporter
+from tacit.release.writing import is_released
 from tacit.runs.folder import RunFolder
 from tacit.runs.stages import Stage, names_of
 from tacit.runs.stages import walk as walk_stages
@@ -69,7 +70,7 @@ def stages() -> tuple[Stage[RunState], ...]:
         ),
         Stage("evaluation", _always, _left("evaluation.json"), evaluate),
         *map(attack_stage, ATTACKS.values()),
-        Stage("release", _always, is_released, release_run),
+        Stage("release", _always, lambda state: is_released(state.folder, state.ledger), release_run),
         Stage("report", _always, is_reported, report_to_curator),
     )
 

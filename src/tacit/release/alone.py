@@ -13,7 +13,7 @@ from tacit.privacy.certificate import Check, check_adaptive_statement, check_eps
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.confidentiality.restated import check_restated
 from tacit.privacy.events import Spend, event_from_dict
-from tacit.privacy.provenance import is_inherited, refuse_own_key, stated_spends, stated_start
+from tacit.privacy.provenance import check_composition, is_inherited, refuse_own_key, stated_spends, stated_start
 from tacit.release.manifest import CERTIFICATE, check_manifest
 from tacit.runs.folder import RunFolder
 
@@ -118,7 +118,8 @@ def _is_dp(stated: dict[str, Any]) -> bool:
 
 
 def check_start(stated: dict[str, Any]) -> Check:
-    """Whether what was spent by the releases that the run started from is among its own spends, and nothing else is taken over."""
+    """Whether what was spent by the releases that the run started from is among its own spends, in units that compose with its own,
+    and nothing else is taken over."""
     name = "what was spent before is counted"
     try:
         start = stated_start(stated)
@@ -129,6 +130,10 @@ def check_start(stated: dict[str, Any]) -> Check:
             if is_inherited(spend["stage"])
         }
         refuse_own_key(start.ancestors, stated.get("key_commitment", ""))
+        if _is_dp(stated):
+            first = stated["epsilons"][0]
+            unbounded = math.isinf(read_number(first["epsilon"]))
+            check_composition(start, stated["unit"], stated["relation"], float(first["delta"]), unbounded)
     except RefusedError as error:
         return Check(name, False, str(error))
     except (AttributeError, LookupError, TypeError, ValueError, UsageError):

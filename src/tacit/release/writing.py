@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tacit.errors import LedgerError
 from tacit.files import atomic_folder, write_json
-from tacit.privacy.certificate import bind_model, file_digests
+from tacit.privacy.accounting.accountant import joint_epsilon
+from tacit.privacy.certificate import bind_model, file_digests, read_number
+from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.ledger import Ledger
 from tacit.release.manifest import finish_release
 from tacit.release.signing import sign_release
+from tacit.runs.folder import RunFolder
 
-__all__ = ["refuse_unpaid", "sign", "write_pages_again", "write_release"]
+__all__ = ["is_released", "refuse_unpaid", "sign", "write_pages_again", "write_release"]
 
 Certificate = dict[str, Any]
 WritePages = Callable[[Path, Certificate], None]
@@ -33,6 +37,26 @@ def refuse_unpaid(ledger: Ledger, where: Path) -> None:
     unpaid = [plan.stage for plan in ledger.plans.values() if ledger.spent(plan.stage) != plan.limit]
     if unpaid:
         raise LedgerError(f"{where}: the ledger does not hold all of {', '.join(unpaid)}; nothing is released")
+
+
+def is_released(folder: RunFolder, ledger: Ledger) -> bool:
+    """Whether the release is there, which is written as a whole, and certifies what this ledger holds: a run's last line says so.
+
+    Raises:
+        LedgerError: its certificate is another run's, or of an earlier state of this one, as after a copy from a backup.
+    """
+    if not folder.is_released:
+        return False
+    stated, header = read_certificate(folder.certificate), ledger.header
+    epsilon = joint_epsilon(ledger.spends(), header.delta, header.relation)
+    first = stated["epsilons"][0]
+    is_this = stated["ledger_head"] == ledger.certified_head and float(first["delta"]) == header.delta
+    if not is_this or not math.isclose(read_number(first["epsilon"]), epsilon, rel_tol=1e-6):
+        raise LedgerError(
+            f"{folder.certificate} does not certify what {folder.ledger} holds; `tacit verify {folder.root}` says what differs. Put "
+            "back the release and the ledger that belong together"
+        )
+    return True
 
 
 def write_release(
