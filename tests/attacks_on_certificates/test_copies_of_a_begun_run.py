@@ -188,6 +188,8 @@ def test_a_certificate_alone_shows_that_what_was_before_is_of_other_units(
     check = check_start(certificate_of(start, header))
     assert check.holds is (said == "")
     assert said in check.detail
+    unknown = dataclasses.replace(start, given=(*start.given, Given("scorer", None, "unknown")))
+    assert check_start(certificate_of(unknown, header)).holds is not same_people  # whose epsilon is finite
 
 
 def test_a_release_without_a_guarantee_has_nothing_to_lose(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ Legend: B rows of the batch, U units, UR (unit, position). A unit's positions ar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +28,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from tacit.engine.combining import Gathered
 from tacit.engine.factors import Factor, Outer
 from tacit.engine.places import engine_at_work
-from tacit.engine.positions import may_lack_positions, with_gradient
+from tacit.engine.positions import WIDE, may_lack_positions, with_gradient
 from tacit.engine.sites import Site
 from tacit.engine.workspace import Workspace
 from tacit.errors import RefusedError, UsageError
@@ -51,6 +52,11 @@ Shapes = tuple[torch.Size, ...]
 
 class Record(Protocol):
     """One call of a layer."""
+
+    @property
+    def has_private_shapes(self) -> bool:
+        """Whether units' numbers decide the shapes in which their gradients are computed."""
+        ...
 
     def factors(self, units: int) -> Iterable[tuple[str, Factor]]:
         """The per-unit gradients of each trainable parameter, by its name in the model."""
@@ -197,7 +203,7 @@ class Capture:
                 self._check_alone(layer, gradient_B, self._alone)
 
     def _gather(self, record: Record) -> None:
-        with engine_at_work():
+        with engine_at_work() if record.has_private_shapes else nullcontext():
             for name, factor in record.factors(self.rows // self._sequences_per_unit):
                 self._gathered.add(name, factor)
 
@@ -280,6 +286,11 @@ class _LayerRecord:
     input: Tensor
     gradient: Tensor
 
+    @property
+    def has_private_shapes(self) -> bool:
+        features = self.site.rule.output_features(self.site.module)
+        return math.prod(self.gradient.shape[self.gradient.dim() - features :]) >= WIDE  # positions may be left out
+
     def factors(self, units: int) -> Iterator[tuple[str, Factor]]:
         rule, module = self.site.rule, self.site.module
         input_B = self.input.expand(self.gradient.shape[0], *self.input.shape[1:])
@@ -298,9 +309,12 @@ class _LayerRecord:
 
 
 def per_unit(x_B: Tensor, units: int, feature_dims: int) -> Tensor:
-    """(B, ..., features) as (unit, position, features). With two rows a unit, (4, 5, 3) becomes (2, 10, 3)."""
+    """(B, ..., features) as (unit, position, features), a unit behind the other. With two rows a unit, (4, 5, 3) becomes (2, 10, 3).
+
+    Where positions come first in memory, torch adds up some units' positions in another order than others'.
+    """
     leading, features = x_B.shape[: x_B.dim() - feature_dims], x_B.shape[x_B.dim() - feature_dims :]
-    return x_B.reshape(units, leading.numel() // max(units, 1), *features)
+    return x_B.reshape(units, leading.numel() // max(units, 1), *features).contiguous()
 
 
 def _as(dtype: torch.dtype, x: Tensor) -> Tensor:

@@ -75,6 +75,7 @@ class _CallRecord:
     inputs: tuple[Any, ...]
     outputs: tuple[Tensor, ...]
     gradients: tuple[Tensor, ...]
+    has_private_shapes = False
 
     def factors(self, units: int) -> Iterator[tuple[str, Factor]]:
         site = self.call.site

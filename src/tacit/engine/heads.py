@@ -36,6 +36,7 @@ from tacit.engine.factors import Dense, Factor, Outer, even_rows, on_gpu, unit_s
 from tacit.engine.logits import (
     IGNORE_INDEX,
     LEAST_ROWS,
+    ROWS_OF_DOUBLES,
     Logits,
     least_rows,
     rounded_product,
@@ -163,6 +164,7 @@ class _Call:
         rounding: what hidden states and weight are rounded to in the logits.
         dtype: the precision of losses, softmax and sums.
         graph: whether a gradient can be asked for at all.
+        in_context: whether a clipping context is active, also where no gradient is asked for.
     """
 
     capture: Capture | None
@@ -171,10 +173,12 @@ class _Call:
     rounding: torch.dtype
     dtype: torch.dtype
     graph: bool
+    in_context: bool
 
 
 def _call(head: nn.Linear, hidden_BRD: Tensor, chunk_positions: int | None) -> _Call:
     graph = torch.is_grad_enabled()
+    in_context = current_capture() is not None
     capture = current_capture() if graph else None
     rounding = _rounding(head.weight, hidden_BRD)
     dtype = torch.promote_types(head.weight.dtype, torch.float32)
@@ -184,7 +188,7 @@ def _call(head: nn.Linear, hidden_BRD: Tensor, chunk_positions: int | None) -> _
     if chunk_positions < 1:
         raise UsageError(f"chunk_positions must be at least 1, not {chunk_positions}")
     names = _trainable(head) if capture is None else _recorded(head, hidden_BRD, capture)
-    return _Call(capture, names if graph else {}, chunk_positions, rounding, dtype, graph)
+    return _Call(capture, names if graph else {}, chunk_positions, rounding, dtype, graph, in_context)
 
 
 def _rounding(weight_VD: Tensor, hidden_BRD: Tensor) -> torch.dtype:
@@ -265,6 +269,10 @@ class _HeadRecord:
     weight_VD: Tensor
     bias_V: Tensor | None
 
+    @property
+    def has_private_shapes(self) -> bool:
+        return self.kept_BRV is None  # rows with a label alone are multiplied again
+
     def factors(self, units: int) -> Iterator[tuple[str, Factor]]:
         """The per-unit gradients of the parameters that want one, by their names in the model."""
         if self.kept_BRV is None:
@@ -324,9 +332,13 @@ def _losses(
     """
     hidden_ND, label_N = hidden_BRD.flatten(0, 1), labels_BR.flatten()
     rows, weight_VD = len(label_N), weight_VD.to(call.rounding)
-    is_one_number = on_gpu(label_N) or call.capture is not None
+    is_one_number = on_gpu(label_N) or call.in_context
     at_once = min(call.chunk, _ROWS_AT_ONCE) if is_one_number and not on_gpu(label_N) else call.chunk
-    least = max(LEAST_ROWS, min(at_once, rows)) if is_one_number else least_rows()
+    least = LEAST_ROWS if on_gpu(label_N) else least_rows()
+    if is_one_number:
+        least = max(least, min(at_once, rows))
+    if call.rounding == torch.float64:
+        least += -least % ROWS_OF_DOUBLES  # so many rows are multiplied
     loss_N = torch.zeros(rows, dtype=call.dtype, device=label_N.device)
     lse_N, gradient_ND, kept_NV = torch.zeros_like(loss_N), None, None
     if wants_hidden:

@@ -42,7 +42,7 @@ LEAST_COLUMNS = 1024
 LEAST_ROWS = 16
 
 # In float64 the rows beyond a multiple of 4 have other bits, however many there are.
-_ROWS_OF_DOUBLES = 4
+ROWS_OF_DOUBLES = 4
 
 # Of fewer than 12 columns they were other bits too: a block has a multiple of this, and what is left over joins the last one.
 _COLUMNS = 64
@@ -275,7 +275,7 @@ def rounded_product(left_nd: Tensor, right_dm: Tensor, rounding: torch.dtype) ->
     """
     rows, least = len(left_nd), LEAST_ROWS if left_nd.is_cuda else least_rows()
     if left_nd.dtype == torch.float64:
-        least = max(least, -(-rows // _ROWS_OF_DOUBLES) * _ROWS_OF_DOUBLES)
+        least = max(least, -(-rows // ROWS_OF_DOUBLES) * ROWS_OF_DOUBLES)
     if 0 < rows < least:
         filled = left_nd.new_zeros(least, left_nd.shape[1])
         filled[:rows] = left_nd

@@ -157,6 +157,7 @@ class LstmRecord:
     gradient_TBG: Tensor
     input_TBD: Tensor
     previous_TBH: Tensor
+    has_private_shapes = False
 
     def factors(self, units: int) -> Iterator[tuple[str, Factor]]:
         """The factors of each trainable parameter, by its name in the model."""

@@ -157,17 +157,14 @@ class PlaceWatch(TorchDispatchMode):
         """Of the first dimension that may be one of units; of products of matrices the units may be in each dimension, or be each."""
         along = _along.get()
         sizes = shape[:1] if name in _ONE_DIMENSION else shape
-        found = [
-            size
-            for place, size in enumerate(sizes)
-            if size and (size == along or size % (self._rows if place else self._units) == 0)
-        ]
-        return set(found) if name in _OF_MATRICES else set(found[:1])
+        found = [size for size in sizes if size and (size == along or size % self._rows == 0)]
+        of_units = {size for size in sizes[:1] if size and size % self._units == 0}
+        return of_units | (set(found) if name in _OF_MATRICES else set(found[:1]))
 
 
 @contextmanager
 def engine_at_work() -> Iterator[None]:
-    """What is computed here is the engine's own: of shapes that units may decide, and alike in every place by how it is done.
+    """What is computed here is the engine's own, in shapes that units may decide, and meant to be alike in every place.
 
     A loop is refused for none of it: a refusal may hang on public shapes alone.
     """

@@ -132,7 +132,7 @@ def check_start(stated: dict[str, Any]) -> Check:
         refuse_own_key(start.ancestors, stated.get("key_commitment", ""))
         if _is_dp(stated):
             first = stated["epsilons"][0]
-            unbounded = math.isinf(read_number(first["epsilon"]))
+            unbounded = math.isinf(read_number(first["epsilon"])) or not start.same_people
             check_composition(start, stated["unit"], stated["relation"], float(first["delta"]), unbounded)
     except RefusedError as error:
         return Check(name, False, str(error))
