@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--precisions", nargs="+", default=["float32", "bf16"])
     for name, value in (("length", 256), ("layers", 12), ("width", 768), ("heads", 12), ("vocabulary", 50257)):
         parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--threads", type=int, default=0, help="0: as many as there are cores")
+    parser.add_argument("--threads", type=int, help="of torch; as many as there are cores when not given")
     parser.add_argument("--units", type=int, default=256)
     parser.add_argument("--micro-batch", type=int, default=32)
     options = parser.parse_args()
@@ -77,8 +77,8 @@ def main() -> None:
                 each.append((now() - began) / units)
                 model.zero_grad()
             step.close()
-            best = ", ".join(f"{1e3 * seconds:.1f}" for seconds in each)
-            print(f"{precision:8} micro-batches of {micro_batch:3}: {best} ms a unit; trial {tried:.1f} s", flush=True)
+            times = ", ".join(f"{1e3 * seconds:.1f}" for seconds in each)
+            print(f"{precision:8} micro-batches of {micro_batch:3}: {times} ms a unit; trial {tried:.1f} s", flush=True)
 
 
 if __name__ == "__main__":

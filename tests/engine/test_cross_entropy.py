@@ -38,7 +38,7 @@ def test_losses_and_gradients_are_torchs(rows: int, labelled: float) -> None:
     torch.testing.assert_close(gradient, expected, rtol=1e-11, atol=1e-13)
 
 
-@pytest.mark.parametrize("labelled", [0.2, 0.9])
+@pytest.mark.parametrize("labelled", [0.0, 0.2, 0.9])
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_position_without_a_label_has_no_gradient_whatever_its_logits(bad: float, labelled: float) -> None:
     logits, labels = logits_and_labels(40, labelled)

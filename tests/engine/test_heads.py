@@ -251,6 +251,15 @@ def test_the_clipped_sum_is_the_loop(
     check(build, *pair(combination, chunk))
 
 
+@every_model
+def test_what_is_kept_of_several_parts_is_the_loop(
+    build: Callable[[], nn.Module], combination: Combination, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All logits fit into a chunk, and are computed by parts of it."""
+    monkeypatch.setattr(heads, "_ROWS_AT_ONCE", 4)
+    check(build, *pair(combination, None))
+
+
 @pytest.fixture
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers of rows and their ends as there, computed here: the values are a CPU's."""

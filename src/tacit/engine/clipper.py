@@ -11,10 +11,9 @@ gradient is ever added unclipped or left out of a norm.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
+from functools import partial, reduce
 from types import TracebackType
 from typing import Any, Literal
 
@@ -383,7 +382,7 @@ def _joint(norms_GU: Tensor) -> Tensor:
     whether a norm is finite decides whether its unit is dropped."""
     if len(norms_GU) == 1:
         return norms_GU[0]
-    return functools.reduce(torch.add, norms_GU.double().square()).sqrt().to(norms_GU.dtype)
+    return reduce(torch.add, norms_GU.double().square()).sqrt().to(norms_GU.dtype)
 
 
 def _most_absolute(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tacit.privacy.accounting.accountant import epsilon
+from tacit.privacy.accounting.accountant import epsilon, shared_account
 from tacit.privacy.accounting.calibrate import histogram, scaled_noise, training_noise
 from tacit.privacy.accounting.calibrate_words import weighted_rounds
 from tacit.privacy.accounting.solved import cache_folder, kept
@@ -60,6 +60,13 @@ def test_the_second_answer_is_the_first_one(solve: Callable[[], Any], cache: Pat
     assert repr(solve()) == repr(first)  # whole numbers are whole numbers still
     assert [stored] == list(cache.iterdir())
     assert stored.stat().st_mtime_ns == kept_time
+
+
+def test_what_a_search_has_tried_is_let_go_of(cache: Path) -> None:
+    epsilon([Spend(Gaussian(1.0), 1)], 1e-5)
+    assert shared_account.cache_info().currsize > 0
+    a_training()
+    assert shared_account.cache_info().currsize == 0
 
 
 def test_other_questions_have_other_answers(cache: Path) -> None:
