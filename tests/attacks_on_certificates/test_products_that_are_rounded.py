@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from tacit.config import ModelOptions
 from tacit.engine import PerExampleClipper
-from tacit.engine.guards import refuse_rounded_products
 from tacit.engine.places import PlaceWatch
+from tacit.engine.precision import refuse_rounded_products
 from tacit.errors import UsageError
 from tacit.evaluation import causal_lm
 from tacit.models.kinds import build_model

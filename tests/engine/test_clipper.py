@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from tacit.engine import RULES, AutomaticClipping, FlatClipping, PerExampleClipper, PerLayerClipping, Rule
-from tacit.engine.capture import full_precision
 from tacit.engine.factors import Dense
+from tacit.engine.precision import full_precision
 from tacit.errors import UsageError
 
 from .cases import CASES, Batch

@@ -19,7 +19,7 @@ from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +29,7 @@ from tacit.engine.combining import Gathered
 from tacit.engine.factors import Factor, Outer
 from tacit.engine.places import engine_at_work
 from tacit.engine.positions import WIDE, may_lack_positions, with_gradient
+from tacit.engine.precision import full_precision
 from tacit.engine.sites import Site
 from tacit.engine.workspace import Workspace
 from tacit.errors import RefusedError, UsageError
@@ -39,12 +40,9 @@ __all__ = [
     "Shapes",
     "activated",
     "current_capture",
-    "full_precision",
     "per_unit",
     "refuse_second_order",
 ]
-
-_Setting = TypeVar("_Setting")
 
 
 Shapes = tuple[torch.Size, ...]
@@ -320,44 +318,6 @@ def per_unit(x_B: Tensor, units: int, feature_dims: int) -> Tensor:
 def _as(dtype: torch.dtype, x: Tensor) -> Tensor:
     """Numbers in the parameter's precision; indices as they are."""
     return x.to(dtype) if x.is_floating_point() else x
-
-
-@contextmanager
-def full_precision() -> Iterator[None]:
-    """Products in true float32, even where the user allows TF32 or bfloat16: the guarantee rests on the norms.
-
-    Torch has one setting for each library's operation, and two older ones for several of them, which refuse to be read where the
-    others say something else. All of them are set, so that what reads any finds it, and all are put back.
-    """
-    before = [operation.fp32_precision for operation in _operations()]
-    of_products, of_cudnn = _read(torch.get_float32_matmul_precision), _read(lambda: torch.backends.cudnn.allow_tf32)
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
-    for operation in _operations():
-        operation.fp32_precision = "ieee"
-    try:
-        yield
-    finally:
-        if of_products is not None:
-            torch.set_float32_matmul_precision(of_products)
-        if of_cudnn is not None:
-            torch.backends.cudnn.allow_tf32 = of_cudnn
-        for operation, precision in zip(_operations(), before, strict=True):
-            operation.fp32_precision = precision
-
-
-def _operations() -> tuple[Any, ...]:
-    """What torch rounds to fewer digits where it is allowed to."""
-    cudnn, mkldnn = torch.backends.cudnn, torch.backends.mkldnn
-    return torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn, mkldnn.matmul, mkldnn.conv, mkldnn.rnn
-
-
-def _read(setting: Callable[[], _Setting]) -> _Setting | None:
-    """An older setting; None where it contradicts what was set by operation."""
-    try:
-        return setting()
-    except RuntimeError:
-        return None
 
 
 def refuse_second_order() -> None:

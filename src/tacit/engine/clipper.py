@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from tacit.engine.capture import Capture, Shapes, activated, full_precision
+from tacit.engine.capture import Capture, Shapes, activated
 from tacit.engine.clipping import LARGEST, LEAST, Clipping, FlatClipping
 from tacit.engine.combining import squared_norms
 from tacit.engine.factors import Factor
@@ -34,10 +34,10 @@ from tacit.engine.guards import (
     gradient_aside,
     refuse_compiling,
     refuse_outside_use,
-    refuse_rounded_products,
 )
 from tacit.engine.lstm import LstmMode
 from tacit.engine.places import at_aligned_places
+from tacit.engine.precision import full_precision, refuse_rounded_products
 from tacit.engine.probing import LossWatch
 from tacit.engine.running_sums import RunningSums
 from tacit.engine.sharding import is_sharded, sharding_of, summed, zero_gradient

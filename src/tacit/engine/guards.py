@@ -6,7 +6,6 @@ changes between a layer's call and the end of the context.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from tacit.engine.capture import current_capture
+from tacit.engine.precision import refuse_rounded_products
 from tacit.engine.sharding import is_sharded
 from tacit.engine.sites import Site, check_forward, check_precisions, first_named, trainable_parameters
 from tacit.errors import RefusedError, UsageError
@@ -27,7 +27,6 @@ __all__ = [
     "gradient_aside",
     "refuse_compiling",
     "refuse_outside_use",
-    "refuse_rounded_products",
 ]
 
 
@@ -48,26 +47,6 @@ def check_ready(model: nn.Module, parameters: Mapping[str, nn.Parameter], sites:
         if any(outer.site_of(module) is not None for module in sites):
             raise UsageError("another clipping context of this model is open, and both would add its sum; end it first")
         outer = outer.outer
-
-
-_ROUNDS_PRODUCTS = (
-    *("NVIDIA_TF32_OVERRIDE", "CUBLAS_EMULATE_SINGLE_PRECISION", "CUBLAS_EMULATE_DOUBLE_PRECISION"),
-    *("CUBLAS_EMULATION_STRATEGY", "CUBLAS_FIXEDPOINT_EMULATION_MANTISSA_BIT_COUNT"),
-)
-"""Variables of the environment that NVIDIA's libraries read, whatever torch asks of them."""
-
-
-def refuse_rounded_products(device: torch.device) -> None:
-    """On a GPU nothing makes products of float32 less than that: not the norm, but the sum would be off by hundredths of a clip norm.
-
-    Raises:
-        UsageError: a variable of the environment does. On an H200 `NVIDIA_TF32_OVERRIDE=1` made errors 270 times as large, although
-            torch was told of true float32.
-    """
-    for name in _ROUNDS_PRODUCTS if device.type == "cuda" else ():
-        value = os.environ.get(name, "").strip()
-        if value not in ("", "0"):
-            raise UsageError(f"{name}={value} lets NVIDIA's libraries round products whatever torch asks for; unset it")
 
 
 def check_hooks(site: Site, hooks: tuple[RemovableHandle, RemovableHandle]) -> None:

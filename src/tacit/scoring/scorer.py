@@ -42,7 +42,7 @@ from transformers import PreTrainedModel
 
 from tacit.config.kinds import KINDS, kind_named, one_of
 from tacit.config.shape import folder_shape, read_config
-from tacit.engine.capture import full_precision
+from tacit.engine.precision import full_precision
 from tacit.engine.total import Kept, bits_of_weights, read_rows
 from tacit.errors import DataError, RefusedError, UsageError
 from tacit.failures import is_out_of_memory

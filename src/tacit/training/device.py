@@ -12,7 +12,7 @@ import torch
 from transformers.utils import logging
 
 from tacit.config import ComputeOptions
-from tacit.engine.guards import refuse_rounded_products
+from tacit.engine.precision import refuse_rounded_products
 from tacit.errors import UsageError
 
 __all__ = ["computed_by", "processor", "set_up_torch"]
