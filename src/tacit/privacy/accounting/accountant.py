@@ -26,7 +26,6 @@ __all__ = [
     "epsilon_of_rho",
     "exchanged_parts",
     "joint_epsilon",
-    "let_go",
     "mu_at",
     "shared_account",
 ]
@@ -51,11 +50,6 @@ def shared_account(spends: tuple[Spend, ...], relation: Relation) -> Account:
     As many as a run has parts that goes on from another run: each of its two parts of the units with each of that one's.
     """
     return Account(spends, relation, GRIDS[0])
-
-
-def let_go() -> None:
-    """Let go of the accounts that are kept, which are tens of MiB each: a search tries many, and nobody asks for those again."""
-    shared_account.cache_clear()
 
 
 @functools.lru_cache(maxsize=256)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from tacit.errors import TacitError
 from tacit.files import write_json
-from tacit.privacy.accounting.accountant import let_go
+from tacit.privacy.accounting.memory import let_go
 from tacit.version import VERSION
 
 __all__ = ["cache_folder", "kept"]

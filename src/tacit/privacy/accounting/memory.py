@@ -1,0 +1,35 @@
+"""What accounting leaves in memory, which is more than a small model's training takes, and letting go of it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+
+import numpy as np
+from scipy import fft
+
+from tacit.privacy.accounting.accountant import shared_account
+from tacit.privacy.accounting.composition import chosen_pld
+from tacit.privacy.accounting.exchange import exchange_pld
+from tacit.privacy.accounting.sampled_gaussian import poisson_gaussian_pld
+from tacit.privacy.accounting.weighted import worst_case_pld
+
+__all__ = ["let_go"]
+
+_PLANS = 16
+"""Of Fourier transforms that scipy keeps, complex ones and real ones: the last that were used, of 16 bytes a number."""
+
+
+def let_go() -> None:
+    """Let go of what a search for noise has tried, tens of MiB for each account: nobody asks for those again.
+
+    That is what accounts are kept for another question, scipy's plans of their transforms, which only others replace, and the room
+    between what is left, where the C library can give it back to the system (glibc's ``malloc_trim``).
+    """
+    for kept in (shared_account, chosen_pld, exchange_pld, poisson_gaussian_pld, worst_case_pld):
+        kept.cache_clear()
+    for length in range(1, _PLANS + 1):
+        fft.fft(np.zeros(length))
+        fft.rfft(np.zeros(length))
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # another system's library
+        ctypes.CDLL(None).malloc_trim(0)
