@@ -18,10 +18,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from tacit.config import ComputeOptions, parse_config
+from tacit.engine import PerExampleClipper
 from tacit.engine.distributed import Ranks
 from tacit.errors import UsageError
 from tacit.pipeline import opening
@@ -122,13 +123,24 @@ def test_ranks_that_round_a_made_up_micro_batch_otherwise_are_refused() -> None:
 def test_fewer_threads_than_torch_is_told_are_refused(
     variables: dict[str, str], threads: int, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def clip(clipper: PerExampleClipper) -> None:
+        with clipper:
+            model(torch.ones(2, 3)).sum(1).backward(torch.ones(2))
+
+    model = nn.Linear(3, 1)
+    before = PerExampleClipper(model)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    if said:
-        with pytest.raises(UsageError, match=said):
-            device.set_up_torch(ComputeOptions(threads=threads))
-    else:
-        device.set_up_torch(ComputeOptions(threads=threads))
+    torch.set_num_threads(threads)  # a loop of one's own tells torch itself
+    try:
+        for use in (
+            lambda: device.set_up_torch(ComputeOptions(threads=threads)),
+            lambda: PerExampleClipper(nn.Linear(3, 1)),
+            lambda: clip(before),
+        ):
+            with pytest.raises(UsageError, match=said) if said else contextlib.nullcontext():
+                use()
+    finally:
         torch.set_num_threads(1)
 
 

@@ -37,7 +37,7 @@ from tacit.engine.guards import (
 )
 from tacit.engine.lstm import LstmMode
 from tacit.engine.places import at_aligned_places
-from tacit.engine.precision import full_precision, refuse_rounded_products
+from tacit.engine.precision import full_precision, refuse_environment
 from tacit.engine.probing import LossWatch
 from tacit.engine.running_sums import RunningSums
 from tacit.engine.sharding import is_sharded, sharding_of, summed, zero_gradient
@@ -126,7 +126,7 @@ class PerExampleClipper:
         self._most_parts = -1.0 if use == "trial" else CANCELLING * self._clip_norm
         self._parameters = trainable_parameters(model)
         self._sites = {site.module: site for site in find_sites(model)}
-        refuse_rounded_products(next(iter(self._parameters.values())).device)
+        refuse_environment(next(iter(self._parameters.values())).device)
         self._capture: Capture | None = None
         self._snapshot: StateSnapshot | None = None
         self._context = ExitStack()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from tacit.engine.capture import current_capture
-from tacit.engine.precision import refuse_rounded_products
+from tacit.engine.precision import refuse_environment
 from tacit.engine.sharding import is_sharded
 from tacit.engine.sites import Site, check_forward, check_precisions, first_named, trainable_parameters
 from tacit.errors import RefusedError, UsageError
@@ -38,7 +38,7 @@ def check_ready(model: nn.Module, parameters: Mapping[str, nn.Parameter], sites:
         RefusedError: a layer got a forward of its own.
     """
     check_precisions(parameters)
-    refuse_rounded_products(next(iter(parameters.values())).device)
+    refuse_environment(next(iter(parameters.values())).device)
     _check_unchanged(parameters, trainable_parameters(model))
     for site in sites.values():
         check_forward(site)

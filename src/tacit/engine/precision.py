@@ -11,7 +11,7 @@ import torch
 
 from tacit.errors import UsageError
 
-__all__ = ["full_precision", "refuse_rounded_products"]
+__all__ = ["full_precision", "refuse_environment", "refuse_fewer_threads", "refuse_rounded_products"]
 
 _Setting = TypeVar("_Setting")
 
@@ -61,6 +61,14 @@ _ROUNDS_PRODUCTS = (
 """Variables of the environment that NVIDIA's libraries read, whatever torch asks of them."""
 
 
+def refuse_environment(device: torch.device) -> None:
+    """What `refuse_rounded_products` and `refuse_fewer_threads` say of this process as it is now."""
+    if device.type == "cpu":
+        refuse_fewer_threads(torch.get_num_threads())
+    else:
+        refuse_rounded_products(device)
+
+
 def refuse_rounded_products(device: torch.device) -> None:
     """On a GPU nothing makes products of float32 less than that: not the norm, but the sum would be off by hundredths of a clip norm.
 
@@ -72,3 +80,24 @@ def refuse_rounded_products(device: torch.device) -> None:
         value = os.environ.get(name, "").strip()
         if value not in ("", "0"):
             raise UsageError(f"{name}={value} lets NVIDIA's libraries round products whatever torch asks for; unset it")
+
+
+def refuse_fewer_threads(threads: int) -> None:
+    """Where OpenMP gives fewer threads than torch knows of, oneDNN's products in bfloat16 leave rows unwritten, without an error.
+
+    Args:
+        threads: that torch is told to take.
+
+    Raises:
+        UsageError: a variable of OpenMP gives fewer, or lets something else decide.
+    """
+    limit = os.environ.get("OMP_THREAD_LIMIT", "").strip()
+    if limit.isdigit() and int(limit) < threads:
+        raise UsageError(
+            f"OMP_THREAD_LIMIT={limit} gives fewer threads than the {threads} that torch would be told; unset it, or tell "
+            "torch of so many (compute.threads in a run, torch.set_num_threads in a loop of your own)"
+        )
+    if threads > 1 and os.environ.get("OMP_MAX_ACTIVE_LEVELS", "").strip() == "0":
+        raise UsageError("OMP_MAX_ACTIVE_LEVELS=0 gives one thread where torch would be told of more; unset it")
+    if threads > 1 and os.environ.get("OMP_DYNAMIC", "").strip().lower() in ("true", "t", "yes", "y", "on", "1"):
+        raise UsageError("OMP_DYNAMIC lets the machine's load decide how many threads compute a sum; unset it")

@@ -12,7 +12,7 @@ import torch
 from transformers.utils import logging
 
 from tacit.config import ComputeOptions
-from tacit.engine.precision import refuse_rounded_products
+from tacit.engine.precision import refuse_fewer_threads, refuse_rounded_products
 from tacit.errors import UsageError
 
 __all__ = ["computed_by", "processor", "set_up_torch"]
@@ -90,7 +90,7 @@ def set_up_torch(compute: ComputeOptions, sharing: int = 1) -> torch.device:
             products.
     """
     threads = compute.threads or max(1, (os.cpu_count() or 1) // sharing)
-    _refuse_fewer_threads(threads)
+    refuse_fewer_threads(threads)
     if compute.device == "cuda":
         if not torch.cuda.is_available():
             raise UsageError("compute.device is cuda, but torch finds no CUDA device; set it to cpu")
@@ -104,17 +104,3 @@ def set_up_torch(compute: ComputeOptions, sharing: int = 1) -> torch.device:
     operations.conv.fp32_precision = operations.rnn.fp32_precision = "ieee"
     logging.set_verbosity_error()  # some models say on the terminal how long a row was
     return torch.device(compute.device)
-
-
-def _refuse_fewer_threads(threads: int) -> None:
-    """Where OpenMP gives fewer threads than torch knows of, oneDNN's products in bfloat16 leave rows unwritten, without an error."""
-    limit = os.environ.get("OMP_THREAD_LIMIT", "").strip()
-    if limit.isdigit() and int(limit) < threads:
-        raise UsageError(
-            f"OMP_THREAD_LIMIT={limit} gives fewer threads than the {threads} that torch would be told; unset it, or set "
-            "compute.threads to so many"
-        )
-    if threads > 1 and os.environ.get("OMP_MAX_ACTIVE_LEVELS", "").strip() == "0":
-        raise UsageError("OMP_MAX_ACTIVE_LEVELS=0 gives one thread where torch would be told of more; unset it")
-    if threads > 1 and os.environ.get("OMP_DYNAMIC", "").strip().lower() in ("true", "t", "yes", "y", "on", "1"):
-        raise UsageError("OMP_DYNAMIC lets the machine's load decide how many threads compute a sum; unset it")
