@@ -318,7 +318,8 @@ def test_one_document_decides_whether_there_are_groups_enough_for_the_folds(tmp_
     assert seen[0] == seen[1]
     assert ("Fine-tuning and scoring", 3) in seen[0][0]
     assert scores[0]["folds"] == 3
-    assert scores[1] == {"undecided": "undecided: fewer different documents, or users, than 3 folds"}
+    assert scores[1]["undecided"] == "undecided: fewer different documents, or users, than 3 folds"
+    assert scores[1].keys() == {"of", "undecided"}
     task = TaskOptions(path=str(tmp_path / "with.jsonl"), format="jsonl", id_field="note", user_field="who", folds=3)
     with pytest.raises(TooFewGroupsError, match=re.escape("2 different documents, or users, are too few for 3 folds")):
         splits_of(task)  # known wrong: as it was, this ended the fine-tuning with exit code 4
@@ -344,6 +345,28 @@ def test_nor_does_a_corpus_of_nothing_else(tmp_path: Path) -> None:
     assert without[1:] == beside[1:]
     found = [*read_annotated(tmp_path / "with.jsonl", "jsonl", WHOSE)]
     refuse_shared_documents(found[:1], found[1:])
+
+
+@pytest.mark.parametrize("unit", ["document", "sentence"])
+def test_nor_does_a_file_of_documents_without_words(tmp_path: Path, unit: str) -> None:
+    """34th attack, by reading: of BIO columns an empty document was none, and the last one with a word decided about a release."""
+    model, start = bert_folder(tmp_path / "bert"), "-DOCSTART-\tO\n\n"
+    word = "pain\tB-problem\n\n"
+    with_it = start + word + start if unit == "document" else start + word
+    dp = {**DP, "unit": unit, "units": 20, "expected_batch": 2, "noise_multiplier": 2.0}
+    seen = []
+    for name, text in (("with", with_it), ("without", start)):
+        path = tmp_path / f"{name}.bio"
+        path.write_text(text)
+        options: dict[str, Any] = {"documents": {"path": str(path)}, "labels": LABELS, "dp": dp}
+        options |= {"training": {"steps": 1, "length": 16, "overlap": 2, "dropout": 0.0, "context": unit}}
+        options |= {"run": str(tmp_path / f"run-{name}"), "model": {"folder": str(model), "public": True}}
+        _, shown = seen_of(configured(tmp_path, model, **options))
+        seen.append(shown)
+    assert seen[0][1:] == seen[1][1:]
+    assert [document.tokens for document in read_annotated(tmp_path / "without.bio")] == [
+        []
+    ]  # known wrong: none, exit code 4
 
 
 def test_a_files_name_that_is_no_utf_8_ends_no_fine_tuning(tmp_path: Path) -> None:

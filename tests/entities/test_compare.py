@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.config.compare import ComparisonConfig, load_comparison, names_tasks
+from tacit.config.compare import BASELINE_NAMES, ComparisonConfig, load_comparison, names_tasks
 from tacit.entities import cells
+from tacit.entities.baselines import BASELINES
 from tacit.entities.compare import _pretraining_facts, compare
 from tacit.entities.estimates import fold_estimate
 from tacit.entities.tables import ModelFacts, table_rows, type_rows
@@ -257,6 +258,19 @@ def test_bad_documents_leave_nothing(tmp_path: Path) -> None:
 def test_a_task_without_sense(tmp_path: Path, task: dict[str, Any], problem: str) -> None:
     with pytest.raises(UsageError, match=problem):
         config(tmp_path, tasks={"x": task})
+
+
+def test_names_of_which_two_results_would_have_one(tmp_path: Path) -> None:
+    bert = {"folder": str(tmp_path / "bert"), "public": True}
+    assert tuple(BASELINES) == BASELINE_NAMES
+    for name in BASELINES:
+        with pytest.raises(UsageError, match=rf"models\.{name}: so is a baseline called"):
+            config(tmp_path, models={name: bert})
+        assert config(tmp_path, models={name: bert}, baselines=False).models.keys() == {name}
+    with pytest.raises(UsageError, match=r"models\.b--c: -- stands between"):
+        config(tmp_path, models={"b--c": bert, "c": bert})
+    with pytest.raises(UsageError, match=r"tasks\.a--b: -- stands between"):
+        config(tmp_path, tasks={"a": {"path": "x"}, "a--b": {"path": "x"}})
 
 
 def test_unknown_options_and_kinds_of_configurations(tmp_path: Path) -> None:

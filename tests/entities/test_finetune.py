@@ -152,6 +152,27 @@ def test_folds_of_a_private_fine_tuning_stay_with_the_curator(
     assert SENTINEL not in "".join(capfd.readouterr())
 
 
+def test_scores_are_of_the_documents_that_are_asked_for(tmp_path: Path, model: Path) -> None:
+    """They may be asked for again, of others: those at hand were taken for them."""
+    write_notes(tmp_path / "notes", 6)
+    for name, start in (("one", 20), ("other", 40)):
+        write_notes(tmp_path / name, 2, start)
+    (tmp_path / "other" / "note40.bio").write_text("fever\tB-problem\nfever\tB-problem\n")
+
+    def counts(**options: Any) -> dict[str, list[int]]:
+        done = finetune(configured(tmp_path, model, seed=7, labels=LABELS, **options))
+        assert done.scores is not None
+        return read_json(done.scores)["counts"]
+
+    of_one = counts(test={"path": str(tmp_path / "one")})
+    of_other = counts(test={"path": str(tmp_path / "other")})
+    assert (of_one["problem"][2], of_other["problem"][2]) == (6, 5)
+    assert counts(test={"path": str(tmp_path / "one")}) == of_one
+    by_three, by_two = counts(folds=3), counts(folds=2)
+    assert by_three["problem"][2] == by_two["problem"][2] == 18
+    assert len(list((tmp_path / "tuned" / "private" / "folds").glob("*/cells/*"))) == 5
+
+
 def test_folds_and_test_documents_exclude_each_other(tmp_path: Path, model: Path) -> None:
     with pytest.raises(UsageError, match="leave out folds, or test"):
         configured(tmp_path, model, folds=2, test={"path": "x"})

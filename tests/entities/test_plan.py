@@ -58,6 +58,10 @@ def test_the_plan_has_the_joint_price(tmp_path: Path) -> None:
     apart = plan_finetune(finetuning(tmp_path, model, dp=NOISE, labels=LABELS, same_people=False))
     assert apart.models[0].epsilon == given.epsilon_alone
     assert "the user declares that nobody is in both" in apart.notes[0]
+    nothing = release(tmp_path / "public", spent={})  # of a run on public text alone
+    begun_there = plan_finetune(finetuning(tmp_path, nothing, dp=NOISE, labels=LABELS))
+    assert begun_there.models[0].epsilon == given.epsilon_alone
+    assert begun_there.notes[0].endswith("is for the fine-tuning; the model's certificate says that it spent nothing")
     steps = {"training": {"steps": 200, "length": 24, "overlap": 4}}  # whose noise is solved in less time
     (solved,) = plan_finetune(finetuning(tmp_path, model, dp=DP, labels=LABELS, **steps)).models
     assert 0.97 * BUDGET < solved.epsilon <= BUDGET

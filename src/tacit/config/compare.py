@@ -26,6 +26,7 @@ from tacit.config.tuning import (
 from tacit.errors import UsageError
 
 __all__ = [
+    "BASELINE_NAMES",
     "ComparedModel",
     "ComparisonConfig",
     "TaskOptions",
@@ -83,6 +84,9 @@ class ComparedModel(StartModel):
     same_people: bool = True
     training: TuningOptions | None = None
 
+
+BASELINE_NAMES = ("majority", "dictionary")
+"""Of the trivial taggers of `tacit.entities.baselines`, which stand beside the models."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=60)]
 
@@ -145,7 +149,21 @@ def load_comparison(values: Any, source: str, folder: Path | None = None) -> Com
         check_labels(task.labels, f"tasks.{name}.labels")
     for name, model in config.models.items():
         _check_compared(config, name, model)
+    _check_names(config)
     return config
+
+
+def _check_names(config: ComparisonConfig) -> None:
+    """Results lie in files that are called by task and model."""
+    for section, names in (("tasks", config.tasks), ("models", config.models)):
+        for name in names:
+            if "--" in name:
+                raise UsageError(
+                    f"{section}.{name}: -- stands between the names of a task and a model; take another name"
+                )
+    taken = [name for name in config.models if config.baselines and name in BASELINE_NAMES]
+    if taken:
+        raise UsageError(f"models.{taken[0]}: so is a baseline called; take another name, or set baselines: false")
 
 
 def _check_compared(config: ComparisonConfig, name: str, model: ComparedModel) -> None:

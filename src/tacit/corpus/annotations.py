@@ -75,26 +75,32 @@ def _read_bio(path: Path, fields: AnnotatedFields) -> Iterator[AnnotatedDocument
 
     In a folder every file is one document. In a single file, documents begin at ``-DOCSTART-`` lines; without any, every
     sentence is a document of its own, and with one no sentence stands before the first: else a document without the line would be
-    read otherwise as soon as another one has it. Where a blank line of a document cuts an entity (I- goes on with what the sentence
-    before it ended in), both sentences are one.
+    read otherwise as soon as another one has it. A document may have no sentence: it adds nothing. Where a blank line of a document
+    cuts an entity (I- goes on with what the sentence before it ended in), both sentences are one.
     """
     _refuse_fields(path, fields)
     if path.is_dir():
         for file in _files(path, _BIO_ENDINGS):
-            sentences = _joined(sentence for _, sentence in _bio_sentences(file))
+            sentences = _joined(part for part in _bio_parts(file) if isinstance(part, Sentence))
             yield _document(file.relative_to(path).as_posix(), file, sentences, True)
         return
-    numbered = list(_bio_sentences(path))
-    marked = any(document for document, _ in numbered)
-    if marked and not numbered[0][0]:
+    parts = list(_bio_parts(path))
+    marked = any(isinstance(part, int) for part in parts)
+    if marked and not isinstance(parts[0], int):
         raise DataError(
             f"{path}: there is text before the first {_DOCUMENT_START} line; put one before every document, the first too"
         )
-    grouped: dict[int, list[Sentence]] = {}
-    for place, (document, sentence) in enumerate(numbered):
-        grouped.setdefault(document if marked else place, []).append(sentence)
-    for sentences in grouped.values():
-        yield _document(f"{path.name}:{sentences[0].lines[0]:09d}", path, _joined(sentences), marked)
+    grouped: list[tuple[int, list[Sentence]]] = []  # each with the line where it begins
+    for part in parts:
+        if isinstance(part, int):
+            grouped.append((part, []))
+        elif marked:
+            grouped[-1][1].append(part)
+        else:
+            grouped.append((part.lines[0], [part]))
+    for line, sentences in grouped:
+        first = sentences[0].lines[0] if sentences else line
+        yield _document(f"{path.name}:{first:09d}", path, _joined(sentences), marked)
 
 
 def _document(name: str, path: Path, sentences: Sequence[Sentence], named: bool) -> AnnotatedDocument:
@@ -115,23 +121,22 @@ def _joined(sentences: Iterable[Sentence]) -> list[Sentence]:
     return found
 
 
-def _bio_sentences(path: Path) -> Iterator[tuple[int, Sentence]]:
-    """(how many ``-DOCSTART-`` lines came before, sentence) of a file."""
+def _bio_parts(path: Path) -> Iterator[Sentence | int]:
+    """The sentences of a file, and the numbers of the ``-DOCSTART-`` lines between them."""
     columns: int | None = None  # of this sentence
-    started = 0
     rows: list[tuple[str, str, int]] = []
     for number, line in numbered_lines(path, _MOST_BYTES):
         line = line.rstrip("\r\n")
         if not line.strip():
-            yield from _bio_sentence(rows, started)
+            yield from _bio_sentence(rows)
             rows, columns = [], None
             continue
         parts = line.split("\t") if "\t" in line else line.split()
-        if (
-            parts[0] == _DOCUMENT_START
-        ):  # it ends a sentence too, else a document without a blank line would go on in the next one
-            yield from _bio_sentence(rows, started)
-            rows, columns, started = [], None, started + 1
+        if parts[0] == _DOCUMENT_START:
+            # it ends a sentence too, else a document without a blank line would go on in the next one
+            yield from _bio_sentence(rows)
+            yield number
+            rows, columns = [], None
             continue
         columns = len(parts) if columns is None else columns
         if len(parts) < 2 or len(parts) != columns or not parts[0].strip():
@@ -140,13 +145,13 @@ def _bio_sentences(path: Path) -> Iterator[tuple[int, Sentence]]:
                 "line (between tabs, or blanks where there are no tabs); repair it"
             )
         rows.append((parts[0], parts[-1].strip(), number))
-    yield from _bio_sentence(rows, started)
+    yield from _bio_sentence(rows)
 
 
-def _bio_sentence(rows: list[tuple[str, str, int]], started: int) -> Iterator[tuple[int, Sentence]]:
+def _bio_sentence(rows: list[tuple[str, str, int]]) -> Iterator[Sentence]:
     if rows:
         tokens, tags, lines = zip(*rows, strict=True)
-        yield started, Sentence(tokens, tags, lines)
+        yield Sentence(tokens, tags, lines)
 
 
 # i2b2-2010

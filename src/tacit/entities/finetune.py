@@ -11,6 +11,7 @@ The same command again continues, bit for bit. Everything is read and checked be
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -340,7 +341,7 @@ def _score_folds(tuning: _Tuning) -> None:
     stop. It comes after the release and changes nothing of it: too few documents for it leave the scores undecided, with the exit
     code and the progress of any other fine-tuning.
     """
-    run = tuning.folder.private.absolute() / "folds"
+    run = tuning.folder.private.absolute() / "folds" / str(tuning.config.folds)
     config = fold_comparison(tuning.config, tuning.phase.plan, tuning.inputs.tags, run)
     try:
         compare(config, tuning.reporter)
@@ -349,17 +350,28 @@ def _score_folds(tuning: _Tuning) -> None:
         with tuning.reporter.stage(PROGRESS, folds) as bar:
             bar.advance_to(folds)
         reason = f"undecided: fewer different documents, or users, than {folds} folds"
-        write_json(_scores(tuning.folder), {"undecided": reason})
+        write_json(_scores(tuning.folder), {"of": _scored(tuning), "undecided": reason})
         return
     cells = [read_json(path) for path in sorted((config.resolved_run / "cells").glob("*.json"))]
     _write_scores(tuning, add_counts(counts for cell in cells for counts in cell["counts"]), folds=len(cells))
 
 
+def _scored(tuning: _Tuning) -> str:
+    """What scores are of, beside the model: which may change after it was released. A digest."""
+    parts = [[one.document_id, one.user_id, one.tokens, one.tags] for one in tuning.inputs.test]
+    return hashlib.sha256(repr([tuning.config.folds, parts]).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _are_scored(tuning: _Tuning) -> bool:
+    """Whether the scores at hand are those that are asked for."""
+    path = _scores(tuning.folder)
+    return path.exists() and read_json(path).get("of") == _scored(tuning)
+
+
 def _write_scores(tuning: _Tuning, counts: TypeCounts, **more: int) -> None:
     types = {kind: dataclasses.asdict(score_of(counts, kind)) for kind in counts}
-    write_json(
-        _scores(tuning.folder), {"all": dataclasses.asdict(score_of(counts)), "types": types, "counts": counts, **more}
-    )
+    whole = {"all": dataclasses.asdict(score_of(counts)), "types": types, "counts": counts}
+    write_json(_scores(tuning.folder), {"of": _scored(tuning), **whole, **more})
 
 
 STAGES: tuple[Stage[_Tuning], ...] = (
@@ -373,7 +385,7 @@ STAGES: tuple[Stage[_Tuning], ...] = (
     Stage(
         "scores",
         lambda config: config.test is not None or config.folds is not None,
-        lambda tuning: _scores(tuning.folder).exists(),
+        lambda tuning: _are_scored(tuning),
         lambda tuning: _score(tuning) if tuning.config.folds is None else _score_folds(tuning),
     ),
 )

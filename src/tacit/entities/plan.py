@@ -198,7 +198,10 @@ def _note(plan: TuningPlan, same_people: bool) -> str:
         return f"epsilon {upper(plan.epsilon)} is for fine-tuning and pre-training together, which may hold texts of the same people"
     if plan.pretraining_epsilon is None:
         return f"epsilon {upper(plan.epsilon)} is for the fine-tuning; the model is public, as the user declares"
-    assert not same_people  # else its spends would count
+    if same_people:  # else what it spent would count
+        return (
+            f"epsilon {upper(plan.epsilon)} is for the fine-tuning; the model's certificate says that it spent nothing"
+        )
     return (
         f"epsilon {upper(plan.epsilon)} is for the fine-tuning alone, as the user declares that nobody is in both texts"
     )
