@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_leaves
 import tacit.pipeline.rho
 import tacit.training.steps
 from tacit.config import RunConfig, parse_config
-from tacit.errors import BudgetError, LedgerError, RefusedError, UsageError
+from tacit.errors import BudgetError, DataError, LedgerError, RefusedError, UsageError
 from tacit.files import read_json
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.result import RunResult
@@ -126,6 +126,18 @@ def test_constants_come_from_somewhere() -> None:
     del own["adaptive"]["lower"], own["adaptive"]["upper"]
     with pytest.raises(UsageError, match="give lower and upper; there is no public corpus"):
         parse_config(own)
+
+
+def test_too_little_public_text_for_the_constants_shows_before_anything_is_paid(corpora: Path) -> None:
+    """It showed behind the vocabulary, which was paid for, and the public phase."""
+    own = values(corpora)
+    del own["adaptive"]["lower"], own["adaptive"]["upper"]
+    folder = corpora / "too-little"
+    with pytest.raises(
+        DataError, match=r"adaptive: \d+ records of the public text are held out, and .* need 100 at least"
+    ):
+        run(parse_config({**own, "run": str(folder)}))
+    assert not (folder / "ledger.sqlite").exists()
 
 
 @pytest.mark.parametrize("weights", [[1.5, 0.5], [0.0, 1.0], [-0.5, 1.0]])

@@ -26,7 +26,7 @@ from tacit.pipeline.marking import MarkedText, mark, marker_of, marks_digest
 from tacit.pipeline.membership import run_samples
 from tacit.pipeline.on_spark import PUBLIC_HELD_OUT, private_on_spark, public_on_spark
 from tacit.pipeline.records import held_out_apart, planted_units, source_of, unit_kind, units_of
-from tacit.pipeline.rho import unit_rho
+from tacit.pipeline.rho import check_public_text, unit_rho
 from tacit.pipeline.screening import screened, screened_folder
 from tacit.pipeline.state import RunState, once
 from tacit.pipeline.stores import look_of, stored
@@ -147,12 +147,14 @@ def check_corpora(state: RunState) -> None:
     """Read every corpus, so that a mistake in any of them shows before something is spent.
 
     Raises:
-        DataError: a corpus is missing, malformed or without a record. That no unit is left for training, or none to hold out,
-            is no error: one unit more or fewer may decide it (docs/guarantees.md#the-domain-of-corpora).
+        DataError: a corpus is missing, malformed or without a record, or too small where it is public. That no unit is left for
+            training, or none to hold out, is no error: one unit more or fewer may decide it
+            (docs/guarantees.md#the-domain-of-corpora).
     """
     private_units(state)
     if state.config.public:
-        public_units(state)
+        _, held_out = public_units(state)
+        check_public_text(state.config, len(held_out))
 
 
 @once

@@ -30,9 +30,9 @@ from tacit.scoring.public import require_public_scorer, scorer_folder
 from tacit.scoring.rho import PrivacyProbability
 from tacit.scoring.scorer import ScorerOptions
 from tacit.scoring.scores import rho_by_id
-from tacit.scoring.scoring import fit_public
+from tacit.scoring.scoring import LEAST_PUBLIC, fit_public
 
-__all__ = ["check_scorer", "given_scorer", "unit_rho"]
+__all__ = ["check_public_text", "check_scorer", "given_scorer", "unit_rho"]
 
 _FINGERPRINT = "the privacy probabilities"
 _MOST_PUBLIC = 5000
@@ -65,6 +65,20 @@ def check_scorer(config: RunConfig) -> None:
     given = None if config.adaptive is None else given_scorer(config.adaptive, config.same_people)
     if given is not None:
         given.load()
+
+
+def check_public_text(config: RunConfig, held_out: int) -> None:
+    """So many public records must do for the constants of rho, before anything is spent.
+
+    Raises:
+        DataError: they are too few, whatever the scorer says of them.
+    """
+    options = config.adaptive
+    if options is not None and options.lower is None and held_out < LEAST_PUBLIC:
+        raise DataError(
+            f"adaptive: {held_out} records of the public text are held out, and the constants of rho need {LEAST_PUBLIC} at least: "
+            "give lower and upper, or more public text"
+        )
 
 
 @dataclass(frozen=True)

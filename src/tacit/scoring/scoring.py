@@ -32,11 +32,12 @@ from tacit.vocabulary.given import tokenizer_digest
 from tacit.work.processes import map_in_order
 from tacit.work.resumable import CheckpointClock
 
-__all__ = ["fit_public", "score_corpus", "scorer_digest"]
+__all__ = ["LEAST_PUBLIC", "fit_public", "score_corpus", "scorer_digest"]
 
 _CHUNK_RECORDS, _CHUNK_CHARACTERS = 1024, 256_000
 _SMALL = 1_000_000  # bytes of public text: below, other processes would hardly have started by the end
-_LEAST_PUBLIC = 100  # records of public text: the 5th of 100 is the 5 % quantile
+LEAST_PUBLIC = 100
+"""Records of public text of which constants are made: the 5th of 100 is the 5 % quantile."""
 
 OnProgress = Callable[[int, int], None]
 """Told how many bytes of text are done, and of how many."""
@@ -142,9 +143,9 @@ def fit_public(
             done += sum(map(text_bytes, chunk))
             progress(done, size)
     values = np.array(found)[np.isfinite(found)]
-    if len(values) < _LEAST_PUBLIC:
+    if len(values) < LEAST_PUBLIC:
         raise DataError(
-            f"only {len(values)} records of the public text can be scored, and a quantile of fewer than {_LEAST_PUBLIC} says little; "
+            f"only {len(values)} records of the public text can be scored, and a quantile of fewer than {LEAST_PUBLIC} says little; "
             "give more public text"
         )
     lower, upper = (float(f"{value:.6g}") for value in np.quantile(values, quantiles))
