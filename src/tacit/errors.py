@@ -12,8 +12,9 @@
     └── LostError         7   another of several processes ended, or is silent
         └── OtherRankError    its exit code   another of several processes failed first, and says why
 
-An error's message is one line: what is wrong, where, and what to do. It never holds private text: readers name a file and
-a line number, never the line.
+An error's message is one line: what is wrong, where, and what to do. It holds no private text: readers name a file and a line
+number, never the line. Names of columns it may hold, and a CSV file without a header, whose first row is a few short words alone, is
+taken for one with names (docs/sharp-edges.md).
 """
 
 from __future__ import annotations

@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForTokenClassification
 
 from tacit.config import parse_config
 from tacit.config.finetune import load_finetune
 from tacit.entities.finetune import finetune
-from tacit.errors import RefusedError
+from tacit.errors import RefusedError, UsageError
 from tacit.planning.origins import provenance_of
 from tacit.privacy.accounting.replacement import Screening, replacement_epsilon, stability
 from tacit.privacy.events import PoissonGaussian, Spend
@@ -106,6 +109,32 @@ def test_a_copy_without_its_certificate_is_refused_too(taggers: tuple[Path, Path
     with pytest.raises(RefusedError) as refused:
         provenance_of(screened(tmp_path, policy_of(tmp_path, tmp_path / "copy", public=True)))
     assert refused.value.reason.startswith("start-")
+
+
+def test_an_adapter_over_it_is_refused_too(taggers: tuple[Path, Path], tmp_path: Path) -> None:
+    """34th attack, by reading: its folder was looked at, and the model that it names was loaded from elsewhere."""
+    folder = tmp_path / "adapter"
+    whole = AutoModelForTokenClassification.from_pretrained(taggers[0])
+    options = LoraConfig(task_type="TOKEN_CLS", r=1, target_modules=["query"])
+    get_peft_model(whole, options).save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(taggers[0] / name, folder)
+    found = AutoModelForTokenClassification.from_pretrained(folder)  # known wrong: with all weights of the tagger
+    table = "bert.embeddings.word_embeddings.weight"
+    own = AutoModelForTokenClassification.from_pretrained(taggers[0]).state_dict()[table]
+    assert torch.equal(found.state_dict()[table], own)
+    policy = policy_of(tmp_path, folder, public=True)
+    with pytest.raises((RefusedError, UsageError)):
+        provenance_of(screened(tmp_path, policy))
+        load_policy(policy)
+
+
+def test_a_model_that_is_nowhere_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(
+        "name: mine\nleast_score: 0.3\ndetectors: [{kind: spacy, pipeline: no.where}]\n"
+    )
+    with pytest.raises(UsageError, match=r"detectors\.0\.pipeline: no\.where is no folder and no package"):
+        provenance_of(screened(tmp_path, tmp_path / "policy.yaml"))
 
 
 def test_of_other_people_it_is_a_stated_assumption(taggers: tuple[Path, Path], tmp_path: Path) -> None:

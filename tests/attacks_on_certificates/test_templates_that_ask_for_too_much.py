@@ -134,6 +134,28 @@ def test_without_a_child_there_is_an_error_and_no_silence(monkeypatch: pytest.Mo
         RenderedApart(ChatTemplate(PLAIN, "here")).render(said("a horse"), {})
 
 
+def test_the_conversation_before_decides_no_number_of_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """34th attack, by reading: the first one of a process was tried once, and any other twice, so that one that takes about the time
+    that there is had text in half of the runs, or in three quarters."""
+    asked: list[str] = []
+
+    def answered(child: subprocess.Popen[str], request: str) -> str:
+        asked.append(request)
+        return rendering._READY if not request.startswith("[[") else "" if "zebra" in request else '"x"\n'
+
+    monkeypatch.setattr(rendering, "_said", answered)
+    apart = RenderedApart(ChatTemplate(PLAIN, "here"))
+    tries = []
+    for before in ([], ["a horse"], ["a horse", "a zebra"]):
+        for content in before:
+            apart.render(said(content), {})
+        asked.clear()
+        assert apart.render(said("a zebra"), {}) is None
+        tries.append(sum("zebra" in request for request in asked))
+        apart.close()
+    assert tries == [2, 2, 2]
+
+
 def test_an_interrupted_reply_is_given_to_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     apart = RenderedApart(ChatTemplate(PLAIN, "here"))
     assert apart.render(said("a horse"), {}) is not None

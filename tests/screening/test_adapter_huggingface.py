@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -559,6 +560,18 @@ def good(folder: Path) -> None:
     save_model(folder, [UNKNOWN] * (len(SPECIAL) + len(WORDS)))
 
 
+def adapter_folder(folder: Path) -> None:
+    good(folder)
+    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "/elsewhere"}))
+
+
+def weights_elsewhere(folder: Path) -> None:
+    good(folder)
+    (folder / "model.safetensors").rename(folder.parent / "model.safetensors")
+    index = {"weight_map": {"a": "../model.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
 MISTAKES: dict[str, tuple[Callable[[Path], object], Mapping[str, Any], str]] = {
     "empty folder": (lambda folder: folder, {}, "holds no token-classification model"),
     "no head": (masked_model, {}, "holds no token-classification model"),
@@ -566,6 +579,8 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], Mapping[str, Any], str]] = {
     "slow tokenizer": (slow_tokenizer, {}, "no fast tokenizer"),
     "no tokenizer": (no_tokenizer, {}, "no fast tokenizer"),
     "other tokenizer": (other_tokenizer, {}, "fewer tokens than its tokenizer"),
+    "adapter": (adapter_folder, {}, "holds an adapter, whose model lies elsewhere"),
+    "weights elsewhere": (weights_elsewhere, {}, "index.json names weights outside of the folder"),
     "plain label": (good, {"plain_label": "OUT"}, "no label 'OUT'; set plain_label to one of O, B-PER, I-PER, S-LOC"),
     "tag to rename": (good, {"labels": {"GPE": "place"}}, "no tag GPE to rename; it has LOC, PER"),
     "window": (good, {"window": 65}, "has 64 positions"),

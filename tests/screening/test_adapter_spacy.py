@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from tacit.errors import DataError, UsageError
+from tacit.screening.adapters.contents import model_place
 from tacit.screening.adapters.options import SpacyOptions
 from tacit.screening.adapters.registry import detector_from_options
-from tacit.screening.adapters.spacy_ner import SpacyDetector
+from tacit.screening.adapters.spacy_ner import SpacyDetector, local_pipeline
 from tacit.screening.spans import Detector, Span, unreadable
 
 RULES = [
@@ -43,6 +45,17 @@ def reader(folder: Path) -> Detector:
 
 def detector(folder: Path, **options: Any) -> Detector:
     return detector_from_options(SpacyOptions(pipeline=str(folder), **options))
+
+
+def test_a_folder_is_taken_before_a_package_of_its_name(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That is what is looked at; spaCy would ask for a package first, such as its own."""
+    shutil.copytree(folder, tmp_path / "spacy")
+    monkeypatch.chdir(tmp_path)
+    assert model_place(SpacyOptions(pipeline="spacy")) == Path("spacy")
+    assert local_pipeline("spacy", "spacy").pipe_names == ["entity_ruler"]
+    assert spacy.util.is_package("spacy")  # known wrong
 
 
 TEXTS = [

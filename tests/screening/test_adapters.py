@@ -110,6 +110,23 @@ def test_a_kind_of_this_file_is_all_that_is_asked_of_its_options(tmp_path: Path)
     assert model_place(PrecomputedOptions(path="spans.jsonl")) is None
 
 
+def test_a_model_is_looked_at_where_it_is_loaded_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a package within a package nothing was asked and no file read (34th attack); and links lead out of a folder."""
+    package = tmp_path / "acme" / "ner"
+    package.mkdir(parents=True)
+    for folder in (package.parent, package):
+        (folder / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert model_place(SpacyOptions(pipeline="acme.ner")) == package
+    for nothing in ("acme.none", "none.ner", ".ner", "acme..ner", "blank:en"):
+        assert model_place(SpacyOptions(pipeline=nothing)) is None
+    options = VowelOptions(folder=str(tmp_path / "model"))
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "parts").symlink_to(package)
+    with pytest.raises(UsageError, match="parts is a link to a folder, and what lies there is not looked at"):
+        contents_digest(options)
+
+
 def test_importing_costs_little() -> None:
     """Besides what `tacit.screening` needs anyway: less than 50 ms, the best of three, and none of the libraries."""
     code = (

@@ -218,9 +218,11 @@ def _models_of_policies(config: RunConfig) -> Iterator[_Thing]:
             detectors = options.detectors if isinstance(options, PolicyOptions) else ()  # of tokens: words and patterns
             for number, detector in enumerate(detectors):
                 place, model = model_place(detector), detector.named_model()
-                if place is not None and model is not None:
+                if model is not None and model.value is not None:
                     role = f"the model of detector {number + 1} of {option}"
                     named = f"{option}: detectors.{number}.{model.option}"
+                    if place is None:
+                        raise UsageError(f"{named}: {model.value} is no folder and no package that is installed here")
                     yield _Thing(role, place, named, model.public, contents_digest(detector))
 
 

@@ -81,8 +81,9 @@ def _silence(session: SparkSession) -> None:
 def _own_folder(folder: Path) -> Path:
     """This process' own, for other ranks may have sessions too; what killed processes of this machine have left goes."""
     machine = socket.gethostname()
-    for path in private_folder(folder).glob(f"{machine}-*"):
-        if not _is_alive(int(path.name.rpartition("-")[2])):
+    for path in private_folder(folder).iterdir():
+        whose, _, process = path.name.rpartition("-")  # another machine may be called node-1
+        if whose == machine and not _is_alive(int(process)):
             shutil.rmtree(path, ignore_errors=True)
     return private_folder(folder / f"{machine}-{os.getpid()}")
 

@@ -5,8 +5,8 @@ memory than there is, from hashing a tuple that is nested so deep that the stack
 child: the conversation has no text, and no other one is touched.
 
 A child lives on from one conversation to the next, unless one took much of its memory, or ended it. Then that one is rendered again
-by a child that has done nothing else, and what that says counts. So what a conversation's text is hangs on itself alone. Memory and
-time are bounded where the system can do it (Linux; time on macOS too).
+by a child that has done nothing else, and what that says counts. So what a conversation's text is hangs on itself alone, but for one
+that takes just about the time that there is. Memory and time are bounded where the system can do it (Linux; time on macOS too).
 
 The child is this module as a program: a line of JSON the template, then a line a request, and one a reply.
 """
@@ -31,7 +31,7 @@ _MEMORY = 1 << 30
 _MUCH = 1 << 28
 """Who took more is rendered again, alone."""
 _SECONDS = 10.0
-"""Of a processor, for one conversation."""
+"""Of a processor, for one rendering of a conversation."""
 _TIMES, _MORE = 16, 1 << 20
 """A text has at most so many characters for each one of the messages, and so many more."""
 _TOOK_MUCH = "!"
@@ -67,9 +67,8 @@ class RenderedApart:
             UsageError: there is no child; it hangs on no message.
         """
         request = json.dumps([[dict(message) for message in messages], dict(tokens)])
-        is_new = self._child is None or self._owner != os.getpid()
         reply = self._ask(request)
-        if not is_new and not _is_plain(reply):
+        if not _is_plain(reply):  # also where the child was new, which the conversation before decided
             reply = self._ask(request)
         return json.loads(reply.removeprefix(_TOOK_MUCH)) if reply else None
 
@@ -93,6 +92,9 @@ class RenderedApart:
         return reply
 
     def _begun(self) -> subprocess.Popen[str]:
+        os.environ.setdefault(
+            "TOKENIZERS_PARALLELISM", "true"
+        )  # else tokenizers prints a line in a fork (macOS): how many began
         pipe = subprocess.PIPE
         command = [sys.executable, "-m", __name__]
         places = os.pathsep.join(filter(None, sys.path))  # where this process has the package from

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
+from tacit.errors import UsageError
 from tacit.screening.adapters.options import AdapterOptions
 
 __all__ = ["contents_digest", "model_place"]
@@ -22,20 +24,36 @@ def contents_digest(options: AdapterOptions) -> str:
     found = hashlib.sha256(f"{options.library} {version(options.library)}".encode())
     folder = model_place(options)
     if folder is not None:
-        for path in sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
+        for path in sorted(_files_of(folder)):
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             found.update(f"\n{path.relative_to(folder).as_posix()}\0{digest}".encode())
     return found.hexdigest()
 
 
+def _files_of(folder: Path) -> Iterator[Path]:
+    for path in folder.rglob("*"):
+        if path.is_symlink() and path.is_dir():
+            raise UsageError(
+                f"{path} is a link to a folder, and what lies there is not looked at; copy it into the model's folder"
+            )
+        if path.is_file() and "__pycache__" not in path.parts:
+            yield path
+
+
 def model_place(options: AdapterOptions) -> Path | None:
-    """The folder of the model that a detector uses, or of an installed package; None where it uses none, or there is none."""
+    """The folder of the model that a detector uses, or of an installed package; None where it uses none, or there is none.
+
+    A folder comes first, and a package may lie in another one, as `tacit.screening.adapters.spacy_ner.local_pipeline` loads them.
+    """
     named = options.named_model()
     if named is None or named.value is None:
         return None
     place = named.value
     if Path(place).is_dir():
         return Path(place)
-    spec = find_spec(place) if place.isidentifier() else None
+    try:
+        spec = find_spec(place)
+    except Exception:  # no name of a module, or a package around it that cannot be imported
+        return None
     return Path(spec.origin).parent if spec is not None and spec.origin is not None else None

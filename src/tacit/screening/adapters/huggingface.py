@@ -9,6 +9,7 @@ Shape suffixes: B windows, T tokens of a window, L labels.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -198,6 +199,7 @@ def _loaded(folder: str) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
     if not Path(folder).is_dir():
         raise UsageError(f"{place} is no folder; name the folder of a model on this machine (nothing is downloaded)")
     refuse_pipes(Path(folder))
+    _refuse_elsewhere(Path(folder), place)
     logging.disable_progress_bar()
     logging.set_verbosity_error()  # a type of model may say how long a text was
     local = {"local_files_only": True, "trust_remote_code": False}
@@ -219,6 +221,21 @@ def _loaded(folder: str) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
         raise UsageError(f"{place} has no fast tokenizer, which alone knows where tokens stand; add its tokenizer.json")
     check_suitable(place, tokenizer.backend_tokenizer)
     return tokenizer, model.eval()
+
+
+def _refuse_elsewhere(folder: Path, place: str) -> None:
+    """What a library would load from another folder: neither where that comes from nor what it holds is looked at."""
+    if (folder / "adapter_config.json").exists():
+        raise UsageError(
+            f"{place} holds an adapter, whose model lies elsewhere, where nobody looks at it; merge both, and save the whole model"
+        )
+    for index in folder.glob("*.index.json"):
+        try:
+            names = [str(name) for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()]
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):  # whoever loads it says so
+            continue
+        if any(Path(name).name != name for name in names):
+            raise UsageError(f"{place}: {index.name} names weights outside of the folder; save the model again")
 
 
 def _tags(model: PreTrainedModel, options: HuggingFaceOptions) -> list[str | None]:

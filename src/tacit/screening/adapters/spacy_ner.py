@@ -64,7 +64,9 @@ def local_pipeline(place: str, kind: str) -> Language:
         raise missing(kind, "spacy", "spacy") from None
     refuse_pipes(Path(place))
     try:
-        return without_limit(spacy.load(place))
+        return without_limit(
+            spacy.load(Path(place) if Path(place).is_dir() else place)
+        )  # a package may have the same name
     except (OSError, ValueError, KeyError, TypeError, ImportError):  # spaCy's own errors have many lines
         pass
     raise UsageError(
