@@ -7,9 +7,9 @@ normalisation only multiplies by sqrt(V), so the classifier's row can give every
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import random
-import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
