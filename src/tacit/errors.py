@@ -13,8 +13,8 @@
         └── OtherRankError    its exit code   another of several processes failed first, and says why
 
 An error's message is one line: what is wrong, where, and what to do. It holds no private text: readers name a file and a line
-number, never the line. Names of columns it may hold, and a CSV file without a header, whose first row is a few short words alone, is
-taken for one with names (docs/sharp-edges.md).
+number, never the line. It may hold names of columns, for which the first row of a CSV file without a header may be taken
+(docs/sharp-edges.md).
 """
 
 from __future__ import annotations

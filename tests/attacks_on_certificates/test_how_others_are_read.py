@@ -363,10 +363,9 @@ def test_nor_does_a_file_of_documents_without_words(tmp_path: Path, unit: str) -
         options |= {"run": str(tmp_path / f"run-{name}"), "model": {"folder": str(model), "public": True}}
         _, shown = seen_of(configured(tmp_path, model, **options))
         seen.append(shown)
-    assert seen[0][1:] == seen[1][1:]
-    assert [document.tokens for document in read_annotated(tmp_path / "without.bio")] == [
-        []
-    ]  # known wrong: none, exit code 4
+    assert seen[0] == seen[1]
+    (empty,) = read_annotated(tmp_path / "without.bio")  # known wrong: there was none, which ended the fine-tuning
+    assert empty.tokens == []
 
 
 def test_a_files_name_that_is_no_utf_8_ends_no_fine_tuning(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_an_adapter_over_it_is_refused_too(taggers: tuple[Path, Path], tmp_path:
     table = "bert.embeddings.word_embeddings.weight"
     own = AutoModelForTokenClassification.from_pretrained(taggers[0]).state_dict()[table]
     assert torch.equal(found.state_dict()[table], own)
-    with pytest.raises(UsageError, match="holds an adapter, whose model lies elsewhere"):
+    with pytest.raises(UsageError, match="holds a peft adapter, whose model lies elsewhere"):
         load_policy(policy_of(tmp_path, folder, public=True))
 
 

@@ -267,6 +267,8 @@ def test_names_of_which_two_results_would_have_one(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=rf"models\.{name}: so is a baseline called"):
             config(tmp_path, models={name: bert})
         assert config(tmp_path, models={name: bert}, baselines=False).models.keys() == {name}
+    with pytest.raises(UsageError, match=r"models\.Bert: it differs from bert by capital letters alone"):
+        config(tmp_path, models={"bert": bert, "Bert": bert})
     with pytest.raises(UsageError, match=r"models\.b--c: -- stands between"):
         config(tmp_path, models={"b--c": bert, "c": bert})
     with pytest.raises(UsageError, match=r"tasks\.a--b: -- stands between"):

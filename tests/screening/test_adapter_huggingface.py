@@ -572,6 +572,15 @@ def weights_elsewhere(folder: Path) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
+def naming(file: str, **more: Any) -> Callable[[Path], None]:
+    def written(folder: Path) -> None:
+        good(folder)
+        values = json.loads((folder / file).read_text())
+        (folder / file).write_text(json.dumps({**values, **more}))
+
+    return written
+
+
 MISTAKES: dict[str, tuple[Callable[[Path], object], Mapping[str, Any], str]] = {
     "empty folder": (lambda folder: folder, {}, "holds no token-classification model"),
     "no head": (masked_model, {}, "holds no token-classification model"),
@@ -579,8 +588,23 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], Mapping[str, Any], str]] = {
     "slow tokenizer": (slow_tokenizer, {}, "no fast tokenizer"),
     "no tokenizer": (no_tokenizer, {}, "no fast tokenizer"),
     "other tokenizer": (other_tokenizer, {}, "fewer tokens than its tokenizer"),
-    "adapter": (adapter_folder, {}, "holds an adapter, whose model lies elsewhere"),
-    "weights elsewhere": (weights_elsewhere, {}, "index.json names weights outside of the folder"),
+    "adapter": (adapter_folder, {}, "holds a peft adapter, whose model lies elsewhere"),
+    "weights elsewhere": (weights_elsewhere, {}, "index.json names a file outside of the folder"),
+    "weights named elsewhere": (
+        naming("config.json", transformers_weights="w/index.json"),
+        {},
+        "config.json names a file outside of the folder",
+    ),
+    "tokenizer elsewhere": (
+        naming("tokenizer_config.json", fast_tokenizer_files=["../x/tokenizer.4.0.0.json"]),
+        {},
+        "tokenizer_config.json names a file outside of the folder",
+    ),
+    "older tokenizer elsewhere": (
+        naming("tokenizer_config.json", tokenizer_file="/elsewhere/tokenizer.json"),
+        {},
+        "tokenizer_config.json names a file outside of the folder",
+    ),
     "plain label": (good, {"plain_label": "OUT"}, "no label 'OUT'; set plain_label to one of O, B-PER, I-PER, S-LOC"),
     "tag to rename": (good, {"labels": {"GPE": "place"}}, "no tag GPE to rename; it has LOC, PER"),
     "window": (good, {"window": 65}, "has 64 positions"),

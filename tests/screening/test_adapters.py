@@ -116,8 +116,13 @@ def test_a_model_is_looked_at_where_it_is_loaded_from(tmp_path: Path, monkeypatc
     package.mkdir(parents=True)
     for folder in (package.parent, package):
         (folder / "__init__.py").touch()
+    (package.parent / "single.py").touch()
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert model_place(SpacyOptions(pipeline="acme.ner")) == package
+    try:
+        assert model_place(SpacyOptions(pipeline="acme.ner")) == package
+        assert model_place(SpacyOptions(pipeline="acme.single")) == package.parent / "single.py"
+    finally:
+        sys.modules.pop("acme", None)  # which is imported for it
     for nothing in ("acme.none", "none.ner", ".ner", "acme..ner", "blank:en"):
         assert model_place(SpacyOptions(pipeline=nothing)) is None
     options = VowelOptions(folder=str(tmp_path / "model"))

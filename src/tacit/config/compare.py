@@ -161,6 +161,13 @@ def _check_names(config: ComparisonConfig) -> None:
                 raise UsageError(
                     f"{section}.{name}: -- stands between the names of a task and a model; take another name"
                 )
+    for section, names in (("tasks", config.tasks), ("models", config.models)):
+        seen: dict[str, str] = {}
+        for name in names:
+            if (other := seen.setdefault(name.casefold(), name)) != name:  # one file on macOS and Windows
+                raise UsageError(
+                    f"{section}.{name}: it differs from {other} by capital letters alone; take another name"
+                )
     taken = [name for name in config.models if config.baselines and name in BASELINE_NAMES]
     if taken:
         raise UsageError(f"models.{taken[0]}: so is a baseline called; take another name, or set baselines: false")

@@ -86,7 +86,7 @@ def refuse_fewer_threads(threads: int) -> None:
     """Where OpenMP gives fewer threads than torch knows of, oneDNN's products in bfloat16 leave rows unwritten, without an error.
 
     Args:
-        threads: that torch is told to take.
+        threads: the number that torch is told to use.
 
     Raises:
         UsageError: a variable of OpenMP gives fewer, or lets something else decide.

@@ -357,15 +357,18 @@ def _score_folds(tuning: _Tuning) -> None:
 
 
 def _scored(tuning: _Tuning) -> str:
-    """What scores are of, beside the model: which may change after it was released. A digest."""
+    """A digest of what scores are of besides the model: the configuration may ask for others after the release."""
     parts = [[one.document_id, one.user_id, one.tokens, one.tags] for one in tuning.inputs.test]
     return hashlib.sha256(repr([tuning.config.folds, parts]).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _are_scored(tuning: _Tuning) -> bool:
-    """Whether the scores at hand are those that are asked for."""
-    path = _scores(tuning.folder)
-    return path.exists() and read_json(path).get("of") == _scored(tuning)
+    """Whether the scores at hand are those that are asked for; of earlier versions, which did not say of what they are, they are."""
+    try:
+        scores = read_json(_scores(tuning.folder))
+    except (OSError, ValueError):
+        return False
+    return isinstance(scores, dict) and scores.get("of", _scored(tuning)) == _scored(tuning)
 
 
 def _write_scores(tuning: _Tuning, counts: TypeCounts, **more: int) -> None:

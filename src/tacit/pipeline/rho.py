@@ -68,7 +68,7 @@ def check_scorer(config: RunConfig) -> None:
 
 
 def check_public_text(config: RunConfig, held_out: int) -> None:
-    """So many public records must do for the constants of rho, before anything is spent.
+    """Refuse too few public records for the constants of rho, before anything is spent.
 
     Raises:
         DataError: they are too few, whatever the scorer says of them.

@@ -221,9 +221,12 @@ def _models_of_policies(config: RunConfig) -> Iterator[_Thing]:
                 if model is not None and model.value is not None:
                     role = f"the model of detector {number + 1} of {option}"
                     named = f"{option}: detectors.{number}.{model.option}"
-                    if place is None:
+                    if place is None and not model.value.startswith(
+                        "blank:"
+                    ):  # spaCy's name of a pipeline that has no model
                         raise UsageError(f"{named}: {model.value} is no folder and no package that is installed here")
-                    yield _Thing(role, place, named, model.public, contents_digest(detector))
+                    if place is not None:
+                        yield _Thing(role, place, named, model.public, contents_digest(detector))
 
 
 def _digest(path: Path) -> str | None:

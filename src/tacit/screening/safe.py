@@ -61,8 +61,8 @@ class UnsafeSentences(Detector):
     """Marks each sentence that is not known to be safe, with its punctuation; neighbours that are marked become one span.
 
     Args:
-        safe_words: how many of the most frequent ordinary words count as safe; 0: none, so that every sentence with a word but I
-            is marked.
+        safe_words: how many of the most frequent ordinary words count as safe; 0: none, so that every sentence that has a word
+            other than "I" is marked.
         known: further words that are safe.
     """
 

@@ -19,7 +19,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from tacit.errors import UsageError
 from tacit.vocabulary.chat_template import ChatTemplate
@@ -92,21 +93,19 @@ class RenderedApart:
         return reply
 
     def _begun(self) -> subprocess.Popen[str]:
-        os.environ.setdefault(
-            "TOKENIZERS_PARALLELISM", "true"
-        )  # else tokenizers prints a line in a fork (macOS): how many began
         pipe = subprocess.PIPE
         command = [sys.executable, "-m", __name__]
         places = os.pathsep.join(filter(None, sys.path))  # where this process has the package from
-        child = subprocess.Popen(
-            command,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            encoding="utf-8",
-            env={**os.environ, "PYTHONPATH": places, "PYTHONHASHSEED": "0"},
-        )
+        with _silent_fork():
+            child = subprocess.Popen(
+                command,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                encoding="utf-8",
+                env={**os.environ, "PYTHONPATH": places, "PYTHONHASHSEED": "0"},
+            )
         if _said(child, json.dumps(self._template.source)) != _READY:
             child.kill()
             child.communicate()
@@ -114,6 +113,24 @@ class RenderedApart:
                 "the process that renders the chat template did not start; look at its template and the memory left"
             )
         return child
+
+
+@contextmanager
+def _silent_fork() -> Iterator[None]:
+    """On macOS, where `subprocess` forks, tokenizers prints a line at each fork, so that the lines would count the children.
+
+    It prints none where this variable is set, which is for as short as can be: it also lets tokenizers go on with its threads in a
+    process that somebody else forks.
+    """
+    name = "TOKENIZERS_PARALLELISM"
+    if sys.platform != "darwin" or name in os.environ:
+        yield
+        return
+    os.environ[name] = "true"
+    try:
+        yield
+    finally:
+        del os.environ[name]
 
 
 def _is_plain(reply: str) -> bool:

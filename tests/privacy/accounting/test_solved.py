@@ -13,9 +13,12 @@ import pytest
 from tacit.privacy.accounting.accountant import epsilon, shared_account
 from tacit.privacy.accounting.calibrate import histogram, scaled_noise, training_noise
 from tacit.privacy.accounting.calibrate_words import weighted_rounds
+from tacit.privacy.accounting.composition import chosen_pld
+from tacit.privacy.accounting.exchange import exchange_pld
 from tacit.privacy.accounting.sampled_gaussian import poisson_gaussian_pld
 from tacit.privacy.accounting.solved import cache_folder, kept
-from tacit.privacy.events import Gaussian, PoissonGaussian, Relation, Spend
+from tacit.privacy.accounting.weighted import worst_case_pld
+from tacit.privacy.events import Chosen, Gaussian, PoissonGaussian, Relation, Spend
 
 TARGET, DELTA = 2.0, 1e-5
 
@@ -67,10 +70,11 @@ def test_what_a_search_has_tried_is_let_go_of(cache: Path) -> None:
     # Asked for itself: a test before this one may have asked for its epsilon, which is kept too.
     account = shared_account((Spend(PoissonGaussian(0.1, 1.0), 3),), "add-or-remove")
     assert account.epsilon(DELTA) > 0
-    large = (shared_account, poisson_gaussian_pld)
-    assert all(kept.cache_info().currsize > 0 for kept in large)
+    chosen_pld(Chosen(((Spend(Gaussian(1.0), 1),), (Spend(Gaussian(2.0), 1),))), 1, "add-or-remove", 1e-3)
+    large = (shared_account, poisson_gaussian_pld, chosen_pld)
+    assert all(one.cache_info().currsize > 0 for one in large)
     a_training()
-    assert all(kept.cache_info().currsize == 0 for kept in large)
+    assert all(one.cache_info().currsize == 0 for one in (*large, exchange_pld, worst_case_pld))
 
 
 def test_other_questions_have_other_answers(cache: Path) -> None:

@@ -29,7 +29,7 @@ def let_go() -> None:
     for kept in (shared_account, chosen_pld, exchange_pld, poisson_gaussian_pld, worst_case_pld):
         kept.cache_clear()
     for length in range(1, _PLANS + 1):
-        fft.fft(np.zeros(length))
+        fft.fft(np.zeros(length, dtype=np.complex128))
         fft.rfft(np.zeros(length))
     with contextlib.suppress(OSError, AttributeError, TypeError):  # another system's library
         ctypes.CDLL(None).malloc_trim(0)

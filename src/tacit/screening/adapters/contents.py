@@ -22,16 +22,17 @@ def contents_digest(options: AdapterOptions) -> str:
     if options.library is None:
         return ""
     found = hashlib.sha256(f"{options.library} {version(options.library)}".encode())
-    folder = model_place(options)
-    if folder is not None:
-        for path in sorted(_files_of(folder)):
+    place = model_place(options)
+    if place is not None:
+        folder = place.parent if place.is_file() else place
+        for path in [place] if place.is_file() else sorted(_files_in(folder)):
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             found.update(f"\n{path.relative_to(folder).as_posix()}\0{digest}".encode())
     return found.hexdigest()
 
 
-def _files_of(folder: Path) -> Iterator[Path]:
+def _files_in(folder: Path) -> Iterator[Path]:
     for path in folder.rglob("*"):
         if path.is_symlink() and path.is_dir():
             raise UsageError(
@@ -42,7 +43,7 @@ def _files_of(folder: Path) -> Iterator[Path]:
 
 
 def model_place(options: AdapterOptions) -> Path | None:
-    """The folder of the model that a detector uses, or of an installed package; None where it uses none, or there is none.
+    """Where the model lies that a detector uses: a folder, or an installed package's folder or one file; None where there is none.
 
     A folder comes first, and a package may lie in another one, as `tacit.screening.adapters.spacy_ner.local_pipeline` loads them.
     """
@@ -56,4 +57,6 @@ def model_place(options: AdapterOptions) -> Path | None:
         spec = find_spec(place)
     except Exception:  # no name of a module, or a package around it that cannot be imported
         return None
-    return Path(spec.origin).parent if spec is not None and spec.origin is not None else None
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parent if spec.submodule_search_locations else Path(spec.origin)

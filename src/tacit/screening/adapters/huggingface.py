@@ -227,15 +227,35 @@ def _refuse_elsewhere(folder: Path, place: str) -> None:
     """What a library would load from another folder: neither where that comes from nor what it holds is looked at."""
     if (folder / "adapter_config.json").exists():
         raise UsageError(
-            f"{place} holds an adapter, whose model lies elsewhere, where nobody looks at it; merge both, and save the whole model"
+            f"{place} holds a peft adapter, whose model lies elsewhere and is not looked at; merge both, and save the whole model"
         )
-    for index in folder.glob("*.index.json"):
-        try:
-            names = [str(name) for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()]
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):  # whoever loads it says so
-            continue
-        if any(Path(name).name != name for name in names):
-            raise UsageError(f"{place}: {index.name} names weights outside of the folder; save the model again")
+    named: list[tuple[Path, object]] = []
+    for index in folder.rglob("*.index.json"):
+        named += [(index, name) for name in _values(_values_in(index).get("weight_map"))]
+    for path in (folder / "config.json", folder / "tokenizer_config.json"):
+        values = _values_in(path)
+        named += [
+            (path, name) for key, name in values.items() if key == "transformers_weights" or key.endswith("_file")
+        ]
+        named += [(path, name) for name in _values(values.get("fast_tokenizer_files"))]
+    for path, name in named:
+        if isinstance(name, str) and Path(name).name != name:
+            raise UsageError(
+                f"{place}: {path.name} names a file outside of the folder; save the model and its tokenizer again"
+            )
+
+
+def _values_in(path: Path) -> dict[str, Any]:
+    """Of a file of JSON; of one that cannot be read none, as whoever loads it says."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def _values(of: Any) -> list[Any]:
+    return list(of.values()) if isinstance(of, dict) else of if isinstance(of, list) else []
 
 
 def _tags(model: PreTrainedModel, options: HuggingFaceOptions) -> list[str | None]:
