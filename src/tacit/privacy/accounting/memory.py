@@ -17,7 +17,7 @@ from tacit.privacy.accounting.weighted import worst_case_pld
 __all__ = ["let_go"]
 
 _PLANS = 16
-"""Of Fourier transforms that scipy keeps, complex ones and real ones: the last that were used, of 16 bytes a number."""
+"""Of Fourier transforms that scipy keeps, complex ones and real ones each: the last that were used, of 16 bytes a number."""
 
 
 def let_go() -> None:
