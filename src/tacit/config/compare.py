@@ -156,14 +156,12 @@ def load_comparison(values: Any, source: str, folder: Path | None = None) -> Com
 def _check_names(config: ComparisonConfig) -> None:
     """Results lie in files that are called by task and model."""
     for section, names in (("tasks", config.tasks), ("models", config.models)):
+        seen: dict[str, str] = {}
         for name in names:
             if "--" in name:
                 raise UsageError(
                     f"{section}.{name}: -- stands between the names of a task and a model; take another name"
                 )
-    for section, names in (("tasks", config.tasks), ("models", config.models)):
-        seen: dict[str, str] = {}
-        for name in names:
             if (other := seen.setdefault(name.casefold(), name)) != name:  # one file on macOS and Windows
                 raise UsageError(
                     f"{section}.{name}: it differs from {other} by capital letters alone; take another name"

@@ -63,10 +63,10 @@ def local_pipeline(place: str, kind: str) -> Language:
     except ModuleNotFoundError:
         raise missing(kind, "spacy", "spacy") from None
     refuse_pipes(Path(place))
+    # As a path, where it is one: by its name spaCy would take a package that is called so.
+    model = Path(place) if Path(place).is_dir() else place
     try:
-        return without_limit(
-            spacy.load(Path(place) if Path(place).is_dir() else place)
-        )  # a package may have the same name
+        return without_limit(spacy.load(model))
     except (OSError, ValueError, KeyError, TypeError, ImportError):  # spaCy's own errors have many lines
         pass
     raise UsageError(
