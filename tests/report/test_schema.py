@@ -139,7 +139,7 @@ def test_another_name_does_not_get_the_control_past(name: str) -> None:
         ("ledger.1.sequence", 1, "in order"),
         ("ledger.0.epsilon_alone", -0.1, "greater than or equal to 0"),
         ("ledger.0.digest", "0123456789AB", "match pattern"),
-        ("ledger.0.partition", "all units", "training units"),
+        ("ledger.0.partition", "every unit", "training units"),
         ("ledger.0.parameters", {"adaptive": True}, "valid integer"),
         ("utility.4.corpus", "private held-out units", "noisy, in the ledger"),
         ("attacks.0.rows.0.p_value", 1.5, "less than or equal to 1"),

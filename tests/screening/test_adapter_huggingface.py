@@ -19,6 +19,7 @@ import pytest
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import (
+    AutoTokenizer,
     BertConfig,
     BertForMaskedLM,
     BertForTokenClassification,
@@ -601,7 +602,12 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], Mapping[str, Any], str]] = {
         "tokenizer_config.json names a file outside of the folder",
     ),
     "older tokenizer elsewhere": (
-        naming("tokenizer_config.json", tokenizer_file="/elsewhere/tokenizer.json"),
+        naming("tokenizer_config.json", tokenizer_file=__file__),
+        {},
+        "tokenizer_config.json names a file outside of the folder",
+    ),
+    "other tokens elsewhere": (
+        naming("tokenizer_config.json", nested={"deep": [__file__]}),
         {},
         "tokenizer_config.json names a file outside of the folder",
     ),
@@ -624,6 +630,28 @@ def test_mistakes_are_one_line(tmp_path: Path, mistake: str) -> None:
     assert message.startswith("detector huggingface: ")
     assert part in message
     assert "\n" not in message
+
+
+def test_no_file_names_the_tokenizer_of_another_folder(tmp_path: Path) -> None:
+    """35th attack, by reading: transformers takes arguments out of special_tokens_map.json, and they win."""
+    folder, other = tmp_path / "model", tmp_path / "other"
+    for place in (folder, other):
+        place.mkdir()
+    good(folder)
+    save_tokenizer(tokenizer_of([*SPECIAL, *reversed(WORDS)]), other)
+    named = folder / "special_tokens_map.json"
+    named.write_text(json.dumps({"tokenizer_file": str(other / "tokenizer.json")}))
+    own, others = (Tokenizer.from_file(str(place / "tokenizer.json")).get_vocab() for place in (folder, other))
+    assert own != others
+    assert AutoTokenizer.from_pretrained(folder).get_vocab() == others  # known wrong
+    with pytest.raises(UsageError, match=r"special_tokens_map\.json names a file outside of the folder"):
+        detector_from_options(HuggingFaceOptions(folder=str(folder)))
+    told = AutoTokenizer.from_pretrained(folder, tokenizer_file=str(folder / "tokenizer.json"))
+    assert told.get_vocab() == own  # whatever else names one
+    named.unlink()
+    naming_where_it_lay = naming("tokenizer_config.json", special_tokens_map_file=str(other / "tokenizer.json"))
+    naming_where_it_lay(folder)  # as earlier versions of transformers saved them; it is never opened
+    detector_from_options(HuggingFaceOptions(folder=str(folder)))
 
 
 def test_a_model_without_a_head_would_not_be_noticed(tmp_path: Path) -> None:

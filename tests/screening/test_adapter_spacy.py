@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 import spacy
+from spacy.lang.en import English
 from spacy.language import Language
 from spacy.tokens import Doc
+from thinc.api import Config
 
 from tacit.errors import DataError, UsageError
 from tacit.screening.adapters.contents import model_place
@@ -56,6 +58,31 @@ def test_a_folder_is_taken_before_a_package_of_its_name(
     assert model_place(SpacyOptions(pipeline="spacy")) == Path("spacy")
     assert local_pipeline("spacy", "spacy").pipe_names == ["entity_ruler"]
     assert spacy.util.is_package("spacy")  # known wrong
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_component_of_another_pipeline_is_refused(folder: Path, tmp_path: Path, whole: bool) -> None:
+    """35th attack, by reading: nobody looks at what lies there."""
+    own = tmp_path / "own"
+    shutil.copytree(folder, own)
+    config = Config().from_disk(own / "config.cfg")
+    taken = {"source": str(folder)} if whole else {**config["components"]["entity_ruler"], "other": str(folder)}
+    config["components"]["entity_ruler"] = taken
+    config.to_disk(own / "config.cfg")
+    if whole:  # known wrong: with all rules of the other one
+        assert English.from_config(config).pipe_labels == spacy.load(folder).pipe_labels
+    with pytest.raises(
+        UsageError, match="own takes a component or a file from elsewhere; load it, and save it as a whole"
+    ):
+        detector(own)
+
+
+def test_a_module_without_a_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It loads what lies beside it, and only the module would be looked at."""
+    (tmp_path / "lonely_pipeline.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(UsageError, match="lonely_pipeline is a module without a folder of its own"):
+        detector(Path("lonely_pipeline"))
 
 
 TEXTS = [

@@ -22,6 +22,7 @@ from tacit.privacy.events.spends import (
     event_to_dict,
     expected,
     of_run,
+    part_of,
     split_of,
 )
 from tacit.privacy.events.words import Choice, ThresholdedHistogram, WeightedHistogram, WordCounts, unit_weight
@@ -50,6 +51,7 @@ __all__ = [
     "event_to_dict",
     "expected",
     "of_run",
+    "part_of",
     "split_of",
     "unit_weight",
 ]

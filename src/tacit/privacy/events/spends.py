@@ -26,6 +26,7 @@ __all__ = [
     "event_to_dict",
     "expected",
     "of_run",
+    "part_of",
     "split_of",
 ]
 
@@ -135,6 +136,11 @@ def of_run(spend: Spend, run: str) -> Spend:
 def split_of(partition: str) -> str:
     """Which split of the units a part belongs to: empty for this run's own; see `of_run`."""
     return partition.rpartition(_OF_RUN)[0]
+
+
+def part_of(partition: str) -> str:
+    """A part's name within its split; see `of_run`."""
+    return partition.rpartition(_OF_RUN)[2]
 
 
 def event_to_dict(event: Event) -> dict[str, Any]:

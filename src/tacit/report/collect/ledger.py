@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from tacit.planning import HELD_OUT, TRAINING
+from tacit.planning import HELD_OUT
 from tacit.privacy.accounting.accountant import epsilon, joint_epsilon
-from tacit.privacy.events import Spend
+from tacit.privacy.events import EVERY_PART, Spend, part_of
 from tacit.privacy.ledger import Ledger
 from tacit.report import schema
 
 __all__ = ["cumulative", "ledger_rows"]
+
+_UNITS: dict[str, schema.UnitsRead] = {HELD_OUT: "held-out units", EVERY_PART: "all units"}
+"""Of parts of the units in a ledger, this run's own and those of earlier ones; all others were trained on."""
 
 
 def ledger_rows(ledger: Ledger) -> tuple[schema.LedgerRow, ...]:
@@ -28,7 +31,7 @@ def ledger_rows(ledger: Ledger) -> tuple[schema.LedgerRow, ...]:
                 parameters=plan.event.numbers(),
                 count=row.count,
                 epsilon_alone=alone,
-                partition=HELD_OUT if plan.partition == HELD_OUT else TRAINING,
+                partition=_UNITS.get(part_of(plan.partition), "training units"),
                 digest=row.digest[:12],
             )
         )

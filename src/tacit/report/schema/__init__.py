@@ -19,7 +19,7 @@ from tacit.report.schema.guarantee import (
     Said,
     WhoseEpsilon,
 )
-from tacit.report.schema.ledger import CumulativePoint, LedgerRow
+from tacit.report.schema.ledger import CumulativePoint, LedgerRow, UnitsRead
 from tacit.report.schema.model import AdapterFacts, Example, ModelFacts, PhaseRow, UtilityRow, VocabularyFacts
 from tacit.report.schema.run import IdentifierRow, ReleasedFile, ReportData
 from tacit.report.schema.values import (
@@ -70,6 +70,7 @@ __all__ = [
     "RhoBand",
     "Said",
     "Term",
+    "UnitsRead",
     "UtilityRow",
     "VocabularyFacts",
     "WhoseEpsilon",

@@ -8,7 +8,10 @@ from pydantic import Field, StringConstraints
 
 from tacit.report.schema.values import Count, Epsilon, Facts, Parameters, Text
 
-__all__ = ["CumulativePoint", "LedgerRow"]
+__all__ = ["CumulativePoint", "LedgerRow", "UnitsRead"]
+
+UnitsRead = Literal["training units", "held-out units", "all units"]
+"""Of a run, or of the earlier one that an entry was taken over from."""
 
 
 class LedgerRow(Facts):
@@ -31,7 +34,7 @@ class LedgerRow(Facts):
     parameters: Parameters
     count: Annotated[int, Field(ge=1)]
     epsilon_alone: Epsilon
-    partition: Literal["training units", "held-out units"]
+    partition: UnitsRead
     digest: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12}$")]
 
 

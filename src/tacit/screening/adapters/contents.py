@@ -11,7 +11,7 @@ from pathlib import Path
 from tacit.errors import UsageError
 from tacit.screening.adapters.options import AdapterOptions
 
-__all__ = ["contents_digest", "model_place"]
+__all__ = ["contents_digest", "model_place", "place_of"]
 
 
 def contents_digest(options: AdapterOptions) -> str:
@@ -43,18 +43,20 @@ def _files_in(folder: Path) -> Iterator[Path]:
 
 
 def model_place(options: AdapterOptions) -> Path | None:
-    """Where the model lies that a detector uses: a folder, or an installed package's folder or one file; None where there is none.
+    """Where the model lies that a detector uses: a folder, or an installed package's folder or one file; None where there is none."""
+    named = options.named_model()
+    return None if named is None or named.value is None else place_of(named.value)
+
+
+def place_of(name: str) -> Path | None:
+    """As `model_place`, of a model's name.
 
     A folder comes first, and a package may lie in another one, as `tacit.screening.adapters.spacy_ner.local_pipeline` loads them.
     """
-    named = options.named_model()
-    if named is None or named.value is None:
-        return None
-    place = named.value
-    if Path(place).is_dir():
-        return Path(place)
+    if Path(name).is_dir():
+        return Path(name)
     try:
-        spec = find_spec(place)
+        spec = find_spec(name)
     except Exception:  # no name of a module, or a package around it that cannot be imported
         return None
     if spec is None or spec.origin is None:

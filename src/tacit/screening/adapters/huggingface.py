@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from tacit.errors import UsageError
 from tacit.files import refuse_pipes
 from tacit.screening.adapters.common import TextByText, UnreadableError
+from tacit.screening.adapters.elsewhere import names_elsewhere, texts_in
 from tacit.screening.adapters.options import HuggingFaceOptions
 from tacit.screening.adapters.token_marks import Thresholds, Token, token_spans
 from tacit.screening.spans import Span
@@ -30,6 +31,9 @@ __all__ = ["HuggingFaceDetector"]
 
 _MOST_WINDOW = 512
 _MOST_OVERLAP = 64
+_NEVER_OPENED = ("_name_or_path", "name_or_path", "special_tokens_map_file")
+"""What saving leaves in the files of where a model lay; transformers opens none of these."""
+
 _TAG = re.compile(r"(?:[BIELSU]-)?(.+)", re.DOTALL)
 
 
@@ -214,7 +218,10 @@ def _loaded(folder: str) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
     tokenizer = None
     if (Path(folder) / "tokenizer.json").is_file():  # without it transformers makes up a tokenizer that knows no word
         try:
-            tokenizer = AutoTokenizer.from_pretrained(folder, **local)
+            # said here, since another file of the folder may name another one
+            tokenizer = AutoTokenizer.from_pretrained(
+                folder, tokenizer_file=str(Path(folder) / "tokenizer.json"), **local
+            )
         except Exception:
             tokenizer = None
     if tokenizer is None or not tokenizer.is_fast:
@@ -229,33 +236,24 @@ def _refuse_elsewhere(folder: Path, place: str) -> None:
         raise UsageError(
             f"{place} holds a peft adapter, whose model lies elsewhere and is not looked at; merge both, and save the whole model"
         )
-    named: list[tuple[Path, object]] = []
-    for index in folder.rglob("*.index.json"):
-        named += [(index, name) for name in _values(_values_in(index).get("weight_map"))]
-    for path in (folder / "config.json", folder / "tokenizer_config.json"):
+    for path in (*folder.glob("*.json"), *folder.rglob("*.index.json")):
         values = _values_in(path)
-        named += [
-            (path, name) for key, name in values.items() if key == "transformers_weights" or key.endswith("_file")
-        ]
-        named += [(path, name) for name in _values(values.get("fast_tokenizer_files"))]
-    for path, name in named:
-        if isinstance(name, str) and Path(name).name != name:
+        parts = [values.get(name) for name in ("weight_map", "fast_tokenizer_files", "transformers_weights")]
+        if names_elsewhere(values, folder) or any(Path(name).name != name for name in texts_in(parts)):
             raise UsageError(
                 f"{place}: {path.name} names a file outside of the folder; save the model and its tokenizer again"
             )
 
 
 def _values_in(path: Path) -> dict[str, Any]:
-    """Of a file of JSON; of one that cannot be read none, as whoever loads it says."""
+    """Of a file of JSON; of one that cannot be read none, as whoever loads it says. A tokenizer's words are no names of files."""
+    if path.name in ("tokenizer.json", "vocab.json"):
+        return {}
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return values if isinstance(values, dict) else {}
-
-
-def _values(of: Any) -> list[Any]:
-    return list(of.values()) if isinstance(of, dict) else of if isinstance(of, list) else []
+    return {name: own for name, own in values.items() if name not in _NEVER_OPENED} if isinstance(values, dict) else {}
 
 
 def _tags(model: PreTrainedModel, options: HuggingFaceOptions) -> list[str | None]:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from tacit.errors import UsageError
 from tacit.files import refuse_pipes
 from tacit.screening.adapters.common import TextByText, missing
+from tacit.screening.adapters.contents import place_of
+from tacit.screening.adapters.elsewhere import names_elsewhere
 from tacit.screening.adapters.options import SpacyOptions
 from tacit.screening.spans import Span
 
@@ -63,6 +65,7 @@ def local_pipeline(place: str, kind: str) -> Language:
     except ModuleNotFoundError:
         raise missing(kind, "spacy", "spacy") from None
     refuse_pipes(Path(place))
+    _refuse_elsewhere(place, kind)
     # As a path, where it is one: by its name spaCy would take a package that is called so.
     model = Path(place) if Path(place).is_dir() else place
     try:
@@ -73,6 +76,26 @@ def local_pipeline(place: str, kind: str) -> Language:
         f"detector {kind}: pipeline: {place} is no spaCy pipeline on this machine; name a folder or an installed package "
         "(nothing is downloaded)"
     )
+
+
+def _refuse_elsewhere(place: str, kind: str) -> None:
+    """What a pipeline would load from another place: neither where that comes from nor what it holds is looked at."""
+    from thinc.api import Config
+
+    where = f"detector {kind}: pipeline: {place}"
+    found = place_of(place)
+    if found is not None and found.is_file():
+        raise UsageError(f"{where} is a module without a folder of its own; name the folder of the pipeline")
+    for path in [] if found is None else found.rglob("config.cfg"):
+        try:
+            config = Config().from_disk(path)
+        except Exception:
+            continue
+        components = config.get("components", {})
+        if any("source" in own for own in components.values()) or names_elsewhere(
+            [components, config.get("nlp")], path.parent
+        ):
+            raise UsageError(f"{where} takes a component or a file from elsewhere; load it, and save it as a whole")
 
 
 def without_limit(pipeline: Language) -> Language:
