@@ -71,6 +71,11 @@ class Bands:
         return np.asarray(self.weights)[self.band_of(rho_U)]
 
     @property
+    def counted(self) -> frozenset[float]:
+        """The weights that are not 0."""
+        return frozenset(self.weights) - {0.0}
+
+    @property
     def largest(self) -> float:
         """The largest weight: what the worst case has."""
         return max(self.weights)

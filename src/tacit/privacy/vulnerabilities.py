@@ -52,6 +52,12 @@ def _banded(certificate: _Values, config: _Values) -> bool:
     return "banded-poisson-gaussian" in _events(certificate)
 
 
+def _of_several_weights(certificate: _Values, config: _Values) -> bool:
+    events = [spend["event"] for spend in certificate["spends"]]
+    banded = [event["weights"] for event in events if event["kind"] == "banded-poisson-gaussian"]
+    return any(len({weight for weight in weights if weight}) > 1 for weights in banded)
+
+
 def _groups(certificate: _Values, config: _Values) -> bool:
     screening = config.get("screening") or {}
     return "confidentiality" in certificate and (not config or bool(screening.get("group")))
@@ -222,6 +228,9 @@ VULNERABILITIES = (
     Vulnerability("TACIT-55", "several processes on unlike machines counted units twice or not at all", 1, _any),
     Vulnerability("TACIT-56", "on a GPU a variable of the environment rounded products below torch", 1, _off_cpu),
     Vulnerability("TACIT-57", "what the engine computes behind a loop's backward was not tried", 1, _any),
+    Vulnerability(
+        "TACIT-58", "beside larger clip weights a small one's unit moved a sum too far", 1, _of_several_weights
+    ),
 )
 
 

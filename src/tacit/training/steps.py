@@ -158,7 +158,8 @@ class DpStep(Step):
     def _set_at_once(self, at_once: int, blank: int) -> None:
         """How many units stand together, and what hangs on it."""
         self._at_once = at_once
-        self._micro_batches_a_step = 0.0 if self._reads_padding else self._plan.normaliser / at_once
+        bounds = 1 if self._plan.bands is None else len(self._plan.bands.counted)  # each has micro-batches of its own
+        self._micro_batches_a_step = 0.0 if self._reads_padding else self._plan.normaliser / at_once / bounds
         self._spare = blank == 1 and at_once > 1
 
     def _new_clipper(self, use: Use) -> PerExampleClipper:
@@ -204,12 +205,16 @@ class DpStep(Step):
         return not isinstance(self._plan, NoiselessPlan)
 
     def draw(self, step: int) -> np.ndarray:
-        """One global Poisson draw, the units with the shortest rows first: in this order whatever the micro-batch."""
+        """One global Poisson draw: those that count least first, and of them the shortest; in this order whatever the micro-batch."""
         drawn = self._plan.batch(self._source.stream.units, self._source.streams, step)
         if self._weights_U is not None:
             drawn = drawn[self._weights_U[drawn] > 0]
-        self._drawn = drawn[np.argsort(self._source.stream.longest_of(drawn), kind="stable")]
+        self._drawn = drawn[np.lexsort((self._source.stream.longest_of(drawn), self._counts(drawn)))]
         return self._drawn
+
+    def _counts(self, units: np.ndarray) -> np.ndarray:
+        """How much each of these units counts (B,)."""
+        return np.ones(len(units)) if self._weights_U is None else self._weights_U[units]
 
     def _widths(self, units: np.ndarray) -> np.ndarray:
         """To how many positions the rows of each of these units are padded (B,)."""
@@ -217,9 +222,13 @@ class DpStep(Step):
         return widths(stream.longest_of(units), stream.ids_ST.shape[1], self._micro_batches_a_step)
 
     def together(self, entries: np.ndarray) -> int:
-        """Units of one width, which stand beside each other in the draw."""
-        width_B = self._widths(entries)
-        others = np.flatnonzero(width_B != width_B[0])
+        """Units of one width and one weight, which stand beside each other in the draw.
+
+        A micro-batch is added up in float32. Beside units that count thousands of times as much, their rounding, which one unit more
+        changes by its place, would be more than what a unit of a small weight may move the sum by (TACIT-58).
+        """
+        width_B, count_B = self._widths(entries), self._counts(entries)
+        others = np.flatnonzero((width_B != width_B[0]) | (count_B != count_B[0]))
         return int(others[0]) if len(others) else len(entries)
 
     def add(self, chosen: np.ndarray, places: np.ndarray, step: int) -> None:

@@ -64,7 +64,10 @@ def sums_digest(
     digest = hashlib.blake2b(key=streams.derive("sums"), digest_size=32, person=b"tacit-sums")
     by_batch = uses_dropout(model) and not phase.plan.is_dp
     if phase.plan.is_dp:
-        _add(digest, b"sum and noise on a grid")  # not so in earlier versions, and no phase is to be of both
+        # not so in earlier versions, and no phase is to be of both
+        _add(digest, b"sum and noise on a grid")
+        if phase.plan.bands is not None and len(phase.plan.bands.counted) > 1:
+            _add(digest, b"a micro-batch for each weight")
     ends_as = dataclasses.replace(
         phase.optimizer, average=None, keep=None
     )  # made of the iterates, when all sums are done

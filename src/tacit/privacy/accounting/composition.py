@@ -23,7 +23,7 @@ from tacit.privacy.accounting.envelope import envelope_pld
 from tacit.privacy.accounting.falling import smallest_epsilon
 from tacit.privacy.accounting.histogram import Case, gaussian_delta
 from tacit.privacy.accounting.sampled_gaussian import gaussian_pld
-from tacit.privacy.accounting.self_composition import composed, delta_at, self_composed
+from tacit.privacy.accounting.self_composition import composed, delta_at, let_go_of_plans, self_composed
 from tacit.privacy.accounting.weighted import (
     choice_cases,
     effective_stddev,
@@ -75,6 +75,9 @@ def rounding_reserve(spends: Iterable[Spend]) -> float:
 
 COARSEST_GRID = 1e-3
 """Cheap, and an upper bound all the same."""
+
+_KEPT_CURVES = 6
+"""On a finer grid: the last ones that were asked for, of several MiB each. Few are asked for again after so many others."""
 
 
 def _choice_pld(event: Choice, words: float, grid: float, pessimistic: bool) -> pld.PrivacyLossDistribution:
@@ -228,9 +231,11 @@ class Account:
 
     def _curve(self, words: float) -> Callable[[float], float]:
         """Hockey-stick of everything, the counts of the choice with the full law differing in ``words`` places."""
-        if words not in self._curves:
-            self._curves[words] = self._make_curve(words)
-        return self._curves[words]
+        found = self._curves.pop(words, None) or self._make_curve(words)
+        if self.grid < COARSEST_GRID and len(self._curves) >= _KEPT_CURVES:
+            del self._curves[next(iter(self._curves))]
+        self._curves[words] = found
+        return found
 
     def _make_curve(self, words: float) -> Callable[[float], float]:
         mu = self._only_gaussian(words)
@@ -240,6 +245,7 @@ class Account:
         if self._fixed is not None and words > 0:
             mine = _choice_pld(self._fixed, words, self.grid, self.pessimistic)
             whole = mine if others is None else composed([others, mine])
+            let_go_of_plans()  # each number of words has a length of its own
         else:
             assert others is not None
             whole = others

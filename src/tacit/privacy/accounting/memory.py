@@ -5,19 +5,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 
-import numpy as np
-from scipy import fft
-
 from tacit.privacy.accounting.accountant import shared_account
 from tacit.privacy.accounting.composition import chosen_pld
 from tacit.privacy.accounting.exchange import exchange_pld
 from tacit.privacy.accounting.sampled_gaussian import poisson_gaussian_pld
+from tacit.privacy.accounting.self_composition import let_go_of_plans
 from tacit.privacy.accounting.weighted import worst_case_pld
 
 __all__ = ["let_go"]
-
-_PLANS = 16
-"""Of Fourier transforms that scipy keeps, complex ones and real ones each: the last that were used, of 16 bytes a number."""
 
 
 def let_go() -> None:
@@ -28,8 +23,6 @@ def let_go() -> None:
     """
     for kept in (shared_account, chosen_pld, exchange_pld, poisson_gaussian_pld, worst_case_pld):
         kept.cache_clear()
-    for length in range(1, _PLANS + 1):
-        fft.fft(np.zeros(length, dtype=np.complex128))
-        fft.rfft(np.zeros(length))
+    let_go_of_plans()
     with contextlib.suppress(OSError, AttributeError, TypeError):  # another system's library
         ctypes.CDLL(None).malloc_trim(0)

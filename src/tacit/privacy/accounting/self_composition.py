@@ -18,7 +18,7 @@ from dp_accounting.pld import common, pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import fft, signal
 
-__all__ = ["composed", "delta_at", "self_composed", "truncation_bounds"]
+__all__ = ["composed", "delta_at", "let_go_of_plans", "self_composed", "truncation_bounds"]
 
 _TAIL = 1e-15
 """The mass that the library lets each composition cut off, and adds to that of an infinite loss."""
@@ -28,6 +28,17 @@ _ORDERS = np.arange(1, 21)
 
 _LOG_ERROR = 1e-11
 """More than two ways of adding a million positive numbers may differ by, relative to their sum."""
+
+
+_PLANS = 16
+"""Of Fourier transforms that scipy keeps, complex ones and real ones each: the last that were used, of 16 bytes a number."""
+
+
+def let_go_of_plans() -> None:
+    """Let go of scipy's plans of transforms, which only others replace: ten MiB for each length that was asked for."""
+    for length in range(1, _PLANS + 1):
+        fft.fft(np.zeros(length, dtype=np.complex128))
+        fft.rfft(np.zeros(length))
 
 
 def composed(parts: Sequence[pld.PrivacyLossDistribution]) -> pld.PrivacyLossDistribution:
