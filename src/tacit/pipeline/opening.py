@@ -27,7 +27,6 @@ from tacit.planning.given import check_folder, fingerprints, given_tokenizer
 from tacit.planning.locality import token_policies
 from tacit.planning.measured import measurement_of_run
 from tacit.planning.origins import provenance_of
-from tacit.privacy.accounting.memory import let_go
 from tacit.privacy.confidentiality.measurement import MEASUREMENT
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.provenance import NOISE_SOURCE
@@ -83,7 +82,6 @@ def open_run(config: RunConfig, reporter: Reporter | None = None, ranks: Ranks =
         mechanisms = mechanisms or mechanisms_from_ledger(config, ledger)
         mechanisms = mechanisms or solve(config, list(start.inherited.values()))
         plan_in_ledger(mechanisms, ledger, start)
-        let_go()  # of what planning has asked: training needs the room
         ledger.bind(NOISE_SOURCE, training_noise(config))
         if measurement is not None:
             ledger.bind(MEASUREMENT, measurement.to_json())

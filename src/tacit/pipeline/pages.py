@@ -21,7 +21,6 @@ from tacit.config.shape import ModelShape, folder_shape, shape_of, tensor_shapes
 from tacit.errors import LedgerError, UsageError
 from tacit.files import private_folder, read_result
 from tacit.pipeline.attack_files import stored_attacks
-from tacit.privacy.accounting.memory import let_go
 from tacit.privacy.certificate_file import read_certificate
 from tacit.privacy.ledger import Ledger
 from tacit.release.verification import verify_statements
@@ -96,7 +95,6 @@ def write_report(
     if curator:
         shutil.rmtree(private_folder(target), ignore_errors=True)
         private_folder(target)
-    let_go()  # accounts and plots together would be the most that a run holds
     build_report(report, target)
 
 

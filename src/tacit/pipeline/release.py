@@ -19,7 +19,6 @@ from tacit.pipeline.pages import FIGURES, figures_digest, write_report
 from tacit.pipeline.state import RunState
 from tacit.planning import PUBLIC_KEY
 from tacit.planning.confidentiality import run_statement
-from tacit.privacy.accounting.memory import let_go
 from tacit.privacy.certificate import file_digests, make_certificate, run_randomness
 from tacit.privacy.origin import mark_released
 from tacit.privacy.precision import precision_words
@@ -39,9 +38,7 @@ def release_run(state: RunState) -> None:
         state.ledger.bind(FIGURES, figures_digest(state.config, state.folder))
         statement = run_statement(state.config, state.ledger)
         stated = None if statement is None else statement.to_dict()
-        certificate = make_certificate(state.ledger, digests, _randomness(state), stated)
-        let_go()  # the report asks other questions
-        return certificate
+        return make_certificate(state.ledger, digests, _randomness(state), stated)
 
     def write_pages(folder: Path, certificate: dict[str, Any]) -> None:
         write_report(state.config, state.folder, state.ledger, certificate, folder)

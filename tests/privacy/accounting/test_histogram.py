@@ -495,8 +495,18 @@ def test_branch_and_bound_finds_the_plain_maximum(name: str, relation: Relation)
 
 
 @pytest.mark.parametrize("training", [Spend(PoissonGaussian(0.2, 4.0), 10), Spend(PoissonGaussian(0.002, 2.0), 5000)])
-def test_branch_and_bound_on_two_grids_finds_the_plain_maximum(training: Spend) -> None:
+def test_branch_and_bound_on_two_grids_finds_the_plain_maximum(
+    training: Spend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On the certifying grid the bounds come from a coarser one, which over many steps is far too high to help."""
+    asked: dict[int, set[float]] = {}
+    curve = Account._curve
+
+    def noted(account: Account, words: float) -> Callable[[float], float]:
+        asked.setdefault(id(account), set()).add(words)
+        return curve(account, words)
+
+    monkeypatch.setattr(Account, "_curve", noted)
     spends = (Spend(ThresholdedHistogram(20.0, 100.0, 10, "gaussian")), training)
     searched, plain = Account(spends), Account(spends)
     for e in (0.3, 0.8):
@@ -506,9 +516,23 @@ def test_branch_and_bound_on_two_grids_finds_the_plain_maximum(training: Spend) 
             assert (
                 searched._coarser._case_delta(case, e) >= plain._case_delta(case, e) * (1 - 1e-8) - 1e-14
             )  # rounding of Fourier transforms
-    assert len(searched._curves) < len(plain._curves)
+    assert len(asked[id(searched)]) < len(asked[id(plain)])
     optimistic = Account(spends, pessimistic=False)
     assert optimistic.delta(0.8) <= searched.delta(0.8)
+
+
+def test_the_last_curves_on_a_fine_grid_are_kept_and_others_are_made_again_alike() -> None:
+    spends = (Spend(ThresholdedHistogram(20.0, 100.0, 10, "gaussian")), Spend(PoissonGaussian(0.1, 1.5), 4))
+    fine, coarse = Account(spends), Account(spends, grid=1e-3)
+    first = [fine._curve(words)(0.5) for words in range(9)]
+    assert list(fine._curves) == [3, 4, 5, 6, 7, 8]
+    fine._curve(3)
+    assert fine._curve(0)(0.5) == first[0]
+    assert list(fine._curves) == [5, 6, 7, 8, 3, 0]  # the ones that were asked for longest ago are gone
+    assert [fine._curve(words)(0.5) for words in range(9)] == first
+    for words in range(9):
+        coarse._curve(words)
+    assert len(coarse._curves) == 9  # a tenth of the size
 
 
 def test_the_worst_neighbour_is_not_always_the_one_with_nothing_new() -> None:
