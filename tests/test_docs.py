@@ -115,3 +115,32 @@ def test_what_is_broken_is_found(tmp_path: Path) -> None:
     lonely.write_text("[back](page.md)\n")
     assert reached(page) == {page, other}
     assert reached(lonely) == {lonely, page, other}
+
+
+CHOSEN = {
+    "a unit's band": "test_the_certificate_says_at_least_what_the_attack_shows",
+    "words of a later round": "test_rounds_that_depend_on_each_other_are_bounded",
+    "words of the first choice": "test_the_ledger_has_what_was_paid_first_in_front",
+    "words to count": "test_one_unit_moves_at_most_max_words_counts_by_one",
+    "tokenizer; Adam's moments": None,  # argued: what is computed from releases costs nothing
+    "how a unit is cut": "test_several_maskings_of_a_unit_are_clipped_as_one",
+    "sampling, clip, noise": "test_planning_again_is_free_and_planning_otherwise_is_refused",
+    "the part that a unit is in": "test_parts_of_one_run_stay_apart_and_three_runs_have_all_combinations",
+    "the fine-tuning of a release": "test_every_part_composes_with_each_part_and_they_not_with_each_other",
+    "CRT: which record": "test_no_gradients_exceed_the_worst_pair",
+    "selective DP": "test_states_cost_as_one_gaussian_mechanism",
+    "noise by the batch": "test_the_literal_event_has_no_epsilon_and_says_why",
+    "Renyi DP": "test_renyi_is_above_pld_and_pld_above_its_optimistic_estimate",
+    "options that a person": None,  # assumed, and said so in the row
+}
+"""What an earlier release may choose, by the first words of its row in docs/guarantees.md, and the test of why the account holds."""
+
+
+def test_whatever_a_release_may_choose_has_its_test() -> None:
+    page = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    part = page.split("## Choosing by what was released")[1].split("\n## ")[0]
+    rows = [row for row in re.findall(r"^\| ([^|]+?) \|", part, re.MULTILINE)[1:] if not row.startswith("---")]
+    assert len(rows) == len(CHOSEN)
+    assert all(row.startswith(first) for row, first in zip(rows, CHOSEN, strict=True))
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name in CHOSEN.values() if name and f"def {name}(" not in tests] == []

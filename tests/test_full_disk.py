@@ -34,7 +34,7 @@ from tacit.training.phases import AdamOptions, Phase
 from tacit.training.plans import DpPlan
 
 from .disks import SmallDisk, small_disk
-from .keys import key_numbered
+from .keys import begin_with_key, key_numbered
 from .small import AT_EACH_MICRO_BATCH, small_values, tacit, write_config, write_corpora
 from .training.streams import OBJECTIVE, random_units, stream_of, tiny_bert
 
@@ -211,7 +211,7 @@ def test_every_library_has_other_words_for_it(fails: Callable[[], None]) -> None
 @pytest.mark.slow
 def test_a_run_on_a_full_disk_goes_on_when_there_is_room(disk: SmallDisk, tmp_path: Path) -> None:
     write_corpora(tmp_path, patients=60, records=200)
-    run = disk.folder / "run"
+    run, alone = disk.folder / "run", tmp_path / "alone"
     values = small_values(
         tmp_path,
         run=str(run),
@@ -219,8 +219,10 @@ def test_a_run_on_a_full_disk_goes_on_when_there_is_room(disk: SmallDisk, tmp_pa
         vocabulary={"method": "public", "size": 300},
         compute=AT_EACH_MICRO_BATCH,
     )
+    for folder in (run, alone):
+        begin_with_key({**values, "run": str(folder)}, 3)
     config = write_config(tmp_path / "config.yaml", values)
-    for free in (0, 60_000):
+    for free in (0, 8_192, 60_000, 300_000, 720_000):
         disk.leave(free)
         done = tacit("run", config)
         disk.empty()
@@ -235,3 +237,6 @@ def test_a_run_on_a_full_disk_goes_on_when_there_is_room(disk: SmallDisk, tmp_pa
     assert done.returncode == 0, done.stderr
     assert (run / "config.json").stat().st_mode & 0o777 == 0o600
     assert tacit("verify", run).returncode == 0
+    assert tacit("run", write_config(tmp_path / "alone.yaml", {**values, "run": str(alone)})).returncode == 0
+    ends = [(folder / "release" / "model" / "model.safetensors").read_bytes() for folder in (run, alone)]
+    assert ends[0] == ends[1]

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from tacit.config import parse_config
+from tacit.config.finetune import check_finetune
+from tacit.entities.plan import plan_finetune
 from tacit.errors import BudgetError, DataError, RefusedError, UsageError
 from tacit.files import read_json, write_json
 from tacit.pipeline.stages import run
@@ -28,6 +30,8 @@ from tacit.release.configured import check_run
 from tacit.runs.folder import RunFolder
 from tacit.scoring.public import require_public_scorer
 
+from ..adaptive_runs import adaptive_values
+from ..scoring.test_public import released
 from ..small import small_values, tacit, write_config, write_corpora
 
 DELTA = 1e-4
@@ -104,6 +108,64 @@ def test_each_release_counts_once_however_it_is_reached(chain: Path) -> None:
         "public corpus 1": "declared public",
     }
     assert verified(chain / "d")
+
+
+def test_each_given_thing_alone_brings_what_was_spent_on_it(chain: Path) -> None:
+    """A tokenizer and a list of words, of which one in a run's private folder is refused."""
+    tokenizer = str(chain / "a" / "release" / "model" / "tokenizer.json")
+    public_only = values(chain, "x")["phases"][:1]
+    words: dict[str, Any] = {"method": "weighted", "max_words": 16, "size": 500, "public_words": [tokenizer]}
+    for vocabulary in ({"method": "given", "path": tokenizer}, words):
+        found = provenance_of(parse_config(values(chain, "x", vocabulary=vocabulary, phases=public_only)))
+        spent = epsilon(list(found.inherited.values()), DELTA)
+        assert spent == pytest.approx(certified(chain / "a"))  # known wrong: nothing
+    words["public_words"] = [str(chain / "a" / "private" / "vocabulary" / "tokenizer.json")]
+    with pytest.raises(RefusedError) as caught:
+        provenance_of(parse_config(values(chain, "x", vocabulary=words)))
+    assert caught.value.reason == "start-inside-a-run"
+
+
+def test_a_fine_tuning_from_public_phases_pays_for_what_is_behind_them(chain: Path) -> None:
+    dp = {
+        "unit": "user", "units": 150, "budget": {"epsilon": 9.0, "delta": DELTA},
+        "expected_batch": 15, "clip_norm": 0.5, "noise_multiplier": 1.5,
+    }  # fmt: skip
+    documents = {
+        "format": "jsonl",
+        "id_field": "note_id",
+        "user_field": "patient_id",
+        "path": str(chain / "notes.jsonl"),
+    }
+    config = {
+        "run": str(chain / "tuned"), "model": {"folder": str(chain / "c" / "release" / "model")}, "documents": documents,
+        "training": {"steps": 4, "length": 24, "overlap": 4}, "labels": ["problem"], "dp": dp,
+    }  # fmt: skip
+    (found,) = plan_finetune(check_finetune(config, "test")).models
+    own = Spend(PoissonGaussian(0.1, 1.5), 4)
+    assert found.epsilon_alone == pytest.approx(epsilon([own], DELTA))
+    assert found.epsilon == pytest.approx(epsilon([Spend(STEP, STEPS), own], DELTA))  # known wrong: as alone
+
+
+def test_text_that_lies_in_a_release_is_no_public_corpus(chain: Path, tmp_path: Path) -> None:
+    """Such as what a released model has written: its certificate is beside it, and is of other files."""
+    release = shutil.copytree(chain / "a" / "release", tmp_path / "release")
+    text = shutil.copy(chain / "public.jsonl", release / "generated.jsonl")
+    with pytest.raises(DataError, match="certifies other files"):
+        provenance_of(parse_config(values(chain, "x", public=[{"path": str(text), "id_field": "id"}])))
+
+
+@pytest.mark.parametrize("given", ["start", "scorer"])
+def test_what_has_read_private_text_decides_no_band(given: str, tmp_path: Path) -> None:
+    """As the start of the phase that scores, or as the scorer's folder, whatever its user says of it."""
+    read = str(released(tmp_path / "a", PoissonGaussian(0.1, 2.0)) / "release" / "model")
+    scorer = {"scorer": {"folder": read, "public": True}} if given == "scorer" else {}
+    found = adaptive_values(tmp_path, **scorer)
+    if given == "start":  # the scorer is the phase "public"
+        del found["vocabulary"]
+        found["model"] = {"folder": read, "length": 24}
+    with pytest.raises(RefusedError) as caught:
+        provenance_of(parse_config(found, "here"))
+    assert caught.value.reason == "scorer-not-public"
 
 
 def test_a_certificate_that_forgets_where_it_began_is_found(chain: Path, tmp_path: Path) -> None:

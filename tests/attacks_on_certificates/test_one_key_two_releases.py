@@ -344,3 +344,16 @@ def test_a_configuration_that_changes_before_anything_is_paid_gets_a_new_key(beg
     with open_run(parse_config(changed)):
         pass
     assert (begun / "run" / "private" / "key").read_bytes() != before
+
+
+PLANS = [{"clip_norm": 0.5}, {"noise_multiplier": 3.0}, {"sampling_probability": 0.6}, {"sequences_per_unit": 1}]
+
+
+@pytest.mark.parametrize("changed", PLANS)
+def test_another_plan_or_rate_has_other_noise(changed: dict[str, Any]) -> None:
+    def address(plan: DpPlan, rate: float = 1e-2) -> str:
+        model, phase = same_weights(), Phase("private", "private", plan, 1, AdamOptions(rate))
+        optimizer = torch.optim.AdamW(model.parameters())
+        return sums_digest(model, optimizer, phase, STREAM, OBJECTIVE, ComputeOptions(), KeyedRandomness(KEY))
+
+    assert len({address(PLAN), address(PLAN, 2e-2), address(dataclasses.replace(PLAN, **changed))}) == 3

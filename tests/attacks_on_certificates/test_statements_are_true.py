@@ -346,3 +346,14 @@ def test_selective_dp_says_of_what_its_epsilon_is(data_point: str, said: str) ->
     rows = [row.text for row in assumptions(config, Provenance().to_dict()) if "selective DP" in row.text]
     assert len(rows) == 1
     assert f"when the private tokens of {said} are replaced by as many others, epsilon is" in rows[0]
+
+
+def test_a_run_that_would_keep_nothing_confidential_is_refused_before_it_is_begun(tmp_path: Path) -> None:
+    notes = tmp_path / "notes.jsonl"
+    notes.write_text('{"text": "a note"}\n')
+    options = config().model_copy(update={"run": str(tmp_path / "run")})
+    options = options.model_copy(update={"private": options.private.model_copy(update={"path": str(notes)})})
+    with pytest.raises(RefusedError) as refused, open_run(options):
+        pass
+    assert refused.value.reason == "no-confidentiality"
+    assert not (tmp_path / "run").exists()

@@ -297,6 +297,17 @@ def test_other_words_on_randomness(run: Path) -> None:
     assert failures(run).keys() == {"words on randomness"}
 
 
+@pytest.mark.parametrize("written", [b"[]", b'{"mu": NaN}', b"[" * 100_000])
+def test_the_commands_say_in_one_line_that_it_is_damaged(run: Path, written: bytes) -> None:
+    (run / "release" / "certificate.json").write_bytes(written)
+    for command in ("verify", "report", "audit"):
+        done = tacit(command, run)
+        assert "Traceback" not in done.stderr
+        if done.returncode:  # an audit that reads no certificate says nothing of it
+            assert (done.returncode, done.stderr.count("\n")) == (4, 1)
+        assert done.returncode == 4 or command == "audit"
+
+
 def test_no_files_and_no_model(run: Path) -> None:
     shutil.rmtree(run / "release" / "model")
     certify_again(run, files={})
@@ -443,7 +454,8 @@ def test_everything_rewritten_is_seen_by_a_signature_alone(run: Path, tmp_path: 
     key = write_key(tmp_path)
     assert tacit("sign", run, "--key", key).returncode == 0
     signature = (run / "release" / "manifest.sig").read_bytes()
-    assert tacit("verify", run, "--signer", key.with_suffix(".pub")).returncode == 0
+    for lone in (run, run / "release"):
+        assert tacit("verify", lone, "--signer", key.with_suffix(".pub")).returncode == 0
     values = read_json(run / "config.json")
     values["phases"][1]["steps"] = 1
     write_json(run / "config.json", values)

@@ -349,6 +349,19 @@ def test_the_committed_page_has_the_words_of_each_family_and_the_versions_that_i
         assert f"\nVersions {number}: tacit " in page, name
 
 
+LEAST = {"kills": 1000, "corpora": 5000, "configurations": 3000, "folders": 2000, "disks": 600, "rivals": 120}
+
+
+def test_the_committed_page_has_as_many_trials_as_were_asked_for() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reliability.md").read_text(encoding="utf-8")
+    for name, attack in ATTACKS.items():
+        part = page.split(f"## {attack.title}\n")[1].split("\n## ")[0]
+        cells = [line.strip("|").split("|") for line in part.splitlines() if line.startswith("| ")]
+        rows = {one[0].strip(): one[1].strip() for one in cells}
+        assert int(rows["all"].replace(",", "")) >= attack.count >= LEAST.get(name, 1), name
+        assert rows["what"] == "tried, all as expected", name
+
+
 def test_choices_are_functions_of_the_seed(tmp_path: Path) -> None:
     one, other = Setting(tmp_path, 1), Setting(tmp_path, 2)
     assert one.rng("a", 1).random() == one.rng("a", 1).random()

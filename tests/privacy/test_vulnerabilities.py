@@ -196,6 +196,8 @@ def test_the_page_has_every_entry_with_its_title_and_a_test_that_is_there() -> N
         assert f"[{entry.code}](#{entry.code.lower()})" in PAGE
         assert entry.title in PAGE
         section = PAGE.split(f"## {entry.code}\n")[1].split("\n## ")[0]
+        said = " ".join(section.split())
+        assert all(f"**{word}" in said for word in ("Effect.**", "Concerned if**", "Fix.**")), entry.code
         tests = re.findall(r"`(test_\w+\.py)`", section)
         assert tests, entry.code
         assert all((ROOT / "tests" / "attacks_on_certificates" / name).is_file() for name in tests)

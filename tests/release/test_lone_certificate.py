@@ -155,3 +155,20 @@ def test_what_the_reader_refuses_the_schema_refuses(stated: dict[str, Any], name
     del changed[name]
     if name in SCHEMA["required"]:
         assert not fits(changed, SCHEMA, SCHEMA)
+
+
+def test_what_is_assumed_of_every_compared_corpus_stands_in_it(stated: dict[str, Any]) -> None:
+    assert "every corpus that is compared" in stated["domain"]
+    check_certificate({name: value for name, value in stated.items() if name != "domain"}, "here")  # an earlier one
+
+
+def test_the_command_names_what_concerns_an_earlier_certificate(
+    stated: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    call, path = caller(monkeypatch, capfd), tmp_path / "copy.json"
+    path.write_text(json.dumps(stated))
+    assert "note  TACIT-" not in call("verify", path).out
+    of_then = {name: value for name, value in stated.items() if name not in ("start", "tacit_version")}
+    path.write_text(json.dumps({**of_then, "version": 1}))
+    said = call("verify", path).out
+    assert "note  TACIT-2: two releases with one key had the same noise (docs/known-vulnerabilities.md)" in said

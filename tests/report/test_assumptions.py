@@ -37,3 +37,13 @@ def test_given_files_are_trusted_as_far_as_nothing_can_look(
     rows = assumptions(parse_config(small_values(Path("/nowhere"))), start)
     for words, rests in (("enlarge the last bits", weights), ("which are programs", programs)):
         assert [row.label for row in rows if words in row.text] == (["assumed"] if rests else [])
+
+
+def test_what_every_compared_corpus_is_like_is_assumed() -> None:
+    rows = assumptions(parse_config(small_values(Path("nowhere"))), {"given": [], "ancestors": [], "same_people": True})
+    (row,) = [
+        one for one in rows if one.text.startswith("Every corpus that could stand in this one's place can be read")
+    ]
+    assert row.label == "assumed"
+    assert "each with its user" in row.text
+    assert "valid Unicode" in row.text

@@ -177,6 +177,7 @@ class Certificate(Strict):
         own_loop: of a training loop of one's own.
         start: where the run began, and the releases behind that (from version 2 on).
         tacit_version: which version of tacit began it (from version 2 on).
+        domain: what is assumed of every corpus that is compared, in words; earlier certificates leave it to docs/guarantees.md.
     """
 
     version: Annotated[int, Field(ge=1, le=2)]
@@ -201,6 +202,7 @@ class Certificate(Strict):
     own_loop: StatedLoop | None = None
     start: dict[str, Plain] | None = None
     tacit_version: str | None = None
+    domain: str | None = None
 
     @model_validator(mode="after")
     def _says_where_it_began(self) -> Certificate:
