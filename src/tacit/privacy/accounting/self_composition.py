@@ -62,7 +62,8 @@ def _pair_of_masses(one: pld_pmf.PLDPmf, other: pld_pmf.PLDPmf) -> pld_pmf.PLDPm
     masses = signal.fftconvolve(first._probs, second._probs)
     low, high = _prefix(masses), len(masses) - _prefix(masses[::-1])
     high = max(high, low + 1)
-    kept, below, above = masses[low:high], np.sum(masses[:low]), np.sum(masses[high:])
+    below, above = np.sum(masses[:low]), np.sum(masses[high:])
+    kept = masses[low:high].copy()  # a view would hold all of them, a third more
     infinite = first._infinity_mass + second._infinity_mass - first._infinity_mass * second._infinity_mass
     if first._pessimistic_estimate:
         kept[0] += below
@@ -125,7 +126,7 @@ def _power_of(pmf: pld_pmf.PLDPmf, count: int) -> pld_pmf.PLDPmf:
     return pld_pmf.DensePLDPmf(
         pmf._discretization,
         pmf._lower_loss * count + low,
-        np.roll(wrapped, -low)[: high - low + 1],
+        np.roll(wrapped, -low)[: high - low + 1].copy(),
         infinite,
         pmf._pessimistic_estimate,
     )
