@@ -33,6 +33,7 @@ from tacit.storage.arrays import Array, row_pieces
 from tacit.training.dropout import uses_dropout
 from tacit.training.objectives import Objective
 from tacit.training.phases import Phase
+from tacit.training.plans import DpPlan
 from tacit.training.sequences import SequenceStream
 
 __all__ = ["as_begun", "bind_sums", "plain_options", "scores_digest", "sums_digest"]
@@ -62,12 +63,13 @@ def sums_digest(
         streams: of this phase; the digest's key is theirs.
     """
     digest = hashlib.blake2b(key=streams.derive("sums"), digest_size=32, person=b"tacit-sums")
-    by_batch = uses_dropout(model) and not phase.plan.is_dp
-    if phase.plan.is_dp:
-        # not so in earlier versions, and no phase is to be of both
+    plan = phase.plan
+    by_batch = uses_dropout(model) and not plan.is_dp
+    if plan.is_dp:
+        # not so in earlier versions, and no phase is to be of both; so it is with what comes next
         _add(digest, b"sum and noise on a grid")
-        if phase.plan.bands is not None and len(phase.plan.bands.counted) > 1:
-            _add(digest, b"a micro-batch for each weight")
+    if isinstance(plan, DpPlan) and plan.bands is not None and len(plan.bands.counted) > 1:
+        _add(digest, b"a micro-batch for each weight")
     ends_as = dataclasses.replace(
         phase.optimizer, average=None, keep=None
     )  # made of the iterates, when all sums are done
