@@ -297,6 +297,15 @@ def test_other_words_on_randomness(run: Path) -> None:
     assert failures(run).keys() == {"words on randomness"}
 
 
+def test_other_words_on_what_is_assumed(run: Path) -> None:
+    path = run / "release" / "certificate.json"
+    values = read_json(path)
+    write_json(path, {**values, "domain": "nothing"})
+    assert "certificate's statements" in failures(run)
+    write_json(path, {name: value for name, value in values.items() if name != "domain"})
+    assert "certificate's statements" not in failures(run)  # certificates were made without it; the manifest tells
+
+
 @pytest.mark.parametrize("written", [b"[]", b'{"mu": NaN}', b"[" * 100_000])
 def test_the_commands_say_in_one_line_that_it_is_damaged(run: Path, written: bytes) -> None:
     (run / "release" / "certificate.json").write_bytes(written)

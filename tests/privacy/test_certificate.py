@@ -259,7 +259,7 @@ def test_every_statement_is_checked(ledger: Ledger, release: Path) -> None:
 
 def test_a_certificate_without_one_of_its_parts_is_refused(ledger: Ledger, release: Path) -> None:
     certificate = honest(ledger, release)
-    for name in certificate:
+    for name in certificate.keys() - {"domain"}:  # which earlier ones do not have
         damaged = {key: value for key, value in certificate.items() if key != name}
         with pytest.raises(LedgerError, match="damaged or of another version"):
             verify_certificate(ledger, damaged, release)

@@ -611,6 +611,29 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], Mapping[str, Any], str]] = {
         {},
         "tokenizer_config.json names a file outside of the folder",
     ),
+    "attention from a hub": (
+        naming("config.json", text_config={"attn_implementation": "somebody/attention"}),
+        {},
+        "config.json names a file outside of the folder, 'somebody/attention'",
+    ),
+    "configuration elsewhere": (
+        naming("config.json", configuration_files=["../config.4.0.0.json"]),
+        {},
+        "config.json names a file outside of the folder, '../config.4.0.0.json'",
+    ),
+    "arguments as tokens": (
+        lambda folder: (good(folder), (folder / "special_tokens_map.json").write_text('{"local_files_only": false}')),
+        {},
+        "special_tokens_map.json has 'local_files_only', which is no token",
+    ),
+    "arguments as tokens, and a name": (
+        lambda folder: (
+            good(folder),
+            (folder / "special_tokens_map.json").write_text('{"name_or_path": "some/thing"}'),
+        ),
+        {},
+        "special_tokens_map.json has 'name_or_path', which is no token",
+    ),
     "plain label": (good, {"plain_label": "OUT"}, "no label 'OUT'; set plain_label to one of O, B-PER, I-PER, S-LOC"),
     "tag to rename": (good, {"labels": {"GPE": "place"}}, "no tag GPE to rename; it has LOC, PER"),
     "window": (good, {"window": 65}, "has 64 positions"),
@@ -651,7 +674,27 @@ def test_no_file_names_the_tokenizer_of_another_folder(tmp_path: Path) -> None:
     named.unlink()
     naming_where_it_lay = naming("tokenizer_config.json", special_tokens_map_file=str(other / "tokenizer.json"))
     naming_where_it_lay(folder)  # as earlier versions of transformers saved them; it is never opened
+    # What a trainer leaves is never opened either; and what a library's cache holds are links.
+    (folder / "trainer_state.json").write_text(json.dumps({"best_model_checkpoint": str(other)}))
+    (folder / "onnx").mkdir()
+    (folder / "onnx" / "model.onnx").symlink_to(other / "tokenizer.json")
+    naming("config.json", exported="onnx/model.onnx")(folder)
     detector_from_options(HuggingFaceOptions(folder=str(folder)))
+
+
+def test_the_tokenizer_is_the_folders_whatever_lies_where_the_command_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bare name is no path of the folder, and transformers opens it in the current one."""
+    folder, other = tmp_path / "model", tmp_path / "other"
+    for place in (folder, other):
+        place.mkdir()
+    good(folder)
+    save_tokenizer(tokenizer_of([*SPECIAL, *reversed(WORDS)]), other)
+    naming("tokenizer_config.json", tokenizer_file="tokenizer.json")(folder)
+    monkeypatch.chdir(other)
+    tokenizer = detector_from_options(HuggingFaceOptions(folder=str(folder)))._tokenizer  # type: ignore[attr-defined]
+    assert tokenizer.get_vocab() == Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab()
 
 
 def test_a_model_without_a_head_would_not_be_noticed(tmp_path: Path) -> None:

@@ -161,8 +161,8 @@ class PerExampleClipper:
                 ...
 
         Adding or removing unit u then changes the sum by at most that, whatever the clipping: it sees the norm over the weight.
-        Units whose weights differ a hundredfold belong into micro-batches of their own: a micro-batch is added up in float32, and how
-        those of weight 1 are rounded is not little beside the clip norm of one of 1e-4 (TACIT-58).
+        Units whose weights differ belong in micro-batches of their own: a micro-batch is added up in float32, and how those of weight
+        1 are rounded is not little beside the clip norm of one of 1e-4 (TACIT-58).
 
         Args:
             weights_U: one for each unit of the batch, padding included, above 0 and at most 1.
@@ -357,7 +357,7 @@ class PerExampleClipper:
                 parameter.grad = zero_gradient(parameter)
             self._sums.add_(parameter, summed(sharded, total))
         elif parameter.grad is None:
-            parameter.grad = total.to(parameter.dtype)
+            self._sums.put(parameter, total)
         elif factors:
             self._sums.add_(parameter, total)
 

@@ -60,7 +60,7 @@ class RunningSums:
         return known.total if known is not None and known.is_of(parameter) else parameter.grad
 
     def put(self, parameter: nn.Parameter, total: Tensor) -> None:
-        """Go on from a sum that `exact` gave: ``p.grad`` becomes its rounding."""
+        """Begin with a sum, or go on from one that `exact` gave: ``p.grad`` becomes its rounding."""
         parameter.grad = total.to(device=parameter.device, dtype=parameter.dtype, copy=True)
         if total.dtype != parameter.dtype:
             self._keep(parameter, total.to(parameter.device, copy=True))

@@ -105,8 +105,8 @@ NOT_EXACT = "What a double's precision leaves of the exact law of noise is not m
 
 
 DOMAIN = (
-    'Assumed of every corpus that is compared (docs/guarantees.md, "The domain of corpora"): it can be read as the configuration '
-    "says, with at least one record, and memory, disk and time suffice for it."
+    "Assumed of every corpus that is compared: it can be read, with at least one record; memory, disk and time suffice for it; and "
+    'what else docs/guarantees.md assumes of it ("The domain of corpora").'
 )
 """On another corpus a run stops, and that it stops can be seen."""
 

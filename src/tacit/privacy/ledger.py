@@ -247,7 +247,7 @@ class Ledger:
                 if row.body["value"] != value:
                     raise LedgerError(
                         f"{self._path}: {name} changed since this run began; the guarantee would not hold: "
-                        "restore it or use a new run folder"
+                        "restore it, end the run with the tacit that began it, or use a new run folder"
                     )
                 return
         self._append("bind", {"name": name, "value": value})

@@ -66,7 +66,7 @@ def sums_digest(
     plan = phase.plan
     by_batch = uses_dropout(model) and not plan.is_dp
     if plan.is_dp:
-        # not so in earlier versions, and no phase is to be of both; so it is with what comes next
+        # Earlier versions did otherwise, and no phase may mix both. The same holds for the next mark.
         _add(digest, b"sum and noise on a grid")
     if isinstance(plan, DpPlan) and plan.bands is not None and len(plan.bands.counted) > 1:
         _add(digest, b"a micro-batch for each weight")

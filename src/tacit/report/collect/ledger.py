@@ -11,7 +11,7 @@ from tacit.report import schema
 __all__ = ["cumulative", "ledger_rows"]
 
 _UNITS: dict[str, schema.UnitsRead] = {HELD_OUT: "held-out units", EVERY_PART: "all units"}
-"""Of parts of the units in a ledger, this run's own and those of earlier ones; all others were trained on."""
+"""What a ledger's partitions are called, of this run and of earlier ones; any other is training units."""
 
 
 def ledger_rows(ledger: Ledger) -> tuple[schema.LedgerRow, ...]:

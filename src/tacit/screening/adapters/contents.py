@@ -49,7 +49,7 @@ def model_place(options: AdapterOptions) -> Path | None:
 
 
 def place_of(name: str) -> Path | None:
-    """As `model_place`, of a model's name.
+    """Where the model of this name lies; None where there is none.
 
     A folder comes first, and a package may lie in another one, as `tacit.screening.adapters.spacy_ner.local_pipeline` loads them.
     """

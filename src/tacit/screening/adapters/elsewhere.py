@@ -2,40 +2,49 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["names_elsewhere", "texts_in"]
+__all__ = ["named_elsewhere", "texts_in"]
 
 
-def names_elsewhere(values: Any, folder: Path) -> bool:
-    """Whether some text in nested values is the path of a file or folder on this machine that is not below ``folder``.
+def named_elsewhere(values: Any, folder: Path) -> str | None:
+    """The first text in nested values that is the path of a file or folder on this machine which is not below ``folder``, if any.
 
     A text without a separator is a name, of a label or a language: it is not looked at, though a folder may be called so.
     """
-    inside = folder.resolve()
-    return any(_is_elsewhere(text, inside) for text in texts_in(values) if "/" in text or "\\" in text)
+    return next((text for text in texts_in(values) if _is_elsewhere(text, folder)), None)
 
 
-def _is_elsewhere(text: str, inside: Path) -> bool:
-    if not text.strip("/\\"):  # a token of separators alone
+def _is_elsewhere(text: str, folder: Path) -> bool:
+    if text in (os.curdir, os.pardir):
+        return True
+    if not any(separator in text for separator in "/\\") or not text.strip("/\\"):  # a token may be a separator
         return False
     try:
-        places = [path.resolve() for path in (Path(text), inside / text) if path.exists()]
+        places = [path for path in (Path(text), folder / text) if path.exists()]
+        return not all(_is_below(place, folder) for place in places)
     except (OSError, ValueError):  # too long for a path, or with a NUL
         return False
-    return any(not place.is_relative_to(inside) for place in places)
 
 
-def texts_in(values: Any) -> Iterator[str]:
-    """All texts in nested lists and dictionaries, as values."""
-    left = [values]
+def _is_below(place: Path, folder: Path) -> bool:
+    """By its name, or in truth: files of a library's cache are links to others, and are looked at through them."""
+    by_name = Path(os.path.abspath(place)).is_relative_to(os.path.abspath(folder))
+    return by_name or place.resolve().is_relative_to(folder.resolve())
+
+
+def texts_in(values: Any, ending: str = "") -> Iterator[str]:
+    """All texts in nested lists and dictionaries, as values; or of those, what stands under a name with this ending."""
+    left = [("", values)]
     while left:
-        value = left.pop()
+        name, value = left.pop()
         if isinstance(value, str):
-            yield value
+            if name.endswith(ending):
+                yield value
         elif isinstance(value, dict):
-            left += value.values()
+            left += [(str(own), one) for own, one in value.items()]
         elif isinstance(value, (list, tuple)):
-            left += value
+            left += [(name, one) for one in value]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from tacit.errors import UsageError
 from tacit.files import refuse_pipes
 from tacit.screening.adapters.common import TextByText, UnreadableError
-from tacit.screening.adapters.elsewhere import names_elsewhere, texts_in
+from tacit.screening.adapters.elsewhere import named_elsewhere, texts_in
 from tacit.screening.adapters.options import HuggingFaceOptions
 from tacit.screening.adapters.token_marks import Thresholds, Token, token_spans
 from tacit.screening.spans import Span
@@ -31,6 +31,18 @@ __all__ = ["HuggingFaceDetector"]
 
 _MOST_WINDOW = 512
 _MOST_OVERLAP = 64
+_TOKENS = "special_tokens_map.json"
+"""What it holds beside tokens, transformers takes for arguments of loading, and they win over what was said."""
+
+_OPENED = ("tokenizer_config.json", _TOKENS, "added_tokens.json", "generation_config.json")
+"""What transformers opens beside config.json, the weights and tokenizer.json. A trainer leaves more, of where it lay."""
+
+_PARTS = ("weight_map", "fast_tokenizer_files", "transformers_weights", "configuration_files")
+"""Of what names other files of the folder: none with a slash, whether or not there is such a file."""
+
+_CODE = "_implementation"
+"""How attention or experts are computed; with a slash, by code that comes from a hub."""
+
 _NEVER_OPENED = ("_name_or_path", "name_or_path", "special_tokens_map_file")
 """What saving leaves in the files of where a model lay; transformers opens none of these."""
 
@@ -236,24 +248,26 @@ def _refuse_elsewhere(folder: Path, place: str) -> None:
         raise UsageError(
             f"{place} holds a peft adapter, whose model lies elsewhere and is not looked at; merge both, and save the whole model"
         )
-    for path in (*folder.glob("*.json"), *folder.rglob("*.index.json")):
+    for path in (*folder.glob("config*.json"), *(folder / name for name in _OPENED), *folder.rglob("*.index.json")):
         values = _values_in(path)
-        parts = [values.get(name) for name in ("weight_map", "fast_tokenizer_files", "transformers_weights")]
-        if names_elsewhere(values, folder) or any(Path(name).name != name for name in texts_in(parts)):
+        plain = [*texts_in([values.get(name) for name in _PARTS]), *texts_in(values, _CODE)]
+        taken = next((name for name in plain if Path(name).name != name), None) or named_elsewhere(values, folder)
+        if taken is not None:
             raise UsageError(
-                f"{place}: {path.name} names a file outside of the folder; save the model and its tokenizer again"
+                f"{place}: {path.name} names a file outside of the folder, {taken!r}; save the model and its tokenizer again"
             )
+        if path.name == _TOKENS and (other := [name for name in values if not name.endswith(("_token", "_tokens"))]):
+            raise UsageError(f"{place}: {path.name} has {other[0]!r}, which is no token; save the tokenizer again")
 
 
 def _values_in(path: Path) -> dict[str, Any]:
-    """Of a file of JSON; of one that cannot be read none, as whoever loads it says. A tokenizer's words are no names of files."""
-    if path.name in ("tokenizer.json", "vocab.json"):
-        return {}
+    """Of a file of JSON; of one that cannot be read none, as whoever loads it says."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return {name: own for name, own in values.items() if name not in _NEVER_OPENED} if isinstance(values, dict) else {}
+    left_out = () if path.name == _TOKENS else _NEVER_OPENED
+    return {name: own for name, own in values.items() if name not in left_out} if isinstance(values, dict) else {}
 
 
 def _tags(model: PreTrainedModel, options: HuggingFaceOptions) -> list[str | None]:

@@ -13,7 +13,7 @@ from tacit.errors import UsageError
 from tacit.files import refuse_pipes
 from tacit.screening.adapters.common import TextByText, missing
 from tacit.screening.adapters.contents import place_of
-from tacit.screening.adapters.elsewhere import names_elsewhere
+from tacit.screening.adapters.elsewhere import named_elsewhere
 from tacit.screening.adapters.options import SpacyOptions
 from tacit.screening.spans import Span
 
@@ -92,10 +92,15 @@ def _refuse_elsewhere(place: str, kind: str) -> None:
         except Exception:
             continue
         components = config.get("components", {})
-        if any("source" in own for own in components.values()) or names_elsewhere(
-            [components, config.get("nlp")], path.parent
-        ):
-            raise UsageError(f"{where} takes a component or a file from elsewhere; load it, and save it as a whole")
+        parts = {**components, "nlp": config.get("nlp")}
+        for name, own in parts.items():
+            taken = own.get("source") if isinstance(own, dict) else None
+            taken = named_elsewhere(own, path.parent) if taken is None else str(taken)
+            if taken is not None:
+                raise UsageError(
+                    f"{where}: {name} in {path.name} takes {taken!r}, which is not looked at; load the pipeline, save it as a whole, "
+                    "and name no other place in it"
+                )
 
 
 def without_limit(pipeline: Language) -> Language:
