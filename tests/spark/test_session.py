@@ -24,13 +24,14 @@ def test_a_folder_of_its_own_beside_those_of_living_processes(tmp_path: Path) ->
     number = next(number for number in range(2**22 - 1, 1, -1) if not Path(f"/proc/{number}").exists())
     names = {"living": f"{machine}-{os.getppid()}", "dead": f"{machine}-{number}", "elsewhere": f"other-{number}"}
     names["alike"] = f"{machine}-1-{number}"  # of the machine called so
+    names["other"] = f"{machine}-of-somebody"
     for name in names.values():
         (tmp_path / name).mkdir()
         (tmp_path / name / "block").touch()
     own = _own_folder(tmp_path)
     assert own.stat().st_mode & 0o777 == 0o700
     left = {path.name for path in tmp_path.iterdir()}
-    assert left == {names["living"], names["elsewhere"], names["alike"], own.name}
+    assert left == {names["living"], names["elsewhere"], names["alike"], names["other"], own.name}
     assert (tmp_path / names["living"] / "block").exists()
 
 

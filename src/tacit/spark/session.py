@@ -83,7 +83,7 @@ def _own_folder(folder: Path) -> Path:
     machine = socket.gethostname()
     for path in private_folder(folder).iterdir():
         whose, _, process = path.name.rpartition("-")  # another machine may be called node-1
-        if whose == machine and not _is_alive(int(process)):
+        if whose == machine and process.isdecimal() and not _is_alive(int(process)):
             shutil.rmtree(path, ignore_errors=True)
     return private_folder(folder / f"{machine}-{os.getpid()}")
 
