@@ -669,8 +669,6 @@ def test_no_file_names_the_tokenizer_of_another_folder(tmp_path: Path) -> None:
     assert AutoTokenizer.from_pretrained(folder).get_vocab() == others  # known wrong
     with pytest.raises(UsageError, match=r"special_tokens_map\.json names a file outside of the folder"):
         detector_from_options(HuggingFaceOptions(folder=str(folder)))
-    told = AutoTokenizer.from_pretrained(folder, tokenizer_file=str(folder / "tokenizer.json"))
-    assert told.get_vocab() == own  # whatever else names one
     named.unlink()
     naming_where_it_lay = naming("tokenizer_config.json", special_tokens_map_file=str(other / "tokenizer.json"))
     naming_where_it_lay(folder)  # as earlier versions of transformers saved them; it is never opened

@@ -526,6 +526,8 @@ def test_the_last_curves_on_a_fine_grid_are_kept_and_others_are_made_again_alike
     fine, coarse = Account(spends), Account(spends, grid=1e-3)
     first = [fine._curve(words)(0.5) for words in range(9)]
     assert list(fine._curves) == [3, 4, 5, 6, 7, 8]
+    fine._curve(8)
+    assert len(fine._curves) == 6
     fine._curve(3)
     assert fine._curve(0)(0.5) == first[0]
     assert list(fine._curves) == [5, 6, 7, 8, 3, 0]  # the ones that were asked for longest ago are gone

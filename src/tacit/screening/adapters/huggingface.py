@@ -230,10 +230,7 @@ def _loaded(folder: str) -> tuple[PreTrainedTokenizerBase, PreTrainedModel]:
     tokenizer = None
     if (Path(folder) / "tokenizer.json").is_file():  # without it transformers makes up a tokenizer that knows no word
         try:
-            # said here, since another file of the folder may name another one
-            tokenizer = AutoTokenizer.from_pretrained(
-                folder, tokenizer_file=str(Path(folder) / "tokenizer.json"), **local
-            )
+            tokenizer = AutoTokenizer.from_pretrained(folder, **local)
         except Exception:
             tokenizer = None
     if tokenizer is None or not tokenizer.is_fast:
