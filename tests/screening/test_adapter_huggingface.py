@@ -616,6 +616,11 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], Mapping[str, Any], str]] = {
         {},
         "config.json names a file outside of the folder, 'somebody/attention'",
     ),
+    "attention of a part from a hub": (
+        naming("config.json", attn_implementation={"text_config": "somebody/attention"}),
+        {},
+        "config.json names a file outside of the folder, 'somebody/attention'",
+    ),
     "configuration elsewhere": (
         naming("config.json", configuration_files=["../config.4.0.0.json"]),
         {},
@@ -678,21 +683,6 @@ def test_no_file_names_the_tokenizer_of_another_folder(tmp_path: Path) -> None:
     (folder / "onnx" / "model.onnx").symlink_to(other / "tokenizer.json")
     naming("config.json", exported="onnx/model.onnx")(folder)
     detector_from_options(HuggingFaceOptions(folder=str(folder)))
-
-
-def test_the_tokenizer_is_the_folders_whatever_lies_where_the_command_is_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A bare name is no path of the folder, and transformers opens it in the current one."""
-    folder, other = tmp_path / "model", tmp_path / "other"
-    for place in (folder, other):
-        place.mkdir()
-    good(folder)
-    save_tokenizer(tokenizer_of([*SPECIAL, *reversed(WORDS)]), other)
-    naming("tokenizer_config.json", tokenizer_file="tokenizer.json")(folder)
-    monkeypatch.chdir(other)
-    tokenizer = detector_from_options(HuggingFaceOptions(folder=str(folder)))._tokenizer  # type: ignore[attr-defined]
-    assert tokenizer.get_vocab() == Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab()
 
 
 def test_a_model_without_a_head_would_not_be_noticed(tmp_path: Path) -> None:

@@ -77,6 +77,14 @@ def test_a_component_of_another_pipeline_is_refused(folder: Path, tmp_path: Path
         detector(own)
 
 
+def test_signs_between_sentences_are_no_paths(folder: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    pipeline = spacy.load(folder)
+    pipeline.add_pipe("sentencizer", config={"punct_chars": [".", "..", "/"]})
+    pipeline.to_disk(own)
+    assert [span.label for span in detector(own).spans("Anna is in Oslo .")] == ["PERSON", "GPE"]
+
+
 def test_a_module_without_a_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It loads what lies beside it, and only the module would be looked at."""
     (tmp_path / "lonely_pipeline.py").touch()

@@ -42,6 +42,14 @@ def test_a_composed_one_with_negative_masses_too() -> None:
     check_equal(self_composed(single, 7), single.self_compose(7))
 
 
+def test_what_is_kept_holds_nothing_of_what_was_cut_off() -> None:
+    single = gaussian_pld(1.0, "add-or-remove", 1e-3, sampling_probability=0.1)
+    several = self_composed(single, 5)
+    for found in (several, composed([several, gaussian_pld(2.0, "add-or-remove", 1e-3)])):
+        assert isinstance(found._pmf_remove, pld_pmf.DensePLDPmf)
+        assert found._pmf_remove._probs.base is None  # a view would hold a third more
+
+
 def test_few_masses_stay_few() -> None:
     single = pld.from_randomized_response(0.4, 2)
     for count in (1, 3, 40):

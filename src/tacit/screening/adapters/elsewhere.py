@@ -19,8 +19,6 @@ def named_elsewhere(values: Any, folder: Path) -> str | None:
 
 
 def _is_elsewhere(text: str, folder: Path) -> bool:
-    if text in (os.curdir, os.pardir):
-        return True
     if not any(separator in text for separator in "/\\") or not text.strip("/\\"):  # a token may be a separator
         return False
     try:
@@ -37,14 +35,14 @@ def _is_below(place: Path, folder: Path) -> bool:
 
 
 def texts_in(values: Any, ending: str = "") -> Iterator[str]:
-    """All texts in nested lists and dictionaries, as values; or of those, what stands under a name with this ending."""
-    left = [("", values)]
+    """All texts in nested lists and dictionaries, as values; or of those, what stands below a name with this ending."""
+    left = [(not ending, values)]
     while left:
-        name, value = left.pop()
+        is_asked, value = left.pop()
         if isinstance(value, str):
-            if name.endswith(ending):
+            if is_asked:
                 yield value
         elif isinstance(value, dict):
-            left += [(str(own), one) for own, one in value.items()]
+            left += [(is_asked or str(name).endswith(ending), one) for name, one in value.items()]
         elif isinstance(value, (list, tuple)):
-            left += [(name, one) for one in value]
+            left += [(is_asked, one) for one in value]

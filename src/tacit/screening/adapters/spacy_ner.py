@@ -89,7 +89,7 @@ def _refuse_elsewhere(place: str, kind: str) -> None:
     for path in [] if found is None else found.rglob("config.cfg"):
         try:
             config = Config().from_disk(path)
-        except Exception:
+        except Exception:  # whoever loads it says what is wrong
             continue
         components = config.get("components", {})
         parts = {**components, "nlp": config.get("nlp")}
