@@ -350,7 +350,7 @@ def run_and_kill_itself(target: str, number: int, config: str) -> None:
         "charge": (Ledger, "charge"),
         "noise": (steps, "add_noise_"),
         "replace": (os, "replace"),
-        "draw": (vocabulary_stage, "draw_noise"),
+        "draw": (vocabulary_stage, "_save_noise"),
         "release": (vocabulary_stage, "release"),
     }[target]
     original, calls = getattr(owner, name), itertools.count(1)

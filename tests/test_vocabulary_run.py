@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tacit.cli.audit import command as audit_command
@@ -17,6 +20,7 @@ from tacit.errors import AuditError, DataError, LedgerError, TacitError, UsageEr
 from tacit.files import read_json
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.stages import walk
+from tacit.pipeline.vocabulary import _save_noise
 from tacit.planning import VOCABULARY, VOCABULARY_COUNTS, make_plan, mechanisms_from_ledger, plan_in_ledger
 from tacit.privacy.accounting.accountant import epsilon, joint_epsilon
 from tacit.privacy.accounting.calibrate_words import WordEvents
@@ -206,6 +210,27 @@ def test_other_noise_for_a_round_that_was_paid_for_is_refused(folder: Path) -> N
         path.unlink()
     with pytest.raises(LedgerError, match="noise of vocabulary round 2 changed"), open_run(config) as state:
         walk(state, "vocabulary")
+
+
+@pytest.mark.parametrize("count", [0, 5, 1_000_000])
+def test_noise_goes_into_its_file_a_block_at_a_time(tmp_path: Path, count: int) -> None:
+    """Known-wrong: all of it in memory, 8 bytes a word, from where it is saved. The file is the one that numpy writes."""
+
+    def traced(save: Callable[[], None]) -> int:
+        tracemalloc.start()
+        try:
+            save()
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    pieces, whole = tmp_path / "pieces.npy", tmp_path / "whole.npy"
+    peak = traced(lambda: _save_noise(pieces, count, 0.0))
+    wrong = traced(lambda: np.save(whole, draw_noise(count, 0.0)))
+    assert pieces.read_bytes() == whole.read_bytes()
+    if count == 1_000_000:
+        assert peak < 2 * count < 8 * count <= wrong
+    assert np.load(pieces, mmap_mode="r").shape == (count,)
 
 
 def test_another_word_list_is_refused_once_the_run_has_begun(folder: Path) -> None:

@@ -16,6 +16,8 @@ import pytest
 
 from tacit.config import parse_config
 from tacit.config.finetune import check_finetune
+from tacit.corpus.readers import read_records
+from tacit.corpus.source import Source
 from tacit.entities.plan import plan_finetune
 from tacit.errors import BudgetError, DataError, RefusedError, UsageError
 from tacit.files import read_json, write_json
@@ -292,6 +294,21 @@ def test_parts_of_a_run_are_no_start(chain: Path, tmp_path: Path) -> None:
     public = [{"path": str(chain / "a" / "private" / "screened" / "public.jsonl")}]
     with pytest.raises(RefusedError) as caught:
         provenance_of(parse_config(values(chain, "x", public=public)))
+    assert caught.value.reason == "start-inside-a-run"
+
+
+def test_a_release_among_public_files_is_named_by_itself(chain: Path, tmp_path: Path) -> None:
+    """Of a folder the files of sub-folders are read too; those of a run are left out, and those of a copied release refused."""
+    public = tmp_path / "public"
+    shutil.copytree(chain / "a", public / "2026" / "run")
+    (public / "articles.txt").write_text("a public text\n")
+    values_ = values(chain, "x", public=[{"path": str(public), "format": "txt"}])
+    assert provenance_of(parse_config(values_)).inherited == {}
+    assert [record.text for record in read_records(Source(public))] == ["a public text"]
+    shutil.copytree(chain / "a" / "release", public / "2026" / "release")
+    (public / "2026" / "release" / "model" / "words.txt").write_text("word\n")
+    with pytest.raises(RefusedError, match="lies in a release of tacit") as caught:
+        provenance_of(parse_config(values_))
     assert caught.value.reason == "start-inside-a-run"
 
 

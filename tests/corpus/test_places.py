@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tacit.config import parse_config
-from tacit.corpus.places import RemotePath, files_in, place
+from tacit.corpus.places import RemotePath, files_below, place
 from tacit.corpus.readers import field_names, read_records
 from tacit.corpus.records import Record
 from tacit.corpus.source import Source, files_of
@@ -68,7 +68,105 @@ def test_a_folder_and_a_pattern_are_the_files_that_they_are_here(store: ObjectSt
         (store.folder / name).write_text(f"{name}\n")
     assert records(store.uri("")) == records(store.folder)
     assert [record.text for record in records(store.uri("a*.txt"))] == ["a1.txt", "a2.txt"]
-    assert [path.name for path in files_in(RemotePath(store.uri("within")))] == ["c.txt"]
+    assert [record.document_id for record in records(store.uri("within"))] == ["c.txt:1"]
+    assert files_below(RemotePath(store.uri("none"))) == []
+
+
+TABLE = {
+    "date=2026-02-01/part-0.csv": "second",
+    "date=2026-01-31/part-0.csv": "first",
+    "date=2026-01-31/late/part-0.csv": "before it by its path",
+    "part-9.csv": "last",
+    "date=2026-02-01/_temporary/0/part-0.csv": "not ended",
+    "date=2026-02-01/.part-0.csv.crc": "a sum",
+    ".staging/part-0.csv": "hidden",
+    "_SUCCESS": "",
+}
+"""As Spark writes a table in parts, and what it leaves beside them while it writes."""
+
+
+READ = ["before it by its path", "first", "second", "last"]
+
+
+def write_table(folder: Path) -> None:
+    for name, text in TABLE.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"text\n{text}\n")
+
+
+def test_sub_folders_are_read_and_their_files_have_names_of_their_own(store: ObjectStore) -> None:
+    """Known-wrong: ids by the name alone, under which the three files of one name would be one document a line."""
+    write_table(store.folder / "table")
+    found = records(store.folder / "table")
+    assert [record.text for record in found] == READ
+    assert [record.document_id for record in found] == [
+        "date=2026-01-31/late/part-0.csv:2",
+        "date=2026-01-31/part-0.csv:2",
+        "date=2026-02-01/part-0.csv:2",
+        "part-9.csv:2",
+    ]
+    assert records(store.uri("table")) == records(store.folder / "table")
+    assert records(store.uri("table/")) == records(store.folder / "table")
+    assert [record.document_id for record in records(store.folder / "table" / "date=2026-02-01")] == ["part-0.csv:2"]
+
+
+def test_a_link_to_a_folder_is_not_followed(tmp_path: Path) -> None:
+    write_table(tmp_path / "table")
+    expected = records(tmp_path / "table")
+    (tmp_path / "table" / "again").symlink_to(tmp_path / "table", target_is_directory=True)
+    assert records(tmp_path / "table") == expected
+
+
+@pytest.mark.parametrize("place_of_run", ["", "runs/a/"])
+def test_a_run_reads_none_of_its_own_files(tmp_path: Path, place_of_run: str) -> None:
+    """Known-wrong: a run that goes on has another corpus than it began with, since its own folder lies in it."""
+    write_table(tmp_path)
+    for name in ("private/screened/private.csv", "release/words.csv"):
+        (tmp_path / place_of_run / name).parent.mkdir(parents=True)
+        (tmp_path / place_of_run / name).write_text("text\nof a run\n")
+    (tmp_path / place_of_run / "ledger.sqlite").symlink_to(
+        "/nowhere/ledger.sqlite"
+    )  # as while a run works on a shared folder
+    assert [record.text for record in records(tmp_path)] == READ[-1:] if place_of_run == "" else READ
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "_delta_log/00000000000000000000.json",
+        "metadata/v1.metadata.json",
+        ".hoodie/hoodie.properties",
+        "visits/_delta_log/00000000000000000000.json",
+    ],
+)
+def test_a_table_whose_files_hold_deleted_rows_is_refused(store: ObjectStore, log: str) -> None:
+    write_table(store.folder / "table")
+    (store.folder / "table" / log).parent.mkdir(parents=True)
+    (store.folder / "table" / log).write_text("{}")
+    for where in (store.folder / "table", store.uri("table")):
+        with pytest.raises(DataError, match="rows that were deleted or replaced") as told:
+            records(where)
+        assert ("table/visits" in str(told.value)) == log.startswith("visits")
+
+
+def test_a_folder_that_cannot_be_listed_is_not_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_table(tmp_path)
+
+    def refused(folder: str) -> Iterator[object]:
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr("os.scandir", refused)  # root, who runs tests in a container, may list everything
+    with pytest.raises(DataError, match="cannot be listed; check who may read it"):
+        records(tmp_path)
+
+
+def test_a_dataset_that_is_saved_in_a_sub_folder_is_read_by_what_it_names(store: ObjectStore) -> None:
+    shutil.copytree(SAVED, store.folder / "all" / "2026")
+    (store.folder / "all" / "2026" / "data-00002-of-00002.arrow").write_text("of another dataset")
+    (store.folder / "all" / "more.jsonl").write_text('{"note": "one more"}\n')
+    expected = [*(record.text for record in records(SAVED, text_field="note")), "one more"]
+    for where in (store.folder / "all", store.uri("all")):
+        assert [record.text for record in records(where, text_field="note")] == expected
 
 
 def test_a_saved_dataset_is_read_by_what_it_names(store: ObjectStore) -> None:
@@ -202,11 +300,15 @@ def test_one_place_is_one_however_its_address_is_written(one: str, other: str) -
     assert RemotePath(one).identity != RemotePath(one.replace("n.txt", "m.txt")).identity
 
 
-@pytest.mark.parametrize("mark", ["certificate.json", "ledger.sqlite"])
-def test_a_public_corpus_inside_a_run_is_refused(store: ObjectStore, mark: str) -> None:
+@pytest.mark.parametrize("mark", ["certificate.json", "ledger.sqlite", "public/2026/certificate.json"])
+def test_a_public_corpus_inside_a_run_or_around_it_is_refused(store: ObjectStore, mark: str) -> None:
     write_corpora(store.folder, patients=20, records=100)
-    (store.folder / mark).write_text("{}")
     values = in_store(small_values(store.folder), store)
+    if mark.startswith("public/"):
+        shutil.copytree(store.folder, store.folder / "public")
+        values["public"] = [{"path": store.uri("public")}]
+    (store.folder / mark).parent.mkdir(exist_ok=True)
+    (store.folder / mark).write_text("{}")
     with pytest.raises(RefusedError, match="lies in a run or a release"):
         provenance_of(parse_config(values))
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2, chisquare
 
 from tacit.vocabulary import select
-from tacit.vocabulary.select import draw_noise, noisy_counts, release
+from tacit.vocabulary.select import draw_noise, noise_blocks, noisy_counts, release
 
 ALARM = 1e-6
 DRAWS = 60_000
@@ -85,6 +85,21 @@ def test_two_draws_differ_and_no_noise_is_zeros():
     np.testing.assert_array_equal(draw_noise(3, 0), np.zeros(3, dtype=np.int64))
     assert draw_noise(0, 3.0).shape == (0,)
     assert draw_noise(0, 3.0).dtype == np.int64
+
+
+@pytest.mark.parametrize("count", [0, 1, 2**16, 2**16 + 1, 3 * 2**16 - 1])
+def test_noise_comes_in_blocks_that_are_as_many_draws_together(count):
+    blocks = list(noise_blocks(count, 0.0))
+    assert sum(map(len, blocks)) == count == len(draw_noise(count, 0.0))
+    assert all(0 < len(block) <= 2**16 and block.dtype == np.int64 for block in blocks)
+
+
+def test_each_block_is_drawn_anew():
+    first, second, last = noise_blocks(2**17 + 3, 3.0)
+    assert not np.array_equal(first, second)  # known-wrong: one block for all
+    assert law_p_value(np.concatenate([first, second]), 3.0) > ALARM
+    assert abs(dependence(np.concatenate([first, second]))) < 5
+    assert len(last) == 3
 
 
 @pytest.mark.parametrize(("count", "noise_stddev"), [(-1, 1.0), (1, -1.0), (1, math.nan), (1, math.inf)])

@@ -49,8 +49,8 @@ class CorpusOptions(Options):
     """Where a corpus is and how its records are read.
 
     Args:
-        path: a file, a directory, or a pattern of files in one; here, or in an object store (``s3://``, ``gs://``, ``abfs://``,
-            ``hdfs://``, docs/scale.md). ``${NAME}`` and ``${NAME:-default}`` are taken from the environment.
+        path: a file, a directory with its sub-directories, or a pattern of files in one; here, or in an object store (``s3://``,
+            ``gs://``, ``abfs://``, ``hdfs://``, docs/scale.md). ``${NAME}`` and ``${NAME:-default}`` are taken from the environment.
         format: how the files are read; ``auto`` goes by each file's ending. ``chat``: as ``auto``, and the records are conversations
             (``messages_field: messages``).
         text_field: field with the text or, with ``turns``, with the list of turns.

@@ -15,6 +15,7 @@ from typing import Any
 from tacit.corpus.annotated import OUTSIDE, AnnotatedDocument, Sentence, check_sequence, type_of
 from tacit.corpus.json_objects import objects_by_line
 from tacit.corpus.lines import numbered_lines, place_of
+from tacit.corpus.places import files_below
 from tacit.corpus.records import identity, unicode_bytes
 from tacit.errors import DataError, UsageError
 from tacit.files import refuse_pipe
@@ -236,14 +237,8 @@ def _mark_concept(
 
 
 def _files(folder: Path, endings: tuple[str, ...]) -> list[Path]:
-    """The files below a folder with one of these endings, also gzipped; hidden ones are left out."""
-    found = [
-        path
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-        and path.name.removesuffix(".gz").endswith(endings)
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    ]
+    """The files below a folder with one of these endings, also gzipped."""
+    found = [path for path in files_below(folder) if path.name.removesuffix(".gz").endswith(endings)]
     if not found:
         raise DataError(f"{folder}: no file there has one of the endings {', '.join(endings)}; check path and format")
     return found

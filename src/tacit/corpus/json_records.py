@@ -36,13 +36,13 @@ def read_json(path: Place, source: Source) -> Iterator[Record]:
 
 
 def _read_objects(path: Place, source: Source, objects: Callable[[Place, int], Iterator[Numbered]]) -> Iterator[Record]:
-    wanted = wanted_fields(source)
+    file, wanted = source.name_of(path), wanted_fields(source)
     for number, where, values in objects(path, source.max_record_bytes):
         for option, name in wanted:
             if name not in values:
                 others = _shared_keys(objects(path, source.max_record_bytes), _FEWEST_WITH_A_KEY)
                 raise no_field(option, name, where, others)
-        yield record_of(values, f"{path.name}:{number}", where, source)
+        yield record_of(values, f"{file}:{number}", where, source)
 
 
 def jsonl_names(path: Place, source: Source) -> list[str]:

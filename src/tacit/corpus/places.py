@@ -10,11 +10,13 @@ import fnmatch
 import functools
 import gzip
 import io
+import operator
+import os
 import posixpath
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, TypeVar, cast
 from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
@@ -25,7 +27,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import fs
 
-__all__ = ["Place", "RemotePath", "files_in", "is_remote", "look_at", "native_file", "open_place", "place", "unzipped"]
+__all__ = [
+    "Place",
+    "RemotePath",
+    "files_below",
+    "files_in",
+    "is_remote",
+    "look_at",
+    "name_below",
+    "native_file",
+    "open_place",
+    "place",
+    "unzipped",
+]
 
 _SCHEMES = {
     "s3": "s3",
@@ -56,9 +70,12 @@ _OPTIONS = frozenset(
     }
 )
 """That an address may have: others may be secrets, such as Azure's ``client_secret`` and signatures."""
+_LEDGER = "ledger.sqlite"
+"""By which the folder of a run is known."""
 _ADDRESS = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")  # one letter is a drive of Windows
 
 T = TypeVar("T")
+P = TypeVar("P", bound="Path | RemotePath")
 
 
 def _azure(user: str, host: str, path: str) -> tuple[str, str]:
@@ -174,14 +191,16 @@ class RemotePath:
 
         return self._info().type == fs.FileType.Directory
 
-    def files(self) -> list[str]:
-        """The names of the files in this folder; none where there is no folder."""
+    def files(self, *, below: bool = False) -> list[str]:
+        """The names of the files in this folder, or with ``below`` the paths of those in its sub-folders too; none where there is no
+        folder.
+        """
         from pyarrow import fs
 
         filesystem, path = self._opened()
-        within = fs.FileSelector(path, allow_not_found=True)
+        within = fs.FileSelector(path, allow_not_found=True, recursive=below)
         found = self._asked(lambda: filesystem.get_file_info(within))
-        return [posixpath.basename(one.path) for one in found if one.type == fs.FileType.File]
+        return [one.path.removeprefix(path).lstrip("/") for one in found if one.type == fs.FileType.File]
 
     def look(self) -> tuple[int, int]:
         """`look_at` it."""
@@ -249,11 +268,70 @@ def place(address: str | Path) -> Place:
     return Path(unquote(parts.path)) if (parts.scheme, parts.netloc) == ("file", "") else RemotePath(address)
 
 
-def files_in(folder: Place, pattern: str = "*") -> list[Place]:
-    """The files in a folder whose names are of a pattern, in the order of their names; none where there is no folder."""
+def files_in(folder: Place, pattern: str) -> list[Place]:
+    """The files in a folder, not below it, whose names are of a pattern, by their names; none where there is no folder."""
     if isinstance(folder, Path):
         return [path for path in sorted(folder.glob(pattern)) if path.is_file()]
     return [folder / name for name in sorted(fnmatch.filter(folder.files(), pattern))]
+
+
+def files_below(folder: P) -> list[P]:
+    """The files in a folder and in its sub-folders, in the order of their paths, part by part.
+
+    Left out are what is hidden (a part that begins with ``.``), folders that begin with ``_``, as Spark calls those of what has not
+    ended, what lies behind a link to a folder, which may lead back to where it is, and runs of tacit: else a run whose folder lies
+    here would read its own files.
+
+    Raises:
+        DataError: a folder cannot be listed; or the table of a lakehouse lies there, whose files hold what was deleted from it, too.
+    """
+    names = _names_below(folder) if isinstance(folder, Path) else folder.files(below=True)
+    parts_of = sorted(PurePosixPath(name).parts for name in names)
+    tables = sorted({"/".join(parts[:-2]) for parts in parts_of if _is_log(parts)})
+    if tables:
+        raise DataError(
+            f"{folder / tables[0] if tables[0] else folder}: a table of Delta Lake, Iceberg or Hudi, whose files also hold rows that "
+            "were deleted or replaced; write what is in it today as Parquet, to a folder of its own, and name that"
+        )
+    runs = {parts[:-1] for parts in parts_of if parts[-1] == _LEDGER}
+    return [
+        functools.reduce(operator.truediv, parts, folder)
+        for parts in parts_of
+        if not any(part.startswith((".", "_")) for part in parts[:-1])
+        and not parts[-1].startswith(".")
+        and (len(parts) == 1 or not any(parts[:depth] in runs for depth in range(len(parts))))
+    ]
+
+
+def _names_below(folder: Path) -> list[str]:
+    """The paths of all files below a folder of this machine, relative to it."""
+
+    def refuse(error: OSError) -> None:
+        raise DataError(f"{error.filename}: this folder cannot be listed; check who may read it") from None
+
+    return [
+        (within / name).relative_to(folder).as_posix()
+        for within, _, names in ((Path(place), found, names) for place, found, names in os.walk(folder, onerror=refuse))
+        for name in names
+        if (within / name).is_file() or name == _LEDGER  # a link, perhaps to another machine's disk, while a run works
+    ]
+
+
+def _is_log(parts: tuple[str, ...]) -> bool:
+    """Whether a file is one of those in which a lakehouse writes which files make up a table."""
+    return len(parts) >= 2 and (
+        parts[-2] in ("_delta_log", ".hoodie") or (parts[-2] == "metadata" and parts[-1].endswith(".metadata.json"))
+    )
+
+
+def name_below(folder: Place, path: Place) -> str:
+    """The path of a file within a folder, which no other file there has; of any other file its name."""
+    if isinstance(folder, Path) and isinstance(path, Path):
+        return path.relative_to(folder).as_posix() if folder in path.parents else path.name
+    if isinstance(folder, RemotePath) and isinstance(path, RemotePath):
+        within, whole = (_plain(unquote(urlsplit(one.uri).path)) for one in (folder, path))
+        return whole.removeprefix(f"{within}/") if whole.startswith(f"{within}/") else path.name
+    return path.name
 
 
 def look_at(where: Place) -> tuple[int, int]:

@@ -21,9 +21,10 @@ __all__ = ["read_conll", "read_txt"]
 def read_txt(path: Place, source: Source) -> Iterator[Record]:
     """One record per line that is not blank."""
     refuse_fields(path, source)
+    file = source.name_of(path)
     for number, line in numbered_lines(path, source.max_record_bytes):
         if line.strip():
-            yield Record(f"{path.name}:{number}", None, line.rstrip("\r\n"))
+            yield Record(f"{file}:{number}", None, line.rstrip("\r\n"))
 
 
 def read_conll(path: Place, source: Source) -> Iterator[Record]:
@@ -32,13 +33,13 @@ def read_conll(path: Place, source: Source) -> Iterator[Record]:
     In a dataset directory a file is one document and one record; in a single file each sentence is a record.
     """
     refuse_fields(path, source)
-    sentences = _sentences(path, source)
+    file, sentences = source.name_of(path), _sentences(path, source)
     if path != source.path:
         tokens = [token for _, sentence in sentences for token in sentence]
         sentences = iter([(1, tokens)] if tokens else [])
     for number, tokens in sentences:
         text = checked_text(" ".join(tokens), place_of(path, number), source)
-        yield Record(f"{path.name}:{number}", None, text)
+        yield Record(f"{file}:{number}", None, text)
 
 
 def _sentences(path: Place, source: Source) -> Iterator[tuple[int, list[str]]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tacit.corpus.arrow_files import saved_dataset
 from tacit.corpus.formats import READERS
-from tacit.corpus.places import Place, files_in
+from tacit.corpus.places import Place, files_below, files_in, name_below
 from tacit.corpus.turns import Turns
 from tacit.errors import DataError, UsageError
 from tacit.files import refuse_pipe
@@ -26,13 +26,15 @@ class Source:
     """A corpus and how to read it.
 
     Args:
-        path: here or in an object store, a file, or a dataset directory: its files with known endings, sorted by name
-            (sub-directories and hidden files are left out). The last part may be a pattern, such as ``dialogues_*.json``, for
-            some files of a directory. Of a folder that ``datasets.Dataset.save_to_disk`` wrote the data files that it names are read.
+        path: here or in an object store, a file, or a dataset directory: its files with known endings and those of its
+            sub-directories, sorted by path; `files_below` says which are left out. The last part may be a pattern, such as
+            ``dialogues_*.json``, for some files of one directory. Of a folder that ``datasets.Dataset.save_to_disk`` wrote the data
+            files that it names are read.
         format: a key of ``READERS``; "auto" goes by each file's ending. In a directory any other value keeps the files
             of that format only. All but Parquet and Arrow may be gzipped (``.gz`` after the ending).
         text_field: the field (JSON, CSV, Parquet, Arrow) that holds the text or, with ``turns``, the list of turns.
-        id_field: the field that holds the document's id; without it the id is ``<file name>:<line number>``.
+        id_field: the field that holds the document's id; without it the id is ``<file name>:<line number>``, with the
+            sub-directories before the name of a file in one.
         user_field: the field that holds the id of the person the text belongs to.
         max_record_bytes: a record whose text, line or CSV field is longer than this is refused.
         limit: read this many records and stop.
@@ -68,6 +70,10 @@ class Source:
         if self.limit is not None and self.limit < 1:
             raise UsageError(f"limit must be at least 1, not {self.limit}; leave it out to read everything")
 
+    def name_of(self, path: Place) -> str:
+        """What a file of the corpus is called in the ids of documents without one of their own: no two have one name."""
+        return name_below(self.path, path)
+
 
 def files_of(source: Source) -> list[Place]:
     """The files that `read_records` reads.
@@ -85,10 +91,10 @@ def files_and_formats(source: Source) -> list[tuple[Place, str]]:
     if _is_pattern(source.path):  # before anything of that very name is looked for: a document may be called so
         listed = files_in(source.path.parent, source.path.name)
     elif source.path.is_dir():
-        saved = saved_dataset(source.path) if source.format in ("auto", "arrow") else None
+        saved = _saved_in(source, source.path)
         if saved is not None:
             return [(path, "arrow") for path in saved]
-        listed = files_in(source.path)
+        listed = _of_folder(source)
     elif source.path.exists():
         return [(source.path, _format_of_file(source))]
     else:
@@ -100,6 +106,25 @@ def files_and_formats(source: Source) -> list[tuple[Place, str]]:
     if not known:
         raise DataError(f"{source.path}: no file there has one of the endings {_known_endings(source)}")
     return known
+
+
+def _of_folder(source: Source) -> list[Place]:
+    """Its files and those of its sub-folders; of a sub-folder in which ``datasets`` has saved something those that it names alone."""
+    found: list[Place] = []
+    of_folder: dict[str, list[Place] | None] = {}
+    for path in files_below(source.path):
+        folder = str(path.parent)
+        if folder not in of_folder:
+            of_folder[folder] = None if path.parent == source.path else _saved_in(source, path.parent)
+            found += of_folder[folder] or []
+        if of_folder[folder] is None:
+            found.append(path)
+    return found
+
+
+def _saved_in(source: Source, folder: Place) -> list[Place] | None:
+    """The files of a dataset that is saved there, if the source may be one."""
+    return saved_dataset(folder) if source.format in ("auto", "arrow") else None
 
 
 def _is_pattern(path: Place) -> bool:

@@ -41,11 +41,12 @@ def read_csv(path: Place, source: Source) -> Iterator[Record]:
     if header is None:
         return
     _check_columns(header, source, place_of(path, 1))
+    file = source.name_of(path)
     for number, row in rows:
         place = place_of(path, number)
         if len(row) != len(header):
             raise DataError(f"{place}: the row has {len(row)} fields and the header {len(header)}; repair the row")
-        yield record_of(dict(zip(header, row, strict=True)), f"{path.name}:{number}", place, source)
+        yield record_of(dict(zip(header, row, strict=True)), f"{file}:{number}", place, source)
 
 
 def _csv_rows(path: Place, source: Source) -> Iterator[tuple[int, list[str]]]:
@@ -184,12 +185,12 @@ def arrow_names(path: Place, source: Source) -> list[str]:
 
 
 def _rows_of_batches(path: Place, source: Source, batches: Iterator[pa.RecordBatch], broken: str) -> Iterator[Record]:
-    number = 0
+    file, number = source.name_of(path), 0
     while (batch := attempt(lambda: next(batches, None), (pa.ArrowException, OSError), broken)) is not None:
         for row in range(batch.num_rows):
             number += 1
             place = place_of(path, number, "row")
-            yield record_of(_table_row(batch, row, source, place), f"{path.name}:{number}", place, source)
+            yield record_of(_table_row(batch, row, source, place), f"{file}:{number}", place, source)
 
 
 def _table_row(batch: pa.RecordBatch, row: int, source: Source, place: str) -> dict[str, Any]:

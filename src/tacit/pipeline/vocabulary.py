@@ -31,7 +31,7 @@ from tacit.vocabulary.chat_template import TEMPLATE_FILE, own_template
 from tacit.vocabulary.count import ContributionBound, count_words, sorted_word_counts
 from tacit.vocabulary.estimate import ChosenWords, estimate_counts, weights_as_counts
 from tacit.vocabulary.public_words import OFTEN, count_public_words, read_public_words
-from tacit.vocabulary.select import draw_noise, noisy_counts, release
+from tacit.vocabulary.select import noise_blocks, noisy_counts, release
 from tacit.vocabulary.tally import SortedCounts, Spill, spill_folder
 from tacit.vocabulary.tokenizer import TokenizerOptions, build_tokenizer
 from tacit.vocabulary.wordpiece import train_wordpiece
@@ -243,14 +243,19 @@ def _vocabulary_noise(
         hidden.update(b"%d %b %d\n" % (len(spelled), spelled, count))
     path = folder / f"noise{stage.removeprefix(VOCABULARY).replace(' ', '-')}-{hidden.hexdigest()}.npy"
     if not path.exists():
-        noise = draw_noise(len(counts), noise_stddev)
-        write_atomically(path, lambda partial: _save_array(partial, noise))
-    digest = hashlib.blake2b(path.read_bytes(), key=state.streams.derive("noise digest"), digest_size=32)
+        write_atomically(path, lambda partial: _save_noise(partial, len(counts), noise_stddev))
+    key = state.streams.derive("noise digest")
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, lambda: hashlib.blake2b(key=key, digest_size=32))
     bound = "the vocabulary's noise" if stage == VOCABULARY else f"the noise of {stage}"
     state.ledger.bind(bound, digest.hexdigest())
-    return np.load(path)
+    return np.load(path, mmap_mode="r")
 
 
-def _save_array(path: Path, array: np.ndarray) -> None:
+def _save_noise(path: Path, count: int, noise_stddev: float) -> None:
+    """Draw it into a file of numpy's, a block at a time: 10^8 words have 800 MB of noise."""
+    header = {"descr": "<i8", "fortran_order": False, "shape": (count,)}
     with path.open("wb") as file:
-        np.save(file, array)
+        np.lib.format.write_array_header_1_0(file, header)
+        for block in noise_blocks(count, noise_stddev):
+            file.write(block.astype("<i8", copy=False).tobytes())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import posixpath
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,16 +60,27 @@ def _origin(thing: _Thing, allow_unknown: bool) -> Origin:
 def _refuse_remote_run(where: RemotePath, option: str) -> None:
     """What lies in a run or beside a certificate is looked at here, file by file; a store that says nothing holds neither."""
     beside = [folder / "certificate.json" for folder in (where, where.parent)]
-    for mark in (*beside, *(folder / "ledger.sqlite" for folder in where.parents)):
-        try:
-            is_there = mark.is_file()
-        except TacitError:
-            is_there = False
-        if is_there:
+    for mark in (*beside, *(folder / "ledger.sqlite" for folder in where.parents), *_marks_below(where)):
+        if _is_there(mark):
             raise RefusedError(
                 "start-inside-a-run",
                 f"{option}: {where} lies in a run or a release of tacit ({mark}); copy all of that here, and name its release/model",
             )
+
+
+def _marks_below(where: RemotePath) -> list[RemotePath]:
+    try:
+        names = where.files(below=True)
+    except TacitError:
+        return []
+    return [where / name for name in names if posixpath.basename(name) in ("certificate.json", "ledger.sqlite")]
+
+
+def _is_there(mark: RemotePath) -> bool:
+    try:
+        return mark.is_file()
+    except TacitError:
+        return False
 
 
 def take_over(ledger: Ledger, start: Provenance, inherited: Mapping[str, Spend]) -> None:

@@ -88,7 +88,9 @@ def origin_of(
             ) from None
         return Origin(Given(role, digest, ancestors[-1].head), ancestors, behind)
     read = tuple(files)
-    for one in (path, *read, *(() if read or not path.is_dir() else path.rglob("*"))):  # each may be a link
+    _refuse_parts_of_runs(path, option)
+    for one in read or (path.rglob("*") if path.is_dir() else ()):  # each may be a link
+        _refuse_release_below(one, option)
         _refuse_parts_of_runs(one, option)
     if declared:
         return Origin(Given(role, digest, PUBLIC))
@@ -168,6 +170,16 @@ def _refuse_parts_of_runs(path: Path, option: str) -> None:
         raise RefusedError(
             "start-without-certificate",
             f"{option}: {path} was released by tacit from private text, and its certificate.json is not beside it; bring that back",
+        )
+
+
+def _refuse_release_below(path: Path, option: str) -> None:
+    """What lies in a release is counted where the release is named, and not where it stands among other files."""
+    certificate = certificate_of(path)
+    if certificate is not None:
+        raise RefusedError(
+            "start-inside-a-run",
+            f"{option}: {path} lies in a release of tacit ({certificate}); name that release by itself, or take it out of there",
         )
 
 

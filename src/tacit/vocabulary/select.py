@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tacit.vocabulary.tally import SortedCounts
 
-__all__ = ["draw_noise", "noisy_counts", "release"]
+__all__ = ["draw_noise", "noise_blocks", "noisy_counts", "release"]
 
 _BLOCK = 1 << 16
 
@@ -33,12 +33,28 @@ def draw_noise(count: int, noise_stddev: float) -> npt.NDArray[np.int64]:
     Raises:
         ValueError: ``count`` is negative, or ``noise_stddev`` is negative or not finite.
     """
+    blocks = noise_blocks(count, noise_stddev)
+    noise = np.empty(count, dtype=np.int64)
+    for start, block in zip(range(0, count, _BLOCK), blocks, strict=True):
+        noise[start : start + _BLOCK] = block
+    return noise
+
+
+def noise_blocks(count: int, noise_stddev: float) -> Iterator[npt.NDArray[np.int64]]:
+    """The draws of `draw_noise` a block at a time, for more words than the memory should hold noise of.
+
+    Raises:
+        ValueError: at the call, as `draw_noise`.
+    """
     if count < 0:
         raise ValueError(f"cannot draw {count} values")
     if not math.isfinite(noise_stddev) or noise_stddev < 0:
         raise ValueError(f"noise_stddev must be finite and at least 0, not {noise_stddev}")
+    sizes = (
+        min(_BLOCK, count - start) for start in range(0, count, _BLOCK)
+    )  # a list of Python's integers is five times as large
     if noise_stddev == 0:
-        return np.zeros(count, dtype=np.int64)
+        return (np.zeros(size, dtype=np.int64) for size in sizes)
     # only here: it takes longer to import than the rest of a command that draws nothing; also where there is no word, so that none
     # decides whether it can be imported
     from opendp.domains import atom_domain, vector_domain
@@ -49,11 +65,7 @@ def draw_noise(count: int, noise_stddev: float) -> npt.NDArray[np.int64]:
     enable_features("contrib")
     integers = vector_domain(atom_domain(T="i64"))
     add_noise = make_gaussian(integers, l2_distance(T="f64"), scale=float(noise_stddev))
-    noise = np.empty(count, dtype=np.int64)
-    for start in range(0, count, _BLOCK):  # a list of Python's integers takes five times the memory
-        block = noise[start : start + _BLOCK]
-        block[:] = add_noise([0] * len(block))
-    return noise
+    return (np.array(add_noise([0] * size), dtype=np.int64) for size in sizes)
 
 
 def noisy_counts(words: Sequence[str], counts: Mapping[str, int], noise: npt.NDArray[np.int64]) -> dict[str, int]:
