@@ -14,12 +14,15 @@ import pytest
 
 from tacit.corpus.places import place
 from tacit.corpus.readers import read_records
+from tacit.corpus.records import Record
 from tacit.corpus.source import Source
 from tacit.corpus.unit_store import Part, UnitStore, open_units, write_units
 from tacit.corpus.units import Unit, UnitKind, is_held_out
 from tacit.errors import DataError
 from tacit.randomness import KeyedRandomness
+from tacit.screening.corpus import ScreenPlan, screen_corpus
 from tacit.spark.corpus import CorpusPart, SparkCorpus
+from tacit.spark.screening import SparkScreening
 from tacit.spark.units import RecordCorpus
 from tacit.training.sequences import SequenceStream
 from tacit.training.tokenising import Tokenising
@@ -40,8 +43,9 @@ HELD_OUT = 0.2
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Source:
-    """Notes in three files, one of them zipped, whose documents and users are spread over all of them."""
+    """Notes in three files, one of them zipped in a sub-folder, whose documents and users are spread over all of them."""
     folder, rng = tmp_path_factory.mktemp("notes"), random.Random(0)
+    (folder / "day=2").mkdir()
     words = [f"{SENTINEL}{number}" for number in range(40)] + ["naïve", "10²", "ﬁn", "x" * 200, "😀"]
     ids = ["a", "a!", "a#", "a#0", "é", "b" * 50, *(f"d{number}" for number in range(40))]
     for number in range(3):
@@ -51,7 +55,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Source:
         ]
         content = "".join(json.dumps(line) + "\n" for line in lines).encode()
         zipped = number == 1
-        name = folder / (f"notes-{number}.jsonl" + ".gz" * zipped)
+        name = folder / ("day=2" if zipped else "") / (f"notes-{number}.jsonl" + ".gz" * zipped)
         name.write_bytes(gzip.compress(content) if zipped else content)
     return Source(folder, id_field="id", user_field="user")
 
@@ -150,7 +154,7 @@ def joined(parts: list[SequenceStream]) -> SequenceStream:
 
 @pytest.mark.parametrize("limit", [60, 61, 130])
 def test_a_limit_counts_records_over_all_files(spark: Opened, source: Source, limit: int):
-    limited = dataclasses.replace(source, limit=limit)
+    limited = dataclasses.replace(source, limit=limit, id_field=None)  # ids are the files' paths and the lines
     assert list(RecordCorpus(spark.runner, limited)) == list(read_records(limited))
 
 
@@ -161,7 +165,7 @@ def test_tasks_read_an_object_store(
     with open_store(source.path, monkeypatch) as store:
         there_too = dataclasses.replace(source, path=place(store.uri("")))
         assert list(RecordCorpus(spark.runner, there_too)) == list(read_records(source))
-        assert sorted(set(store.fetched)) == ["notes-0.jsonl", "notes-1.jsonl.gz", "notes-2.jsonl"]
+        assert sorted(set(store.fetched)) == ["day=2/notes-1.jsonl.gz", "notes-0.jsonl", "notes-2.jsonl"]
 
 
 def test_a_malformed_record_and_an_empty_corpus_are_refused_in_the_same_words(spark: Opened, tmp_path: Path):
@@ -209,6 +213,13 @@ def test_neither_text_nor_key_is_in_event_logs_or_plans(spark: Opened, source: S
     corpus, _ = there(spark, other, part)
     with spill_folder(tmp_path / "spill") as place:
         corpus.counts(ContributionBound(5, STREAMS), OPTIONS, [Unit("planted", (SENTINEL,))], Spill(place, 64))
+    tokenizer = build_tokenizer([*SPECIAL_TOKENS, SENTINEL], OPTIONS)
+    how = Tokenising(tokenizer.to_str(), OWN_NAMES, 16, STREAMS, ("", "a test"), False)
+    assert list(corpus.rows(how, held_out=False))
+    plan = ScreenPlan("line", held_out=0.1, missed=0.3, deduplicate="exact")
+    screening = SparkScreening(spark.runner, source, [Record("planted", None, SENTINEL)], plan, STREAMS)
+    receipt = screen_corpus(screening.records, plan, tmp_path / "screened", STREAMS, needed=(), elsewhere=screening)
+    assert receipt.counts.duplicates > 0
     logs = b"".join(path.read_bytes() for path in spark.logs.rglob("*") if path.is_file())
     assert b"MapInArrow" in logs  # the jobs are there
     for private in (SENTINEL.encode(), KEY, KEY.hex().encode(), base64.b64encode(KEY)):
