@@ -1,18 +1,24 @@
 """Time and memory of what a run does with a corpus, against the size of the corpus.
 
-Run ``python benchmarks/scale.py --results FILE [--megabytes 10 50 200] [--only run] [--page docs/scale.md] [--plot FILE]``. It
+Run ``python benchmarks/scale.py --results FILE [--megabytes 10 50 200] [--only PART] [--page docs/scale.md] [--plot FILE]``. It
 writes temporary corpora of made-up words, a short document a line, and of each measures, every one in a fresh process:
 
 - store: read the records, group them into units, sort, fingerprint and write them (`tacit.corpus.unit_store`);
+- group: the same of users whose eight records lie in eight files;
 - count: the words of a DP vocabulary, with the contribution bound, from there;
 - tokenise: rows of token ids from there (`tacit.training.row_store`);
 - draw: open those rows, draw a step's units and read them;
+- screen: find secrets by the package's two policies and split the text, a record a data point; with one process and with two;
+- exact copies: the same, and mask all copies of a data point but the first;
+- near copies: look for texts that have four fifths of their shingles in common (`tacit.screening.near_duplicates`);
+- score: how surprising a GPT-2 of two layers, 128 wide, finds each record, in windows of 64 tokens; with one process and with two;
 - run: the whole of ``tacit run``: text to report, one small model, few steps;
 - driver store, driver rows: what the driver of a cluster does with text and rows that come to it, 2,000 units again and again;
 - spark store, spark count, spark tokenise: the same on Spark with two tasks at once, the text in eight files. Each starts Java, reads
   and groups the text again; in a run they follow one another.
 
-FILE gets a line for each as it is done, and what is in it is not measured again: stop it, and run the same command to go on.
+Near copies and scores are measured up to 50 MB. FILE gets a line for each as it is done, and what is in it is not measured again:
+stop it, and run the same command to go on.
 Peaks are those of the process: resident memory as the system counts it, and the part that is no file's ("own"). With Spark they are
 sums over all processes, in which pages that these share count more than once.
 """
@@ -20,8 +26,10 @@ sums over all processes, in which pages that these share count more than once.
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import json
+import math
 import random
 import subprocess
 import sys
@@ -166,6 +174,83 @@ def draw(folder: Path) -> None:
             stream.ids_ST[stream.rows_of(int(unit))].sum()
 
 
+def write_users(folder: Path) -> None:
+    """The same text in eight files of JSON lines, in each of which every user has one record."""
+    (folder / "users").mkdir()
+    with (folder / "text.txt").open(encoding="utf-8") as text:
+        files = [(folder / "users" / f"{number}.jsonl").open("w", encoding="utf-8") for number in range(8)]
+        for number, (line, file) in enumerate(zip(text, itertools.cycle(files), strict=False)):
+            file.write(json.dumps({"user": f"u{number // 8}", "text": line.strip()}) + "\n")
+        for file in files:
+            file.close()
+
+
+def group(folder: Path) -> None:
+    from tacit.corpus.readers import read_records
+    from tacit.corpus.source import Source
+    from tacit.corpus.unit_store import Part, write_units
+    from tacit.corpus.units import UnitKind
+    from tacit.randomness import KeyedRandomness
+
+    (folder / "grouped").mkdir()
+    parts = [Part(read_records(Source(folder / "users", user_field="user")), UnitKind("user"))]
+    write_units(folder / "grouped", parts, lambda unit_id: False, KeyedRandomness(bytes(32)))
+
+
+def screen(folder: Path, workers: int = 1, copies: bool = False) -> None:
+    from tacit.corpus.source import Source
+    from tacit.pipeline.records import Corpus
+    from tacit.randomness import KeyedRandomness
+    from tacit.screening.corpus import ScreenPlan, screen_corpus
+
+    plan = ScreenPlan(workers=workers, deduplicate="exact" if copies else "none")
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        corpus, streams = Corpus(Source(folder / "text.txt")), KeyedRandomness(bytes(32))
+        screen_corpus(corpus, plan, Path(place) / "screened", streams, needed=())
+
+
+def near_copies(folder: Path) -> None:
+    from tacit.corpus.readers import read_records
+    from tacit.corpus.source import Source
+    from tacit.randomness import KeyedRandomness
+    from tacit.screening.near_duplicates import NearDuplicates, NearOptions
+
+    found = NearDuplicates(NearOptions(), KeyedRandomness(bytes(32)))
+    for record in read_records(Source(folder / "text.txt")):
+        found.mark(record.text)
+
+
+def score(folder: Path, workers: int = 1) -> None:
+    import torch
+    from tokenizers import Tokenizer
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    from tacit.corpus.source import Source
+    from tacit.pipeline.records import Corpus
+    from tacit.scoring.rho import PrivacyProbability
+    from tacit.scoring.scorer import ScorerOptions
+    from tacit.scoring.scoring import score_corpus
+    from tacit.vocabulary.tokenizer import save_tokenizer
+
+    tokenizer = Tokenizer.from_str(tokenising(folder).tokenizer_json)
+    torch.manual_seed(1)
+    size = GPT2Config(
+        vocab_size=tokenizer.get_vocab_size(),
+        n_positions=LENGTH,
+        n_embd=128,
+        n_layer=2,
+        n_head=2,
+        bos_token_id=2,
+        eos_token_id=3,
+    )
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        GPT2LMHeadModel(size).save_pretrained(Path(place) / "scorer")
+        save_tokenizer(tokenizer, Path(place) / "scorer", LENGTH)
+        how, rho = ScorerOptions(Path(place) / "scorer"), PrivacyProbability(3.0, 8.0)
+        records = Corpus(Source(folder / "text.txt"))
+        score_corpus(records, how, rho, Path(place) / "scores", lambda done, size: None, workers=workers)
+
+
 def driver_store(folder: Path) -> None:
     from tacit.corpus.unit_store import UnitBatch, open_units, write_ordered_units
     from tacit.randomness import KeyedRandomness
@@ -227,14 +312,41 @@ def spark_tokenise(folder: Path) -> None:
     write_rows(folder / "rows on spark", corpus.rows(tokenising(folder), held_out=False))
 
 
-HERE: dict[str, Callable[[Path], None]] = {"store": store, "count": count, "tokenise": tokenise, "draw": draw}
+HERE: dict[str, Callable[[Path], None]] = {
+    "store": store,
+    "group": group,
+    "count": count,
+    "tokenise": tokenise,
+    "draw": draw,
+}
+OF_TEXT: dict[str, Callable[[Path], None]] = {
+    "screen": screen,
+    "screen, two processes": functools.partial(screen, workers=2),
+    "exact copies": functools.partial(screen, copies=True),
+    "near copies": near_copies,
+    "score": score,
+    "score, two processes": functools.partial(score, workers=2),
+}
+LARGEST = {"near copies": 50.0, "score": 50.0, "score, two processes": 50.0}
+"""MB of text: they hold all texts, or take minutes for ten megabytes."""
 DRIVER: dict[str, Callable[[Path], None]] = {"driver store": driver_store, "driver rows": driver_rows}
 ON_SPARK: dict[str, Callable[[Path], None]] = {
     "spark store": spark_store,
     "spark count": spark_count,
     "spark tokenise": spark_tokenise,
 }
-OPERATIONS = HERE | DRIVER | ON_SPARK
+OPERATIONS = HERE | OF_TEXT | DRIVER | ON_SPARK
+PARTS = {"here": HERE, "text": OF_TEXT, "driver": DRIVER, "spark": ON_SPARK, "run": {"run": None}}
+
+
+IN_TWO = ("screen, two processes", "score, two processes")
+NEEDED = {
+    **dict.fromkeys(("count", "tokenise", "score", "score, two processes", *DRIVER), ("store",)),
+    "draw": ("store", "tokenise"),
+    "spark count": ("spark store",),
+    "spark tokenise": ("store", "spark store"),
+}
+"""What must have been done in the same folder before."""
 
 
 # measuring ---------------------------------------------------------------------------------------------------------------
@@ -298,8 +410,12 @@ def _status(process: int) -> list[str]:
 
 def measure(megabytes: float, only: str | None, results: Path, done: list[Measured]) -> None:
     """The operations on one size that are not in the results yet; with ``only`` no others."""
-    names = [only] if only and only != "spark" else [*OPERATIONS] if only else [*OPERATIONS, "run"]
-    wanted = [name for name in names if not any((m.operation, m.megabytes) == (name, megabytes) for m in done)]
+    wanted = [
+        name
+        for name in (PARTS[only] if only else [*OPERATIONS, "run"])
+        if megabytes <= LARGEST.get(name, math.inf)
+        and not any((m.operation, m.megabytes) == (name, megabytes) for m in done)
+    ]
     if not wanted:
         return
     with tempfile.TemporaryDirectory(dir=results.parent) as place:
@@ -307,14 +423,15 @@ def measure(megabytes: float, only: str | None, results: Path, done: list[Measur
         lines = write_text(folder / "text.txt", megabytes)
         write_text(folder / "public.txt", 1.0)
         write_pieces(folder)
+        write_users(folder)
         values = {"run": folder / "run", "units": lines, "text": folder / "text.txt", "public": folder / "public.txt"}
         (folder / "run.yaml").write_text(CONFIG.format(**values, length=LENGTH, drawn=DRAWN))
-        for name in names:
+        for name in [*OPERATIONS, "run"]:
             own = [sys.executable, __file__, "--operation", name, "--folder", place]
             command = [sys.executable, "-m", "tacit", "run", str(folder / "run.yaml")] if name == "run" else own
-            if name not in wanted and name not in ("store", "spark store"):
-                continue  # others need the stores alone
-            found = Measured(name, megabytes, *watched(command, name in ON_SPARK))
+            if name not in wanted and not any(name in NEEDED.get(other, ()) for other in wanted):
+                continue
+            found = Measured(name, megabytes, *watched(command, name in ON_SPARK or name in IN_TWO))
             if name in wanted:
                 done.append(found)
                 with results.open("a", encoding="utf-8") as file:
@@ -433,7 +550,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Time and memory of a corpus, by its size.")
     parser.add_argument("--results", type=Path)
     parser.add_argument("--megabytes", type=float, nargs="+", default=[10, 50, 200])
-    parser.add_argument("--only", choices=["run", "spark"], help="this alone; spark: all but run")
+    parser.add_argument("--only", choices=list(PARTS), help="this part alone")
     parser.add_argument("--page", type=Path)
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--operation", choices=list(OPERATIONS), help="for the processes that it starts")
