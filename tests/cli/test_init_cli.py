@@ -23,6 +23,7 @@ from tacit.corpus.readers import read_records
 from tacit.corpus.source import Source
 
 from ..architectures import ALL, architecture_folder
+from ..object_store import open_store
 from .calling import Tacit, assert_one_line
 
 PRIVATE = "zqprivateword"
@@ -90,6 +91,27 @@ FORMATS = {
     "notes": write_folder,
     "notes.d": write_saved,
 }
+
+
+def test_text_in_an_object_store_is_begun_with_by_its_address(
+    tacit: Tacit, folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a public file is."""
+    stored = tmp_path_factory.mktemp("stored")
+    (stored / "table" / "day=1").mkdir(parents=True)
+    write_csv(stored / "table" / "day=1" / "part-0.csv")
+    (stored / "articles.txt").write_text("a public text\n")
+    with open_store(stored, monkeypatch) as store:
+        addresses = {"private": store.uri("table"), "public": store.uri("articles.txt")}
+        done = tacit("init", addresses["private"], *FIELDS, *UNITS, "--public", addresses["public"])
+        assert done.code == 0, done.err
+        config = load_config(Path("table.yaml"))
+        assert config.private.path == addresses["private"]
+        assert config.public[0].path == addresses["public"]
+        assert next(iter(read_records(config.private.source))).text == f"{PRIVATE} 0"
+        assert_one_line(tacit("init", store.uri("none.csv"), *FIELDS, *UNITS), 4)
+    for place in folder.iterdir():
+        assert PRIVATE not in place.read_text()
 
 
 @pytest.mark.parametrize("name", FORMATS)

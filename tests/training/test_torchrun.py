@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from tacit.config import parse_config
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.errors import DataError, UsageError
-from tacit.pipeline import training
+from tacit.pipeline import opening, training
 from tacit.pipeline.opening import open_run
 from tacit.pipeline.stages import walk
 from tacit.pipeline.state import give
@@ -24,6 +24,7 @@ from tacit.pipeline.training import assist
 from tacit.privacy.ledger import Ledger
 from tacit.runs.folder import RunFolder
 from tacit.training.sharded_checkpoint import read_into
+from tacit.version import installed
 
 from ..adaptive_runs import adaptive_values
 from ..processes import LIMIT, agent_store, check_one_says, free_port, in_processes, rank_environment, values_of
@@ -247,12 +248,13 @@ def place(folder: Path, corpora: Path, drop: int) -> Path:
     ("other", "message"),
     [
         ("configuration", "the configuration: process 1 has another one than process 0"),
+        ("library", "the version of tacit, or of a library: process 1 has another one than process 0"),
         ("run folder", "process 1 does not see the key of process 0"),
         ("corpus", "process 1 reads another private corpus than process 0"),
     ],
 )
 def test_a_process_that_sees_something_else_is_refused(
-    configs: tuple[Path, Path], other: str, message: str, tmp_path: Path
+    configs: tuple[Path, Path], other: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each process in a folder of its own, with relative paths in the configuration; no step is paid."""
     places = [place(tmp_path / str(rank), configs[0].parent, rank) for rank in range(2)]
@@ -261,11 +263,13 @@ def test_a_process_that_sees_something_else_is_refused(
 
     def work(ranks: Ranks) -> None:
         os.chdir(places[ranks.rank])
+        if other == "library" and not ranks.first:
+            monkeypatch.setattr(opening, "installed", lambda: installed().replace("torch", "torch 9"))
         opened_by(ranks, values, changed)
 
     check_one_says(in_processes(2, work), message)
     run = places[0] / "run" if other == "run folder" else tmp_path / "run"
-    if other == "configuration":  # found before anything is written
+    if other in ("configuration", "library"):  # found before anything is written
         assert not (run / "ledger.sqlite").exists()
         return
     with Ledger.open(run / "ledger.sqlite", readonly=True) as ledger:

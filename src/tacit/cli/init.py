@@ -15,6 +15,7 @@ from tacit.errors import UsageError
 
 if TYPE_CHECKING:
     from tacit.config.starting import GivenModel, StartKind
+    from tacit.corpus.places import Place
 
 __all__ = ["command"]
 
@@ -26,10 +27,11 @@ _LENGTH = 128
 
 def command(
     file: Annotated[
-        Path | None,
+        str | None,
         typer.Argument(
             metavar="FILE",
-            help="The private text: csv, jsonl, json, parquet, arrow or txt, also .gz, a folder of such, or one saved by `datasets`.",
+            help="The private text: csv, jsonl, json, parquet, arrow or txt, also .gz, a folder of such, or one saved by `datasets`; "
+            "here or in an object store.",
         ),
     ] = None,
     text: Annotated[str | None, typer.Option(metavar="FIELD", help="Field with the text.")] = None,
@@ -60,7 +62,7 @@ def command(
         ),
     ] = None,
     public: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(metavar="FILE", help="Public text; repeatable. Without one, made-up text is written."),
     ] = None,
     out: Annotated[
@@ -85,8 +87,11 @@ def command(
             "tacit init: name the file with your text, or --recipe NAME; --list shows the packaged recipes"
         )
     else:
-        asked = _Asked(text, document, user, units, epsilon, model, tuple(public or ()), folder, messages)
-        _begin(file, asked, out or Path(f"{_stem(file)}.yaml"))
+        from tacit.corpus.places import place
+
+        asked = _Asked(text, document, user, units, epsilon, model, tuple(map(place, public or ())), folder, messages)
+        where = place(file)
+        _begin(where, asked, out or Path(f"{_stem(where)}.yaml"))
 
 
 @dataclass(frozen=True)
@@ -99,12 +104,12 @@ class _Asked:
     units: int | None
     epsilon: float
     model: str
-    public: tuple[Path, ...]
+    public: tuple[Place, ...]
     folder: Path | None
     messages: str | None
 
 
-def _begin(file: Path, asked: _Asked, out: Path) -> None:
+def _begin(file: Place, asked: _Asked, out: Path) -> None:
     from tacit.config.load import parse_config
     from tacit.config.starting import PublicText, Start, written
     from tacit.strict_yaml import parse_yaml
@@ -172,12 +177,12 @@ def _given(folder: Path, out: Path) -> tuple[StartKind, GivenModel]:
 # what is there -------------------------------------------------------------------------------------------------------
 
 
-def _stem(path: Path) -> str:
-    """The name without its endings: ``notes`` of ``notes.csv.gz``."""
-    return path.name.split(".")[0] or "text"
+def _stem(path: Place) -> str:
+    """The name without its endings: ``notes`` of ``notes.csv.gz``, and of ``notes*.csv``."""
+    return path.name.split(".")[0].translate({ord(sign): None for sign in "*?"}) or "text"
 
 
-def _names(path: Path) -> list[str] | None:
+def _names(path: Place) -> list[str] | None:
     """The names of the fields; None: the format has none."""
     from tacit.corpus.readers import field_names
     from tacit.corpus.source import Source
@@ -185,7 +190,7 @@ def _names(path: Path) -> list[str] | None:
     return field_names(Source(path))
 
 
-def _fields_of(file: Path, names: list[str] | None, asked: _Asked) -> tuple[str | None, str | None, str | None]:
+def _fields_of(file: Place, names: list[str] | None, asked: _Asked) -> tuple[str | None, str | None, str | None]:
     """The fields with text, document's and person's id."""
     if asked.text is not None and asked.messages is not None:
         raise UsageError("--text and --messages: a record is a text or a conversation; name one of them")
@@ -227,7 +232,7 @@ def _choose(question: str, names: list[str], default: str | None) -> str | None:
         typer.echo("There is no such field.")
 
 
-def _units(file: Path, units: int | None, what: str) -> int:
+def _units(file: Place, units: int | None, what: str) -> int:
     if units is None and _on_terminal():
         units = typer.prompt(f"How many {what} are there, as you would tell it in public (a round number)", type=int)
     if units is None:
@@ -241,18 +246,18 @@ def _units(file: Path, units: int | None, what: str) -> int:
     return units
 
 
-def _ask_public() -> list[Path]:
+def _ask_public() -> list[Place]:
+    from tacit.corpus.places import place
+
     if not _on_terminal():
         return []
     answer = typer.prompt(
         "File with public text near yours (enter: made-up text)", default="", show_default=False
     ).strip()
-    if answer and not Path(answer).exists():
-        raise UsageError(f"--public {answer}: there is no such file")
-    return [Path(answer)] if answer else []
+    return [place(answer)] if answer else []
 
 
-def _public_field(path: Path, text: str | None) -> str | None:
+def _public_field(path: Place, text: str | None) -> str | None:
     """The field with the text: ``text``, or the one of the private corpus."""
     from tacit.corpus.columns import listed
 
@@ -275,8 +280,10 @@ def _on_terminal() -> bool:
 # what is written -----------------------------------------------------------------------------------------------------
 
 
-def _beside(path: Path, out: Path) -> str:
-    """How the configuration names a file: relative to itself, unless the path was given as absolute."""
+def _beside(path: Place, out: Path) -> str:
+    """How the configuration names a file: relative to itself, unless the path was given as absolute, or in an object store."""
+    if not isinstance(path, Path):
+        return str(path)
     return str(path) if path.is_absolute() else Path(os.path.relpath(path, out.parent)).as_posix()
 
 
