@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
+import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +84,34 @@ def test_the_digest_of_sums_is_the_same_and_tells_rows_apart(tmp_path: Path) -> 
     np.asarray(other.ids_ST)[-1, -1] += 1  # in memory: the same array
     keys = (*whole.keys_U[:-1], "0" * 32)
     assert len({digest(whole), digest(other), digest(dataclasses.replace(whole, keys_U=keys))}) == 3
+
+
+def test_a_hundred_million_rows_are_opened_without_reading_them(tmp_path: Path) -> None:
+    """Of files with holes, as large as those of so many rows. Known-wrong: an array in memory, which this machine has no room for."""
+    rows, folder = 10**8, tmp_path / "rows"
+    stored(folder, [part_of(0, 1)])
+    shapes = json.loads((folder / "arrays.json").read_text())
+    for name, (kind, shape) in shapes["arrays"].items():
+        shape[0] = rows + (name == "starts_U1")
+        os.truncate(folder / f"{name}.bin", np.dtype(kind).itemsize * math.prod(shape))
+    with (folder / "starts_U1.bin").open("rb+") as file:
+        file.seek(-16, os.SEEK_END)
+        file.write(np.array([rows - 1, rows], np.int64).tobytes())
+    with (folder / "ids_ST.bin").open("rb+") as file:
+        file.seek(-4 * LENGTH, os.SEEK_END)
+        file.write(np.arange(LENGTH, dtype=np.int32).tobytes())
+    (folder / "arrays.json").write_text(json.dumps(shapes))
+    before = _own_memory()
+    stream = open_rows(folder)
+    assert (stream.units, stream.sequences) == (rows, rows)
+    assert stream.ids_ST[stream.rows_of(rows - 1)].tolist() == [list(range(LENGTH))]
+    assert _own_memory() - before < 10 << 20
+
+
+def _own_memory() -> int:
+    """Bytes of this process that are no file's."""
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon")]
+    return int(line.split()[1]) << 10
 
 
 def test_longest_rows_of_units() -> None:
