@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from scipy.optimize import brentq
+from scipy.optimize import root_scalar
 from scipy.special import ndtr
 
 from tacit.privacy.accounting.accountant import epsilon
@@ -154,7 +154,7 @@ def _right(histogram: HooryClaim) -> float:
 
 def _of_training() -> list[Claim]:
     at_06 = epsilon_of_steps(_RATE, _NOISE_TRAINING, _STEPS, _DELTA_TRAINING)
-    noise = float(brentq(lambda stddev: _renyi(stddev) - 2.8, 0.5, _NOISE_TRAINING))
+    noise = float(root_scalar(lambda stddev: _renyi(stddev) - 2.8, bracket=(0.5, _NOISE_TRAINING)).root)
     at_28 = epsilon_of_steps(_RATE, noise, _STEPS, _DELTA_TRAINING)
     return [
         Claim(
