@@ -12,7 +12,8 @@ from tacit.reproduce.writing import Claim
 __all__ = ["CRT", "NOT_RUN", "TRUNK", "Found", "Question", "claim_of"]
 
 NOT_RUN = "not run yet"
-CRT, TRUNK = Arms("crt", UTILITY_GAMMA), Arms("trunk")
+CRT = Arms("crt", UTILITY_GAMMA)
+TRUNK = Arms("trunk")
 
 
 @dataclass(frozen=True)

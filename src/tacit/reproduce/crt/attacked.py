@@ -13,8 +13,8 @@ from tacit.reproduce.judging import above, all_at_null, all_of, any_of, below
 
 __all__ = ["QUESTIONS_OF_ATTACKS"]
 
-Kind = Literal["single", "group", "twin"]
-_ATTACKS: dict[Kind, tuple[str, dict[Attack, str]]] = {
+_Kind = Literal["single", "group", "twin"]
+_ATTACKS: dict[_Kind, tuple[str, dict[Attack, str]]] = {
     "single": ("membership", {"single": "by losses", "shadow_single": "against shadow models"}),
     "group": ("group membership", {"group": "by losses", "shadow_group": "against shadow models"}),
     "twin": ("twin membership", {"twin": ""}),
@@ -115,7 +115,7 @@ _A_BIT = 1.0
 # Figures 4 and 5
 
 
-def _crt_at_chance(kind: Kind) -> Callable[[PanelResults, float], Found | None]:
+def _crt_at_chance(kind: _Kind) -> Callable[[PanelResults, float], Found | None]:
     _, attacks = _ATTACKS[kind]
 
     def find(panel: PanelResults, level: float) -> Found | None:
@@ -147,7 +147,7 @@ def _at_chance(
     return verdict, ", ".join([*parts, *(["undecided"] if verdict is None else [])])
 
 
-def _found(arm: str, kind: Kind) -> Callable[[PanelResults, float], Found | None]:
+def _found(arm: str, kind: _Kind) -> Callable[[PanelResults, float], Found | None]:
     _, attacks = _ATTACKS[kind]
 
     def find(panel: PanelResults, level: float) -> Found | None:
@@ -180,7 +180,7 @@ def _groups_are_easier(arm: str) -> Callable[[PanelResults, float], Found | None
     return find
 
 
-def _figure(kind: Kind) -> str:
+def _figure(kind: _Kind) -> str:
     return {"single": "figure 4", "group": "figure 5", "twin": "(ours)"}[kind]
 
 
