@@ -293,6 +293,10 @@ def test_dp_degrades_f1_only_slightly() -> None:
     assert shown()[text] == {"holds"}
     assert verdicts(made(lambda row: 0.5 if row.endswith("dp-1.1") else gain_of(row)))[text] == {"does not hold"}
     assert verdicts(made(spread=0.3))[text] == {"undecided"}
+    one_bert = made()
+    for name in [name for name in one_bert if "-bert@" in name]:
+        del one_bert[name]
+    assert verdicts(one_bert)[text] == {"undecided"}  # it might be as near
     # where BERT-M gains no more than that, who read nothing is only slightly below it, too
     small = verdicts(made(lambda row: gain_of(row) / 10))[text]
     assert small == {"says nothing, since BERT, which read no private text, passes too"}

@@ -93,7 +93,7 @@ def _trend(text: str, panel: str, of: Evidence, measure: Measure, rows: tuple[st
     passes, learned = (_verdict(of.gain(measure, *pair)) for pair in ((bert, other), (own, bert)))
     if claim.holds and passes:
         return replace(claim, passed_by=_PUBLIC)
-    if claim.holds and learned is not True:
+    if claim.holds and passes is None and learned is not True:
         return replace(claim, holds=None, numbers=f"{claim.numbers}, but not told to be better than BERT")
     return claim
 
