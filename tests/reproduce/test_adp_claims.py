@@ -31,6 +31,9 @@ LATER = {"plain": 0.0, "dp-sgd": 0.6, "dp-sgd-protected": 0.6, "literal": 0.2, "
 PUBLIC = {"model": 6.0, "unigram": 6.5, "uniform": 7.6}
 
 
+PUBLIC_PASSES = "the public model, which read no private line, passes too"
+
+
 def loss_of(cell: Cell) -> float:
     return LOSS[cell.arm] + LATER[cell.arm] * (cell.noise == 5)
 
@@ -204,6 +207,48 @@ def test_the_published_algorithm_is_not_told_from_training_without_dp() -> None:
     assert all("says nothing" in claim.verdict for claim in rows)
     worse = claims(made(loss=lambda cell: 5.8 if cell.arm == "plain" else loss_of(cell)))
     assert [claim.verdict for claim in worse if "its epsilon is infinite" in claim.text] == ["holds", "holds"]
+
+
+@pytest.mark.parametrize("text", ["DP-SGD has a higher", "the published algorithm has a higher"])
+def test_what_dp_costs_is_passed_by_who_learned_nothing(text: str) -> None:
+    """The public model is worse than training without DP. Known wrong: such a row holds."""
+    rows = [claim for claim in GOOD if text in claim.text and "than training without DP" in claim.text]
+    assert [claim.verdict for claim in rows] == [f"says nothing, since {PUBLIC_PASSES}"] * 2
+    weak = claims(made(loss=lambda cell: 6.0 if cell.arm == "plain" else loss_of(cell) + 2))
+    rows = [claim for claim in weak if text in claim.text and "than training without DP" in claim.text]
+    assert [claim.verdict for claim in rows] == ["holds"] * 2
+
+
+def test_less_harm_is_no_gain() -> None:
+    """Where every DP model is worse than the public one, the better of two is the one that was harmed less."""
+    harmed = claims(made(loss=lambda cell: loss_of(cell) + 2 * (cell.arm != "plain")))
+    texts = ("DP-SGD has a higher perplexity at s = 5", "has a lower perplexity than DP-SGD")
+    for text in texts:
+        assert {claim.verdict for claim in GOOD if text in claim.text and "infinite" not in claim.text} == {"holds"}
+        rows = [claim for claim in harmed if text in claim.text and "infinite" not in claim.text]
+        assert {claim.verdict for claim in rows} == {f"says nothing, since {PUBLIC_PASSES}"}
+
+
+def test_who_is_not_told_from_the_public_model_gained_nothing() -> None:
+    """The strata are told to be better than DP-SGD, the public model between them is told from neither."""
+    found = claims(
+        made(
+            loss=lambda cell: 4.42 if cell.arm == "strata" else loss_of(cell),
+            public={"model": 4.475, "unigram": 6.5, "uniform": 7.6},
+            spread=0.012,
+        )
+    )
+    text = "at the same worst-case epsilon, ADP, strata"
+    [row] = [claim for claim in found if text in claim.text and claim.panel == "s = 1, Wikipedia"]
+    assert (row.verdict, "not told to be better than the public model" in row.numbers) == ("undecided", True)
+
+
+def test_that_words_are_counted_better_the_public_model_shows_too() -> None:
+    rows = [claim for claim in GOOD if "every model is better than counting words" in claim.text]
+    assert {claim.verdict for claim in rows} == {f"says nothing, since {PUBLIC_PASSES}"}
+    weak = claims(made(public={"model": 6.5, "unigram": 6.0, "uniform": 7.6}))
+    rows = [claim for claim in weak if "every model is better than counting words" in claim.text]
+    assert {claim.verdict for claim in rows} == {"holds"}
 
 
 def test_a_canary_that_is_found_in_every_replicate_is_not_protected() -> None:

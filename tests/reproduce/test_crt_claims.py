@@ -10,6 +10,7 @@ import pytest
 
 from tacit.reproduce.crt.claims import judge
 from tacit.reproduce.crt.panel import Arms, PanelResults, panels_of
+from tacit.reproduce.crt.scale import SCALES
 
 AMPLIFIED = {"paper": 0.16, "ours": 0.3, "ours_context": 1.5}
 LEVEL = 0.01
@@ -42,6 +43,7 @@ def cell(
     found: float | None = 0.5,
     members: int = 2000,
     blind: float = 0.5,
+    blind_group: float | None = None,
     group: float | None = None,
     shadow: float = 0.5,
     shadow_members: int = 2000,
@@ -58,12 +60,17 @@ def cell(
             },
             "twins": {"value": accuracy(found, members, seed + 200)["accuracy"]["value"]},
             "single_blind": {"accuracy": {"value": blind}},
-            "group_blind": {"accuracy": {"value": blind}},
+            "group_blind": {"accuracy": {"value": blind if blind_group is None else blind_group}},
         }
     return {
         "cell": {"corpus": "c", "model": "m", "arm": arm, "gamma": gamma, "copies": 20, "seed": seed},
         "rounds": [{"texts": texts(2 * perplexity, seed)}, {"texts": texts(perplexity, seed)}],
-        "exposure": {"max_bits": bits + 3, "mean_bits": bits + 0.05 * seed, "mean_p_value": p_value},
+        "exposure": {
+            "max_bits": bits + 3,
+            "mean_bits": bits + 0.05 * seed,
+            "mean_p_value": p_value,
+            "null_mean_bits": 1.44,
+        },
         "membership": membership,
     }
 
@@ -107,6 +114,18 @@ def test_better_than_dp_sgd() -> None:
     assert verdict(arms | {"crt 0.1": {"perplexity": 9.99}}, text) == "undecided"
     alone = arms | {"public-lines 0.1": {"perplexity": 9.5}}
     assert verdict(alone, text) == "says nothing, since training on its public lines alone passes too"
+    assert verdict(arms, text, trunk=9.5) == "says nothing, since the public model passes too"  # DP-SGD only harmed
+
+
+def test_better_than_selective_dp() -> None:
+    text = "below that of S-DP"
+    arms = {"crt 0.1": {"perplexity": 9.0}, "s-dp 0": {}, "public-lines 0.1": {"perplexity": 11.0}}
+    assert verdict(arms, text) == "holds"
+    assert verdict(arms | {"crt 0.1": {"perplexity": 11.0}}, text) == "does not hold"
+    assert verdict(arms, text, seeds=1) == "undecided"
+    assert verdict(arms, text, trunk=9.5) == "says nothing, since the public model passes too"
+    # Known wrong: S-DP whose policy misses secrets, of which the paper says that it has no epsilon.
+    assert verdict(arms | {"s-dp 0": {"perplexity": 8.0}, "s-dp 0.1": {"perplexity": 20.0}}, text) == "does not hold"
 
 
 def test_the_private_lines_teach_something() -> None:
@@ -115,6 +134,9 @@ def test_the_private_lines_teach_something() -> None:
     assert verdict(arms, text) == "holds"
     assert verdict(arms | {"crt 0.1": {"perplexity": 10.5}}, text) == "does not hold"
     assert verdict(arms, text, seeds=1) == "undecided"
+    assert (
+        verdict(arms, text, trunk=9.0) == "says nothing, since the public model passes too"
+    )  # those lines only harmed
 
 
 def test_crt_is_unexposed_beside_a_control() -> None:
@@ -124,6 +146,9 @@ def test_crt_is_unexposed_beside_a_control() -> None:
     assert verdict(arms | {"crt 0.5": EXPOSED}, text) == "does not hold"
     assert verdict(arms | {"redacted 0.5": {}}, text) == "undecided"  # where nobody is exposed, nothing was tried
     assert verdict(arms | {"raw 0": {}}, text) == "undecided"
+    assert verdict(arms | {"crt 0.5": {"perplexity": 60.0}}, text) == "undecided"  # at one gamma it learned nothing
+    assert verdict(arms | {"crt 0.5": EXPOSED | {"perplexity": 60.0}}, text) == "does not hold"
+    assert verdict(arms, text, trunk=9.0) == "undecided"
 
 
 def test_redaction_alone_is_unexposed_at_gamma_0() -> None:
@@ -132,6 +157,7 @@ def test_redaction_alone_is_unexposed_at_gamma_0() -> None:
     assert verdict(arms, text) == "holds"
     assert verdict(arms | {"redacted 0": EXPOSED}, text) == "does not hold"
     assert verdict(arms | {"raw 0": {}}, text) == "undecided"
+    assert verdict(arms, text, trunk=9.0) == "undecided"
 
 
 @pytest.mark.parametrize(("arm", "name"), [("redacted", "redaction alone"), ("s-dp", "S-DP")])
@@ -149,6 +175,8 @@ def test_selective_dp_exposes_like_redaction_alone() -> None:
     assert verdict(arms, text) == "holds"
     assert verdict(arms | {"s-dp 0.5": {"bits": 6.0}}, text) == "does not hold"
     assert verdict(arms, text, seeds=1) == "undecided"
+    # Known wrong: where redaction alone exposes nothing, "no bit less" is passed by who exposes nothing.
+    assert verdict({"s-dp 0.5": {"bits": 1.4}, "redacted 0.5": {"bits": 1.4}}, text) == "undecided"
 
 
 @pytest.mark.parametrize("attack", ["figure 4: membership", "figure 5: group membership", "(ours): twin membership"])
@@ -159,9 +187,12 @@ def test_crt_is_at_chance_beside_a_control(attack: str) -> None:
     assert verdict(arms | {"crt 0.5": {"found": 0.65}}, text) == "does not hold"
     assert verdict(arms | {"redacted 0.5": {}}, text) == "undecided"
     assert verdict(arms | {"crt 0.5": {"members": 20}}, text) == "undecided"  # too few to see the control's effect
-    assert not [
+    assert verdict(arms, text, trunk=9.0) == "undecided"  # who learned nothing gives nobody away
+    assert verdict(arms | {"crt 0.5": {"found": 0.65, "perplexity": 60.0}}, text) == "does not hold"
+    [nobody] = [
         claim for claim in judge([panel({"crt 0": {"found": None}})], [], AMPLIFIED, LEVEL) if text in claim.text
     ]
+    assert (nobody.verdict, nobody.numbers) == ("undecided", "not run yet")
 
 
 @pytest.mark.parametrize("attack", ["figure 4: membership", "figure 5: group membership"])
@@ -184,23 +215,40 @@ def test_crt_is_at_chance_by_both_attacks(attack: str) -> None:
     assert f"against shadow models {wanted.value:.3f} ({wanted.low:.3f} to {wanted.high:.3f})" in claim.numbers
 
 
-@pytest.mark.parametrize(("arm", "name"), [("redacted", "redaction alone"), ("s-dp", "S-DP")])
-def test_membership_is_found_at_the_highest_gamma(arm: str, name: str) -> None:
-    text = f"figure 4: membership accuracy against {name} is above chance"
+BOTH = pytest.mark.parametrize(("arm", "name"), [("redacted", "redaction alone"), ("s-dp", "S-DP")])
+
+
+@BOTH
+@pytest.mark.parametrize("attack", ["figure 4: membership", "figure 5: group membership"])
+def test_membership_is_found_at_the_highest_gamma(attack: str, arm: str, name: str) -> None:
+    text = f"{attack} accuracy against {name} is above chance"
     assert verdict({f"{arm} 0.5": {"found": 0.65}}, text) == "holds"
     assert verdict({f"{arm} 0.5": {"shadow": 0.65}}, text) == "holds"  # one of the two is enough
     assert verdict({f"{arm} 0.5": {"found": 0.4, "shadow": 0.4}}, text) == "does not hold"
     assert verdict({f"{arm} 0.5": {"found": 0.4}}, text) == "undecided"
     assert verdict({f"{arm} 0.5": {}}, text) == "undecided"
+    assert verdict({f"{arm} 0.1": {"found": 0.65}, f"{arm} 0.5": {}}, text) == "undecided"  # at the highest
     seen = {f"{arm} 0.5": {"found": 0.65, "blind": 0.6}}
     assert verdict(seen, text) == "says nothing, since one who has no model passes too"
 
 
-def test_groups_are_easier_than_single_texts() -> None:
-    text = "redaction alone gives more away to the group attack"
-    assert verdict({"redacted 0.5": {"found": 0.55, "group": 0.8}}, text) == "holds"
-    assert verdict({"redacted 0.5": {"found": 0.8, "group": 0.55}}, text) == "does not hold"
-    assert verdict({"redacted 0.5": {"found": 0.55, "group": 0.56, "members": 50}}, text) == "undecided"
+@BOTH
+def test_twins_are_told_apart_at_the_highest_gamma(arm: str, name: str) -> None:
+    text = f"(ours): twin membership accuracy against {name} is above chance"
+    assert verdict({f"{arm} 0.5": {"found": 0.65}}, text) == "holds"
+    assert verdict({f"{arm} 0.5": {"found": 0.4}}, text) == "does not hold"
+    assert verdict({f"{arm} 0.5": {}}, text) == "undecided"
+    assert verdict({f"{arm} 0.5": {"shadow": 0.65}}, text) == "undecided"  # no shadow model is asked
+
+
+@BOTH
+def test_groups_are_easier_than_single_texts(arm: str, name: str) -> None:
+    text = f"figure 5: {name} gives more away to the group attack"
+    assert verdict({f"{arm} 0.5": {"found": 0.55, "group": 0.8}}, text) == "holds"
+    assert verdict({f"{arm} 0.5": {"found": 0.8, "group": 0.55}}, text) == "does not hold"
+    assert verdict({f"{arm} 0.5": {"found": 0.55, "group": 0.56, "members": 50}}, text) == "undecided"
+    seen = {f"{arm} 0.5": {"found": 0.55, "group": 0.8, "blind_group": 0.7}}
+    assert verdict(seen, text) == "says nothing, since one who has no model passes too"
 
 
 def two(customersim: float, multiwoz: float, model: str = "lstm") -> list[PanelResults]:
@@ -226,15 +274,63 @@ def test_an_easier_corpus_is_easier_for_counting_words_too() -> None:
     assert found(two(9.0, 2.0), (50, 150)) == "does not hold"
 
 
-def test_gpt2_is_compared_with_the_lstm_of_its_corpus() -> None:
-    def found(gpt2: float) -> list[str]:
-        panels = [two(value, 9.0, model)[0] for model, value in (("lstm", 5.0), ("gpt2", gpt2))]
-        claims = judge(panels, [], AMPLIFIED, LEVEL)
-        return [claim.verdict for claim in claims if "GPT-2" in claim.text]
+ALIKE = "figure 2: GPT-2 has a lower perplexity than the LSTM"
+OTHERS = "figure 2: GPT-2 with CRT or DP-SGD"
 
-    assert found(4.0) == ["holds"] * 2
-    assert found(6.0) == ["does not hold"] * 2
-    assert found(5.0) == ["undecided"] * 2
+
+def of_models(gpt2: float, trunks: tuple[float, float] = (60.0, 60.0)) -> dict[str, list[str]]:
+    """Verdicts by the claim, where the LSTM's perplexity is 5; the public models' are of GPT-2 and the LSTM."""
+    arms = ("crt 0.1", "dp-sgd 0", "s-dp 0")
+    panels = [
+        PanelResults(
+            "customersim", model, panel({arm: {"perplexity": value} for arm in own}).cells, {"texts": texts(trunk, 0)}
+        )
+        for model, value, trunk, own in (("gpt2", gpt2, trunks[0], arms[:2]), ("lstm", 5.0, trunks[1], arms))
+    ]
+    claims = judge(panels, [], AMPLIFIED, LEVEL)
+    return {text: [claim.verdict for claim in claims if text in claim.text] for text in (ALIKE, OTHERS)}
+
+
+def test_gpt2_is_compared_with_the_lstm_of_its_corpus() -> None:
+    """With its own training, and with each other one: DP-SGD and S-DP against CRT, CRT and S-DP against DP-SGD."""
+    assert of_models(4.0) == {ALIKE: ["holds"] * 2, OTHERS: ["holds"] * 4}
+    assert of_models(6.0) == {ALIKE: ["does not hold"] * 2, OTHERS: ["does not hold"] * 4}
+    assert of_models(5.0) == {ALIKE: ["undecided"] * 2, OTHERS: ["undecided"] * 4}
+
+
+def test_what_the_public_gpt2_passes_says_nothing() -> None:
+    better = "says nothing, since the public GPT-2, beside the public LSTM, passes too"
+    assert of_models(4.0, (50.0, 60.0)) == {ALIKE: [better] * 2, OTHERS: [better] * 4}
+    alone = "says nothing, since the public GPT-2 passes too"
+    assert of_models(4.0, (4.5, 4.5)) == {ALIKE: [alone] * 2, OTHERS: [alone] * 4}
+
+
+def test_where_nothing_was_run_every_claim_has_a_row() -> None:
+    """Known wrong: no row, so that a claim that was not run is not missed."""
+    arms = {f"{arm} {gamma}": {} for arm in ("crt", "redacted", "s-dp") for gamma in (0, 0.1)}
+    everything = panel(arms | {"raw 0": {}, "dp-sgd 0": {}, "public-lines 0.1": {}}).cells
+    run = judge([PanelResults("customersim", model, everything) for model in ("lstm", "gpt2")], [], AMPLIFIED, LEVEL)
+    for panels in ([], panels_of({}, SCALES["laptop"])):
+        claims = judge(panels, [], AMPLIFIED, LEVEL)
+        assert {claim.text for claim in claims} == {claim.text for claim in run}
+        rest = [claim for claim in claims if "figure 6" not in claim.text]
+        assert {(claim.verdict, claim.numbers) for claim in rest} == {("undecided", "not run yet")}
+    rows = [(claim.text, claim.panel) for claim in claims]
+    assert len(set(rows)) == len(rows)
+    # S-DP is of an LSTM, and at this scale of one corpus
+    assert [panel for text, panel in rows if "S-DP exposes canaries for every" in text] == ["customersim, lstm"]
+    assert [panel for text, panel in rows if "within 10 %" in text] == [
+        "customersim, lstm",
+        "customersim, gpt2",
+        "multiwoz, lstm",
+    ]
+
+
+def test_membership_has_no_row_where_nobody_is_attacked() -> None:
+    claims = judge(panels_of({}, SCALES["night"]), [], AMPLIFIED, LEVEL)
+    of_sgd = [claim.text for claim in claims if claim.panel == "sgd, lstm"]
+    assert any("canaries" in text for text in of_sgd)
+    assert not any("membership" in text for text in of_sgd)
 
 
 def test_amplification_is_computed() -> None:
@@ -264,8 +360,10 @@ def test_ratios_are_paired_by_seed() -> None:
 
 def test_panels_have_their_trunk() -> None:
     own = panel({"crt 0.1": {}}, seeds=1).cells[0]
-    found = panels_of({"a": own, "t": {"trunk": {"corpus": "c", "model": "m"}, "texts": {}}})
-    assert [(one.name, one.trunk is not None) for one in found] == [("c, m", True)]
+    own["cell"] |= {"corpus": "customersim", "model": "gpt2"}
+    results = {"a": own, "t": {"trunk": {"corpus": "customersim", "model": "gpt2"}, "texts": {}}}
+    found = {one.name: (len(one.cells), one.trunk is not None) for one in panels_of(results, SCALES["laptop"])}
+    assert found == {"customersim, lstm": (0, False), "customersim, gpt2": (1, True), "multiwoz, lstm": (0, False)}
 
 
 def test_what_counts_is_the_last_rounds_model() -> None:

@@ -15,7 +15,18 @@ from scipy import stats
 
 from tacit.audit.inference import Estimate
 
-__all__ = ["above", "all_at_null", "all_of", "any_of", "at_null", "below", "log_ratio", "over_seeds", "paired"]
+__all__ = [
+    "above",
+    "all_at_null",
+    "all_of",
+    "any_of",
+    "at_null",
+    "below",
+    "log_ratio",
+    "over_documents",
+    "over_seeds",
+    "paired",
+]
 
 
 def over_seeds(value_S: np.ndarray, within: float, within_df: float, level: float) -> Estimate:
@@ -47,6 +58,13 @@ def paired(difference_SD: np.ndarray, level: float) -> Estimate:
     documents = difference_SD.shape[1]
     within = float(difference_SD.mean(axis=0).var(ddof=1)) / documents
     return over_seeds(difference_SD.mean(axis=1), within, documents - 1, level)
+
+
+def over_documents(difference_D: np.ndarray, level: float) -> Estimate:
+    """The mean of a difference between two models, over the draw of documents alone: it says nothing of other trainings."""
+    mean, error = float(difference_D.mean()), float(difference_D.std(ddof=1)) / math.sqrt(len(difference_D))
+    margin = float(stats.t.isf(level / 2, len(difference_D) - 1)) * error
+    return Estimate(mean, mean - margin, mean + margin)
 
 
 def log_ratio(own_SD: np.ndarray, other_SD: np.ndarray, tokens_D: np.ndarray, level: float) -> Estimate:

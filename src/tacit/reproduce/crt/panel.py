@@ -14,9 +14,10 @@ import numpy as np
 from scipy import stats
 
 from tacit.audit.inference import Estimate
+from tacit.reproduce.crt.scale import Scale, cells_of
 from tacit.reproduce.judging import log_ratio, over_seeds
 
-__all__ = ["COPIES", "Arms", "Attack", "PanelResults", "panels_of"]
+__all__ = ["COPIES", "Arms", "Attack", "PanelResults", "panels_of", "ratio_of_texts"]
 
 Attack = Literal["single", "group", "shadow_single", "shadow_group", "twin"]
 """On single texts and groups by their losses, and by these less those under shadow models; on a line and its twin by losses."""
@@ -42,12 +43,16 @@ class PanelResults:
     Args:
         cells: of its models, as `tacit.reproduce.crt.measure.measure` has them.
         trunk: of the model that all begin with; None: not known.
+        planned: the trainings of its scale, run or not; those that were run are planned in any case.
+        attacked: whether its scale tries membership.
     """
 
     corpus: str
     model: str
     cells: Sequence[Mapping[str, Any]]
     trunk: Mapping[str, Any] | None = None
+    planned: frozenset[Arms] = frozenset()
+    attacked: bool = True
 
     @property
     def name(self) -> str:
@@ -63,6 +68,10 @@ class PanelResults:
         """Shares of misses that were run."""
         return sorted({cell["cell"]["gamma"] for cell in self._usual() if cell["cell"]["arm"] == arm})
 
+    def plans(self, arm: str) -> list[float]:
+        """Shares of misses that are planned, or were run."""
+        return sorted({one.gamma for one in self.planned if one.name == arm} | {*self.gammas(arm)})
+
     def of(self, arm: Arms) -> dict[int, Mapping[str, Any]]:
         """Results by seed."""
         wanted = (arm.name, arm.gamma)
@@ -74,19 +83,14 @@ class PanelResults:
 
     def ratio(self, own: Arms, other: Arms, text: str, level: float) -> Estimate | None:
         """The log of (perplexity of ``own`` / perplexity of ``other``), on the seeds that both have; None: there is none."""
-        mine, others = self._texts(own, text), self._texts(other, text)
-        seeds = sorted(mine.keys() & others.keys())
-        if not seeds:
-            return None
-        mine_SD, others_SD = (np.array([side[seed]["nats"] for seed in seeds]) for side in (mine, others))
-        tokens_D = np.array(mine[seeds[0]]["tokens"], dtype=float)
-        return log_ratio(mine_SD, others_SD, tokens_D, level)
+        return ratio_of_texts(self.texts(own, text), self.texts(other, text), level)
 
     def perplexity(self, arm: Arms, text: str) -> float:
         """Mean over the seeds, of logarithms."""
-        return math.exp(float(np.mean([math.log(found["perplexity"]) for found in self._texts(arm, text).values()])))
+        return math.exp(float(np.mean([math.log(found["perplexity"]) for found in self.texts(arm, text).values()])))
 
-    def _texts(self, arm: Arms, text: str) -> Mapping[int, Mapping[str, Any]]:
+    def texts(self, arm: Arms, text: str) -> Mapping[int, Mapping[str, Any]]:
+        """What a training's models make of a test text, by seed; the trunk is the same for all seeds."""
         if arm.name == "trunk":
             if self.trunk is None:
                 return {}
@@ -111,6 +115,17 @@ class PanelResults:
             return None
         within = float(np.mean([value * (1 - value) / count for value, count in zip(group, groups, strict=True)]))
         return over_seeds(np.array(group) - np.array(single), within, max(1.0, float(np.mean(groups)) - 1), level)
+
+    def blind_group_over_single(self, arm: Arms, level: float) -> Estimate | None:
+        """The same of one who has no model."""
+        found = [cell["membership"] for cell in self.of(arm).values() if cell["membership"] is not None]
+        if not found:
+            return None
+        group, single = (
+            np.array([own[f"{kind}_blind"]["accuracy"]["value"] for own in found]) for kind in ("group", "single")
+        )
+        groups = float(np.mean([own["group"]["members"] for own in found]))
+        return over_seeds(group - single, float(np.mean(group * (1 - group))) / groups, max(1.0, groups - 1), level)
 
     def _attacked(self, arm: Arms, attack: Attack) -> tuple[list[float], list[int]]:
         """Accuracy and number of guesses of each seed in which somebody was attacked."""
@@ -145,6 +160,12 @@ class PanelResults:
         """Highest exposure of the canaries, mean over the seeds: what the paper shows."""
         return float(np.mean([cell["exposure"]["max_bits"] for cell in self.of(arm).values()]))
 
+    def above_null(self, arm: Arms, level: float) -> Estimate | None:
+        """Bits of mean exposure more than where nothing was learned."""
+        found = [cell["exposure"] for cell in self.of(arm).values()]
+        bits = np.array([own["mean_bits"] - own["null_mean_bits"] for own in found])
+        return over_seeds(bits, 0.0, 1.0, level) if found else None
+
     def exposed_beside(self, own: Arms, other: Arms, level: float) -> Estimate | None:
         """Bits of mean exposure of one training less those of another, whose canaries are the same."""
         mine, others = self.of(own), self.of(other)
@@ -159,14 +180,37 @@ def _arm(cell: Mapping[str, Any]) -> tuple[str, float]:
     return cell["cell"]["arm"], cell["cell"]["gamma"]
 
 
-def panels_of(results: Mapping[str, Mapping[str, Any]]) -> list[PanelResults]:
-    """The panels that have a model."""
+def ratio_of_texts(
+    own: Mapping[int, Mapping[str, Any]], other: Mapping[int, Mapping[str, Any]], level: float
+) -> Estimate | None:
+    """The log of a ratio of perplexities of one test text (`PanelResults.texts`), on the seeds that both have."""
+    seeds = sorted(own.keys() & other.keys())
+    if not seeds:
+        return None
+    own_SD, other_SD = (np.array([side[seed]["nats"] for seed in seeds]) for side in (own, other))
+    return log_ratio(own_SD, other_SD, np.array(own[seeds[0]]["tokens"], dtype=float), level)
+
+
+def panels_of(results: Mapping[str, Mapping[str, Any]], scale: Scale) -> list[PanelResults]:
+    """Every panel of the scale, also those of which nothing was run."""
     cells = [result for result in results.values() if "cell" in result]
     trunks = {tuple(result["trunk"].values()): result for result in results.values() if "trunk" in result}
-    names = dict.fromkeys((cell["cell"]["corpus"], cell["cell"]["model"]) for cell in cells)
-    return [
-        PanelResults(
-            *name, [cell for cell in cells if (cell["cell"]["corpus"], cell["cell"]["model"]) == name], trunks.get(name)
-        )
-        for name in names
-    ]
+    return [_panel(panel.corpus, panel.model, cells, trunks, scale) for panel in scale.panels]
+
+
+def _panel(
+    corpus: str,
+    model: str,
+    cells: Sequence[Mapping[str, Any]],
+    trunks: Mapping[tuple[Any, ...], Mapping[str, Any]],
+    scale: Scale,
+) -> PanelResults:
+    name = (corpus, model)
+    planned = {
+        Arms(cell.arm, cell.gamma)
+        for cell in cells_of(scale)
+        if (cell.corpus, cell.model) == name and cell.copies == COPIES
+    }
+    own = [cell for cell in cells if (cell["cell"]["corpus"], cell["cell"]["model"]) == name]
+    attacked = scale.corpora[corpus].membership_pairs > 0
+    return PanelResults(corpus, model, own, trunks.get(name), frozenset(planned), attacked)

@@ -52,7 +52,7 @@ def _tables(results: Mapping[str, Result], scale: Scale, place: Place) -> dict[s
 
 
 def _claims(outcome: Outcome[Scale], level: float) -> list[Claim]:
-    panels = panels_of(outcome.results)
+    panels = panels_of(outcome.results, outcome.scale)
     return judge(panels, outcome.tables["baselines"], amplified_as_quoted(outcome.scale), level)
 
 
@@ -63,7 +63,8 @@ def _figures(outcome: Outcome[Scale]) -> list[str]:
 
 def _page(outcome: Outcome[Scale]) -> Page:
     seconds = sum(result["seconds"] for result in outcome.results.values())
-    return results_page(outcome.scale, outcome.tables, panels_of(outcome.results), seconds)
+    panels = [panel for panel in panels_of(outcome.results, outcome.scale) if panel.cells]
+    return results_page(outcome.scale, outcome.tables, panels, seconds)
 
 
 CRT: Paper[Scale] = Paper(

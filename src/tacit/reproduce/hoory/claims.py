@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tacit.audit.inference import Estimate
-from tacit.privacy.accounting.histogram import hoory_claim
-from tacit.reproduce.hoory.account import epsilon_of_steps
 from tacit.reproduce.hoory.cells import EPSILONS, MAIN, Private
 from tacit.reproduce.hoory.evidence import Evidence, Measure, dictionary
+from tacit.reproduce.hoory.printed import epsilons_of_figure1, printed_epsilons
 from tacit.reproduce.hoory.scale import Scale
 from tacit.reproduce.judging import above, all_of
 from tacit.reproduce.writing import Claim, Row
@@ -25,8 +24,9 @@ _PAPER_KEPT = "60 to 78 %"  # its table 2: 78 and 68 % at epsilon 0.51 + 2.8, 70
 _AIMS = dict(zip(EPSILONS, (0.75, 0.65, 0.5), strict=True))
 _FAR = 3.0
 """Bits of exposure that the paper's figure 2 has between training with and without DP, at least."""
-_OBLIVIOUS = 0.1
-"""Epsilons that differ by less than a tenth are the same here."""
+_SLIGHTLY = 0.031
+"""F1 that DP costs at most in the paper's table 2: 86.8 less 83.7."""
+_PUBLIC = "BERT, which read no private text,"
 
 
 def judge(
@@ -47,9 +47,11 @@ def judge(
             for claim in _table2(of, measure, scale)
         ),
         *_vocabularies(of, scale),
+        *_public_text(of, scale),
         *_figure1(of, tables["figure1"]),
-        *_figure2(tables["figure2"], level),
-        *_accounts(),
+        *epsilons_of_figure1(scale),
+        *_figure2(of, tables["figure2"]),
+        *printed_epsilons(),
     ]
 
 
@@ -75,6 +77,25 @@ def _better(text: str, panel: str, of: Evidence, measure: Measure, own: str, oth
     return Claim(
         text, panel, _verdict(gain), _NOT_RUN if gain is None else _numbers(of, measure, own, other, gain), paper
     )
+
+
+def _trend(text: str, panel: str, of: Evidence, measure: Measure, rows: tuple[str, str, str], paper: str = "") -> Claim:
+    """That one row is better than another, where both read private text.
+
+    Where DP training only harms, less of it harms less, and BERT passes in the place of the better row: so that one must be better
+    than BERT, too.
+
+    Args:
+        rows: the better one, the other, and BERT of the same measure.
+    """
+    own, other, bert = rows
+    claim = _better(text, panel, of, measure, own, other, paper)
+    passes, learned = (_verdict(of.gain(measure, *pair)) for pair in ((bert, other), (own, bert)))
+    if claim.holds and passes:
+        return replace(claim, passed_by=_PUBLIC)
+    if claim.holds and passes is None and learned is not True:
+        return replace(claim, holds=None, numbers=f"{claim.numbers}, but not told to be better than BERT")
+    return claim
 
 
 def _numbers(of: Evidence, measure: Measure, own: str, other: str, gain: Estimate) -> str:
@@ -129,8 +150,12 @@ def _losses(of: Evidence, private: Private) -> list[Claim]:
             claims.append(_keeps(text, panel, of, loss, family, epsilon, aim))
     text = "(ours) a larger epsilon gives a lower masked loss"
     claims += [
-        _better(
-            text, f"{private}, ε {more:g} against {less:g}", of, loss, f"{family}-dp-{more:g}", f"{family}-dp-{less:g}"
+        _trend(
+            text,
+            f"{private}, ε {more:g} against {less:g}",
+            of,
+            loss,
+            (f"{family}-dp-{more:g}", f"{family}-dp-{less:g}", f"{family}-bert"),
         )
         for more, less in itertools.pairwise(EPSILONS)
     ]
@@ -151,10 +176,28 @@ def _table2(of: Evidence, measure: Measure, scale: Scale) -> list[Claim]:
         claims.append(Claim(text, of_epsilon, kept.holds, kept.numbers, _PAPER_KEPT))
     most, least = EPSILONS[0], EPSILONS[-1]
     text = f"table 2: F1 is higher at epsilon {most:g} than at {least:g}"
-    claims.append(
-        _better(text, panel, of, measure, f"{family}-dp-{most:g}", f"{family}-dp-{least:g}", "84.5 against 83.7")
-    )
+    claims += [
+        _trend(
+            text, panel, of, measure, (f"{family}-dp-{most:g}", f"{family}-dp-{least:g}", bert), "84.5 against 83.7"
+        ),
+        _slightly(of, measure, family),
+    ]
     return [*claims, _strong_enough(of, measure, family)]
+
+
+def _slightly(of: Evidence, measure: Measure, family: str) -> Claim:
+    """Where BERT is as near, or may be, there was nothing to lose."""
+    bert, best, own = (f"{family}-{arm}" for arm in ("bert", "bert-m", f"dp-{EPSILONS[-1]:g}"))
+    text = f"section 5.1: at epsilon {EPSILONS[-1]:g} F1 is only slightly below BERT-M's (at most {_SLIGHTLY:g}, the paper's most)"
+    paper, panel = "83.7 and 81.2 against 86.8 and 83.6", _panel(measure)
+    lost, beside = of.gain(measure, own, best), of.gain(measure, bert, best)
+    if lost is None or beside is None:
+        return Claim(text, panel, None, _NOT_RUN, paper)
+    numbers, holds = f"{_interval(lost)}; BERT {_interval(beside)}", above(lost, -_SLIGHTLY)
+    passes = above(beside, -_SLIGHTLY)
+    if holds and passes is None:
+        return Claim(text, panel, None, f"{numbers}, which is not told to be further below", paper)
+    return Claim(text, panel, holds, numbers, paper, _PUBLIC if passes else "")
 
 
 def _strong_enough(of: Evidence, measure: Measure, family: str) -> Claim:
@@ -184,11 +227,6 @@ def _vocabularies(of: Evidence, scale: Scale) -> list[Claim]:
             "dialogues-own-bert-m",
             "dialogues-general-bert-m",
         ),
-        (
-            "section 3.2: WordPiece by likelihood, as the paper describes it, gives BERT a higher F1 than by frequency",
-            "dialogues-likelihood-bert",
-            "dialogues-general-bert",
-        ),
     )
     measures = [
         measure
@@ -197,8 +235,25 @@ def _vocabularies(of: Evidence, scale: Scale) -> list[Claim]:
         for measure in measures_of(task, scale)
         if measure.part == "seen"
     ]
+    bert = f"{MAIN['dialogues']}-bert"
+    text = "section 3.2: WordPiece by likelihood, as the paper describes it, gives BERT a higher F1 than by frequency"
     return [
-        _better(text, _panel(measure), of, measure, own, other) for text, own, other in pairs for measure in measures
+        *(
+            _trend(text, _panel(measure), of, measure, (own, other, bert))
+            for text, own, other in pairs
+            for measure in measures
+        ),
+        *(_better(text, _panel(measure), of, measure, "dialogues-likelihood-bert", bert) for measure in measures),
+    ]
+
+
+def _public_text(of: Evidence, scale: Scale) -> list[Claim]:
+    """The paper's BioBERT: no model here reads private text. Its vocabulary has the medical text's words, too."""
+    text = "table 2: public medical text alone (the paper's BioBERT) gives BERT a higher F1 than general text"
+    return [
+        _better(text, task, of, Measure(task), "notes-public-bert", "notes-general-bert", "86.5 against 76.3")
+        for task, size in scale.tasks.items()
+        if size.private == "notes"
     ]
 
 
@@ -209,11 +264,6 @@ _VARIED = {
     "steps": "figure 1: more steps give a lower masked loss",
     "batch": "figure 1: a larger batch with the same noise multiplier gives a lower masked loss",
     "passes": "section 5.1: at one epsilon and as many passes, a larger batch gives a lower masked loss",
-}
-_EPSILON_OF = {
-    "noise": ("figure 1: more noise, a smaller epsilon", -1),
-    "steps": ("figure 1: more steps, a larger epsilon", 1),
-    "batch": ("figure 1: a larger batch with the same noise multiplier, a larger epsilon", 1),
 }
 
 
@@ -227,35 +277,14 @@ def _figure1(of: Evidence, rows: Sequence[Row]) -> list[Claim]:
         for less, more in itertools.pairwise(points):
             better, worse = (less, more) if varied == "noise" else (more, less)
             panel = f"{less['value']:.4g} to {more['value']:.4g}"
-            claims.append(_better(text, panel, of, Measure(), better["row"], worse["row"]))
-        if varied in _EPSILON_OF:
-            claims.append(_epsilons(*_EPSILON_OF[varied], points))
-    return [*claims, _root(rows)]
-
-
-def _epsilons(text: str, sign: int, points: Sequence[Row]) -> Claim:
-    """Computed, not drawn: there is nothing to be undecided about."""
-    if len(points) < 2:
-        return Claim(text, "", None, _NOT_RUN)
-    found = [row["epsilon"] for row in points]
-    holds = all(sign * (after - before) > 0 for before, after in itertools.pairwise(found))
-    return Claim(text, "", holds, ", ".join(f"{row['value']:.4g}: {row['epsilon']:.2f}" for row in points))
-
-
-def _root(rows: Sequence[Row]) -> Claim:
-    text = "section 3.3: noise in proportion to the root of the batch makes epsilon the same for all batches"
-    points = sorted((row for row in rows if row["varied"] == "root"), key=lambda row: row["value"])
-    if len(points) < 2:
-        return Claim(text, "", None, _NOT_RUN)
-    found = [row["epsilon"] for row in points]
-    numbers = ", ".join(f"batch {row['value']:.4g}, noise {row['noise']:.3g}: {row['epsilon']:.2f}" for row in points)
-    return Claim(text, "", max(found) < (1 + _OBLIVIOUS) * min(found), numbers)
+            claims.append(_trend(text, panel, of, Measure(), (better["row"], worse["row"], f"{MAIN['notes']}-bert")))
+    return claims
 
 
 # Figure 2 ---------------------------------------------------------------------------------------------------------------
 
 
-def _figure2(rows: Sequence[Row], level: float) -> list[Claim]:
+def _figure2(of: Evidence, rows: Sequence[Row]) -> list[Claim]:
     """Of each number of occurrences, in public contexts and where the canaries were planted."""
     claims: list[Claim] = []
     for where in ("public contexts", "training contexts"):
@@ -266,30 +295,50 @@ def _figure2(rows: Sequence[Row], level: float) -> list[Claim]:
             shown = [row for row in own if row["model"] == model]
             control = [row for row in own if not row["dp"] and row["probability"] == one["probability"]]
             panel = f"{where}, {one['words']}, ε {one['epsilon']:.2f}, {one['occurrences']:.0f} occurrences"
-            claims += _exposed(source, panel, shown, control, level)
+            claims += _exposed(source, panel, shown, control, of)
         if not noisy:
-            claims += _exposed(source, where, [], [], level)
+            claims += _exposed(source, where, [], [], of)
     return claims
 
 
-def _exposed(source: str, panel: str, own: Sequence[Row], control: Sequence[Row], level: float) -> list[Claim]:
+def _exposed(source: str, panel: str, own: Sequence[Row], control: Sequence[Row], of: Evidence) -> list[Claim]:
+    """A model that learned nothing would pass too: it must have a lower masked loss than the public one that it began as."""
     at_null = f"{source}: exposure under DP is at its null"
     less = f"{source}: DP exposes each pattern by at least 3 bits less than training without it"
     if not own or not control:
         return [Claim(text, panel, None, _NOT_RUN) for text in (at_null, less)]
-    each = level / len(own)
+    each = of.level / len(own)
     told = min(row["p_value"] for row in own) < each
     has_power = all(row["p_value"] < each for row in control) and _most(own) < min(row["bits"] for row in control)
     numbers = f"{_bits(own)}, least p-value {min(row['p_value'] for row in own):.2g}; without DP {_bits(control)}"
     numbers += f"; null {own[0]['null_bits']:.2f}, level {each:.2g}"
     far = min(row["bits"] for row in control) - _FAR
     able = all(row["bits"] > row["null_bits"] + _FAR and row["p_value"] < each for row in control)
+    further = f"at most {_most(own):.1f} against {far + _FAR:.1f} bits"
+    verdicts = {
+        at_null: (False if told else True if has_power else None, numbers),
+        less: (_most(own) < far if able else None, further),
+    }
+    learned, words = _learned(of, own[0]["model"])
+    claims = [Claim(text, panel, holds, f"{said}; {words}") for text, (holds, said) in verdicts.items()]
+    nothing = "; a model that learned nothing passes too"
     return [
-        Claim(at_null, panel, False if told else True if has_power else None, numbers),
-        Claim(
-            less, panel, _most(own) < far if able else None, f"at most {_most(own):.1f} against {far + _FAR:.1f} bits"
-        ),
+        replace(claim, holds=None, numbers=claim.numbers + nothing) if claim.holds and not learned else claim
+        for claim in claims
     ]
+
+
+def _learned(of: Evidence, model: str) -> tuple[bool, str]:
+    """Whether the masked loss of left-out notes is told to be below that of the public model; and the numbers."""
+    begun_as = f"{MAIN['notes']}-bert"
+    gain = of.gain_of_one(model, begun_as)
+    if gain is None:
+        return False, "the public model that it began as was not run"
+    own, public = (of.loss_of_one(row) for row in (model, begun_as))
+    numbers = (
+        f"masked loss {own:.2f} against {public:.2f} of the public model that it began as, better by {_interval(gain)}"
+    )
+    return above(gain, 0.0) is True, f"{numbers} over notes, of one training"
 
 
 def _most(rows: Sequence[Row]) -> float:
@@ -298,27 +347,3 @@ def _most(rows: Sequence[Row]) -> float:
 
 def _bits(rows: Sequence[Row]) -> str:
     return ", ".join(f"{row['pattern']} {row['bits']:.1f}" for row in rows) + " bits"
-
-
-# The printed epsilons ---------------------------------------------------------------------------------------------------
-
-
-@functools.cache
-def _accounts() -> tuple[Claim, ...]:
-    """Of an example, as the paper has them: there are about ten of each text, with other masks."""
-    histogram = hoory_claim(noise_stddev=200.0, max_words=256, delta=1e-9)
-    training = epsilon_of_steps(131_072 / 83e6, 2.72, 31_250, 1e-8)
-    return (
-        Claim(
-            "corollary 1: noise 200 and the threshold 982.5 give a vocabulary of 256 words an example delta 1e-9",
-            "",
-            histogram.smallest_true_delta <= 1e-9,
-            f"delta is at least {histogram.smallest_true_delta:.3g}",
-        ),
-        Claim(
-            "table 2: noise 2.72, batches of 131,072 of 83 million examples and 31,250 steps have epsilon 0.6 at delta 1e-8",
-            "",
-            training <= 0.6,
-            f"{training:.3f}",
-        ),
-    )

@@ -18,7 +18,7 @@ from scipy.optimize import root_scalar
 
 from tacit.audit.inference import Estimate
 from tacit.reproduce.hoory.cells import row_of
-from tacit.reproduce.judging import above, paired
+from tacit.reproduce.judging import above, over_documents, paired
 
 __all__ = ["Evidence", "Measure", "dictionary", "f1_of_documents", "share_kept"]
 
@@ -98,6 +98,19 @@ class Evidence:
         """By how much a row is better than another one."""
         own_SD, other_SD = self.values(measure, own, other)
         return paired(own_SD - other_SD, self.level) if own_SD.size and other_SD.size else None
+
+    def gain_of_one(self, own: str, other: str) -> Estimate | None:
+        """By how much the masked loss of a row's first training is below that of another row's: an interval over documents alone."""
+        losses = [self.of_row(row).get(1) for row in (own, other)]
+        own_D, other_D = (None if one is None else self._loss_D(one) for one in losses)
+        return None if own_D is None or other_D is None else over_documents(other_D - own_D, self.level)
+
+    def loss_of_one(self, row: str) -> float:
+        """The masked loss (nats) of a row's first training."""
+        return float(self._loss_D(self.of_row(row)[1]).mean())
+
+    def _loss_D(self, result: Mapping[str, Any]) -> np.ndarray:
+        return np.array(result["loss"]["seen"]["of_texts"])
 
     def kept(self, measure: Measure, own: str, bert: str, best: str, share: float) -> Estimate | None:
         """By how much a row keeps more than this share of the gain of the best one."""

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from tacit.audit.inference import Estimate
 from tacit.entities.baselines import BASELINES
@@ -18,6 +17,7 @@ from tacit.reproduce.hoory.claims import measures_of
 from tacit.reproduce.hoory.evidence import Evidence, Measure, dictionary
 from tacit.reproduce.hoory.models import REFERENCE
 from tacit.reproduce.hoory.scale import Scale
+from tacit.reproduce.judging import over_documents
 from tacit.reproduce.writing import Row, number
 
 __all__ = [
@@ -168,7 +168,7 @@ def trick_rows(models: Sequence[Model], results: Results) -> list[Row]:
         if model.part == "tricks" and model.name in results and reference in results:
             result = results[model.name]
             of_each_D = _losses(result) - _losses(results[reference])
-            change = None if model.name == reference else _over_documents(of_each_D)
+            change = None if model.name == reference else over_documents(of_each_D, _LEVEL)
             rows.append(
                 {
                     "model": model.name,
@@ -184,13 +184,6 @@ def trick_rows(models: Sequence[Model], results: Results) -> list[Row]:
 
 def _losses(result: Mapping[str, Any]) -> np.ndarray:
     return np.array(result["loss"]["seen"]["of_texts"])
-
-
-def _over_documents(change_D: np.ndarray) -> Estimate:
-    """Of one training: the draw of the documents alone."""
-    mean, error = float(change_D.mean()), float(change_D.std(ddof=1)) / len(change_D) ** 0.5
-    margin = float(stats.t.isf(_LEVEL / 2, len(change_D) - 1)) * error
-    return Estimate(mean, mean - margin, mean + margin)
 
 
 def exposure_rows(models: Sequence[Model], results: Results, scale: Scale) -> list[Row]:

@@ -1,0 +1,170 @@
+"""The claims of figure 2: perplexities, of one panel and of two."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tacit.audit.inference import Estimate
+from tacit.reproduce.crt.asked import CRT, NOT_RUN, TRUNK, Found, Question, claim_of
+from tacit.reproduce.crt.panel import Arms, PanelResults, ratio_of_texts
+from tacit.reproduce.crt.scale import UTILITY_GAMMA
+from tacit.reproduce.judging import below, over_seeds
+from tacit.reproduce.writing import Claim, Row
+
+__all__ = ["QUESTIONS_OF_UTILITY", "by_model", "easier"]
+
+_CLOSE = math.log(1.1)
+_DP, _ALONE = Arms("dp-sgd"), Arms("public-lines", UTILITY_GAMMA)
+_S_DP = Arms("s-dp")
+"""With a perfect policy, as the paper's figure 2 has it: otherwise its epsilon is infinite."""
+
+# One panel
+
+
+def _close_to_non_private(panel: PanelResults, level: float) -> Found | None:
+    return _below(panel, CRT, Arms("redacted", UTILITY_GAMMA), "redacted", level, _CLOSE)
+
+
+def _better_than_dp_sgd(panel: PanelResults, level: float) -> Found | None:
+    return _below(panel, CRT, _DP, "without_secrets", level)
+
+
+def _better_than_selective(panel: PanelResults, level: float) -> Found | None:
+    return _below(panel, CRT, _S_DP, "without_secrets", level)
+
+
+def _noise_teaches(panel: PanelResults, level: float) -> Found | None:
+    return _below(panel, CRT, _ALONE, "redacted", level)
+
+
+def _below(panel: PanelResults, own: Arms, other: Arms, text: str, level: float, bound: float = 0.0) -> Found | None:
+    """Whether the log of a ratio of perplexities is below a bound, and who passes without the private lines."""
+    found = panel.ratio(own, other, text, level)
+    if found is None:
+        return None
+    passed = [
+        (panel.ratio(arm, other, text, level), words)
+        for arm, words in ((TRUNK, "the public model"), (_ALONE, "training on its public lines alone"))
+        if arm != other
+    ]
+    others = [words for ratio, words in passed if ratio is not None and below(ratio, bound)]
+    return Found(below(found, bound), _compared(panel, own, other, text, found), _or(others))
+
+
+def _compared(panel: PanelResults, own: Arms, other: Arms, text: str, ratio: Estimate) -> str:
+    against = f"{panel.perplexity(own, text):.2f} against {panel.perplexity(other, text):.2f}"
+    return f"{against}, {_percent(ratio)}"
+
+
+def _percent(ratio: Estimate) -> str:
+    return f"{100 * math.expm1(ratio.value):+.1f} % ({_bound(ratio.low)} to {_bound(ratio.high)})"
+
+
+def _bound(log: float) -> str:
+    """Of an interval of one seed there is none; one of two may be hundreds wide."""
+    return "anything" if math.isinf(log) or log > 3 else f"{100 * math.expm1(log):+.1f}"
+
+
+def _or(names: Sequence[str]) -> str:
+    return " and ".join(names)
+
+
+# Two panels
+
+_TRAINED = {CRT: "CRT", _DP: "DP-SGD", _S_DP: "S-DP"}
+
+
+def by_model(panels: Sequence[PanelResults], level: float) -> list[Claim]:
+    """The same text and tokenizer, so perplexities compare; the seeds' keys are the same.
+
+    With one training on redacted text; with two on lines without secrets, which both have seen as they are.
+    """
+    alike = "figure 2: GPT-2 has a lower perplexity than the LSTM"
+    others = "figure 2: GPT-2 with CRT or DP-SGD has a lower perplexity of lines without secrets than an LSTM with another training"
+    found = {(panel.corpus, panel.model): panel for panel in panels}
+    corpora = [corpus for corpus, model in found if model == "gpt2" and (corpus, "lstm") in found]
+    claims: list[Claim] = []
+    for corpus, own in itertools.product(corpora, (CRT, _DP)):
+        gpt2, lstm = found[corpus, "gpt2"], found[corpus, "lstm"]
+        claims.append(
+            claim_of(alike, f"{corpus}, {_TRAINED[own]}", _model_below((gpt2, own), (lstm, own), "redacted", level))
+        )
+    for corpus, own, other in itertools.product(corpora, (CRT, _DP), _TRAINED):
+        gpt2, lstm = found[corpus, "gpt2"], found[corpus, "lstm"]
+        if own != other and other.gamma in lstm.plans(other.name):
+            panel = f"{corpus}, {_TRAINED[own]} against {_TRAINED[other]}"
+            claims.append(claim_of(others, panel, _model_below((gpt2, own), (lstm, other), "without_secrets", level)))
+    texts = {claim.text for claim in claims}
+    return [*claims, *(Claim(text, "", None, NOT_RUN) for text in (alike, others) if text not in texts)]
+
+
+def _model_below(
+    own: tuple[PanelResults, Arms], other: tuple[PanelResults, Arms], text: str, level: float
+) -> Found | None:
+    """Whether a training of one panel has a lower perplexity than one of another, of the same test text."""
+    (gpt2, mine), (lstm, theirs) = own, other
+    ratio = ratio_of_texts(gpt2.texts(mine, text), lstm.texts(theirs, text), level)
+    if ratio is None:
+        return None
+    public = gpt2.texts(TRUNK, text)
+    passed = {
+        "the public GPT-2": ratio_of_texts(public, lstm.texts(theirs, text), level),
+        "the public GPT-2, beside the public LSTM,": ratio_of_texts(public, lstm.texts(TRUNK, text), level),
+    }
+    names = [words for words, beside in passed.items() if beside is not None and below(beside, 0.0)]
+    numbers = f"{gpt2.perplexity(mine, text):.2f} against {lstm.perplexity(theirs, text):.2f}, {_percent(ratio)}"
+    return Found(below(ratio, 0.0), numbers, names[0] if names else "")
+
+
+def easier(panels: Sequence[PanelResults], baselines: Sequence[Row], level: float) -> list[Claim]:
+    """Two corpora share no test text: the documents of both are drawn."""
+    text, panel = "figure 2: models of CustomerSim have lower perplexities than those of MultiWOZ", "CRT, lstm"
+    found = {panel.corpus: panel for panel in panels if panel.model == "lstm"}
+    if not {"customersim", "multiwoz"} <= found.keys():
+        return [Claim(text, panel, None, NOT_RUN)]
+    logs = [_log_perplexities(found[corpus]) for corpus in ("customersim", "multiwoz")]
+    seeds = min(len(values) for values, _ in logs)
+    if seeds == 0:
+        return [Claim(text, panel, None, NOT_RUN)]
+    difference = over_seeds(logs[0][0][:seeds] - logs[1][0][:seeds], logs[0][1] + logs[1][1], 100, level)
+    unigram = {row["corpus"]: row["redacted"] for row in baselines if row["model"] == "unigram"}
+    passed = "counting words" if unigram.get("customersim", 0) < unigram.get("multiwoz", 0) else ""
+    numbers = " against ".join(
+        f"{found[corpus].perplexity(CRT, 'redacted'):.2f}" for corpus in ("customersim", "multiwoz")
+    )
+    return [Claim(text, panel, below(difference, 0.0), numbers, passed_by=passed)]
+
+
+def _log_perplexities(panel: PanelResults) -> tuple[np.ndarray, float]:
+    """Of CRT by seed, and the variance that their mean has from the draw of dialogues."""
+    texts = [cell["rounds"][-1]["texts"]["redacted"] for cell in panel.of(CRT).values()]
+    if not texts:
+        return np.zeros(0), 0.0
+    tokens_D = np.array(texts[0]["tokens"], dtype=float)
+    nats_D = np.mean([text["nats"] for text in texts], axis=0)
+    rest_D = (nats_D - nats_D.sum() / tokens_D.sum() * tokens_D) / tokens_D.mean()
+    return np.array([math.log(text["perplexity"]) for text in texts]), float(rest_D.var(ddof=1)) / len(rest_D)
+
+
+QUESTIONS_OF_UTILITY: tuple[Question, ...] = (
+    Question(
+        "figure 2: CRT's perplexity of redacted text is within 10 % of the non-private model's", _close_to_non_private
+    ),
+    Question(
+        "figure 2: CRT's perplexity of lines without secrets is below DP-SGD's at the same epsilon", _better_than_dp_sgd
+    ),
+    Question(
+        "(ours) CRT's perplexity of lines without secrets is below that of S-DP with a perfect policy",
+        _better_than_selective,
+        "s-dp",
+        misses=False,
+    ),
+    Question(
+        "(ours) the private lines teach something: CRT's perplexity of redacted text is below that of its public lines alone",
+        _noise_teaches,
+    ),
+)
