@@ -35,9 +35,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "strict_yaml": set(),
     "progress": set(),
     "storage": {"errors"},
+    "clipping": {"errors"},
     "work": {"errors", "files", "progress"},
     "config": {
         "errors",
+        "clipping",
         "files",
         "strict_yaml",
         "privacy",
@@ -45,7 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },  # privacy: vocabulary_methods; corpus: names of formats
     "privacy": BASE,
     "corpus": BASE,
-    "engine": BASE,
+    "engine": BASE | {"clipping"},
     "screening": BASE | {"privacy", "corpus", "vocabulary", "engine"},  # vocabulary, engine: a detector may be a model
     "vocabulary": BASE | {"privacy", "corpus"},
     "models": BASE
@@ -59,7 +61,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"config", "privacy", "corpus", "vocabulary", "engine", "models"},  # a scorer is a model from a folder
     "screen_plan": {"config", "errors", "screening"},  # light: `tacit screen` needs no account
     # what a run is given (files of words, tokenizers, models, policies) is looked at before it begins
-    "planning": BASE | {"config", "privacy", "corpus", "screening", "screen_plan", "vocabulary", "training"},
+    "planning": BASE
+    | {"clipping", "config", "privacy", "corpus", "screening", "screen_plan", "vocabulary", "training"},
 }
 MAY_IMPORT["runs"] = BASE | {"config", "privacy"}
 MAY_IMPORT["release"] = BASE | {"runs", "config", "privacy", "planning"}
@@ -97,7 +100,10 @@ TORCH = {
     "loops",
 }
 
-TORCH_IN_FUNCTIONS = {"screening/adapters/huggingface.py"}  # loaded when the adapter is used, and not before
+TORCH_IN_FUNCTIONS = {
+    "screening/adapters/huggingface.py",  # loaded when the adapter is used, and not before
+    "clipping.py",  # never: for its types alone
+}
 
 
 NARROWER: dict[str, set[str]] = {

@@ -27,6 +27,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError
 
+from tacit.clipping import LARGEST, LEAST
 from tacit.corpus.places import Place, is_remote, place
 from tacit.errors import UsageError
 
@@ -65,7 +66,7 @@ Count = Annotated[int, Field(ge=1, le=MOST)]
 Noise = Annotated[float, Field(gt=0, le=1e9)]  # over a clip norm: with more of it nothing is left to be seen
 Steps = Annotated[int, Field(ge=1, le=10**9)]  # what a row of the ledger may hold
 Rate = Annotated[float, Field(gt=0, le=1e30)]  # of learning; ten times as much still is a number of single precision
-ClipNorm = Annotated[float, Field(ge=1e-6, le=1e12)]  # what `tacit.engine.clipping` takes
+ClipNorm = Annotated[float, Field(ge=LEAST, le=LARGEST)]
 
 
 def _printable(text: str) -> str:
