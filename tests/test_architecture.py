@@ -109,6 +109,7 @@ TORCH_IN_FUNCTIONS = {
 NARROWER: dict[str, set[str]] = {
     "config/kinds/__init__.py": set(),
     "config/kinds/kind.py": set(),
+    "pipeline/order.py": {"runs", "audit"},
     "pipeline/records.py": {"config", "corpus", "randomness"},
     "pipeline/screening.py": BASE | {"config", "runs", "corpus", "screening", "screen_plan", "spark"},
     "pipeline/marking.py": BASE | {"config", "corpus", "screening", "vocabulary"},
@@ -201,6 +202,8 @@ MAY_NAME = {
     "config/kinds/": {"tacit.models", "transformers"},
     "config/phases/": {"tacit.planning"},
     "training/plans.py": {"tacit.training"},
+    "audit/order.py": {"tacit.audit"},
+    "pipeline/order.py": {"tacit.pipeline"},
 }
 """What the rows of a registry may name as ``"module:name"``, to be imported when it is used."""
 MAY_IMPORT_BY_NAME = {"config/base.py", "screening/wordlists/build.py"}  # the second: modules of faker
