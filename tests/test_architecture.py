@@ -23,6 +23,7 @@ BASE = {
     "files",
     "strict_yaml",
     "progress",
+    "by_name",
     "storage",
     "work",
 }  # what every package may use
@@ -34,11 +35,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": {"errors"},
     "strict_yaml": set(),
     "progress": set(),
+    "by_name": set(),
     "storage": {"errors"},
     "clipping": {"errors"},
     "work": {"errors", "files", "progress"},
     "config": {
         "errors",
+        "by_name",
         "clipping",
         "files",
         "strict_yaml",

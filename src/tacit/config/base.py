@@ -11,14 +11,13 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Union, get_args
+from typing import Annotated, Any, ClassVar, get_args
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
-    GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     PrivateAttr,
     SerializerFunctionWrapHandler,
@@ -33,7 +32,6 @@ from tacit.errors import UsageError
 
 __all__ = [
     "MOST",
-    "ByName",
     "ClipNorm",
     "Count",
     "NameIn",
@@ -211,24 +209,6 @@ def name_in(names: Callable[[], Iterable[str]]) -> NameIn:
         return word
 
     return NameIn(check, names)
-
-
-@dataclass(frozen=True)
-class ByName:
-    """A section whose class is the one that a registry has for the word of one of its options.
-
-    Args:
-        option: which option has the word; each class has it as a ``Literal``.
-        registry: the classes by their words. A union of them in a type would be a second list.
-    """
-
-    option: str
-    registry: Mapping[str, type[Options]]
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return handler.generate_schema(
-            Annotated[Union[tuple(self.registry.values())], Field(discriminator=self.option)]  # noqa: UP007
-        )
 
 
 def named(path: str) -> Any:
