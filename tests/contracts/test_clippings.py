@@ -112,7 +112,7 @@ def test_the_sum_is_that_of_its_formula() -> None:
     expected = torch.zeros(18, dtype=torch.float64)
     for row in rows:
         gradient = torch.cat(
-            [one.flatten() for one in torch.autograd.grad(model(row).square().sum(), model.parameters())]
+            [one.flatten() for one in torch.autograd.grad(model(row).square().sum(), list(model.parameters()))]
         )
         expected += gradient * 0.7 / math.sqrt(0.7**2 + float(gradient.norm()) ** 2)
     with PerExampleClipper(model, 0.7, clipping=TOY):

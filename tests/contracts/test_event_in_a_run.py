@@ -20,7 +20,6 @@ import pytest
 import torch
 from dp_accounting.pld import privacy_loss_distribution as pld
 from pydantic import Field
-from scipy.optimize import brentq
 from scipy.stats import norm
 
 from tacit.config import ComputeOptions, RunConfig, load_config
@@ -152,10 +151,12 @@ def registered() -> Iterator[None]:
 def true_epsilon(mu: float, delta: float) -> float:
     """Of a Gaussian mechanism whose neighbours are ``mu`` standard deviations apart."""
 
-    def too_much(found: float) -> float:
-        return norm.cdf(mu / 2 - found / mu) - math.exp(found) * norm.cdf(-mu / 2 - found / mu) - delta
-
-    return float(brentq(too_much, 0.0, 50.0, xtol=1e-12))
+    low, high = 0.0, 50.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        found = norm.cdf(mu / 2 - middle / mu) - math.exp(middle) * norm.cdf(-mu / 2 - middle / mu)
+        low, high = (middle, high) if found > delta else (low, middle)
+    return high
 
 
 @pytest.mark.usefixtures("registered")

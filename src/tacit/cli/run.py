@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tacit.config import RunConfig
     from tacit.engine.distributed import Ranks
 
-__all__ = ["RENAMED", "renamed", "run_command"]
+__all__ = ["RENAMED", "command", "renamed"]
 
 RENAMED = {
     "vocabulary": "`tacit run CONFIG --until vocabulary`",
@@ -34,7 +34,7 @@ UntilOption = Annotated[
 ]
 
 
-def run_command(config: ConfigArgument, until: UntilOption = None, settings: SetOption = None) -> None:
+def command(config: ConfigArgument, until: UntilOption = None, settings: SetOption = None) -> None:
     """Go from text to report; run it again to continue after a stop.
 
     Leaves RUN/release (page one of its report says what limits it, if anything does), RUN/private (keep secret) and
