@@ -26,7 +26,7 @@ from tacit.planning.given import chat_template, given_tokenizer, has_chats, rese
 from tacit.planning.vocabulary import vocabulary_releases
 from tacit.privacy.accounting.calibrate_words import RESOLUTION
 from tacit.privacy.events import Event
-from tacit.privacy.words import WordEvents, WordRelease, word_release
+from tacit.privacy.words import WordRelease, word_release
 from tacit.runs.stages import Stage, always
 from tacit.vocabulary.chat_template import TEMPLATE_FILE, own_template
 from tacit.vocabulary.count import ContributionBound, count_words, sorted_word_counts
@@ -59,7 +59,7 @@ def vocabulary(state: RunState) -> None:
     source = _PaidWords(state, folder, text, vocabulary_releases(event))
     released = options.how.release(event, source)
     source.refuse_unpaid()
-    if event is not None and (isinstance(event, WordEvents) or source.brought != released.keys()):
+    if event is not None and (event.chooses_words_in_rounds or source.brought != released.keys()):
         write_json(folder / "chosen.json", sorted(source.brought))  # of those words, what the private text brought
     write_json(folder / "released.json", released)
     if not released:
