@@ -59,14 +59,25 @@ MAY_IMPORT: dict[str, set[str]] = {
     "training": BASE | {"config", "privacy", "corpus", "engine", "vocabulary", "models"},
     "evaluation": BASE | {"engine", "models", "training", "corpus", "vocabulary"},  # the ids of special tokens
     # privacy, vocabulary: the audit of the vocabulary runs its mechanism, and compares with its law
-    "audit": BASE | {"config", "engine", "models", "training", "corpus", "privacy", "vocabulary"},
+    "audit": BASE | {"attack_stages", "config", "engine", "models", "training", "corpus", "privacy", "vocabulary"},
     "spark": BASE | {"runs", "corpus", "screening", "vocabulary", "training"},
     "scoring": BASE
     | {"config", "privacy", "corpus", "vocabulary", "engine", "models"},  # a scorer is a model from a folder
+    "attack_stages": {"config"},  # for its types alone
     "screen_plan": {"config", "errors", "screening"},  # light: `tacit screen` needs no account
     # what a run is given (files of words, tokenizers, models, policies) is looked at before it begins
     "planning": BASE
-    | {"clipping", "config", "privacy", "corpus", "screening", "screen_plan", "vocabulary", "training"},
+    | {
+        "attack_stages",
+        "clipping",
+        "config",
+        "privacy",
+        "corpus",
+        "screening",
+        "screen_plan",
+        "vocabulary",
+        "training",
+    },
 }
 MAY_IMPORT["runs"] = BASE | {"config", "privacy"}
 MAY_IMPORT["release"] = BASE | {"runs", "config", "privacy", "planning"}
@@ -113,7 +124,7 @@ TORCH_IN_FUNCTIONS = {
 NARROWER: dict[str, set[str]] = {
     "config/kinds/__init__.py": set(),
     "config/kinds/kind.py": set(),
-    "pipeline/order.py": {"runs", "audit"},
+    "pipeline/order.py": {"runs", "attack_stages"},
     "pipeline/records.py": {"config", "corpus", "randomness"},
     "pipeline/screening.py": BASE | {"config", "runs", "corpus", "screening", "screen_plan", "spark"},
     "pipeline/marking.py": BASE | {"config", "corpus", "screening", "vocabulary"},
@@ -225,7 +236,7 @@ MAY_NAME = {
     "config/kinds/": {"tacit.models", "transformers"},
     "config/phases/": {"tacit.planning"},
     "training/plans.py": {"tacit.training"},
-    "audit/order.py": {"tacit.audit"},
+    "attack_stages.py": {"tacit.audit"},
     "pipeline/order.py": {"tacit.pipeline"},
 }
 """What the rows of a registry may name as ``"module:name"``, to be imported when it is used."""

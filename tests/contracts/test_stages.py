@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tacit.attack_stages import ATTACK_STAGES
 from tacit.audit.attacks import ATTACKS
-from tacit.audit.order import ATTACK_STAGES
 from tacit.config import RunConfig, load_config
 from tacit.config.base import named
 from tacit.errors import UsageError
@@ -85,7 +85,9 @@ def under_other_names(rows: Mapping[str, str]) -> list[str]:
 
 
 def test_each_row_is_the_stage_of_its_name() -> None:
-    assert under_other_names(STAGES) == under_other_names(ATTACK_STAGES) == []
+    assert (
+        under_other_names(STAGES) == under_other_names({name: row.place for name, row in ATTACK_STAGES.items()}) == []
+    )
     assert under_other_names({"word": f"{__name__}:WORDS"}) == ["word"]
     assert [attack.stage_name for attack in ATTACKS.values()] == list(ATTACK_STAGES)
 

@@ -1,13 +1,13 @@
-"""The attacks that a run can make, by name: `ATTACKS`. A new one is one file and one line of `tacit.audit.order`
+"""The attacks that a run can make, by name: `ATTACKS`. A new one is one file and one line of `tacit.attack_stages`
 (docs/adding.md#an-attack)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tacit.attack_stages import ATTACK_STAGES
 from tacit.audit.attack import RELEASED, Answer, Attack, Found, joint_p_values, shown
 from tacit.audit.coins_plan import check_coin_names
-from tacit.audit.order import ATTACK_STAGES
 from tacit.config import RunConfig
 from tacit.config.base import named
 from tacit.config.load import validated
@@ -15,7 +15,7 @@ from tacit.errors import AuditError, ContradictedError, UsageError
 
 __all__ = ["ATTACKS", "answer_of", "asked_attacks", "check_attacks", "check_gate"]
 
-ATTACKS: dict[str, Attack] = {attack.name: attack for attack in map(named, ATTACK_STAGES.values())}
+ATTACKS: dict[str, Attack] = {attack.name: attack for attack in (named(row.place) for row in ATTACK_STAGES.values())}
 """In the order in which a run makes them and a report tells them."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from tacit.audit.order import ATTACK_STAGES
+from tacit.attack_stages import ATTACK_STAGES
 from tacit.runs.stages import RELEASE
 
 __all__ = ["STAGES", "in_order", "stage_names"]
@@ -23,7 +23,7 @@ STAGES: dict[str, str] = {
 }
 """``"module:name"`` of a `tacit.runs.stages.Stage`, by its name. What one leaves is what those after it read.
 
-Each attack is a stage too (`tacit.audit.order`); all of them stand before the release.
+Each attack is a stage too (`tacit.attack_stages`); all of them stand before the release.
 """
 
 _Row = TypeVar("_Row")
