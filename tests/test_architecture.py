@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import re
 import subprocess
@@ -23,6 +24,7 @@ BASE = {
     "files",
     "strict_yaml",
     "progress",
+    "by_name",
     "storage",
     "work",
 }  # what every package may use
@@ -34,10 +36,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": {"errors"},
     "strict_yaml": set(),
     "progress": set(),
+    "by_name": set(),
     "storage": {"errors"},
+    "clipping": {"errors"},
     "work": {"errors", "files", "progress"},
     "config": {
         "errors",
+        "by_name",
+        "clipping",
         "files",
         "strict_yaml",
         "privacy",
@@ -45,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },  # privacy: vocabulary_methods; corpus: names of formats
     "privacy": BASE,
     "corpus": BASE,
-    "engine": BASE,
+    "engine": BASE | {"clipping"},
     "screening": BASE | {"privacy", "corpus", "vocabulary", "engine"},  # vocabulary, engine: a detector may be a model
     "vocabulary": BASE | {"privacy", "corpus"},
     "models": BASE
@@ -53,13 +59,25 @@ MAY_IMPORT: dict[str, set[str]] = {
     "training": BASE | {"config", "privacy", "corpus", "engine", "vocabulary", "models"},
     "evaluation": BASE | {"engine", "models", "training", "corpus", "vocabulary"},  # the ids of special tokens
     # privacy, vocabulary: the audit of the vocabulary runs its mechanism, and compares with its law
-    "audit": BASE | {"config", "engine", "models", "training", "corpus", "privacy", "vocabulary"},
+    "audit": BASE | {"attack_stages", "config", "engine", "models", "training", "corpus", "privacy", "vocabulary"},
     "spark": BASE | {"runs", "corpus", "screening", "vocabulary", "training"},
     "scoring": BASE
     | {"config", "privacy", "corpus", "vocabulary", "engine", "models"},  # a scorer is a model from a folder
+    "attack_stages": {"config"},  # for its types alone
     "screen_plan": {"config", "errors", "screening"},  # light: `tacit screen` needs no account
     # what a run is given (files of words, tokenizers, models, policies) is looked at before it begins
-    "planning": BASE | {"config", "privacy", "corpus", "screening", "screen_plan", "vocabulary", "training"},
+    "planning": BASE
+    | {
+        "attack_stages",
+        "clipping",
+        "config",
+        "privacy",
+        "corpus",
+        "screening",
+        "screen_plan",
+        "vocabulary",
+        "training",
+    },
 }
 MAY_IMPORT["runs"] = BASE | {"config", "privacy"}
 MAY_IMPORT["release"] = BASE | {"runs", "config", "privacy", "planning"}
@@ -97,12 +115,16 @@ TORCH = {
     "loops",
 }
 
-TORCH_IN_FUNCTIONS = {"screening/adapters/huggingface.py"}  # loaded when the adapter is used, and not before
+TORCH_IN_FUNCTIONS = {
+    "screening/adapters/huggingface.py",  # loaded when the adapter is used, and not before
+    "clipping.py",  # never: for its types alone
+}
 
 
 NARROWER: dict[str, set[str]] = {
     "config/kinds/__init__.py": set(),
     "config/kinds/kind.py": set(),
+    "pipeline/order.py": {"runs", "attack_stages"},
     "pipeline/records.py": {"config", "corpus", "randomness"},
     "pipeline/screening.py": BASE | {"config", "runs", "corpus", "screening", "screen_plan", "spark"},
     "pipeline/marking.py": BASE | {"config", "corpus", "screening", "vocabulary"},
@@ -141,16 +163,35 @@ def _package(path: Path) -> str:
     return parts[0].removesuffix(".py")
 
 
-def imports_of(source: str) -> set[str]:
+@functools.cache
+def nodes_of(source: str) -> list[ast.AST]:
+    """All nodes of a source, the module first. Each source is parsed once, and many tests ask for it."""
+    return list(ast.walk(ast.parse(source)))
+
+
+@functools.cache
+def source_of(path: Path) -> str:
+    return path.read_text()
+
+
+def body_of(source: str) -> list[ast.stmt]:
+    """What stands at the top of a source."""
+    module = nodes_of(source)[0]
+    assert isinstance(module, ast.Module)
+    return module.body
+
+
+@functools.cache
+def imports_of(source: str) -> frozenset[str]:
     """Full names of all imported modules, also inside functions."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(source):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             found.add(node.module)
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+    return frozenset(found)
 
 
 def upward_imports(path: Path, source: str) -> set[str]:
@@ -163,7 +204,7 @@ def upward_imports(path: Path, source: str) -> set[str]:
 def _plain_imports(source: str) -> set[str]:
     """Modules that are imported as they are, or that names are taken from."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(source):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -177,16 +218,16 @@ KNOWN = {_package(path) for path in (*SOURCES, ROOT / "__init__.py")}
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_go_down(path: Path) -> None:
-    assert upward_imports(path, path.read_text()) == set()
+    assert upward_imports(path, source_of(path)) == set()
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_torch_is_imported_only_where_tensors_are(path: Path) -> None:
-    source = path.read_text()
+    source = source_of(path)
     light = _package(path) not in TORCH or path.relative_to(ROOT).as_posix() in WITHOUT_TORCH
     if {name.split(".")[0] for name in imports_of(source)} & {"torch", "transformers"} and light:
         assert path.relative_to(ROOT).as_posix() in TORCH_IN_FUNCTIONS
-        top = [ast.unparse(node) for node in ast.parse(source).body if isinstance(node, ast.Import | ast.ImportFrom)]
+        top = [ast.unparse(node) for node in body_of(source) if isinstance(node, ast.Import | ast.ImportFrom)]
         assert not {"torch", "transformers"} & {name.split(".")[0] for name in imports_of("\n".join(top))}
 
 
@@ -195,6 +236,8 @@ MAY_NAME = {
     "config/kinds/": {"tacit.models", "transformers"},
     "config/phases/": {"tacit.planning"},
     "training/plans.py": {"tacit.training"},
+    "attack_stages.py": {"tacit.audit"},
+    "pipeline/order.py": {"tacit.pipeline"},
 }
 """What the rows of a registry may name as ``"module:name"``, to be imported when it is used."""
 MAY_IMPORT_BY_NAME = {"config/base.py", "screening/wordlists/build.py"}  # the second: modules of faker
@@ -202,7 +245,7 @@ MAY_IMPORT_BY_NAME = {"config/base.py", "screening/wordlists/build.py"}  # the s
 
 def hidden_imports(path: Path, source: str) -> set[str]:
     """Names of modules in strings, and imports by name, where these are not allowed: no import passes by the tests above."""
-    nodes = list(ast.walk(ast.parse(source)))
+    nodes = nodes_of(source)
     constants = [node.value for node in nodes if isinstance(node, ast.Constant)]
     matches = [NAMED.fullmatch(value) for value in constants if isinstance(value, str)]
     rooms_named = {match["room"] if match["package"] == "tacit" else match["package"] for match in matches if match}
@@ -216,7 +259,7 @@ def hidden_imports(path: Path, source: str) -> set[str]:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_import_hides_in_a_string(path: Path) -> None:
-    assert hidden_imports(path, path.read_text()) == set()
+    assert hidden_imports(path, source_of(path)) == set()
 
 
 @pytest.mark.parametrize(
@@ -272,7 +315,7 @@ def rooms() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {"tacit": set()}
     for path in ROOT.rglob("*.py"):
         room = "tacit" if path == ROOT / "__init__.py" else _package(path)
-        names = {name.split(".")[1] for name in imports_of(path.read_text()) if name.startswith("tacit.")}
+        names = {name.split(".")[1] for name in imports_of(source_of(path)) if name.startswith("tacit.")}
         found.setdefault(room, set()).update(names - {room})
     return {room: asked & found.keys() for room, asked in found.items()}
 
@@ -315,16 +358,16 @@ def test_light_commands_start_without_torch(arguments: list[str]) -> None:
 def test_all_names_the_public_names() -> None:
     """``__all__`` of every module that has one lists names that exist."""
     for path in SOURCES:
-        tree = ast.parse(path.read_text())
-        defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-        for node in tree.body:
+        body = body_of(source_of(path))
+        defined = {node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        for node in body:
             if isinstance(node, ast.Assign):
                 defined |= {target.id for target in node.targets if isinstance(target, ast.Name)}
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 defined.add(node.target.id)
             elif isinstance(node, ast.ImportFrom | ast.Import):
                 defined |= {alias.asname or alias.name for alias in node.names}
-        for node in tree.body:
+        for node in body:
             if isinstance(node, ast.Assign) and any(
                 isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets
             ):

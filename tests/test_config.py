@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 import tacit.config
+from tacit.clipping import LARGEST, LEAST
 from tacit.config import ComputeOptions, RunConfig, TurnsOptions, config_differences, load_config, parse_config
 from tacit.config.audit import AuditOptions
 from tacit.config.base import Options
@@ -21,7 +22,6 @@ from tacit.config.compare import load_comparison, names_tasks
 from tacit.config.load import read_yaml
 from tacit.config.run import CHECKS, check_meaning
 from tacit.corpus.turns import Turns
-from tacit.engine.clipping import LARGEST, LEAST
 from tacit.errors import RefusedError, UsageError
 from tacit.pipeline.records import source_of
 from tacit.strict_yaml import parse_yaml

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from tacit.config import load_config, parse_config
+from tacit.attack_stages import ATTACK_STAGES, AttackStage, Cost, NoisyTraining
+from tacit.config import RunConfig, load_config, parse_config
 from tacit.pipeline.stages import stages as run_stages
 from tacit.planning import RunPlan, make_plan
+from tacit.planning.cost import sequence_flops
 from tacit.planning.duration import LAPTOP_SECONDS
 from tacit.planning.text import plan_html, plan_text, wrapped
 
@@ -91,6 +93,35 @@ def test_control_and_audit_take_time(tmp_path: Path) -> None:
     assert with_it is not None
     assert without < with_it
     assert {"control", "audit"}.isdisjoint(shown_stages(small_plan(tmp_path, audit=None)))
+
+
+def test_an_attack_takes_what_its_row_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of this file; without it the time of an attack in ``audit.attacks`` is unknown."""
+    audit = {"attacks": {"toy": {}}, "canaries": 2}
+    without = {one.name: one.seconds for one in small_plan(tmp_path, audit=audit).work}
+    assert without["toy"] is None
+
+    def cost(config: RunConfig, training: NoisyTraining) -> Cost | None:
+        is_asked = config.audit is not None and "toy" in config.audit.attacks
+        return Cost(7.0, scored=300.0, trained=training.steps) if is_asked else None
+
+    monkeypatch.setitem(ATTACK_STAGES, "toy", AttackStage("nowhere:TOY", cost))
+    config = parse_config(small_values(tmp_path, audit=audit))
+    plan = make_plan(config)
+    found = {one.name: one.seconds for one in plan.work}
+    assert found["toy"] == pytest.approx(7 + (300 / 3 + 12) * sequence_flops(config) / 6e10)
+    assert {name: seconds for name, seconds in found.items() if name != "toy"} == {
+        name: seconds for name, seconds in without.items() if name != "toy"
+    }
+    assert "toy" in shown_stages(plan)
+    assert "toy" not in shown_stages(small_plan(tmp_path, audit={"canaries": 2}))
+
+
+def test_the_exposure_takes_what_its_rows_take(tmp_path: Path) -> None:
+    """Canaries times contexts times patterns, of the released model and of its control."""
+    config = parse_config(small_values(tmp_path))
+    (audit,) = [one for one in make_plan(config).work if one.name == "audit"]
+    assert audit.seconds == pytest.approx(1 + 2 * 3 * 2 * 3 / 3 * sequence_flops(config) / 6e10)
 
 
 def test_the_control_takes_as_many_steps_as_it_is_going_to(tmp_path: Path) -> None:

@@ -5,19 +5,23 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 import typer
 from click.exceptions import UsageError as ClickUsageError
+from typer.testing import CliRunner
 
-from tacit.cli.catalogue import EXAMPLES, PANELS, panel_of
-from tacit.cli.main import app
+from tacit.cli.catalogue import COMMANDS as ROWS
+from tacit.cli.catalogue import Command, examples, panels
+from tacit.cli.main import app, program
 from tacit.cli.reference import all_commands
 
 from ..small import small_values, write_config, write_corpora
 from .calling import Tacit
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+EXAMPLES, PANELS = examples(), panels()
 COMMANDS = {name.removeprefix("tacit "): command for name, command in all_commands().items()}
 
 
@@ -36,7 +40,6 @@ def shown_panels(text: str) -> dict[str, list[str]]:
 def test_every_command_has_a_panel_and_an_example() -> None:
     assert {first(name) for name in COMMANDS} <= {name for names in PANELS.values() for name in names}
     assert set(COMMANDS) <= set(EXAMPLES)
-    assert panel_of("train") is None
 
 
 def test_the_help_shows_the_panels_in_order(tacit: Tacit) -> None:
@@ -59,7 +62,7 @@ def test_every_help_ends_with_its_example(name: str, tacit: Tacit) -> None:
     assert f"Example: {EXAMPLES[name]}" in shown
 
 
-def parse(line: str) -> str:
+def parse(line: str, of: typer.Typer = app) -> str:
     """Parse a command line as the program does, without running it; the name of the command.
 
     Raises:
@@ -67,7 +70,7 @@ def parse(line: str) -> str:
     """
     program, *words = shlex.split(line)
     assert program == "tacit"
-    command, name = typer.main.get_command(app), ""
+    command, name = typer.main.get_command(of), ""
     while "commands" in vars(command):
         word = words.pop(0)
         found = vars(command)["commands"].get(word)
@@ -88,6 +91,33 @@ def test_an_example_that_does_not_work_is_found(line: str) -> None:
     with pytest.raises(Exception) as wrong:  # noqa: PT011 - of a copy of click that typer may bring
         parse(line)
     assert type(wrong.value).__name__ in ("UsageError", "NoSuchOption", "MissingParameter")
+
+
+def count(file: Path, most: Annotated[int, typer.Option(help="Count no more.")] = 100) -> None:
+    """Count the lines of a file."""
+    typer.echo(str(min(most, len(file.read_text().splitlines()))))
+
+
+def test_a_command_of_this_file_is_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in its panel of the help, has its example, and works; and an example that does not fit it is found."""
+    monkeypatch.setitem(ROWS, "count", Command(count, "Text", "tacit count notes.txt --most 7"))
+    made, runner = program(), CliRunner(env={"COLUMNS": "200"})
+    assert panels()["Text"] == (*PANELS["Text"], "count")
+    shown = runner.invoke(made, ["--help"]).output
+    assert shown_panels(shown)["Text"] == list(panels()["Text"])
+    assert "Count the lines of a file." in shown
+    assert "Example: tacit count notes.txt --most 7" in runner.invoke(made, ["count", "--help"]).output
+    assert parse(examples()["count"], made) == "count"
+    with pytest.raises(Exception, match="--least"):
+        parse("tacit count notes.txt --least 7", made)
+    (tmp_path / "notes.txt").write_text("a\nb\nc\n")
+    assert runner.invoke(made, ["count", str(tmp_path / "notes.txt")]).output == "3\n"
+
+
+def test_without_its_row_there_is_no_such_command() -> None:
+    done = CliRunner().invoke(program(), ["count", "notes.txt"])
+    assert done.exit_code == 2
+    assert "No such command" in done.output
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name.startswith("accountant") or name == "env"])

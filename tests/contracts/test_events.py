@@ -40,6 +40,7 @@ from tacit.privacy.events import (
     event_to_dict,
 )
 from tacit.privacy.ledger import Ledger, LedgerHeader
+from tacit.privacy.words import WordEvents
 from tacit.report.collect.ledger import ledger_rows
 
 from ..ledgers import Row, rewrite_rows
@@ -208,13 +209,27 @@ def test_every_member_answers(event: Event) -> None:
     assert (event.choice is event) == isinstance(event, ThresholdedHistogram | WeightedHistogram)
     assert (event.bands is not None) == isinstance(event, BandedPoissonGaussian)
     assert math.isinf(epsilon([Spend(event)], DELTA)) == (not event.is_private)
+    assert event.releases(str, "counts") == {"0": event}
+    assert not event.chooses_words_in_rounds
     named = event.with_rho("a run")
     assert (named == event) == (event.bands is None)
 
 
+def test_the_releases_of_a_vocabulary_are_told_in_the_same_way() -> None:
+    """Of one release, of rounds, and of rounds with counts, by names that the asker gives; what they cost is the same releases."""
+    first, second, counts = WeightedHistogram(9e4, 700_000, 16, 65_536), MEMBERS[WeightedHistogram], WordCounts(20.0, 8)
+    assert isinstance(second, WeightedHistogram)
+    rounds = WordEvents((first, second))
+    both = WordEvents((first, second), counts)
+    assert list(rounds.releases("r{}".format, "c").items()) == [("r0", first), ("r1", second)]
+    assert list(both.releases("r{}".format, "c").items()) == [("r0", first), ("r1", second), ("c", counts)]
+    assert [spend.event for spend in both.spends()] == [first, second, counts]
+    assert both.chooses_words_in_rounds
+
+
 def asked_which(source: str) -> list[str]:
     """Tests of which event something is, in a source."""
-    kinds = {kind.__name__ for kind in MEMBERS} | {"Event", "Choice", "Exchange", "Chosen"}
+    kinds = {kind.__name__ for kind in MEMBERS} | {"Event", "Choice", "Exchange", "Chosen", "WordEvents"}
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("isinstance", "type"):
@@ -232,4 +247,5 @@ def test_nobody_outside_privacy_asks_which_event_it_is() -> None:
         and (which := asked_which(path.read_text()))
     }
     assert asking == {}
+    assert asked_which("if not isinstance(event, WordEvents): pass") == ["WordEvents"]
     assert asked_which("if isinstance(spend.event, Gaussian | WordCounts): pass") == ["Gaussian", "WordCounts"]

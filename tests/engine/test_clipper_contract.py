@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import weakref
 from functools import partial
-from typing import get_args
 
 import pytest
 import torch
@@ -13,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from tacit.config.phases import ClippingName
 from tacit.engine import (
     CLIPPINGS,
     RULES,
@@ -171,10 +169,6 @@ def clipped_loop(model: nn.Module, batch: Batch, losses: Losses, clipping: Clipp
 
 
 every_clipping = pytest.mark.parametrize("clipping", CLIPPINGS.values(), ids=CLIPPINGS.keys())
-
-
-def test_the_configuration_knows_every_clipping() -> None:
-    assert get_args(ClippingName) == tuple(CLIPPINGS)
 
 
 @every_clipping

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from hostile.cases import CASES
 
-from tacit.cli.run import STAGE_NAMES
 from tacit.config import RunConfig, parse_config
 from tacit.errors import UsageError
 from tacit.pipeline.opening import open_run
+from tacit.pipeline.order import stage_names
 from tacit.pipeline.stages import run, run_until, stages, walk
 from tacit.privacy.ledger import Ledger
 from tacit.runs.folder import RunFolder
@@ -87,7 +87,7 @@ def test_the_kinds_have_every_stage_between_them(tmp_path: Path) -> None:
 
 
 def test_the_command_line_knows_the_stages() -> None:
-    assert list(STAGE_NAMES) == names_of(stages())
+    assert stage_names() == names_of(stages())
 
 
 @pytest.mark.parametrize("kind", KINDS)

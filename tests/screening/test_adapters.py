@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pydantic
 import pytest
 import yaml
 from pydantic import TypeAdapter
 
-from tacit.errors import UsageError
+from tacit.corpus.records import Record
+from tacit.errors import DataError, UsageError
+from tacit.randomness import KeyedRandomness
 from tacit.screening.adapters.common import TextByText
 from tacit.screening.adapters.contents import contents_digest, model_place
 from tacit.screening.adapters.options import (
     AdapterOptions,
-    DetectorOptions,
     HuggingFaceOptions,
     NamedModel,
     PrecomputedOptions,
     PresidioOptions,
     SpacyOptions,
 )
-from tacit.screening.adapters.registry import detector_from_options
-from tacit.screening.policy import load_policy
+from tacit.screening.adapters.registry import DETECTORS, DetectorOptions, detector_from_options
+from tacit.screening.corpus import ScreenPlan, screen_corpus
+from tacit.screening.policy import PolicyOptions, load_policy
 from tacit.screening.spans import Detector, Span, unreadable
 
 OPTIONS: TypeAdapter[Any] = TypeAdapter(DetectorOptions)
@@ -99,7 +103,7 @@ class VowelOptions(AdapterOptions):
 
 
 def test_a_kind_of_this_file_is_all_that_is_asked_of_its_options(tmp_path: Path) -> None:
-    """Nothing but the union of `DetectorOptions` lists the kinds."""
+    """Nothing else has to know it; `DETECTORS` alone lists the kinds."""
     options = VowelOptions(folder=str(tmp_path))
     assert [span.start for span in detector_from_options(options).spans("a word")] == [0, 3]
     assert model_place(options) == tmp_path
@@ -108,6 +112,50 @@ def test_a_kind_of_this_file_is_all_that_is_asked_of_its_options(tmp_path: Path)
     assert len({before, contents_digest(options), contents_digest(SpacyOptions(pipeline=str(tmp_path)))}) == 3
     assert contents_digest(PrecomputedOptions(path="spans.jsonl")) == ""
     assert model_place(PrecomputedOptions(path="spans.jsonl")) is None
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    """Its one line, as if it stood there when the policy's model was made."""
+    DETECTORS["vowels"] = VowelOptions
+    PolicyOptions.model_rebuild(force=True)
+    yield
+    del DETECTORS["vowels"]
+    PolicyOptions.model_rebuild(force=True)
+
+
+def screened_by(folder: Path, name: str, detectors: list[dict[str, str]]) -> dict[str, list[str]]:
+    """The texts of each stream, of four that a policy with these detectors beside its own screens."""
+    file = folder / f"{name}.yaml"
+    file.write_text(yaml.safe_dump({"name": name, "least_score": 0.5, "detectors": detectors}))
+    texts = [
+        Record(f"r{number}", None, text) for number, text in enumerate(["sky", "a cat", "why try", "415-555-2671"])
+    ]
+    plan = ScreenPlan(balanced=file, conservative=file)
+    screen_corpus(texts, plan, folder / name, KeyedRandomness(bytes(32)))
+    streams = {stream: (folder / name / f"{stream}.jsonl").read_text().splitlines() for stream in ("public", "private")}
+    return {stream: [json.loads(line)["text"] for line in lines] for stream, lines in streams.items()}
+
+
+@pytest.mark.usefixtures("registered")
+def test_with_its_one_line_it_screens_a_corpus(tmp_path: Path) -> None:
+    """Known wrong: a policy that leaves it out lets all through."""
+    (tmp_path / "model").mkdir()
+    with_it = screened_by(tmp_path, "mine", [{"kind": "vowels", "folder": str(tmp_path / "model")}])
+    assert with_it == {"public": ["sky", "why try"], "private": ["<MASK> c<MASK>t", "<MASK>"]}
+    assert screened_by(tmp_path, "without", [])["public"] == ["sky", "a cat", "why try"]
+
+
+def test_without_its_line_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("{name: mine, least_score: 0.5, detectors: [{kind: vowels, folder: model}]}")
+    with pytest.raises(DataError, match="'presidio', 'spacy', 'huggingface', 'precomputed'"):
+        load_policy(tmp_path / "mine.yaml")
+
+
+def test_each_row_has_the_word_of_its_options() -> None:
+    assert {name: get_args(row.model_fields["kind"].annotation) for name, row in DETECTORS.items()} == {
+        name: (name,) for name in DETECTORS
+    }
 
 
 def test_a_model_is_looked_at_where_it_is_loaded_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +212,7 @@ def test_importing_costs_little() -> None:
     ],
 )
 def test_a_missing_library_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, options: DetectorOptions, module: str, line: str
+    monkeypatch: pytest.MonkeyPatch, options: AdapterOptions, module: str, line: str
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)  # what Python itself puts there for a module that must not be found
     with pytest.raises(UsageError) as caught:

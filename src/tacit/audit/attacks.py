@@ -1,29 +1,21 @@
-"""The attacks that a run can make, by name: `ATTACKS`. A new one is one file and one line (docs/adding.md#an-attack)."""
+"""The attacks that a run can make, by name: `ATTACKS`. A new one is one file and one line of `tacit.attack_stages`
+(docs/adding.md#an-attack)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tacit.attack_stages import ATTACK_STAGES
 from tacit.audit.attack import RELEASED, Answer, Attack, Found, joint_p_values, shown
-from tacit.audit.coins_attack import COINS
 from tacit.audit.coins_plan import check_coin_names
-from tacit.audit.exposure_attack import EXPOSURE
-from tacit.audit.membership_attack import MEMBERSHIP
-from tacit.audit.planted_contexts_attack import PLANTED_CONTEXTS
-from tacit.audit.white_box_attack import WHITE_BOX
 from tacit.config import RunConfig
+from tacit.config.base import named
 from tacit.config.load import validated
 from tacit.errors import AuditError, ContradictedError, UsageError
 
 __all__ = ["ATTACKS", "answer_of", "asked_attacks", "check_attacks", "check_gate"]
 
-ATTACKS: dict[str, Attack] = {
-    "exposure": EXPOSURE,
-    "planted-contexts": PLANTED_CONTEXTS,
-    "membership": MEMBERSHIP,
-    "coins": COINS,
-    "white-box": WHITE_BOX,
-}
+ATTACKS: dict[str, Attack] = {attack.name: attack for attack in (named(row.place) for row in ATTACK_STAGES.values())}
 """In the order in which a run makes them and a report tells them."""
 
 

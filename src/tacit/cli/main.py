@@ -8,37 +8,14 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli import (
-    accountant,
-    audit,
-    compare,
-    confidentiality,
-    demo,
-    env,
-    finetune,
-    init,
-    ledger,
-    overlap,
-    plan,
-    report,
-    reproduce,
-    run,
-    schema,
-    score,
-    screen,
-    sign,
-    track,
-    tradeoff,
-    verify,
-)
-from tacit.cli.catalogue import arrange
+from tacit.cli.catalogue import register
 from tacit.cli.options import say_error
 from tacit.errors import DataError, OtherRankError, StorageError, TacitError, UsageError
 from tacit.failures import is_out_of_memory, is_panic
 from tacit.files import storage_error
 from tacit.version import VERSION
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "program"]
 
 
 def _say_version(wanted: bool) -> None:
@@ -47,22 +24,26 @@ def _say_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-app = typer.Typer(
-    name="tacit",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",  # `[...]` in a help text is text; in "rich" it would be a style, and not shown
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help=(
-        "Train language models on text that must not leak, and prove what the release can reveal.\n\n"
-        "Exit codes: 0 done, 2 wrong command or configuration, 3 budget exceeded, 4 data or ledger, 5 audit gate, "
-        "6 the audit contradicts the certificate, 7 another of several processes was lost, 130 interrupted (after 7 and 130 the same "
-        "command goes on)."
-    ),
-)
+def program() -> typer.Typer:
+    """The command line, with all commands that there are now."""
+    made = typer.Typer(
+        name="tacit",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="markdown",  # `[...]` in a help text is text; in "rich" it would be a style, and not shown
+        context_settings={"help_option_names": ["-h", "--help"]},
+        help=(
+            "Train language models on text that must not leak, and prove what the release can reveal.\n\n"
+            "Exit codes: 0 done, 2 wrong command or configuration, 3 budget exceeded, 4 data or ledger, 5 audit gate, "
+            "6 the audit contradicts the certificate, 7 another of several processes was lost, 130 interrupted (after 7 and 130 the "
+            "same command goes on)."
+        ),
+    )
+    made.callback()(_options)
+    register(made)
+    return made
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Print the version and stop.")
@@ -71,30 +52,7 @@ def _options(
     """The options of `tacit` itself; its help is that of the app."""
 
 
-app.command("init")(init.command)
-app.command("demo")(demo.command)
-app.command("run")(run.run_command)
-app.command("plan")(plan.command)
-app.command("finetune")(finetune.command)
-app.command("compare")(compare.command)
-app.command("audit")(audit.command)
-app.command("report")(report.command)
-app.command("ledger")(ledger.command)
-app.command("verify")(verify.command)
-app.command("sign")(sign.command)
-app.command("tradeoff")(tradeoff.command)
-app.command("overlap")(overlap.command)
-app.command("screen")(screen.command)
-app.command("score")(score.command)
-app.command("confidentiality")(confidentiality.command)
-app.command("track")(track.command)
-app.command("schema")(schema.command)
-app.command("env")(env.command)
-app.command("reproduce")(reproduce.command)
-for _name in run.RENAMED:
-    app.command(_name, hidden=True)(run.renamed(_name))
-app.add_typer(accountant.app, name="accountant")
-arrange(app)
+app = program()
 
 
 _INTERRUPTED = "tacit: interrupted; run the same command again to continue"

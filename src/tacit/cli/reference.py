@@ -23,7 +23,8 @@ import annotated_types
 import typer
 from pydantic.fields import FieldInfo
 
-from tacit.config.base import ByName, NameIn, Options
+from tacit.by_name import ByName
+from tacit.config.base import NameIn, Options
 from tacit.config.compare import ComparisonConfig
 from tacit.config.finetune import FinetuneConfig
 from tacit.config.run import RunConfig
@@ -109,7 +110,7 @@ def _models(annotation: Any) -> Iterator[type[Options]]:
     """The sections that a type holds."""
     for one in getattr(annotation, "__metadata__", ()):
         if isinstance(one, ByName):
-            yield from one.registry.values()
+            yield from (row for row in one.registry.values() if issubclass(row, Options))
             return
     if isinstance(annotation, type) and issubclass(annotation, Options):
         yield annotation

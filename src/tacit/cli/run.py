@@ -13,18 +13,13 @@ import typer
 
 from tacit.cli.options import ConfigArgument, SetOption
 from tacit.errors import UsageError
+from tacit.pipeline.order import stage_names
 
 if TYPE_CHECKING:
     from tacit.config import RunConfig
     from tacit.engine.distributed import Ranks
 
-__all__ = ["RENAMED", "STAGE_NAMES", "renamed", "run_command"]
-
-STAGE_NAMES = (
-    *("screening", "vocabulary", "pretraining", "scoring", "training", "control"),
-    *("evaluation", "audit", "planted-contexts", "membership", "coins", "white-box", "release", "report"),
-)
-"""Those of `tacit.pipeline.stages.stages`, which is slow to import; a test compares them. An attack of your own has its stage too."""
+__all__ = ["RENAMED", "command", "renamed"]
 
 RENAMED = {
     "vocabulary": "`tacit run CONFIG --until vocabulary`",
@@ -35,24 +30,24 @@ RENAMED = {
 
 UntilOption = Annotated[
     str | None,
-    typer.Option(metavar="STAGE", help=f"Stop when this stage is done: {', '.join(STAGE_NAMES)}."),
+    typer.Option(metavar="STAGE", help=f"Stop when this stage is done: {', '.join(stage_names())}."),
 ]
 
 
-def run_command(config: ConfigArgument, until: UntilOption = None, settings: SetOption = None) -> None:
+def command(config: ConfigArgument, until: UntilOption = None, settings: SetOption = None) -> None:
     """Go from text to report; run it again to continue after a stop.
 
     Leaves RUN/release (page one of its report says what limits it, if anything does), RUN/private (keep secret) and
     RUN/ledger.sqlite.
     """
-    if until is not None and until not in STAGE_NAMES:
+    if until is not None and until not in stage_names():
         _check_stage(until)
 
     def work(options: RunConfig, ranks: Ranks) -> None:
         from tacit.pipeline.stages import run, run_until
         from tacit.progress import TerminalReporter, one_line
 
-        if until is None or until == STAGE_NAMES[-1]:
+        if until is None or until == stage_names()[-1]:
             typer.echo(one_line(run(options, TerminalReporter(), ranks).statement))
             return
         run_until(options, until, TerminalReporter(), ranks)
@@ -64,7 +59,7 @@ def run_command(config: ConfigArgument, until: UntilOption = None, settings: Set
 
 
 def _check_stage(until: str) -> None:
-    """Attacks that others have registered are stages too."""
+    """Attacks that others have added are stages too."""
     from tacit.pipeline.stages import stages
     from tacit.runs.stages import names_of
 

@@ -70,7 +70,7 @@ def _root(kind: str) -> type[BaseModel]:
 
 def _models(root: type[BaseModel]) -> list[type[BaseModel]]:
     """The sections of a configuration, itself among them."""
-    from tacit.config.base import ByName
+    from tacit.by_name import ByName
 
     found: list[type[BaseModel]] = []
     waiting: list[Any] = [root]

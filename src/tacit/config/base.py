@@ -11,14 +11,13 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Union, get_args
+from typing import Annotated, Any, ClassVar, get_args
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
-    GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     PrivateAttr,
     SerializerFunctionWrapHandler,
@@ -27,12 +26,12 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError
 
+from tacit.clipping import LARGEST, LEAST
 from tacit.corpus.places import Place, is_remote, place
 from tacit.errors import UsageError
 
 __all__ = [
     "MOST",
-    "ByName",
     "ClipNorm",
     "Count",
     "NameIn",
@@ -65,7 +64,7 @@ Count = Annotated[int, Field(ge=1, le=MOST)]
 Noise = Annotated[float, Field(gt=0, le=1e9)]  # over a clip norm: with more of it nothing is left to be seen
 Steps = Annotated[int, Field(ge=1, le=10**9)]  # what a row of the ledger may hold
 Rate = Annotated[float, Field(gt=0, le=1e30)]  # of learning; ten times as much still is a number of single precision
-ClipNorm = Annotated[float, Field(ge=1e-6, le=1e12)]  # what `tacit.engine.clipping` takes
+ClipNorm = Annotated[float, Field(ge=LEAST, le=LARGEST)]
 
 
 def _printable(text: str) -> str:
@@ -210,24 +209,6 @@ def name_in(names: Callable[[], Iterable[str]]) -> NameIn:
         return word
 
     return NameIn(check, names)
-
-
-@dataclass(frozen=True)
-class ByName:
-    """A section whose class is the one that a registry has for the word of one of its options.
-
-    Args:
-        option: which option has the word; each class has it as a ``Literal``.
-        registry: the classes by their words. A union of them in a type would be a second list.
-    """
-
-    option: str
-    registry: Mapping[str, type[Options]]
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return handler.generate_schema(
-            Annotated[Union[tuple(self.registry.values())], Field(discriminator=self.option)]  # noqa: UP007
-        )
 
 
 def named(path: str) -> Any:

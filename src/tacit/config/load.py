@@ -12,7 +12,8 @@ import pydantic
 import yaml
 from pydantic import BaseModel
 
-from tacit.config.base import ByName, beside, expanded
+from tacit.by_name import ByName
+from tacit.config.base import beside, expanded
 from tacit.config.phases import PHASES
 from tacit.config.run import RunConfig, check_meaning
 from tacit.config.settings import with_settings

@@ -13,7 +13,6 @@ capture.py     what a clipping context records
 positions.py   positions without a gradient, left out
 probing.py     whether the loss of one example reaches another one's rows
 guards.py      what must not change around and inside a context
-clipping.py    from norms to coefficients: flat, automatic, per-layer
 clipper.py     the context: norms, coefficients, clipped sum
 cross_entropy.py  the losses of logits that a model gave
 heads.py       output heads whose logits never exist whole
@@ -23,8 +22,8 @@ distributed.py several processes that add up their sums
 sharding.py    parameters that FSDP2 shards over processes
 """
 
+from tacit.clipping import CLIPPINGS, AutomaticClipping, Clipping, FlatClipping, PerLayerClipping
 from tacit.engine.clipper import PerExampleClipper
-from tacit.engine.clipping import CLIPPINGS, AutomaticClipping, Clipping, FlatClipping, PerLayerClipping
 from tacit.engine.cross_entropy import cross_entropy
 from tacit.engine.heads import at_positions, causal_losses, token_losses
 from tacit.engine.noise import add_noise_, on_grid

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from tacit.clipping import LARGEST, LEAST, Clipping, FlatClipping
 from tacit.engine.capture import Capture, Shapes, activated
-from tacit.engine.clipping import LARGEST, LEAST, Clipping, FlatClipping
 from tacit.engine.combining import squared_norms
 from tacit.engine.factors import Factor
 from tacit.engine.fallback import tap_call

@@ -31,11 +31,13 @@ from tacit.pipeline.screening import screened, screened_folder
 from tacit.pipeline.state import RunState, once
 from tacit.pipeline.stores import look_of, stored
 from tacit.randomness import KeyedRandomness
+from tacit.runs.stages import Stage
 from tacit.screening.receipt import Receipt
 from tacit.spark.corpus import SparkCorpus
 from tacit.vocabulary.tokenizer import save_tokenizer
 
 __all__ = [
+    "SCREENING",
     "check_corpora",
     "fingerprint",
     "marked_texts",
@@ -55,6 +57,14 @@ _CORPUS, _MARKS = "the private corpus", "the marks of private tokens"
 def screen(state: RunState) -> Receipt:
     """Screen the private corpus, or compare what was screened with the corpus and the policies as they are now."""
     return screened(state.config, state.folder, state.streams, state.reporter)
+
+
+SCREENING = Stage(
+    "screening",
+    lambda config: config.screening is not None,
+    lambda state: (screened_folder(state.folder) / "receipt.json").exists(),
+    screen,
+)
 
 
 def fingerprint(state: RunState) -> str:

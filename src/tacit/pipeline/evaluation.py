@@ -36,6 +36,7 @@ from tacit.pipeline.state import RunState
 from tacit.planning import EVALUATION
 from tacit.privacy.events import Gaussian
 from tacit.randomness import KeyedRandomness
+from tacit.runs.stages import Stage, always
 from tacit.training.objectives import Objective
 from tacit.training.phases import last_before_private
 from tacit.training.sequences import SequenceStream
@@ -43,7 +44,7 @@ from tacit.training.sums import scores_digest
 from tacit.training.unit_rows import all_widths
 from tacit.vocabulary.special import SpecialTokens
 
-__all__ = ["evaluate", "made_up_row"]
+__all__ = ["STAGE", "evaluate", "made_up_row"]
 
 
 def evaluate(state: RunState) -> None:
@@ -76,6 +77,9 @@ def evaluate(state: RunState) -> None:
 
 
 _EXAMPLES = 5
+
+
+STAGE = Stage("evaluation", always, lambda state: (state.folder.private / "evaluation.json").exists(), evaluate)
 
 
 def _examples(state: RunState, models: Models) -> list[Example]:

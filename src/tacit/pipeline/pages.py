@@ -29,11 +29,12 @@ from tacit.report.build import CARD, build_report
 from tacit.report.collect import report_data
 from tacit.report.collect.utility import RELEASED_SCORES
 from tacit.runs.folder import RunFolder
+from tacit.runs.stages import Stage, always
 
 if TYPE_CHECKING:
     from tacit.pipeline.state import RunState
 
-__all__ = ["FIGURES", "figures_digest", "is_reported", "report_run", "report_to_curator", "write_report"]
+__all__ = ["FIGURES", "STAGE", "figures_digest", "is_reported", "report_run", "report_to_curator", "write_report"]
 
 FIGURES = "the figures of the report"
 """Under this name the ledger has `figures_digest`."""
@@ -75,6 +76,9 @@ def report_to_curator(state: RunState) -> None:
     """Write the curator's copy of the report to run/private/report: with the control and the curator's attacks."""
     certificate = read_certificate(state.folder.certificate)
     write_report(state.config, state.folder, state.ledger, certificate, _curators(state.folder))
+
+
+STAGE = Stage("report", always, is_reported, report_to_curator)
 
 
 def write_report(

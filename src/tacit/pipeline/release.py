@@ -23,10 +23,11 @@ from tacit.privacy.certificate import file_digests, make_certificate, run_random
 from tacit.privacy.origin import mark_released
 from tacit.privacy.precision import precision_words
 from tacit.privacy.provenance import START, Provenance
-from tacit.release.writing import refuse_unpaid, write_release
+from tacit.release.writing import is_released, refuse_unpaid, write_release
+from tacit.runs.stages import RELEASE, Stage, always
 from tacit.vocabulary.tokenizer import save_tokenizer
 
-__all__ = ["leave_model", "release_run"]
+__all__ = ["STAGE", "leave_model", "release_run"]
 
 
 def release_run(state: RunState) -> None:
@@ -44,6 +45,9 @@ def release_run(state: RunState) -> None:
         write_report(state.config, state.folder, state.ledger, certificate, folder)
 
     write_release(state.folder.release, state.ledger, lambda folder: _write_model(state, folder), certify, write_pages)
+
+
+STAGE = Stage(RELEASE, always, lambda state: is_released(state.folder, state.ledger), release_run)
 
 
 def leave_model(state: RunState, folder: Path) -> None:

@@ -8,25 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
 
 from tacit.audit.attacks import ATTACKS, check_attacks
 from tacit.config import RunConfig
+from tacit.config.base import named
 from tacit.engine.distributed import ALONE, Ranks
 from tacit.pipeline.attacks import attack_stage, check_stored_gate
-from tacit.pipeline.corpus import rho_of_units, screen
-from tacit.pipeline.evaluation import evaluate
 from tacit.pipeline.event_file import FILE_NAME, EventFile, spent_epsilon
 from tacit.pipeline.opening import open_run
-from tacit.pipeline.pages import is_reported, report_to_curator
-from tacit.pipeline.release import release_run
+from tacit.pipeline.order import STAGES, in_order
 from tacit.pipeline.result import RunResult
-from tacit.pipeline.screening import screened_folder
 from tacit.pipeline.state import RunState
-from tacit.pipeline.training import Part, is_trained, pretrain, train, train_control
-from tacit.pipeline.vocabulary import vocabulary
 from tacit.progress import Reporter
-from tacit.release.writing import is_released
 from tacit.runs.folder import RunFolder
 from tacit.runs.stages import Stage, names_of
 from tacit.runs.stages import walk as walk_stages
@@ -34,45 +27,10 @@ from tacit.runs.stages import walk as walk_stages
 __all__ = ["run", "run_until", "stages", "walk"]
 
 
-def _always(config: RunConfig) -> bool:
-    return True
-
-
-def _begins_public(config: RunConfig) -> bool:
-    streams = [phase.stream for phase in config.phases]
-    return streams[0] == "public" and set(streams) != {"public"}
-
-
-def _left(*names: str) -> Callable[[RunState], bool]:
-    """Whether a file is there, by its parts below run/private."""
-    return lambda state: state.folder.private.joinpath(*names).exists()
-
-
-def _trained(part: Part) -> Callable[[RunState], bool]:
-    return lambda state: is_trained(state, part)
-
-
 def stages() -> tuple[Stage[RunState], ...]:
-    """All stages, in order; each attack of `ATTACKS` is one. What one leaves is what those after it read."""
-    return (
-        Stage(
-            "screening",
-            lambda config: config.screening is not None,
-            lambda state: (screened_folder(state.folder) / "receipt.json").exists(),
-            screen,
-        ),
-        Stage("vocabulary", _always, _left("vocabulary", "tokenizer.json"), vocabulary),
-        Stage("pretraining", _begins_public, _trained("pretraining"), pretrain),
-        Stage("scoring", lambda config: config.adaptive is not None, _trained("training"), rho_of_units),
-        Stage("training", _always, _trained("training"), train),
-        Stage(
-            "control", lambda config: bool(config.audit and config.audit.control), _trained("control"), train_control
-        ),
-        Stage("evaluation", _always, _left("evaluation.json"), evaluate),
-        *map(attack_stage, ATTACKS.values()),
-        Stage("release", _always, lambda state: is_released(state.folder, state.ledger), release_run),
-        Stage("report", _always, is_reported, report_to_curator),
-    )
+    """All stages, in order (`tacit.pipeline.order`); each attack of `ATTACKS` is one."""
+    own: dict[str, Stage[RunState]] = {name: named(place) for name, place in STAGES.items()}
+    return tuple(in_order(own, map(attack_stage, ATTACKS.values())))
 
 
 def walk(state: RunState, until: str | None = None) -> None:

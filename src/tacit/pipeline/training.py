@@ -18,13 +18,26 @@ from tacit.pipeline.opening import join_run
 from tacit.pipeline.rows import control_rows, drawn_coins, rows_of
 from tacit.pipeline.state import RunState, give
 from tacit.progress import without_warnings
+from tacit.runs.stages import Stage, always
 from tacit.training.checkpoint import finished_steps, load_weights, watched_products
 from tacit.training.loop import run_phase
 from tacit.training.phases import Phase, last_before_private
 from tacit.training.plans import ControlPlan, DpPlan, NoiselessPlan, PlainPlan
 from tacit.training.watching import Watched
 
-__all__ = ["Part", "assist", "is_trained", "noted_products", "pretrain", "train", "train_control"]
+__all__ = [
+    "CONTROL",
+    "PRETRAINING",
+    "SCORING",
+    "TRAINING",
+    "Part",
+    "assist",
+    "is_trained",
+    "noted_products",
+    "pretrain",
+    "train",
+    "train_control",
+]
 
 Part = Literal["pretraining", "training", "control"]
 
@@ -53,6 +66,27 @@ def is_trained(state: RunState, part: Part) -> bool:
     """Whether the last checkpoint of a part is there, whole; a part without phases is done."""
     prefix, phases = _phases_of(state, part)[0], _own_phases(state, part)
     return not phases or finished_steps(state.checkpoint(prefix + phases[-1].name)) == phases[-1].steps
+
+
+def _begins_public(config: RunConfig) -> bool:
+    streams = [phase.stream for phase in config.phases]
+    return streams[0] == "public" and set(streams) != {"public"}
+
+
+PRETRAINING = Stage("pretraining", _begins_public, lambda state: is_trained(state, "pretraining"), pretrain)
+SCORING = Stage(
+    "scoring",
+    lambda config: config.adaptive is not None,
+    lambda state: is_trained(state, "training"),  # which is what needs it
+    rho_of_units,
+)
+TRAINING = Stage("training", always, lambda state: is_trained(state, "training"), train)
+CONTROL = Stage(
+    "control",
+    lambda config: bool(config.audit and config.audit.control),
+    lambda state: is_trained(state, "control"),
+    train_control,
+)
 
 
 def _phases_of(state: RunState, part: Part) -> tuple[str, tuple[Phase, ...]]:

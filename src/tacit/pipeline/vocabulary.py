@@ -26,7 +26,8 @@ from tacit.planning.given import chat_template, given_tokenizer, has_chats, rese
 from tacit.planning.vocabulary import vocabulary_releases
 from tacit.privacy.accounting.calibrate_words import RESOLUTION
 from tacit.privacy.events import Event
-from tacit.privacy.words import WordEvents, WordRelease, word_release
+from tacit.privacy.words import WordRelease, word_release
+from tacit.runs.stages import Stage, always
 from tacit.vocabulary.chat_template import TEMPLATE_FILE, own_template
 from tacit.vocabulary.count import ContributionBound, count_words, sorted_word_counts
 from tacit.vocabulary.estimate import ChosenWords, estimate_counts, weights_as_counts
@@ -36,7 +37,7 @@ from tacit.vocabulary.tally import SortedCounts, Spill, spill_folder
 from tacit.vocabulary.tokenizer import TokenizerOptions, build_tokenizer
 from tacit.vocabulary.wordpiece import train_wordpiece
 
-__all__ = ["vocabulary"]
+__all__ = ["STAGE", "vocabulary"]
 
 
 def vocabulary(state: RunState) -> None:
@@ -58,7 +59,7 @@ def vocabulary(state: RunState) -> None:
     source = _PaidWords(state, folder, text, vocabulary_releases(event))
     released = options.how.release(event, source)
     source.refuse_unpaid()
-    if event is not None and (isinstance(event, WordEvents) or source.brought != released.keys()):
+    if event is not None and (event.chooses_words_in_rounds or source.brought != released.keys()):
         write_json(folder / "chosen.json", sorted(source.brought))  # of those words, what the private text brought
     write_json(folder / "released.json", released)
     if not released:
@@ -69,6 +70,14 @@ def vocabulary(state: RunState) -> None:
     tokenizer = build_tokenizer(pieces, text, reserved)
     write_atomically(folder / "tokenizer.json", lambda partial: tokenizer.save(str(partial)))
     state.reporter.say(f"Vocabulary: {len(released)} words released, {len(pieces)} pieces")
+
+
+STAGE = Stage(
+    "vocabulary",
+    always,
+    lambda state: (state.folder.private / "vocabulary" / "tokenizer.json").exists(),
+    vocabulary,
+)
 
 
 def _write_given(state: RunState, folder: Path) -> None:

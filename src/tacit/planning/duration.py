@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tacit.attack_stages import ATTACK_STAGES, NoisyTraining
 from tacit.config import AuditOptions, RunConfig
 from tacit.planning.cost import seconds_of
 from tacit.planning.evaluation import has_evaluation_event
@@ -69,49 +70,21 @@ def work_after(config: RunConfig, phases: Sequence[Phase], sequence_flops: float
     if not has_evaluation_event(config):  # else it is a mechanism of the plan
         found.append(Work(EVALUATION, evaluation_seconds(config, sequence_flops)))
     if audit is not None:
-        models = 2 if audit.control else 1
-        asked = audit.canaries * audit.contexts * len(audit.patterns)
-        if config.model.is_causal:
-            asked = _CANDIDATE_ROWS
-        found.append(Work("audit", 1 + seconds_of(models * asked * scored)))
-        if audit.membership is not None:
-            asked = (models + audit.membership.shadow_models) * 2 * audit.membership.pairs
-            showings = audit.enough_control_steps(audit.membership.pairs, 1) * audit.control_batch
-            trained = audit.membership.shadow_models * showings * sequence_flops
-            found.append(Work("membership", 2 + seconds_of(asked * scored + trained)))
-        if audit.coins is not None:
-            asked = audit.coins.examples * (1 if config.model.is_causal else audit.coins.pieces)
-            sides = 2 if config.privacy.relation == "replace" else 1
-            share = (audit.coins.pieces + 2) / config.model.length
-            found.append(Work("coins", 2 + seconds_of((1 + models) * sides * asked * share * scored)))
-            rows = sides * audit.coins.examples
-            if audit.white_box:
-                found.append(Work("white-box", _white_box_seconds(config, phases, rows * share, sequence_flops)))
-        found += [Work(name, None) for name in audit.attacks]
+        training = _noisy_training(config, phases)
+        for name, row in ATTACK_STAGES.items():
+            cost = row.cost(config, training)
+            if cost is not None:
+                flops = cost.scored * scored + cost.trained * sequence_flops
+                found.append(Work(name, cost.seconds + seconds_of(flops)))
+        found += [Work(name, None) for name in audit.attacks if name not in ATTACK_STAGES]
     return [*found, Work("release", _RELEASE), Work("report", _REPORT)]
 
 
-def _white_box_seconds(config: RunConfig, phases: Sequence[Phase], examples: float, sequence_flops: float) -> float:
-    """Of the training's steps, each made once more with three passes over the examples; the stage itself is short.
-
-    Args:
-        examples: in sequences.
-    """
-    assert config.audit is not None
+def _noisy_training(config: RunConfig, phases: Sequence[Phase]) -> NoisyTraining:
+    """What costs of attacks hang on."""
     noisy = [phase for phase in phases if phase.plan.is_dp]
-    steps, again = (
-        sum(phase.steps for phase in noisy),
-        sum(phase.steps * phase.plan.sequences_a_step for phase in noisy),
-    )
-    if config.audit.control:
-        steps += control_steps(config)
-    if config.audit.control == "without-noise":
-        again *= 2
-    return 1 + seconds_of(_FLOAT64 * (again + steps * examples * (1 + 2 * _FORWARD)) * sequence_flops)
-
-
-_FLOAT64 = 2.0
-"""Times the time of float32."""
+    sequences = sum(phase.steps * phase.plan.sequences_a_step for phase in noisy)
+    return NoisyTraining(sum(phase.steps for phase in noisy), sequences, control_steps(config))
 
 
 def evaluation_seconds(config: RunConfig, sequence_flops: float) -> float:
@@ -124,9 +97,6 @@ def evaluation_seconds(config: RunConfig, sequence_flops: float) -> float:
 
 _MODELS = 3
 """That evaluation asks: the released one, the one after its public phase, and about as much for the words' frequencies."""
-
-_CANDIDATE_ROWS = 2_000
-"""About so many rows is the ranking of all candidates of a causal model's canaries worth (`tacit.audit.trie`)."""
 
 
 def _control(config: RunConfig, audit: AuditOptions, phases: Sequence[Phase], sequence_flops: float) -> Work:
@@ -161,13 +131,11 @@ def timed(
     total = sum(stage.seconds or 0 for stage in stages) + sum(one.seconds or 0 for one in work)
     if not is_for_a_gpu(config, total):
         return tuple(stages), tuple(work)
+    on_device = {"scoring", "control", EVALUATION, *ATTACK_STAGES}
     return (
         tuple(dataclasses.replace(stage, seconds=None) if stage.on_device else stage for stage in stages),
-        tuple(dataclasses.replace(one, seconds=None) if one.name in _ON_DEVICE else one for one in work),
+        tuple(dataclasses.replace(one, seconds=None) if one.name in on_device else one for one in work),
     )
-
-
-_ON_DEVICE = {"scoring", "control", EVALUATION, "audit", "membership", "coins", "white-box"}
 
 
 def about(seconds: float | None) -> str:

@@ -7,10 +7,10 @@ import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self, get_args
+from typing import Any, Self
 
+from tacit.clipping import CLIPPINGS, LARGEST, LEAST
 from tacit.config.base import values_digest
-from tacit.config.phases.dp import ClippingName
 from tacit.errors import BudgetError, DataError, RefusedError, UsageError
 from tacit.privacy.accounting import calibrate
 from tacit.privacy.accounting.accountant import joint_epsilon
@@ -29,7 +29,6 @@ STAGE = "training"
 
 _REAL = ("expected_batch", "clip_norm", "delta", "epsilon", "noise_multiplier")
 _MOST_STEPS = 10**9  # what a row of the ledger may hold
-_LEAST_CLIP, _MOST_CLIP = 1e-6, 1e12  # what `tacit.engine.clipping` takes
 
 ASSUMPTIONS = (
     "The loop is its author's own: tacit paid for every step, drew its units, clipped, added the noise and divided, and saw nothing "
@@ -93,7 +92,7 @@ class StepPlan:
     unit: str = "record"
     relation: Relation = "add-or-remove"
     sequences_per_unit: int = 1
-    clipping: ClippingName = "flat"
+    clipping: str = "flat"
 
     def __post_init__(self) -> None:
         for name in ("units", "steps", "sequences_per_unit"):
@@ -103,8 +102,8 @@ class StepPlan:
         require_positive("expected_batch", _number("expected_batch", self.expected_batch))
         if self.expected_batch > self.units:
             raise UsageError(f"expected_batch is {self.expected_batch:g}; it must be at most units, {self.units}")
-        if not _LEAST_CLIP <= _number("clip_norm", self.clip_norm) <= _MOST_CLIP:
-            raise UsageError(f"clip_norm must be from {_LEAST_CLIP:g} to {_MOST_CLIP:g}, not {self.clip_norm}")
+        if not LEAST <= _number("clip_norm", self.clip_norm) <= LARGEST:
+            raise UsageError(f"clip_norm must be from {LEAST:g} to {LARGEST:g}, not {self.clip_norm}")
         require_delta(_number("delta", self.delta))
         if self.delta >= 1 / self.units:
             raise RefusedError(
@@ -120,8 +119,8 @@ class StepPlan:
             require_positive("noise_multiplier", _number("noise_multiplier", self.noise_multiplier))
             assert self._dp(self.noise_multiplier).event.is_private  # making the event refuses noise that is none
         check_relation(self.relation)
-        if self.clipping not in get_args(ClippingName):
-            raise UsageError(f"clipping is {self.clipping!r}; it must be one of {', '.join(get_args(ClippingName))}")
+        if self.clipping not in CLIPPINGS:
+            raise UsageError(f"clipping is {self.clipping!r}; it must be one of {', '.join(CLIPPINGS)}")
         if not (isinstance(self.unit, str) and self.unit.strip() and self.unit.isprintable()):
             raise UsageError("unit must be a word or some, such as record, document or user")
 

@@ -9,7 +9,7 @@ from tacit.errors import UsageError
 from tacit.planning.stages import TRAINING, VOCABULARY, VOCABULARY_COUNTS, Stage, vocabulary_round
 from tacit.privacy.events import Event
 from tacit.privacy.ledger import StagePlan
-from tacit.privacy.words import VocabularyEvent, WordEvents
+from tacit.privacy.words import VocabularyEvent
 
 __all__ = [
     "vocabulary_event",
@@ -59,12 +59,7 @@ def vocabulary_event(config: RunConfig) -> VocabularyEvent | None:
 
 def vocabulary_releases(event: VocabularyEvent | None) -> dict[str, Event]:
     """What is released for the vocabulary, in order, by its name in the ledger."""
-    if event is None:
-        return {}
-    if not isinstance(event, WordEvents):
-        return {VOCABULARY: event}
-    rounds: dict[str, Event] = {vocabulary_round(number): one for number, one in enumerate(event.rounds)}
-    return rounds if event.counts is None else {**rounds, VOCABULARY_COUNTS: event.counts}
+    return {} if event is None else event.releases(vocabulary_round, VOCABULARY_COUNTS)
 
 
 def vocabulary_from_plans(config: RunConfig, plans: Mapping[str, StagePlan]) -> VocabularyEvent | None:

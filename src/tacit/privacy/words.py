@@ -7,6 +7,7 @@ what is run and what is accounted for cannot differ.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tacit.errors import UsageError
@@ -22,10 +23,19 @@ class WordEvents:
     rounds: tuple[ThresholdedHistogram | WeightedHistogram, ...]
     counts: WordCounts | None = None
 
+    @property
+    def chooses_words_in_rounds(self) -> bool:
+        """See `Event.chooses_words_in_rounds`."""
+        return True
+
+    def releases(self, name_of_round: Callable[[int], str], name_of_counts: str) -> dict[str, Event]:
+        """See `Event.releases`."""
+        rounds: dict[str, Event] = {name_of_round(number): event for number, event in enumerate(self.rounds)}
+        return rounds if self.counts is None else {**rounds, name_of_counts: self.counts}
+
     def spends(self) -> list[Spend]:
         """What they cost."""
-        events = [*self.rounds, *([] if self.counts is None else [self.counts])]
-        return [Spend(event) for event in events]
+        return [Spend(event) for event in self.releases(str, "counts").values()]
 
 
 VocabularyEvent = Event | WordEvents

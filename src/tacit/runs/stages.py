@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from tacit.errors import UsageError
 from tacit.progress import without_warnings
 
-__all__ = ["RELEASE", "Stage", "names_of", "walk"]
+__all__ = ["RELEASE", "Stage", "always", "names_of", "walk"]
 
 RELEASE = "release"
 """The stage after which nothing before it is made again, whatever of its making has been deleted since."""
@@ -32,6 +32,11 @@ class Stage(Generic[_State]):
     asked: Callable[[Any], bool]
     done: Callable[[_State], bool]
     do: Callable[[_State], object]
+
+
+def always(config: object) -> bool:
+    """For `Stage.asked`: every configuration has this stage."""
+    return True
 
 
 def names_of(stages: Sequence[Stage[Any]], until: str | None = None) -> list[str]:

@@ -21,8 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tacit.errors import DataError
 from tacit.files import refuse_pipe
 from tacit.screening.adapters.contents import contents_digest
-from tacit.screening.adapters.options import DetectorOptions
-from tacit.screening.adapters.registry import detector_from_options
+from tacit.screening.adapters.registry import DetectorOptions, detector_from_options
 from tacit.screening.core import CoreDetector
 from tacit.screening.safe import UnsafeSentences
 from tacit.screening.spans import UNREADABLE, Detector, Span

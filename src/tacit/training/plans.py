@@ -213,7 +213,7 @@ class DpPlan(Plan):
         normaliser: public constant that the noisy sum is divided by (the expected batch size).
         sequences_per_unit: a unit shows at most this many sequences a step; all are clipped as one.
         maskings: each of them is shown this many times in a step, with other masks; they too are clipped as one.
-        clipping: a name in `tacit.engine.CLIPPINGS`; each has the same bound, so the event does not know it.
+        clipping: a name in `tacit.clipping.CLIPPINGS`; each has the same bound, so the event does not know it.
         bands: adaptive DP: a unit of weight w is clipped at w C under the same noise, and takes no part where w is 0.
         bands_from: what decides the band of a unit (`BandedPoissonGaussian`).
     """

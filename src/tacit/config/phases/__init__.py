@@ -6,7 +6,7 @@ That plan says the rest: its batches, its event, and its step.
 
 from typing import Annotated
 
-from tacit.config.base import ByName
+from tacit.by_name import ByName
 from tacit.config.phases.checks import check_phases, check_streams
 from tacit.config.phases.dp import ClippingName, DpPhase
 from tacit.config.phases.phase import PhaseOptions, PhaseWords

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from tacit.clipping import CLIPPINGS
 from tacit.config.adaptive import stratum_number
-from tacit.config.base import ClipNorm, Count, Noise, Share
+from tacit.config.base import ClipNorm, Count, Noise, Share, name_in
 from tacit.config.phases.phase import PhaseOptions, PhaseWords
 from tacit.errors import UsageError
 
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClippingName", "DpPhase"]
 
-ClippingName = Literal["flat", "automatic", "per-layer"]
-"""The keys of `tacit.engine.CLIPPINGS`, which needs torch."""
+ClippingName = Annotated[str, name_in(lambda: CLIPPINGS)]
 
 _ADAPTIVE = {"clip-weights": "the clip norm times the weight of rho", "literal": "the noise times the batch's mean rho"}
 """By the form of adaptive DP: what rho changes in a step; with strata it chooses the phase."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -99,6 +100,20 @@ class Event(ABC):
     def least_units(self) -> float | None:
         """In how many units a word has to be to be chosen, but for the noise; None where no words are chosen."""
         return None
+
+    @property
+    def chooses_words_in_rounds(self) -> bool:
+        """Whether it is rounds of choosing words; a run then notes which words these brought (`tacit.privacy.words.WordEvents`)."""
+        return False
+
+    def releases(self, name_of_round: Callable[[int], str], name_of_counts: str) -> dict[str, Event]:
+        """The releases of a vocabulary with this event, in order, by their names in the ledger: itself, as the first round.
+
+        Args:
+            name_of_round: of a number from 0.
+            name_of_counts: of a release of counts of words that are public by then.
+        """
+        return {name_of_round(0): self}
 
     def numbers(self) -> dict[str, int | float | str]:
         """The public numbers of the event, by name."""

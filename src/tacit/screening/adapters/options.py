@@ -1,4 +1,4 @@
-"""What a policy file may say about a detector: one class of options for each kind, told apart by ``kind``.
+"""What a policy file may say about a detector: one class of options for each kind of `tacit.screening.adapters.registry.DETECTORS`.
 
 The class also says what else there is to know of its kind. The module of a detector, and the library behind it, is imported when it
 is asked for.
@@ -16,7 +16,6 @@ from tacit.screening.spans import Detector
 
 __all__ = [
     "AdapterOptions",
-    "DetectorOptions",
     "HuggingFaceOptions",
     "NamedModel",
     "PrecomputedOptions",
@@ -226,8 +225,3 @@ class PrecomputedOptions(AdapterOptions):
         from tacit.screening.adapters.precomputed import PrecomputedDetector
 
         return PrecomputedDetector(self)
-
-
-DetectorOptions = Annotated[
-    PresidioOptions | SpacyOptions | HuggingFaceOptions | PrecomputedOptions, Field(discriminator="kind")
-]

@@ -2,6 +2,7 @@
 
 Every member of the family keeps one promise, which the contract suite tests: whatever the norms are, the vector that a
 unit adds has L2 norm at most ``clip_norm``. Parameters are put in groups; each group has its own norm and coefficient.
+The configuration has its names from here, so this module imports no torch: it asks the tensors themselves.
 
 | norm of a group | flat, per-layer | automatic |
 | --- | --- | --- |
@@ -18,11 +19,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from tacit.errors import UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["CLIPPINGS", "LARGEST", "LEAST", "AutomaticClipping", "Clipping", "FlatClipping", "PerLayerClipping"]
 
@@ -46,7 +48,7 @@ class Clipping(ABC):
     def coefficients(self, norms_GU: Tensor, clip_norm: float) -> Tensor:
         """``scales``, and 0 in every group of a unit whose norm is not finite in any."""
         finite_U = norms_GU.isfinite().all(0)
-        return torch.where(finite_U, self.scales(norms_GU, clip_norm), 0.0)
+        return self.scales(norms_GU, clip_norm).where(finite_U, 0.0)
 
 
 @dataclass(frozen=True)
@@ -108,3 +110,4 @@ CLIPPINGS: dict[str, Clipping] = {
     "automatic": AutomaticClipping(),
     "per-layer": PerLayerClipping(),
 }
+"""By the word that ``clipping`` has in a configuration."""
