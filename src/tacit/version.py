@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.metadata
-import platform
 from pathlib import Path
 
 __all__ = ["VERSION", "installed"]
@@ -23,6 +21,8 @@ _COMPUTED_WITH = (
 @functools.cache  # a process computes with what it has imported
 def installed() -> str:
     """The versions of Python and of all that text, sums and noise are computed with, and a digest of tacit itself."""
+    import platform
+
     digest, root = hashlib.sha256(), Path(__file__).parent
     for path in sorted(one for one in root.rglob("*") if one.is_file() and one.parent.name != "__pycache__"):
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
@@ -31,7 +31,9 @@ def installed() -> str:
 
 
 def _version_of(name: str) -> str:
+    from importlib import metadata  # only here, as above: each takes as long to import as a tenth of `tacit --help`
+
     try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:  # an extra
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:  # an extra
         return "none"

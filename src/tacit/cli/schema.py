@@ -10,12 +10,14 @@ import json
 import sys
 import typing
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from pydantic import BaseModel
 
 from tacit.errors import UsageError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 __all__ = ["KINDS", "command", "schema_text"]
 
@@ -70,6 +72,8 @@ def _root(kind: str) -> type[BaseModel]:
 
 def _models(root: type[BaseModel]) -> list[type[BaseModel]]:
     """The sections of a configuration, itself among them."""
+    from pydantic import BaseModel
+
     from tacit.by_name import ByName
 
     found: list[type[BaseModel]] = []
