@@ -11,13 +11,12 @@ writes temporary corpora of made-up words, a short document a line, and of each 
 - screen: find secrets by the package's two policies and split the text, a record a data point; with one process and with two;
 - exact copies: the same, and mask all copies of a data point but the first;
 - near copies: look for texts that have four fifths of their shingles in common (`tacit.screening.near_duplicates`);
-- score: how surprising a GPT-2 of two layers, 128 wide, finds each record, in windows of 64 tokens; with one process and with two;
 - run: the whole of ``tacit run``: text to report, one small model, few steps;
 - driver store, driver rows: what the driver of a cluster does with text and rows that come to it, 2,000 units again and again;
 - spark store, spark count, spark tokenise: the same on Spark with two tasks at once, the text in eight files. Each starts Java, reads
   and groups the text again; in a run they follow one another.
 
-Near copies and scores are measured up to 50 MB. FILE gets a line for each as it is done, and what is in it is not measured again:
+Near copies are measured up to 50 MB; scoring has `benchmarks/scoring.py`. FILE gets a line for each as it is done, and what is in it is not measured again:
 stop it, and run the same command to go on.
 Peaks are those of the process: resident memory as the system counts it, and the part that is no file's ("own"). With Spark they are
 sums over all processes, in which pages that these share count more than once.
@@ -220,37 +219,6 @@ def near_copies(folder: Path) -> None:
         found.mark(record.text)
 
 
-def score(folder: Path, workers: int = 1) -> None:
-    import torch
-    from tokenizers import Tokenizer
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    from tacit.corpus.source import Source
-    from tacit.pipeline.records import Corpus
-    from tacit.scoring.rho import PrivacyProbability
-    from tacit.scoring.scorer import ScorerOptions
-    from tacit.scoring.scoring import score_corpus
-    from tacit.vocabulary.tokenizer import save_tokenizer
-
-    tokenizer = Tokenizer.from_str(tokenising(folder).tokenizer_json)
-    torch.manual_seed(1)
-    size = GPT2Config(
-        vocab_size=tokenizer.get_vocab_size(),
-        n_positions=LENGTH,
-        n_embd=128,
-        n_layer=2,
-        n_head=2,
-        bos_token_id=2,
-        eos_token_id=3,
-    )
-    with tempfile.TemporaryDirectory(dir=folder) as place:
-        GPT2LMHeadModel(size).save_pretrained(Path(place) / "scorer")
-        save_tokenizer(tokenizer, Path(place) / "scorer", LENGTH)
-        how, rho = ScorerOptions(Path(place) / "scorer"), PrivacyProbability(3.0, 8.0)
-        records = Corpus(Source(folder / "text.txt"))
-        score_corpus(records, how, rho, Path(place) / "scores", lambda done, size: None, workers=workers)
-
-
 def driver_store(folder: Path) -> None:
     from tacit.corpus.unit_store import UnitBatch, open_units, write_ordered_units
     from tacit.randomness import KeyedRandomness
@@ -324,11 +292,9 @@ OF_TEXT: dict[str, Callable[[Path], None]] = {
     "screen, two processes": functools.partial(screen, workers=2),
     "exact copies": functools.partial(screen, copies=True),
     "near copies": near_copies,
-    "score": score,
-    "score, two processes": functools.partial(score, workers=2),
 }
-LARGEST = {"near copies": 50.0, "score": 50.0, "score, two processes": 50.0}
-"""MB of text: they hold all texts, or take minutes for ten megabytes."""
+LARGEST = {"near copies": 50.0}
+"""MB of text: they hold all texts."""
 DRIVER: dict[str, Callable[[Path], None]] = {"driver store": driver_store, "driver rows": driver_rows}
 ON_SPARK: dict[str, Callable[[Path], None]] = {
     "spark store": spark_store,
@@ -339,9 +305,9 @@ OPERATIONS = HERE | OF_TEXT | DRIVER | ON_SPARK
 PARTS = {"here": HERE, "text": OF_TEXT, "driver": DRIVER, "spark": ON_SPARK, "run": {"run": None}}
 
 
-IN_TWO = ("screen, two processes", "score, two processes")
+IN_TWO = ("screen, two processes",)
 NEEDED = {
-    **dict.fromkeys(("count", "tokenise", "score", "score, two processes", *DRIVER), ("store",)),
+    **dict.fromkeys(("count", "tokenise", *DRIVER), ("store",)),
     "draw": ("store", "tokenise"),
     "spark count": ("spark store",),
     "spark tokenise": ("store", "spark store"),
