@@ -16,8 +16,9 @@ writes temporary corpora of made-up words, a short document a line, and of each 
 - spark store, spark count, spark tokenise: the same on Spark with two tasks at once, the text in eight files. Each starts Java, reads
   and groups the text again; in a run they follow one another.
 
-Near copies are measured up to 50 MB; scoring has `benchmarks/scoring.py`. FILE gets a line for each as it is done, and what is in it is not measured again:
-stop it, and run the same command to go on.
+Near copies are measured up to 50 MB; scoring has `benchmarks/scoring.py`. FILE gets a line for each as it is done, and what is in it
+is not measured again: stop it, and run the same command to go on. With ``--only text`` the page gets what was measured here and of
+texts, between marks of its own, for another machine than that of the rest.
 Peaks are those of the process: resident memory as the system counts it, and the part that is no file's ("own"). With Spark they are
 sums over all processes, in which pages that these share count more than once.
 """
@@ -35,7 +36,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,6 +49,7 @@ WORDS = 20_000
 LENGTH = 64
 DRAWN = 256
 BEGIN, END = "<!-- measured -->", "<!-- end of measured -->"
+BEGIN_TEXT, END_TEXT = "<!-- measured of text -->", "<!-- end of measured of text -->"
 
 
 @dataclass(frozen=True)
@@ -417,13 +419,7 @@ def _line(m: Measured) -> str:
 
 def tables(measured: Sequence[Measured]) -> str:
     """Markdown: a row a size and operation, how memory grows, and what follows for a terabyte."""
-    rows = ["| operation | MB of text | seconds | MB a second | peak MiB | own MiB |", "|---|--:|--:|--:|--:|--:|"]
-    for name in (*OPERATIONS, "run"):
-        for m in sorted((m for m in measured if m.operation == name), key=lambda m: m.megabytes):
-            speed = "" if name == "draw" else f"{m.megabytes / m.seconds:.2f}"
-            rows.append(
-                f"| {name} | {m.megabytes:,.0f} | {m.seconds:,.1f} | {speed} | {m.peak:,.0f} | {m.own_peak:,.0f} |"
-            )
+    rows = table(measured, [*OPERATIONS, "run"])
     runs = {m.megabytes: m for m in measured if m.operation == "run"}
     sizes = sorted(runs)
     first, last = runs[sizes[0]], runs[sizes[-1]]
@@ -433,6 +429,18 @@ def tables(measured: Sequence[Measured]) -> str:
     if any(m.operation in ON_SPARK for m in measured):
         rows += ["", *worked_plan(measured)]
     return "\n".join(rows)
+
+
+def table(measured: Sequence[Measured], operations: Iterable[str]) -> list[str]:
+    """Markdown: a row a size and operation."""
+    rows = ["| operation | MB of text | seconds | MB a second | peak MiB | own MiB |", "|---|--:|--:|--:|--:|--:|"]
+    for name in operations:
+        for m in sorted((m for m in measured if m.operation == name), key=lambda m: m.megabytes):
+            speed = "" if name == "draw" else f"{m.megabytes / m.seconds:.2f}"
+            rows.append(
+                f"| {name} | {m.megabytes:,.0f} | {m.seconds:,.1f} | {speed} | {m.peak:,.0f} | {m.own_peak:,.0f} |"
+            )
+    return rows
 
 
 def _terabyte(runs: dict[float, Measured], sizes: Sequence[float]) -> list[str]:
@@ -486,11 +494,12 @@ def _mean_document() -> float:
         return 1e6 / write_text(Path(folder) / "text.txt", 1.0)
 
 
-def write_page(page: Path, measured: Sequence[Measured]) -> None:
-    """Put the tables between the marks of the page."""
-    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}\n\n{tables(measured)}\n\n{END}{after}", encoding="utf-8")
+def write_page(page: Path, marks: tuple[str, str], said: str) -> None:
+    """Put it between the marks of the page."""
+    begin, end = marks
+    before, _, rest = page.read_text(encoding="utf-8").partition(begin)
+    _, _, after = rest.partition(end)
+    page.write_text(f"{before}{begin}\n\n{said}\n\n{end}{after}", encoding="utf-8")
 
 
 def write_plot(path: Path, measured: Sequence[Measured]) -> None:
@@ -532,8 +541,10 @@ def main() -> None:
     done = [Measured(**json.loads(line)) for line in lines]
     for megabytes in arguments.megabytes:
         measure(megabytes, arguments.only, results, done)
-    if arguments.page:
-        write_page(arguments.page, done)
+    if arguments.page and arguments.only == "text":
+        write_page(arguments.page, (BEGIN_TEXT, END_TEXT), "\n".join(table(done, [*HERE, *OF_TEXT])))
+    elif arguments.page:
+        write_page(arguments.page, (BEGIN, END), tables(done))
     if arguments.plot:
         write_plot(arguments.plot, done)
 
