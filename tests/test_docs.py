@@ -144,3 +144,106 @@ def test_whatever_a_release_may_choose_has_its_test() -> None:
     assert all(row.startswith(first) for row, first in zip(rows, CHOSEN, strict=True))
     tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     assert [name for name in CHOSEN.values() if name and f"def {name}(" not in tests] == []
+
+
+GENERATED = re.compile(
+    r"<!-- (?P<name>results|measured|measured of text|cards) -->.*?<!-- end of (?P=name) -->"
+    r"|<!-- (?P<begin>begin: written by `[^`\n]+`) -->.*?<!-- end -->",
+    flags=re.DOTALL,
+)
+"""What a program writes into a page: between `results` and `end of results`, or between `begin: written by ...` and `end`."""
+
+BLOCKS = [
+    ("docs/benchmarks.md", "begin: written by `python benchmarks/engine.py --markdown docs/benchmarks.md`"),
+    ("docs/reliability.md", "begin: written by `make hostile`"),
+    ("docs/reproduction-adp.md", "results"),
+    ("docs/reproduction-crt.md", "results"),
+    ("docs/reproduction-hoory.md", "results"),
+    ("docs/scale.md", "measured"),
+    ("docs/scale.md", "measured of text"),
+    ("docs/scale.md", "cards"),
+]
+"""All of them, by page and first line: a pair of comments anywhere else would hide what a person wrote."""
+
+NOT_COUNTED = ("docs/options.md", "docs/reference/", "docs/schema/")
+"""Written by programs from the source, and looked up, not read through."""
+
+MOST_WORDS = 35_000
+"""At most so many may the README and the pages below docs have, without those of `NOT_COUNTED` and without the `BLOCKS`."""
+
+
+def words(text: str) -> int:
+    """What stands between blanks and holds a letter or a digit, without what a program wrote."""
+    return sum(any(character.isalnum() for character in word) for word in GENERATED.sub(" ", text).split())
+
+
+def counted() -> dict[str, str]:
+    """Names and texts of the pages whose words count."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    names = {page.relative_to(ROOT).as_posix(): page for page in pages}
+    return {name: page.read_text(encoding="utf-8") for name, page in names.items() if not name.startswith(NOT_COUNTED)}
+
+
+def test_the_pages_are_short_enough_to_be_read() -> None:
+    lengths = {name: words(text) for name, text in counted().items()}
+    assert {
+        "README.md",
+        "docs/guarantees.md",
+        "docs/cases/user-chats.md",
+        "docs/decisions/0001-one-ledger-joint-account.md",
+    } <= set(lengths)
+    longest = sorted(lengths, key=lambda name: -lengths[name])[:5]
+    assert sum(lengths.values()) <= MOST_WORDS, f"shorten, for example: {', '.join(longest)}"
+
+
+def test_nothing_but_what_these_programs_write_is_left_out() -> None:
+    found = [
+        (name, block["name"] or block["begin"])
+        for name, text in counted().items()
+        for block in GENERATED.finditer(text)
+    ]
+    assert found == BLOCKS
+
+
+def test_words_are_counted_as_a_reader_would() -> None:
+    assert words("| a | - | 1.0 |\n|---|--:|---|\n\n    x <= y\n") == 4
+    assert words("one <!-- results -->\ntwo three\n<!-- end of results --> four") == 2
+    assert words("one <!-- begin: written by `x` -->\ntwo three\n<!-- end --> four") == 2
+    assert words("one <!-- results -->\ntwo\n<!-- end of other --> four") == 7  # no block: it does not end
+    # known wrong: any pair of comments would hide what a person wrote between them
+    assert words("one <!-- other -->\ntwo three\n<!-- end of other --> four") == 8
+    assert words("one <!-- begin: aside -->\ntwo three\n<!-- end --> four") == 7
+    # known wrong: a greedy pattern would take what a person wrote between two blocks for a program's
+    assert words("<!-- cards -->\nx\n<!-- end of cards -->\none two\n<!-- cards -->\ny\n<!-- end of cards -->") == 2
+
+
+READERS = re.compile(r"For (?:an? |those |who|everybody)\S* .*\bAfterwards\s+you\s+can\b", flags=re.DOTALL)
+"""How a page begins: whom it is for, and what they can do when they have read it."""
+
+
+def first_paragraph(text: str) -> str:
+    """The lines below the title, up to the next blank line."""
+    title, _, rest = text.partition("\n")
+    assert title.startswith("# "), title
+    return rest.strip("\n").split("\n\n")[0]
+
+
+def test_every_page_says_first_whom_it_is_for_and_what_they_can_do_after_it() -> None:
+    pages = sorted(set((ROOT / "docs").glob("*.md")) - {ROOT / "docs" / "options.md"})
+    assert len(pages) > 25
+    beginnings = {page.name: first_paragraph(page.read_text(encoding="utf-8")) for page in pages}
+    assert [name for name, beginning in beginnings.items() if not READERS.match(beginning)] == []
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        "What privacy costs. Afterwards you can plan.",
+        "For those who plan: what privacy costs.",
+        "| word | meaning |\n\nFor those who plan. Afterwards you can look words up.",
+        "For example, a run. Afterwards you can plan.",
+    ],
+)
+def test_a_page_without_its_readers_is_found(beginning: str) -> None:
+    assert READERS.match(first_paragraph("# A page\n\nFor those who plan.\nAfterwards you can plan.\n\nMore."))
+    assert not READERS.match(first_paragraph(f"# A page\n\n{beginning}\n"))
