@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -247,3 +250,31 @@ def test_every_page_says_first_whom_it_is_for_and_what_they_can_do_after_it() ->
 def test_a_page_without_its_readers_is_found(beginning: str) -> None:
     assert READERS.match(first_paragraph("# A page\n\nFor those who plan.\nAfterwards you can plan.\n\nMore."))
     assert not READERS.match(first_paragraph(f"# A page\n\n{beginning}\n"))
+
+
+def parsed(page: str) -> dict[str, int]:
+    """How many blocks of each language a page has, each read by its language's own parser."""
+    found: dict[str, int] = {}
+    for language, block in re.findall(r"^```(\w+)\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL):
+        if language == "python":
+            ast.parse(block)
+        elif language == "yaml":
+            assert isinstance(yaml.safe_load(block), dict)
+        else:
+            subprocess.run(["bash", "-n"], input=block, text=True, check=True, capture_output=True)
+        found[language] = found.get(language, 0) + 1
+    return found
+
+
+def test_what_starts_several_processes_is_read_by_its_own_parser() -> None:
+    """Slurm's, Kubernetes' and Ray's files were not run here: that they can be read is all that is known of them."""
+    page = (ROOT / "docs" / "distributed.md").read_text(encoding="utf-8")
+    assert parsed(page).keys() == {"python", "sh", "yaml"}
+    for name in ("srun torchrun", "command: [torchrun", '["torchrun"'):
+        assert name in page
+
+
+@pytest.mark.parametrize("block", ["sh\nsrun (torchrun\n", "yaml\n- {a: b\n", "python\nray.get(\n"])
+def test_a_file_that_no_parser_reads_is_found(block: str) -> None:
+    with pytest.raises((subprocess.CalledProcessError, yaml.YAMLError, SyntaxError)):
+        parsed(f"```{block}```\n")
