@@ -538,8 +538,15 @@ def turning_run(folder: Path) -> dict[str, Any]:
     return {**values, "phases": [phase], "public": public, "evaluation": {"held_out": 0.3}}
 
 
-def test_a_private_evaluation_is_not_of_a_model_with_a_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Phases with noise try it before anything is spent; this run has none. No class of transformers is known that gets here."""
+@pytest.mark.parametrize("measured", [True, False], ids=["of processors measured", "of others"])
+def test_a_private_evaluation_is_not_of_a_model_with_a_memory(
+    measured: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Phases with noise try it before anything is spent; this run has none. No class of transformers is known that gets here.
+
+    On other processors places are tried too, once a model: known wrong is before each reading, of which the longest row is the last.
+    """
+    monkeypatch.setattr("tacit.evaluation.places._is_measured", lambda _: measured)
     config = parse_config(turning_run(tmp_path))
     with pytest.raises(UsageError, match="more than the 10 positions"):
         run(config)

@@ -167,7 +167,10 @@ def test_odd_things_under_the_watch_are_let_through() -> None:
     with PlaceWatch(6) as watch:
         (x[:, :0].exp().sum() + x.expand(3, 6, 5).sigmoid().sum() + torch.pow(torch.tensor(2.0), x).sum()).backward()
         F.dropout(x, 0.5).sum().backward()
-    assert all("sigmoid" in one for one in watch.differing)
+    odd = (
+        ("sigmoid",) if torch.backends.cpu.get_cpu_capability() == "AVX512" else ("sigmoid", "pow")
+    )  # 30 numbers: 3 x 8 and 6
+    assert all(one.startswith(odd) for one in watch.differing)
 
 
 @pytest.mark.parametrize("begin", [0, 1, 4, 15, 16])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from weakref import WeakKeyDictionary
 
 import torch
 from transformers import PreTrainedModel
@@ -14,6 +15,11 @@ from tacit.failures import is_out_of_memory
 from tacit.models.places import together
 
 __all__ = ["rows_at_once"]
+
+
+_DECIDED: WeakKeyDictionary[PreTrainedModel, dict[tuple[int, ...], int]] = WeakKeyDictionary()
+"""By model, so that each is tried once. Tried before every reading, it would read rows of all widths in between, and a model that
+remembers them would look steady to the trial that is to find it (`tacit.models.memory`)."""
 
 
 def _is_measured(device: torch.device) -> bool:
@@ -37,10 +43,19 @@ def rows_at_once(
         asked: all numbers of places of a row at which a head is asked.
         read: blank rows, given their width and number, as the evaluation reads rows.
     """
-    widths = sorted(widths)
+    widths, asked = sorted(widths), sorted(asked)
     rows = together(model, most, 1, widths, asked)
     if rows == 1 or _is_measured(model.device):
         return rows
+    decided = _DECIDED.setdefault(model, {})
+    key = (rows, *widths, *asked, torch.get_num_threads())
+    if key not in decided:
+        decided[key] = _tried(model, rows, widths, read)
+    return decided[key]
+
+
+def _tried(model: PreTrainedModel, rows: int, widths: list[int], read: Callable[[int, int], object]) -> int:
+    """So many, or 1 where an operation differs by place."""
     kept, watch = Kept(model), PlaceWatch(rows)
     try:
         with watch:
