@@ -25,6 +25,7 @@ class ByName:
     registry: Mapping[str, type[BaseModel]]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        # subscripted, since `|` joins the members of no list; a rule of style would have it so
         return handler.generate_schema(
             Annotated[Union[tuple(self.registry.values())], Field(discriminator=self.option)]  # noqa: UP007
         )

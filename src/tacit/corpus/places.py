@@ -318,9 +318,13 @@ def _names_below(folder: Path) -> list[str]:
 
 
 def _is_log(parts: tuple[str, ...]) -> bool:
-    """Whether a file is one of those in which a lakehouse writes which files make up a table."""
+    """Whether a file is one of those in which a lakehouse writes which files make up a table.
+
+    None of them can be a document: of Iceberg's it is a manifest that tells, and not ``v1.metadata.json``, as somebody's document may
+    be called, whose name would then decide whether there is a release.
+    """
     return len(parts) >= 2 and (
-        parts[-2] in ("_delta_log", ".hoodie") or (parts[-2] == "metadata" and parts[-1].endswith(".metadata.json"))
+        parts[-2] in ("_delta_log", ".hoodie") or (parts[-2] == "metadata" and parts[-1].endswith(".avro"))
     )
 
 

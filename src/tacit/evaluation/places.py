@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from weakref import WeakKeyDictionary
 
 import torch
@@ -17,7 +17,7 @@ from tacit.models.places import together
 __all__ = ["rows_at_once"]
 
 
-_DECIDED: WeakKeyDictionary[PreTrainedModel, dict[tuple[int, ...], int]] = WeakKeyDictionary()
+_DECIDED: WeakKeyDictionary[PreTrainedModel, dict[Hashable, int]] = WeakKeyDictionary()
 """By model, so that each is tried once. Tried before every reading, it would read rows of all widths in between, and a model that
 remembers them would look steady to the trial that is to find it (`tacit.models.memory`)."""
 
@@ -48,7 +48,7 @@ def rows_at_once(
     if rows == 1 or _is_measured(model.device):
         return rows
     decided = _DECIDED.setdefault(model, {})
-    key = (rows, *widths, *asked, torch.get_num_threads())
+    key = (rows, tuple(widths), tuple(asked), torch.get_num_threads())
     if key not in decided:
         decided[key] = _tried(model, rows, widths, read)
     return decided[key]
