@@ -18,6 +18,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from .draws import from_the_system, install
+from .slow import slow_tests
 
 _ROOM = 4 << 30  # bytes; the suite writes a quarter of that
 
@@ -31,6 +32,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if "PYTEST_XDIST_WORKER" not in os.environ:  # workers have both from who starts them
         os.environ["TMPDIR"] = tempfile.tempdir = _place_of_files()
         os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="tacit-tests-")
+    limited = slow_tests()
+    if limited is not None:
+        config.pluginmanager.register(limited)
 
 
 def _place_of_files() -> str:
