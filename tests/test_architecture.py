@@ -307,6 +307,53 @@ def test_an_upward_import_is_caught(path: str, source: str, wrong: set[str]) -> 
     assert upward_imports(ROOT / path, source) == wrong
 
 
+READS_THE_PRIVATE_CORPUS = {
+    "pipeline/corpus.py",  # the owner; the three below are its parts
+    "pipeline/records.py",
+    "pipeline/screening.py",
+    "pipeline/on_spark.py",
+    "planning/corpora.py",  # whether a first record can be read
+    "planning/origins.py",  # whether a public file is a private one
+    "cli/overlap.py",  # for the curator alone, without a run
+    "cli/screen.py",
+}
+"""Who is given ``config.private``, to open its files. All else asks the owner, so that all see one division of the corpus."""
+
+
+def opens_the_private_corpus(source: str) -> bool:
+    """Whether a call is given ``config.private`` (or ``run.private``, of a configuration), or it is yielded to who opens it."""
+    for node in nodes_of(source):
+        given = node.args if isinstance(node, ast.Call) else [node.value] if isinstance(node, ast.Yield) else []
+        elements = [
+            one
+            for value in given
+            if value is not None
+            for one in (value.elts if isinstance(value, ast.Tuple) else [value])
+        ]
+        if any(re.fullmatch(r"(\w+\.)*(config|run)\.private", ast.unparse(one)) for one in elements):
+            return True
+    return False
+
+
+def test_the_private_corpus_has_one_owner() -> None:
+    found = {path.relative_to(ROOT).as_posix() for path in SOURCES if opens_the_private_corpus(source_of(path))}
+    assert found == READS_THE_PRIVATE_CORPUS
+
+
+@pytest.mark.parametrize(
+    ("source", "opens"),
+    [
+        ("units = group_units(read_records(source_of(state.config.private)), kind)", True),
+        ("records = Corpus(source_of(run.private))", True),
+        ("yield 'private.path', config.private", True),
+        ("is_chat = config.private.is_chat", False),
+        ("folder = state.folder.private / 'stores'", False),
+    ],
+)
+def test_a_reader_more_is_caught(source: str, opens: bool) -> None:
+    assert opens_the_private_corpus(source) == opens
+
+
 MOST_FLOORS = 12
 
 

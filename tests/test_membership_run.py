@@ -12,8 +12,9 @@ import pytest
 
 from tacit.config import parse_config
 from tacit.corpus.synthetic import SyntheticPublic, write_public
+from tacit.corpus.units import split_held_out
 from tacit.files import read_json, write_json
-from tacit.pipeline.records import held_out_apart, units_of
+from tacit.pipeline.records import units_of
 from tacit.randomness import KeyedRandomness
 from tacit.report.schema import CONTROL, RELEASED
 
@@ -233,7 +234,8 @@ def test_another_corpus_is_refused(finished: Path, tmp_path: Path) -> None:
 def write_own_files(finished: Path, folder: Path) -> tuple[Path, Path]:
     """The texts that the run was trained on, as plain text, and as many others of the same law, as a table."""
     config = parse_config(read_json(finished / "without" / "run" / "config.json"))
-    training, _ = held_out_apart(config, units_of(config), KeyedRandomness(key_numbered(0)))
+    streams = KeyedRandomness(key_numbered(0)).child("corpus")
+    training, _ = split_held_out(units_of(config), config.evaluation.held_out, streams)
     members, others = folder / "members.txt", folder / "others.csv"
     members.write_text("".join(f"{unit.texts[0]}\n" for unit in training))
     numbers = np.random.default_rng(12).choice(10**8, size=len(training), replace=False)

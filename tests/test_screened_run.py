@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 import torch
 
-from tacit.corpus.units import UnitKind
+from tacit.config import parse_config
+from tacit.corpus.readers import read_records
+from tacit.corpus.units import UnitKind, group_units, split_held_out
 from tacit.files import read_json, write_json
+from tacit.pipeline.corpus import membership_samples
 from tacit.pipeline.membership import run_samples
-from tacit.pipeline.records import held_out_apart, units_of
+from tacit.pipeline.opening import open_run
 from tacit.privacy.ledger import Ledger
 from tacit.randomness import KeyedRandomness
 from tacit.reproduce.crt.customersim import MembershipSamples
@@ -208,7 +211,9 @@ def test_a_run_without_screening_has_no_statement(tmp_path: Path) -> None:
 def lines_of(run: Path, streams: KeyedRandomness) -> tuple[MembershipSamples, set[str], set[str]]:
     """What the attack takes under a key, and all lines of the training and of the held-out dialogues."""
     config = RunFolder(run).load_config()
-    samples = run_samples(config, held_out_apart(config, units_of(config, UnitKind("document")), streams), streams)
+    documents = group_units(read_records(config.private.source), UnitKind("document"))
+    sides_of = split_held_out(documents, config.evaluation.held_out, streams.child("corpus"))
+    samples = run_samples(config, sides_of, streams)
     held_out = {json.loads(line)["text"] for line in (run / "private" / "screened" / "held_out.jsonl").open()}
     training = {dialogue(number) for number in range(150)} - held_out
     sides = [{line for text in side for line in text.split("\n")} for side in (training, held_out)]
@@ -227,6 +232,15 @@ def test_the_attack_takes_raw_lines_by_the_held_out_rule_of_the_screening(finish
     check_sides(*lines_of(run, KeyedRandomness((run / "private" / "key").read_bytes())))
     with pytest.raises(AssertionError):  # the rule of another key
         check_sides(*lines_of(run, KeyedRandomness(bytes(32))))
+
+
+def test_the_owner_of_the_corpus_gives_the_attack_these_lines(finished: Run, tmp_path: Path) -> None:
+    shutil.copytree(finished[0], tmp_path / "copy")
+    run = tmp_path / "copy" / "run"
+    with open_run(parse_config({**read_json(run / "config.json"), "run": str(run)})) as state:
+        samples = membership_samples(state)
+    expected, *_ = lines_of(run, KeyedRandomness((run / "private" / "key").read_bytes()))
+    assert samples == expected
 
 
 def test_membership_is_in_the_curators_report_alone(finished: Run) -> None:

@@ -42,8 +42,7 @@ def command(
     """
     from tacit.config import load_config
     from tacit.corpus.overlap import RunIndex
-    from tacit.corpus.readers import read_records
-    from tacit.pipeline.records import source_of
+    from tacit.pipeline.records import Corpus, source_of
     from tacit.progress import TerminalReporter
 
     run = load_config(config)
@@ -51,7 +50,7 @@ def command(
         raise UsageError(f"{config}: there is no public corpus to compare")
     reporter = TerminalReporter()
     reporter.say("Overlap: reading the private corpus ...")
-    index = RunIndex(record.text for record in read_records(source_of(run.private)))
+    index = RunIndex(record.text for record in Corpus(source_of(run.private)))
     reporter.say("Overlap: comparing the public corpora ...")
     found = [_found_in(options, index, share, runs) for options in run.public]
     if as_json:
@@ -81,10 +80,9 @@ class _Found(NamedTuple):
 
 
 def _found_in(options: CorpusOptions, index: RunIndex, share: float, runs: int) -> list[_Found]:
-    from tacit.corpus.readers import read_records
-    from tacit.pipeline.records import source_of
+    from tacit.pipeline.records import Corpus, source_of
 
-    records = read_records(source_of(options))
+    records = Corpus(source_of(options))
     pairs = ((record.document_id, index.likest(record.text, runs)) for record in records)
     return [_Found(name, own.runs, own.share) for name, own in pairs if own is not None and own.share >= share]
 

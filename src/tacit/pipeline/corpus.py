@@ -25,7 +25,7 @@ from tacit.models.kinds import save_model
 from tacit.pipeline.marking import MarkedText, mark, marker_of, marks_digest
 from tacit.pipeline.membership import run_samples
 from tacit.pipeline.on_spark import PUBLIC_HELD_OUT, private_on_spark, public_on_spark
-from tacit.pipeline.records import held_out_apart, planted_units, source_of, unit_kind, units_of
+from tacit.pipeline.records import planted_units, source_of, unit_kind
 from tacit.pipeline.rho import check_public_text, unit_rho
 from tacit.pipeline.screening import screened, screened_folder
 from tacit.pipeline.state import RunState, once
@@ -130,11 +130,8 @@ def membership_samples(state: RunState) -> MembershipSamples:
         DataError: the corpus has changed.
     """
     private_units(state)  # compares the corpus with the one that was trained on
-    if state.config.screening is None:
-        store = _corpus(state)
-        return run_samples(state.config, (store.training, store.held_out), state.streams)
-    documents = units_of(state.config, UnitKind("document"))  # screening holds out whole ones
-    return run_samples(state.config, held_out_apart(state.config, documents, state.streams), state.streams)
+    store = _corpus(state) if state.config.screening is None else _documents(state)
+    return run_samples(state.config, (store.training, store.held_out), state.streams)
 
 
 @once
@@ -173,12 +170,22 @@ def _corpus(state: RunState) -> UnitStore:
     config, streams = state.config, state.streams.child("corpus")
     if config.screening is not None:
         return _screened(state, "private")
-    source, kind = source_of(config.private), unit_kind(config)
-    made_from = [look_of(source), repr(kind)]
+    return _of_files(state, "text", unit_kind(config), streams, private_on_spark(state))
+
+
+def _documents(state: RunState) -> UnitStore:
+    """The documents of the private corpus as its files have them: what screening holds out whole."""
+    return _of_files(state, "documents", UnitKind("document"), state.streams.child("corpus"))
+
+
+def _of_files(
+    state: RunState, name: str, kind: UnitKind, streams: KeyedRandomness, on_spark: SparkCorpus | None = None
+) -> UnitStore:
+    """All units of the files of the private corpus, raw."""
+    source = source_of(state.config.private)
     parts = [Part(read_records(source), kind)]
-    return _stored(
-        state, "text", made_from, lambda: parts, config.evaluation.held_out, streams, private_on_spark(state)
-    )
+    made_from = [look_of(source), repr(kind)]
+    return _stored(state, name, made_from, lambda: parts, state.config.evaluation.held_out, streams, on_spark)
 
 
 def _screened(state: RunState, name: str) -> UnitStore:

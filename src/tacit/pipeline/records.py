@@ -10,12 +10,11 @@ from tacit.corpus.readers import read_records
 from tacit.corpus.records import Record
 from tacit.corpus.secrets import SecretFormat, canary_records, draw_secret_canaries
 from tacit.corpus.source import Source
-from tacit.corpus.units import Unit, UnitKind, group_units, split_held_out
+from tacit.corpus.units import Unit, UnitKind, group_units
 from tacit.randomness import KeyedRandomness
 
 __all__ = [
     "Corpus",
-    "held_out_apart",
     "planted_records",
     "planted_units",
     "secret_form",
@@ -43,14 +42,9 @@ def unit_kind(config: RunConfig) -> UnitKind:
     return UnitKind.parse({"tuple": unit.tuple} if isinstance(unit, TupleUnit) else unit)
 
 
-def units_of(config: RunConfig, kind: UnitKind | None = None) -> list[Unit]:
-    """All units of the private corpus as its files have them, in order; of another kind than the run's privacy unit, if given."""
-    return group_units(read_records(source_of(config.private)), unit_kind(config) if kind is None else kind)
-
-
-def held_out_apart(config: RunConfig, units: Sequence[Unit], streams: KeyedRandomness) -> tuple[list[Unit], list[Unit]]:
-    """(training, held out): which units are kept from training is a function of the key and the unit's id."""
-    return split_held_out(list(units), config.evaluation.held_out, streams.child("corpus"))
+def units_of(config: RunConfig) -> list[Unit]:
+    """All units of the private corpus as its files have them, in order."""
+    return group_units(read_records(source_of(config.private)), unit_kind(config))
 
 
 def secret_form(config: RunConfig) -> SecretFormat | None:
