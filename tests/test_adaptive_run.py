@@ -443,13 +443,13 @@ def test_a_run_does_not_go_on_with_other_probabilities(corpora: Path, released: 
     own = {**values(corpora), "run": str(corpora / "strata")}
     released("strata")
     config, folder = parse_config(own), RunFolder(corpora / "strata")
-    units = [Unit("nobody", ("a text",))]
     header = LedgerHeader("record", "add-or-remove", 250, WORST, 1e-4, "config", "key")
     streams = KeyedRandomness((folder.private / "key").read_bytes())
     with Ledger.create(tmp_path / "ledger.sqlite", header) as ledger:
         scorer = folder.private / "scorer"
+        units = [Unit("nobody", ())]
         rho_U = unit_rho(config, folder, streams, SilentReporter(), ledger, units, units_of(config), list, scorer)
-        assert rho_U.tolist() == [1.0]  # who was not scored counts as most private
+        assert rho_U.tolist() == [1.0]  # who wrote nothing counts as most private
         ours = [
             json.loads(line)["id"] for line in (folder.private / "scores" / "scores.jsonl").read_text().splitlines()
         ]
@@ -507,7 +507,7 @@ def test_strata_that_are_killed_and_begun_again_end_like_those_that_were_left_al
         shutil.copytree(corpora / "begun", corpora / name)
     train_at(corpora / "whole", corpora)
     work = functools.partial(train_at, corpora / "killed", corpora)
-    assert killed_at(1, tacit.pipeline.rho, "rho_by_id", work)
+    assert killed_at(1, tacit.pipeline.rho, "rho_in_order", work)
     assert killed_at(3, tacit.training.steps, "add_noise_", work)
     assert killed_at(STEPS, tacit.training.steps, "add_noise_", work)
     assert killed_at(2, tacit.training.steps, "add_noise_", work)

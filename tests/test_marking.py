@@ -11,7 +11,7 @@ import pytest
 from tacit.config import MarkingOptions
 from tacit.corpus.units import Unit
 from tacit.errors import DataError
-from tacit.pipeline.marking import cut, mark, marker_of, marks_digest
+from tacit.pipeline.marking import cut, mark, marker_of, marks_digest, open_marks, write_marks
 from tacit.randomness import KeyedRandomness
 from tacit.screening.policy import package_policy
 from tacit.screening.spans import Span, merged
@@ -54,7 +54,7 @@ def test_public_text_holds_no_private_character_and_joins_no_words() -> None:
 
 def test_equal_texts_are_marked_once_and_in_equal_ways() -> None:
     marker = Digits()
-    found = mark([Unit(str(k), ("one 1",)) for k in range(5)], marker, "line")
+    found = list(mark([Unit(str(k), ("one 1",)) for k in range(5)], marker, "line"))
     assert [text for text in marker.asked if text] == ["one 1"]
     assert {one.runs for one in found} == {((4, 5),)}
     assert len({one.unit.unit_id for one in found}) == 5
@@ -64,10 +64,11 @@ def test_what_is_marked_is_what_the_policy_marks_in_the_text_alone() -> None:
     """Neither the texts beside it nor their number matter."""
     policy = package_policy("balanced")
     units = [Unit(str(k), (f"My name is Anna Smith and the number is 415-555-{1000 + k}.",)) for k in range(4)]
-    together = mark(units, policy, "record")
+    together = list(mark(units, policy, "record"))
     for unit, marked in zip(units, together, strict=True):
         assert marked.runs == tuple(merged(policy.spans(unit.texts[0])))
-        assert mark([unit], policy, "record")[0].runs == marked.runs
+        (alone,) = mark([unit], policy, "record")
+        assert alone.runs == marked.runs
         assert "415" not in marked.public_text
         assert "Smith" not in marked.public_text
 
@@ -75,12 +76,28 @@ def test_what_is_marked_is_what_the_policy_marks_in_the_text_alone() -> None:
 def test_the_digest_knows_every_mark_and_needs_the_key() -> None:
     units = [Unit("a", ("one 1",)), Unit("b", ("two 22",))]
     streams = KeyedRandomness(bytes(32))
-    found = mark(units, Digits(), "record")
+    found = list(mark(units, Digits(), "record"))
     moved = [found[0], dataclasses.replace(found[1], runs=((4, 5),))]
     digests = [marks_digest(found, streams), marks_digest(moved, streams), marks_digest(found[:1], streams)]
     digests.append(marks_digest(found, streams.child("other")))
     assert len(set(digests)) == 4
     assert marks_digest(mark(units, Digits(), "record"), streams) == digests[0]
+
+
+def test_marks_on_disk_are_those_in_memory_and_hold_no_text(tmp_path: Path) -> None:
+    """Also where one data point has no mark, one has none left, and more are marked than are in memory at once."""
+    units = [Unit(f"{k:04}", ("one 1 and 22", "", "no digit") if k % 3 else ()) for k in range(2500)]
+    streams = KeyedRandomness(bytes(32))
+    whole = list(mark(units, Digits(), "line"))
+    write_marks(tmp_path, mark(units, Digits(), "line"), streams)
+    found = open_marks(tmp_path, units, "line")
+    assert list(found) == whole == list(found)  # read anew each time
+    assert len(found) == len(whole) > 2000
+    assert found.digest == marks_digest(whole, streams)
+    assert not any(b"digit" in path.read_bytes().replace(b"digest", b"") for path in tmp_path.iterdir())
+    assert "one" not in repr(found)
+    with pytest.raises(ValueError, match="zip"):  # of other units
+        list(open_marks(tmp_path, units[:-2], "line"))
 
 
 def test_cut_units_keep_their_ids_and_all_their_lines() -> None:
@@ -90,7 +107,7 @@ def test_cut_units_keep_their_ids_and_all_their_lines() -> None:
 
 
 def test_nothing_private_is_printed() -> None:
-    assert "415" not in repr(mark([Unit("a", (TEXT,))], Digits(), "record"))
+    assert "415" not in repr(list(mark([Unit("a", (TEXT,))], Digits(), "record")))
 
 
 def test_a_policy_of_the_users_own(tmp_path: Path) -> None:
@@ -112,7 +129,7 @@ def test_what_the_policy_is_made_to_miss_is_public() -> None:
     texts = [f"My order number is {7_000_000 + 37 * number}." for number in range(300)]
     units = [Unit(str(number), (text,)) for number, text in enumerate(texts)]
     every, some = (
-        mark(units, marker_of(MarkingOptions(missed=share), KeyedRandomness(bytes(32))), "record")
+        list(mark(units, marker_of(MarkingOptions(missed=share), KeyedRandomness(bytes(32))), "record"))
         for share in (0.0, 0.5)
     )
     assert all(text.runs for text in every)

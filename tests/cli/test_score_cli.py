@@ -25,7 +25,7 @@ from tacit.randomness import KeyedRandomness, load_or_create_key
 from tacit.scoring import scoring
 from tacit.scoring.rho import PrivacyProbability
 from tacit.scoring.scorer import ScorerOptions
-from tacit.scoring.scores import SCORES, read_scores, rho_by_id
+from tacit.scoring.scores import SCORES, read_scores, rho_in_order
 
 from ..folders import gpt2_folder
 from ..object_store import open_store
@@ -148,8 +148,9 @@ def test_it_scores_a_runs_corpus_by_unit(run: Tacit, tmp_path: Path, scorer: Pat
     users = {json.loads(line)["patient_id"] for line in (tmp_path / "notes.jsonl").read_text().splitlines()}
     planted = {record.document_id for record in planted_records(options, streams)}
     assert planted
-    rho = rho_by_id(out)
-    assert rho.keys() == users | planted
+    in_order = list(dict.fromkeys(score.id for score in read_scores(out)))
+    assert set(in_order) == users | planted
+    rho = dict(zip(in_order, rho_in_order(out, in_order), strict=True))
     of_one = [score.rho for score in read_scores(out) if score.id == min(users)]
     assert rho[min(users)] == max(of_one)
     for text in [*(path.read_bytes() for path in out.iterdir()), (said + err).encode()]:

@@ -23,7 +23,7 @@ from tacit.scoring import scoring
 from tacit.scoring.plot import plot_scores
 from tacit.scoring.rho import PrivacyProbability
 from tacit.scoring.scorer import Scorer, ScorerOptions
-from tacit.scoring.scores import SCORES, Score, read_scores, rho_by_id
+from tacit.scoring.scores import SCORES, Score, read_scores, rho_in_order
 from tacit.scoring.scoring import fit_public, score_corpus
 
 from ..folders import TEXTS, edit_json, gpt2_folder, lstm_folder
@@ -286,13 +286,22 @@ def test_an_error_on_the_way_takes_the_folders_that_it_made(tmp_path: Path, opti
 
 
 def test_reading_scores(tmp_path: Path) -> None:
-    lines = ['{"id": "a", "log_perplexity": 2.5, "rho": 0.25}', '{"id": "b", "log_perplexity": null, "rho": 1.0}']
-    lines.append('{"id": "a", "log_perplexity": 2.25, "rho": 0.125}')
+    lines = ['{"id": "a", "log_perplexity": 2.25, "rho": 0.125}', '{"id": "a", "log_perplexity": 2.5, "rho": 0.25}']
+    lines += ['{"id": "b", "log_perplexity": null, "rho": 1.0}', '{"id": "c", "log_perplexity": 2.0, "rho": 0.0}']
     (tmp_path / SCORES).write_text("\n".join(lines) + "\n")
-    first, second, _ = read_scores(tmp_path)
+    _, first, second, _ = read_scores(tmp_path)
     assert first == Score("a", 2.5, 0.25)
     assert (second.id, math.isnan(second.log_perplexity), second.rho) == ("b", True, 1.0)
-    assert rho_by_id(tmp_path / SCORES) == {"a": 0.25, "b": 1.0}
+    assert list(rho_in_order(tmp_path / SCORES, "abc")) == [0.25, 1.0, 0.0]
+    assert list(rho_in_order(tmp_path, "ac")) == [0.25, 0.0]  # who is held out is scored too
+
+
+@pytest.mark.parametrize("ids", ["abcd", "ca", "aa"])
+def test_an_id_that_is_not_where_it_should_be(tmp_path: Path, ids: str) -> None:
+    lines = [f'{{"id": "{id_}", "log_perplexity": 2.0, "rho": 0.5}}' for id_ in "abc"]
+    (tmp_path / SCORES).write_text("\n".join(lines) + "\n")
+    with pytest.raises(DataError, match="not the scores of this corpus"):
+        list(rho_in_order(tmp_path, ids))
 
 
 @pytest.mark.parametrize(
@@ -309,14 +318,14 @@ def test_reading_scores(tmp_path: Path) -> None:
 def test_a_line_that_is_no_score(tmp_path: Path, line: str, part: str) -> None:
     (tmp_path / SCORES).write_text('{"id": "a", "log_perplexity": 2.5, "rho": 0.25}\n' + line + "\n")
     with pytest.raises(DataError, match=f"line 2: .*{part}") as caught:
-        rho_by_id(tmp_path)
+        list(rho_in_order(tmp_path, "ab"))
     assert SENTINEL not in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_no_scores(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no scores"):
-        rho_by_id(tmp_path)
+        list(rho_in_order(tmp_path, "ab"))
 
 
 # constants from public text ------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from tacit.corpus.units import UnitKind, is_held_out
 from tacit.errors import DataError, UsageError
 from tacit.files import atomic_folder
 from tacit.models.kinds import save_model
-from tacit.pipeline.marking import MarkedText, mark, marker_of, marks_digest
+from tacit.pipeline.marking import MarkedTexts, mark, marker_of, open_marks, policy_of, write_marks
 from tacit.pipeline.membership import run_samples
 from tacit.pipeline.on_spark import PUBLIC_HELD_OUT, private_on_spark, public_on_spark
 from tacit.pipeline.records import planted_units, source_of, unit_kind
@@ -34,6 +34,7 @@ from tacit.randomness import KeyedRandomness
 from tacit.runs.stages import Stage
 from tacit.screening.receipt import Receipt
 from tacit.spark.corpus import SparkCorpus
+from tacit.version import VERSION
 from tacit.vocabulary.tokenizer import save_tokenizer
 
 __all__ = [
@@ -94,15 +95,21 @@ def screened_units(state: RunState) -> StoredUnits:
 
 
 @once
-def marked_texts(state: RunState) -> list[MarkedText]:
+def marked_texts(state: RunState) -> MarkedTexts:
     """The data points of the training units, raw, with what the policy marks in them (selective DP); bound in the ledger."""
-    options = state.config.marking
+    options, units = state.config.marking, private_units(state)[0]
     if options is None:
         raise UsageError("the configuration has no section `marking`, so no private token is marked")
-    state.reporter.say("Marking: private tokens of the private text ...")
-    marked = mark(private_units(state)[0], marker_of(options, state.streams), options.data_point)
+
+    def write(folder: Path) -> None:
+        state.reporter.say("Marking: private tokens of the private text ...")
+        marked = mark(units, marker_of(options, state.streams), options.data_point)
+        write_marks(folder, marked, state.streams.child("corpus"))
+
+    made_from = [VERSION, units.stores, policy_of(options).digest, state.config.model_dump(mode="json")]
+    marked = open_marks(stored(state, "marks", made_from, write), units, options.data_point)
     if state.ledger_if_first is not None:
-        state.ledger_if_first.bind(_MARKS, marks_digest(marked, state.streams.child("corpus")))
+        state.ledger_if_first.bind(_MARKS, marked.digest)
     return marked
 
 

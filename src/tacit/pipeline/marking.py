@@ -4,22 +4,40 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
 
 from tacit.config import MarkingOptions
 from tacit.corpus.units import Unit
 from tacit.randomness import KeyedRandomness
 from tacit.screening.missed import ForgetfulPolicy, Missed, Spotter
-from tacit.screening.policy import load_policy, package_policy
+from tacit.screening.policy import Policy, load_policy, package_policy
 from tacit.screening.spans import merged
 from tacit.screening.split import DataPoint, data_points
+from tacit.screening.tokens import TokenPolicy
+from tacit.storage.arrays import ArrayWriter, DiskArray, open_arrays, write_shapes
 from tacit.vocabulary.tokenizer import TokenizerOptions, words_of
 
-__all__ = ["MarkedText", "cut", "in_whole_words", "mark", "marker_of", "marks_digest"]
+__all__ = [
+    "MarkedText",
+    "MarkedTexts",
+    "cut",
+    "in_whole_words",
+    "mark",
+    "marker_of",
+    "marks_digest",
+    "open_marks",
+    "policy_of",
+    "write_marks",
+]
 
 _TEXTS_AT_ONCE = 2000
+_CHARACTERS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +51,11 @@ class MarkedText:
 
     unit: Unit
     runs: tuple[tuple[int, int], ...]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The one text."""
+        return self.unit.texts
 
     @property
     def public_text(self) -> str:
@@ -49,30 +72,44 @@ class MarkedText:
         return "MarkedText(<private>)"
 
 
-def marker_of(options: MarkingOptions, streams: KeyedRandomness) -> Spotter:
-    """The policy that marks; ``streams`` are of the run's key.
+def policy_of(options: MarkingOptions) -> Policy | TokenPolicy:
+    """The policy that marks, before it is made to miss anything.
 
     Raises:
         DataError: the policy's file is missing or malformed.
     """
-    policy = package_policy("balanced") if options.policy_path is None else load_policy(options.policy_path)
+    return package_policy("balanced") if options.policy_path is None else load_policy(options.policy_path)
+
+
+def marker_of(options: MarkingOptions, streams: KeyedRandomness) -> Spotter:
+    """What marks; ``streams`` are of the run's key. Raises as `policy_of`."""
+    policy = policy_of(options)
     return ForgetfulPolicy(policy, Missed.of(options.missed, streams)) if options.missed else policy
 
 
-def mark(units: Iterable[Unit], marker: Spotter, kind: DataPoint) -> list[MarkedText]:
-    """Every data point of the units, marked. A data point's id is ``<unit id>/<ordinal>``.
+def mark(units: Iterable[Unit], marker: Spotter, kind: DataPoint) -> Iterator[MarkedText]:
+    """Every data point of the units, marked, a few in memory at once. A data point's id is ``<unit id>/<ordinal>``.
 
     What is marked in a data point is a function of its own text: it is cut before it is marked, as in screening.
     """
-    points = list(_points(units, kind))
-    texts = list(dict.fromkeys(point.texts[0] for point in points))  # turns of dialogues repeat
-    runs: dict[str, tuple[tuple[int, int], ...]] = {}
-    for start in range(0, len(texts), _TEXTS_AT_ONCE):
-        part = texts[start : start + _TEXTS_AT_ONCE]
-        runs |= {
-            text: in_whole_words(text, merged(found)) for text, found in zip(part, marker.spans_of(part), strict=True)
-        }
-    return [MarkedText(point, runs[point.texts[0]]) for point in points]
+    for points in _some_at_once(_points(units, kind)):
+        texts = list(dict.fromkeys(point.texts[0] for point in points))  # turns of dialogues repeat
+        found = zip(texts, marker.spans_of(texts), strict=True)
+        runs = {text: in_whole_words(text, merged(spans)) for text, spans in found}
+        yield from (MarkedText(point, runs[point.texts[0]]) for point in points)
+
+
+def _some_at_once(points: Iterable[Unit]) -> Iterator[list[Unit]]:
+    part: list[Unit] = []
+    characters = 0
+    for point in points:
+        if len(part) == _TEXTS_AT_ONCE or characters >= _CHARACTERS_AT_ONCE:
+            yield part
+            part, characters = [], 0
+        part.append(point)
+        characters += len(point.texts[0])
+    if part:
+        yield part
 
 
 def in_whole_words(text: str, runs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
@@ -103,6 +140,72 @@ def _parts_words(character: str) -> bool:
     return all(len(words) > 1 and (words[0], words[-1]) == ("a", "b") for words in cut)
 
 
+class MarkedTexts:
+    """The marked data points of units, which are cut again each time that they are read; their marks lie on disk.
+
+    Args:
+        units: whose data points were marked.
+        kind: what a data point is.
+        store: the name of the folder in which the marks lie.
+        runs_R2: the private runs of all data points, one behind the other.
+        ends_P: where the runs of each data point end among these.
+        digest: `marks_digest`.
+    """
+
+    def __init__(
+        self, units: Iterable[Unit], kind: DataPoint, store: str, runs_R2: DiskArray, ends_P: DiskArray, digest: str
+    ) -> None:
+        self._units = units
+        self._kind: DataPoint = kind
+        self._runs_R2 = runs_R2
+        self._ends_P = ends_P
+        self.store = store
+        self.digest = digest
+
+    def __len__(self) -> int:
+        return len(self._ends_P)
+
+    def __iter__(self) -> Iterator[MarkedText]:
+        start = 0
+        runs = iter(self._runs_R2)
+        for point, end in zip(_points(self._units, self._kind), self._ends_P, strict=True):
+            own = tuple((int(one[0]), int(one[1])) for one in itertools.islice(runs, int(end) - start))
+            yield MarkedText(point, own)
+            start = int(end)
+
+    def __repr__(self) -> str:
+        return f"MarkedTexts(<private>, data points={len(self)})"
+
+
+def write_marks(folder: Path, marked: Iterable[MarkedText], streams: KeyedRandomness) -> None:
+    """Write the marks of data points in order, and their digest.
+
+    Args:
+        folder: empty, and its owner's alone.
+        streams: for the digest.
+    """
+    runs_R2, ends_P = ArrayWriter(folder, "runs_R2", np.int64, (2,)), ArrayWriter(folder, "ends_P", np.int64)
+
+    def written() -> Iterator[MarkedText]:
+        for one in marked:
+            runs_R2.add(np.array(one.runs, dtype=np.int64).reshape(-1, 2))
+            ends_P.add([runs_R2.rows])
+            yield one
+
+    digest = marks_digest(written(), streams)
+    write_shapes(folder, [runs_R2, ends_P], {"digest": digest})
+
+
+def open_marks(folder: Path, units: Iterable[Unit], kind: DataPoint) -> MarkedTexts:
+    """The marks that lie in a folder, of the data points of these units.
+
+    Raises:
+        DataError: a file is missing or damaged.
+    """
+    arrays, about = open_arrays(folder)
+    return MarkedTexts(units, kind, folder.name, arrays["runs_R2"], arrays["ends_P"], about["digest"])
+
+
 def marks_digest(marked: Iterable[MarkedText], streams: KeyedRandomness) -> str:
     """A keyed digest of all marks: a run that goes on with a changed policy is refused, for its account knows one set of marks."""
     digest = hashlib.blake2b(key=streams.derive("marks"), digest_size=32, person=b"tacit-marks")
@@ -119,6 +222,6 @@ def cut(units: Iterable[Unit], kind: DataPoint) -> list[Unit]:
 
 
 def _points(units: Iterable[Unit], kind: DataPoint) -> Iterator[Unit]:
-    for unit in cut(units, kind):
-        for number, piece in enumerate(unit.texts):
-            yield Unit(f"{unit.unit_id}/{number}", (piece,))
+    for unit in units:
+        pieces = (piece for text in unit.texts for piece in data_points(text, kind))
+        yield from (Unit(f"{unit.unit_id}/{number}", (piece,)) for number, piece in enumerate(pieces))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from tacit.runs.folder import RunFolder
 from tacit.scoring.public import require_public_scorer, scorer_folder
 from tacit.scoring.rho import PrivacyProbability
 from tacit.scoring.scorer import ScorerOptions
-from tacit.scoring.scores import rho_by_id
+from tacit.scoring.scores import rho_in_order
 from tacit.scoring.scoring import LEAST_PUBLIC, fit_public
 
 __all__ = ["check_public_text", "check_scorer", "given_scorer", "unit_rho"]
@@ -106,7 +106,7 @@ def unit_rho(
 
     Args:
         streams: of the run's key.
-        units: those that are trained on.
+        units: those that are trained on, in the order of their ids, and planted ones behind them.
         read: all that were read, in the order of their ids, with those that are held out: they are scored.
         public: loads held-out public text, from which the constants are taken where they are not given.
         scorer: the folder of the model that a phase left, where the scorer is no folder of its own.
@@ -123,11 +123,17 @@ def unit_rho(
     said = f"phase {options.scorer.phase}" if options.scorer.phase else "a given public model"
     stated = {"form": options.form, "scorer": said, "lower": rho.lower, "upper": rho.upper}
     ledger.bind(RHO, json.dumps(stated, sort_keys=True))
-    by_id = rho_by_id(scored(config, folder, streams, chosen, rho, reporter, units=read) / "scores.jsonl")
-    rho_U = np.array([by_id.get(unit.unit_id, 1.0) for unit in units], dtype=np.float64)
+    scores = scored(config, folder, streams, chosen, rho, reporter, units=read)
+    rho_U = np.fromiter(_in_order(units, scores), np.float64, count=len(units))
     ledger.bind(_FINGERPRINT, _fingerprint(units, rho_U, streams))
     _write_for_curator(run, options, rho_U)
     return rho_U
+
+
+def _in_order(units: Sequence[Unit], scores: Path) -> Iterator[float]:
+    """rho of each unit; every text of one has a score, so one without a text has none."""
+    found = rho_in_order(scores, (unit.unit_id for unit in units if unit.texts))
+    return (next(found) if unit.texts else 1.0 for unit in units)
 
 
 def _constants(

@@ -21,6 +21,7 @@ from tacit.corpus.unit_store import StoredUnits
 from tacit.corpus.units import Unit
 from tacit.pipeline.coins import coin_rows, copies_in_control, has_coins, tossed_coins
 from tacit.pipeline.corpus import marked_texts, private_units, public_units, rho_of_units, screened_units
+from tacit.pipeline.marking import MarkedText, MarkedTexts
 from tacit.pipeline.on_spark import private_on_spark, public_on_spark
 from tacit.pipeline.state import RunState, once
 from tacit.pipeline.stores import stored
@@ -127,9 +128,9 @@ _CHARACTERS_AT_ONCE = 1 << 20
 _STEPS = 100  # of the bar: how many units there are is private
 
 
-def _parts(units: Sequence[Unit], bar: Bar) -> Iterator[list[Unit]]:
+def _parts(units: StoredUnits | MarkedTexts, bar: Bar) -> Iterator[list[Any]]:
     """Units in order, a few at once; one part at least, which may be empty."""
-    part: list[Unit] = []
+    part: list[Any] = []
     texts = characters = 0
     for done, unit in enumerate(units):
         if part and (texts >= _TEXTS_AT_ONCE or characters >= _CHARACTERS_AT_ONCE):
@@ -139,6 +140,14 @@ def _parts(units: Sequence[Unit], bar: Bar) -> Iterator[list[Unit]]:
         part.append(unit)
         texts, characters = texts + len(unit.texts), characters + sum(map(len, unit.texts))
     yield part
+
+
+def _row_parts(stream: SequenceStream) -> Iterator[SequenceStream]:
+    """Rows of units of one row each, a few at once; one part at least, which may be empty."""
+    for start in range(0, max(stream.sequences, 1), _TEXTS_AT_ONCE):
+        part = slice(start, start + _TEXTS_AT_ONCE)
+        lengths_S = stream.lengths_S[part]
+        yield SequenceStream(stream.ids_ST[part], lengths_S, np.arange(len(lengths_S) + 1), stream.keys_U[part])
 
 
 def _made_from(state: RunState, units: StoredUnits) -> list[Any]:
@@ -273,14 +282,36 @@ def _redacted_rows(state: RunState) -> SequenceStream:
 def _marked_rows(state: RunState) -> SequenceStream:
     """One row of each data point, its private tokens marked."""
     texts = marked_texts(state)
-    return tokenize_marked(
-        [text.unit for text in texts],
-        [text.runs for text in texts],
-        state.tokenizer,
-        state.special,
-        state.config.model.length,
-        state.streams.child("sequences"),
-    )
+
+    def rows(part: list[MarkedText]) -> SequenceStream:
+        return tokenize_marked(
+            [text.unit for text in part],
+            [text.runs for text in part],
+            state.tokenizer,
+            state.special,
+            state.config.model.length,
+            state.streams.child("sequences"),
+        )
+
+    def write(folder: Path) -> None:
+        with state.reporter.stage("Tokenising: marked", _STEPS) as bar:
+            write_rows(folder, map(rows, _parts(texts, bar)))
+            bar.advance_to(_STEPS)
+
+    made_from = [*_made_from(state, private_units(state)[0]), texts.store]
+    return open_rows(stored(state, "rows-marked", made_from, write))
+
+
+@once
+def _unmarked_rows(state: RunState) -> SequenceStream:
+    """The same without marks."""
+    marked = _marked_rows(state)
+
+    def write(folder: Path) -> None:
+        write_rows(folder, (unmarked(part, state.special.size) for part in _row_parts(marked)))
+
+    made_from = [*_made_from(state, private_units(state)[0]), marked_texts(state).store]
+    return open_rows(stored(state, "rows-unmarked", made_from, write))
 
 
 _ROWS = {
@@ -303,7 +334,7 @@ def unigram_rows(state: RunState) -> SequenceStream:
         return public_rows(state)
     if state.config.marking is None:
         return _screened_rows(state)
-    return unmarked(_marked_rows(state), state.special.size)
+    return _unmarked_rows(state)
 
 
 def public_held_out_units(state: RunState) -> list[Unit]:

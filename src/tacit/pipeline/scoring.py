@@ -45,7 +45,7 @@ def texts_to_score(
 ) -> Iterable[Record]:
     """The texts of all units, with the unit's id as their document's: those that are held out, and the planted ones, too.
 
-    A text is scored alone, and a unit counts as its most private text does (`tacit.scoring.scores.rho_by_id`), so the rho of a
+    A text is scored alone, and a unit counts as its most private text does (`tacit.scoring.scores.rho_in_order`), so the rho of a
     unit depends on this unit alone.
 
     Args:

@@ -231,9 +231,9 @@ def _texts(units: Iterable[Unit]) -> Iterator[tuple[str, tuple[str, ...]]]:
     return ((unit.unit_id, unit.texts) for unit in units)
 
 
-def _unmarked_units(state: RunState) -> list[Unit]:
+def _unmarked_units(state: RunState) -> Iterator[Unit]:
     """What is public of the marked text: no word of it is, or is beside, a private one."""
-    return [Unit(marked.unit.unit_id, (marked.public_text,)) for marked in marked_texts(state)]
+    return (Unit(marked.unit.unit_id, (marked.public_text,)) for marked in marked_texts(state))
 
 
 def _vocabulary_noise(

@@ -7,9 +7,10 @@ private, the number of lines included.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from tacit.errors import DataError
 from tacit.scoring.rho import PrivacyProbability, checked_rho
 from tacit.work.resumable import JobKind, Resumable
 
-__all__ = ["SCORES", "Score", "ScoreWork", "read_scores", "rho_by_id"]
+__all__ = ["SCORES", "Score", "ScoreWork", "read_scores", "rho_in_order"]
 
 SCORES = "scores.jsonl"
 _SCORING = JobKind(noun="scoring", identity="options", files=(SCORES.removesuffix(".jsonl"),))
@@ -57,16 +58,24 @@ def read_scores(path: Path) -> Iterator[Score]:
             yield score
 
 
-def rho_by_id(path: Path) -> dict[str, float]:
-    """rho of each id: of an id with several records the largest, so that a unit is as private as its most private text.
+def rho_in_order(path: Path, ids: Iterable[str]) -> Iterator[float]:
+    """rho of each of these ids: of several records the largest, so that a unit is as private as its most private text.
+
+    Both are read side by side, so that neither need fit in memory.
+
+    Args:
+        path: of scores in which the records of an id follow one another.
+        ids: some of those in the file, in its order.
 
     Raises:
-        DataError: as `read_scores`.
+        DataError: as `read_scores`, or an id is not there.
     """
-    found: dict[str, float] = {}
-    for score in read_scores(path):
-        found[score.id] = max(score.rho, found.get(score.id, 0.0))
-    return found
+    groups = itertools.groupby(read_scores(path), key=lambda score: score.id)
+    for id_ in ids:
+        own = next((rows for scored_id, rows in groups if scored_id == id_), None)
+        if own is None:
+            raise DataError(f"{path}: these are not the scores of this corpus; score it again")
+        yield max(score.rho for score in own)
 
 
 def _parsed(line: bytes) -> Score | None:
