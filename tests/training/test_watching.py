@@ -105,15 +105,20 @@ def updates() -> Iterator[list[tuple[Weights, Weights]]]:
         handle.remove()
 
 
-def engine_gradient(units: list[int], step: int, weights: Weights, plan: DpPlan, source: Source) -> torch.Tensor:
-    """By the engine: what it adds to the sum for these units alone, as one vector."""
+def engine_gradients(units: list[int], step: int, weights: Weights, plan: DpPlan, source: Source) -> list[torch.Tensor]:
+    """By the engine: what it adds to the sum for each of these units alone, as one vector."""
     model = dropping_bert(0.0)
     for parameter, value in zip(model.parameters(), weights.values(), strict=True):
         parameter.data.copy_(value)
     model.train()
+    found = []
     with contextlib.closing(DpStep(model, plan, COMPUTE, source)) as step_of:
-        step_of.add(np.array(units), np.arange(len(units)), step)
-        return torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in model.parameters()])
+        for unit in units:
+            model.zero_grad(set_to_none=True)
+            step_of.add(np.array([unit]), np.array([0]), step)
+            grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in model.parameters()]
+            found.append(torch.cat([grad.flatten() for grad in grads]))
+    return found
 
 
 @pytest.mark.parametrize("clipping", ["flat", "automatic"])
@@ -131,7 +136,7 @@ def test_products_are_clipped_gradients_times_updates(stream: SequenceStream, tm
         update = (
             torch.cat([gradient.flatten() for gradient in gradients.values()]) * plan.normaliser / plan.clip_norm**2
         )
-        own = [engine_gradient([unit], step, weights, plan, source) for unit in everyone]
+        own = engine_gradients(everyone, step, weights, plan, source)
         mean = torch.stack(own).sum(dim=0)
         apart = update - (update @ mean) / (mean @ mean) * mean
         expected += [float(one @ apart) for one in own]
@@ -168,7 +173,7 @@ def test_what_others_add_is_taken_out(stream: SequenceStream, tmp_path: Path) ->
     assert drawn - set(numbers)
     assert drawn & set(numbers)
     weights = seen[0][0]
-    own = [engine_gradient([unit], 0, weights, plan, source) for unit in numbers]
+    own = engine_gradients(numbers, 0, weights, plan, source)
     left = sum(gradient for unit, gradient in zip(numbers, own, strict=True) if unit in drawn)
     mean = torch.stack(own).sum(dim=0)
     apart = left - (left @ mean) / (mean @ mean) * mean
