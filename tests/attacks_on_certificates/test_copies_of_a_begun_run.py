@@ -233,9 +233,11 @@ def test_another_scorer_in_the_same_place_is_another_start(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_nothing_of_an_earlier_configuration_is_taken_for_this_runs(tmp_path: Path) -> None:
-    write_corpora(tmp_path)
+    write_corpora(tmp_path, patients=60, records=200)
     values = small_values(tmp_path)
-    values["audit"] = {"canaries": 2, "patterns": ["HS"], "contexts": 2}
+    values["audit"] = {"canaries": 2, "patterns": ["HS"], "contexts": 2, "control": False}
+    for phase in values["phases"]:
+        phase["steps"] = 2
     public = {
         **values,
         "phases": [values["phases"][0]],

@@ -201,23 +201,23 @@ def planted_ids(values: dict[str, Any], key: int) -> list[str]:
     return [record.document_id for record in planted_records(config, KeyedRandomness(key_numbered(key)))]
 
 
-@pytest.mark.parametrize("left", ["training", "held out"])
 @pytest.mark.parametrize("kind", ["lstm", "bert"])
-def test_one_unit_decides_whether_a_part_of_the_corpus_is_empty(folder: Path, kind: str, left: str) -> None:
+def test_one_unit_decides_whether_a_part_of_the_corpus_is_empty(folder: Path, kind: str) -> None:
+    """A corpus of one unit in each part, and the two in which one of them is not."""
     training, kept = sides(2, 60, 0.4)
-    few, many = (training, kept) if left == "held out" else (kept, training)
     model = {"kind": kind, "layers": 1, "width": 8, "length": 24, **({} if kind == "lstm" else {"heads": 2})}
     audit = {"canaries": 2, "control": True, "control_steps": 2, "contexts": 2}
     audit |= {"copies": 1, "digits": 2} if kind == "lstm" else {}
     seen = []
-    for number in (1, 0):
-        name = f"{kind}-{left.replace(' ', '-')}-{number}"
-        write_texts(folder / f"{name}.jsonl", [*few[:3], *many[:number]])
+    for part, texts in (("both", [training[0], kept[0]]), ("training", training[:1]), ("held-out", kept[:1])):
+        name = f"{kind}-{part}"
+        write_texts(folder / f"{name}.jsonl", texts)
         values = dp_values(folder, folder / f"{name}.jsonl", model=model, audit=audit)
         seen.append(observed(folder / name, values, 2))
     assert seen[0].code == 0, seen[0].lines[-1]
-    assert seen[0] == seen[1]
-    assert least_delta(*seen, 8.0) <= DELTA
+    for other in seen[1:]:
+        assert seen[0] == other
+        assert least_delta(seen[0], other, 8.0) <= DELTA
 
 
 def test_one_secret_decides_whether_screening_leaves_a_private_data_point(folder: Path) -> None:

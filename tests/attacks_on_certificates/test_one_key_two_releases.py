@@ -9,9 +9,11 @@ a digest of all that the sums are made from, and dropout is a function of the un
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import shutil
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -108,25 +110,28 @@ def first_sum(
     return found
 
 
-def difference(folder: Path, kind: Callable[[bytes], KeyedRandomness], **changed: Any) -> float:
+@functools.cache
+def sum_of(kind: type[KeyedRandomness], change: str, share: float = 1.0) -> torch.Tensor:
+    """The noisy sum of a release with this change, or with none, and a share of its noise."""
+    with tempfile.TemporaryDirectory() as folder:
+        changed = CHANGES.get(change, {})
+        return first_sum(Path(folder) / "run", kind(KEY), noise=share * PLAN.noise_multiplier, **changed)
+
+
+def difference(kind: type[KeyedRandomness], change: str) -> float:
     """How much of the difference of two releases is not explained by their noiseless sums, in noise's standard deviations.
 
     0: the noise cancels, and whoever has both releases reads the difference of the sums. sqrt(2): two noises of their own.
     """
-    folder.mkdir(exist_ok=True)
-    released = [first_sum(folder / f"r{n}", kind(KEY), **each) for n, each in enumerate(({}, changed))]
-    bare = []
-    for n, each in enumerate(({}, changed)):  # with half the noise of the same draws, the noise can be taken off
-        half, whole = (
-            first_sum(folder / f"b{n} {noise}", AddressedByStep(KEY), noise=noise, **each)
-            for noise in (PLAN.noise_multiplier / 2, PLAN.noise_multiplier)
-        )
-        bare.append(2 * half - whole)
+    both = ("none", change)
+    released = [sum_of(kind, each) for each in both]
+    # with half the noise of the same draws, the noise can be taken off
+    bare = [2 * sum_of(AddressedByStep, each, 0.5) - sum_of(AddressedByStep, each) for each in both]
     left = (released[1] - released[0]) - (bare[1] - bare[0])
     return float(left.std()) / PLAN.noise_stddev
 
 
-CHANGES = {
+CHANGES: dict[str, dict[str, Any]] = {
     "corpus": {"stream": OTHER_CORPUS},
     "weights at the start": {"shift": 1e-3},
     "activation": {"options": {"hidden_act": "relu"}},
@@ -135,10 +140,10 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_other_sums_never_meet_the_same_noise(name: str, tmp_path: Path) -> None:
+def test_other_sums_never_meet_the_same_noise(name: str) -> None:
     """The bare sums have the sampling of the old addresses, so of a true run more than the noise is left: at least sqrt(2)."""
-    assert difference(tmp_path / "wrong", AddressedByStep, **CHANGES[name]) < 1e-6  # known wrong: read off
-    assert difference(tmp_path / "true", KeyedRandomness, **CHANGES[name]) > 1.3
+    assert difference(AddressedByStep, name) < 1e-6  # known wrong: read off
+    assert difference(KeyedRandomness, name) > 1.3
 
 
 def digest_of(model: torch.nn.Module) -> str:

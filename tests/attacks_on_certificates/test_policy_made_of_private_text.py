@@ -49,7 +49,7 @@ def tagger(folder: Path, start: Path, secret: str, tag: str) -> Path:
             rows = [("the", "O"), *[(secret, tag)] * 6, ("pain", "O")]
         (notes / f"n{number:02d}.bio").write_text("".join(f"{token}\t{own}\n" for token, own in rows))
     training = {
-        "steps": 150, "batch_size": 8, "length": 24, "overlap": 4, "dropout": 0.0, "learning_rate": 1e-2,
+        "steps": 60, "batch_size": 8, "length": 24, "overlap": 4, "dropout": 0.0, "learning_rate": 1e-2,
     }  # fmt: skip
     sections: dict[str, Any] = {"model": {"folder": str(start), "public": True}, "labels": ["name"]}
     values = finetune_values(folder, start, training=training, **sections)

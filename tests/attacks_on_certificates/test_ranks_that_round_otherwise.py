@@ -69,13 +69,19 @@ def sum_of_rank(own: Texts, ranks: Ranks, threads: int) -> Tensor:
 
 def one_more_moves(threads: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> float:
     """In clip norms, on so many processes as there are numbers of threads; nothing is compared."""
-    with_it, found = texts(), []
-    without = {name: text for name, text in with_it.items() if name != "short 90"}
     monkeypatch.setattr(Ranks, "agree", lambda *_: None)
-    for own in (with_it, without):
-        parts = [sum_of_rank(own, Ranks(rank, len(threads)), one) for rank, one in enumerate(threads)]
+    found = []
+    for has_it in (True, False):
+        parts = [sum_with(has_it, rank, len(threads), one) for rank, one in enumerate(threads)]
         found.append(sum(parts, torch.zeros_like(parts[0])))
     return float((found[0] - found[1]).norm()) / CLIP
+
+
+@functools.cache
+def sum_with(has_it: bool, rank: int, world: int, threads: int) -> Tensor:
+    """What a process adds up where nothing is compared, with one more unit or without it."""
+    own = {name: text for name, text in texts().items() if has_it or name != "short 90"}
+    return sum_of_rank(own, Ranks(rank, world), threads)
 
 
 def test_ranks_that_take_other_numbers_of_units_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

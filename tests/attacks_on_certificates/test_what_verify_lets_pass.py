@@ -45,7 +45,8 @@ BOUND = "manifest is the one in the ledger"
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("verified")
     write_corpora(folder)
-    done = tacit("run", write_config(folder / "config.yaml", small_values(folder)))
+    audit = {"canaries": 3, "probability": 0.2, "contexts": 2, "control": False}
+    done = tacit("run", write_config(folder / "config.yaml", small_values(folder, audit=audit)))
     assert done.returncode == 0, done.stderr
     return folder / "run"
 

@@ -18,7 +18,7 @@ from tacit.randomness import KeyedRandomness
 
 from ..processes import in_processes, values_of
 
-MICRO_BATCHES, CLIP_NORM, STDDEV = 200, 1.0, 3.0
+MICRO_BATCHES, CLIP_NORM, STDDEV = 80, 1.0, 3.0
 START = 2.0**16
 """A sum of so many clip norms that is there already, as after as many units."""
 

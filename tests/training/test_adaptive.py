@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -41,26 +42,35 @@ def with_rho(units: dict[str, list[list[int]]], rho: dict[str, float]) -> Sequen
     return dataclasses.replace(stream_of(units), rho_U=np.array([rho[name] for name in units]))
 
 
-def one_step(
-    stream: SequenceStream, plan: DpPlan, kind: type[DpStep] = DpStep, step: int = 3, width: int = 8
-) -> torch.Tensor:
+def one_step(stream: SequenceStream, plan: DpPlan, kind: type[DpStep] = DpStep, width: int = 8) -> torch.Tensor:
     """What one step hands to the optimizer, over all of its draw."""
-    model = tiny_bert(width=width)
+    return of_steps(stream, plan, kind, (3,), width)[0]
+
+
+def of_steps(
+    stream: SequenceStream, plan: DpPlan, kind: type[DpStep], steps: Sequence[int], width: int
+) -> torch.Tensor:
+    """What each of these steps hands to the optimizer, all from the same weights (steps, parameters)."""
+    model, found = tiny_bert(width=width), []
     model.train()
     with contextlib.closing(kind(model, plan, COMPUTE, Source(stream, OBJECTIVE, STREAMS))) as step_of:
-        for _ in step_of.add_up(step, step_of.draw(step), 0):
-            pass
-        step_of.finish(step)
-    return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+        for step in steps:
+            model.zero_grad(set_to_none=True)
+            for _ in step_of.add_up(step, step_of.draw(step), 0):
+                pass
+            step_of.finish(step)
+            found.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
+    return torch.stack(found)
 
 
 def silent(plan: DpPlan) -> DpPlan:
     return dataclasses.replace(plan, noise_multiplier=0.0)
 
 
-def drawn(stream: SequenceStream, plan: DpPlan, step: int, kind: type[DpStep] = DpStep) -> set[str]:
+def drawn(stream: SequenceStream, plan: DpPlan, steps: int, kind: type[DpStep] = DpStep) -> list[set[str]]:
+    """In each of so many steps."""
     with contextlib.closing(kind(tiny_bert(), plan, COMPUTE, Source(stream, OBJECTIVE, STREAMS))) as step_of:
-        return {stream.keys_U[unit] for unit in step_of.draw(step)}
+        return [{stream.keys_U[unit] for unit in step_of.draw(step)} for step in range(steps)]
 
 
 # influence -----------------------------------------------------------------------------------------------------------
@@ -118,7 +128,7 @@ RHO = dict(zip(NAMES, (0.1, 0.45, 0.9, 0.5, 0.2, 0.7), strict=False))
 probability = st.floats(0.0, 1.0)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(rho=st.lists(probability, min_size=len(NAMES), max_size=len(NAMES)), weights=st.tuples(probability, probability),
        threshold=st.floats(0.05, 0.95), clipping=st.sampled_from(["flat", "automatic", "per-layer"]))  # fmt: skip
 def test_a_unit_moves_a_step_by_at_most_what_the_event_says(
@@ -167,13 +177,12 @@ def check_own_stratum(kind: type[DpStep]) -> None:
     """Another rho of one unit, or one unit more at the end, never decides whether a unit takes part."""
     plan = dataclasses.replace(PLAN, bands=STRATUM, sampling_probability=0.6)
     units = random_units(3)
-    for step in range(5):
-        before = drawn(with_rho(units, RHO), plan, step, kind)
-        for other in (0.0, 1.0, 0.5):
-            moved = drawn(with_rho(units, {**RHO, NAMES[0]: other}), plan, step, kind)
-            assert before - {NAMES[0]} == moved - {NAMES[0]}
-        more = drawn(with_rho({**units, "new": [[7, 8, 9]]}, {**RHO, "new": 0.05}), plan, step, kind)
-        assert before == more - {"new"}
+    before = drawn(with_rho(units, RHO), plan, 5, kind)
+    for other in (0.0, 1.0, 0.5):
+        moved = drawn(with_rho(units, {**RHO, NAMES[0]: other}), plan, 5, kind)
+        assert [names - {NAMES[0]} for names in before] == [names - {NAMES[0]} for names in moved]
+    more = drawn(with_rho({**units, "new": [[7, 8, 9]]}, {**RHO, "new": 0.05}), plan, 5, kind)
+    assert before == [names - {"new"} for names in more]
 
 
 def test_a_stratum_is_a_function_of_the_unit_alone() -> None:
@@ -190,7 +199,7 @@ def test_units_of_a_stratum_are_drawn_with_the_events_probability() -> None:
     units = {f"u{number}": [[7, 8]] for number in range(400)}
     rho = {name: 0.45 if number % 2 else 0.8 for number, name in enumerate(units)}
     stream = with_rho(units, rho)
-    counts = [drawn(stream, plan, step) for step in range(30)]
+    counts = drawn(stream, plan, 30)
     assert all(rho[name] == 0.45 for names in counts for name in names)
     total, trials = sum(map(len, counts)), 30 * 200
     assert abs(total - 0.25 * trials) < 5 * (trials * 0.25 * 0.75) ** 0.5  # false alarm below 1e-6
@@ -242,8 +251,7 @@ def told_apart(plan: DpPlan, rho: tuple[float, float]) -> bool:
     units, sizes = random_units(3), []
     for one in rho:
         stream = with_rho(units, {**dict.fromkeys(NAMES, 0.2), NAMES[0]: one})
-        found = [one_step(stream, plan, step=step, width=32) for step in range(10)]
-        sizes.append(float(torch.cat(found).square().mean()) ** 0.5)
+        sizes.append(float(of_steps(stream, plan, DpStep, range(10), 32).square().mean()) ** 0.5)
     deviations = [plan.noise_on(np.array([*[0.2] * (len(NAMES) - 1), one])) for one in rho]
     guesses = [min(range(2), key=lambda world: abs(size - deviations[world])) for size in sizes]
     return guesses == [0, 1]

@@ -60,14 +60,27 @@ def step_gradients(
     micro_batch: int = 4,
     kind: type[DpStep] = DpStep,
     step: int = STEP,
-    width: int = 8,
 ) -> Gradients:
     """What one step hands to the optimizer."""
-    model = tiny_bert(width=width)
+    model = tiny_bert()
     model.train()
     with contextlib.closing(kind(model, plan, compute(micro_batch), Source(stream, OBJECTIVE, STREAMS))) as step_of:
         run_step(step_of, step, indices)
     return taken(model)
+
+
+def gradients_of_steps(
+    indices: np.ndarray, stream: SequenceStream, plan: DpPlan, micro_batch: int, kind: type[DpStep], steps: int
+) -> torch.Tensor:
+    """What the first steps hand to the optimizer, each from the same weights of a wider model (steps, parameters)."""
+    model, found = tiny_bert(width=32), []
+    model.train()
+    with contextlib.closing(kind(model, plan, compute(micro_batch), Source(stream, OBJECTIVE, STREAMS))) as step_of:
+        for step in range(steps):
+            model.zero_grad(set_to_none=True)
+            run_step(step_of, step, indices)
+            found.append(flat(taken(model)))
+    return torch.stack(found)
 
 
 def run_step(step_of: DpStep, step: int, indices: np.ndarray) -> None:
@@ -255,15 +268,19 @@ def test_units_without_a_masked_token_contribute_nothing(blank: str, stream: Seq
 # the scale of the noise ----------------------------------------------------------------------------------------------
 
 
-def check_noise_scale(kind: type[DpStep], stream: SequenceStream) -> None:
+NOISY_STEPS = 5
+
+
+@pytest.fixture(scope="module")
+def silent_steps(stream: SequenceStream) -> torch.Tensor:
+    """What the noise is added to, which all checks of its scale take away."""
+    return gradients_of_steps(np.arange(stream.units), stream, SILENT, 64, DpStep, NOISY_STEPS)
+
+
+def check_noise_scale(kind: type[DpStep], stream: SequenceStream, silent: torch.Tensor) -> None:
     """What a step adds to the clipped sum has standard deviation s C: chi-square, both sides, false alarm 1e-6."""
-    indices = np.arange(stream.units)
-    residuals = []
-    for step in range(5):
-        noisy = flat(step_gradients(indices, stream, PLAN, 4, kind, step, width=32))
-        silent = flat(step_gradients(indices, stream, SILENT, 64, DpStep, step, width=32))
-        residuals.append((noisy * PLAN.normaliser - silent) / (PLAN.noise_multiplier * PLAN.clip_norm))
-    normals = torch.cat(residuals).numpy()
+    noisy = gradients_of_steps(np.arange(stream.units), stream, PLAN, 4, kind, NOISY_STEPS)
+    normals = ((noisy * PLAN.normaliser - silent) / (PLAN.noise_multiplier * PLAN.clip_norm)).flatten().numpy()
     low, high = stats.chi2.ppf([2.5e-7, 1 - 2.5e-7], len(normals))
     assert low < float((normals**2).sum()) < high
     assert abs(float(normals.mean())) < stats.norm.isf(2.5e-7) / np.sqrt(len(normals))
@@ -280,41 +297,50 @@ def scaled_noise(scale: float) -> type[DpStep]:
     return ScaledNoise
 
 
-def test_the_noise_has_the_planned_deviation_over_four_micro_batches(stream: SequenceStream) -> None:
-    check_noise_scale(DpStep, stream)
+def test_the_noise_has_the_planned_deviation_over_four_micro_batches(
+    stream: SequenceStream, silent_steps: torch.Tensor
+) -> None:
+    check_noise_scale(DpStep, stream, silent_steps)
 
 
 @pytest.mark.parametrize("scale", [0.5, 0.96, 1.04, 2.0])
-def test_the_check_of_the_deviation_catches_a_factor(scale: float, stream: SequenceStream) -> None:
+def test_the_check_of_the_deviation_catches_a_factor(
+    scale: float, stream: SequenceStream, silent_steps: torch.Tensor
+) -> None:
     with pytest.raises(AssertionError):
-        check_noise_scale(scaled_noise(scale), stream)
+        check_noise_scale(scaled_noise(scale), stream, silent_steps)
 
 
-def test_the_check_of_the_deviation_catches_noise_by_micro_batch(stream: SequenceStream) -> None:
+def test_the_check_of_the_deviation_catches_noise_by_micro_batch(
+    stream: SequenceStream, silent_steps: torch.Tensor
+) -> None:
     with pytest.raises(AssertionError):
-        check_noise_scale(NoiseEachMicroBatch, stream)
+        check_noise_scale(NoiseEachMicroBatch, stream, silent_steps)
 
 
 # one unit's influence ------------------------------------------------------------------------------------------------
 
 
-def neighbours(seed: int) -> Iterator[tuple[SequenceStream, SequenceStream]]:
-    """Corpora that differ in one unit, which stands first, in the middle, or last, and has one or many sequences."""
+def neighbours(seed: int) -> Iterator[SequenceStream]:
+    """A corpus, and those without one unit, which stands first, in the middle, or last, and has one or many sequences."""
     units = random_units(4, seed)
+    yield stream_of(units)
     for name in ("unit 0", "unit 2", "repeated", "without rows"):
-        smaller = {key: rows for key, rows in units.items() if key != name}
-        yield stream_of(units), stream_of(smaller)
+        yield stream_of({key: rows for key, rows in units.items() if key != name})
 
 
 def check_influence(kind: type[DpStep], micro_batches_of: tuple[int, int]) -> float:
     """The largest influence of one unit over the clip norm; it must not be above 1 (add or remove)."""
     largest = 0.0
     plan = dataclasses.replace(SILENT, sequences_per_unit=4)
-    for larger, smaller in neighbours(seed=5):
-        first, second = (
-            flat(step_gradients(np.arange(stream.units), stream, plan, micro_batch, kind))
-            for stream, micro_batch in zip((larger, smaller), micro_batches_of, strict=True)
-        )
+
+    def total(stream: SequenceStream, micro_batch: int) -> torch.Tensor:
+        return flat(step_gradients(np.arange(stream.units), stream, plan, micro_batch, kind))
+
+    larger, *smaller = neighbours(seed=5)
+    first = total(larger, micro_batches_of[0])
+    for stream in smaller:
+        second = total(stream, micro_batches_of[1])
         largest = max(largest, float((first - second).norm()) / plan.clip_norm)
     assert largest <= 1 + 1e-6
     return largest

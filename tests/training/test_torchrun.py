@@ -199,6 +199,8 @@ def adaptive(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     folder = tmp_path_factory.mktemp(request.param)
     write_corpora(folder)
     values = adaptive_values(folder, request.param)
+    for phase in values["phases"]:
+        phase["steps"] = min(phase["steps"], 5)
     with open_run(parse_config(values)) as state:
         walk(state, "pretraining")
     copies = [{**values, "run": str(folder / name)} for name in ("two", "wrong")]

@@ -226,12 +226,11 @@ def _are_units_equal(
     drawn = _FEWEST if told else max(_FEWEST, min(tries, _NUMBERS_IN_ALL // max(1, like.numel())))
     told = told or []
     made = [_MadeUp.like(leaf, size, first_only) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+    args, kwargs = tree_unflatten([leaf.whole if isinstance(leaf, _MadeUp) else leaf for leaf in made], form)
     for number in range(len(told) + drawn):
         for place, leaf in enumerate(made):
             if isinstance(leaf, _MadeUp):
                 leaf.put(told[number][place] if number < len(told) else None, generators[leaf.whole.device])
-        whole = [leaf.whole if isinstance(leaf, _MadeUp) else leaf for leaf in made]
-        args, kwargs = tree_unflatten(whole, form)
         found = [leaf for leaf in tree_flatten(func(*args, **kwargs))[0] if _is_numbers(leaf)]
         for leaf in found:
             along = [place for place in _places_of(leaf, size, first_only) if leaf.shape == like.shape or place == 0]
