@@ -30,7 +30,7 @@ SIZES = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
     "intermediate_size": 64,
-    "num_hidden_layers": 1,
+    "num_hidden_layers": 2,
     "num_attention_heads": 2,
     "max_position_embeddings": 64,
     "pad_token_id": 0,

@@ -287,13 +287,12 @@ def loud(clip_norm: float = CLIP) -> tuple[PreTrainedModel, int]:
 def moved_by_one_more(
     model: PreTrainedModel,
     token: int,
-    units: int,
     other: int = 9,
     micro_batch: int = 3,
     every: int = 3,
     length: int = LENGTH,
 ) -> float:
-    """By how many clip norms one more unit moves the sum of these others, every third of which has the token."""
+    """By how many clip norms one more unit moves the sum of 60 others, every third of which has the token."""
 
     def total(texts: dict[str, list[int]]) -> Tensor:
         source = Source(stream_of({key: [text] for key, text in texts.items()}, length), CausalObjective(), STREAMS)
@@ -307,20 +306,18 @@ def moved_by_one_more(
         return sums
 
     before = [7] * min(9, length - 3)
-    texts = {f"u{number:03d}": [*before, token if number % every == every - 1 else other] for number in range(units)}
+    texts = {f"u{number:03d}": [*before, token if number % every == every - 1 else other] for number in range(60)}
     return float((total({"a": [*before, other], **texts}) - total(texts)).norm()) / CLIP
 
 
 def test_one_more_unit_moves_the_sum_by_what_it_adds(monkeypatch: pytest.MonkeyPatch) -> None:
     model, token = loud()
-    assert moved_by_one_more(model, token, 24) <= 1 + 1e-5
+    assert moved_by_one_more(model, token) <= 1 + 1e-5
     monkeypatch.setattr("tacit.training.steps.together", lambda model, most, *_: most)  # as it was
     monkeypatch.setattr("tacit.training.unit_rows._EDGE", 1)
-    assert (
-        moved_by_one_more(model, token, 24) <= 1 + 1e-5
-    )  # operations are tried, and then units computed one at a time
+    assert moved_by_one_more(model, token) <= 1 + 1e-5  # operations are tried, and then units computed one at a time
     try_nothing(monkeypatch)
-    assert torch.backends.cpu.get_cpu_capability() != "AVX512" or moved_by_one_more(model, token, 60) > 3
+    assert torch.backends.cpu.get_cpu_capability() != "AVX512" or moved_by_one_more(model, token) > 3
 
 
 def try_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,11 +378,11 @@ def test_a_product_of_six_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     model = with_six_columns()
     options = {"other": 8, "micro_batch": 32, "every": 2, "length": 9}
     assert together(model, 32, 1, [9]) == 1
-    assert moved_by_one_more(model, 7, 34, **options) <= 1 + 1e-5
+    assert moved_by_one_more(model, 7, **options) <= 1 + 1e-5
     monkeypatch.setattr("tacit.training.steps.together", lambda model, most, *_: most)
-    assert moved_by_one_more(model, 7, 34, **options) <= 1 + 1e-5
+    assert moved_by_one_more(model, 7, **options) <= 1 + 1e-5
     try_nothing(monkeypatch)
-    assert torch.backends.cpu.get_cpu_capability() != "AVX512" or moved_by_one_more(model, 7, 60, **options) > 3
+    assert torch.backends.cpu.get_cpu_capability() != "AVX512" or moved_by_one_more(model, 7, **options) > 3
 
 
 @pytest.mark.parametrize("transposed", [True, False])

@@ -31,7 +31,7 @@ from tacit.training.unit_rows import Source
 
 from ..training.streams import OBJECTIVE, random_units, stream_of, tiny_bert
 
-WORDS, LENGTH, UNITS, SMALL = 64, 16, 512, 1e-4
+WORDS, LENGTH, UNITS, SMALL = 64, 16, 1024, 1e-4
 CLIP_NORM = 0.5
 STREAMS = KeyedRandomness(bytes(range(32)))
 

@@ -128,7 +128,7 @@ RHO = dict(zip(NAMES, (0.1, 0.45, 0.9, 0.5, 0.2, 0.7), strict=False))
 probability = st.floats(0.0, 1.0)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(rho=st.lists(probability, min_size=len(NAMES), max_size=len(NAMES)), weights=st.tuples(probability, probability),
        threshold=st.floats(0.05, 0.95), clipping=st.sampled_from(["flat", "automatic", "per-layer"]))  # fmt: skip
 def test_a_unit_moves_a_step_by_at_most_what_the_event_says(

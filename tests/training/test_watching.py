@@ -268,23 +268,12 @@ def planned(mu: float) -> DpPlan:
     return DpPlan(1.0, GRADIENT_NORM / 4, math.sqrt(T) / mu, normaliser=M / 2)
 
 
-@pytest.fixture
-def in_company(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Canaries are computed together: a processor that rounds the twin's float64 by places would take them one at a time.
-
-    A law does not hang on a last bit; what else these tests ask is asked above without this.
-    """
-    monkeypatch.setattr("tacit.engine.places._known", {})
-    monkeypatch.setattr("tacit.engine.places._are_units_equal", lambda *_: True)
-
-
 def separation(scores: Scores) -> float:
     """Difference of the means of those in and out, over the standard deviation within each."""
     inside, outside = scores.scores_m[scores.included_m], scores.scores_m[~scores.included_m]
     return float((inside.mean() - outside.mean()) / np.sqrt((inside.var() + outside.var()) / 2))
 
 
-@pytest.mark.usefixtures("in_company")
 def test_at_full_batch_the_products_have_the_law_of_a_gaussian_mechanism(tmp_path: Path) -> None:
     """N(mu^2, mu^2) against N(0, mu^2) with mu = sqrt(T) / s, up to the words' small shares in each other's gradients."""
     plan = planned(MU)
@@ -300,7 +289,6 @@ def test_at_full_batch_the_products_have_the_law_of_a_gaussian_mechanism(tmp_pat
         assert 0 < np.mean(ideal) - 4 * np.std(ideal) < bound.lower_bound(scores, DELTA).epsilon <= truth
 
 
-@pytest.mark.usefixtures("in_company")
 def test_a_quarter_of_the_noise_is_contradicted_and_the_right_noise_is_not(tmp_path: Path) -> None:
     plan = planned(0.5)
     claim = Claim(epsilon([Spend(plan.event, T)], DELTA), DELTA, "add-or-remove")
@@ -312,7 +300,6 @@ def test_a_quarter_of_the_noise_is_contradicted_and_the_right_noise_is_not(tmp_p
     assert verdicts == [Verdict.NOT_CONTRADICTED, Verdict.VIOLATED]
 
 
-@pytest.mark.usefixtures("in_company")
 @pytest.mark.parametrize("name", ["noiseless", "plain"])
 def test_both_controls_show_power(tmp_path: Path, name: str) -> None:
     plan = planned(0.5)
