@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -17,7 +18,8 @@ from tacit.audit.self_test.breaks.no_clipping import NoClipping
 from tacit.audit.self_test.breaks.no_cross_term import NO_CROSS_TERM, NoCrossTerm
 from tacit.audit.self_test.breaks.noise_by_micro_batch import NOISE_BY_MICRO_BATCH, NoiseByMicroBatch
 from tacit.audit.self_test.breaks.registry import BREAKS
-from tacit.audit.self_test.model import GRADIENT_NORM, canary_row, derivatives, stream_of, word_table
+from tacit.audit.self_test.games import Solo
+from tacit.audit.self_test.model import GRADIENT_NORM, WordTable, canary_row, derivatives, stream_of, word_table
 from tacit.audit.self_test.run import SelfTest, WithoutNoise, try_break
 from tacit.audit.self_test.simulated import Calibration
 from tacit.audit.self_test.training import noisy_sums
@@ -81,6 +83,24 @@ def test_the_same_seed_gives_the_same_and_a_break_that_is_none_is_not_found() ->
     assert found == try_break("no-cross-term", NO_CROSS_TERM, 1, STREAMS)
     none = try_break("no-cross-term", dataclasses.replace(NO_CROSS_TERM, made_by=DpStep), 1, STREAMS)
     assert (none.verdict, none.is_right) == (Verdict.NOT_CONTRADICTED, False)
+
+
+def test_trainings_on_one_corpus_begin_alike_and_draw_anew() -> None:
+    """Known wrong: weights that go on from the training before, and noise that is drawn again."""
+
+    def norms(model: WordTable, sums: Iterator[torch.Tensor]) -> float:
+        return float(sum(sum_VD.norm() for sum_VD in sums))
+
+    def scores(made_by: type[DpStep]) -> dict[bool, list[float]]:
+        plan = DpPlan(1.0, C, 0.5, 1.0)
+        played = Solo(plan, steps=2, trainings=12, score=norms, others=1).play(made_by, 12, STREAMS, lambda: None)
+        return {is_in: played.scores_m[played.included_m == is_in].tolist() for is_in in (False, True)}
+
+    exact, noisy = scores(WithoutNoise), scores(DpStep)
+    assert [len(set(own)) for own in exact.values()] == [1, 1]
+    assert exact[False][0] < exact[True][0]
+    assert len(exact[False]) + len(exact[True]) == len({one for own in noisy.values() for one in own}) == 12
+    assert noisy == scores(DpStep)
 
 
 def test_without_power_nothing_is_found_and_what_is_wrong_is_said() -> None:

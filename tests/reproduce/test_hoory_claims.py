@@ -87,7 +87,7 @@ def made(
             continue
         result: dict[str, Any] = {
             "model": model.name,
-            "account": vars(account_of(model, SCALE)),
+            "account": finite(vars(account_of(model, SCALE))),
             "training_seconds": 1.0,
         }
         if model.part == "figure2":
@@ -96,9 +96,13 @@ def made(
             rows = [{"pattern": pattern, **one} for pattern in SCALE.patterns]
             losses = 4 - canaries + 0.5 * hard_D + 0.02 * draw.standard_normal(DOCUMENTS)
             loss = {"seen": {"of_texts": losses.tolist(), "nats": float(losses.mean())}}
-            results[model.name] = finite(
-                result | {"exposure": rows, "planted": rows, "sequences": 1000, "loss": loss, "cells": []}
-            )
+            results[model.name] = result | {
+                "exposure": rows,
+                "planted": rows,
+                "sequences": 1000,
+                "loss": loss,
+                "cells": [],
+            }
             continue
         own = gain(row_of(model.name)) + spread * draw.standard_normal()
         losses = 4 - own + 0.5 * hard_D + 0.02 * draw.standard_normal(DOCUMENTS)
@@ -107,14 +111,14 @@ def made(
             for number, task in enumerate(model.tasks)
         ]
         loss = {"of_texts": losses.tolist(), "nats": float(losses.mean())}
-        results[model.name] = finite(result | {"loss": {"seen": loss, "unseen": loss}, "cells": cells})
+        results[model.name] = result | {"loss": {"seen": loss, "unseen": loss}, "cells": cells}
     return results
 
 
 def tagged(model: str, task: str, seed: int, f1: float, draws: int) -> dict[str, Any]:
     """Documents with 20 entities each, of which a tagger finds about this share, the same hard ones as others."""
     easy_D = np.random.default_rng(draws).uniform(size=DOCUMENTS)
-    counts = [{"slot": [int(20 * f1 + easy), 20, 20]} for easy in easy_D]
+    counts = [{"slot": [found, 20, 20]} for found in (20 * f1 + easy_D).astype(int).tolist()]
     return {"model": model, "task": task, "fold": 0, "seed": seed, "seen": DOCUMENTS - UNSEEN, "counts": counts}
 
 
@@ -247,6 +251,11 @@ def harmed(row: str) -> float:
     return own - 2 if "-dp-" in row or row.startswith("figure1") else own
 
 
+@functools.cache
+def of_the_harmed() -> dict[str, set[str]]:
+    return verdicts(made(harmed))
+
+
 TRENDS = (
     "(ours) a larger epsilon gives a lower masked loss",
     "table 2: F1 is higher at epsilon 8 than at 1.1",
@@ -261,7 +270,7 @@ TRENDS = (
 def test_less_harm_is_no_gain(text: str) -> None:
     """Where every DP model is below BERT, which read nothing, BERT passes in the place of the better one."""
     assert shown()[text] == {"holds"}
-    assert verdicts(made(harmed))[text] == {"says nothing, since BERT, which read no private text, passes too"}
+    assert of_the_harmed()[text] == {"says nothing, since BERT, which read no private text, passes too"}
 
 
 def test_what_is_not_told_from_bert_shows_no_trend() -> None:
@@ -285,7 +294,7 @@ def test_what_is_not_told_from_bert_shows_no_trend() -> None:
 def test_a_dp_vocabulary_that_harms_less_does_not_help() -> None:
     text = next(text for text in shown() if "a DP vocabulary helps" in text)
     assert shown()[text] == {"holds"}
-    assert verdicts(made(harmed))[text] == {"says nothing, since BERT, which read no private text, passes too"}
+    assert of_the_harmed()[text] == {"says nothing, since BERT, which read no private text, passes too"}
 
 
 def test_dp_degrades_f1_only_slightly() -> None:
@@ -315,17 +324,24 @@ AT_NULL = ("figure 2: exposure under DP is at its null", "(ours): exposure under
 LESS = "figure 2: DP exposes each pattern by at least 3 bits less than training without it"
 
 
+@functools.cache
+def exposed(with_dp: tuple[float, float], without: tuple[float, float]) -> dict[str, set[str]]:
+    """Where models with and without DP have these bits and p-values."""
+    return verdicts(made(bits=lambda model: with_dp if isinstance(model.training, DpTraining) else without))
+
+
+NOTHING_FOUND = (NULL, 0.4)
+
+
 @pytest.mark.parametrize("text", AT_NULL)
 def test_an_attack_that_finds_the_canaries_of_dp_or_none_at_all(text: str) -> None:
-    found = verdicts(made(bits=lambda model: (5.0, 1e-9) if isinstance(model.training, DpTraining) else (12.0, 1e-12)))
-    assert found[text] == {"does not hold"}
-    assert verdicts(made(bits=lambda model: (NULL, 0.4)))[text] == {"undecided"}
+    assert exposed((5.0, 1e-9), (12.0, 1e-12))[text] == {"does not hold"}
+    assert exposed(NOTHING_FOUND, NOTHING_FOUND)[text] == {"undecided"}
 
 
 def test_no_3_bits_less_and_no_3_bits_at_all() -> None:
-    found = verdicts(made(bits=lambda model: (10.0, 1e-9) if isinstance(model.training, DpTraining) else (12.0, 1e-12)))
-    assert found[LESS] == {"does not hold"}
-    assert verdicts(made(bits=lambda model: (NULL, 0.4)))[LESS] == {"undecided"}
+    assert exposed((10.0, 1e-9), (12.0, 1e-12))[LESS] == {"does not hold"}
+    assert exposed(NOTHING_FOUND, NOTHING_FOUND)[LESS] == {"undecided"}
 
 
 def test_a_model_with_dp_that_learned_nothing_hides_nothing() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from tacit.audit.bounds.evidence import Scores
 from tacit.audit.self_test.model import WordTable, canary_row, derivatives, stream_of, word_table
-from tacit.audit.self_test.training import noisy_sums
+from tacit.audit.self_test.training import Trainings, noisy_sums
 from tacit.privacy.accounting.accountant import epsilon
 from tacit.privacy.events import Spend
 from tacit.randomness import KeyedRandomness, key_of
@@ -48,8 +49,8 @@ class Game(ABC):
         """m, of one training."""
 
     @abstractmethod
-    def attack(self, made_by: type[DpStep], included_m: np.ndarray, streams: KeyedRandomness) -> np.ndarray:
-        """The scores (m,) after one training with the canaries whose coins say so; a function of what was released alone."""
+    def attacks(self, made_by: type[DpStep], included_nm: np.ndarray, streams: KeyedRandomness) -> Iterator[np.ndarray]:
+        """The scores (m,) after each training with the canaries whose coins say so; a function of what was released alone."""
 
     def claimed(self, delta: float) -> float:
         """The epsilon of a training by the account of its plan."""
@@ -61,8 +62,8 @@ class Game(ABC):
         """The scores of so many trainings; ``on_training`` is called after each."""
         included_nm = streams.generator("coins").random((trainings, self.canaries)) < 0.5
         found: list[np.ndarray] = []
-        for training, included_m in enumerate(included_nm):
-            found.append(self.attack(made_by, included_m, streams.child("training", training)))
+        for scores_m in self.attacks(made_by, included_nm, streams):
+            found.append(scores_m)
             on_training()
         scores = np.concatenate(found)
         return Scores(scores, included_nm.ravel(), streams.generator("order").permutation(len(scores)))
@@ -90,7 +91,11 @@ class Crowd(Game):
     def canaries(self) -> int:
         return self.words
 
-    def attack(self, made_by: type[DpStep], included_m: np.ndarray, streams: KeyedRandomness) -> np.ndarray:
+    def attacks(self, made_by: type[DpStep], included_nm: np.ndarray, streams: KeyedRandomness) -> Iterator[np.ndarray]:
+        for training, included_m in enumerate(included_nm):
+            yield self._attack(made_by, included_m, streams.child("training", training))
+
+    def _attack(self, made_by: type[DpStep], included_m: np.ndarray, streams: KeyedRandomness) -> np.ndarray:
         model, members = word_table(self.words, streams), np.flatnonzero(included_m).tolist()
         stream = stream_of([canary_row(word) for word in members], members, 3)
         scores_m, word_m = np.zeros(self.words), np.arange(self.words)
@@ -124,8 +129,23 @@ class Solo(Game):
     def canaries(self) -> int:
         return 1
 
-    def attack(self, made_by: type[DpStep], included_m: np.ndarray, streams: KeyedRandomness) -> np.ndarray:
+    def attacks(self, made_by: type[DpStep], included_nm: np.ndarray, streams: KeyedRandomness) -> Iterator[np.ndarray]:
+        """There are two corpora, with the canary and without it, and the steps of each are made once."""
+        with ExitStack() as opened:
+            known: dict[bool, tuple[WordTable, Trainings]] = {}
+            for is_in in included_nm[:, 0].tolist():
+                if is_in not in known:
+                    model, trainings = self._on_one_corpus(
+                        made_by, is_in, streams.child("with" if is_in else "without")
+                    )
+                    known[is_in] = model, opened.enter_context(closing(trainings))
+                model, trainings = known[is_in]
+                yield np.array([self.score(model, trainings.sums(self.steps))])
+
+    def _on_one_corpus(
+        self, made_by: type[DpStep], is_in: bool, streams: KeyedRandomness
+    ) -> tuple[WordTable, Trainings]:
         model = word_table(16, _ONE_START)
-        rows = [canary_row(1)] * self.others + [canary_row(0, self.length)] * int(included_m[0])
+        rows = [canary_row(1)] * self.others + [canary_row(0, self.length)] * int(is_in)
         stream = stream_of(rows, list(range(len(rows))), self.length)
-        return np.array([self.score(model, noisy_sums(made_by, model, stream, self.plan, self.steps, streams))])
+        return model, Trainings(made_by, model, stream, self.plan, streams)
