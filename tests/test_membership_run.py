@@ -50,9 +50,9 @@ def values(folder: Path, run: Path, membership: dict[str, int] | None) -> dict[s
                 "name": "private",
                 "plan": "plain",
                 "stream": "private",
-                "steps": 500,
+                "steps": 300,
                 "batch_size": 36,
-                "learning_rate": 1e-2,
+                "learning_rate": 2e-2,
             }
         ],
         "evaluation": {"held_out": 0.4, "public_sequences": 16},

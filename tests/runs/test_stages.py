@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,24 @@ def config_of(values: dict[str, Any], run_folder: Path) -> RunConfig:
     return parse_config(values)
 
 
+Whole = tuple[dict[str, Any], Path]
+"""The values of a kind, and the folder of its run in one go."""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Whole]:
+    """The run of a kind in one go, made when it is first asked for, and read only."""
+
+    @functools.cache
+    def make(kind: str) -> Whole:
+        folder = tmp_path_factory.mktemp("whole")
+        values = planted(kind, folder)
+        run(config_of(values, folder / "run"))
+        return values, folder / "run"
+
+    return make
+
+
 def done_stages(config: RunConfig) -> list[str]:
     """Those of the run's stages that are seen to be done."""
     with open_run(config) as state:
@@ -91,11 +111,11 @@ def test_the_command_line_knows_the_stages() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_that_is_stopped_after_each_stage_is_the_run_in_one_go(kind: str, tmp_path: Path) -> None:
+def test_a_run_that_is_stopped_after_each_stage_is_the_run_in_one_go(
+    kind: str, tmp_path: Path, whole: Callable[[str], Whole]
+) -> None:
     """After ``until`` this stage and those before it are done, none after it; and the release is that of one start, bit for bit."""
-    values = planted(kind, tmp_path)
-    whole = config_of(values, tmp_path / "whole")
-    run(whole)
+    values, in_one_go = whole(kind)
     parts = config_of(values, tmp_path / "parts")
     asked = [stage.name for stage in stages() if stage.asked(parts)]
     for number, name in enumerate(asked, start=1):
@@ -103,15 +123,16 @@ def test_a_run_that_is_stopped_after_each_stage_is_the_run_in_one_go(kind: str, 
         done = done_stages(parts)
         if name != "scoring":  # it is done when what needs it is
             assert done == asked[:number]
-    ours, theirs = left(tmp_path / "parts"), left(tmp_path / "whole")
+    ours, theirs = left(tmp_path / "parts"), left(in_one_go)
     assert ours[1] == theirs[1]
     assert [row for row in ours[0] if "config" not in row[1]] == [row for row in theirs[0] if "config" not in row[1]]
 
 
-def test_what_is_released_is_not_made_again(tmp_path: Path) -> None:
+def test_what_is_released_is_not_made_again(tmp_path: Path, whole: Callable[[str], Whole]) -> None:
     """All that it was made of is deleted; the known-wrong walk, which looks at each stage alone, would train again."""
-    config = config_of(planted("LSTM", tmp_path), tmp_path / "run")
-    run(config)
+    values, in_one_go = whole("LSTM")
+    shutil.copytree(in_one_go, tmp_path / "run")
+    config = parse_config({**values, "run": str(tmp_path / "run")})
     before = left(tmp_path / "run")
     private = RunFolder(tmp_path / "run").private
     for name in ("vocabulary", "checkpoints"):

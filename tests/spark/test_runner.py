@@ -110,12 +110,13 @@ def test_of_a_task_that_fails_one_line_comes_back_without_text(
     spark: Opened, capfd: pytest.CaptureFixture[str], how: str, message: str
 ):
     runner = spark.runner
+    already = len(spark.said.read_text())
     with pytest.raises(DataError) as caught:
         runner.keep(runner.map_batches(runner.numbers(1), Fails(how), "id long"))
     assert str(caught.value) == message
     assert caught.value.__suppress_context__
     printed = capfd.readouterr()
-    assert SECRET not in printed.out + printed.err
+    assert SECRET not in printed.out + printed.err + spark.said.read_text()[already:]
 
 
 def test_an_executor_with_another_version_is_refused(spark: Opened, monkeypatch: pytest.MonkeyPatch):

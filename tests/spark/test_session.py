@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from tacit.errors import UsageError
 from tacit.spark.session import _own_folder, open_session
 
 from ..started import called
+from .conftest import Opened, slow_parts
 
 
 def test_a_folder_of_its_own_beside_those_of_living_processes(tmp_path: Path) -> None:
@@ -58,33 +56,9 @@ def test_what_is_missing_is_said_in_one_line(what: str, said: str, tmp_path: Pat
     assert said in lines[0]
 
 
-def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    time.sleep(1.5)
-    yield from batches
-
-
-def show_bars(folder: Path) -> None:
-    """In a process of its own, whose standard error Java has too: before and after the session is given to tacit."""
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    settings = {"spark.ui.enabled": "false", "spark.driver.maxResultSize": "0", "spark.local.dir": str(folder)}
-    builder = SparkSession.builder.master("local[1]").config("spark.ui.showConsoleProgress", "true")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    table = session.range(0, 2, 1, 2).mapInArrow(slowly, "id long")
-    table.count()
-    os.write(2, b"\n--- now tacit's\n")
-    assert open_session(folder / "unused", 1) is session
-    assert table.count() == 2
-    session.stop()
-
-
-def test_a_session_that_tacit_uses_shows_no_bar(java: None, tmp_path: Path) -> None:
+def test_a_session_that_tacit_uses_shows_no_bar(spark: Opened) -> None:
     """As many parts as there is text. Known wrong: the user's own session, whose bar shows them. 28th attack, TACIT-47."""
-    done = called(show_bars, tmp_path)
-    assert done.returncode == 0, done.stderr
-    before, after = done.stderr.split("--- now tacit's")
-    assert "[Stage" in before
-    assert "[Stage" not in after
+    session = spark.runner.numbers(1).sparkSession
+    assert "[Stage" in spark.before
+    assert slow_parts(session).count() == 2
+    assert "[Stage" not in spark.said.read_text()[len(spark.before) :]
