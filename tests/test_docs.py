@@ -278,3 +278,28 @@ def test_what_starts_several_processes_is_read_by_its_own_parser() -> None:
 def test_a_file_that_no_parser_reads_is_found(block: str) -> None:
     with pytest.raises((subprocess.CalledProcessError, yaml.YAMLError, SyntaxError)):
         parsed(f"```{block}```\n")
+
+
+WHOLE_SENTENCES = ("pipeline", "report", "privacy", "audit")
+"""Rooms whose docstrings say in their first words what something is or does."""
+FRAGMENT = re.compile(r"(As|At|Before|Behind|By|For|From|In|Not|Of|On|Other|The same|Those|To|With|Without)\b")
+
+
+def fragments(source: str) -> list[str]:
+    """First lines of docstrings that begin with a part of a sentence that is not there."""
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    said = [ast.get_docstring(node) for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)]
+    return [text.splitlines()[0] for text in said if text and FRAGMENT.match(text)]
+
+
+@pytest.mark.parametrize("room", WHOLE_SENTENCES)
+def test_docstrings_begin_with_what_they_are_of(room: str) -> None:
+    paths = sorted((ROOT / "src" / "tacit" / room).rglob("*.py"))
+    assert paths
+    assert {path.name: found for path in paths if (found := fragments(path.read_text(encoding="utf-8")))} == {}
+
+
+def test_a_docstring_without_its_subject_is_found() -> None:
+    assert fragments('def f():\n    """Of a phase."""') == ["Of a phase."]
+    assert fragments('class F:\n    """The same, made anew."""') == ["The same, made anew."]
+    assert fragments('def f():\n    """The phases of a run."""') == []

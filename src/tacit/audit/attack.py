@@ -74,7 +74,7 @@ class UndecidedError(TacitError):
 
 
 class NoOptions(Options):
-    """Of an attack that has no options of its own."""
+    """The options of an attack that has none of its own."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class Attack:
 
 
 def shown(attack: Attack, found: Found, curator: bool) -> Found | None:
-    """Of what was measured, what a reader may see: the curator all, others the released model of a public attack; None: nothing."""
+    """What a reader may see of the measurements: the curator all, others the released model of a public attack; None: nothing."""
     if curator:
         return found
     return {name: found[name] for name in (RELEASED, "undecided") if name in found} if attack.public else None

@@ -20,7 +20,7 @@ ATTACKS: dict[str, Attack] = {attack.name: attack for attack in (named(row.place
 
 
 def asked_attacks(config: RunConfig) -> list[Attack]:
-    """Those that a configuration asks for, in order."""
+    """The attacks that a configuration asks for, in order."""
     return [attack for attack in ATTACKS.values() if attack.is_asked(config)]
 
 

@@ -69,7 +69,7 @@ def _min_k(seen: Seen) -> np.ndarray:
 
 
 def _min_k_plus(seen: Seen) -> np.ndarray:
-    """The same, each token in deviations from the mean of the model's own law (Zhang et al. 2024, arXiv 2404.02936)."""
+    """Min-k% with each token in deviations from the mean of the model's own law (Zhang et al. 2024, arXiv 2404.02936)."""
     after = seen.after
     return _least((after.mean_mP - after.nats_mP) / np.maximum(after.deviation_mP, 1e-9))
 

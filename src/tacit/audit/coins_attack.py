@@ -210,7 +210,7 @@ def coins_in_words(config: RunConfig) -> str:
 
 
 def coin_rows(config: RunConfig, found: Mapping[str, Any], seen: str) -> tuple[AttackRow, ...]:
-    """Of each model how many coins are guessed, and every bound with the verdict on the one that counts.
+    """How many coins of each model are guessed, and every bound with the verdict on the one that counts.
 
     Args:
         found: as `bounds_of` and `known_beforehand`, by model.
@@ -270,7 +270,7 @@ def _rows(
 
 
 def _bound_words(bound: Mapping[str, Any], proven: float, verdict: str, config: RunConfig) -> str:
-    """Of the pair that counts; ``verdict`` in words."""
+    """The bound and the verdict of the pair that counts, in words."""
     of = "" if config.screening is None else " of the phases with noise"
     claim = "no epsilon is proved" if math.isinf(proven) else f"{upper(proven, '.3g')} is proved{of}"
     least, capacity = lower(bound["epsilon"], ".3g"), lower(bound["capacity"], ".3g")
@@ -282,7 +282,7 @@ def _bound_words(bound: Mapping[str, Any], proven: float, verdict: str, config: 
 
 
 def _verdict_words(verdict: str, has_control: bool, assumes: str) -> str:
-    """With what a bound above the claim assumes."""
+    """The verdict in words, with what a bound above the claim assumes."""
     why = "nothing is found in the control either" if has_control else "a positive control is the curator’s alone"
     words = {
         Verdict.NOT_CONTRADICTED: "NOT CONTRADICTED",

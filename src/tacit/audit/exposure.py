@@ -151,7 +151,7 @@ def secret_ranks(
 def _first_and_last_ranks(
     model: PreTrainedModel, canaries: Sequence[Canary], contexts: Sequence[Contexts], masking: Masking
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Before all others of the same score, and behind them."""
+    """The rank before all others of the same score, and the one behind them."""
     model.eval()
     first, last = np.empty(len(canaries)), np.empty(len(canaries))
     for number, (canary, own) in enumerate(zip(canaries, contexts, strict=True)):

@@ -75,7 +75,7 @@ def _prepare_secrets(given: Given) -> Measure:
 
 
 def _candidate_scores(model: PreTrainedModel, trie: Trie, start: int) -> np.ndarray:
-    """Of a model that diverged all alike, and then exposure is where it is by chance: the control must not stop a run."""
+    """Scores of the candidates. A model that diverged scores all alike (exposure as by chance): the control must not stop a run."""
     from tacit.audit.scorers import scorer_of
     from tacit.audit.trie import score_candidates
 
@@ -102,7 +102,7 @@ def exposure_rows(config: RunConfig, found: Mapping[str, Any]) -> list[AttackRow
 
 
 def _rows(model: str, found: Exposure, inserted: float) -> Iterator[AttackRow]:
-    """Of one pattern its exposure; where there is a highest one too, mean and highest, which are one test."""
+    """The exposure of one pattern; where there is a highest one too, mean and highest, which are one test."""
     parameters = {"canaries": found.canaries, "inserted with": inserted}
     several = found.max_bits is not None
     yield AttackRow(
@@ -140,7 +140,7 @@ def _words(found: Exposure, which: str, bits: float, chance: float) -> str:
 
 
 def _insertion_probability(config: RunConfig) -> float:
-    """Of one canary in one unit: a masked model's by the chance of each sequence, a causal one's as so many units of their own."""
+    """The chance of one canary in one unit: of a masked model for each sequence; a causal one's are so many units of their own."""
     assert config.audit is not None
     if config.model.is_causal:
         return min(1.0, config.audit.copies / config.privacy.units)

@@ -61,7 +61,7 @@ def draw_pairs(
     streams: KeyedRandomness,
     elsewhere: Sequence[Unit] = (),
 ) -> MembershipSamples:
-    """As many members as non-members, each the text of another unit: keyed random choices among those that qualify.
+    """Draw as many members as non-members, each the text of another unit, by keyed random choices among those that qualify.
 
     Args:
         training: the units of the training part; a text of theirs is one data point.
@@ -92,7 +92,7 @@ def _own_texts(
 
 
 def _chosen(batch: Sequence[Unit], corpus: Sequence[Unit], spans_of: Spans, streams: KeyedRandomness) -> Iterator[str]:
-    """Of each unit of the batch a keyed choice among its texts that qualify, if there is one."""
+    """A keyed choice for each unit of the batch among its texts that qualify, if there is one."""
     texts = [(unit, text) for unit in batch for text in dict.fromkeys(unit.texts)]
     secrets = _secrets([text for _, text in texts], spans_of)
     homes: dict[str, Unit] = {}

@@ -27,7 +27,7 @@ _Logits = Callable[[np.ndarray], tuple[torch.Tensor, torch.Tensor]]
 def token_nats(
     model: PreTrainedModel, ids_mT: np.ndarray, length: int, vocabulary: int, masking: Masking | None
 ) -> TokenNats:
-    """Of each token between the first and the last one of a row, float64 (m, length - 2).
+    """The nats of each token between the first and the last one of a row, float64 (m, length - 2).
 
     Args:
         model: left in eval mode.

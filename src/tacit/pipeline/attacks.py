@@ -145,7 +145,7 @@ def _given(state: RunState, attack: Attack) -> Given:
 
 
 def _model_before(state: RunState) -> PreTrainedModel:
-    """As the public phases left it, or as the run begins with it."""
+    """The model as the public phases left it, or as the run begins with it."""
     before = last_before_private(state.mechanisms.phases)
     return state.new_model() if before is None else state.trained_model(before.name)
 

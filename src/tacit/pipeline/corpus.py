@@ -69,7 +69,7 @@ SCREENING = Stage(
 
 
 def fingerprint(state: RunState) -> str:
-    """Of the private corpus, keyed: the same at every rank."""
+    """The keyed fingerprint of the private corpus: the same at every rank."""
     return _corpus(state).fingerprint
 
 
@@ -196,7 +196,7 @@ def _of_files(
 
 
 def _screened(state: RunState, name: str) -> UnitStore:
-    """Of one of the files that screening writes, none held out; what one data point is was decided there. A file may be empty."""
+    """The data points of a file that screening wrote, which may be empty. None is held out; screening decided what one is."""
     screen(state)
     path = screened_folder(state.folder) / f"{name}.jsonl"
     most = MOST_RECORD_BYTES  # escapes and masks lengthen a text that was within the limit

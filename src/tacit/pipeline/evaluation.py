@@ -221,7 +221,7 @@ def _means(
 def _exact_scores(
     state: RunState, models: Models, stream: SequenceStream, units: Sequence[Unit], per_unit: int | None
 ) -> dict[str, Any]:
-    """Without noise, over all tokens. A causal model has perplexities a token and a word, and bits a byte of the texts."""
+    """Scores without noise, over all tokens. A causal model has perplexities per token and word, and bits per byte of the texts."""
     streams = state.streams.child("evaluation")
     if not state.config.model.is_causal:
         at_most = per_unit or state.config.evaluation.sequences_per_unit
@@ -263,5 +263,5 @@ def _plan(event: Gaussian, per_unit: int, objective: Objective, sizes: causal_lm
 
 
 def _answers(units: Sequence[Unit]) -> list[Unit]:
-    """Of conversations and responses that part which is scored."""
+    """The part of conversations and responses that is scored."""
     return [Unit(unit.unit_id, tuple(map(answer_of, unit.texts))) for unit in units]

@@ -106,7 +106,7 @@ class RecordingReporter:
         self._inner, self._file, self._interval = inner, file, interval
 
     def say(self, line: str) -> None:
-        """As the other one: what is said is for people, and no part of the file."""
+        """Let the other reporter say it: what is said is for people, and no part of the file."""
         self._inner.say(line)
 
     @contextmanager

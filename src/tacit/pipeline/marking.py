@@ -215,7 +215,7 @@ def marks_digest(marked: Iterable[MarkedText], streams: KeyedRandomness) -> str:
 
 
 def cut(units: Iterable[Unit], kind: DataPoint) -> list[Unit]:
-    """The same units, each data point a text of its own."""
+    """Make each data point of the units a text of its own."""
     return [
         Unit(unit.unit_id, tuple(piece for text in unit.texts for piece in data_points(text, kind))) for unit in units
     ]

@@ -148,7 +148,7 @@ def join_run(config: RunConfig, ranks: Ranks) -> RunState:
 
 
 def _agree_and_set_up(config: RunConfig, ranks: Ranks) -> None:
-    """Before anything is looked at: every rank was started with the same configuration, by the same code, and rounds alike.
+    """Check, before anything is looked at, that every rank has the same configuration and code, and rounds alike.
 
     The ranks of one machine share its cores.
 

@@ -53,7 +53,7 @@ class OwnMembers:
     verdict: OwnVerdict
 
     def plain(self) -> dict[str, Any]:
-        """As plain values for JSON."""
+        """Plain values for JSON."""
         return dataclasses.asdict(self)
 
 
@@ -120,7 +120,7 @@ def _reference(state: RunState) -> PreTrainedModel | None:
 
 
 def _mean_nats(state: RunState, model: PreTrainedModel, stream: SequenceStream) -> np.ndarray:
-    """Of each unit (U,); NaN where it has no token, infinite where the model gives no number."""
+    """Mean nats a token of each unit (U,); NaN where it has no token, infinite where the model gives no number."""
     streams = state.streams.child("own-members")
     if state.config.model.is_causal:
         losses = causal_lm.score_units({RELEASED: model}, stream, streams)[RELEASED]

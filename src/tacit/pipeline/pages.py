@@ -149,7 +149,7 @@ def _curators(folder: RunFolder) -> Path:
 
 
 def _released_shape(config: RunConfig, model: Path) -> ModelShape:
-    """Of the released model; an adapter that is released alone has that of the model which it stands beside."""
+    """The shape of the released model; an adapter that is released alone has that of the model which it stands beside."""
     adapter = config.model.adapter
     alone = adapter is not None and not adapter.merge
     return shape_of(config.model) if alone else folder_shape(model, config.model.kind)

@@ -70,7 +70,7 @@ def planted_records(config: RunConfig, streams: KeyedRandomness) -> list[Record]
 
 
 def planted_units(config: RunConfig, streams: KeyedRandomness) -> list[Unit]:
-    """The same, as units of one text."""
+    """The records of `planted_records` as units of one text."""
     return [Unit(record.document_id, (record.text,)) for record in planted_records(config, streams)]
 
 

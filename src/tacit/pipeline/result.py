@@ -35,7 +35,7 @@ class RunResult:
         return float(self.certificate["epsilons"][0]["delta"])
 
     def _repr_html_(self) -> str:
-        """In a notebook: the statement."""
+        """The statement, which a notebook shows."""
         return f"<p>{html.escape(self.statement)}</p>"
 
     @property

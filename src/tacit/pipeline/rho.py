@@ -139,7 +139,7 @@ def _in_order(units: Sequence[Unit], scores: Path) -> Iterator[float]:
 def _constants(
     run: _Run, options: AdaptiveOptions, scorer: ScorerOptions, public: Callable[[], Sequence[Unit]]
 ) -> PrivacyProbability:
-    """As given, or once from public text."""
+    """The constants that are given, or those taken once from public text."""
     if options.lower is not None and options.upper is not None:
         return PrivacyProbability(options.lower, options.upper)
     path = run.folder.private / "rho.json"

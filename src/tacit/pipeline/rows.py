@@ -83,7 +83,7 @@ def _tokenising(state: RunState, has_chats: bool) -> Tokenising:
 
 
 def _public_chats(state: RunState, units: Sequence[Unit]) -> list[bool]:
-    """Of each public unit whether its corpus has conversations."""
+    """Whether the corpus of each public unit has conversations."""
     return [_corpus_of(state, unit).is_chat for unit in units]
 
 
@@ -182,7 +182,7 @@ def private_rows(state: RunState) -> SequenceStream:
 
 @once
 def control_rows(state: RunState) -> SequenceStream:
-    """The same for the control without DP, which is shown examples with coins more often."""
+    """The private rows for the control without DP, which is shown examples with coins more often."""
     if not has_coins(state.config):
         return private_rows(state)
     units = private_units(state)[0]
@@ -240,7 +240,7 @@ def _with_canaries(state: RunState, stream: SequenceStream) -> SequenceStream:
 
 
 def planted_contexts(state: RunState, most: int) -> dict[int, Contexts]:
-    """By number of a masked model's canary, the first ``most`` training rows that it stands in. Private."""
+    """The first ``most`` training rows that each canary of a masked model stands in, by its number. Private."""
     assert state.config.audit is not None
     rows, canaries = private_rows(state), drawn_canaries(state)
     own = itertools.islice(rows.keys_U, len(private_units(state)[0]))  # behind them are the examples with coins
@@ -304,7 +304,7 @@ def _marked_rows(state: RunState) -> SequenceStream:
 
 @once
 def _unmarked_rows(state: RunState) -> SequenceStream:
-    """The same without marks."""
+    """The rows of data points without marks."""
     marked = _marked_rows(state)
 
     def write(folder: Path) -> None:

@@ -98,7 +98,7 @@ def _phases_of(state: RunState, part: Part) -> tuple[str, tuple[Phase, ...]]:
 
 
 def _own_phases(state: RunState, part: Part) -> tuple[Phase, ...]:
-    """Those that the part itself trains; the weights before them are in the run's own checkpoints."""
+    """The phases that the part itself trains; the weights before them are in the run's own checkpoints."""
     _, phases = _phases_of(state, part)
     if part == "pretraining":
         return phases
@@ -118,7 +118,7 @@ def _first_with_secrets(phases: tuple[Phase, ...]) -> int:
 
 
 def _run_part(state: RunState, part: Part) -> None:
-    """At every rank: begin with the checkpoint before the part, and go through its own phases."""
+    """Begin, at every rank, with the checkpoint before the part, and go through its own phases."""
     if state.ranks.first and has_coins(state.config) and part == "training":
         drawn_coins(state)  # bound before another rank makes the rows in which they stand
     _call_others(state, part)
@@ -182,7 +182,7 @@ def _title(state: RunState, part: Part) -> str:
 
 
 def _control_phases(state: RunState) -> tuple[Phase, ...]:
-    """The same phases with ordinary training in place of DP, or without its noise. The model never leaves run/private."""
+    """The phases with ordinary training in place of DP, or without its noise. The model never leaves run/private."""
     options = state.config.audit
     assert options is not None
     planned = state.mechanisms.phases
@@ -212,7 +212,7 @@ def _without_dp(phase: Phase, options: AuditOptions, enough: int) -> Phase:
 
 
 def _without_noise(phase: Phase) -> Phase:
-    """The same steps with draws of their own: an attack that finds nothing here has no power over this training."""
+    """The phase's steps without noise, with draws of their own: an attack that finds nothing here has no power over this training."""
     assert isinstance(phase.plan, DpPlan)
     return dataclasses.replace(phase, plan=NoiselessPlan.of(phase.plan))
 

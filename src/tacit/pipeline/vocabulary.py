@@ -184,7 +184,7 @@ class _PaidWords(WordSource):
         return noisy_counts(sorted(known), counts, self._paid_noise(stage, how, all_counts))
 
     def _sums(self, bound: ContributionBound, spill: Spill) -> SortedCounts:
-        """Of the words of the units that are trained on, here or on Spark."""
+        """Weighted counts of the words of the units that are trained on, made here or on Spark."""
         units, on_spark = private_units(self.state)[0], private_on_spark(self.state)
         if on_spark is not None:
             return on_spark.counts(bound, self.text, units.behind, spill)
@@ -227,7 +227,7 @@ def _progress(stage: str, stages: Sequence[str]) -> str:
 
 
 def _texts(units: Iterable[Unit]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Of units from a store, whose ids differ; planted ones behind them have keyed ids."""
+    """Ids and texts of units from a store, whose ids differ; planted ones behind them have keyed ids."""
     return ((unit.unit_id, unit.texts) for unit in units)
 
 

@@ -126,7 +126,7 @@ def run_randomness(training: str, public_key: bool) -> str:
 
 
 def finetuning_randomness(training: str, public_key: bool) -> str:
-    """As `run_randomness`, of a fine-tuning."""
+    """What `run_randomness` says of a run, said of a fine-tuning."""
     key = _PUBLIC_KEY if public_key else "256 bits"
     return f"Training noise: {training}, {ON_GRID}; sampling: ChaCha20 keyed by {key}. {NOT_EXACT}"
 

@@ -129,7 +129,7 @@ class StatedConfidentiality(BaseModel):
 
 
 class StatedFineTuning(BaseModel):
-    """Of a fine-tuned tagger (docs/entities.md).
+    """The certificate of a fine-tuned tagger (docs/entities.md).
 
     Args:
         statement: whom it is about, in words.
@@ -140,7 +140,7 @@ class StatedFineTuning(BaseModel):
 
 
 class StatedLoop(Strict):
-    """Of a training loop of one's own (docs/own-loop.md).
+    """The certificate of a training loop of one's own (docs/own-loop.md).
 
     Args:
         statement: what is guaranteed, in words.

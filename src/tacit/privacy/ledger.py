@@ -192,7 +192,7 @@ class Ledger:
         return list(self.spends_by_stage().values())
 
     def spends_by_stage(self) -> dict[str, Spend]:
-        """As `spends`, in the same order, with the stage that paid."""
+        """The spends of `spends`, in the same order, with the stage that paid."""
         return {
             plan.stage: Spend(plan.event, self.spent(plan.stage), plan.partition)
             for plan in self._in_order(self.plans.values())
@@ -312,7 +312,7 @@ class Ledger:
     # inside ----------------------------------------------------------------------------------------------------------
 
     def _in_order(self, plans: Iterable[StagePlan]) -> list[StagePlan]:
-        """Those that were paid for first, then the others as they were planned: no release can have chosen what came first."""
+        """The stages that were paid for first, then the others as planned: no release can have chosen what came before it."""
         first = {row.body["stage"]: row.sequence for row in reversed(self._rows) if row.kind == "spend"}
         return sorted(plans, key=lambda plan: first.get(plan.stage, math.inf))
 

@@ -39,7 +39,7 @@ class Rounding:
         return made_from if self.micro_batch is None else f"{self.precision} {self.micro_batch} {made_from}"
 
     def __str__(self) -> str:
-        """As the options that say so."""
+        """The options that ask for it."""
         options = f"compute.precision: {self.precision}"
         return options if self.micro_batch is None else f"{options} and compute.micro_batch: {self.micro_batch}"
 

@@ -220,7 +220,7 @@ class Provenance:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """From the certificate's block ``start``, or from the ledger.
+        """Read it from the certificate's block ``start``, or from the ledger.
 
         Raises:
             LookupError, TypeError, ValueError, UsageError: it is something else.

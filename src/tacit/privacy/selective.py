@@ -129,7 +129,7 @@ def _together(gradients: Sequence[Spend], states: Sequence[Spend], delta: float)
 
 
 def _mu(states: Sequence[Spend]) -> float:
-    """Of the one Gaussian mechanism that the states are together, exactly: its sensitivity over its noise."""
+    """Sensitivity over noise of the one Gaussian mechanism that the states are together, exactly."""
     squares = [
         state.count * (2 / state.event.noise_multiplier) ** 2 for state in states if isinstance(state.event, Gaussian)
     ]
@@ -137,7 +137,7 @@ def _mu(states: Sequence[Spend]) -> float:
 
 
 def _states_epsilon(states: Sequence[Spend], delta: float) -> float:
-    """From the closed form of that mechanism (Balle and Wang 2018, theorem 8), rounded up; however large it is."""
+    """Epsilon by the closed form of that mechanism (Balle and Wang 2018, theorem 8), rounded up, however large it is."""
     mu = _mu(states)
     low, high = 0.0, mu * mu + 40 * mu + 1.0  # beyond this delta is below 1e-300
     if not states or gaussian_delta(low, mu) <= delta:

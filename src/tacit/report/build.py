@@ -61,7 +61,7 @@ class AttackPart:
 
     @property
     def has(self) -> dict[str, bool]:
-        """By name of a column that may be empty whether any row has something there."""
+        """Whether any row has something in a column, by the name of each column that may be empty."""
         return {name: any(given(row) for row in self.facts.rows) for name, given in _OPTIONAL.items()}
 
     @property

@@ -256,7 +256,7 @@ def _interval_words(value: float, interval: tuple[float, float] | None) -> str:
 
 
 def _limits(points: Sequence[_Point]) -> tuple[float, float]:
-    """From 0, or where there are intervals alone a little below all numbers, to a little above them and the ceilings."""
+    """Limits of the axis: from 0 (with intervals alone, from a little below all numbers) to a little above them and the ceilings."""
     least = min(number for point in points for number in point.numbers)
     ceilings = [point.row.ceiling for point in points if point.row.ceiling is not None]
     most = max(*ceilings, *(number for point in points for number in point.numbers), 1e-9)

@@ -26,7 +26,7 @@ MOST_COINS = 2**20
 
 @dataclass(frozen=True)
 class LowerBound:
-    """With probability ``confidence`` no (epsilon', delta) guarantee with a smaller epsilon' is true.
+    """A lower bound: with probability ``confidence`` no (epsilon', delta) guarantee with a smaller epsilon' is true.
 
     Args:
         bound: the member of `BOUNDS`.
@@ -71,7 +71,7 @@ class Bound(ABC, Generic[EvidenceT]):
 
     @abstractmethod
     def perfect(self, size: int, delta: float, level: float) -> float:
-        """The same epsilon for an attack that is always right."""
+        """The bound that an attack which is always right would give."""
 
     def lower_bound(self, evidence: EvidenceT, delta: float, confidence: float = 0.95) -> LowerBound:
         """The bound with its capacity.

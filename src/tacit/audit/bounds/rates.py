@@ -69,7 +69,7 @@ class ThresholdBound(Bound[Scores]):
         return self.epsilon(float(shown), delta), counted
 
     def perfect(self, size: int, delta: float, level: float) -> float:
-        """With half of the coins in."""
+        """The epsilon that an attack which is always right would show, with half of the coins in."""
         tests = size - self._choosing(size)
         members, others = tests // 2, tests - tests // 2
         shown = self.shown(lower_limit(members, members, level / 2), upper_limit(0, others, level / 2), delta)
@@ -100,5 +100,5 @@ def lower_limit(successes: ArrayLike, trials: int, tail: float) -> np.ndarray:
 
 
 def upper_limit(successes: ArrayLike, trials: int, tail: float) -> np.ndarray:
-    """The same for so many successes or fewer."""
+    """The upper confidence limit of a rate that gave so many successes or fewer."""
     return 1 - lower_limit(trials - np.asarray(successes), trials, tail)

@@ -34,7 +34,7 @@ class Claim:
 
 
 class Verdict(StrEnum):
-    """Of one audit.
+    """The verdict of one audit.
 
     - NOT_CONTRADICTED: the attack could have contradicted the claim, and did not.
     - INCONCLUSIVE: a perfect attack could not have contradicted it; or the bound is above it, but rests on an assumption.

@@ -31,7 +31,7 @@ _WIDTH = 16
 
 
 class WordTableConfig(PreTrainedConfig):
-    """Of a `WordTable`, which is never saved."""
+    """The configuration of a `WordTable`, which is never saved."""
 
     model_type = "tacit-self-test"
 

@@ -75,6 +75,6 @@ def noisy_sums(
     steps: int,
     streams: KeyedRandomness,
 ) -> Iterator[Tensor]:
-    """Those of one training alone (`Trainings`)."""
+    """The noisy sums of one training alone (`Trainings`)."""
     with closing(Trainings(made_by, model, stream, plan, streams)) as trainings:
         yield from trainings.sums(steps)

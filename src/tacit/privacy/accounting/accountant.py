@@ -66,7 +66,7 @@ def _epsilon(spends: tuple[Spend, ...], delta: float, relation: Relation) -> flo
 
 
 def _epsilon_at_tiny_delta(spends: tuple[Spend, ...], delta: float, relation: Relation) -> float:
-    """By Renyi DP alone, which has no numerical floor."""
+    """Epsilon by Renyi DP alone, which has no numerical floor."""
     found = rdp_epsilon(spends, delta, relation)
     if found is None:
         raise UsageError(

@@ -136,7 +136,7 @@ class _Wanted:
     leak: float
 
     def events(self, mu: float) -> WordEvents:
-        """With this mu of all releases together."""
+        """The events with this mu of all releases together."""
         of_rounds = mu * math.sqrt(1 - self.counts_share)
         rounds = tuple(_round(of_rounds * math.sqrt(part), self.leak * part, self.max_words) for part in self.parts)
         if self.counts_share == 0:

@@ -69,7 +69,7 @@ def composed_steps(spends: Iterable[Spend]) -> int:
 
 
 def rounding_reserve(spends: Iterable[Spend]) -> float:
-    """By how much the library's delta of these spends may be off, whichever way: 2^-53 a step, in every account."""
+    """How far the library's delta of these spends may be off, whichever way: 2^-53 a step, in every account."""
     return _ROUNDING * composed_steps(spends)
 
 
@@ -180,7 +180,7 @@ class Account:
 
     @functools.cached_property
     def _fixed_cases(self) -> list[Account]:
-        """For a lower estimate: the same with every choice between events made beforehand; else none."""
+        """The spends with every choice between events made beforehand, for a lower estimate; else none."""
         if self.pessimistic or not any(isinstance(spend.event, Chosen) for spend in self.spends):
             return []
         return [Account(spends, self.relation, self.grid, False) for spends in _alternatives(self.spends) if spends]

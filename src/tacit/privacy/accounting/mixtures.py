@@ -46,7 +46,7 @@ class MixturePair:
 
     @property
     def largest_loss(self) -> float:
-        """Of what is not counted as infinite."""
+        """The largest loss that is not counted as infinite."""
         return min(LARGEST_LOSS, float(self._loss(np.array([self._end]))[0][0]))
 
     def _log_density(self, x: np.ndarray, components: Components) -> tuple[np.ndarray, np.ndarray]:
@@ -98,7 +98,7 @@ class MixturePair:
         return total
 
     def masses(self, grid: float, pessimistic: bool = True) -> tuple[Masses, Masses]:
-        """Of P against Q, and of Q against P.
+        """The masses of P against Q, and of Q against P.
 
         Args:
             grid: discretisation interval of the loss, in nats.

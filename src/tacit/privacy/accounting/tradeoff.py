@@ -204,6 +204,6 @@ def within_unit_epsilon(spends: Sequence[Spend], delta: float, relation: Relatio
 
 @functools.lru_cache(maxsize=64)
 def _exchanged_epsilon(part: tuple[Spend, ...], delta: float) -> float:
-    """Of few steps the coarsest grid loses nothing that can be seen."""
+    """Epsilon of the exchange. With few steps the coarsest grid loses nothing that can be seen."""
     grid = COARSEST_GRID if composed_steps(part) <= _FEW_STEPS else GRIDS[0]
     return Account(part, "replace", grid, full_law=False).epsilon(delta)

@@ -100,7 +100,7 @@ class Basis:
         )
 
     def coverage(self) -> str:
-        """Of the private stream, in words."""
+        """What is covered of the private stream, in words."""
         if self.delta_2 is None:
             return "every record of the private corpus is in the private stream"
         return "the conservative policy marks the record of every secret that the balanced policy misses"
@@ -152,7 +152,7 @@ def worst_case_line(run: Basis) -> Line:
 
 
 def screened_line(run: Basis, gamma: float | Labels) -> Line:
-    """The same definition with the misses that were measured, or stated."""
+    """The line of the screened text, with the misses that were measured, or stated."""
     size, share = run.claim.group_size, upper_share("gamma", gamma, run.confidence)
     # Rounded up, so that a fixed secret is never taken for a tenth of one; 0.1 of 30 secrets are 3, in spite of the last digit.
     missed = min(size, math.ceil(size * share * (1 - 1e-12)))
@@ -192,7 +192,7 @@ def screened_line(run: Basis, gamma: float | Labels) -> Line:
 
 
 def _unbounded(run: Basis, gamma: float | Labels, claim: Claim) -> Line:
-    """Of a secret that one policy misses, where nobody bounds how often the other one misses it too."""
+    """The line of a secret that one policy misses, where nobody bounds how often the other one misses it too."""
     return Line(
         kind="screened",
         definition="definition 2" if claim.group_size == 1 else "definition 3",

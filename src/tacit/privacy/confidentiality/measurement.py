@@ -54,12 +54,12 @@ class Measurement:
 
     @property
     def gamma(self) -> Labels:
-        """Of the balanced policy."""
+        """How many of the labelled secrets the balanced policy misses."""
         return Labels(self.secrets, self.balanced_missed)
 
     @property
     def delta_2(self) -> Labels:
-        """Of the conservative policy, which bounds what both miss."""
+        """How many of the labelled secrets the conservative policy misses, which bounds what both miss."""
         return Labels(self.secrets, self.conservative_missed)
 
     @property

@@ -75,7 +75,7 @@ class ConfidentialityStatement:
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """Those that there are, in the order in which they should be read."""
+        """The lines that there are, in the order in which they should be read."""
         return tuple(line for line in (self.worst_case, self.screened, self.bayesian) if line is not None)
 
     def to_dict(self) -> dict[str, Any]:

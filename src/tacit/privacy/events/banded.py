@@ -71,7 +71,7 @@ class BandedPoissonGaussian(Event):
     def loss_distribution(
         self, count: int, relation: Relation, grid: float, pessimistic: bool
     ) -> PrivacyLossDistribution:
-        """Of the worst band; `tacit.privacy.accounting.adaptive` tells the bands apart before anything is composed."""
+        """The loss of the worst band; `tacit.privacy.accounting.adaptive` tells the bands apart before anything is composed."""
         return self.worst.loss_distribution(count, relation, grid, pessimistic)
 
     def renyi_event(self, relation: Relation) -> DpEvent | None:
@@ -121,7 +121,7 @@ class Exchange(Event):
         return exchange_pld(self, count, grid, pessimistic)
 
     def renyi_event(self, relation: Relation) -> DpEvent | None:
-        """Of a removal or an addition; of an exchange of two weights above 0 no bound is known."""
+        """The event of a removal or an addition; for an exchange of two weights above 0 no bound is known."""
         if min(self.leaves, self.enters) > 0:
             return None
         own = PoissonGaussian(self.sampling_probability, self.noise_multiplier / max(self.leaves, self.enters))

@@ -83,7 +83,7 @@ class Event(ABC):
 
     @property
     def step_noise_multiplier(self) -> float | None:
-        """Of a step of training, the standard deviation of its noise over the clip norm; None of another mechanism."""
+        """The standard deviation of a training step's noise over the clip norm; None of another mechanism."""
         return None
 
     @property
@@ -98,7 +98,7 @@ class Event(ABC):
 
     @property
     def least_units(self) -> float | None:
-        """In how many units a word has to be to be chosen, but for the noise; None where no words are chosen."""
+        """How many units a word needs to be chosen, but for the noise; None where no words are chosen."""
         return None
 
     @property
@@ -121,7 +121,7 @@ class Event(ABC):
         return own if self.bands is None else {"weights_of_rho": self.bands.words()} | own
 
     def planned_numbers(self) -> dict[str, int | float | str]:
-        """Those that `tacit plan` shows, in units that a reader of a configuration knows."""
+        """The numbers that `tacit plan` shows, in units that a reader of a configuration knows."""
         return self.numbers()
 
     def with_rho(self, name: str) -> Event:

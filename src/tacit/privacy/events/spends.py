@@ -82,7 +82,7 @@ class Chosen(Event):
 
     @property
     def steps(self) -> int:
-        """Of the longest alternative."""
+        """The steps of the longest alternative."""
         return max(sum(spend.count for spend in spends) for spends in self.alternatives)
 
     def loss_distribution(

@@ -179,7 +179,7 @@ class WeightedHistogram(Choice):
 
     @property
     def least_units(self) -> float:
-        """Of units with all of ``max_words`` words; those of fewer words weigh more."""
+        """How many units with all of ``max_words`` words are needed; those of fewer words weigh more."""
         return self.threshold / self.resolution * math.sqrt(self.max_words)
 
     def weight_of_word(self, words: int) -> int:

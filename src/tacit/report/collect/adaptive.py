@@ -14,7 +14,7 @@ __all__ = ["adaptive_facts"]
 
 
 def adaptive_facts(config: RunConfig, ledger: Ledger, certificate: dict[str, Any]) -> schema.AdaptiveFacts | None:
-    """From the certificate's function; None of a run in which all units count alike."""
+    """What the certificate's function says; None of a run in which all units count alike."""
     options = config.adaptive
     if options is None:
         return None

@@ -75,6 +75,6 @@ def phase_rows(config: RunConfig, ledger: Ledger) -> tuple[schema.PhaseRow, ...]
 
 
 def _noise_multiplier(config: RunConfig, ledger: Ledger, phase: PhaseOptions) -> float | None:
-    """As the ledger has it; None of what it does not hold, or holds without a finite event, as on marked text."""
+    """The multiplier that the ledger has; None of a phase that is not there, or without a finite event, as on marked text."""
     plan = ledger.plans.get(config.phase_name(phase, 0))
     return None if plan is None else plan.event.step_noise_multiplier

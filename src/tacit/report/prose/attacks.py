@@ -103,7 +103,7 @@ def _control_sentence(found: AttackFacts, tests: dict[str, bool], screened: bool
 
 
 def _largest(found: AttackFacts, tests: dict[str, bool]) -> AttackRow:
-    """Of the control's rows that stand out, the one with the largest value."""
+    """The row with the largest value among the control's rows that stand out."""
     rows = [row for row in found.rows if row.model != RELEASED and row.judged and tests[row.test]]
     return max(rows, key=lambda row: row.value)
 

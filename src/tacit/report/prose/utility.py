@@ -27,7 +27,7 @@ class _Score:
 
 @dataclass(frozen=True)
 class _Scores:
-    """Of all models on one text, with their common margin at 95 % (0: exact; infinite: the noise covers the whole scale)."""
+    """Scores of all models on one text, with their common margin at 95 % (0: exact; infinite: the noise covers the whole scale)."""
 
     by_model: dict[str, _Score]
     margin: float
@@ -81,7 +81,7 @@ def _against(mine: _Score, other: _Score, margin: float) -> str:
 
 
 def _worst(found: list[str]) -> str:
-    """Of several baselines: better than the best is better than each of them."""
+    """What is said of the best of several baselines: who is better than it is better than each."""
     return max(found, key=[_BETTER, _OPEN, _EQUAL, _WORSE].index)
 
 
@@ -100,7 +100,7 @@ def _useless(said: str) -> str:
 
 
 def _perplexities(models: dict[str, UtilityRow]) -> _Scores:
-    """As minus the mean loss, on which the noise lies."""
+    """Minus the mean loss of each model, on which the noise lies."""
     found = {
         model: _Score(-math.log(row.perplexity), number_text(row.perplexity, 4))
         for model, row in models.items()

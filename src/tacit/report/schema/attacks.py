@@ -155,7 +155,7 @@ class AttackFacts(Facts):
         return next((row.model for row in self.rows if row.model != RELEASED), None)
 
     def tests_of(self, model: str) -> dict[str, bool]:
-        """By test whether the model stands out in it.
+        """Whether the model stands out in each test, by the test's name.
 
         A p-value is corrected twice (Bonferroni): for the rows of the test, and for the tests of the model.
         """

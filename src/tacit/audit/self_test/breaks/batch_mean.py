@@ -35,7 +35,7 @@ class MeanOfTheBatch(NextWord):
 
 
 class BatchMean(DpStep):
-    """As planned, but for the objective."""
+    """Steps as planned, but for the objective."""
 
     def __init__(self, model: PreTrainedModel, plan: DpPlan, compute: ComputeOptions, source: Source) -> None:
         super().__init__(model, plan, compute, dataclasses.replace(source, objective=MeanOfTheBatch()))

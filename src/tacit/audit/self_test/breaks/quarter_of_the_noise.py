@@ -14,7 +14,7 @@ __all__ = ["QUARTER_OF_THE_NOISE", "QuarterOfTheNoise"]
 
 
 class QuarterOfTheNoise(DpStep):
-    """As planned, but for the deviation of the noise."""
+    """Steps as planned, but for the deviation of the noise."""
 
     def _noise(self) -> tuple[float, Grid | None]:
         stddev, grid = super()._noise()
