@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -98,6 +99,17 @@ def test_marks_on_disk_are_those_in_memory_and_hold_no_text(tmp_path: Path) -> N
     assert "one" not in repr(found)
     with pytest.raises(ValueError, match="zip"):  # of other units
         list(open_marks(tmp_path, units[:-2], "line"))
+
+
+def test_a_corpus_without_end_is_marked_a_few_texts_at_once() -> None:
+    """So memory does not grow with it; known wrong: a list of all, which would never come back."""
+    marker = Digits()
+    endless = mark((Unit(str(k), (f"one {k}",)) for k in itertools.count()), marker, "line")
+    assert [one.runs for one in itertools.islice(endless, 3)] == [((4, 5),)] * 3
+    long = mark((Unit(str(k), ("1" * 400_000,)) for k in itertools.count()), few := Digits(), "line")
+    next(long)
+    assert len(marker.asked) == 2000
+    assert len(few.asked) == 1  # one text, however often it comes
 
 
 def test_cut_units_keep_their_ids_and_all_their_lines() -> None:
