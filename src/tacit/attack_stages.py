@@ -72,7 +72,7 @@ def _exposure(config: RunConfig, training: NoisyTraining) -> Cost | None:
 
 
 def _planted_contexts(config: RunConfig, training: NoisyTraining) -> Cost | None:
-    """As the exposure, in other rows."""
+    """The cost of the attack in planted contexts: as much as the exposure's, in other rows."""
     return _exposure(config, training) if config.audit and "planted-contexts" in config.audit.attacks else None
 
 
@@ -108,7 +108,7 @@ _FLOAT64 = 2.0
 
 
 def _white_box(config: RunConfig, training: NoisyTraining) -> Cost | None:
-    """Of the training's steps, each made once more with three passes over the examples; the stage itself is short."""
+    """The cost of the white-box attack: each step once more, with three passes over the examples; the stage itself is short."""
     if config.audit is None or config.audit.coins is None or not config.audit.white_box:
         return None
     coins = config.audit.coins

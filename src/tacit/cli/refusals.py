@@ -8,7 +8,7 @@ __all__ = ["ADVICE", "Advice"]
 
 
 class Advice(NamedTuple):
-    """For whoever was refused: why, and what to do instead, in a few words of Markdown."""
+    """What whoever was refused is told: why, and what to do instead, in a few words of Markdown."""
 
     why: str
     what_to_do: str

@@ -89,17 +89,17 @@ class AdaptiveOptions(Options):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the bands: those of the budget, else by number."""
+        """The names of the bands: those of the budget, else by number."""
         return tuple(self.budget) if self.budget else tuple(f"stratum-{number + 1}" for number in range(self.bands))
 
     @property
     def stated_shares(self) -> tuple[float, ...]:
-        """Of each band; equal when not given."""
+        """The stated share of the units in each band; all are equal when not given."""
         return self.shares or (1 / self.bands,) * self.bands
 
 
 def stratum_number(stream: str) -> int | None:
-    """From 0, of ``stratum-1`` and so on; None of another stream."""
+    """The number, from 0, of the stream ``stratum-1`` and so on; None for another stream."""
     kind, _, number = stream.partition("-")
     return int(number) - 1 if kind == "stratum" else None
 

@@ -150,7 +150,7 @@ class AuditOptions(Options):
 
 
 def check_control(config: RunConfig) -> None:
-    """With marked text there is noise on states too, in phases that are no DP phases."""
+    """Refuse a control without noise with marked text: there is noise on states too, in phases that are no DP phases."""
     if config.audit is not None and config.audit.control == "without-noise" and config.marking is not None:
         raise UsageError(
             "audit.control: without-noise leaves out the noise of DP phases alone; with marking set it to true"

@@ -118,7 +118,7 @@ class Options(BaseModel):
         return expanded(path) if self._folder is None else self._folder / expanded(path)
 
     def located_corpus(self, path: str) -> Place:
-        """The same of a corpus, which may also be in an object store (`tacit.corpus.places`)."""
+        """The place of a corpus as it is used: as `located`, or in an object store (`tacit.corpus.places`)."""
         address = substituted(path)
         if not is_remote(address):
             return self.located(path)

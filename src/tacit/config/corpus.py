@@ -102,7 +102,7 @@ class CorpusOptions(Options):
 
     @property
     def source(self) -> Source:
-        """The same, as readers take it."""
+        """The corpus as readers take it."""
         from tacit.corpus.source import Source  # imports pyarrow
         from tacit.corpus.turns import Turns
 

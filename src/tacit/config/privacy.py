@@ -89,7 +89,7 @@ def check_users(config: RunConfig) -> None:
 def check_data_points(
     config: RunConfig, section: Literal["screening", "marking"], other_relation: RefusedError, why_outside: str
 ) -> None:
-    """With screening or marking the unit is a data point whose text is exchanged, and no histogram counts its words."""
+    """Check that with screening or marking the unit is a data point whose text is exchanged, and no histogram counts its words."""
     if config.privacy.relation != "replace":
         raise other_relation
     if config.privacy.unit != "record":

@@ -220,6 +220,6 @@ def _said(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    """As YAML 1.1 and 1.2 both read a number: 1e-05 would be a text in one of them."""
+    """A number as YAML 1.1 and 1.2 both read it: 1e-05 would be a text in one of them."""
     said = f"{value:g}"
     return said.replace("e", ".0e") if "e" in said and "." not in said else said

@@ -80,7 +80,7 @@ class VocabularyOptions(Options):
 
     @property
     def resolved_path(self) -> Path:
-        """Of a given tokenizer: the path with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
+        """The path of a given tokenizer, with ``${NAME}`` and ``${NAME:-default}`` replaced from the environment."""
         assert self.path is not None
         return self.located(self.path)
 

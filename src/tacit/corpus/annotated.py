@@ -77,12 +77,12 @@ class AnnotatedDocument:
 
     @property
     def tokens(self) -> list[str]:
-        """Those of all sentences."""
+        """The tokens of all sentences."""
         return [token for sentence in self.sentences for token in sentence.tokens]
 
     @property
     def tags(self) -> list[str]:
-        """Those of all sentences."""
+        """The tags of all sentences."""
         return [tag for sentence in self.sentences for tag in sentence.tags]
 
     def content(self) -> bytes:

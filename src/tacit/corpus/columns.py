@@ -14,7 +14,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
 
 
 def key_names(names: Iterable[str]) -> list[str]:
-    """Those of an object's keys that look like names of fields.
+    """The keys of an object that look like names of fields.
 
     An object may have a value of the text as its key, such as a person's name with a blank, a number or a sentence: none of these is
     shown.

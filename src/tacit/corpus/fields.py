@@ -91,7 +91,7 @@ def checked_text(text: str, place: str, source: Source) -> str:
 
 
 def refuse_fields(path: Place, source: Source) -> None:
-    """For a format without fields.
+    """Refuse a source that asks for a field, where the format has none.
 
     Raises:
         UsageError: the source asks for one.

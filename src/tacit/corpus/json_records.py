@@ -46,12 +46,12 @@ def _read_objects(path: Place, source: Source, objects: Callable[[Place, int], I
 
 
 def jsonl_names(path: Place, source: Source) -> list[str]:
-    """Those keys of all the first objects that look like names."""
+    """The keys that all the first objects of a file of lines have and that look like names."""
     return _shared_keys(objects_by_line(path, source.max_record_bytes), 1)
 
 
 def json_names(path: Place, source: Source) -> list[str]:
-    """As `jsonl_names`, of an array."""
+    """The keys that all the first objects of an array have and that look like names."""
     return _shared_keys(objects_of_array(path, source.max_record_bytes), 1)
 
 

@@ -208,7 +208,7 @@ class RemotePath:
         return info.size or 0, info.mtime_ns or 0
 
     def open(self) -> pa.NativeFile:
-        """To be read from any place on."""
+        """The file, opened to be read from any place on."""
         filesystem, path = self._opened()
         return filesystem.open_input_file(path)
 
@@ -339,7 +339,7 @@ def name_below(folder: Place, path: Place) -> str:
 
 
 def look_at(where: Place) -> tuple[int, int]:
-    """Of a file, its bytes, and when it was written, in nanoseconds."""
+    """The bytes of a file, and when it was written, in nanoseconds."""
     if isinstance(where, RemotePath):
         return where.look()
     found = where.stat()
@@ -352,7 +352,7 @@ def open_place(where: Place) -> IO[bytes]:
 
 
 def native_file(where: Place) -> pa.NativeFile:
-    """The same for pyarrow. It is not mapped: a file that is cut short meanwhile must not end the process."""
+    """The file, opened for pyarrow. It is not mapped: a file that is cut short meanwhile must not end the process."""
     import pyarrow as pa
 
     if not isinstance(where, Path):

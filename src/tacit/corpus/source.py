@@ -128,7 +128,7 @@ def _saved_in(source: Source, folder: Place) -> list[Place] | None:
 
 
 def _is_pattern(path: Place) -> bool:
-    """By the name alone, which is public; ``[`` is one of its letters, unless it stands beside these."""
+    """Whether the path is a pattern, by its name alone, which is public: with ``*`` or ``?``; ``[`` alone is one of its letters."""
     return "*" in path.name or "?" in path.name
 
 

@@ -128,7 +128,7 @@ def _rows_at_once(source: Source) -> int:
 
 
 def _parquet_file(opened: Any) -> pq.ParquetFile:
-    """Without pyarrow's own limits on a footer, which some number of row groups would meet."""
+    """The file, without pyarrow's own limits on a footer, which some number of row groups would meet."""
     return pq.ParquetFile(opened, thrift_string_size_limit=_MOST_THRIFT, thrift_container_size_limit=_MOST_THRIFT)
 
 
@@ -146,7 +146,7 @@ def _leaves(file: pq.ParquetFile, names: Sequence[str], source: Source) -> list[
 
 
 def _fields_of_turns(paths: Sequence[str], begin: int, wanted: Collection[str]) -> list[str]:
-    """Of the paths, those of wanted fields of the turns themselves, and not of a field with that name inside another one.
+    """The paths of wanted fields of the turns themselves, and not of a field with that name inside another one.
 
     >>> _fields_of_turns(["m.list.element.role", "m.list.element.meta.role"], 2, {"role"})
     ['m.list.element.role']

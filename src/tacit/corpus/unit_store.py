@@ -83,13 +83,13 @@ class StoredUnits(Sequence[Unit]):
         self._stored = len(arrays["id_ends_U"])
 
     def followed_by(self, behind: Sequence[Unit]) -> StoredUnits:
-        """The same with these behind them. Who counts by units sees to it that no id is there twice."""
+        """These units with others behind them. Who counts by units sees to it that no id is there twice."""
         assert not self._behind
         return StoredUnits(self._store, self._arrays, self._texts_B, behind)
 
     @property
     def behind(self) -> Sequence[Unit]:
-        """Those that are not in the store."""
+        """The units that are not in the store."""
         return self._behind
 
     @property
@@ -217,7 +217,7 @@ class SideBatch:
 
     @classmethod
     def of(cls, ids: Sequence[bytes], spans: Sequence[Sequence[_Span]]) -> SideBatch:
-        """Of units by their ids and the places of their texts."""
+        """The batch of units with these ids, whose texts lie at these places."""
         all_N2 = np.array(list(itertools.chain.from_iterable(spans)), dtype=np.int64).reshape(-1, 2)
         id_sizes_U, texts_U = (np.array(list(map(len, each)), dtype=np.int64) for each in (ids, spans))
         return cls(b"".join(ids), id_sizes_U, texts_U, all_N2[:, 0], all_N2[:, 1])
@@ -243,7 +243,7 @@ class UnitBatch:
 
     @classmethod
     def of(cls, units: Sequence[tuple[Unit, bool]]) -> UnitBatch:
-        """Of units, and whether each is held out."""
+        """The batch of these units; each comes with whether it is held out."""
         texts: list[bytes] = []
         ids: dict[bool, list[bytes]] = {False: [], True: []}
         spans: dict[bool, list[list[_Span]]] = {False: [], True: []}
@@ -262,7 +262,7 @@ class UnitBatch:
 
 
 def write_ordered_units(folder: Path, batches: Iterable[UnitBatch], streams: KeyedRandomness) -> None:
-    """As `write_units`, of units that were grouped, ordered and divided elsewhere, part by part, each with its part's prefix."""
+    """Write, as `write_units`, units that were grouped, ordered and divided elsewhere, part by part, each with its part's prefix."""
     texts, sides = _Texts(folder, "texts_B"), _sides(folder)
     fingerprint = fingerprint_begun(streams)
     for batch in batches:

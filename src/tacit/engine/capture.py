@@ -369,7 +369,7 @@ class _Tap(torch.autograd.Function):
 
 
 def _run_back(below: GradientEdge, anchor: Tensor, gradient_B: Tensor, own: slice) -> None:
-    """From a layer's output down, with the gradient of some rows alone."""
+    """Run backward from a layer's output down, with the gradient of some rows alone."""
     alone_B = torch.zeros_like(gradient_B)
     alone_B[own] = gradient_B[own]
     torch.autograd.grad((below,), anchor, alone_B, retain_graph=True, allow_unused=True)

@@ -390,7 +390,7 @@ def _joint(norms_GU: Tensor) -> Tensor:
 def _most_absolute(
     factors: Mapping[str, Sequence[Factor]], coefficients_U: Mapping[str, Tensor], like_U: Tensor
 ) -> Tensor:
-    """For each unit (U,) the largest sum of the norms of what its clipped gradient of a parameter is added up from."""
+    """The largest sum, for each unit (U,), of the norms of what its clipped gradient of a parameter is added up from."""
     found = [
         (coefficients_U[name] * absolute_U).double()
         for name, combined in factors.items()

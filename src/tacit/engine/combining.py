@@ -71,7 +71,7 @@ class Gathered:
 
 
 def combine(factors: Sequence[Factor]) -> tuple[Factor, ...]:
-    """The same gradient with at most one factor of each form, in the cheaper form.
+    """Combine factors of one parameter: the same gradient with at most one factor of each form, in the cheaper form.
 
     A parameter that is used several times has one factor a use. Outer products (and lookups) of several uses are one
     Outer (Lookup) over more positions. When any of them is Dense, or small, all of them are materialised and added.
@@ -118,7 +118,7 @@ def squared_norms(factors: Sequence[Factor]) -> Tensor:
 
 
 def _unrounded_squares(factor: Factor, lookup: Lookup | None) -> Tensor:
-    """In float64; of logits with their inner products."""
+    """The squared norms in float64; those of logits come with their inner products with the lookup."""
     if isinstance(factor, Outer):
         return factor.unrounded_squares()
     square_U = factor.squared_norms(lookup) if isinstance(factor, Logits) else factor.squared_norms()

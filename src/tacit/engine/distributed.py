@@ -139,7 +139,7 @@ class Ranks:
                 )
 
     def tell(self, message: Any) -> None:
-        """From the first rank to all others, which ``hear`` it: however long they have waited. Sent by pickle."""
+        """Send a message from the first rank to all others, which ``hear`` it, however long they have waited; by pickle."""
         with self.plainly("telling the other processes what to do"):
             for rank in range(1, self.world):
                 _send(pickle.dumps(message), rank)
@@ -218,7 +218,7 @@ def join(device: str = "cpu", timeout_seconds: float = 1800.0, silence_seconds: 
 
 @contextmanager
 def _joined(backend: str, timeout_seconds: float, silence_seconds: float) -> Iterator[Ranks]:
-    """In the process group that torchrun's environment names, and watched.
+    """Join the process group that torchrun's environment names, and watch it.
 
     After an error the group is left to the end of the process: to take it down may wait for those that are lost.
     """

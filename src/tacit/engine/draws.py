@@ -14,7 +14,7 @@ __all__ = ["generator_states", "torch_states"]
 
 
 def torch_states(others: Sequence[torch.Generator] = ()) -> list[Tensor]:
-    """Of torch's own generators, on the CPU and on every GPU that is in use, and of others."""
+    """The states of torch's own generators, on the CPU and on every GPU that is in use, and of others."""
     generators = [torch.default_generator, *others]
     if torch.cuda.is_initialized():
         generators += torch.cuda.default_generators
@@ -22,6 +22,6 @@ def torch_states(others: Sequence[torch.Generator] = ()) -> list[Tensor]:
 
 
 def generator_states() -> tuple[object, ...]:
-    """Of all generators that a process has without asking: torch's, numpy's and Python's; to be compared by ``==``."""
+    """The states of all generators that a process has without asking: torch's, numpy's and Python's; to be compared by ``==``."""
     of_torch = (state.numpy().tobytes() for state in torch_states())
     return (*of_torch, pickle.dumps(np.random.get_state(legacy=False)), random.getstate())

@@ -89,7 +89,7 @@ class Factor(ABC):
 
     @abstractmethod
     def without(self, dropped_U: Tensor) -> Factor:
-        """The same with exact zeros for some units, whatever these hold."""
+        """The factor with exact zeros for some units, whatever these hold."""
 
     @abstractmethod
     def weighted_sum(self, weight_U: Tensor) -> Tensor:
@@ -188,7 +188,7 @@ class Outer(Factor):
         return self.unrounded_squares().to(self.left_URp.dtype)
 
     def unrounded_squares(self) -> Tensor:
-        """The same in float64, for a sum with what may cancel it. So many units at a time, with blank ones at the end."""
+        """The squared norms in float64, for a sum with what may cancel it. Some units at a time, with blank ones at the end."""
         units, positions, p = self.left_URp.shape
         numbers = positions * (p + self.right_URd.shape[2] + 2 * positions)
         most = max(1, _NUMBERS_AT_ONCE // max(1, numbers))
@@ -251,7 +251,7 @@ class Outer(Factor):
         return Dense(dense.gradient_Uw, dense.squared_norms(), doubt_U)
 
     def _precise_products(self, out_Upd: Tensor | None) -> Tensor:
-        """Of a large head, where other units decide how many positions stay: added up in float64, one unit after the other."""
+        """The products where other units decide how many positions stay: added up in float64, one unit after the other."""
         products_Upd = self.left_URp.new_empty(self.shape()) if out_Upd is None else out_Upd
         for product_pd, left_Rp, right_Rd in zip(products_Upd, self.left_URp, self.right_URd, strict=True):
             product_pd.copy_(left_Rp.double().mT @ right_Rd.double())
@@ -281,11 +281,11 @@ class Lookup(Factor):
     V: int
 
     def units(self, some: slice) -> Lookup:
-        """Of these units only."""
+        """The lookup of these units only."""
         return Lookup(self.index_UR[some], self.value_URd[some], self.V)
 
     def filled(self, units: int) -> Lookup:
-        """With units behind that add nothing, up to so many."""
+        """The lookup filled with units behind that add nothing, up to so many."""
         missing = units - len(self.index_UR)
         if missing == 0:
             return self
@@ -354,7 +354,7 @@ def gram(x_URk: Tensor) -> Tensor:
 
 
 def aligned(x_URk: Tensor) -> Tensor:
-    """The same inner products, of rows that begin at multiples of 16 bytes: else a unit's place decides how its own are rounded."""
+    """Rows with the same inner products that begin at multiples of 16 bytes: else a unit's place decides how its own are rounded."""
     if missing := -x_URk.shape[2] % 4:
         return F.pad(x_URk, (0, missing))
     return x_URk.contiguous() if x_URk.stride(1) % 4 else x_URk
@@ -374,7 +374,7 @@ def unit_products(left_URp: Tensor, right_URd: Tensor, out_Upd: Tensor | None = 
 
 
 def even_rows(x: Tensor, value: float = 0.0) -> Tensor:
-    """On a GPU, with ends of ``value`` at rows (of the last dimension) that would begin elsewhere than at 32 bytes.
+    """The tensor; on a GPU, rows (of the last dimension) that would begin elsewhere than at 32 bytes get ends of ``value``.
 
     Torch adds up rows of more than 128 numbers in vectors from the first aligned one on (its Reduce.cuh), so where a row stands
     would decide how it is rounded.

@@ -147,7 +147,7 @@ class _CallRecord:
 def _alone(
     inputs: tuple[Any, ...], dims: tuple[int | None, ...], gradients: tuple[Tensor, ...], unit: int
 ) -> tuple[tuple[Any, ...], tuple[Tensor, ...]]:
-    """Those of one unit, in memory of their own: where it stands in a batch's would decide how they are added up."""
+    """The inputs and gradients of one unit, in memory of their own: its place in a batch would decide how they are added up."""
     own = slice(unit, unit + 1)
     taken = (leaf if dim is None else leaf[own].clone() for leaf, dim in zip(inputs, dims, strict=True))
     return tuple(taken), tuple(gradient[own].clone() for gradient in gradients)

@@ -82,7 +82,7 @@ class Logits(Factor):
         return self.hidden_URd * self.upstream_UR[:, :, None]
 
     def squared_norms(self, lookup: Lookup | None = None) -> Tensor:
-        """With a lookup of the same parameter, plus twice the inner product with it: one pass gives both."""
+        """The squared norms; with a lookup of the same parameter, plus twice the inner product with it: one pass gives both."""
         squares = [  # in float64, as their inner products
             part._squares(None if lookup is None else lookup.units(units).filled(len(part.label_UR)))
             for units, part in self._parts()
@@ -90,7 +90,7 @@ class Logits(Factor):
         return torch.cat(squares)[: len(self.hidden_URd)]
 
     def absolute_sums(self) -> Tensor:
-        """With the most that the norm of a P can be: a distribution less a one."""
+        """The sums of norms, with the most that the norm of a P can be: a distribution less a one."""
         return 2**0.5 * unit_sums(row_norms(self.right_URd()))
 
     def without(self, dropped_U: Tensor) -> Logits:
@@ -133,7 +133,7 @@ class Logits(Factor):
         return len(self.hidden_URd) * self.weight_Vd.numel() <= self.block
 
     def outer(self) -> Outer:
-        """With P whole."""
+        """The outer products, with P whole."""
         left_URV = self.hidden_URd.new_empty(*self.label_UR.shape, len(self.weight_Vd))
         for units, part in self._parts():
             for columns, p_URv in part._spread_blocks():
@@ -187,7 +187,7 @@ class Logits(Factor):
             yield some, self._with([tensor[some] for tensor in self._per_position()])._filled(size)
 
     def _filled(self, units: int) -> Logits:
-        """With blank units behind, up to so many."""
+        """The logits filled with blank units behind, up to so many."""
         missing = units - len(self.label_UR)
         if missing == 0:
             return self
@@ -237,7 +237,7 @@ class Logits(Factor):
 
 
 def _column_blocks(V: int, most: int) -> Iterator[slice]:
-    """Of about so many columns each, never of a few."""
+    """Blocks of about so many columns each, never of a few."""
     width = max(_COLUMNS, most - most % _COLUMNS)
     edges = [*range(0, max(1, V - _COLUMNS + 1), width), V]
     yield from map(slice, edges[:-1], edges[1:])
@@ -253,7 +253,7 @@ def sum_over_positions(weight_UR: Tensor, x_URv: Tensor) -> Tensor:
 
 
 def least_rows() -> int:
-    """Of a product whose number of rows other units decide: 16, and 8 for each thread."""
+    """The fewest rows of a product whose number of rows other units decide: 8 for each thread, in multiples of 16."""
     return LEAST_ROWS * -(-torch.get_num_threads() // 2)
 
 

@@ -180,7 +180,7 @@ class _Call:
         return list(range(positions))[:: -1 if self.reverse else 1]
 
     def previous(self, states_TBH: Tensor, first_BH: Tensor) -> Tensor:
-        """For each position the state that it starts from, stored as BT."""
+        """The state that each position starts from, stored as BT."""
         states_BTH, first_B1H = states_TBH.transpose(0, 1), first_BH[:, None]
         shifted = [states_BTH[:, 1:], first_B1H] if self.reverse else [first_B1H, states_BTH[:, :-1]]
         return torch.cat(shifted, 1).transpose(0, 1)

@@ -264,7 +264,7 @@ def _add_rounded(
 
 
 def _add_unrounded(gradients: dict[str, Tensor], noise: StepNoise, ranks: Ranks, rests: dict[str, Tensor]) -> None:
-    """In the gradients' own precision; what that could not hold comes last."""
+    """Add the noise, and the sums of all ranks, in the gradients' own precision; what that could not hold comes last."""
     _draw(gradients, noise, ranks)
     ranks.sum_(list(gradients.values()))
     if ranks.world > 1:  # a rank may have none where another one has some

@@ -154,7 +154,7 @@ class PlaceWatch(TorchDispatchMode):
                 self.differing.append(f"{name} of {', '.join(shapes)}")
 
     def _sizes_of_units(self, name: str, shape: torch.Size) -> set[int]:
-        """Of the first dimension that may be one of units; of products of matrices the units may be in each dimension, or be each."""
+        """The size of the first dimension that may be of units; of products of matrices the units may be in each, or be each."""
         along = _along.get()
         sizes = shape[:1] if name in _ONE_DIMENSION else shape
         found = [size for size in sizes if size and (size == along or size % self._rows == 0)]
@@ -242,7 +242,7 @@ def _are_units_equal(
 def _telling(
     func: Any, leaves: Sequence[Any], form: Any, generators: Mapping[torch.device, torch.Generator]
 ) -> list[list[Tensor | None]] | None:
-    """For each leaf numbers at which a function has another last bit in the program for single numbers than in that for vectors.
+    """Numbers for each leaf at which a function has another last bit in the program for single numbers than in that for vectors.
 
     A large tensor has no more than a few numbers at the end of each thread's share that the former computes: of made-up ones it may
     be that none tells. None where this cannot be said, such as of a function that is none of single numbers.

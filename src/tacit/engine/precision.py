@@ -70,7 +70,7 @@ def refuse_environment(device: torch.device) -> None:
 
 
 def refuse_rounded_products(device: torch.device) -> None:
-    """On a GPU nothing makes products of float32 less than that: not the norm, but the sum would be off by hundredths of a clip norm.
+    """Refuse what rounds products of float32 further on a GPU: not the norm, but the sum would be off by hundredths of a clip norm.
 
     Raises:
         UsageError: a variable of the environment does. On an H200 `NVIDIA_TF32_OVERRIDE=1` made errors 270 times as large, although

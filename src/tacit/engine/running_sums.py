@@ -29,7 +29,7 @@ class _Sum:
 
 
 class RunningSums:
-    """Of each parameter the float64 sum of which ``p.grad`` is the rounding; float64 parameters need none."""
+    """The float64 sum of each parameter of which ``p.grad`` is the rounding; float64 parameters need none."""
 
     def __init__(self) -> None:
         self._sums: dict[nn.Parameter, _Sum] = {}

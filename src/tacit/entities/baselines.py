@@ -79,7 +79,7 @@ def _spans(sentence: Sentence) -> list[tuple[int, int, str]]:
 
 
 def _most_common(counts: Counter[str]) -> str:
-    """Of equally frequent ones the first in the alphabet, whatever the order of the documents."""
+    """The most frequent one; of equally frequent ones the first in the alphabet, whatever the order of the documents."""
     return min(counts, key=lambda name: (-counts[name], name))
 
 

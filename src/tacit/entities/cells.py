@@ -62,7 +62,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Of its file."""
+        """The name of its file."""
         return f"{self.task}--{self.model}--fold{self.fold}--seed{self.seed}"
 
 

@@ -43,7 +43,7 @@ def f1_of(counts: np.ndarray) -> np.ndarray:
 
 
 def fold_estimate(values_KS: np.ndarray) -> Estimate:
-    """Of one number for each fold and seed, such as F1 or a difference of two models' F1."""
+    """The mean, with its interval, of one number for each fold and seed, such as F1 or a difference of two models' F1."""
     values_K = values_KS.mean(axis=1)
     folds = len(values_K)
     mean = float(values_K.mean())

@@ -145,7 +145,7 @@ class _Tuning:
 
     @property
     def checkpoint(self) -> Path:
-        """Of its one phase."""
+        """The checkpoint of its one phase."""
         return self.folder.checkpoint(self.phase.name)
 
     @property

@@ -76,14 +76,14 @@ class ExtractionPlan:
 
     @property
     def seconds(self) -> float | None:
-        """Of everything; None where it depends on the documents."""
+        """The seconds of all fine-tunings together; None where they depend on the documents."""
         each = [model.seconds for model in self.models]
         known = [seconds for seconds in each if seconds is not None]
         return sum(known) * self.times if len(known) == len(each) else None
 
     @property
     def memory_bytes(self) -> int:
-        """At one time, at most."""
+        """The most bytes of memory that are used at one time."""
         return self.workers * max(model.memory_bytes for model in self.models)
 
     def to_dict(self) -> dict[str, Any]:

@@ -156,7 +156,7 @@ def _ratios(cells_KS: list[list[Result]], name: str) -> np.ndarray:
 
 
 def _estimates(cells_KS: list[list[Result]], reference_KS: list[list[Result]]) -> tuple[Estimate, Estimate]:
-    """Of a model's F1, and of its gain. A baseline has one seed, which stands for all of the reference's."""
+    """The estimates of a model's F1, and of its gain. A baseline has one seed, which stands for all of the reference's."""
     if len(cells_KS) > 1:
         f1_KS, reference = _ratios(cells_KS, "f1"), _ratios(reference_KS, "f1")
         paired = f1_KS.mean(axis=1, keepdims=True) - reference.mean(axis=1, keepdims=True)

@@ -186,7 +186,7 @@ def score_units(
 def _chosen_rows(
     stream: SequenceStream, part: slice, streams: KeyedRandomness, per_unit: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of some units the rows that count, and the unit of each, from 0."""
+    """The rows of some units that count, and the unit of each, from 0."""
     chosen = [
         stream.rows_of(unit)
         if per_unit is None
@@ -262,7 +262,7 @@ def _batch_nats(
 
 
 def _blank_nats(model: PreTrainedModel, width: int, rows: int) -> np.ndarray:
-    """As of rows that are as long as they may be, so that a head is asked at all their places."""
+    """The nats of blank rows that are as long as they may be, so that a head is asked at all their places."""
     counted = np.ones((rows, width), dtype=np.float32)
     counted[:, 0] = 0
     return _nats(model, np.zeros((rows, width), dtype=np.int64), np.full(rows, width), counted)

@@ -57,7 +57,7 @@ def unigram(stream: SequenceStream, special_ids: Sequence[int], vocabulary_size:
 def _masked_units(
     stream: SequenceStream, start: int, end: int, per_unit: int, masking: Masking, streams: KeyedRandomness
 ) -> tuple[MaskedRows, np.ndarray]:
-    """At most ``per_unit`` rows of each of these units, masked by the unit's own draws, and the unit of each row, from 0."""
+    """Masked rows of these units, at most ``per_unit`` of each, by the unit's own draws, and the unit of each row, from 0."""
     rows: list[np.ndarray] = []
     uniforms: list[np.ndarray] = []
     owners: list[int] = []
@@ -112,7 +112,7 @@ def _score_table(log_probabilities_V: np.ndarray, masked: MaskedRows) -> tuple[n
 
 @torch.no_grad()
 def _score_model(model: PreTrainedModel, masked: MaskedRows) -> tuple[np.ndarray, np.ndarray]:
-    """In batches of one size, which blank rows fill: how a row is rounded is no matter of how many others there are.
+    """Score in batches of one size, which blank rows fill: how a row is rounded is no matter of how many others there are.
 
     Of a row at which the model raises nothing is right, and its loss is no number.
     """
@@ -137,7 +137,7 @@ def _score_model(model: PreTrainedModel, masked: MaskedRows) -> tuple[np.ndarray
 
 
 def _batch_scores(model: PreTrainedModel, masked: MaskedRows, rows: np.ndarray, at_once: int) -> np.ndarray:
-    """Of each row whether its slots are right, and their losses (B, 2, K)."""
+    """The scores of each row: whether its slots are right, and their losses (B, 2, K)."""
     ids_BT = _filled(masked.ids_BT[rows], at_once)
     attention_BT = _filled(masked.attention_BT[rows].astype(np.int64), at_once)
     attention_BT[len(rows) :, :2] = 1  # a blank row has two positions
@@ -148,7 +148,7 @@ def _batch_scores(model: PreTrainedModel, masked: MaskedRows, rows: np.ndarray, 
 
 
 def _filled(array: np.ndarray, rows: int) -> torch.Tensor:
-    """With rows of zeros up to the size of a batch."""
+    """The array as a tensor, with rows of zeros up to the size of a batch."""
     whole = np.zeros((rows, *array.shape[1:]), dtype=array.dtype)
     whole[: len(array)] = array
     return torch.from_numpy(whole)
@@ -180,7 +180,7 @@ def noisy_sum(vectors_UM: np.ndarray, noise_multiplier: float, generator: np.ran
 
 
 def margin_of_ratio(margin: float, ratio: float) -> float:
-    """By how much the ratio of a noisy sum and a noisy count may be off, where the sum's own noise makes it off by ``margin``.
+    """The margin of the ratio of a noisy sum and a noisy count, where the sum's own noise makes it off by ``margin``.
 
     Both have noise of one law, and (S + z) / (N + z') is off by (z - r z') / N (first order): near r = 1 the count's adds most.
     """

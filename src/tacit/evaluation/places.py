@@ -34,7 +34,7 @@ def rows_at_once(
     asked: Iterable[int],
     read: Callable[[int, int], object],
 ) -> int:
-    """At most so many, and 1 where a place shows: by what was measured, and on other processors than that by what is tried.
+    """How many rows are read at once: at most so many, and 1 where a place shows, as measured, or as tried on other processors.
 
     Args:
         model: in evaluation, on its device.

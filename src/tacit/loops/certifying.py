@@ -119,7 +119,7 @@ def _refuse_released(model: Path) -> None:
 
 
 def _name_base(file: Path) -> None:
-    """Of the base model of an adapter the name alone: peft writes where it lies on this machine."""
+    """Reduce the path of an adapter's base model to its name: peft writes where it lies on this machine."""
     if not file.is_file():
         return
     values = read_strict(file, _MOST_BYTES)

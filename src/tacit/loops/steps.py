@@ -207,7 +207,7 @@ def _refuse_model(model: nn.Module) -> None:
 
 
 def _configurations(model: nn.Module) -> Iterator[Mapping[str, Any]]:
-    """Of each model and adapter in it: also of one that stands under an adapter, or in a module of one's own."""
+    """The configurations of each model and adapter in it: also of one that stands under an adapter, or in a module of one's own."""
     for part in model.modules():
         if isinstance(part, PreTrainedModel):
             yield part.config.to_dict()

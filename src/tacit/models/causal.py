@@ -113,7 +113,7 @@ def _losses_of_logits(logits_BTV: Tensor, ids_BT: Tensor, weights_BT: Tensor) ->
 
 
 def _of_transformers(model: PreTrainedModel, ids_BT: Tensor) -> tuple[nn.Linear, Tensor]:
-    """Of a model whose logits are its head on what its body gives, and nothing after that."""
+    """The head and its input, of a model whose logits are its head on what its body gives, and nothing after that."""
     # All ones: without any mask transformers warns where a row ends in padding.
     ones_BT = torch.ones_like(ids_BT)
     output = model.base_model(input_ids=ids_BT, attention_mask=ones_BT, use_cache=False)

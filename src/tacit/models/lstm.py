@@ -57,7 +57,7 @@ class LstmConfig(PreTrainedConfig):
 
 @dataclass
 class LstmOutput(ModelOutput):
-    """As transformers' ``CausalLMOutput``, with the state after the last position.
+    """The output of the LSTM: as transformers' ``CausalLMOutput``, with the state after the last position.
 
     Args:
         loss: mean cross-entropy in nats over all labels of the batch, or None.
@@ -110,7 +110,7 @@ class LstmForCausalLM(PreTrainedModel):
         return self.lm_head
 
     def _init_weights(self, module: nn.Module) -> None:
-        """As torch's word language model: table and head uniform in +-0.1, the LSTM in +-1/sqrt(H), the head's bias 0."""
+        """Begin as torch's word language model: table and head uniform in +-0.1, the LSTM in +-1/sqrt(H), the head's bias 0."""
         if isinstance(module, nn.Embedding | nn.Linear):
             init.uniform_(module.weight, -0.1, 0.1)
             if isinstance(module, nn.Linear):

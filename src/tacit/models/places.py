@@ -165,12 +165,12 @@ def _is_odd_product(module: nn.Module, shape: torch.Size) -> bool:
 
 
 def _is_odd_transposed(columns: int, terms: int) -> bool:
-    """Of ``x @ w.T``: the forward of a linear layer, the backward of a Conv1D."""
+    """Whether the shape of ``x @ w.T`` is odd: the forward of a linear layer, the backward of a Conv1D."""
     return columns < _FEW and terms % 4 != 0
 
 
 def _is_odd_plain(columns: int) -> bool:
-    """Of ``g @ w``: the backward of a linear layer, the forward of a Conv1D."""
+    """Whether the shape of ``g @ w`` is odd: the backward of a linear layer, the forward of a Conv1D."""
     return columns < _FEW and columns not in (1, 2, 3, 4, 8)
 
 

@@ -56,7 +56,7 @@ def _means(values_VD: Tensor, rows: list[list[int]]) -> Tensor:
 
 
 def rows_of_pieces(old: GivenTokenizer, new: Tokenizer, special: SpecialTokens) -> list[list[int]]:
-    """For every new id the old ids whose mean it begins as: at least one.
+    """The old ids whose mean each new id begins as: at least one.
 
     A special token is the old one of its role, a piece that both vocabularies have is itself, and any other is the old pieces of
     its text. What is none of these (an id without a token) is the old unknown token, or the padding where there is none.

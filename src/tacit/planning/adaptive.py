@@ -35,7 +35,7 @@ class PhaseNoise:
 
 
 def sampling_probability(config: RunConfig, phase: DpPhase) -> float:
-    """Of a unit that takes part: the expected batch over the stated number of units, or over its stratum's stated share of it."""
+    """The sampling probability of a unit: the expected batch over the stated units, or over its stratum's stated share of them."""
     stratum = stratum_number(phase.stream)
     if config.adaptive is None or stratum is None:
         return phase.expected_batch / config.privacy.units
@@ -136,7 +136,7 @@ def _clip_weights(config: RunConfig, options: AdaptiveOptions, others: Sequence[
 
 
 def _band_noise(config: RunConfig, budget: dict[str, float], others: Sequence[Spend], apart: bool) -> list[float]:
-    """For each band, the smallest noise multiplier at which a unit of weight 1 has the band's epsilon.
+    """The smallest noise multiplier of each band at which a unit of weight 1 has the band's epsilon.
 
     Args:
         apart: whether each band has phases of its own. One without any needs no noise of its own.

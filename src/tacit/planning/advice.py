@@ -42,7 +42,7 @@ def right_guesses(epsilon: float, delta: float) -> float:
 
 
 def right_guesses_of_gaussian(epsilon: float, delta: float) -> float:
-    """The same for Gaussian noise that has exactly this epsilon at this delta, as a run of ours nearly is: Phi(mu / 2).
+    """`right_guesses` of Gaussian noise that has exactly this epsilon at this delta, as a run of ours nearly is: Phi(mu / 2).
 
     >>> round(right_guesses_of_gaussian(8.0, 1e-5), 3)
     0.798
@@ -69,7 +69,7 @@ class Advice:
     parameters: int
 
     def rows(self) -> list[dict[str, float]]:
-        """For each epsilon the right guesses (of any release, and of Gaussian noise) and the units from which on it can work."""
+        """A row for each epsilon: right guesses (of any release, and of Gaussian noise) and the units from which on it can work."""
         return [
             {
                 "epsilon": epsilon,
@@ -86,7 +86,7 @@ class Advice:
 
 
 def advice(config: RunConfig | None) -> Advice:
-    """For a configuration's units and model, with its own delta; without one for a small model of ten thousand users."""
+    """Advice for a configuration's units and model, with its own delta; without one for a small model of ten thousand users."""
     if config is None:
         return Advice("user", _UNITS, usual_delta(_UNITS), _PARAMETERS)
     privacy = config.privacy

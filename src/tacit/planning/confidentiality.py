@@ -44,7 +44,7 @@ def run_statement(config: RunConfig, ledger: Ledger) -> ConfidentialityStatement
 def planned_statement(
     config: RunConfig, spends: Sequence[Spend], measurement: Measurement | None
 ) -> ConfidentialityStatement | None:
-    """The same of these spends, with this measurement of the policies, if there is one: what a run is going to state."""
+    """The confidentiality that a run is going to state: of these spends, and of this measurement of the policies, if there is one."""
     options = config.screening
     if options is None or config.uses_heuristic:
         return None
@@ -126,7 +126,7 @@ def check_statement(config: RunConfig, ledger: Ledger, certificate: dict[str, An
 
 
 def _as_stated(found: ConfidentialityStatement, stated: Any) -> dict[str, Any]:
-    """As plain values; a certificate of before they were in it does not name the shares."""
+    """The statement as plain values, without the shares where the certificate is of before they were in it."""
     values = found.to_dict()
     return (
         values

@@ -56,7 +56,7 @@ def model_parameters(config: RunConfig) -> int:
 
 
 def trained_parameters(config: RunConfig) -> int:
-    """Those that are trained: all, an adapter's, or about as many as ``model.trained`` says."""
+    """The parameters that are trained: all, an adapter's, or about as many as ``model.trained`` says."""
     options = config.model
     if options.adapter is not None:
         return adapter_parameters(options.adapter, options.resolved_folder)

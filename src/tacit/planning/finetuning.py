@@ -87,7 +87,7 @@ class DpPrice:
 
     @property
     def noise_multiplier(self) -> float:
-        """Of the phase."""
+        """The noise multiplier of the phase."""
         assert isinstance(self.phase.plan, DpPlan)
         return self.phase.plan.noise_multiplier
 

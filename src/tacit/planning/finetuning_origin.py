@@ -49,7 +49,7 @@ def pretraining_of(model: StartModel) -> Ancestor | None:
 
 
 def certified_epsilon(ancestor: Ancestor) -> float:
-    """As its certificate says; infinite where there is no guarantee."""
+    """The epsilon that its certificate says; infinite where there is no guarantee."""
     return read_number(ancestor.epsilon)
 
 

@@ -27,7 +27,7 @@ def token_policies(config: RunConfig) -> dict[str, str]:
 
 
 def check_locality(config: RunConfig, ledger: Ledger) -> list[Check]:
-    """Of such a run: whether it looked at both policies when it began, which refuses any other kind."""
+    """Check whether a run with ``policies: tokens`` looked at both policies when it began, which refuses any other kind."""
     if config.screening is None or config.screening.policies != "tokens":
         return []
     missing = [name for name in _BOUND.values() if ledger.bound(name) is None]

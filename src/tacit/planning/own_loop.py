@@ -134,7 +134,7 @@ class StepPlan:
         return self._dp(calibrate.training_noise(self.epsilon, self.delta, schedule, self.relation))
 
     def with_noise_of(self, event: Event) -> DpPlan:
-        """As `dp`, with the noise that a ledger has where it was solved: what is paid is not solved again.
+        """The plan `dp`, with the noise that a ledger has where it was solved: what is paid is not solved again.
 
         Raises:
             UsageError: the event has no noise of a step.

@@ -76,7 +76,7 @@ def solved_noise(
 
 
 def planned_noise(config: RunConfig, plans: Mapping[str, StagePlan]) -> dict[str, PhaseNoise] | None:
-    """As `solved_noise`, from what the ledger has planned; None where it does not have all of it."""
+    """The noise of `solved_noise`, from what the ledger has planned; None where it does not have all of it."""
     given = _given_noise(config)
     solved = [phase for phase in config.dp_phases if phase.name not in given]
     first = {phase.name: plans.get(config.phase_name(phase, 0)) for phase in solved}

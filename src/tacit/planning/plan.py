@@ -70,7 +70,7 @@ class RunPlan:
         return _jsonable({**dataclasses.asdict(self), "seconds": self.seconds})
 
     def _repr_html_(self) -> str:
-        """In a notebook: what `tacit plan` prints."""
+        """The lines that `tacit plan` prints, which a notebook shows."""
         return plan_html(self)
 
 
@@ -119,7 +119,7 @@ def make_plan(config: RunConfig) -> RunPlan:
 
 
 def plan_and_look(config: RunConfig) -> RunPlan:
-    """As `make_plan`, after a look at the corpora (`tacit.planning.corpora`): those that are not here are warnings of the plan.
+    """The plan of `make_plan`, after a look at the corpora (`tacit.planning.corpora`): those that are not here are its warnings.
 
     Raises:
         TacitError: as `make_plan`; or a corpus that is here lacks a named field.

@@ -116,5 +116,5 @@ def _time(plan: RunPlan) -> list[str]:
 
 
 def plan_html(plan: RunPlan) -> str:
-    """For a notebook: the same lines, as text of fixed width."""
+    """The lines of a plan for a notebook, as text of fixed width."""
     return f"<pre>{html.escape(plan_text(plan, 100))}</pre>"

@@ -83,7 +83,7 @@ def recommended_vocabulary(config: RunConfig) -> tuple[str, ...]:
 
 
 def _of_threshold(config: RunConfig, vocabulary: VocabularyEvent | None) -> list[str]:
-    """Of the first choice of words: those of later rounds are in addition."""
+    """A warning where only common words come out of the first choice of words: those of later rounds are in addition."""
     if config.vocabulary.knows_words:
         return []
     first = next(iter(vocabulary_releases(vocabulary).values()), None)

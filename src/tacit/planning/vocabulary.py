@@ -63,7 +63,7 @@ def vocabulary_releases(event: VocabularyEvent | None) -> dict[str, Event]:
 
 
 def vocabulary_from_plans(config: RunConfig, plans: Mapping[str, StagePlan]) -> VocabularyEvent | None:
-    """As `vocabulary_event`, from what the ledger has planned; None where it does not have all of it."""
+    """The event of `vocabulary_event`, from what the ledger has planned; None where it does not have all of it."""
     return config.vocabulary.how.event_in(config, {name: plan.event for name, plan in plans.items()})
 
 

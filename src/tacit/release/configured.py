@@ -35,7 +35,7 @@ _MOST_BYTES = 50 << 20
 
 
 def check_run(folder: RunFolder, ledger: Ledger, stated: dict[str, Any]) -> list[Check]:
-    """Of a run: its configuration's own digest, promise, stages, words and statement.
+    """Check a run: its configuration's own digest, promise, stages, words and statement.
 
     Raises:
         LedgerError: the configuration cannot be read.
@@ -61,7 +61,7 @@ def check_run(folder: RunFolder, ledger: Ledger, stated: dict[str, Any]) -> list
 
 
 def check_finetuning(folder: RunFolder, ledger: Ledger, stated: dict[str, Any]) -> list[Check]:
-    """Of a fine-tuning, as `check_run`.
+    """Check a fine-tuning, as `check_run` does a run.
 
     Raises:
         LedgerError: the configuration cannot be read.
@@ -90,7 +90,7 @@ def check_finetuning(folder: RunFolder, ledger: Ledger, stated: dict[str, Any]) 
 
 
 def check_loop(folder: RunFolder, ledger: Ledger, stated: dict[str, Any]) -> list[Check]:
-    """Of a loop of one's own, as `check_run`, by its plan.
+    """Check a loop of one's own by its plan, as `check_run` does a run.
 
     Raises:
         LedgerError: the configuration cannot be read.
@@ -147,7 +147,7 @@ def _read_config(path: Path) -> Any:
 
 
 def _check_digest(values: Any, left_out: frozenset[str], ledger: Ledger) -> Check:
-    """Of the file as it is, so that options which a later version adds change nothing."""
+    """Check the digest of the file as it is, so that options which a later version adds change nothing."""
     digest = values_digest({name: value for name, value in values.items() if name not in left_out})
     stated = ledger.header.config_digest
     return Check("configuration is the ledger's", digest == stated, stated)

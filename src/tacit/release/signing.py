@@ -131,7 +131,7 @@ def signature_words(release: Path, signer: Path | None) -> str:
 
 
 def fingerprint(key: Ed25519PublicKey) -> str:
-    """As ``ssh-keygen -l`` prints it: SHA-256 of the key in OpenSSH's form."""
+    """The fingerprint of a key as ``ssh-keygen -l`` prints it: SHA-256 of the key in OpenSSH's form."""
     line = key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     digest = hashlib.sha256(base64.b64decode(line.split()[1])).digest()
     return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")

@@ -36,7 +36,7 @@ def verify_run(folder: RunFolder, certificate: Path | None = None) -> list[Check
 
 
 def verify_ledger(folder: RunFolder, ledger: Ledger, certificate: Path | None = None) -> list[Check]:
-    """As `verify_run`, by the rows of this very ledger."""
+    """All checks of a finished run, as of `verify_run`, by the rows of this very ledger."""
     path = certificate or folder.release / CERTIFICATE
     if not path.is_file():
         raise LedgerError(f"{path}: no certificate there; `tacit run CONFIG` finishes a run")

@@ -62,7 +62,7 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        """In words."""
+        """The verdict in words."""
         if self.holds and self.passed_by:
             return f"says nothing, since {self.passed_by} passes too"
         return "undecided" if self.holds is None else "holds" if self.holds else "does not hold"
@@ -160,7 +160,7 @@ FIGURE_STYLE = {
 
 
 def save_figure(figure: Figure | None, folder: Path, name: str, drawn: list[str]) -> None:
-    """As PNG and SVG, and its name to ``drawn``; None is a figure for which there are no numbers yet."""
+    """Save a figure as PNG and SVG, and add its name to ``drawn``; None is a figure for which there are no numbers yet."""
     if figure is None:
         return
     figure.savefig(folder / f"{name}.png", dpi=150)

@@ -47,7 +47,7 @@ class RunFolder:
         return self.private / "checkpoints"
 
     def checkpoint(self, phase: str) -> Path:
-        """Of a phase."""
+        """The checkpoint of a phase."""
         return self.checkpoints / f"{phase}.pt"
 
     @property

@@ -81,7 +81,7 @@ def held(ledger: Path, folder: Path | None) -> Iterator[Path]:
 
 
 def link(ledger: Path, place: Path) -> None:
-    """From now on the ledger at ``place`` is the run's."""
+    """Make the ledger at ``place`` the run's from now on."""
     if ledger != place:
         partial = ledger.with_name(f".{ledger.name}.link")
         partial.unlink(missing_ok=True)

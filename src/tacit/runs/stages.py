@@ -35,7 +35,7 @@ class Stage(Generic[_State]):
 
 
 def always(config: object) -> bool:
-    """For `Stage.asked`: every configuration has this stage."""
+    """A value for `Stage.asked`: every configuration has this stage."""
     return True
 
 

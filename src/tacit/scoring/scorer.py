@@ -131,7 +131,7 @@ def _positions_of(model: PreTrainedModel) -> int | None:
 
 
 def _has_causal_head(architectures: object) -> bool:
-    """As transformers names the classes; a config that names none may have a head."""
+    """Whether a causal head is named, as transformers names the classes; a config that names none may have one."""
     names = architectures if isinstance(architectures, list) else []
     return not names or any(str(name).endswith(("LMHeadModel", "ForCausalLM")) for name in names)
 
@@ -281,7 +281,7 @@ class Scorer:
         return head_and_hidden(self._model, ids_BT)[1]
 
     def _may_be_read_together(self, rows: int, positions: int) -> bool:
-        """Not where the model raises at the made-up rows: that there is a text of this length is no reason for an error."""
+        """Whether rows may be read together: not where the model raises at made-up ones, which is no reason for an error."""
         try:
             return self._independent(rows, positions)
         except Exception as error:
@@ -327,7 +327,7 @@ def _padded(tokens: int, length: int) -> int:
 
 @contextmanager
 def _alike() -> Iterator[None]:
-    """As torch comes: each of this decides last bits of a score, and the calling program may have set it for its own process.
+    """Set torch as it comes: each setting decides last bits of a score, and the calling program may have set it for its own process.
 
     What cannot be asked for (whether tiny numbers are flushed to zero) is set, and stays.
     """

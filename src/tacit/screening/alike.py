@@ -32,7 +32,7 @@ class _World(NamedTuple):
 
 
 def caught_alike(policy: Spotter, records: Sequence[tuple[str, Sequence[Place]]]) -> Iterator[list[bool]]:
-    """For each text and each of its secrets, whether redaction gives the same text when that secret alone is masked beforehand.
+    """Whether redaction gives the same text when one secret alone is masked beforehand, for each text and each of its secrets.
 
     The token in the secret's place is masked already: what the policy marks beside it becomes one run with it, and what the text
     itself has of such tokens is escaped, as in `tacit.screening.split.Screener`. The policy reads one text more a secret.

@@ -143,7 +143,7 @@ class Elsewhere(Protocol):
 
     @property
     def copies(self) -> Mapping[Stream, Copies]:
-        """For each stream that is deduplicated who says what is a copy, asked in the order of the corpus."""
+        """Who says what is a copy, for each stream that is deduplicated; asked in the order of the corpus."""
         ...
 
     def screened(self, done: int) -> Generator[tuple[Chunk, Screened], None, None]:

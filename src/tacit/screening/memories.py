@@ -61,7 +61,7 @@ class Bloom:
         return self._filled(texts) ** self.slices
 
     def expected_false_positives(self, texts: int) -> float:
-        """Of ``texts`` different texts, how many are masked by mistake: the sum of `rate`, on a grid that rounds up."""
+        """How many of ``texts`` different texts are masked by mistake: the sum of `rate`, on a grid that rounds up."""
         ends = np.linspace(0, texts, min(texts, 10_000) + 1)[1:]
         filled = -np.expm1(ends * math.log1p(-1 / self.slice_bits))
         return float((filled**self.slices).mean() * texts) if texts else 0.0

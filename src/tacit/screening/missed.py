@@ -49,7 +49,7 @@ class Missed:
 
     @classmethod
     def of(cls, share: float, streams: KeyedRandomness) -> Missed:
-        """With the key of a run."""
+        """A choice of the missed secrets by the key of a run."""
         return cls(share, streams.derive("screening", "missed"))
 
     def misses(self, secret: str) -> bool:

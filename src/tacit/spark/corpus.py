@@ -179,7 +179,7 @@ _SIDE = ("id_sizes_U", "texts_U", "at_N", "sizes_N")
 
 @dataclass(frozen=True)
 class _ForStore:
-    """From units to the bytes of a store, and the checksums of both sides."""
+    """Makes of units the bytes of a store, and the checksums of both sides."""
 
     streams: Shared[KeyedRandomness]
 
@@ -243,7 +243,7 @@ def _add_words(
 
 @dataclass(frozen=True)
 class _CountWords:
-    """From units to sums by word, those of training units; and their checksum."""
+    """Makes of units the sums by word of those that are trained on, and the checksum of these."""
 
     shared: Shared[tuple[ContributionBound, TokenizerOptions, KeyedRandomness]]
 
@@ -288,7 +288,7 @@ def _as_batch(sums: dict[bytes, int]) -> pa.RecordBatch:
 
 @dataclass(frozen=True)
 class _Tokenise:
-    """From units to rows of token ids, those of some units together as the bytes of arrays, in several pieces where they are many."""
+    """Makes of units rows of token ids, of some units together as the bytes of arrays, in several pieces where they are many."""
 
     shared: Shared[tuple[Tokenising, KeyedRandomness]]
     held_out: bool

@@ -91,7 +91,7 @@ class Runner:
         return table.mapInArrow(functools.partial(_guarded, function, installed()), schema)
 
     def sum_by_key(self, table: DataFrame) -> DataFrame:
-        """Of a table with ``key`` (bytes) and ``value`` (whole numbers): each key once, in the order of bytes, with its sum."""
+        """The sum of each key of a table with ``key`` (bytes) and ``value`` (whole numbers), in the order of bytes."""
         from pyspark.sql import functions as F
 
         return table.groupBy("key").agg(F.sum("value").alias("value")).orderBy("key")
@@ -119,7 +119,7 @@ class Runner:
 
     @contextmanager
     def kept(self, table: DataFrame) -> Iterator[DataFrame]:
-        """The same for what is done in the block."""
+        """The table, kept as by `keep` for what is done in the block."""
         kept = self.keep(table)
         with _one_line_errors():
             try:
@@ -166,7 +166,7 @@ _MOST_ROWS = 10_000
 
 
 def _bytes_in(value: bytes | list[bytes] | float | None) -> int:
-    """Of names and ids too: a text may be short where its id is long."""
+    """The bytes of a value, of names and ids too: a text may be short where its id is long."""
     if isinstance(value, list):
         return sum(map(len, value))
     return len(value) if isinstance(value, bytes) else 8

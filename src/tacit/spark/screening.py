@@ -62,7 +62,7 @@ class SparkScreening:
 
     @property
     def copies(self) -> Mapping[Stream, Copies]:
-        """For each stream that is deduplicated who says what is a copy, asked in the order of the corpus."""
+        """Who says what is a copy, for each stream that is deduplicated; asked in the order of the corpus."""
         return dict.fromkeys(deduplicated_streams(self._plan.deduplicate), self)
 
     def mark(self, text: str) -> bool:
@@ -130,7 +130,7 @@ _digested: dict[str, str] = {}
 
 
 def _contents_of(options: ScreenerOptions) -> tuple[str, ...]:
-    """Of the detectors of both policies, on this machine."""
+    """The digests of the contents of the detectors of both policies, on this machine."""
     policies = [own for own in (options.balanced, options.conservative) if isinstance(own, PolicyOptions)]
     found: list[str] = []
     for detector in (detector for own in policies for detector in own.detectors):
@@ -146,7 +146,7 @@ def _contents_of(options: ScreenerOptions) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Judge:
-    """From records to their data points, redacted."""
+    """Makes of records their data points, redacted."""
 
     shared: Shared[_Made]
 
@@ -223,7 +223,7 @@ def _chunk(rows: list[_Row]) -> tuple[Chunk, Screened]:
 
 @dataclass(frozen=True)
 class _Digests:
-    """From judged records to a keyed digest of each data point that is compared with others."""
+    """Makes of judged records a keyed digest of each data point that is compared with others."""
 
     shared: Shared[_Made]
 
@@ -251,7 +251,7 @@ class _Digests:
 
 
 def _flags(runner: Runner, judged: DataFrame, shared: Shared[_Made]) -> Iterator[tuple[tuple[int, int], bool]]:
-    """Of each data point that is compared, in order: its record's place, and whether it is the first of its copies."""
+    """The place of each compared data point's record, in order, and whether it is the first of its copies."""
     digests = _Digests(shared)
     found = runner.first_by_key(runner.map_batches(judged, digests, digests.schema), ["copy"], _PLACE)
     for batch in runner.batches(found.select("file", "row", "point", "first").orderBy(*_PLACE)):

@@ -39,7 +39,7 @@ LIMBS = 4
 
 @dataclass(frozen=True)
 class _Files:
-    """Of each file its path, its format, and how many records are read (None: all); and records behind them, as another file's."""
+    """The path of each file, its format, how many records are read (None: all); and records behind them, as another file's."""
 
     source: Source
     files: list[tuple[Place, str, int | None]]
@@ -48,7 +48,7 @@ class _Files:
 
 @dataclass(frozen=True)
 class _ReadRecords:
-    """From the numbers of files to their records."""
+    """Reads the records of files that are given by their numbers."""
 
     shared: Shared[_Files]
 
@@ -129,7 +129,7 @@ class RecordCorpus:
 
 @dataclass(frozen=True)
 class _Keyed:
-    """From records to what they are grouped by."""
+    """Adds to records what they are grouped by."""
 
     kind: UnitKind
 
@@ -153,7 +153,7 @@ class _Keyed:
 
 @dataclass(frozen=True)
 class _GroupUnits:
-    """From records, those of one key behind each other, to units."""
+    """Makes units of records, those of one key behind each other."""
 
     kind: UnitKind
     prefix: str
@@ -218,7 +218,7 @@ def units_in(batch: pa.RecordBatch) -> list[tuple[Unit, bool]]:
 
 
 class Checksum:
-    """Of units in any order and any parts, so that what is computed later is computed of the same: a sum of keyed digests.
+    """A sum of keyed digests of units in any order and any parts, so that what is computed later is computed of the same.
 
     Args:
         streams: of the run's key.

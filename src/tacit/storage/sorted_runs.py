@@ -85,7 +85,7 @@ class SortedRuns(Generic[R]):
 
 
 def _merged(runs: Iterable[Path]) -> Iterator[list[Any]]:
-    """In blocks: one batch of each run is held, and the one whose last key comes first is used up, with what comes before it."""
+    """Merge in blocks: one batch of each run is held; the one whose last key comes first is used up, with what comes before it."""
     readers = [read_run(path) for path in runs]
     held = [next(reader, []) for reader in readers]
     starts = [0] * len(held)

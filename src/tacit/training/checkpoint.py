@@ -147,7 +147,7 @@ def _trained_state(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _load_trained(model: nn.Module, state: dict[str, Tensor]) -> None:
-    """The same, in place; of what a rank holds a part of, that part.
+    """Load the trained state in place; of what a rank holds a part of, that part.
 
     Raises:
         RuntimeError: it is of another model.

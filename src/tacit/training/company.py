@@ -58,7 +58,7 @@ class _Company:
     objective: Objective
 
     def losses(self, ids_BT: np.ndarray) -> Tensor:
-        """Of each row (B,)."""
+        """The loss of each row (B,)."""
         rows, length = ids_BT.shape
         uniforms_BnT = np.full((rows, self.objective.draws, length), _KEPT)
         targets = self.objective.targets(ids_BT, np.full(rows, length), uniforms_BnT)
@@ -74,7 +74,7 @@ class _Company:
         return self.losses(ids_BT).double().cpu().numpy()
 
     def norms(self, ids_BT: np.ndarray) -> np.ndarray:
-        """Of each row's gradient (B,)."""
+        """The norm of each row's gradient (B,)."""
         clipper = PerExampleClipper(self.model, 1.0)
         try:
             with clipper:

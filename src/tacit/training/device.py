@@ -67,14 +67,14 @@ _COMPUTES = re.compile(r"sse|ssse|avx|amx|fma|f16c|bmi|gfni|vaes|popcnt|fp|asimd
 
 
 def _kind_of_cpu() -> str:
-    """As Linux describes the first one; libraries choose by it. A virtual machine may hide what it is."""
+    """The kind of the first processor as Linux describes it; libraries choose by it. A virtual machine may hide what it is."""
     first = _CPUINFO.read_text(errors="replace").split("\n\n")[0].splitlines() if _CPUINFO.exists() else []
     parts = ((name.strip(), value.strip()) for name, _, value in (line.partition(":") for line in first))
     return "\n".join(f"{name} {_instructions(value)}" for name, value in parts if name in _NAMES_CPU)
 
 
 def _instructions(value: str) -> str:
-    """Of a list of what a processor has, those that compute; others change with the kernel and its options."""
+    """The parts of a list of what a processor has that compute; others change with the kernel and its options."""
     words = value.split()
     return value if len(words) < 20 else " ".join(word for word in words if _COMPUTES.match(word))
 

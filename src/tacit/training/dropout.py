@@ -82,7 +82,7 @@ class RowDropout(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
     def _dropout(self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-        """As ``F.dropout``; never in place, since what was there is needed to go back through it."""
+        """Drop as ``F.dropout`` does; never in place, since what was there is needed to go back through it."""
         if not training or p == 0:
             return input
         return input * self._kept(input, p)
@@ -98,7 +98,7 @@ class RowDropout(TorchFunctionMode):
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Tensor:
-        """As ``F.scaled_dot_product_attention``, in plain steps where weights are dropped."""
+        """Attend as ``F.scaled_dot_product_attention`` does, in plain steps where weights are dropped."""
         if dropout_p == 0:
             return F.scaled_dot_product_attention(
                 query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa

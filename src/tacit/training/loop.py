@@ -180,7 +180,7 @@ class _Sums:
 
 
 def _watch(watch: Watch, checkpoint: Path) -> Watch:
-    """With what it had noted until the checkpoint."""
+    """The watch with what it had noted until the checkpoint."""
     if checkpoint.exists():
         watch.restore(watched_products(checkpoint))
     return watch
@@ -265,6 +265,6 @@ class _Saver:
         self._saved = time.monotonic()
 
     def _write_shards(self, progress: Progress, sums: list[torch.Tensor]) -> None:
-        """At every rank."""
+        """Write, at every rank, this rank's part."""
         save_shards(self._path, self._model, self._optimizer, progress, sums, self._average, self._ranks)
         self._saved = time.monotonic()

@@ -35,7 +35,7 @@ def split_marks(ids: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def unmarked(stream: SequenceStream, size: int) -> SequenceStream:
-    """The same rows without marks."""
+    """The rows of a stream without marks."""
     return dataclasses.replace(stream, ids_ST=split_marks(np.asarray(stream.ids_ST), size)[0])
 
 
@@ -73,7 +73,7 @@ def tokenize_marked(
 
 
 def _of_words_alone(tokenizer: Tokenizer) -> Tokenizer:
-    """The same without tokens that are found in a text before it is cut into words, and without what moves their places later."""
+    """The tokenizer without tokens that are found in a text before it is cut into words, and without what moves their places."""
     values = json.loads(tokenizer.to_str())
     found = Tokenizer.from_str(json.dumps({**values, "added_tokens": [], "post_processor": None}))
     found.no_padding()

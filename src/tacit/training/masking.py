@@ -41,7 +41,7 @@ class Masking:
 
     @cached_property
     def is_ordinary(self) -> np.ndarray:
-        """The same as a flag for every id."""
+        """Whether each id may be masked and drawn: `ordinary` as a flag for every id."""
         return np.isin(np.arange(self.vocabulary_size), self.ordinary)
 
     def slots(self, length: int) -> int:

@@ -60,7 +60,7 @@ class Objective(ABC):
         return length
 
     def only(self, targets: Targets, counted_BT: np.ndarray) -> Targets:
-        """Of the targets those at tokens that count, as a response's (`SequenceStream.counted_ST`).
+        """The targets at tokens that count, as a response's (`SequenceStream.counted_ST`).
 
         Raises:
             UsageError: this objective asks for no next tokens.
@@ -70,7 +70,7 @@ class Objective(ABC):
         )
 
     def all_counted(self, targets: Targets) -> Targets:
-        """The same rows, in which every target counts: made-up rows that have a loss, for a trial."""
+        """The targets of the same rows, in which every one counts: made-up rows that have a loss, for a trial."""
         return Targets(targets.arrays, np.ones_like(targets.real_BN))
 
     @abstractmethod

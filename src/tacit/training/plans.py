@@ -139,7 +139,7 @@ class ControlPlan(PlainPlan):
     step: ClassVar[str] = "tacit.training.steps:ControlStep"
 
     def __repr__(self) -> str:
-        """As a `PlainPlan`, by whose words its draws are addressed (`tacit.training.sums`)."""
+        """The words of a `PlainPlan`, by which its draws are addressed (`tacit.training.sums`)."""
         return repr(PlainPlan(self.batch_size))
 
 
@@ -346,7 +346,7 @@ class NoiselessPlan(DpPlan):
 
     @classmethod
     def of(cls, plan: DpPlan) -> NoiselessPlan:
-        """The same sampling, clipping and normaliser.
+        """A plan with the sampling, clipping and normaliser of ``plan``, and no noise.
 
         Raises:
             ValueError: the plan draws in a way of its own, which would be lost.

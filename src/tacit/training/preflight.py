@@ -64,7 +64,7 @@ class Preflight:
     frozen: tuple[str, ...]
 
     def lines(self) -> list[str]:
-        """For a terminal."""
+        """What was found, in lines for a terminal."""
         said = [f"Model: {self.parameters:,} parameters, of which {self.trained:,} are trained"]
         said += [
             f"  {layer.name}: {layer.count} layers, {layer.parameters:,} parameters, clipped by {_WAYS[layer.how]}"

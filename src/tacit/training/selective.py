@@ -53,7 +53,7 @@ class PrivateTokens(CausalObjective):
     size: int
 
     def targets(self, ids_BT: np.ndarray, lengths_B: np.ndarray, uniforms_BnT: np.ndarray) -> Targets:
-        """As `CausalObjective`, private tokens alone."""
+        """The targets of `CausalObjective`, private tokens alone."""
         plain_BT, private_BT = split_marks(ids_BT, self.size)
         every = super().targets(plain_BT, lengths_B, uniforms_BnT)
         return Targets(every.arrays, every.real_BN & private_BT)

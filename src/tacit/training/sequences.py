@@ -70,7 +70,7 @@ class SequenceStream:
         return np.arange(self.starts_U1[unit], self.starts_U1[unit + 1])
 
     def choose_rows(self, unit: int, at_most: int, generator: np.random.Generator) -> np.ndarray:
-        """At most this many rows of a unit, by a keyed random choice when it has more; row order is kept."""
+        """The rows of a unit, at most this many, by a keyed random choice when it has more; row order is kept."""
         rows = self.rows_of(unit)
         if len(rows) <= at_most:
             return rows

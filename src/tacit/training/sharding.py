@@ -60,7 +60,7 @@ def shard(model: nn.Module) -> None:
 
 
 def sharded_optimizer(whole: torch.optim.AdamW, model: nn.Module) -> torch.optim.AdamW:
-    """The same optimizer for the model's parameters as they are now, with this rank's part of its state."""
+    """The optimizer for the model's parameters as they are now, with this rank's part of its state."""
     options = {name: value for name, value in whole.param_groups[0].items() if name != "params"}
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     own = torch.optim.AdamW(parameters)
@@ -72,7 +72,7 @@ def sharded_optimizer(whole: torch.optim.AdamW, model: nn.Module) -> torch.optim
 
 
 def cut(parameter: nn.Parameter, state: Mapping[str, Any]) -> dict[str, Any]:
-    """Of tensors of the parameter's whole shape this rank's part; what has another shape, such as a number of steps, as it is."""
+    """This rank's part of tensors of the parameter's whole shape; what has another shape, such as a number of steps, as it is."""
     return {name: _part(parameter, value) for name, value in state.items()}
 
 

@@ -48,7 +48,7 @@ class _Trial:
     rows_per_unit: int
 
     def norms(self, used: int, width: int) -> Tensor:
-        """Of both units (2,): rows of ``used`` positions, padded to ``width``."""
+        """The gradient norm of both units (2,): rows of ``used`` positions, padded to ``width``."""
         rows = len(self.ids_BT)
         ids_BT = np.where(np.arange(width) < used, self.ids_BT[:, :width], self.ids_BT[:, :1])
         ids_BT[:, used - 1] = self.ids_BT[:, -1]

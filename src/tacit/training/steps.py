@@ -113,7 +113,7 @@ class Step(ABC):
 
     @abstractmethod
     def finish(self, step: int) -> None:
-        """From the sums to what the optimizer gets, the same at every rank."""
+        """Make of the sums what the optimizer gets, the same at every rank."""
 
     @abstractmethod
     def close(self) -> None:
@@ -217,7 +217,7 @@ class DpStep(Step):
         return np.ones(len(units)) if self._weights_U is None else self._weights_U[units]
 
     def _widths(self, units: np.ndarray) -> np.ndarray:
-        """To how many positions the rows of each of these units are padded (B,)."""
+        """The widths to which the rows of each of these units are padded (B,)."""
         stream = self._source.stream
         return widths(stream.longest_of(units), stream.ids_ST.shape[1], self._micro_batches_a_step)
 
@@ -327,7 +327,7 @@ class DpStep(Step):
                 parameter.grad.div_(self._plan.normaliser)
 
     def add_noise(self, step: int) -> None:
-        """Of the plan, to what was summed; all ranks' sums become one."""
+        """Add the noise of the plan to what was summed; all ranks' sums become one."""
         source, (stddev, grid) = self._source, self._noise()
         rests = self._clipper.take_rests()
         add_noise_(self._model.named_parameters(), stddev, source.streams, step, grid, source.ranks, rests)

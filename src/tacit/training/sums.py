@@ -131,7 +131,7 @@ def bind_sums(ledger: Ledger, phase: Phase, made_from: str, compute: ComputeOpti
 def scores_digest(
     models: Mapping[str, nn.Module | np.ndarray], stream: SequenceStream, plan: str, streams: KeyedRandomness
 ) -> str:
-    """As `sums_digest`, of the private evaluation: what decides the sum over the held-out units, without its noise.
+    """A digest, as `sums_digest`, of the private evaluation: what decides the sum over the held-out units, without its noise.
 
     Args:
         models: that are scored, or probabilities of tokens.
@@ -160,7 +160,7 @@ def _add_stream(digest: hashlib.blake2b, stream: SequenceStream) -> None:
 
 
 def _add_rows(digest: hashlib.blake2b, array: Array | None) -> None:
-    """As `_add_array` of all of it, by pieces."""
+    """Add an array by pieces, as `_add_array` adds all of it."""
     if array is None:
         _add_array(digest, None)
         return
@@ -170,7 +170,7 @@ def _add_rows(digest: hashlib.blake2b, array: Array | None) -> None:
 
 
 def _add_keys(digest: hashlib.blake2b, keys: Sequence[str]) -> None:
-    """As `_add` of the lines of all keys."""
+    """Add keys as `_add` adds the lines of all of them."""
     size = sum(map(len, keys)) + max(0, len(keys) - 1)
     digest.update(size.to_bytes(8, "big"))
     for number, key in enumerate(keys):
@@ -232,5 +232,5 @@ def _add_array(digest: hashlib.blake2b, array: np.ndarray | None, shape: str = "
 
 
 def _add(digest: hashlib.blake2b, content: bytes) -> None:
-    """With its length, so that two contents never run into one another."""
+    """Add a content with its length, so that two contents never run into one another."""
     digest.update(len(content).to_bytes(8, "big") + content)

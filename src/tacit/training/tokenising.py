@@ -25,7 +25,7 @@ def copies_of(unit: Unit, times: int) -> list[Unit]:
 
 @dataclass(frozen=True)
 class Tokenising:
-    """From units to rows.
+    """How a run makes rows of its units.
 
     Args:
         tokenizer_json: the tokenizer as its file has it.
@@ -63,5 +63,5 @@ class Tokenising:
         return ChatEncoder(self._tokenizer, self._special, self.names, rendered_apart(*self.template))
 
     def __getstate__(self) -> dict[str, object]:
-        """Without what is made of the rest."""
+        """The state without what is made of the rest."""
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}

@@ -63,7 +63,7 @@ def all_widths(length: int) -> set[int]:
 
 
 def widths(longest_U: np.ndarray, length: int, micro_batches_a_step: float) -> np.ndarray:
-    """To how many positions each unit's rows are padded (U,): a function of its longest row and of public numbers alone.
+    """The width to which each unit's rows are padded (U,): a function of its longest row and of public numbers alone.
 
     Args:
         longest_U: length of each unit's longest row.

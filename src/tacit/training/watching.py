@@ -175,7 +175,7 @@ class _WatchedStep(DpStep):
 
     @torch.no_grad()
     def losses(self, step: int) -> np.ndarray:
-        """Of each unit, float64 (U,)."""
+        """The loss of each unit, float64 (U,)."""
         found_U, per_unit = np.zeros(self._source.stream.units), self._plan.rows_per_unit
         for units in self._together(np.arange(len(found_U))):
             (chosen, real), *_ = micro_batches(units, self._at_once)

@@ -112,12 +112,12 @@ def read_chat_template(path: Path) -> str | None:
 
 
 def own_template() -> str:
-    """For our own WordPiece."""
+    """The chat template of our own WordPiece."""
     return default_template(OWN_NAMES["cls_token"], OWN_NAMES["sep_token"])
 
 
 def default_template(start: str, end: str) -> str:
-    """For a tokenizer without one: each message is its role, a line break, its content and the token that ends a row.
+    """The template of a tokenizer without one: each message is its role, a line break, its content and the token that ends a row.
 
     Args:
         start: the token that begins a row.
@@ -157,7 +157,7 @@ def _environment() -> TemplateSandbox:
 
 
 def _as_json(value: Any, ensure_ascii: bool = False, indent: int | None = None, **options: Any) -> str:
-    """Without HTML's escapes, which Jinja's own filter has."""
+    """A value as JSON without HTML's escapes, which Jinja's own filter has."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, **options)
 
 

@@ -144,7 +144,7 @@ class ChatEncoder:
         return self._token.findall(_MARK.sub("", rendered))
 
     def _with_marks(self, rendered: str, messages: Sequence[Message]) -> str | None:
-        """The same text with marks around the assistant's contents: as they are, else without the blanks around them, which some
+        """The rendered text with marks around the assistant's contents: as they are, else without blanks around them, which some
         templates strip, else behind the thoughts in them, which some leave out.
         """
         for around in (_around, _around_words, _around_answer):

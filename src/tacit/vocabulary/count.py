@@ -50,7 +50,7 @@ def count_words(
     only: AbstractSet[str] | None = None,
     ids_differ: bool = False,
 ) -> dict[str, int]:
-    """In how many units each word is counted; or, with ``resolution``, the sum of the units' weights of it.
+    """The number of units in which each word is counted; or, with ``resolution``, the sum of the units' weights of it.
 
     Per unit: the distinct words of all its texts together; those over the alphabet and of at most ``MAX_WORD_LENGTH``
     characters (a public rule) and are not left out; at most ``max_words`` of them, by ``choose_words``; one for each, or
@@ -88,7 +88,7 @@ def sorted_word_counts(
     *,
     ids_differ: bool = False,
 ) -> SortedCounts:
-    """As `count_words`, in the order of code points, and on disk where they do not fit in memory.
+    """The counts of `count_words`, in the order of code points, and on disk where they do not fit in memory.
 
     Raises:
         DataError: as `count_words`; or the words can be held neither in memory nor on disk.
@@ -107,7 +107,7 @@ def count_distinct(
     without: AbstractSet[str] = frozenset(),
     only: AbstractSet[str] | None = None,
 ) -> dict[str, int]:
-    """As `count_words`, from the distinct words of each unit."""
+    """The counts of `count_words`, from the distinct words of each unit."""
     tally = Tally()
     _tally(units, ContributionBound(max_words, streams, resolution, without, only), tally)
     return tally.in_memory()
@@ -128,7 +128,7 @@ class ContributionBound:
             raise ValueError(f"max_words must be at least 1, not {self.max_words}")
 
     def of(self, unit_id: str, words: AbstractSet[str]) -> tuple[Collection[str], int]:
-        """Of a unit's distinct words those that it moves, and by how much each."""
+        """The words of a unit's distinct ones that it moves, and by how much each."""
         countable = words - self.without if self.without else words
         countable = countable if self.only is None else countable & self.only
         chosen = choose_words(unit_id, countable, self.max_words, self.streams)
@@ -180,7 +180,7 @@ def distinct_words(texts: Sequence[str], options: TokenizerOptions) -> set[str]:
 
 
 def choose_words(unit_id: str, words: AbstractSet[str], max_words: int, streams: KeyedRandomness) -> Collection[str]:
-    """At most ``max_words`` of a unit's words, chosen uniformly by a keyed hash of (unit id, word).
+    """Choose at most ``max_words`` of a unit's words, uniformly, by a keyed hash of (unit id, word).
 
     The choice depends on nothing but the key, the id and the set of words: not on the order of the words, nor on other
     units. A word that is chosen from a set is also chosen from every smaller set that holds it.

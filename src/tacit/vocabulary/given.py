@@ -114,7 +114,7 @@ def _size(tokenizer: Tokenizer) -> int:
 
 
 def _as_words(tokenizer: Tokenizer, reserved: Sequence[str]) -> Tokenizer:
-    """The same with none of these marked as special: they are part of the text."""
+    """The tokenizer with none of these marked as special: they are part of the text."""
     values = json.loads(tokenizer.to_str())
     marked = [entry for entry in values["added_tokens"] if entry["content"] in reserved and entry["special"]]
     if not marked:

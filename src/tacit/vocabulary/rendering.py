@@ -54,7 +54,7 @@ class RenderedApart:
 
     @property
     def marks_generation(self) -> bool:
-        """As of the template."""
+        """Whether the template says itself what a model generates."""
         return self._template.marks_generation
 
     def render(self, messages: Sequence[Mapping[str, str]], tokens: Mapping[str, str]) -> str | None:
@@ -117,7 +117,7 @@ class RenderedApart:
 
 @contextmanager
 def _silent_fork() -> Iterator[None]:
-    """On macOS, where `subprocess` forks, tokenizers prints a line at each fork, so that the lines would count the children.
+    """Keep tokenizers silent on macOS, where `subprocess` forks: a line that it prints at each fork would count the children.
 
     It prints none where this variable is set, which is for as short as can be: it also lets tokenizers go on with its threads in a
     process that somebody else forks.

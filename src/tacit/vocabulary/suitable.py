@@ -108,7 +108,7 @@ def _repeats(post_processor: Mapping[str, Any] | None) -> bool:
 
 
 def _longest_word(model: Mapping[str, Any]) -> int:
-    """Of what the model compares with its pieces at once."""
+    """The most characters that the model compares with its pieces at once; 0 of a model that states no such number."""
     if model["type"] == "WordPiece":
         return model["max_input_chars_per_word"]
     if model["type"] == "Unigram":

@@ -41,7 +41,7 @@ class Spill:
 
     @property
     def most_bytes(self) -> int:
-        """Of words that are held in memory."""
+        """The most bytes that words and their counts may take in memory."""
         return self.memory_mb * _MIB
 
 
@@ -69,7 +69,7 @@ class SortedCounts:
 
     @classmethod
     def of(cls, counts: Mapping[str, int]) -> SortedCounts:
-        """Those of a table in memory."""
+        """The sorted counts of a table in memory."""
         return cls(counts, len(counts))
 
     def __len__(self) -> int:

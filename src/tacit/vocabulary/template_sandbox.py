@@ -51,7 +51,7 @@ _GLOBALS = ("range", "dict", "namespace")
 
 
 class TemplateSandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
-    """As transformers makes it (utils/chat_template_utils.py, 5.x), for templates that are functions of their arguments alone."""
+    """A sandbox as transformers' (utils/chat_template_utils.py, 5.x), for templates that are functions of their arguments alone."""
 
     intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 
@@ -77,7 +77,7 @@ class TemplateSandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
         return _silent(super().getattr(obj, attribute))
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        """As `getattr`, which Jinja falls back to."""
+        """An item of a value, made silent as by `getattr`, which Jinja falls back to."""
         return _silent(super().getitem(obj, argument))
 
     def call(self, context: jinja2.runtime.Context, function: Any, /, *args: Any, **named: Any) -> Any:

@@ -15,13 +15,13 @@ def _parameters(shape: ModelShape, vocabulary: int) -> int:
 
 
 def _encoder_parameters(shape: ModelShape, vocabulary: int) -> int:
-    """Of the tables, their norm, and the layers."""
+    """The number of parameters of the tables, their norm, and the layers."""
     rows = vocabulary + (shape.positions or 0) + shape.token_types
     return rows * shape.width + 2 * shape.width + attention_parameters(shape)
 
 
 def _head_parameters(shape: ModelShape, vocabulary: int) -> int:
-    """Of a layer with its norm, and of what predicts tokens; transformers ties its bias too."""
+    """The parameters of the head: a layer with its norm, and what predicts tokens; transformers ties its bias too."""
     width = shape.width
     predicting = vocabulary if shape.tied else 2 * vocabulary + vocabulary * width
     return (width * width + width + 2 * width) + predicting

@@ -60,13 +60,13 @@ def is_routed(values: Mapping[str, Any]) -> bool:
 
 
 def _layer_cost(shape: ModelShape, length: int) -> int:
-    """As if all that is not a table or a head were multiplied at every position."""
+    """Multiplications of one layer at one position, as if all that is not a table or a head were multiplied there."""
     tables = (1 if shape.tied else 2) * (shape.vocabulary or 0) * shape.embedding
     return max(0, (shape.stored or 0) - tables) // shape.layers + 2 * length * shape.width
 
 
 def _completed(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """By the usual spelling; a feed-forward part that is not named is four times as wide as the rest."""
+    """The values under their usual names; a feed-forward part that is not named is four times as wide as the rest."""
     found = dict(values)
     for name, others in _SPELLINGS.items():
         said = next((values[other] for other in others if values.get(other) is not None), None)

@@ -22,7 +22,7 @@ def _parameters(shape: ModelShape, vocabulary: int) -> int:
 
 
 def _completed(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Without a width of its own the feed-forward part is four times as wide as the rest."""
+    """The values, in which a feed-forward part without a width of its own is four times as wide as the rest."""
     width = values.get("n_embd")
     if values.get("n_inner") is not None or not isinstance(width, int):
         return values

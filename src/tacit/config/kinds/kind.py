@@ -47,7 +47,7 @@ class ModelShape:
 
 
 def attention_parameters(shape: ModelShape) -> int:
-    """Of all layers of attention with two norms and a feed-forward part, where everything has a bias."""
+    """The parameters of all layers of attention with two norms and a feed-forward part, where everything has a bias."""
     width, inner = shape.width, shape.intermediate
     return shape.layers * (4 * (width * width + width) + 2 * width + 2 * width * inner + inner + width + 2 * width)
 
@@ -58,7 +58,7 @@ def attention_cost(shape: ModelShape, length: int) -> int:
 
 
 def stored_parameters(shape: ModelShape, vocabulary: int) -> int:
-    """As many numbers as a folder's files hold; and rows for more token ids than its model knows."""
+    """How many numbers are in a folder's files, and in rows for more token ids than its model knows."""
     added = max(0, vocabulary - (shape.vocabulary or 0))
     return (shape.stored or 0) + (1 if shape.tied else 2) * added * shape.embedding
 

@@ -24,7 +24,7 @@ def _parameters(shape: ModelShape, vocabulary: int) -> int:
 
 
 def _layer_cost(shape: ModelShape, length: int) -> int:
-    """As of other attention, with three products in the feed-forward part."""
+    """Multiplications of one layer at one position: as of other attention, with three products in the feed-forward part."""
     return 4 * shape.width**2 + 3 * shape.width * shape.intermediate + 2 * length * shape.width
 
 

@@ -15,7 +15,7 @@ def _parameters(shape: ModelShape, vocabulary: int) -> int:
 
 
 def _layer_cost(shape: ModelShape, length: int) -> int:
-    """The same at every position, however long the row is."""
+    """Multiplications of one layer at one position: the same at every position, however long the row is."""
     return 8 * shape.width**2
 
 

@@ -109,7 +109,7 @@ class VocabularyMethod(ABC):
     # options ----------------------------------------------------------------------------------------------------------
 
     def refusal(self) -> RefusedError:
-        """Of a method with a `heuristic`: what is raised where `allow` does not hold that entry, with its reason code."""
+        """What is raised for a method with a `heuristic` where `allow` does not hold that entry, with its reason code."""
         raise UsageError(
             f"vocabulary.method: {type(self).__qualname__} has a heuristic and no refusal; mend the method"
         )
@@ -135,7 +135,7 @@ class VocabularyMethod(ABC):
         self.check_options(options)
 
     def check_options(self, options: VocabularyOptions) -> None:
-        """Of this method's own options; without a definition: it has no use for public words, nor for counts or rounds."""
+        """Check this method's own options; without a definition: it has no use for public words, nor for counts or rounds."""
         refuse_options(options, {"public_words", "public_corpora", "counts_share"}, "has no use for it; leave it out")
         refuse_options(options, {"rounds"}, "has one round; leave it out, or use method: sips")
 
@@ -178,7 +178,7 @@ class VocabularyMethod(ABC):
         return None
 
     def shown(self, config: RunConfig) -> str:
-        """In `tacit plan`, of a stage without an event, or with one that has no guarantee: what happens there."""
+        """What `tacit plan` says happens in a stage without an event, or in one that has no guarantee."""
         return "words of private text, without a guarantee"
 
     def notes(self, config: RunConfig, event: VocabularyEvent | None) -> Sequence[str]:

@@ -26,7 +26,7 @@ __all__ = ["Sips"]
 
 @final
 class Sips(VocabularyMethod):
-    """As many rounds as `vocabulary.rounds` has parts, and counts of what was chosen."""
+    """There are as many rounds as `vocabulary.rounds` has parts, and counts of what was chosen."""
 
     kinds = (WeightedHistogram,)
     law = WEIGHTED_LAW

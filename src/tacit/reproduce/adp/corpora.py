@@ -84,7 +84,7 @@ class CorpusFiles:
         return self._documents(self.test(text))
 
     def trial_documents(self, text: str) -> TestDocuments:
-        """Those of the stand-in that are not trained on."""
+        """The held-out stand-in's lines, which are not trained on, in the order of their documents."""
         return self._documents(self.held_out_stand_in(text))
 
     def _documents(self, path: Path) -> TestDocuments:

@@ -20,7 +20,7 @@ _PROBABILITIES = (0.003, 0.01, 0.03, 0.1, 0.3)
 
 @functools.cache
 def epsilon_rows() -> tuple[Row, ...]:
-    """For each sampling probability the most steps that cost at most 4.22 at sigma = 1, and their epsilon at both."""
+    """A row for each sampling probability: the most steps that cost at most 4.22 at sigma = 1, and their epsilon at both."""
     return tuple(_row(probability) for probability in _PROBABILITIES)
 
 

@@ -83,7 +83,7 @@ def _score(scores: Scores, scale: Scale, place: Place) -> dict[str, Any]:
 
 
 def _kinds(text: Path, scores: Path, threshold: float) -> dict[str, Any]:
-    """Of each kind of line, its documents' numbers of lines and of those that are private-like, and the mean rho."""
+    """What each kind of line has: its documents' numbers of lines and of those that are private-like, and the mean rho."""
     lines: dict[str, dict[str, list[float]]] = {}
     for record, score in zip(read_records(Source(text, "jsonl", id_field="id")), read_scores(scores), strict=True):
         documents = lines.setdefault(kind_of(record), {})
@@ -195,7 +195,7 @@ def _exposure(state: RunState, trie: Path, secret: int) -> dict[str, Any]:
 
 
 def _exposure_of(model: PreTrainedModel, trie: Path, start: int, secret: int) -> dict[str, Any]:
-    """Of the one canary, by its exact rank among all candidates."""
+    """The exposure of the one canary, by its exact rank among all candidates."""
     model.eval()
     scores_N = score_candidates(scorer_of(model), Trie.load(trie), [start])
     found = candidate_exposure(scores_N, [secret])

@@ -65,7 +65,7 @@ def _common(
 
 
 def _budget(cell: Cell, scale: Scale) -> float:
-    """Of the worst case; a given noise meets it with room for rounding."""
+    """The epsilon of the worst case; a given noise meets it with room for rounding."""
     if cell.arm == "plain":
         return 1.0
     worst = worst_case(scale, cell.noise)

@@ -72,7 +72,7 @@ class PrivateText:
 
     @property
     def name(self) -> str:
-        """Of its files."""
+        """The name of its files."""
         return f"copies{self.copies}{'-distinct' if self.deduplicated else ''}-seed{self.seed}"
 
 
@@ -99,7 +99,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Of its files."""
+        """The name of its files."""
         return f"{self.arm}-noise{self.noise:g}{'-frequent' if self.frequent else ''}-{self.text.name}"
 
     @property
@@ -119,7 +119,7 @@ class Cell:
 
     @property
     def scores(self) -> Scores:
-        """Of its private text; it shares them with other cells."""
+        """The scores of its private text; it shares them with other cells."""
         return Scores(self.text, self.scorer)
 
 
@@ -132,7 +132,7 @@ class Scores:
 
     @property
     def name(self) -> str:
-        """Of their folder."""
+        """The name of their folder."""
         return f"{self.text.name}{'-frequent' if self.scorer == 'frequent' else ''}"
 
 
@@ -150,7 +150,7 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """Of its files."""
+        """The name of its files."""
         return f"rate{self.rate:g}-noise{self.noise:g}"
 
 
@@ -223,7 +223,7 @@ class Scale:
     device: str = "cpu"
 
     def rate_of(self, noise: float) -> float:
-        """Of DP training at this s."""
+        """The learning rate of DP training at this s."""
         return self.rates[self.noise.index(noise)]
 
     def secret_of(self, seed: int) -> int:

@@ -44,7 +44,7 @@ def _utility(test: Mapping[str, Any]) -> Row:
 
 
 def _private_like(result: Mapping[str, Any]) -> float | None:
-    """Of the highest band; where all records are alike, of all."""
+    """The epsilon of the highest band; where all records are alike, of all."""
     bands = result["epsilon_of_rho"]
     return number(bands[-1]["epsilon"] if bands else result["epsilon"])
 

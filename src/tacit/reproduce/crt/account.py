@@ -62,7 +62,7 @@ def _solved(probability: float, steps: int, wanted: float) -> float:
 
 
 def epsilons_after(cell: Cell, scale: Scale, rounds: int, config: RunConfig | None = None) -> dict[str, float | None]:
-    """Of the first rounds of a cell, at `DELTA`.
+    """The epsilons after the first rounds of a cell, at `DELTA`.
 
     ``paper``: as the paper has it; ``ours``: definition 4 with our policies, which read context; ``worst_case``: definition 2;
     ``selective``: when the private tokens of one line are replaced, for S-DP whose policy misses nothing.

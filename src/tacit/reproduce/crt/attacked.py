@@ -37,7 +37,7 @@ def _redacted_unexposed(panel: PanelResults, level: float) -> Found | None:
 
 
 def _unexposed(panel: PanelResults, arm: str, controls: Mapping[float, Arms], level: float) -> Found | None:
-    """At its null, where the control's canaries are exposed at the same level, in models that are better than the public one."""
+    """Whether exposure is at its null, where that of the control's canaries is not, in models better than the public one."""
     if not controls:
         return None
     at_each = level / len(controls)
@@ -134,7 +134,7 @@ def _crt_at_chance(kind: _Kind) -> Callable[[PanelResults, float], Found | None]
 def _at_chance(
     panel: PanelResults, gamma: float, attacks: Mapping[Attack, str], level: float
 ) -> tuple[bool | None, str]:
-    """Of all attacks on CRT at a gamma, beside the same on redaction alone; and the numbers."""
+    """Whether all attacks on CRT at a gamma are at chance, beside the same on redaction alone; and the numbers."""
     found: list[tuple[Estimate, Estimate | None]] = []
     parts: list[str] = []
     for attack, words in attacks.items():

@@ -67,7 +67,7 @@ def customersim_pairs(
 
 @dataclass(frozen=True)
 class _Sides:
-    """By kind: of each secret what stands before it in its line, it and what follows; and the secrets of unknown customers."""
+    """Both sides by kind: of each secret what stands before it in its line, it and what follows; and secrets of unknown customers."""
 
     lines: dict[CustomerKind, dict[str, tuple[str, str, str]]]
     fresh: dict[CustomerKind, dict[str, str]]

@@ -57,7 +57,7 @@ def draw_figures(
 
 
 def _over_seeds(rows: Sequence[Row]) -> list[Row]:
-    """Of each training and round the mean over its seeds."""
+    """The mean over the seeds of each training and round."""
     groups: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row[name] for name in ("corpus", "model", "arm", "gamma", "round")), []).append(row)

@@ -66,7 +66,7 @@ def _trunk(trunk: Trunk, scale: Scale, files: CorpusFiles, place: Place) -> dict
 
 
 def _shadows(shadows: Shadows, scale: Scale, files: CorpusFiles, place: Place) -> dict[str, Any]:
-    """In a run with the replicate's key and the tokenizer of its cells, none of whose own phases is done."""
+    """Train shadow models in a run with the replicate's key and its cells' tokenizer, none of whose own phases is done."""
     run = RunFolder(place.runs / shadows.name)
     cell = Cell(shadows.corpus, shadows.model, "raw", seed=shadows.seed)
     config = config_of(cell, scale, files, trunk_folder(place, shadows.trunk), noise_of(cell, scale), run.root)

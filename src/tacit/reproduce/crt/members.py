@@ -27,7 +27,7 @@ _KINDS: tuple[CustomerKind, ...] = ("address", "order_number", "phone_number")
 
 
 def membership_pairs(corpus: str, data: Path, size: CorpusSize, streams: KeyedRandomness) -> list[Pair]:
-    """As many pairs as there are, at most ``size.membership_pairs``: of CustomerSim and of MultiWOZ, a line in one pair alone.
+    """Pairs of CustomerSim or MultiWOZ: as many as there are, at most ``size.membership_pairs``, a line in one pair alone.
 
     No policy has a part in it: a cell attacks those of them that its policy misses (`missed_places`).
 

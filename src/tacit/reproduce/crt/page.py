@@ -106,7 +106,7 @@ def _last(utility: Sequence[Row]) -> list[Row]:
 
 
 def _epsilons(utility: Sequence[Row], attacks: Sequence[Row]) -> list[list[str]]:
-    """Of arms with noise; both kinds of model and all seeds have the same."""
+    """The epsilons of arms with noise; both kinds of model and all seeds have the same."""
     noise = {
         (row["corpus"], row["arm"]): row["noise_multiplier"] for row in attacks if row["noise_multiplier"] is not None
     }

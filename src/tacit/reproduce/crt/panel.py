@@ -56,12 +56,12 @@ class PanelResults:
 
     @property
     def name(self) -> str:
-        """As the page has it."""
+        """The name of the panel as the page has it."""
         return f"{self.corpus}, {self.model}"
 
     @property
     def seeds(self) -> int:
-        """Of its models."""
+        """The number of seeds of its models."""
         return len({cell["cell"]["seed"] for cell in self.cells})
 
     def gammas(self, arm: str) -> list[float]:
@@ -99,8 +99,10 @@ class PanelResults:
         return {seed: cell["rounds"][-1]["texts"][text] for seed, cell in self.of(arm).items()}
 
     def accuracy(self, arm: Arms, attack: Attack, level: float) -> Estimate | None:
-        """Of an attack, mean over the seeds. The lines that are attacked are drawn once for all seeds, so what they add to the
-        variance does not shrink with seeds."""
+        """Accuracy of an attack, mean over the seeds.
+
+        The lines that are attacked are drawn once for all seeds, so what they add to the variance does not shrink with seeds.
+        """
         values, trials = self._attacked(arm, attack)
         if not values:
             return None
@@ -117,7 +119,7 @@ class PanelResults:
         return over_seeds(np.array(group) - np.array(single), within, max(1.0, float(np.mean(groups)) - 1), level)
 
     def blind_group_over_single(self, arm: Arms, level: float) -> Estimate | None:
-        """The same of one who has no model."""
+        """Accuracy of the group attack less that on single texts, of one who has no model."""
         found = [cell["membership"] for cell in self.of(arm).values() if cell["membership"] is not None]
         if not found:
             return None

@@ -55,7 +55,7 @@ class Trunk:
 
     @property
     def name(self) -> str:
-        """Of its files."""
+        """The name of its files."""
         return f"trunk-{self.corpus}-{self.model}"
 
 
@@ -74,7 +74,7 @@ class Shadows:
 
     @property
     def name(self) -> str:
-        """Of its files."""
+        """The name of its files."""
         return f"shadows-{self.corpus}-{self.model}-seed{self.seed}"
 
 
@@ -110,7 +110,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Of its files."""
+        """The name of its files."""
         return f"{self.corpus}-{self.model}-{self.arm}-gamma{self.gamma:g}-copies{self.copies}-seed{self.seed}"
 
 
@@ -283,7 +283,7 @@ The paper trains each model five times.
 
 
 def corpora_of(scale: Scale) -> list[str]:
-    """Those that a panel is of."""
+    """The corpora that a panel is of."""
     return list(dict.fromkeys(panel.corpus for panel in scale.panels))
 
 

@@ -65,7 +65,7 @@ def _percent(ratio: Estimate) -> str:
 
 
 def _bound(log: float) -> str:
-    """Of an interval of one seed there is none; one of two may be hundreds wide."""
+    """A bound of an interval in percent; of one seed there is none, and that of two may be hundreds wide."""
     return "anything" if math.isinf(log) or log > 3 else f"{100 * math.expm1(log):+.1f}"
 
 
@@ -79,7 +79,7 @@ _TRAINED = {CRT: "CRT", _DP: "DP-SGD", _S_DP: "S-DP"}
 
 
 def by_model(panels: Sequence[PanelResults], level: float) -> list[Claim]:
-    """The same text and tokenizer, so perplexities compare; the seeds' keys are the same.
+    """Claims that compare GPT-2 with the LSTM on one text and tokenizer, so that perplexities compare; the seeds' keys are the same.
 
     With one training on redacted text; with two on lines without secrets, which both have seen as they are.
     """
@@ -140,7 +140,7 @@ def easier(panels: Sequence[PanelResults], baselines: Sequence[Row], level: floa
 
 
 def _log_perplexities(panel: PanelResults) -> tuple[np.ndarray, float]:
-    """Of CRT by seed, and the variance that their mean has from the draw of dialogues."""
+    """The log perplexities of CRT by seed, and the variance that their mean has from the draw of dialogues."""
     texts = [cell["rounds"][-1]["texts"]["redacted"] for cell in panel.of(CRT).values()]
     if not texts:
         return np.zeros(0), 0.0

@@ -81,20 +81,20 @@ def vocabulary_spends(base: Base, scale: Scale) -> tuple[Spend, ...]:
 
 
 def lexicon_epsilon(lexicon: Lexicon, scale: Scale) -> float:
-    """Of the vocabulary alone, which gets its share of the budget."""
+    """The epsilon of the vocabulary alone, which gets its share of the budget."""
     section = json.dumps(vocabulary_config(scale), sort_keys=True)
     return _epsilon(_vocabulary_spends(lexicon.private, lexicon.epsilon, section))
 
 
 def _training_spends(private: Private, training: DpTraining, noises: tuple[float, ...]) -> tuple[Spend, ...]:
-    """Of phases of equal length; with correlated noise a cycle of steps costs what one step does."""
+    """The spends of phases of equal length; with correlated noise a cycle of steps costs what one step does."""
     rate = training.noise_bands * training.expected_batch / UNITS[private]
     payments = math.ceil(training.steps // len(noises) / training.noise_bands)
     return tuple(Spend(PoissonGaussian(rate, noise), payments) for noise in noises)
 
 
 def epsilon_of_steps(rate: float, noise: float, steps: int, delta: float) -> float:
-    """Of DP-SGD steps for an example more or less."""
+    """The epsilon of DP-SGD steps for an example more or less."""
     return epsilon([Spend(PoissonGaussian(rate, noise), steps)], delta, _RELATION)
 
 

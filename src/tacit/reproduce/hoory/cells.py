@@ -74,7 +74,7 @@ class Trunk:
 
     @property
     def name(self) -> str:
-        """Of its folder."""
+        """The name of its folder."""
         return f"trunk{again(self.replicate)}"
 
 
@@ -101,7 +101,7 @@ class Base:
 
     @property
     def name(self) -> str:
-        """Of its folder."""
+        """The name of its folder."""
         words = "" if self.private is None else f"-{self.private}"
         priced = "" if self.epsilon is None else f"-{self.epsilon:g}"
         return f"{self.vocabulary}{words}{priced}-{self.text}{again(self.replicate)}"
@@ -118,7 +118,7 @@ def again(replicate: int) -> str:
 
 
 def row_of(name: str) -> str:
-    """Of a model's name, without the replicate.
+    """The row of a model's name: the name without the replicate.
 
     >>> row_of("dialogues-general-bert@2")
     'dialogues-general-bert'
@@ -250,5 +250,5 @@ class Lexicon:
 
     @property
     def name(self) -> str:
-        """Of its result."""
+        """The name of its result."""
         return f"lexicon-{self.private}-{self.epsilon:g}"

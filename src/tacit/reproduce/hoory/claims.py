@@ -285,7 +285,7 @@ def _figure1(of: Evidence, rows: Sequence[Row]) -> list[Claim]:
 
 
 def _figure2(of: Evidence, rows: Sequence[Row]) -> list[Claim]:
-    """Of each number of occurrences, in public contexts and where the canaries were planted."""
+    """The claims of figure 2 for each number of occurrences, in public contexts and where the canaries were planted."""
     claims: list[Claim] = []
     for where in ("public contexts", "training contexts"):
         own = [row for row in rows if row["contexts"] == where]

@@ -52,7 +52,7 @@ class CorpusFiles:
         return self.folder / f"{name}.jsonl"
 
     def left_out(self, name: Private) -> Path:
-        """Of the same kind, and of no model's training: notes that share text with an annotated one; dialogues that are tested on."""
+        """Such texts that no model is trained on: notes that share text with an annotated one; dialogues that are tested on."""
         return self.folder / f"left-out-{name}.jsonl"
 
     @property
@@ -89,7 +89,7 @@ class CorpusFiles:
         return self.folder / f"{vocabulary}-words.tsv"
 
     def tokenizer(self, vocabulary: str, private: Private | None = None) -> Path:
-        """Of the vocabularies that no mechanism makes: ``general``, ``likelihood``, ``public``, and ``own`` of a private corpus."""
+        """The tokenizer of a vocabulary without a mechanism: ``general``, ``likelihood``, ``public``, ``own`` of a private corpus."""
         return self.folder / f"{vocabulary}{'' if private is None else f'-{private}'}.json"
 
     def task(self, name: str, part: str) -> Path:
@@ -218,7 +218,7 @@ def _shares(text: str, index: RunIndex) -> bool:
 
 
 def _others(texts: Sequence[str], *others: RunIndex) -> list[str]:
-    """Without those that share text with the others."""
+    """The texts without those that share text with the others."""
     out = left_out(texts, *others)
     return [text for number, text in enumerate(texts) if number not in out]
 
@@ -265,7 +265,7 @@ def _write_tokenizer(path: Path, pieces: list[str]) -> None:
 
 
 def _frequent(counts: dict[str, int]) -> dict[str, int]:
-    """Without the long tail of rare words, which make no piece of their own and cost most of the time."""
+    """The counts without the long tail of rare words, which make no piece of their own and cost most of the time."""
     return {word: count for word, count in counts.items() if count >= OFTEN}
 
 

@@ -90,17 +90,17 @@ class Evidence:
         return _f1([cell for cell in own["cells"] if cell["task"] == measure.task], measure.part)
 
     def mean(self, measure: Measure, row: str) -> Estimate | None:
-        """Of one row."""
+        """The mean of one row."""
         (own_SD,) = self.values(measure, row)
         return paired(own_SD, self.level) if own_SD.size else None
 
     def gain(self, measure: Measure, own: str, other: str) -> Estimate | None:
-        """By how much a row is better than another one."""
+        """How much better a row is than another one."""
         own_SD, other_SD = self.values(measure, own, other)
         return paired(own_SD - other_SD, self.level) if own_SD.size and other_SD.size else None
 
     def gain_of_one(self, own: str, other: str) -> Estimate | None:
-        """By how much the masked loss of a row's first training is below that of another row's: an interval over documents alone."""
+        """How far the masked loss of a row's first training is below that of another row's: an interval over documents alone."""
         losses = [self.of_row(row).get(1) for row in (own, other)]
         own_D, other_D = (None if one is None else self._loss_D(one) for one in losses)
         return None if own_D is None or other_D is None else over_documents(other_D - own_D, self.level)
@@ -113,7 +113,7 @@ class Evidence:
         return np.array(result["loss"]["seen"]["of_texts"])
 
     def kept(self, measure: Measure, own: str, bert: str, best: str, share: float) -> Estimate | None:
-        """By how much a row keeps more than this share of the gain of the best one."""
+        """How much more than this share of the gain of the best one a row keeps."""
         own_SD, bert_SD, best_SD = self.values(measure, own, bert, best)
         if not (own_SD.size and bert_SD.size and best_SD.size):
             return None
@@ -157,7 +157,7 @@ def share_kept(kept_SD: np.ndarray, gain_SD: np.ndarray, level: float) -> Estima
 
 
 def _f1(cells: Sequence[Mapping[str, Any]], part: str) -> np.ndarray:
-    """Of the documents of all folds (D,), the mean over fine-tunings."""
+    """The F1 of the documents of all folds (D,), the mean over fine-tunings."""
     seeds = sorted({cell["seed"] for cell in cells})
     counts = [np.concatenate([_counts(cell, part) for cell in cells if cell["seed"] == seed]) for seed in seeds]
     return np.mean([f1_of_documents(own) for own in counts], axis=0)

@@ -67,7 +67,7 @@ def _two_lines(place: Axes, rows: Sequence[Row]) -> None:
 
 
 def _figure2(every: Sequence[Row]) -> Figure | None:
-    """In public contexts; a line a pattern and epsilon, of the models whose epsilon is that of most."""
+    """Figure 2 in public contexts: a line for each pattern and epsilon."""
     rows = [row for row in every if row["contexts"] == "public contexts"]
     if not rows:
         return None

@@ -137,7 +137,7 @@ def _save(state: RunState, folder: Path) -> None:
 
 
 def _pieces_a_word(tokenizer: Tokenizer, texts: Path) -> float:
-    """As white space cuts words."""
+    """The pieces of a word, on average, as white space cuts words."""
     found = [text for unit in _units(texts) for text in unit.texts]
     words = sum(len(text.split()) for text in found)
     pieces = sum(len(encoding.ids) for encoding in tokenizer.encode_batch_fast(found, add_special_tokens=False))
@@ -212,7 +212,7 @@ def _fine_tuned(model: Model, task: str, scale: Scale, place: Place, folder: Pat
 
 
 def _seen(split: Split) -> int:
-    """Of the test documents the first so many are of seen services; the rest are not."""
+    """How many of the test documents are of seen services: the first so many; the rest are not."""
     return sum(not document.document_id.startswith("unseen") for document in split.test)
 
 

@@ -83,7 +83,7 @@ def _figure(scale: Scale) -> list[Model]:
 
 
 def _canaries(scale: Scale) -> list[Model]:
-    """With and without DP; where the canaries are most frequent also at the epsilon of the paper's figure, which is 1, with half the
+    """Models with and without DP; where canaries are most frequent also at the epsilon of the paper's figure, 1, with half the
     batch, and with half the steps.
     """
     base, most, dp = FAMILIES[MAIN["notes"]].base, max(scale.rates_of_canaries), scale.dp["notes"]
@@ -142,7 +142,7 @@ def _of_dialogues(scale: Scale) -> list[tuple[str, str, DpTraining]]:
 
 
 def _correlated(dp: DpTraining) -> tuple[str, DpTraining]:
-    """With as many bands as its batches allow, at most eight."""
+    """Training with noise correlated over as many bands as its batches allow, at most eight."""
     bands = min(8, UNITS["dialogues"] // dp.expected_batch)
     return f"batches of {dp.expected_batch}, as many passes, noise correlated over {bands} steps", replace(
         dp, noise_bands=bands

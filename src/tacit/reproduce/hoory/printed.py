@@ -90,7 +90,7 @@ _NOISE_TRAINING = 2.72
 
 @functools.cache
 def printed_epsilons() -> tuple[Claim, ...]:
-    """Of an example, as the paper has them: there are about ten of each text, with other masks."""
+    """Claims of the printed epsilons of an example, as the paper has them: there are about ten of each text, with other masks."""
     histogram = hoory_claim(_NOISE, _WORDS, _DELTA_VOCABULARY)
     return (
         Claim(

@@ -95,13 +95,13 @@ def novels(data: Path, most: int) -> Iterator[str]:
 
 
 def paragraphs(data: Path, most: int) -> Iterator[str]:
-    """Of Wikipedia (WikiText-2), the first so many."""
+    """The first ``most`` paragraphs of Wikipedia (WikiText-2)."""
     lines = (line.strip() for path in _paths(data, "wikitext-2/wikitext-2-raw.train.txt.gz") for line in _lines(path))
     return islice((line for line in lines if len(line) >= _SHORTEST), most)
 
 
 def answers(data: Path) -> Iterator[str]:
-    """To questions about health (MedQuAD)."""
+    """Answers to questions about health (MedQuAD)."""
     return _texts(data, "medquad/medquad.jsonl.gz", "answer")
 
 
@@ -130,7 +130,7 @@ def _notes_inside(path: Path) -> Iterator[str]:
 
 
 def abstracts(data: Path) -> list[str]:
-    """Of articles in PubMed (BC5CDR, without its annotations)."""
+    """Abstracts of articles in PubMed (BC5CDR, without its annotations)."""
     found: list[str] = []
     for path in _paths(data, "bio-ner/BC5CDR-IOB/*.tsv.gz"):
         found += [" ".join(block) for block in blocks([words_of(block) for block in _blocks(path)])]

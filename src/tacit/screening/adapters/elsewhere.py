@@ -29,7 +29,7 @@ def _is_elsewhere(text: str, folder: Path) -> bool:
 
 
 def _is_below(place: Path, folder: Path) -> bool:
-    """By its name, or in truth: files of a library's cache are links to others, and are looked at through them."""
+    """Whether a place is below a folder by name or in truth: files of a library's cache are links, and are looked at through them."""
     by_name = Path(os.path.abspath(place)).is_relative_to(os.path.abspath(folder))
     return by_name or place.resolve().is_relative_to(folder.resolve())
 

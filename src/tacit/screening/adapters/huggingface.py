@@ -258,7 +258,7 @@ def _refuse_elsewhere(folder: Path, place: str) -> None:
 
 
 def _values_in(path: Path) -> dict[str, Any]:
-    """Of a file of JSON; of one that cannot be read none, as whoever loads it says."""
+    """The values in a file of JSON; none where it cannot be read, as whoever loads it says."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
