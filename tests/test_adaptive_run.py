@@ -393,6 +393,7 @@ def released(corpora: Path) -> Runs:
     return functools.cache(lambda form: run(parse_config({**values(corpora, form), "run": str(corpora / form)})))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["strata", "clip-weights", "literal"])
 def test_every_form_runs_from_text_to_a_verified_report(corpora: Path, released: Runs, form: str) -> None:
     found = released(form)
@@ -420,6 +421,7 @@ def test_every_form_runs_from_text_to_a_verified_report(corpora: Path, released:
     assert not any(f'{name}": {count}' in text for name, count in counts.items())
 
 
+@pytest.mark.slow
 def test_an_empty_stratum_shows_nowhere_in_the_release(corpora: Path) -> None:
     """All texts are far more surprising than ``upper``, so the first stratum has none: the certificate is what it would be anyway."""
     own = values(corpora, lower=0.1, upper=0.2)
@@ -511,6 +513,7 @@ def left_by(run: Path) -> tuple[dict[str, list[torch.Tensor]], list[tuple[str, i
     return tensors, spent, (run / "private" / "scores" / "scores.jsonl").read_text()
 
 
+@pytest.mark.slow
 def test_strata_that_are_killed_and_begun_again_end_like_those_that_were_left_alone(corpora: Path) -> None:
     """Bit for bit: killed after scoring, in each stratum (of which the second goes on with the first one's Adam), and at its end."""
     with open_run(parse_config({**killed_values(corpora), "run": str(corpora / "begun")})):

@@ -59,6 +59,7 @@ def statement(options: RunConfig, path: Path) -> ConfidentialityStatement:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 4])
 def test_a_group_is_so_many_records_replaced_at_once(tmp_path: Path, most: int) -> None:
     options = config({"by": "document", "most": most})
@@ -73,6 +74,7 @@ def test_a_group_is_so_many_records_replaced_at_once(tmp_path: Path, most: int) 
     assert found.screened.definition == ("definition 2" if most == 1 else "definition 3")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("deduplicate", "normalisation", "records"),
     [
@@ -93,6 +95,7 @@ def test_deduplication_costs_the_records_that_it_changes(
         assert found.screened.epsilon == replacement_epsilon(ledger.spends(), DELTA, records)
 
 
+@pytest.mark.slow
 def test_without_a_group_it_is_one_secret_and_a_group_costs_more(tmp_path: Path) -> None:
     one = statement(config(), tmp_path / "one.sqlite")
     four = statement(config({"by": "document", "most": 4}), tmp_path / "four.sqlite")

@@ -90,6 +90,7 @@ EXAMPLES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "code", "output"), EXAMPLES, ids=[page for page, _, _ in EXAMPLES])
 def test_an_example_prints_what_stands_below_it(
     page: str, code: str, output: str, monkeypatch: pytest.MonkeyPatch

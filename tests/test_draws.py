@@ -62,6 +62,7 @@ def test_the_guard_finds_draws(wrong: str) -> None:
     assert silent_draws("np.random.default_rng(3); random.Random(3).random(); generator.random(5)") == []
 
 
+@pytest.mark.slow
 def test_no_test_draws_silently() -> None:
     found = {str(path.relative_to(TESTS)): silent_draws(path.read_text()) for path in TESTS.rglob("*.py")}
     assert {name: draws for name, draws in found.items() if draws} == {}

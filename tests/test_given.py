@@ -175,6 +175,7 @@ def test_a_given_tokenizer_costs_nothing(tmp_path: Path) -> None:
     assert other.stages[2].epsilon_joint > plan.stages[2].epsilon_joint
 
 
+@pytest.mark.slow
 def test_planning_needs_no_torch(tmp_path: Path) -> None:
     path = write_config(tmp_path / "run.yaml", from_folder(tmp_path, gpt2_folder(tmp_path / "given")))
     code = (
@@ -468,6 +469,7 @@ for folder, code in json.load(sys.stdin):
 """A new interpreter that knows what the cards' code imports and nothing else; the LSTM's comes last, as it imports tacit."""
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 def test_the_cards_code_runs_in_the_release(finished: Callable[[str], Finished]) -> None:
     kinds = sorted(FOLDERS, key="lstm".__eq__)

@@ -44,6 +44,7 @@ def numbers(text: str) -> list[str]:
     return [found.strip(",.") for found in NUMBER.findall(text)]
 
 
+@pytest.mark.slow
 def test_there_are_plans_of_every_sort(plans: dict[str, RunPlan]) -> None:
     assert {"adp-wikitext", "clinical-bert-large", "crt-customersim", "llama-lora"} <= plans.keys()
 

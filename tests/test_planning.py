@@ -346,6 +346,7 @@ print(sorted(name for name in sys.modules if name.split(".")[0] in {"torch", "tr
 """
 
 
+@pytest.mark.slow
 def test_planning_reads_no_data_and_does_not_load_torch(tmp_path: Path) -> None:
     """The corpora of this configuration do not exist."""
     config = configure(

@@ -116,11 +116,13 @@ def only_posix(source: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_every_module_is_imported_without_posix() -> None:
     done = imported_without_posix([name for name in MODULES if name != "tacit.__main__"], SOURCE.parent)
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.slow
 def test_an_import_of_posix_is_seen(tmp_path: Path) -> None:
     (tmp_path / "needs_posix.py").write_text("import torch, subprocess\nimport fcntl\n")
     done = imported_without_posix(["needs_posix"], tmp_path)

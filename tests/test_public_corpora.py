@@ -79,6 +79,7 @@ def test_private_text_counts_once(folder: Path) -> None:
         parse_config(values)
 
 
+@pytest.mark.slow
 def test_public_text_of_the_clinical_recipes_holds_no_private_note(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

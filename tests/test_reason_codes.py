@@ -51,6 +51,7 @@ def codes_of_tacit() -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_every_code_of_the_source_has_its_advice_and_no_other() -> None:
     raised = codes_of_tacit()
     assert len(raised) > 15, "the search finds codes"
@@ -66,6 +67,7 @@ def test_no_code_has_two_pieces_of_advice() -> None:
     assert codes_advised('ADVICE: dict[str, str] = {"one": "a", "one": "b"}') == ["one", "one"]
 
 
+@pytest.mark.slow
 def test_codes_are_words_joined_by_hyphens() -> None:
     assert [code for code in codes_of_tacit() if not CODE.fullmatch(code)] == []
 

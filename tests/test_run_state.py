@@ -103,6 +103,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_reading_an_attribute_has_no_effect(values: dict[str, Any]) -> None:
     with open_run(parse_config(values)) as state:
         rows, files = len(state.ledger.rows), sorted(state.folder.root.rglob("*"))

@@ -131,6 +131,7 @@ def test_epsilon_is_theorem_8_3_of_what_replacing_a_missed_secret_costs(tmp_path
     assert "theorem 8.3" not in context.bayesian.sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("deduplicate", "normalisation", "records"),
     [

@@ -71,6 +71,7 @@ def test_a_threshold_that_is_large_against_the_units() -> None:
     assert "vocabulary" in warned(privacy=budget(bad, 12.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["histogram", "weighted"])
 def test_the_way_out_that_is_named_is_one(method: str) -> None:
     """Seven hundred chats and the default: the warning; with what it suggests: none."""

@@ -97,6 +97,7 @@ def test_without_counts_the_weights_stand_for_them_and_the_choice_has_their_budg
     )  # the weight is 1/sqrt(8) or more
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add-or-remove", "replace"])
 @pytest.mark.parametrize("method", ["histogram", "weighted", "sips"])
 def test_the_plan_has_every_release_and_meets_the_budget(folder: Path, method: str, relation: str) -> None:
@@ -175,6 +176,7 @@ def test_a_run_that_is_killed_between_rounds_repeats_them(folder: Path) -> None:
     assert {path.name: path.read_bytes() for path in made.iterdir()} == first
 
 
+@pytest.mark.slow
 def test_the_audit_of_a_run_plants_words_in_its_own_mechanism(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -202,6 +202,7 @@ def test_under_replacement_the_pair_is_chosen_in_either_order() -> None:
     assert all(row.within <= row.epsilon + 1e-6 for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add-or-remove", "replace"])
 def test_the_second_opinion_and_the_lower_estimate_stand_on_either_side(relation: Relation) -> None:
     words, one, two, _, _ = CASES["certified 4.00"]

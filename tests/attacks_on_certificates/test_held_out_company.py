@@ -83,6 +83,7 @@ def as_wide_as_the_longest(lengths: np.ndarray, length: int, micro_batches: floa
     return np.full_like(lengths, lengths.max())
 
 
+@pytest.mark.slow
 def test_one_longer_unit_moves_no_others_score(monkeypatch: pytest.MonkeyPatch) -> None:
     assert moved_by_one_longer_unit() == 0.0
     monkeypatch.setattr(causal_lm, "widths", as_wide_as_the_longest)

@@ -302,6 +302,7 @@ def seen_of(config: FinetuneConfig) -> tuple[FinetuneResult, Any]:
     return done, (reporter.said, files, done.statement)
 
 
+@pytest.mark.slow
 def test_one_document_decides_whether_there_are_groups_enough_for_the_folds(tmp_path: Path) -> None:
     model = bert_folder(tmp_path / "bert")
     lines = [row(f"u{number % 3}", f"n{number}", f"w{number}") for number in range(6)]
@@ -325,6 +326,7 @@ def test_one_document_decides_whether_there_are_groups_enough_for_the_folds(tmp_
         splits_of(task)  # known wrong: as it was, this ended the fine-tuning with exit code 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", [[], [""], [" "], ["\u2028", "\x00"]], ids=repr)
 def test_a_document_without_words_ends_no_fine_tuning(tmp_path: Path, tokens: list[str]) -> None:
     """29th attack, TACIT-49: an error named its line, and there was no release; of what adds nothing that is what was told."""
@@ -336,6 +338,7 @@ def test_a_document_without_words_ends_no_fine_tuning(tmp_path: Path, tokens: li
     assert without == beside
 
 
+@pytest.mark.slow
 def test_nor_does_a_corpus_of_nothing_else(tmp_path: Path) -> None:
     """The last document with a word decided whether there is a release; and one without was "the same" as another in the test."""
     odd = [json.dumps({"who": who, "note": who, "tokens": [], "tags": []}) + "\n" for who in ("a", "b")]

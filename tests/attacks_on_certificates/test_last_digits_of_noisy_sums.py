@@ -79,6 +79,7 @@ def right_guesses(with_grid: bool, keys: int) -> int:
     return right
 
 
+@pytest.mark.slow
 def test_float32_normals_tell_what_was_summed() -> None:
     """Known wrong, and what the attack finds on the grid: no more than chance (binomial, false alarm 1e-6, with fixed keys)."""
     assert right_guesses(with_grid=False, keys=12) == 12
@@ -150,6 +151,7 @@ def test_a_certified_release_of_one_step_is_on_the_grid(tmp_path: Path, monkeypa
 # the evaluation ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_means_of_an_evaluation_tell_nothing_of_their_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody but one unit is ever right: below a half, a sum with it is a multiple of 2^-53, and noise alone need not be."""
     without, with_it = np.zeros((20, 3)), np.concatenate([np.zeros((20, 3)), np.eye(3)[1:2]])

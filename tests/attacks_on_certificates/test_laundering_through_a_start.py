@@ -82,6 +82,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_same_text_twice_costs_twice(chain: Path) -> None:
     alone, both = epsilon([Spend(STEP, STEPS)], DELTA), epsilon([Spend(STEP, 2 * STEPS)], DELTA)
     assert certified(chain / "a") == pytest.approx(alone)
@@ -192,6 +193,7 @@ def check_people(folder: Path) -> bool:
     return next(check.holds for check in checks if check.name == "people of the start")
 
 
+@pytest.mark.slow
 def test_other_people_are_a_stated_assumption(chain: Path) -> None:
     """Nothing is inherited then, and the certificate says so; whoever starts from that inherits all of it again."""
     config = parse_config(starting_from(chain, "e", chain / "c" / "release" / "model", same_people=False))

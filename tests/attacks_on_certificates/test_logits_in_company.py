@@ -52,6 +52,7 @@ def differing_draws(dtype: torch.dtype) -> int:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_row_has_the_same_losses_and_gradient_in_any_company(dtype: torch.dtype) -> None:
     assert differing_draws(dtype) == 0

@@ -138,6 +138,7 @@ def big_bird(length: int = LENGTH, **blocks: int) -> PreTrainedModel:
     return moved(BigBirdForMaskedLM(config), 0.8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", [2, 4, 8])
 def test_one_short_unit_moves_no_other(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def moves() -> float:
@@ -342,6 +343,7 @@ def one_more_moves(model: PreTrainedModel) -> float:
     return float((found[0] - found[1]).norm()) / CLIP
 
 
+@pytest.mark.slow
 def test_a_layer_that_is_seldom_left_out_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RefusedError, match="draws random numbers"):
         refuse_unsteady(opt(1e-6), CausalObjective(), SPECIAL, EDGES, 1)
@@ -399,6 +401,7 @@ def between_micro_batches() -> float:
     return float((one - other).norm()) / CLIP
 
 
+@pytest.mark.slow
 def test_another_micro_batch_changes_no_padding_of_a_model_that_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert between_micro_batches() < 1e-4
     monkeypatch.setattr(steps, "together", lambda model, most, *_: most)  # else each of its units stands alone
@@ -584,6 +587,7 @@ def scores_of(model: PreTrainedModel, texts: Texts) -> list[float]:
     return causal_lm.score_units({"": model}, stream, STREAMS)[""].nats_U.tolist()
 
 
+@pytest.mark.slow
 def test_a_model_that_writes_its_own_weights_is_refused() -> None:
     """What it was computed by is put back, but for the weights: one more held-out row, and all others have another loss."""
     texts = texts_of(6)
@@ -594,6 +598,7 @@ def test_a_model_that_writes_its_own_weights_is_refused() -> None:
         preflight.preflight(rwkv(1), CausalObjective(), SPECIAL, 16, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rescale_every", "layers"), [(0, 2), (6, 2)])
 def test_one_that_does_not_is_taken(rescale_every: int, layers: int) -> None:
     """Also where it multiplies them by 1."""

@@ -144,6 +144,7 @@ def too_small(make: Callable[[np.random.Generator, int, int], Made], tries: int)
     return most
 
 
+@pytest.mark.slow
 def test_nor_of_a_fused_head_at_many_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Known wrong: the gradients added up in float32, and squared beside an exact inner product with the embedding's."""
     assert too_small(fused, 3) <= 1 + 1e-6

@@ -240,6 +240,7 @@ def values(folder: Path, name: str, **sections: Any) -> dict[str, Any]:
     return small_values(folder, run=str(folder / name), audit=None, evaluation={"held_out": 0.0}, **sections)
 
 
+@pytest.mark.slow
 def test_a_restored_backup_with_another_vocabulary_has_other_noise(begun: Path) -> None:
     """The vocabulary's noise comes from the operating system, so the two have other tokenizers: with one noise the releases would
     differ by their noiseless sums alone. Each of the two is now a release with a noise of its own."""
@@ -264,6 +265,7 @@ def without_common_words(line: str, patient: str) -> str:
     return json.dumps(record)
 
 
+@pytest.mark.slow
 def test_noise_of_words_that_is_put_back_meets_no_other_counts(tmp_path: Path) -> None:
     """A backup from the vocabulary stage whose ledger has lost its log: the noise was bound there alone, and met other counts.
 
@@ -316,6 +318,7 @@ def test_a_paid_phase_is_not_run_again_with_other_sums(begun: Path) -> None:
         walk(state, "control")
 
 
+@pytest.mark.slow
 def test_a_second_release_under_one_ledger_is_refused(begun: Path) -> None:
     config = parse_config(values(begun, "run"))
     run(config)

@@ -310,6 +310,7 @@ def moved_by_one_more(
     return float((total({"a": [*before, other], **texts}) - total(texts)).norm()) / CLIP
 
 
+@pytest.mark.slow
 def test_one_more_unit_moves_the_sum_by_what_it_adds(monkeypatch: pytest.MonkeyPatch) -> None:
     model, token = loud()
     assert moved_by_one_more(model, token) <= 1 + 1e-5
@@ -373,6 +374,7 @@ def test_no_size_is_left_out(model: PreTrainedModel, positions: int, features: i
         pytest.skip("this processor rounds all numbers of a tensor alike")
 
 
+@pytest.mark.slow
 def test_a_product_of_six_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Certified 0.4998, one more document moved the sum of a whole run by 153 clip norms."""
     model = with_six_columns()

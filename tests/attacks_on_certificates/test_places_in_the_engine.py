@@ -122,6 +122,7 @@ def per_unit_as_it_was(x_B: Tensor, units: int, feature_dims: int) -> Tensor:
     return x_B.reshape(units, leading.numel() // max(units, 1), *features)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_it_was", [False, True], ids=["as it is", "known wrong"])
 @pytest.mark.parametrize(("build", "inputs", "outputs", "is_rows"), CASES.values(), ids=CASES.keys())
 def test_a_unit_whose_positions_cancel_is_rounded_alike_in_every_place(

@@ -106,6 +106,7 @@ def test_a_phase_that_has_begun_keeps_its_precision(
     train(tmp_path, WHOLE, **before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [({}, BF16), (BF16, {}), (BF16, {**BF16, "micro_batch": 6})])
 def test_the_next_phase_may_have_another(before: dict[str, Any], after: dict[str, Any], tmp_path: Path) -> None:
     train(tmp_path, WHOLE, **before)
@@ -173,6 +174,7 @@ def test_two_precisions_never_meet_the_same_noise(tmp_path: Path) -> None:
             assert noises > 1.3
 
 
+@pytest.mark.slow
 def test_a_run_in_bf16_says_so_and_is_verified(tmp_path: Path) -> None:
     write_corpora(tmp_path, patients=60, records=200)
     compute = {"micro_batch": 16, "threads": 1, "precision": "bf16", "checkpointing": True}

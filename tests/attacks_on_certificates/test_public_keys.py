@@ -25,6 +25,7 @@ def test_a_public_key_needs_to_be_asked_for(tmp_path: Path) -> None:
     assert caught.value.reason == "public-key"
 
 
+@pytest.mark.slow
 def test_whoever_has_the_key_has_the_noise_and_the_certificate_says_so(tmp_path: Path) -> None:
     write_corpora(tmp_path, patients=40, records=200)
     values = small_values(

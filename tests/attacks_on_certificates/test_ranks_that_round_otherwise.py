@@ -84,6 +84,7 @@ def sum_with(has_it: bool, rank: int, world: int, threads: int) -> Tensor:
     return sum_of_rank(own, Ranks(rank, world), threads)
 
 
+@pytest.mark.slow
 def test_ranks_that_take_other_numbers_of_units_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for taken, said in (((64, 60), "how many units stand together"), ((64, 64), "")):
 
@@ -176,6 +177,7 @@ def test_a_processor_is_told_by_more_than_its_name(tmp_path: Path, monkeypatch: 
     assert len(found) == 2  # what a kernel's mitigations add computes nothing
 
 
+@pytest.mark.slow
 def test_ranks_on_unlike_machines_are_refused_before_the_run(tmp_path: Path) -> None:
     config = parse_config(small_values(tmp_path, compute={"micro_batch": 8}))
 

@@ -44,6 +44,7 @@ def test_one_record_more_with_a_long_id_is_sorted_too(tmp_path: Path, count: int
     assert numbers == sorted(range(count), key=lambda number: number * 7919 % 1_000_003)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extra", [0, 1])
 def test_one_unit_more_with_a_new_long_word_is_counted_too(tmp_path: Path, extra: int) -> None:
     words = ["ø" * 91 + f"{number * 7919 % 100_000_007:09}" for number in range(COUNTED)]
@@ -100,6 +101,7 @@ def alone(folder: Path, breaks: bool) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
 
 
+@pytest.mark.slow
 def test_no_other_process_sorts_and_few_files_are_open(tmp_path: Path) -> None:
     """129 runs, with room for 24 open files."""
     done = alone(tmp_path, False)

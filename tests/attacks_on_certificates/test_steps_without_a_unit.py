@@ -59,6 +59,7 @@ def ends(folder: Path, key: int, units: dict[str, list[list[int]]]) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_whether_a_run_ends_is_no_function_of_the_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The attack's number: of one unit more it sees the release of some keys, and of one unit none at all."""
     pair = {"unit 0": ROW}, {"unit 0": ROW, "unit 1": ROW}

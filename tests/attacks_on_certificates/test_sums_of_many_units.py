@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -77,6 +78,7 @@ def one_more() -> np.ndarray:
     return np.concatenate([[np.float32(0)], leaning(UNITS)])
 
 
+@pytest.mark.slow
 def test_a_unit_without_a_gradient_moves_no_sum() -> None:
     """In clip norms."""
     assert abs(float(clipped_sum(one_more()) - sum_of_leaning())) <= UNITS * 2.0**-24

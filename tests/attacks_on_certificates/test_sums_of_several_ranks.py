@@ -80,6 +80,7 @@ def gathered_as_they_were(ranks: Ranks, tensors: Sequence[torch.Tensor]) -> list
     return [[a.view_as(b) for a, b in zip(one.split(sizes), tensors, strict=True)] for one in parts or []]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_holds_the_sums_of_ranks_that_did_not_do_as_much(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,11 +76,13 @@ def moved(kind: type[DpStep], weight: float, cancelling: float | None = None) ->
         return float((others - total(everyone[1:])).norm()) / (weight * CLIP_NORM)
 
 
+@pytest.mark.slow
 def test_a_unit_of_a_small_weight_moves_a_sum_by_no_more_than_it_may() -> None:
     assert moved(OneMicroBatchForAll, SMALL) > 0.1  # known wrong
     assert moved(DpStep, SMALL) <= 1e-6
 
 
+@pytest.mark.slow
 def test_a_micro_batch_that_is_added_up_in_float64_is_kept_so_wherever_it_stands(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

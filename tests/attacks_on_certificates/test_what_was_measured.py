@@ -94,6 +94,7 @@ def share_missed_by_both(names: list[str], record: str) -> float:
     return sum(missed[name] for name in names) / len(names)
 
 
+@pytest.mark.slow
 def test_in_one_record_both_policies_miss_what_they_hardly_ever_miss(tmp_path: Path) -> None:
     rng = random.Random(2)
     names = [rng.choice(ORDINARY if rng.random() < 0.3 else RARE) for _ in range(4000)]
@@ -202,6 +203,7 @@ def test_spans_of_given_texts_are_no_measured_policy(tmp_path: Path) -> None:
         measurement_of_run(config)
 
 
+@pytest.mark.slow
 def test_another_model_in_the_same_folder_is_another_policy(tmp_path: Path) -> None:
     spacy = pytest.importorskip("spacy")
     folder, mine = tmp_path / "pipeline", tmp_path / "mine.yaml"

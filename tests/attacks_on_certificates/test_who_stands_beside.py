@@ -213,6 +213,7 @@ def moved(expected: float, precision: Precision = "float32") -> float:
     return float((with_it - without - alone).norm() / clip_norm)
 
 
+@pytest.mark.slow
 def test_one_longer_document_moves_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     for expected, precision in ((1.0, "float32"), (200.0, "float32"), (200.0, "bf16")):
         assert moved(expected, precision) <= UNITS * 2.0**-22

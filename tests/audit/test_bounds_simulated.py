@@ -75,6 +75,7 @@ def test_one_run_with_delta_does_not_accuse_leaks_and_ignoring_delta_does() -> N
     assert not at_most(ignored, AUDITS)
 
 
+@pytest.mark.slow
 def test_the_number_of_guesses_is_paid_for() -> None:
     assert at_most(accusations(OneRun(shares=MANY), gaussian_audits(AUDITS, 300, 0.0, seed=3), 0.0, 0.0), AUDITS)
     afterwards = accusations(NumberChosenAfterwards(shares=MANY), gaussian_audits(AUDITS, 300, 0.0, seed=3), 0.0, 0.0)

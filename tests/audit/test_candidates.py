@@ -162,6 +162,7 @@ def test_p_values_of_simulated_ranks_are_uniform(canaries: int) -> None:
     assert means.mean() == pytest.approx(null_mean_exposure(10**6), abs=6 * means.std() / math.sqrt(len(means)))
 
 
+@pytest.mark.slow
 def test_wrong_nulls_are_caught() -> None:
     """One canary too few; a normal law for the mean; the law of one canary for the best of ten."""
     ranks = simulated_ranks(10)

@@ -208,6 +208,7 @@ def test_p_values_of_an_untrained_model_are_uniform() -> None:
     check_uniform(p_values(0.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pull", [-2.0, 2.0])
 def test_the_check_of_uniform_p_values_catches_memory(pull: float) -> None:
     with pytest.raises(AssertionError):
@@ -247,6 +248,7 @@ def exposures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Exposu
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("contexts", ["", ", planted"])
 @pytest.mark.parametrize("pattern", [0, 1])
 def test_the_audit_sees_a_model_that_was_trained_without_dp(

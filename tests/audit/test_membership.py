@@ -257,6 +257,7 @@ def addresses(count: int, seed: int, town: str = "abcdefghij") -> list[list[str]
     ]
 
 
+@pytest.mark.slow
 def test_blind_at_chance_where_there_is_no_difference() -> None:
     """The two halves' counts are nearly one number: their sum varies more than a binomial number."""
     found = [
@@ -341,6 +342,7 @@ def test_nats_are_those_of_one_text_at_a_time(start: list[int], end: list[int], 
     assert found == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [3, 8, 13, 64])
 def test_a_long_text_is_several_rows_as_in_training(length: int) -> None:
     """Each row has its own start and end token; the text's mean is over the tokens of all its rows."""
@@ -431,6 +433,7 @@ def check_true_non_members(secrets: Sequence[str], text: str) -> None:
     assert not any(alphanumeric(secret) in squeezed for secret in secrets)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "count"), [("address", 1000), ("order_number", 100)])
 def test_no_non_member_occurs_in_train(data_dir: Path, kind: CustomerKind, count: int) -> None:
     folder = data_dir / "customersim"

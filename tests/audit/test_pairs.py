@@ -276,10 +276,12 @@ def check_null(found: list[Attack]) -> None:
     assert abs(np.mean(accuracies) - 0.5) < 5 * np.std(accuracies) / np.sqrt(len(found))
 
 
+@pytest.mark.slow
 def test_a_model_that_saw_nothing_is_at_chance_over_keys() -> None:
     check_null([attack(draw_pairs(*parts(key), marked, 60, key), key) for key in KEYS])
 
 
+@pytest.mark.slow
 def test_a_condition_on_one_side_alone_is_caught() -> None:
     """The known-wrong law: non-members have secrets of their own, members any, as in A.5 without its common sentences."""
 
@@ -294,6 +296,7 @@ def test_a_condition_on_one_side_alone_is_caught() -> None:
         check_null([attack(one_sided(key), key) for key in KEYS[:60]])
 
 
+@pytest.mark.slow
 def test_several_texts_of_one_unit_are_caught() -> None:
     """The known-wrong interval: texts of one unit, here copies, are taken for independent ones."""
 

@@ -77,6 +77,7 @@ def test_fixed_batches_have_each_unit_once_an_epoch() -> None:
     assert turns == [False, True, False]
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_and_a_break_that_is_none_is_not_found() -> None:
     found = try_break("no-cross-term", NO_CROSS_TERM, 1, STREAMS)
     assert found.is_right

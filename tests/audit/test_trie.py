@@ -53,6 +53,7 @@ SCORERS: dict[str, tuple[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [FORM, BARE, SecretFormat("", 3, " x")], ids=["template", "digits", "suffix"])
 @pytest.mark.parametrize("name", SCORERS)
 def test_the_trie_gives_what_one_candidate_at_a_time_gives(name: str, form: SecretFormat) -> None:

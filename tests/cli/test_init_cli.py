@@ -164,6 +164,7 @@ def test_a_given_model_gets_an_adapter_and_needs_no_public_text(tacit: Tacit, fo
     )
 
 
+@pytest.mark.slow
 def test_conversations_are_for_a_model_that_writes_on(tacit: Tacit, folder: Path) -> None:
     talk = [{"role": "user", "content": PRIVATE}, {"role": "assistant", "content": PRIVATE}]
     Path("talks.jsonl").write_text((json.dumps({"messages": talk, "who": "p1"}) + "\n") * 50)
@@ -336,6 +337,7 @@ def test_the_list_names_every_recipe(tacit: Tacit, folder: Path) -> None:
     assert all(name in shown for name in RECIPES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_brings_the_text_that_it_names(tacit: Tacit, folder: Path, name: str) -> None:
     done = tacit("init", "--recipe", name)

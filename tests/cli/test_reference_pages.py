@@ -38,6 +38,7 @@ def test_every_command_has_its_part_with_every_option(name: str) -> None:
             assert f"| `{shown}` |" in part
 
 
+@pytest.mark.slow
 def test_every_reason_code_and_every_error_has_its_row() -> None:
     page = written("errors.md")
     assert {one.code for one in refusals()} == codes_of_tacit()

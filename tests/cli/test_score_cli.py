@@ -94,6 +94,7 @@ def test_it_scores_a_file(run: Tacit, tmp_path: Path, scorer: Path) -> None:
     assert f"{size}" not in err.replace(str(tmp_path), ""), "the bar is a share: sizes are private"
 
 
+@pytest.mark.slow
 def test_it_scores_a_corpus_in_an_object_store_as_a_file(
     run: Tacit, tmp_path: Path, scorer: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,6 +206,7 @@ def test_a_phase_scores_in_the_run(run: Tacit, tmp_path: Path, scorer: Path) -> 
 # constants ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_it_finds_the_constants(run: Tacit, tmp_path: Path, scorer: Path) -> None:
     config, out = config_in(tmp_path), tmp_path / "adaptive.yaml"
     code, said, err = run("--fit-public", config, "--model", scorer, "--out", out)
@@ -221,6 +223,7 @@ def test_it_finds_the_constants(run: Tacit, tmp_path: Path, scorer: Path) -> Non
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_other_quantiles(run: Tacit, tmp_path: Path, scorer: Path) -> None:
     config_in(tmp_path)
     arguments = ("--fit-public", "--data", tmp_path / "public.jsonl", "--model", scorer, "--json")

@@ -264,6 +264,7 @@ def logits(model: nn.Module, size: int) -> Tensor:
         return model(input_ids=ids).logits
 
 
+@pytest.mark.slow
 @every_architecture
 def test_a_run_with_all_weights_ends_in_a_verified_release(name: str, tmp_path: Path) -> None:
     config = config_of(tmp_path, name, None)
@@ -275,6 +276,7 @@ def test_a_run_with_all_weights_ends_in_a_verified_release(name: str, tmp_path: 
     assert not torch.equal(logits(given, 200), logits(released, 200))
 
 
+@pytest.mark.slow
 @every_architecture
 def test_a_run_with_an_adapter_ends_in_a_verified_release_that_is_not_the_given_model(
     name: str, tmp_path: Path
@@ -297,6 +299,7 @@ def test_a_run_with_an_adapter_ends_in_a_verified_release_that_is_not_the_given_
     )  # some store several layers as one
 
 
+@pytest.mark.slow
 def test_an_adapter_is_released_alone_where_the_model_is_not_to_be_merged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

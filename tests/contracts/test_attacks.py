@@ -218,6 +218,7 @@ def pages(folder: Path) -> dict[str, str]:
 # one file and one line -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_new_public_attack_is_in_the_release(finished: RunFolder) -> None:
     report = read_json(finished.release / "report.json")
     assert [attack["name"] for attack in report["attacks"]] == ["exposure", "coins", "guesses"]
@@ -256,6 +257,7 @@ def test_what_is_the_curators_is_in_the_curators_copy_alone(finished: RunFolder)
     assert b"toy bits" in released  # the search can find what is there
 
 
+@pytest.mark.slow
 def test_a_run_with_a_new_attack_is_verified_and_audited(finished: RunFolder) -> None:
     verified = tacit("verify", finished.root)
     assert verified.returncode == 0, verified.stdout + verified.stderr
@@ -306,6 +308,7 @@ def test_its_options_are_checked_before_anything_is_read(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_it_is_a_stage(tmp_path: Path) -> None:
     write_texts(tmp_path)
     config = write_config(tmp_path / "config.yaml", values_in(tmp_path, guesses={"known": 40}))
@@ -406,6 +409,7 @@ def with_a_break(arguments: list[str], who: str) -> None:
     command(arguments, who)
 
 
+@pytest.mark.slow
 def test_a_public_attack_may_not_read_private_text(tmp_path: Path) -> None:
     write_texts(tmp_path)
     config = write_config(tmp_path / "config.yaml", values_in(tmp_path))
@@ -415,6 +419,7 @@ def test_a_public_attack_may_not_read_private_text(tmp_path: Path) -> None:
     assert not (tmp_path / "run" / "release").exists()
 
 
+@pytest.mark.slow
 def test_a_curators_attack_that_breaks_stops_no_run_and_says_nothing(tmp_path: Path) -> None:
     """Whether it breaks may hang on one text, so it must change neither the release nor a line of progress."""
     write_texts(tmp_path)

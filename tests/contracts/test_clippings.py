@@ -121,6 +121,7 @@ def test_the_sum_is_that_of_its_formula() -> None:
     torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("registered")
 def test_it_goes_through_plan_and_run(tmp_path: Path) -> None:
     """It costs what flat clipping costs, since the event does not know it, and ends at other weights."""

@@ -231,10 +231,12 @@ class SmallerSensitivity(AbsolutePlan):
         return AbsoluteGaussian(0.5 * self.clip_norm, self.noise_stddev)
 
 
+@pytest.mark.slow
 def test_the_event_is_what_a_step_does() -> None:
     assert is_done(PLAN)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [MoreNoise, LessNoise, SmallerSensitivity])
 def test_an_event_that_states_something_else_is_caught(wrong: type[AbsolutePlan]) -> None:
     assert not is_done(wrong(*dataclasses.astuple(PLAN)))
@@ -261,6 +263,7 @@ def values_of(folder: Path) -> dict[str, Any]:
     return values
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("registered")
 def test_it_goes_through_plan_run_verify_and_report(tmp_path: Path) -> None:
     write_corpora(tmp_path)
@@ -287,6 +290,7 @@ def test_it_goes_through_plan_run_verify_and_report(tmp_path: Path) -> None:
     assert TITLE in (folder.release / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("registered")
 def test_verification_finds_an_event_that_is_not_that_of_the_phase(tmp_path: Path) -> None:
     """Known wrong: the ledger of a run that paid for twice the noise of its configuration."""

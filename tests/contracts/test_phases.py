@@ -287,6 +287,7 @@ def values_of(folder: Path) -> dict[str, Any]:
     return values
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("registered")
 def test_plans_of_this_file_go_through_plan_run_verify_and_report(tmp_path: Path) -> None:
     write_corpora(tmp_path)

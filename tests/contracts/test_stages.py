@@ -101,6 +101,7 @@ def test_names_are_known_without_what_the_stages_do() -> None:
 # the toy -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("registered")
 def test_a_run_walks_it_once(tmp_path: Path) -> None:
     config = config_of(tmp_path)

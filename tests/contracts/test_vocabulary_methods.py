@@ -468,6 +468,7 @@ def test_a_method_that_reads_less_noise_from_the_ledger_is_refused_by_it(folder:
 # the toy through everything ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_method_of_one_file_and_one_line_goes_through_plan_run_verify_and_report(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,6 +26,7 @@ def objects(content: bytes, step: int = 1 << 20, most: int = 10**6) -> list[byte
     return list(array_objects(lambda size: stream.read(min(step, size)), most))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(arrays, st.integers(3, 40), st.sampled_from([None, 1]), st.booleans())
 def test_the_objects_are_those_of_json(array: list[Any], step: int, indent: int | None, ascii_only: bool) -> None:
@@ -58,6 +59,7 @@ def test_what_does_not_read_strings_is_caught(wrong: Callable[[bytes], list[byte
     assert len(wrong(content)) != len(array)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(arrays, st.data())
 def test_what_is_cut_short_is_no_array(array: list[Any], data: st.DataObject) -> None:

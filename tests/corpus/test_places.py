@@ -220,6 +220,7 @@ def test_a_damaged_file_is_told_without_its_text(store: ObjectStore) -> None:
     assert told.value.__context__ is None
 
 
+@pytest.mark.slow
 def test_a_store_that_does_not_answer_is_told_in_one_line(store: ObjectStore) -> None:
     refusing = ObjectStore(store.folder, port=1)
     with pytest.raises(DataError, match="the store does not answer"):
@@ -264,6 +265,7 @@ def in_store(values: dict, store: ObjectStore) -> dict:
     return values
 
 
+@pytest.mark.slow
 def test_a_run_reads_both_corpora_there_and_binds_the_same_text(store: ObjectStore, tmp_path: Path) -> None:
     write_corpora(store.folder, patients=60, records=200)
     local = small_values(store.folder, run=str(tmp_path / "local"))

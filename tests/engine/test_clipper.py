@@ -342,6 +342,7 @@ def test_a_trial_takes_the_memory_that_a_dropped_unit_takes(
     assert not any(units.any() for units in dropped)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parameters", [100, 3000])
 def test_one_large_parameter_hides_the_norms_of_no_other(parameters: int) -> None:
     """31st attack: added up in float32, squares below 2^-24 of the largest were lost; 3,000 of them added 9e-5 of the clip norm."""

@@ -322,6 +322,7 @@ def test_a_unit_of_two_rows_moves_the_sum_by_one_clip_norm_at_most() -> None:
 widths = st.integers(1, 9)
 
 
+@pytest.mark.slow
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(
     rows=st.integers(2, 4),

@@ -382,6 +382,7 @@ def test_when_a_rank_is_killed_the_others_end(what: Callable[[Ranks], None], los
     assert other.seconds < 20
 
 
+@pytest.mark.slow
 def test_a_silent_rank_is_noticed_after_the_timeout() -> None:
     def work(ranks: Ranks) -> None:
         # Shorter only after all have joined, which takes as long as the machine is busy.

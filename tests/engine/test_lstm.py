@@ -140,6 +140,7 @@ def test_clipped_sum_is_the_loop(shape: Shape) -> None:
     check(shape)
 
 
+@pytest.mark.slow
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(
     shape=st.builds(

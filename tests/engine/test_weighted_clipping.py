@@ -89,6 +89,7 @@ vector = st.lists(number, min_size=4, max_size=4)
 units = st.lists(st.tuples(vector, st.floats(1e-3, 1.0)), min_size=2, max_size=5)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(units=units, other=vector, name=st.sampled_from(sorted(CLIPPINGS)), twice=st.booleans())
 def test_no_gradient_moves_the_sum_by_more_than_its_weight_allows(

@@ -50,6 +50,7 @@ def config(folder: Path, **sections: Any) -> ComparisonConfig:
     return load_comparison(values(folder, **sections), "comparison.yaml")
 
 
+@pytest.mark.slow
 def test_all_cells_once_and_again_none(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_notes(tmp_path / "notes")
     write_notes(tmp_path / "test", 3, start=50)
@@ -112,6 +113,7 @@ def prepared(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_model_with_dp_pays_for_what_the_table_says(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its ledger holds its own steps and what its pre-training spent, and its noise is from a secret key."""
     seen: list[tuple[list[Spend], float, str]] = []
@@ -158,6 +160,7 @@ def test_a_model_from_scratch_has_the_tokenizer_of_a_release(prepared: Path) -> 
     assert (facts[1].pretraining, facts[1].epsilon) == (stated["unit"], stated["epsilons"][0]["epsilon"])
 
 
+@pytest.mark.slow
 def test_two_workers_give_what_one_gives(prepared: Path) -> None:
     """Each in a process of its own, with the key that the first start has made."""
     serve()
@@ -174,6 +177,7 @@ def test_two_workers_give_what_one_gives(prepared: Path) -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_other_dp_options_are_another_model(prepared: Path) -> None:
     compare(with_dp(prepared), SilentReporter())
     for change in ({"clip_norm": 0.1}, {"noise_multiplier": 1.6}, {"expected_batch": 10}):

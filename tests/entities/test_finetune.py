@@ -133,6 +133,7 @@ def test_by_folds_every_document_is_scored_by_a_model_that_has_not_seen_it(tmp_p
     assert result.scores.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_folds_of_a_private_fine_tuning_stay_with_the_curator(
     tmp_path: Path, model: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -258,6 +259,7 @@ def test_dp_on_a_public_model_spends_what_it_planned(tmp_path: Path, model: Path
     assert files_with(tmp_path / "tuned", SENTINEL) == []
 
 
+@pytest.mark.slow
 def test_with_the_same_people_both_spends_add_up(tmp_path: Path) -> None:
     """The unit may have been in either part of the pre-training: the worst part composes with the fine-tuning."""
     write_notes(tmp_path / "notes")
@@ -353,6 +355,7 @@ def test_users_need_their_field_and_a_pretraining_of_users(tmp_path: Path) -> No
         finetune(configured(tmp_path, start, documents=nameless, dp=by_document, labels=LABELS))
 
 
+@pytest.mark.slow
 def test_an_earlier_training_that_was_declared_apart_is_not_forgotten(tmp_path: Path) -> None:
     write_notes(tmp_path / "notes")
     first = release(tmp_path / "pre")

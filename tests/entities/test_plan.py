@@ -97,6 +97,7 @@ def test_the_parameter_count_is_that_of_the_tagger_without_its_new_layer(tmp_pat
     assert shape.kind.tagger.parameters(shape, shape.vocabulary) == rest
 
 
+@pytest.mark.slow
 def test_the_command_prices_both_without_torch(tmp_path: Path) -> None:
     model = release(tmp_path / "pre")
     values = finetune_values(tmp_path, model, dp=NOISE, labels=LABELS)

@@ -99,6 +99,7 @@ def test_the_noise_of_the_sum_has_its_scale() -> None:
     check_scale(noisy_sum)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [scaled(0.97), scaled(1.03), without_root])
 def test_the_check_of_the_scale_catches(wrong: NoisySum) -> None:
     with pytest.raises(AssertionError):

@@ -35,6 +35,7 @@ def test_it_costs_what_a_phase_of_the_same_numbers_costs(relation: Any) -> None:
     assert plan.total_epsilon == joint_epsilon([Spend(phase.event, phase.steps)], 1e-6, relation)
 
 
+@pytest.mark.slow
 def test_a_second_library_has_the_same_epsilon_and_not_that_of_another_noise() -> None:
     def other_library(noise: float) -> float:
         step = dp_accounting.PoissonSampledDpEvent(256 / 12_000, dp_accounting.GaussianDpEvent(noise))
@@ -121,6 +122,7 @@ def test_every_assumption_is_a_sentence() -> None:
     assert all(line[0].isupper() and line.rstrip(")").endswith(".") for line in ASSUMPTIONS)
 
 
+@pytest.mark.slow
 def test_a_plan_needs_no_torch() -> None:
     code = (
         "import sys\nimport tacit\n"

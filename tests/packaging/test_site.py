@@ -38,6 +38,7 @@ needs_mkdocs = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @needs_mkdocs
 def test_the_site_is_built_and_fetches_nothing_from_elsewhere(tmp_path: Path) -> None:
     done = site(tmp_path / "site", ROOT / "mkdocs.yml")

@@ -97,6 +97,7 @@ def planned(folder: Path, values: dict[str, Any]) -> tuple[Any, Ledger]:
     return config, ledger
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_honest_ledger_holds_and_one_with_fewer_steps_does_not(tmp_path: Path, kind: str) -> None:
     config, ledger = planned(tmp_path, small_values(tmp_path, **KINDS[kind]))

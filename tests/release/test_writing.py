@@ -65,6 +65,7 @@ def writes_below(folder: RunFolder) -> Iterator[list[tuple[Path, bool]]]:
         _seen = None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["LSTM", "CRT, two rounds", "fine-tuning with DP"])
 def test_only_releasing_writes_to_a_release(kind: str, tmp_path: Path) -> None:
     CASES[kind].write(tmp_path)

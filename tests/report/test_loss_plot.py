@@ -81,6 +81,7 @@ def test_bar_heights_are_the_masses(tmp_path):
     assert heights[0] / heights[1] == pytest.approx(0.5 / 0.25, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["svg", "png"])
 def test_equal_arguments_give_equal_bytes_also_in_another_process(tmp_path, ending):
     here = tmp_path / f"here.{ending}"

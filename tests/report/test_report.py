@@ -424,6 +424,7 @@ def test_a_folder_that_cannot_be_written_is_a_data_error_and_leaves_no_partial_f
         build_report(example_report_data(), tmp_path / "file" / "release")
 
 
+@pytest.mark.slow
 def test_equal_data_give_equal_bytes_in_another_process(tmp_path: Path) -> None:
     """Another hash seed, another folder, and a user's matplotlib settings must not show."""
     build_report(example_report_data(curator_copy=True), tmp_path)

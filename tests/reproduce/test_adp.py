@@ -90,6 +90,7 @@ def texts_of(path: Path) -> list[str]:
     return [json.loads(line)["text"] for line in path.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_the_corpora(files: CorpusFiles, data_dir: Path, tmp_path: Path) -> None:
     canary = TINY.canary_text(0)
     assert canary == "My ID is 320"

@@ -125,6 +125,7 @@ def test_every_cell_is_a_run_that_is_allowed(files: CorpusFiles, name: str, tmp_
         check_meaning(trunk_config(trunk, scale, files, tmp_path / "run"))
 
 
+@pytest.mark.slow
 def test_all_arms_have_the_same_epsilon_and_see_as_much_text(files: CorpusFiles, tmp_path: Path) -> None:
     scale = SCALES["laptop"]
     size = scale.corpora["customersim"]
@@ -143,6 +144,7 @@ def test_all_arms_have_the_same_epsilon_and_see_as_much_text(files: CorpusFiles,
             assert 0.99 * scale.epsilon < ours <= scale.epsilon
 
 
+@pytest.mark.slow
 def test_the_epsilon_is_that_of_the_run_and_the_noise_of_another_arm_is_not_enough(
     files: CorpusFiles, tmp_path: Path
 ) -> None:
@@ -222,6 +224,7 @@ def test_epsilons_against_the_accountants() -> None:
         assert epsilons_after(Cell("customersim", "lstm", arm, 0.1), scale, 3)["ours"] == math.inf
 
 
+@pytest.mark.slow
 def test_amplification_is_that_of_the_formula() -> None:
     for row in amplification_rows(SCALES["laptop"]):
         assert row["ours"] >= row["paper"] - 1e-9

@@ -130,6 +130,7 @@ def texts_of(path: Path) -> list[str]:
     return [json.loads(line)["text"] for line in path.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_what_is_tested_on_is_not_trained_on(files: CorpusFiles, data_dir: Path) -> None:
     notes, out = texts_of(files.private("notes")), texts_of(files.left_out("notes"))
     assert len(notes) == pytest.approx(UNITS["notes"], rel=0.05)  # the public statement is about right
@@ -150,6 +151,7 @@ def test_an_abstract_that_is_tested_on_is_not_public(files: CorpusFiles, data_di
     assert {number for number, text in enumerate(abstracts) if text not in medical} == shared
 
 
+@pytest.mark.slow
 def test_public_text_holds_no_private_note(files: CorpusFiles, data_dir: Path) -> None:
     """One consultation of ACI-Bench was played from a note of MTSamples; its dialogue alone would not be found."""
     notes, medical = RunIndex(stored.notes(data_dir)), set(texts_of(files.medical))
@@ -178,6 +180,7 @@ def sgd(data_dir: Path) -> dict[str, list[stored.Dialogue]]:
     return {part: stored.dialogues(data_dir, part) for part in ("train", "dev")}
 
 
+@pytest.mark.slow
 def test_dialogues_are_private_labelled_or_tested(files: CorpusFiles, sgd: dict[str, list[stored.Dialogue]]) -> None:
     """None in two parts, and none of the unseen part is of a service that any other is of."""
     private, tested = texts_of(files.private("dialogues")), texts_of(files.left_out("dialogues"))
@@ -403,6 +406,7 @@ def trunk(place: Place) -> Path:
     return model_folder(place, PRIVATE.trunk)
 
 
+@pytest.mark.slow
 def test_all_bases_of_a_replicate_go_on_from_one_trunk(place: Place, trunk: Path, tmp_path: Path) -> None:
     """Of general text alone; what differs is the vocabulary, and the text that follows."""
     files = CorpusFiles(place.corpora)
@@ -453,6 +457,7 @@ def test_a_models_ledger_holds_its_vocabulary_too_and_adds_up_to_the_page(place:
     assert keys
 
 
+@pytest.mark.slow
 def test_prices_against_the_accountant() -> None:
     spends = vocabulary_spends(PRIVATE, TINY)
     assert spends
@@ -471,6 +476,7 @@ def test_prices_against_the_accountant() -> None:
     assert of_dialogues.joint == epsilon([*spends, own], DELTA, "add-or-remove") <= 8.0
 
 
+@pytest.mark.slow
 def test_a_schedule_meets_the_same_budget_and_a_factor_is_of_the_reference() -> None:
     def priced(training: DpTraining) -> Account:
         return account_of(_one(PUBLIC, training), TINY)

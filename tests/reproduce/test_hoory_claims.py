@@ -150,6 +150,7 @@ def drawn(found: dict[str, set[str]]) -> dict[str, set[str]]:
     return {text: own for text, own in found.items() if text not in OF_PLANS}
 
 
+@pytest.mark.slow
 def test_where_everything_shows_every_claim_holds() -> None:
     found = shown()
     assert len(found) > 20
@@ -297,6 +298,7 @@ def test_a_dp_vocabulary_that_harms_less_does_not_help() -> None:
     assert of_the_harmed()[text] == {"says nothing, since BERT, which read no private text, passes too"}
 
 
+@pytest.mark.slow
 def test_dp_degrades_f1_only_slightly() -> None:
     text = next(text for text in shown() if "only slightly below" in text)
     assert shown()[text] == {"holds"}
@@ -344,6 +346,7 @@ def test_no_3_bits_less_and_no_3_bits_at_all() -> None:
     assert exposed(NOTHING_FOUND, NOTHING_FOUND)[LESS] == {"undecided"}
 
 
+@pytest.mark.slow
 def test_a_model_with_dp_that_learned_nothing_hides_nothing() -> None:
     """Its exposure is at its null and the control's is not: nothing else is amiss."""
     texts = (*AT_NULL, LESS)

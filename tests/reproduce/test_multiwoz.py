@@ -94,6 +94,7 @@ def blind(others: Sequence[str], samples: MembershipSamples) -> Any:
     return blind_baseline([[text] for text in samples.members], [[text] for text in others], STREAMS)
 
 
+@pytest.mark.slow
 def test_the_draw_is_keyed_and_there_are_so_many(samples: MembershipSamples, data_dir: Path) -> None:
     folder = data_dir / "multiwoz"
     assert samples == multiwoz_samples(folder, PAIRS, STREAMS)

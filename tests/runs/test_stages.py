@@ -110,6 +110,7 @@ def test_the_command_line_knows_the_stages() -> None:
     assert stage_names() == names_of(stages())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_that_is_stopped_after_each_stage_is_the_run_in_one_go(
     kind: str, tmp_path: Path, whole: Callable[[str], Whole]

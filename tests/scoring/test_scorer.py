@@ -70,6 +70,7 @@ def by_record(options: ScorerOptions, text: str) -> TextScore:
     return TextScore(nats, len(ids))
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_float64_by_record(options: ScorerOptions) -> None:
     texts = [*some_texts(), f"the {END} patient", "ꙮ𓀀"]
     for text, found in zip(texts, options.load().score(texts), strict=True):
@@ -140,6 +141,7 @@ class MateDependent(Scorer):
         return super()._read(inputs_BT, targets_BT) * (1 + odd * 2**-22)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [PlaceDependent, MateDependent])
 def test_where_bits_do_depend_rows_are_read_alone(
     folders: dict[str, Path], kind: type[Scorer], monkeypatch: pytest.MonkeyPatch

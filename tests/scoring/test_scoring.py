@@ -54,6 +54,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_what_is_written(tmp_path: Path, options: ScorerOptions) -> None:
     records, out = some_records(), tmp_path / "scores"
     told: list[tuple[int, int]] = []
@@ -79,6 +80,7 @@ def test_what_is_written(tmp_path: Path, options: ScorerOptions) -> None:
     assert files_in(out) == before
 
 
+@pytest.mark.slow
 def test_one_record_moves_no_other_line(tmp_path: Path, options: ScorerOptions) -> None:
     """Neighbouring corpora: a record replaced, added or removed, which moves all chunks and batches behind it."""
     records = some_records()
@@ -100,6 +102,7 @@ def test_one_record_moves_no_other_line(tmp_path: Path, options: ScorerOptions) 
         assert all(found[name][one] == found["same"][one] for one in shared)
 
 
+@pytest.mark.slow
 def test_workers_change_the_speed_alone(tmp_path: Path, options: ScorerOptions) -> None:
     for workers in (1, 2):
         score_corpus(some_records(), options, RHO, tmp_path / str(workers), workers=workers)
@@ -130,6 +133,7 @@ def settings_of_a_program() -> Iterator[None]:
         torch.set_default_dtype(torch.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [gpt2_folder, lstm_folder])
 def test_a_programs_own_settings_change_no_score(tmp_path: Path, make: Callable[[Path], Path]) -> None:
     """What another process could not score is scored here, with others: they would have other scores. 27th and 28th attack."""
@@ -176,6 +180,7 @@ class Stopping:
             yield record
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [3, 9, 33, 59])
 def test_a_stopped_scoring_goes_on_to_the_same_bytes(tmp_path: Path, options: ScorerOptions, after: int) -> None:
     records = some_records()
@@ -193,6 +198,7 @@ def test_a_stopped_scoring_goes_on_to_the_same_bytes(tmp_path: Path, options: Sc
     assert not partial.exists()
 
 
+@pytest.mark.slow
 def test_a_scoring_of_before_goes_on_to_the_same_bytes(tmp_path: Path, options: ScorerOptions) -> None:
     """Its checkpoint had the size of its one file by another name (`tacit.work.resumable`)."""
     records = some_records()
@@ -228,6 +234,7 @@ def killed_scoring(folder: Path, out: Path) -> None:
     score_corpus(Killing(some_records()), ScorerOptions(folder), RHO, out, checkpoint_seconds=0)
 
 
+@pytest.mark.slow
 def test_a_killed_scoring_goes_on_to_the_same_bytes(tmp_path: Path, options: ScorerOptions) -> None:
     records = some_records()
     done = called(killed_scoring, options.folder, tmp_path / "killed")
@@ -359,6 +366,7 @@ def test_too_little_public_text(options: ScorerOptions) -> None:
         fit_public([Record("d", None, "pain and fever")] * 120, options)
 
 
+@pytest.mark.slow
 def test_a_model_without_numbers_makes_everything_private(tmp_path: Path) -> None:
     """Numbers too large for it: nothing is scored, so everything is most private. (NaN weights are not loaded.)"""
     import torch

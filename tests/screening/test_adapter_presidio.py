@@ -234,6 +234,7 @@ def test_texts_that_it_cannot_read(reader: PresidioDetector) -> None:
     assert reader.spans("\ud800") == unreadable("\ud800", "presidio")
 
 
+@pytest.mark.slow
 def test_no_text_is_too_long(reader: PresidioDetector) -> None:
     """spaCy's own limit, a million characters, would let one text decide whether there is a release."""
     assert reader._pipeline.max_length > 10**12

@@ -473,6 +473,7 @@ def peak(folder: Path, megabytes: int) -> float:
     return int(done.stdout) * (1 if sys.platform == "darwin" else 1024) / 1e6
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
     assert peak(tmp_path, 10) < MEGABYTES_ALLOWED
 
@@ -501,6 +502,7 @@ SIZES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("corpus", "data_point", "deduplicate", "sizes"), SIZES)
 def test_sizes_of_the_streams(
     data_dir: Path, tmp_path: Path, corpus: str, data_point: Any, deduplicate: Any, sizes: tuple[int, int, int]

@@ -97,6 +97,7 @@ def fits(found: dict[float, int], count: int, bands: int, rows: int) -> bool:
     return bool(stats.chi2.sf(sum(squares), len(squares)) > ALARM / 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bands", "rows"), [(25, 5), (10, 4)])
 def test_the_measured_curve(bands: int, rows: int) -> None:
     count, union = 800, 40

@@ -263,6 +263,7 @@ PIECES = [
 TEXT = st.lists(st.sampled_from(PIECES), min_size=1, max_size=6).map("".join)
 
 
+@pytest.mark.slow
 @given(st.lists(TEXT, max_size=5), TEXT, st.lists(TEXT, max_size=5))
 @settings(max_examples=200)
 def test_what_is_said_of_a_text_depends_on_no_other(before: list[str], text: str, after: list[str]) -> None:

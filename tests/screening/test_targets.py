@@ -56,6 +56,7 @@ def test_presidio(data_dir: Path) -> None:
     assert recall(measured(CONSERVATIVE, records), set(found.spans)) >= 0.99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", [SGD_PHONES, SGD_ADDRESSES, SGD_NAMES], ids=["phones", "addresses", "names"])
 def test_sgd(data_dir: Path, labels: set[str]) -> None:
     records = held_out(data_dir, "sgd", labels, limit=1500)

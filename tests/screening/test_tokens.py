@@ -55,6 +55,7 @@ def test_unlisted_marks_all_else() -> None:
     assert redact("ask now", EVERYTHING.spans("ask now")) == MASK
 
 
+@pytest.mark.slow
 def test_the_packages_lists() -> None:
     assert [policy(lists=["names"]).marks(token) for token in ("Jennifer,", "LOPEZ", "zqvornak")] == [True, True, False]
     assert [policy(lists=["common"]).marks(token) for token in ("hello,", "zqvornak")] == [True, False]

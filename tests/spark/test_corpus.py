@@ -82,6 +82,7 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "here", tmp_path / "there"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [UnitKind("user"), UnitKind("record"), UnitKind("tuple", 7)])
 def test_units_and_counts_are_those_of_one_machine(spark: Opened, source: Source, tmp_path: Path, kind: UnitKind):
     own, other = folders(tmp_path)
@@ -105,6 +106,7 @@ def test_units_and_counts_are_those_of_one_machine(spark: Opened, source: Source
             assert len(counted) == len(wanted)
 
 
+@pytest.mark.slow
 def test_a_record_without_a_unit_is_a_record(spark: Opened, tmp_path: Path):
     """One tuple more or less must not decide whether there is a corpus. 29th attack, TACIT-49."""
     path = tmp_path / "notes.jsonl"
@@ -121,6 +123,7 @@ def test_a_record_without_a_unit_is_a_record(spark: Opened, tmp_path: Path):
         there(spark, other, part)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_chat", [False, True])
 def test_rows_are_those_of_one_machine(spark: Opened, source: Source, tmp_path: Path, is_chat: bool):
     _, other = folders(tmp_path)
@@ -168,6 +171,7 @@ def test_tasks_read_an_object_store(
         assert sorted(set(store.fetched)) == ["day=2/notes-1.jsonl.gz", "notes-0.jsonl", "notes-2.jsonl"]
 
 
+@pytest.mark.slow
 def test_a_malformed_record_and_an_empty_corpus_are_refused_in_the_same_words(spark: Opened, tmp_path: Path):
     bad = tmp_path / "bad.jsonl"
     bad.write_text(json.dumps({"text": "fine"}) + f'\n{{"text": "{SENTINEL}\n')
@@ -187,6 +191,7 @@ def test_a_malformed_record_and_an_empty_corpus_are_refused_in_the_same_words(sp
         assert str(stored.value) == str(expected.value)
 
 
+@pytest.mark.slow
 def test_what_is_computed_later_of_other_text_is_refused(spark: Opened, tmp_path: Path):
     _, other = folders(tmp_path)
     path = tmp_path / "notes.jsonl"
@@ -207,6 +212,7 @@ def test_what_is_computed_later_of_other_text_is_refused(spark: Opened, tmp_path
         list(corpus.rows(how, held_out=_is_held_out("d7")))
 
 
+@pytest.mark.slow
 def test_neither_text_nor_key_is_in_event_logs_or_plans(spark: Opened, source: Source, tmp_path: Path):
     _, other = folders(tmp_path)
     part = CorpusPart(source, UnitKind("user"))

@@ -56,6 +56,7 @@ KEYS = [key.encode("utf-8", "surrogatepass") for key in ("", "A", "a", "a!", "a#
 ROWS = [(key, 100 * place + number) for place, key in enumerate(KEYS) for number in range(place + 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", [1, 4])
 def test_sums_and_firsts_are_those_of_a_loop_whatever_the_parts(spark: Opened, parts: int):
     runner = spark.runner

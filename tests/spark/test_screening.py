@@ -48,6 +48,7 @@ def contents(folder: Path) -> dict[str, Any]:
     return found | {name: value for name, value in receipt.items() if name not in ("seconds", "megabytes_per_second")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS, ids=["exact", "unmasked", "none"])
 def test_files_and_receipt_are_those_of_one_machine(spark: Opened, source: Source, tmp_path: Path, plan: ScreenPlan):
     screen_corpus(Corpus(source, PLANTED), plan, tmp_path / "here", STREAMS)
@@ -62,6 +63,7 @@ class StoppedError(Exception):
     pass
 
 
+@pytest.mark.slow
 def test_a_screening_that_was_stopped_goes_on_to_the_same_end(
     spark: Opened, source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -93,6 +95,7 @@ def test_copies_in_another_order_would_be_other_files(source: Source, tmp_path: 
     assert sorted(forwards.splitlines()) != sorted(backwards.splitlines())
 
 
+@pytest.mark.slow
 def test_an_executor_with_another_model_is_refused(
     spark: Opened, source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

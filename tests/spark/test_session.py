@@ -45,6 +45,7 @@ def open_without(what: str, folder: Path) -> None:
         print(f"said: {error}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "said"), [("java", "needs Java 17 or newer"), ("pyspark", "pip install 'tacit[spark]'")]
 )

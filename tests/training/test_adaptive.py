@@ -128,6 +128,7 @@ RHO = dict(zip(NAMES, (0.1, 0.45, 0.9, 0.5, 0.2, 0.7), strict=False))
 probability = st.floats(0.0, 1.0)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(rho=st.lists(probability, min_size=len(NAMES), max_size=len(NAMES)), weights=st.tuples(probability, probability),
        threshold=st.floats(0.05, 0.95), clipping=st.sampled_from(["flat", "automatic", "per-layer"]))  # fmt: skip
@@ -257,6 +258,7 @@ def told_apart(plan: DpPlan, rho: tuple[float, float]) -> bool:
     return guesses == [0, 1]
 
 
+@pytest.mark.slow
 def test_literal_noise_tells_two_neighbouring_batches_apart_and_certified_noise_does_not() -> None:
     assert told_apart(LITERAL, (0.0, 1.0))
     constant = dataclasses.replace(PLAN, noise_multiplier=5.0)

@@ -134,6 +134,7 @@ def between(start: Weights, end: Weights, part: float) -> Weights:
     return {name: (1 - part) * start[name] + part * end[name] for name in end}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop_after", [None, *range(STEPS)])
 def test_a_phase_ends_with_a_part_of_its_way_however_often_it_is_stopped(
     stop_after: int | None,

@@ -210,6 +210,7 @@ def delta_of(loss: np.ndarray, at: float) -> float:
     return float(np.maximum(0.0, -np.expm1(at - loss)).mean())
 
 
+@pytest.mark.slow
 def test_the_loss_of_all_that_is_released_is_that_of_the_event() -> None:
     """By the likelihoods of the released numbers themselves, with a unit whose gradient follows them."""
     spends = [Spend(CorrelatedPoissonGaussian(0.4, 1.2, 3), 2)]
@@ -255,6 +256,7 @@ def stopped_after(steps: int, folder: Path, stream: SequenceStream) -> Weights:
     return train(folder, stream, phase=PHASE)
 
 
+@pytest.mark.slow
 def test_a_phase_that_was_stopped_goes_on_with_the_noise_that_it_had_made(
     stream: SequenceStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,6 +319,7 @@ def values_of(folder: Path, **options: Any) -> dict[str, Any]:
     return values
 
 
+@pytest.mark.slow
 def test_a_run_pays_for_cycles_and_is_verified(tmp_path: Path) -> None:
     """12 steps are three cycles of five: two whole ones, and one that ends early and costs as much."""
     write_corpora(tmp_path)

@@ -297,6 +297,7 @@ def scaled_noise(scale: float) -> type[DpStep]:
     return ScaledNoise
 
 
+@pytest.mark.slow
 def test_the_noise_has_the_planned_deviation_over_four_micro_batches(
     stream: SequenceStream, silent_steps: torch.Tensor
 ) -> None:

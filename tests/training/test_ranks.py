@@ -74,6 +74,7 @@ def whole(stream: SequenceStream, tmp_path_factory: pytest.TempPathFactory) -> W
     return values_of(on_ranks(2, tmp_path_factory.mktemp("whole"), stream))[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", [2, 3])
 @pytest.mark.parametrize("checkpoint_seconds", [0.0, 1e9])
 def test_several_ranks_train_like_one(
@@ -95,6 +96,7 @@ def test_ranks_without_units_take_part(tmp_path: Path) -> None:
         assert_close(weights, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lost", "at"), [(0, 0), (1, 0), (0, 1), (1, 1), (1, 2), (0, 4), (1, 4)])
 def test_when_a_rank_is_killed_all_end_and_the_next_start_goes_on(
     lost: int, at: int, stream: SequenceStream, whole: Weights, tmp_path: Path
@@ -109,6 +111,7 @@ def test_when_a_rank_is_killed_all_end_and_the_next_start_goes_on(
     assert spent(tmp_path / "killed") == STEPS >= paid
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", [1, 3])
 def test_another_number_of_ranks_goes_on_at_the_same_unit(
     world: int, stream: SequenceStream, alone: Weights, tmp_path: Path
@@ -131,6 +134,7 @@ def sum_twice(sums: list[list[torch.Tensor]]) -> list[list[torch.Tensor]]:
     return [total, total]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [lose_a_rank, sum_twice])
 def test_the_check_catches_partial_sums_that_are_dealt_wrongly(
     wrong: Callable[[list[list[torch.Tensor]]], list[list[torch.Tensor]]],
@@ -149,6 +153,7 @@ def test_the_check_catches_partial_sums_that_are_dealt_wrongly(
 # the ledger ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_step_that_is_refused_happens_at_no_rank(stream: SequenceStream, tmp_path: Path) -> None:
     """The ledger has one step less than the phase: the first rank says so, and no other rank gets a sum of that step."""
     ended = on_ranks(2, tmp_path, stream, limit=STEPS - 1)
@@ -192,6 +197,7 @@ def test_the_first_rank_pays_before_its_part_of_the_sum_exists(stream: SequenceS
 # what must agree -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_ranks_with_other_weights_are_refused_before_anything_is_paid(stream: SequenceStream, tmp_path: Path) -> None:
     """A rank that does not see the checkpoint would begin elsewhere."""
     (tmp_path / "0").mkdir()

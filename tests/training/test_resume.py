@@ -93,6 +93,7 @@ def kills(counts: dict[str, int]) -> list[tuple[str, int]]:
     return [(kind, number) for kind in POINTS for number in range(0, counts[kind], every[kind])]
 
 
+@pytest.mark.slow
 def test_killed_anywhere_in_a_step_and_started_again_equals_uninterrupted(
     stream: SequenceStream, uninterrupted: tuple[Weights, dict[str, int]], tmp_path: Path
 ) -> None:
@@ -111,6 +112,7 @@ def test_killed_anywhere_in_a_step_and_started_again_equals_uninterrupted(
     assert inside > STEPS
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_equals_uninterrupted(
     stream: SequenceStream, uninterrupted: tuple[Weights, dict[str, int]], tmp_path: Path
 ) -> None:
@@ -197,6 +199,7 @@ def test_another_micro_batch_size_goes_on_at_the_same_unit(
     assert_close(train(tmp_path, stream, micro_batch=micro_batch, dropout=dropout), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
 def test_it_goes_on_inside_a_step_whose_rows_have_several_widths(
     dropout: float, stream: SequenceStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -293,6 +296,7 @@ def largest(micro_batch: int, units: int, stream: SequenceStream) -> int:
     return seen.numel
 
 
+@pytest.mark.slow
 def test_memory_does_not_depend_on_the_logical_batch(stream: SequenceStream) -> None:
     of_one = largest(32, 32, stream)
     assert of_one == largest(32, 320, stream)

@@ -121,6 +121,7 @@ def engine_gradients(units: list[int], step: int, weights: Weights, plan: DpPlan
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clipping", ["flat", "automatic"])
 def test_products_are_clipped_gradients_times_updates(stream: SequenceStream, tmp_path: Path, clipping: str) -> None:
     """Against the engine's own gradients at each step's weights, with the masks of training; less what lies along their mean."""
@@ -181,6 +182,7 @@ def test_what_others_add_is_taken_out(stream: SequenceStream, tmp_path: Path) ->
     np.testing.assert_allclose(found(tmp_path), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
 def test_watching_changes_no_weight_and_no_draw(stream: SequenceStream, tmp_path: Path, dropout: float) -> None:
     others = rows_of(random_units(5, seed=9))
@@ -196,6 +198,7 @@ def test_watching_changes_no_weight_and_no_draw(stream: SequenceStream, tmp_path
         found(tmp_path / "without")
 
 
+@pytest.mark.slow
 def test_a_phase_that_was_stopped_inside_a_step_notes_the_same(
     stream: SequenceStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,6 +277,7 @@ def separation(scores: Scores) -> float:
     return float((inside.mean() - outside.mean()) / np.sqrt((inside.var() + outside.var()) / 2))
 
 
+@pytest.mark.slow
 def test_at_full_batch_the_products_have_the_law_of_a_gaussian_mechanism(tmp_path: Path) -> None:
     """N(mu^2, mu^2) against N(0, mu^2) with mu = sqrt(T) / s, up to the words' small shares in each other's gradients."""
     plan = planned(MU)
@@ -289,6 +293,7 @@ def test_at_full_batch_the_products_have_the_law_of_a_gaussian_mechanism(tmp_pat
         assert 0 < np.mean(ideal) - 4 * np.std(ideal) < bound.lower_bound(scores, DELTA).epsilon <= truth
 
 
+@pytest.mark.slow
 def test_a_quarter_of_the_noise_is_contradicted_and_the_right_noise_is_not(tmp_path: Path) -> None:
     plan = planned(0.5)
     claim = Claim(epsilon([Spend(plan.event, T)], DELTA), DELTA, "add-or-remove")
@@ -300,6 +305,7 @@ def test_a_quarter_of_the_noise_is_contradicted_and_the_right_noise_is_not(tmp_p
     assert verdicts == [Verdict.NOT_CONTRADICTED, Verdict.VIOLATED]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["noiseless", "plain"])
 def test_both_controls_show_power(tmp_path: Path, name: str) -> None:
     plan = planned(0.5)

@@ -52,6 +52,7 @@ def neighbours(draw) -> tuple[list[Unit], list[Unit], int]:
     return larger[:removed] + larger[removed + 1 :], larger, draw(st.integers(1, 4))
 
 
+@pytest.mark.slow
 @settings(max_examples=500, derandomize=True, deadline=None)
 @given(neighbours())
 def test_one_unit_moves_at_most_max_words_counts_by_one(case):
@@ -106,6 +107,7 @@ def test_counts_without_a_limit_are_document_frequencies(bodies):
     assert counted(units, 1000) == dict(expected)
 
 
+@pytest.mark.slow
 @settings(max_examples=1000, derandomize=True, deadline=None)
 @given(text=st.text(alphabet=ODD_CHARACTERS, max_size=30) | st.text(max_size=30), lowercase=st.booleans())
 def test_chunks_give_the_words_of_the_whole_text(text, lowercase):

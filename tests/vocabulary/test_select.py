@@ -94,6 +94,7 @@ def test_noise_comes_in_blocks_that_are_as_many_draws_together(count):
     assert all(0 < len(block) <= 2**16 and block.dtype == np.int64 for block in blocks)
 
 
+@pytest.mark.slow
 def test_each_block_is_drawn_anew():
     first, second, last = noise_blocks(2**17 + 3, 3.0)
     assert not np.array_equal(first, second)  # known-wrong: one block for all

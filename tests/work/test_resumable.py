@@ -196,6 +196,7 @@ def found_ends(folder: Path, make: type[Resumable], power: bool) -> list[int]:
     return [int(operation) for operation in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power", [False, True])
 def test_a_crash_between_any_two_file_operations_changes_nothing(tmp_path: Path, power: bool) -> None:
     assert found_ends(tmp_path, Resumable, power) == []

@@ -165,6 +165,7 @@ def test_one_exchange_is_the_integral(q: float, s: float, leaves: float, enters:
         assert lower.delta(e) == pytest.approx(exact, abs=2e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("leaves", "enters"), [(1.0, 0.5), (0.001, 1.0), (1.0, 1 - 1e-9)])
 @pytest.mark.parametrize(("q", "s"), [(1e-6, 30.0), (1e-15, 1.0), (0.5, 1e4), (1.0, 1e4), (1e-15, 0.05)])
 def test_an_exchange_whose_losses_are_all_in_one_cell_of_the_grid(
@@ -204,6 +205,7 @@ def test_an_exchange_rises_with_either_weight_and_ends_at_what_the_library_knows
 unit = st.floats(-math.pi, math.pi)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(q=st.floats(0.02, 1.0), s=st.floats(0.5, 3.0), w=st.floats(0.05, 1.0), v=st.floats(0.05, 1.0), angle=unit,
        shrink=st.tuples(st.floats(0, 1), st.floats(0, 1)), e=st.floats(0.0, 2.0))  # fmt: skip

@@ -49,6 +49,7 @@ def deltas(pmf: pld_pmf.PLDPmf, epsilons: np.ndarray) -> np.ndarray:
     return upper[above] - np.exp(epsilons) * lower[above]
 
 
+@pytest.mark.slow
 def test_many_deltas_at_once_are_those_of_the_library() -> None:
     for spends in (CROSSING[0], CROSSING[2]):
         found = composed(spends)._pmf_add

@@ -85,6 +85,7 @@ def test_pairs_and_their_deltas_are_the_librarys(pessimistic: bool) -> None:
     check_equal(composed(list(every.values())[:3]), every["gaussian"].compose(every["replaced"]).compose(every["step"]))
 
 
+@pytest.mark.slow
 def test_a_delta_at_a_loss_of_the_grid_is_the_librarys() -> None:
     """Whether that loss itself is above epsilon hangs on the last bit of a product."""
     steps = distributions(True)["steps"]

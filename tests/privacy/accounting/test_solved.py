@@ -101,6 +101,7 @@ def test_a_stored_noise_that_misses_the_budget_is_solved_again(cache: Path) -> N
     assert spent(a_scale()) <= TARGET
 
 
+@pytest.mark.slow
 def test_a_stored_choice_of_words_that_misses_the_budget_is_solved_again(cache: Path) -> None:
     true = histogram(TARGET, DELTA, 8)
     (stored,) = cache.iterdir()

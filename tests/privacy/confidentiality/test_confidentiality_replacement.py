@@ -114,6 +114,7 @@ def test_several_records_by_brute_force(records: int, probability: float, noise:
     assert found == pytest.approx(exact_epsilon(here, there, delta), rel=5e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_many_records_with_little_noise() -> None:
     found = [replacement_epsilon(training(0.0256, 0.646, 391), DELTA, records) for records in (4, 20, 60)]

@@ -83,6 +83,7 @@ def test_the_notebooks_case() -> None:
     assert bayesian.epsilon == pytest.approx(1.080, abs=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("screening", [Screening(), Screening("keep-first", "redact-first"), Screening("mask-all")])
 @pytest.mark.parametrize("group", [1, 3])
 @pytest.mark.parametrize("delta_2", [None, 1e-6])
@@ -203,6 +204,7 @@ STATEMENTS: list[Callable[[], ConfidentialityStatement]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ask", STATEMENTS)
 def test_json_and_sentences(ask: Callable[[], ConfidentialityStatement]) -> None:
     statement = ask()

@@ -219,6 +219,7 @@ def frequencies_match(counts: np.ndarray, probabilities: np.ndarray) -> bool:
     return bool(smallest >= ALARM / len(counts))
 
 
+@pytest.mark.slow
 def test_exponential_mechanism_has_the_exact_frequencies():
     utilities = np.array([0.0, 3.0, 4.0, -2.0])
     mechanism, draws = Exponential(pure_epsilon=1.2, utility_sensitivity=0.5), generator()
