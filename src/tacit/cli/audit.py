@@ -34,7 +34,7 @@ SelfTestOption = Annotated[
     bool, typer.Option("--self-test", help="Break the engine on purpose, and see whether the audit finds each break.")
 ]
 SizeOption = Annotated[
-    str, typer.Option("--size", help="Of the self-test: small (20 seconds on one core), standard or large.")
+    str, typer.Option("--size", help="Of the self-test: small (under a minute on one core), standard or large.")
 ]
 SeedOption = Annotated[
     str, typer.Option("--seed", help="Of the self-test: any text; the same one gives the same result.")
