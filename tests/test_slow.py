@@ -59,28 +59,30 @@ def ran(folder: Path, **until: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=120)
 
 
-def outcomes(printed: str) -> list[str]:
-    return [line.split()[1] for line in printed.splitlines() if "::" in line and "[" in line]
+def outcomes(printed: str) -> list[tuple[str, str]]:
+    """Tests in the order in which they ran, and how each ended."""
+    lines = [line.split() for line in printed.splitlines() if "::" in line and "[" in line]
+    return [(words[0].rpartition("test_")[2], words[1]) for words in lines]
 
 
 def test_without_a_limit_all_run_in_their_order(tmp_path: Path) -> None:
     done = ran(tmp_path)
     assert done.returncode == 1
-    assert outcomes(done.stdout) == ["PASSED", "PASSED", "FAILED"]
+    assert outcomes(done.stdout) == [("one", "PASSED"), ("two", "PASSED"), ("three", "FAILED")]
     assert "left out" not in done.stdout
 
 
-def test_with_time_left_all_run_and_a_slow_one_may_fail(tmp_path: Path) -> None:
+def test_with_time_left_all_run_the_fast_ones_first_and_a_slow_one_may_fail(tmp_path: Path) -> None:
     done = ran(tmp_path, TACIT_SLOW_TESTS_UNTIL="1000")
     assert done.returncode == 1
-    assert outcomes(done.stdout) == ["PASSED", "PASSED", "FAILED"]
+    assert outcomes(done.stdout) == [("two", "PASSED"), ("one", "PASSED"), ("three", "FAILED")]
     assert "0 slow tests were left out" in done.stdout
 
 
 def test_without_time_the_slow_ones_are_left_out_and_named(tmp_path: Path) -> None:
     done = ran(tmp_path, TACIT_SLOW_TESTS_UNTIL="-1")
     assert done.returncode == 0
-    assert outcomes(done.stdout) == ["PASSED", "SKIPPED", "SKIPPED"]
+    assert outcomes(done.stdout) == [("two", "PASSED"), ("one", "SKIPPED"), ("three", "SKIPPED")]
     assert "2 slow tests were left out: -1 seconds were over" in done.stdout
     assert "  test_them.py::test_three" in done.stdout
 
