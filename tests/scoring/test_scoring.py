@@ -301,6 +301,7 @@ def test_reading_scores(tmp_path: Path) -> None:
     assert (second.id, math.isnan(second.log_perplexity), second.rho) == ("b", True, 1.0)
     assert list(rho_in_order(tmp_path / SCORES, "abc")) == [0.25, 1.0, 0.0]
     assert list(rho_in_order(tmp_path, "ac")) == [0.25, 0.0]  # who is held out is scored too
+    assert list(rho_in_order(tmp_path, [None, "a", None, "c", None])) == [1.0, 0.25, 1.0, 0.0, 1.0]
 
 
 @pytest.mark.parametrize("ids", ["abcd", "ca", "aa"])

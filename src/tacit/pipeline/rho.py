@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -124,16 +124,11 @@ def unit_rho(
     stated = {"form": options.form, "scorer": said, "lower": rho.lower, "upper": rho.upper}
     ledger.bind(RHO, json.dumps(stated, sort_keys=True))
     scores = scored(config, folder, streams, chosen, rho, reporter, units=read)
-    rho_U = np.fromiter(_in_order(units, scores), np.float64, count=len(units))
+    ids = (unit.unit_id if unit.texts else None for unit in units)
+    rho_U = np.fromiter(rho_in_order(scores, ids), np.float64, count=len(units))
     ledger.bind(_FINGERPRINT, _fingerprint(units, rho_U, streams))
     _write_for_curator(run, options, rho_U)
     return rho_U
-
-
-def _in_order(units: Sequence[Unit], scores: Path) -> Iterator[float]:
-    """rho of each unit; every text of one has a score, so one without a text has none."""
-    found = rho_in_order(scores, (unit.unit_id for unit in units if unit.texts))
-    return (next(found) if unit.texts else 1.0 for unit in units)
 
 
 def _constants(

@@ -58,20 +58,23 @@ def read_scores(path: Path) -> Iterator[Score]:
             yield score
 
 
-def rho_in_order(path: Path, ids: Iterable[str]) -> Iterator[float]:
+def rho_in_order(path: Path, ids: Iterable[str | None]) -> Iterator[float]:
     """rho of each of these ids: of several records the largest, so that a unit is as private as its most private text.
 
     Both are read side by side, so that neither need fit in memory.
 
     Args:
         path: of scores in which the records of an id follow one another.
-        ids: some of those in the file, in its order.
+        ids: some of those in the file, in its order; None of a unit without a record, whose rho is 1.
 
     Raises:
         DataError: as `read_scores`, or an id is not there.
     """
     groups = itertools.groupby(read_scores(path), key=lambda score: score.id)
     for id_ in ids:
+        if id_ is None:
+            yield 1.0
+            continue
         own = next((rows for scored_id, rows in groups if scored_id == id_), None)
         if own is None:
             raise DataError(f"{path}: these are not the scores of this corpus; score it again")
