@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tacit.screening.lexicon import Lexicon, common_words, listed_names, split_words
+from tacit.screening.lexicon import Lexicon, common_words, listed_names
 
 LEXICON = Lexicon(known=["quibblotron"])
 
@@ -23,14 +21,6 @@ LEXICON = Lexicon(known=["quibblotron"])
 )  # fmt: skip
 def test_letters(word: str, letter: str) -> None:
     assert LEXICON[word] == letter
-
-
-@given(st.text())
-def test_words_and_gaps_are_the_text(text: str) -> None:
-    parts = split_words(text)
-    assert "".join(parts) == text
-    assert len(parts) % 2 == 1
-    assert all(part.isalnum() for part in parts[1::2])
 
 
 def test_the_lists_are_what_they_say() -> None:

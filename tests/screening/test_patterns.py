@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
+import itertools
+import json
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
+import tacit.screening.patterns as module
 from tacit.screening.patterns import formed
 
 
@@ -52,6 +60,44 @@ def test_forms(text: str, label: str, part: str) -> None:
 )
 def test_what_is_no_secret(text: str) -> None:
     assert found(text) == []
+
+
+PIECES = st.sampled_from(
+    ["12", "7", "1984", "ab", "A", "GB29", "fe80", ":", "::", "@", ".", "-", "/", " ", "\n", "\0", "com", "www.", "http://",
+     "May", "of", "90", "years old", "order", "number", "#", "$", "£", "é", "²", "x", "CT", "K1A", "(", ")", "+", ",", "?",
+     "\xa0", "ABCDEFGH"]
+)  # fmt: skip
+
+
+def says_who_matched(text: str, which: Callable[[bytes, int, int], tuple[str, int, int]]) -> bool:
+    """Whether label and part are those of RE2's groups, for all matches."""
+    data = text.encode("latin-1", "replace")
+    by_groups = []
+    for match in module._WHICH.finditer(data):
+        label = next(label for label in module._FORMS if match.start(module._GROUPS[label]) >= 0)
+        by_groups.append((match.span(), (label, *match.span(module._GROUPS["which" if label == "record" else label]))))
+    return by_groups == [(match.span(), which(data, *match.span())) for match in module._ANY.finditer(data)]
+
+
+@given(st.one_of(st.lists(PIECES, max_size=30).map("".join), st.text()))
+@example("order no 123-45 of 12.34.56.78 at 2001:db8::1, call 415 555 2671 x12")
+@example("1" * 1000 + "a" * 1000 + " www." + "b" * 1000)
+@settings(max_examples=300)
+def test_the_label_is_that_of_the_first_form_that_matches(text: str) -> None:
+    assert says_who_matched(text, module._which)
+
+
+def test_real_text_has_the_same_labels(data_dir: Path) -> None:
+    with gzip.open(data_dir / "customersim" / "customersim.train.jsonl.gz", "rt", encoding="utf-8") as file:
+        text = "\0".join(json.loads(line)["text"] for line in itertools.islice(file, 1000))
+    assert says_who_matched(text, module._which)
+
+
+def test_forms_in_another_order_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    forms = reversed(module._FORMS.items())
+    wrong = module._backtracking("|".join(f"(?P<{label}>{pattern})" for label, pattern in forms))
+    monkeypatch.setattr(module, "_WHICH_OF_SHORT", wrong)
+    assert not says_who_matched("it is 12ab45678", module._which)
 
 
 @pytest.mark.parametrize("text", ["in 1997 we", "it costs $1,250.50 now"])

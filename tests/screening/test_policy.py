@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import DataError
-from tacit.screening.policy import POLICIES, Policy, PolicyOptions, load_policy, package_policy
+from tacit.screening.policy import POLICIES, Policy, PolicyOptions, in_turn, load_policy, package_policy
 from tacit.screening.spans import merged
 
 BALANCED, CONSERVATIVE = map(package_policy, POLICIES)
@@ -26,6 +26,36 @@ def covered(policy: Policy, text: str) -> set[int]:
 )
 def test_conservative_marks_all_that_balanced_marks(text: str) -> None:
     assert covered(BALANCED, text) <= covered(CONSERVATIVE, text)
+
+
+class Apart:
+    """A policy that is not known to be one."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.spans_of = policy.spans_of
+
+
+TEXTS = ["Call 415-555-2671", "Hello, what can I do for you?", "It costs $12 in 1997.", "", "Ask Zzxqy.", "Hello."]
+OTHER_WORDS = Policy(CONSERVATIVE.options.model_copy(update={"known_words": ("zzxqy",)}))
+
+
+@pytest.mark.parametrize("second", [CONSERVATIVE, OTHER_WORDS, BALANCED])
+def test_two_policies_in_turn_mark_what_each_marks_by_itself(second: Policy) -> None:
+    expected = [(marked, [] if marked else second.spans(text)) for text in TEXTS for marked in [BALANCED.spans(text)]]
+    assert list(zip(*in_turn(BALANCED, second, TEXTS), strict=True)) == expected
+    assert list(zip(*in_turn(Apart(BALANCED), second, TEXTS), strict=True)) == expected
+
+
+def test_what_the_core_found_for_other_words_is_not_taken() -> None:
+    """Of a policy that knows a name as a word, detections of one that does not would be marked."""
+    knowing = Policy(BALANCED.options.model_copy(update={"known_words": ("zzxqy",)}))
+    low = Policy(BALANCED.options.model_copy(update={"least_score": 0.0, "known_words": ("zzxqy",)}))
+    text = "It is Zzxqy in 1997."
+    assert knowing.spans(text) == []
+    assert [text[span.start : span.end] for span in in_turn(knowing, low, [text])[1][0]] == ["1997"]
+    assert len(low.spans_of([text], BALANCED.core_spans_of([text]))[0]) == 2
+    stranger = Policy(BALANCED.options.model_copy(update={"least_score": 0.0}))
+    assert len(in_turn(knowing, stranger, [text])[1][0]) == 2
 
 
 def test_both_leave_plain_english_alone() -> None:

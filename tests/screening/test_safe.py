@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from itertools import accumulate
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import tacit.screening.safe as module
+from tacit.screening.normalise import is_plain
 from tacit.screening.safe import UnsafeSentences
 
 SAFE = UnsafeSentences(2000, known=["frobnicator"])
@@ -71,6 +76,36 @@ def test_every_unknown_word_is_marked(text: str) -> None:
     for place, character in enumerate(text):
         if character in "1é":
             assert place in covered
+
+
+PIECES = st.sampled_from(
+    ["I am here", "Zzxqy", "7", "No", "is", ". ", "! ", "\n", ", ", " ", "é", "“", "\u200b", ": ", "_", "?"]
+)
+TEXTS = st.lists(PIECES, max_size=12).map("".join)
+
+
+@given(TEXTS, st.lists(TEXTS, max_size=4))
+@example("", ["", ". "])
+@example(" .", ["No", "5"])
+@example("No. 5", [". Zzxqy", ""])
+@settings(max_examples=300)
+def test_the_spans_of_a_text_depend_on_no_neighbour(text: str, others: list[str]) -> None:
+    alone = SAFE.spans(text)
+    for place in range(len(others) + 1):
+        assert SAFE.spans_of([*others[:place], text, *others[place:]])[place] == alone
+
+
+@given(TEXTS)
+@settings(max_examples=300)
+def test_what_is_marked_is_what_a_reader_of_one_text_marks(text: str) -> None:
+    """Oracle: letters of the one text, split by a regular expression, and the sentences of them."""
+    plain = text.replace("“", '"')
+    expected = [(0, len(text))]
+    if is_plain(plain):
+        parts = re.split(r"([A-Za-z0-9]+)", plain)
+        places = list(accumulate(map(len, parts), initial=0))
+        expected = list(module._runs(plain, "".join(SAFE._letters[part] for part in parts), places, 0))
+    assert [(span.start, span.end) for span in SAFE.spans(text)] == expected
 
 
 def test_a_list_that_knows_names_is_caught() -> None:

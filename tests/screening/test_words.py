@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
+import itertools
+import json
+import random
 import re
 import time
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tacit.screening import words as module
+import tacit.screening.words as module
+from tacit.screening import begins
 from tacit.screening.lexicon import Lexicon
 from tacit.screening.words import Words
 
@@ -64,13 +70,66 @@ WORD = st.sampled_from(
 GAP = st.sampled_from([" ", " ", " ", ", ", ". ", "-", "'", "\n", ": ", "? ", " # ", " (", ") "])
 
 
+def passed_over(letters: str) -> list[str]:
+    """Forms that match at a place where their family is not tried."""
+    families = dict(begins.places_to_try(letters))
+    return [
+        f"{kind} at {place} of {letters}"
+        for place in range(len(letters))
+        for kind, form in FORMS.items()
+        if not module._FAMILIES[kind] & families.get(place, 0) and form.match(letters, place)
+    ]
+
+
+FORMS = {kind: re.compile(form) for kind, form in module._FORMS.items()}
+LETTERS = "UFGCIZTBSMQONKxdDwWufcoOeaAihsbqtmknJ"
+
+
+def some_letters(seed: int) -> str:
+    """Few kinds of words, so that long forms are among them."""
+    rng = random.Random(seed)
+    words, gaps = rng.sample(LETTERS, rng.randint(2, 8)), " " * rng.randint(1, 6) + "".join(rng.sample("/,.-#:|", 2))
+    return "".join(rng.choice(gaps) + rng.choice(words) for _ in range(200)) + rng.choice(gaps)
+
+
 @given(st.lists(st.tuples(WORD, GAP), max_size=25))
+@example([("with", " "), ("Central", " "), ("house", " "), ("house", " "), ("hotel", " ")])
 def test_passing_over_words_changes_nothing(parts: list[tuple[str, str]]) -> None:
-    """The quick test of where a pattern can begin is only quick: without it the same is found."""
+    """The quick test of where a pattern can begin is only quick: nowhere else does one match."""
     letters, _ = WORDS.letters("".join(word + gap for word, gap in parts))
-    slow = re.compile(module._ANY_FORM)
-    fast = [match.span() for match in module._PATTERN.finditer(letters)]
-    assert fast == [match.span() for match in slow.finditer(letters)]
+    assert not passed_over(letters)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_no_form_begins_where_it_is_not_tried(seed: int) -> None:
+    assert not passed_over(some_letters(seed))
+
+
+def test_real_text_loses_nothing(data_dir: Path) -> None:
+    with gzip.open(data_dir / "sgd" / "sgd.train.jsonl.gz", "rt", encoding="utf-8") as file:
+        turns = [turn[1] for line in itertools.islice(file, 150) for turn in json.loads(line)["turns"]]
+    assert not passed_over(WORDS.letters("\0".join(["", *turns, ""]))[0])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"member": "UFGCITBSMQONKxdD"},
+        {"before a stop": "ITQ"},
+        {"business": "bB"},
+        {"titled": "UFGCI"},
+        {"seed": "UFu"},
+    ],
+)
+def test_a_set_that_lacks_a_letter_is_caught(wrong: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(begins, "_TABLE", begins._table({**begins._SETS, **wrong}))
+    assert any(passed_over(some_letters(seed)) for seed in range(100))
+
+
+def test_looking_too_near_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    within = begins._Words.within
+    monkeypatch.setattr(begins._Words, "within", lambda words, count, mask: within(words, count // 2, mask))
+    assert any(passed_over(some_letters(seed)) for seed in range(100))
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ class CoreDetector(Detector):
         for found in _bridged(joined, [*formed(joined), *self._words.found(joined)]):
             place = bisect_right(starts, found[0]) - 1
             spans[place].append(_span(found, starts[place], changes[place]))
-        return [sorted(found) for found in spans]
+        return [sorted(found) if len(found) > 1 else found for found in spans]
 
 
 def _change(text: str) -> Normalised | None:

@@ -237,10 +237,10 @@ def _texts(chunk: Chunk) -> list[str]:
 
 def _chunks(records: Iterable[Record], held_out: float, streams: KeyedRandomness) -> Iterator[Chunk]:
     chunk, size = Chunk([], []), 0
-    document, side = None, False
+    document, side, of_corpus = None, False, streams.child("corpus")
     for record in records:
         if record.document_id != document:
-            document, side = record.document_id, is_held_out(record.document_id, held_out, streams.child("corpus"))
+            document, side = record.document_id, is_held_out(record.document_id, held_out, of_corpus)
         chunk.records.append(record)
         chunk.held_out.append(side)
         size += len(record.text)

@@ -20,10 +20,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from importlib import resources
 
-__all__ = ["CONTRACTED", "Lexicon", "common_words", "listed_names", "split_words"]
+__all__ = ["CONTRACTED", "Lexicon", "common_words", "listed_names"]
 
-_WORDS = re.compile(r"([^\W_]+)")
-_ASCII_WORDS = re.compile(r"([A-Za-z0-9]+)")
 _MOST_REMEMBERED = 1_000_000
 _LONGEST_REMEMBERED = 256  # characters
 _SHORT_NUMBER = 3
@@ -109,11 +107,6 @@ def common_words() -> tuple[str, ...]:
 def listed_names() -> frozenset[str]:
     """First and last names of many countries, in lower case."""
     return frozenset(_lines("names.txt"))
-
-
-def split_words(text: str) -> list[str]:
-    """Gaps at the even places, words (letters and digits) at the odd ones; joined they are the text."""
-    return (_ASCII_WORDS if text.isascii() else _WORDS).split(text)
 
 
 class Lexicon(dict[str, str]):

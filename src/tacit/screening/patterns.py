@@ -8,6 +8,7 @@ and its validator may lower the match to what is left: a run of digits that fail
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator
 
 import re2
@@ -48,7 +49,7 @@ _FORMS: dict[str, str] = {
     "postcode": r"\b[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}\b|\b[A-Z]\d[A-Z] ?\d[A-Z]\d\b|\b[A-Z]{2} \d{5}(?:-\d{4})?\b",
     "money": r"[$£¤] ?\d{1,3}(?:,\d{3})+(?:\.\d{1,2})?|[$£¤] ?\d+(?:\.\d{1,2})?",
     "record": r"\b(?i:" + _RECORD + r")\b(?i: number| no\b| id| code)?(?: ?[.:#]| (?i:is))? {0,2}#? ?"
-    r"([\pL]{0,6}-?\d[\pL\pN\-/]{2,}|[A-Z]{6,24}\b)",
+    r"(?P<which>[\pL]{0,6}-?\d[\pL\pN\-/]{2,}|[A-Z]{6,24}\b)",
     "mixed": r"\b\d+[A-Za-z][A-Za-z0-9]*",
     "number": r"[+(]{0,2}\d(?:" + _GAP + r"\d){3,}(?:[ ,]{0,2}(?i:x|ext\.?) ?\d{1,6})?",
     "code": r"\d[A-Za-z0-9]{5,}|[A-Za-z]\d[A-Za-z0-9]{4,}|[A-Za-z]{2}\d[A-Za-z0-9]{3,}|[A-Za-z]{3}\d[A-Za-z0-9]{2,}"
@@ -56,21 +57,31 @@ _FORMS: dict[str, str] = {
 }
 
 
-def _compiled() -> re2._Regexp:
+def _linear(forms: str) -> re2._Regexp:
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.max_mem = 64 << 20
     options.log_errors = False  # that a text takes the slower of its two ways would be a line on standard error
-    text = "|".join(f"(?P<{label}>{pattern})" for label, pattern in _FORMS.items())
-    return re2.compile(text.encode("latin-1"), options)
+    return re2.compile(forms.encode("latin-1"), options)
 
 
-_COMBINED = _compiled()
-_INDICES = {
-    label.decode() if isinstance(label, bytes) else label: index for label, index in _COMBINED.groupindex.items()
-}
-_OFTEN = ("number", "mixed", "code", "record")
-_GROUPS = [(_INDICES[label], label) for label in (*_OFTEN, *(label for label in _FORMS if label not in _OFTEN))]
+def _class_of(category: str) -> str:
+    """The characters of Latin-1 that are of a category of Unicode, as they stand in a class."""
+    return "".join(chr(code) for code in range(256) if unicodedata.category(chr(code))[0] == category)
+
+
+def _backtracking(forms: str) -> re.Pattern[bytes]:
+    """The forms for Python's ``re``, where ``\\s`` and classes of Unicode are not what they are for RE2."""
+    plain = forms.replace(r"\pL", _class_of("L")).replace(r"\pN", _class_of("N")).replace(r"^\s", r"^\t\n\f\r ")
+    return re.compile(plain.encode("latin-1"))
+
+
+_NAMED = "|".join(f"(?P<{label}>{pattern})" for label, pattern in _FORMS.items())
+_ANY = _linear(re.sub(r"\(\?P<\w+>", "(?:", _NAMED))
+_WHICH = _linear(_NAMED)
+_GROUPS = {label.decode() if isinstance(label, bytes) else label: group for label, group in _WHICH.groupindex.items()}
+_WHICH_OF_SHORT = _backtracking(_NAMED)
+_SHORT = 256  # bytes
 _ORDER_NUMBER = re.compile(r"\d{3}-\d{5}-\d{4}")
 _LOCAL_PART = re.compile(rb"[\w.%+'\-\x80-\xff]{1,64}\Z")
 _YEAR = re.compile(r"(?:19|20)\d\d")
@@ -84,76 +95,85 @@ def formed(text: str) -> Iterator[Found]:
     four to six digits, below 0.3 what is no secret in most texts (a year, an amount of money).
     """
     data = text.encode("latin-1", "replace")
-    for match in _COMBINED.finditer(data):
-        group, label = next((index, label) for index, label in _GROUPS if match.start(index) >= 0)
-        start, end = match.span(_RECORD_GROUP if label == "record" else group)
-        yield from _CHECKS.get(label, _as_found)(text, start, end, label)
+    for match in _ANY.finditer(data):
+        label, start, end = _which(data, *match.span())
+        check = _CHECKS.get(label)
+        found = (start, end, label, _SCORES[label]) if check is None else check(text, start, end, label)
+        if found is not None:
+            yield found
 
 
-def _as_found(text: str, start: int, end: int, label: str) -> Iterator[Found]:
-    yield start, end, label, _SCORES[label]
+def _which(data: bytes, start: int, end: int) -> tuple[str, int, int]:
+    """The label of a match, and the part that is meant.
+
+    RE2 takes long to say which alternative it was; Python's ``re`` says it faster, and is asked where a match is short: what any
+    alternative reads is then bounded.
+    """
+    if data[start:end].isdigit():
+        return "number", start, end  # what comes before it in _FORMS holds other characters too
+    if end - start <= _SHORT:
+        match = _WHICH_OF_SHORT.match(data, start)
+        if match is not None and match.end() == end:
+            label = str(match.lastgroup)
+            return label, *match.span("which" if label == "record" else label)
+    match = _WHICH.match(data, start)
+    assert match is not None  # it has the alternatives of _ANY
+    label = next(label for label in _FORMS if match.start(_GROUPS[label]) >= 0)
+    return label, *match.span(_GROUPS["which" if label == "record" else label])
 
 
-def _email(text: str, start: int, end: int, label: str) -> Iterator[Found]:
+def _email(text: str, start: int, end: int, label: str) -> Found | None:
     """The host is found by its ``@``; the local part is what stands before it."""
     before = _LOCAL_PART.search(text[max(0, start - _LOCAL_LENGTH) : start].encode("latin-1", "replace"))
-    if before is not None:
-        yield start - len(before[0]), end, label, 1.0 if "." in text[start:end] else 0.4
+    return None if before is None else (start - len(before[0]), end, label, 1.0 if "." in text[start:end] else 0.4)
 
 
-def _url(text: str, start: int, end: int, label: str) -> Iterator[Found]:
-    yield start, start + len(text[start:end].rstrip(".,;:!?)'")), "url", 0.9
+def _url(text: str, start: int, end: int, label: str) -> Found:
+    return start, start + len(text[start:end].rstrip(".,;:!?)'")), "url", 0.9
 
 
-def _ip(text: str, start: int, end: int, label: str) -> Iterator[Found]:
-    found = text[start:end]
-    if is_ip(found):
-        yield start, end, label, 1.0
+def _ip(text: str, start: int, end: int, label: str) -> Found | None:
+    return (start, end, label, 1.0) if is_ip(text[start:end]) else None
 
 
-def _iban(text: str, start: int, end: int, label: str) -> Iterator[Found]:
+def _iban(text: str, start: int, end: int, label: str) -> Found | None:
     """The longest beginning whose check digits hold; else the first word of the match is a code like any other."""
     cuts = [end, *(start + gap.start() for gap in reversed(list(_SPACE.finditer(text[start:end]))))]
     held = next((cut for cut in cuts if is_iban(text[start:cut])), None)
-    if held is not None:
-        yield start, held, label, 1.0
-    else:
-        yield from _code(text, start, cuts[-1], "code")
+    return _code(text, start, cuts[-1], "code") if held is None else (start, held, label, 1.0)
 
 
-def _code(text: str, start: int, end: int, label: str) -> Iterator[Found]:
+def _code(text: str, start: int, end: int, label: str) -> Found | None:
     found = text[start:end]
     digits = len(digits_of(found))
-    if end - start >= _CODE_LENGTH or digits >= _CODE_DIGITS:
-        yield start, end, "code", 0.6 if digits >= 2 or found.isupper() else 0.25
+    if end - start < _CODE_LENGTH and digits < _CODE_DIGITS:
+        return None
+    return start, end, "code", 0.6 if digits >= 2 or found.isupper() else 0.25
 
 
-def _number(text: str, start: int, end: int, label: str) -> Iterator[Found]:
+def _number(text: str, start: int, end: int, label: str) -> Found:
     found = text[start:end]
     digits = len(digits_of(found))
-    for kind, (fewest, most, is_kind) in _KINDS_OF_NUMBER.items():
+    for kind, fewest, most, is_kind in _KINDS_OF_NUMBER:
         if fewest <= digits <= most and is_kind(found):
-            yield start, end, kind, 1.0
-            return
+            return start, end, kind, 1.0
     if digits >= _LONG_NUMBER:
-        yield start, end, label, 0.8
-    else:
-        yield start, end, "year" if _YEAR.fullmatch(found) else label, 0.2 if _YEAR.fullmatch(found) else 0.5
+        return start, end, label, 0.8
+    return (start, end, "year", 0.2) if _YEAR.fullmatch(found) else (start, end, label, 0.5)
 
 
 _SPACE = re.compile(r"[ \n]+")
 _CODE_LENGTH, _CODE_DIGITS = 6, 4
 _LONG_NUMBER = 7
-_RECORD_GROUP = _INDICES["record"] + 1
-_KINDS_OF_NUMBER: dict[str, tuple[int, int, Callable[[str], object]]] = {  # with the fewest and most digits
-    "ip": (4, 12, is_ip),
-    "order": (12, 12, _ORDER_NUMBER.fullmatch),
-    "card": (12, 19, is_card),
-    "ssn": (9, 9, is_ssn),
-    "date": (4, 8, is_date),
-    "phone": (7, 15, is_phone),
-}
-_CHECKS: dict[str, Callable[[str, int, int, str], Iterator[Found]]] = {
+_KINDS_OF_NUMBER: tuple[tuple[str, int, int, Callable[[str], object]], ...] = (  # with the fewest and most digits
+    ("ip", 4, 12, is_ip),
+    ("order", 12, 12, _ORDER_NUMBER.fullmatch),
+    ("card", 12, 19, is_card),
+    ("ssn", 9, 9, is_ssn),
+    ("date", 4, 8, is_date),
+    ("phone", 7, 15, is_phone),
+)
+_CHECKS: dict[str, Callable[[str, int, int, str], Found | None]] = {
     "email": _email,
     "url": _url,
     "domain": _url,

@@ -23,6 +23,7 @@ from tacit.files import refuse_pipe
 from tacit.screening.adapters.contents import contents_digest
 from tacit.screening.adapters.registry import DetectorOptions, detector_from_options
 from tacit.screening.core import CoreDetector
+from tacit.screening.missed import Spotter
 from tacit.screening.safe import UnsafeSentences
 from tacit.screening.spans import UNREADABLE, Detector, Span
 from tacit.screening.tokens import TokenPolicy, TokenPolicyOptions
@@ -34,6 +35,7 @@ __all__ = [
     "PatternOptions",
     "Policy",
     "PolicyOptions",
+    "in_turn",
     "load_policy",
     "load_policy_options",
     "package_policy",
@@ -93,7 +95,8 @@ class Policy:
 
     def __init__(self, options: PolicyOptions) -> None:
         self.options = options
-        self._detectors: list[Detector] = [CoreDetector(options.known_words)]
+        self._core = CoreDetector(options.known_words)
+        self._detectors: list[Detector] = []
         if options.patterns:
             patterns = [UserPattern(item.label, item.pattern, item.score) for item in options.patterns]
             self._detectors.append(PatternDetector(patterns))
@@ -122,22 +125,53 @@ class Policy:
         """What the policy marks in one text, in code points; spans may overlap."""
         return self.spans_of([text])[0]
 
-    def spans_of(self, texts: Sequence[str]) -> list[list[Span]]:
-        """What the policy marks in each text. Many short texts at once are faster than one by one."""
-        marked: list[list[Span]] = [[] for _ in texts]
+    def core_spans_of(self, texts: Sequence[str]) -> list[list[Span]]:
+        """What the core detector finds in each text, marked or not: the same for all policies with the same ``known_words``."""
+        return self._core.spans_of(texts)
+
+    def spans_of(self, texts: Sequence[str], core: Sequence[Sequence[Span]] | None = None) -> list[list[Span]]:
+        """What the policy marks in each text. Many short texts at once are faster than one by one.
+
+        Args:
+            texts: any.
+            core: what `core_spans_of` gives for them, if it is known already.
+        """
+        found_by_core = self.core_spans_of(texts) if core is None else core
+        marked = [[span for span in found if self._is_marked(span)] for found in found_by_core]
         for detector in self._detectors:
             for own, found in zip(marked, detector.spans_of(texts), strict=True):
                 own += filter(self._is_marked, found)
         if self._unsafe is not None:
             for own, found in zip(marked, self._unsafe.spans_of(texts), strict=True):
                 own += found
-        return [sorted(own) for own in marked]
+        return [sorted(own) if len(own) > 1 else own for own in marked]
 
     def _is_marked(self, span: Span) -> bool:
         if span.label == UNREADABLE:
             return True
         labels = self.options.labels
         return span.score >= self.options.least_score and (labels is None or span.label in labels)
+
+
+def in_turn(first: Spotter, second: Spotter, texts: Sequence[str]) -> tuple[list[list[Span]], list[list[Span]]]:
+    """What the first marks in each text, and what the second one marks where that is nothing; elsewhere it is not asked.
+
+    The core detector reads each text once, if both are policies that know the same words.
+    """
+    if (
+        isinstance(first, Policy)
+        and isinstance(second, Policy)
+        and first.options.known_words == second.options.known_words
+    ):
+        core = first.core_spans_of(texts)
+        marked = first.spans_of(texts, core)
+        left = [number for number, spans in enumerate(marked) if not spans]
+        asked = second.spans_of([texts[number] for number in left], [core[number] for number in left])
+    else:
+        marked = first.spans_of(texts)
+        asked = second.spans_of([text for text, spans in zip(texts, marked, strict=True) if not spans])
+    answers = iter(asked)
+    return marked, [[] if spans else next(answers) for spans in marked]
 
 
 def package_policy(name: str) -> Policy:

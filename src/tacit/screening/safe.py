@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
-from tacit.screening.lexicon import CONTRACTED, common_words, listed_names, split_words
+import numpy as np
+
+from tacit.screening.letters import letters_of
+from tacit.screening.lexicon import CONTRACTED, common_words, listed_names
 from tacit.screening.normalise import is_plain
 from tacit.screening.spans import Detector, Span
 
@@ -24,6 +27,8 @@ _SENTENCE_END = re.compile(r"[.!?][\"')]*\s|\n")
 _SENTENCE = re.compile(r"[^.]+")
 _SAFE_SENTENCE = re.compile(r" ?(?:T:S?|[ST])?[s :]*")  # "SYS: Hello ...", "Hello ..."
 _TYPOGRAPHY = str.maketrans("’‘“”–—…\u00a0", "''\"\"--. ")  # one code point each, so offsets stay
+_BETWEEN = "\0"  # between texts that are read together; plain text holds none
+_ONE_WORD = 3  # letters: it, and the gaps around it
 _MOST_REMEMBERED = 1_000_000
 _LONGEST_REMEMBERED = 256  # characters
 
@@ -80,39 +85,51 @@ class UnsafeSentences(Detector):
         return self.spans_of([text])[0]
 
     def spans_of(self, texts: Sequence[str]) -> list[list[Span]]:
-        """Spans in each text."""
-        return [self._marked(text) for text in texts]
+        """Spans in each text; letters are those of all texts together, which is what makes short turns fast."""
+        texts = [text if text.isascii() else text.translate(_TYPOGRAPHY) for text in texts]
+        plain = [True] * len(texts) if is_plain("\n".join(texts)) else [is_plain(text) for text in texts]
+        read = self._read([text for text, is_read in zip(texts, plain, strict=True) if is_read])
+        return [
+            [self._span(start, end) for start, end in next(read)] if is_read else [self._span(0, len(text))]
+            for text, is_read in zip(texts, plain, strict=True)
+        ]
 
-    def _marked(self, text: str) -> list[Span]:
-        text = text.translate(_TYPOGRAPHY)
-        if not is_plain(text):
-            return [self._span(0, len(text))]
-        parts = split_words(text)
-        letters = "".join(map(self._letters.__getitem__, parts))
-        places = [0, *accumulate(map(len, parts))]
-        return [self._span(start, end) for start, end in _runs(text, letters, places)]
+    def _read(self, texts: Sequence[str]) -> Iterator[Iterator[tuple[int, int]]]:
+        """What to mark in each text; between them stands a mark that none of them holds, in a gap of its own or of both."""
+        letters, places = letters_of(_BETWEEN.join(["", *texts, ""]), self._letters)
+        starts = list(accumulate((len(text) + 1 for text in texts), initial=1))
+        gaps = (np.searchsorted(places, starts) - 1).tolist()
+        places = places.tolist()
+        for text, start, (first, last) in zip(texts, starts, pairwise(gaps), strict=False):
+            if first == last:
+                yield _runs(text, self._letters[text], places[first : first + 2], start)
+                continue
+            ends = self._letters[text[: places[first + 1] - start]], self._letters[text[places[last] - start :]]
+            yield _runs(text, ends[0] + letters[first + 1 : last] + ends[1], places[first : last + 2], start)
 
     def _span(self, start: int, end: int) -> Span:
         return Span(start, end, "unknown", 0.1, self.name)
 
 
-def _runs(text: str, letters: str, places: list[int]) -> Iterator[tuple[int, int]]:
-    """Maximal runs of unsafe sentences, without the blanks around them."""
+def _runs(text: str, letters: str, places: list[int], start: int) -> Iterator[tuple[int, int]]:
+    """Maximal runs of unsafe sentences, without the blanks around them; ``places`` of the letters count from ``start``."""
     begin: int | None = None
     before: int | None = None  # where a sentence of one word began: "No. 5" is no two sentences
     for sentence in _SENTENCE.finditer(letters):
-        start = places[max(sentence.start() - 1, 0)]
-        words = len(sentence[0].strip().replace(" ", ""))
-        if _SAFE_SENTENCE.fullmatch(sentence[0]) is None:
-            begin = begin if begin is not None else before if before is not None else start
-        elif begin is not None and words > 1:
-            yield _trimmed(text, begin, places[sentence.start()])
+        found = sentence[0]
+        is_word = len(found) <= _ONE_WORD and len(found.strip().replace(" ", "")) == 1
+        if _SAFE_SENTENCE.fullmatch(found) is None:
+            if begin is None:
+                begin = before if before is not None else sentence.start() - 1
+        elif begin is not None and not is_word and found.strip():
+            yield _trimmed(text, places[max(begin, 0)] - start, places[sentence.start()] - start)
             begin = None
-        before = start if words == 1 else None
+        before = sentence.start() - 1 if is_word else None
     if begin is not None:
-        yield _trimmed(text, begin, len(text))
+        yield _trimmed(text, places[max(begin, 0)] - start, len(text))
 
 
 def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    start = max(start, 0)  # the first gap begins in the text before
     end = start + len(text[start:end].rstrip())
     return end - len(text[start:end].lstrip(" \n.!?")), end

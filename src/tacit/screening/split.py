@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
 from tacit.screening.missed import Spotter
+from tacit.screening.policy import in_turn
 from tacit.screening.redact import MASK, redact
 from tacit.screening.spans import Span, merged
 
@@ -196,10 +197,8 @@ class Screener:
         return points, tally
 
     def _judged(self, texts: list[str]) -> list[Judged]:
-        masked = self._balanced.spans_of(texts)
-        unmasked = [text for text, spans in zip(texts, masked, strict=True) if not spans]
-        unsafe = iter(self._conservative.spans_of(unmasked))
-        return [Judged(text, spans, [] if spans else next(unsafe)) for text, spans in zip(texts, masked, strict=True)]
+        masked, unsafe = in_turn(self._balanced, self._conservative, texts)
+        return [Judged(*each) for each in zip(texts, masked, unsafe, strict=True)]
 
 
 # After redaction ------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ _REGIONS = ("US", "GB")
 
 def digits_of(text: str) -> str:
     """The decimal digits of a text."""
-    return _NOT_DIGITS.sub("", text)
+    return text if text.isdecimal() and text.isascii() else _NOT_DIGITS.sub("", text)
 
 
 def luhn(digits: str) -> bool:

@@ -6,11 +6,16 @@ neighbours. They run on Python's ``re``; each repetition is bounded, so that no 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
-from itertools import accumulate
 
-from tacit.screening.lexicon import Lexicon, split_words
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.screening.begins import ADDRESS, BUSINESS, NAME, places_to_try
+from tacit.screening.letters import letters_of
+from tacit.screening.lexicon import Lexicon
 from tacit.screening.patterns import Found
 
 __all__ = ["Words"]
@@ -29,7 +34,7 @@ _AFTER = r"(?:,(?:[TtZU](?:-I)?|I\.I)(?![a-zA-Z])){0,4}"
 _START = r"(?:(?<=[a-zN] )[oOAW] |[Aa][ \-](?=[IxdUB]|C-))?"
 _BUSINESS_START = r"(?:(?<=[a-zN] )[oOAW] |W (?=[UFC] B)|(?:[Aa][ \-]){1,2}(?=[IxdUB]|C-))?"
 
-# Each is tried at each word, in this order; the first that matches wins.
+# Each is tried at each word where its family may begin, in this order; the first that matches wins.
 _FORMS = {
     # 12 Old Mill Road Apt. 4, Smithtown, CT 85093, USA; also without a known word for the street
     "address_zip": rf"{_NUMBER}(?:{_LOOSE}{_ADDRESS_WORD}){{1,14}}?(?:{_LOOSE}Z|,[wWoO]){_LOOSE}D(?:,[UFGCZ](?: [UFGCZ])?)?",
@@ -58,15 +63,6 @@ _FORMS = {
     "one": r"[UF](?:-[a-zA-Z]){0,6}|(?<=[a-z] )G(?:-[wi])?|[GB](?=:)|(?<=[|:])G(?=[|.])|(?<=[,/])[IZ](?=/)",
     "lower": rf"(?:e ){{0,3}}[fu](?:[ \-.]{_LINK}[fuUF]){{0,4}}(?:-[wi])?(?:,(?:t|i\.i))?(?: s)?",
 }
-# What none of them can begin with is passed over at once: most words are. A test compares with and without.
-_BEGINS = (
-    r"(?=[UFGufdDxSsQqTtKkNneBZMIO]|C(?:-[a-z])?[ \-.,/#](?:[A-Zdxbhufoeai]|w [A-Z])|A[ \-]|a-[Bb]|a[ \-][aAIxdUBC]"
-    r"|W [UFC] B|[oO] [Kk])"
-    r"|(?<=[a-zN] )(?=[oAW] [A-Zuxdf])|(?<=[woNai] )(?=(?:a )?[cis](?:-[a-z])?[ .\-][cufisb])"
-    r"|(?<=[Nn][ \-]w )(?=[cfuiCW])|(?<=[Nn]:)(?=[cfuiCW])"
-)
-_ANY_FORM = "|".join(f"(?P<{kind}>{form})" for kind, form in _FORMS.items())
-_PATTERN = re.compile(f"(?:{_BEGINS})(?:{_ANY_FORM})")
 _SEEDS = re.compile(r"[UFx]")
 _CAPITALS = frozenset("FGCIZTBSMQONKU")
 _BRACKETED = 60
@@ -85,6 +81,15 @@ _SCORES = {
     "business": 0.4,
 }
 _LABELS = {kind: "address" if kind.startswith(("address", "corner", "unit")) else "name" for kind in _FORMS}
+_FAMILIES = {
+    kind: ADDRESS if label == "address" else BUSINESS if kind == "business" else NAME for kind, label in _LABELS.items()
+}
+
+
+@functools.cache
+def _pattern(families: int) -> re.Pattern[str]:
+    """The forms of these families; the first that matches wins."""
+    return re.compile("|".join(f"(?P<{kind}>{form})" for kind, form in _FORMS.items() if _FAMILIES[kind] & families))
 
 
 class Words:
@@ -97,24 +102,36 @@ class Words:
     def __init__(self, lexicon: Lexicon) -> None:
         self._lexicon = lexicon
 
-    def letters(self, text: str) -> tuple[str, list[int]]:
+    def letters(self, text: str) -> tuple[str, NDArray[np.int64]]:
         """A letter for each gap (even places) and word (odd places), and where each of them begins, and the end."""
-        parts = split_words(text)
-        return "".join(map(self._lexicon.__getitem__, parts)), list(accumulate(map(len, parts), initial=0))
+        return letters_of(text, self._lexicon)
 
     def found(self, text: str) -> Iterator[Found]:
         """Names and addresses: start, end, label, score in [0, 1]."""
         letters, places = self.letters(text)
-        for match in _PATTERN.finditer(letters):
-            kind = str(match.lastgroup)
-            first, last, score = match.start(), match.end(), _SCORES.get(kind, 0.0)
-            label = _LABELS[kind]
-            if kind in ("run", "one"):
-                first, last, label, score = _capitalised(letters, first, last)
-            elif kind == "lower":
-                label, score = "name", _lower_score(letters, first, last)
-            if score:
-                yield places[first], _end(text, letters, places, last), label, score
+        forms = list(_forms(letters))
+        starts = places[np.array([form[0] for form in forms], np.int64)].tolist()
+        ends = places[np.array([form[1] for form in forms], np.int64)].tolist()
+        for (_, last, label, score), start, end in zip(forms, starts, ends, strict=True):
+            yield start, _end(text, letters[last - 1], end), label, score
+
+
+def _forms(letters: str) -> Iterator[Found]:
+    """Names and addresses in places of letters; where one ends the next is looked for."""
+    end = 0
+    for place, families in places_to_try(letters):
+        match = _pattern(families).match(letters, place) if place >= end else None
+        if match is None:
+            continue
+        kind, end = str(match.lastgroup), match.end()
+        if kind in _SCORES:
+            yield place, end, _LABELS[kind], _SCORES[kind]
+        elif kind == "lower":
+            yield place, end, "name", _lower_score(letters, place, end)
+        else:
+            found = _capitalised(letters, place, end)
+            if found[3]:
+                yield found
 
 
 def _lower_score(letters: str, first: int, last: int) -> float:
@@ -127,8 +144,10 @@ def _lower_score(letters: str, first: int, last: int) -> float:
 def _capitalised(letters: str, first: int, last: int) -> tuple[int, int, str, float]:
     """A run of capitalised words: which of them are a name, whether a number makes it an address, and how sure."""
     opens = last - first > 1 and letters[first - 1] in _SENTENCE_ENDS
-    drops = letters[first] in "OW" and letters[first - 1] != ":"
-    if opens and (drops or (letters[first] == "C" and _SEEDS.search(letters, first + 1, last))):
+    if opens and (
+        (letters[first] in "OW" and letters[first - 1] != ":")
+        or (letters[first] == "C" and _SEEDS.search(letters, first + 1, last))
+    ):
         first += 2
         if last - first == 1 and letters[first] not in "UFGx":
             return first, last, "name", 0.0
@@ -143,10 +162,9 @@ def _capitalised(letters: str, first: int, last: int) -> tuple[int, int, str, fl
     return first, last, "name", 0.35 if capitals > 1 else 0.0
 
 
-def _end(text: str, letters: str, places: list[int], last: int) -> int:
-    """Where the last word ends; with its full stop if it is an abbreviation."""
-    end = places[last]
-    if letters[last - 1] in "IAiTtSsQB" and text[end : end + 1] == ".":
+def _end(text: str, letter: str, end: int) -> int:
+    """Where the last word ends, which has this letter; with its full stop if it is an abbreviation."""
+    if letter in "IAiTtSsQB" and text[end : end + 1] == ".":
         return end + 1
     if text[end : end + 1] != ")":
         return end
