@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tacit.errors import DataError, StorageError
 from tacit.files import one_line_of_storage
 from tacit.storage import sorted_runs
+from tacit.storage.keyed_rows import KeyedRows
 from tacit.storage.sorted_runs import SortedRuns, read_run, write_run
 
 from ..disks import small_disk
@@ -34,15 +35,15 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sorted_runs, name, bound)
 
 
-def runs_of(folder: Path, runs: Iterable[list[Row]], name: str = "rows") -> SortedRuns[Row]:
-    written: SortedRuns[Row] = SortedRuns(folder, name)
+def runs_of(folder: Path, runs: Iterable[list[Row]], name: str = "rows") -> SortedRuns:
+    written = SortedRuns(folder, name)
     for rows in runs:
-        written.append([rows])
+        written.append([KeyedRows.of(rows)] if rows else [])
     return written
 
 
-def merged(runs: SortedRuns[Row]) -> list[Row]:
-    return list(chain.from_iterable(runs.blocks()))
+def merged(runs: SortedRuns) -> list[tuple[bytes, *tuple[int, ...]]]:
+    return list(chain.from_iterable(block.tuples() for block in runs.blocks()))
 
 
 def numbered(runs: Iterable[Iterable[bytes]]) -> list[list[Row]]:
@@ -122,17 +123,17 @@ def peak(work: Callable[[], Iterator[object]]) -> float:
 
 def whole_runs(folder: Path) -> Iterator[object]:
     """Known wrong: every run is read at once."""
-    runs = [list(chain.from_iterable(read_run(path))) for path in sorted(folder.iterdir())]
+    runs = [list(chain.from_iterable(batch.tuples() for batch in read_run(path))) for path in sorted(folder.iterdir())]
     yield from heapq.merge(*runs, key=KEY)
 
 
 def test_memory_does_not_grow_with_the_runs(tmp_path: Path) -> None:
     """40 MB of rows in 20 runs; of each a batch, 256 KiB of keys, is held, and of one what the block has."""
     rng = random.Random(1)
-    runs: SortedRuns[Row] = SortedRuns(tmp_path, "rows")
+    runs = SortedRuns(tmp_path, "rows")
     for _ in range(20):
-        runs.append([sorted((rng.randbytes(1000), 0, 0) for _ in range(2000))])
-    assert peak(lambda: chain.from_iterable(runs.blocks())) < 12
+        runs.append([KeyedRows.of(sorted((rng.randbytes(1000), 0, 0) for _ in range(2000)))])
+    assert peak(runs.blocks) < 12
     assert peak(lambda: whole_runs(tmp_path)) > 36
 
 
@@ -142,10 +143,10 @@ def test_memory_is_a_few_long_keys(
 ) -> None:
     """Known wrong, and the second row here: as many runs are merged at once where keys have 1 MB."""
     monkeypatch.setattr(sorted_runs, "_MERGE_BYTES", bytes_at_once)
-    runs: SortedRuns[Row] = SortedRuns(tmp_path, "rows")
+    runs = SortedRuns(tmp_path, "rows")
     for number in range(32):
-        runs.append([[(b"%02d" % (number * 7 % 32) + bytes(MIB), number, 0)]])
-    assert least < peak(lambda: chain.from_iterable(runs.blocks())) < most
+        runs.append([KeyedRows.of([(b"%02d" % (number * 7 % 32) + bytes(MIB), number, 0)])])
+    assert least < peak(runs.blocks) < most
 
 
 # What fails ----------------------------------------------------------------------------------------------------------
@@ -154,7 +155,7 @@ def test_memory_is_a_few_long_keys(
 @pytest.mark.parametrize("size", [1, 23, 24, 30, 100, -1])
 def test_a_damaged_file_is_one_line_without_a_row(tmp_path: Path, size: int) -> None:
     path = tmp_path / "rows-0.rows"
-    write_run(path, [[(b"sentinel", number, number) for number in range(9)]])
+    write_run(path, [KeyedRows.of([(b"sentinel", number, number) for number in range(9)])])
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(DataError, match="the file is damaged; check the disk") as refused:
         list(read_run(path))
@@ -171,5 +172,5 @@ def test_a_disk_that_fills_while_runs_are_merged_is_one_line(tmp_path: Path, mon
             merged(runs)
         assert "sentinel" not in str(refused.value)
         with pytest.raises(OSError, match="space") as said:
-            runs.append([[(bytes(MIB), 0, 0)]])
+            runs.append([KeyedRows.of([(bytes(MIB), 0, 0)])])
         assert said.value.errno == errno.ENOSPC

@@ -103,7 +103,15 @@ def test_a_sum_that_ends_with_each_block_is_caught(spill: Spill, monkeypatch: py
         tally.add(words, weight)
     assert tally._runs is not None
     sums = [list(_added_up([block])) for block in tally._runs.blocks()]
-    assert len([row for blocks in sums for block in blocks for row in block]) > len(by_hand(rows))
+    assert sum(len(block) for blocks in sums for block in blocks) > len(by_hand(rows))
+
+
+def test_a_sum_beyond_64_bits_is_an_error_and_does_not_wrap(spill: Spill) -> None:
+    tally = Tally(spill)
+    for _ in range(3):
+        tally.add([f"w{number}" for number in range(9)], 2**62)
+    with pytest.raises(OverflowError, match="does not fit"):
+        tally.sums()
 
 
 def test_a_sum_that_forgets_a_file_is_caught(spill: Spill) -> None:

@@ -6,10 +6,10 @@ What is sorted may be private: files go to one folder, which is the caller's to 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 
+from tacit.storage.keyed_rows import KeyedRows
 from tacit.storage.sorted_runs import SortedRuns
 
 __all__ = ["IN_MEMORY", "ExternalSort", "Row"]
@@ -36,7 +36,7 @@ class ExternalSort:
         self._most = in_memory
         self._rows: list[Row] = []
         self._bytes = 0
-        self._runs: SortedRuns[Row] = SortedRuns(folder, name)
+        self._runs = SortedRuns(folder, name)
 
     def add(self, row: Row) -> None:
         """One more."""
@@ -55,9 +55,9 @@ class ExternalSort:
             return iter(sorted(self._rows, key=itemgetter(0)))  # a stable sort
         if self._rows:
             self._write_run()
-        return chain.from_iterable(self._runs.blocks())
+        return ((key, first, second) for block in self._runs.blocks() for key, first, second in block.tuples())
 
     def _write_run(self) -> None:
-        self._rows.sort(key=itemgetter(0))
-        self._runs.append([self._rows])
+        rows = KeyedRows.of(self._rows)
+        self._runs.append([rows.taken(rows.order())])
         self._rows, self._bytes = [], 0

@@ -5,33 +5,25 @@ What is in a run may be private: files go to one folder, which is the caller's t
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from itertools import accumulate
-from operator import itemgetter
 from pathlib import Path
-from typing import IO, Any, Generic, NamedTuple, TypeVar
+from typing import IO, NamedTuple
 
 import numpy as np
 
 from tacit.errors import DataError
+from tacit.storage.keyed_rows import KeyedRows
 
 __all__ = ["SortedRuns", "Written", "read_run", "write_run"]
 
-_BATCH_ROWS = 1 << 10
-_BATCH_BYTES = 1 << 18  # of keys
+_BATCH_ROWS = 1 << 13  # that are written, read and merged together
+_BATCH_BYTES = 1 << 17  # of keys
 _AT_ONCE = 64  # runs that are merged in one pass
 _MERGE_BYTES = 1 << 25  # of keys, of all runs that are merged in one pass
 
-AnyRow = tuple[bytes, *tuple[int, ...]]
-"""A key, and numbers that fit in 64 bits, of every row as many."""
 
-R = TypeVar("R", bound=AnyRow)
-_key = itemgetter(0)
-
-
-class SortedRuns(Generic[R]):
+class SortedRuns:
     """Runs, and their rows in the order of the keys' bytes; rows of one key in the order of the runs, and within a run in its own.
 
     At most 64 runs are merged at once, and fewer where keys are long; of more, some are merged into longer ones first.
@@ -51,12 +43,12 @@ class SortedRuns(Generic[R]):
     def __len__(self) -> int:
         return len(self._runs)
 
-    def append(self, blocks: Iterable[list[R]]) -> None:
+    def append(self, blocks: Iterable[KeyedRows]) -> None:
         """One more run, of rows in the order of their keys, some at a time."""
         self._runs.append(self._written(blocks))
 
-    def blocks(self) -> Iterator[list[R]]:
-        """All rows, some at a time.
+    def blocks(self) -> Iterator[KeyedRows]:
+        """All rows, some at a time; no block is without one.
 
         Raises:
             DataError: a file is damaged.
@@ -77,31 +69,40 @@ class SortedRuns(Generic[R]):
             del self._runs[: len(group)]
         self._runs[:0] = longer
 
-    def _written(self, blocks: Iterable[list[R]]) -> Path:
+    def _written(self, blocks: Iterable[KeyedRows]) -> Path:
         path = self._folder / f"{self._name}-{self._files}.rows"
         self._files += 1
         self._largest = max(self._largest, write_run(path, blocks).largest)
         return path
 
 
-def _merged(runs: Iterable[Path]) -> Iterator[list[Any]]:
+def _merged(runs: Iterable[Path]) -> Iterator[KeyedRows]:
     """Merge in blocks: one batch of each run is held; the one whose last key comes first is used up, with what comes before it."""
     readers = [read_run(path) for path in runs]
-    held = [next(reader, []) for reader in readers]
-    starts = [0] * len(held)
-    while live := [run for run, rows in enumerate(held) if rows]:
-        first = min(live, key=lambda run: held[run][-1][0])  # the first such run
-        last = held[first][-1][0]
-        block: list[Any] = []
-        for run in live:
+    held = {run: rows for run, reader in enumerate(readers) if (rows := next(reader, None)) is not None}
+    starts = [0] * len(readers)
+    while held:
+        first = min(held, key=lambda run: held[run].key(len(held[run]) - 1))  # the first such run
+        last = held[first].key(len(held[first]) - 1)
+        block: list[KeyedRows] = []
+        for run, rows in held.items():
             # Rows of this very key may come in the run's next batch: those of later runs wait for them.
             cut = bisect_right if run <= first else bisect_left
-            end = cut(held[run], last, lo=starts[run], key=_key)
-            block += held[run][starts[run] : end]
+            end = cut(range(len(rows)), last, lo=starts[run], key=rows.key)
+            if end > starts[run]:
+                block.append(rows.part(starts[run], end))
             starts[run] = end
-        held[first], starts[first] = next(readers[first], []), 0
-        block.sort(key=_key)  # stable
-        yield block
+        following, starts[first] = next(readers[first], None), 0
+        if following is None:
+            del held[first]
+        else:
+            held[first] = following
+        if len(block) < 2:
+            yield from block
+            continue
+        merged = KeyedRows.joined(block)
+        del block  # of which there is a copy now
+        yield merged.taken(merged.order())
 
 
 # Files: batches of rows, each how many rows, numbers in a row and bytes of keys; the ends of the keys; the numbers, column by column;
@@ -115,18 +116,18 @@ class Written(NamedTuple):
     largest: int
 
 
-def write_run(path: Path, blocks: Iterable[list[R]]) -> Written:
+def write_run(path: Path, blocks: Iterable[KeyedRows]) -> Written:
     """Write rows as they come."""
     count = largest = 0
     with path.open("wb") as file:
         for block in blocks:
             count += len(block)
             for start in range(0, len(block), _BATCH_ROWS):
-                largest = max(largest, _write(file, block[start : start + _BATCH_ROWS]))
+                largest = max(largest, _write(file, block.part(start, min(len(block), start + _BATCH_ROWS))))
     return Written(count, largest)
 
 
-def read_run(path: Path) -> Iterator[list[Any]]:
+def read_run(path: Path) -> Iterator[KeyedRows]:
     """The batches of a run, none of them empty.
 
     Raises:
@@ -139,36 +140,30 @@ def read_run(path: Path) -> Iterator[list[Any]]:
             file.seek(at)
             batch = _read(file)
             at = file.tell()
-        if not batch:
+        if batch is None:
             return
         yield batch
 
 
-def _write(file: IO[bytes], rows: list[R]) -> int:
+def _write(file: IO[bytes], rows: KeyedRows) -> int:
     """Write a batch, or more where keys are long; gives the bytes of the keys of the largest one."""
-    keys, *columns = zip(*rows, strict=True)
-    sizes = list(map(len, keys))
-    size = sum(sizes)
+    size = len(rows.keys)
     if size > _BATCH_BYTES and len(rows) > 1:
         middle = len(rows) // 2
-        return max(_write(file, rows[:middle]), _write(file, rows[middle:]))
-    head = (len(keys), len(columns), size)
-    file.writelines(array("q", numbers) for numbers in (head, tuple(accumulate(sizes)), *columns))
-    file.write(b"".join(keys))
+        return max(_write(file, rows.part(0, middle)), _write(file, rows.part(middle, len(rows))))
+    head = np.array([len(rows), len(rows.numbers), size], np.int64)
+    file.writelines([head.tobytes(), rows.ends.tobytes(), rows.numbers.tobytes(), rows.keys])
     return size
 
 
-def _read(file: IO[bytes]) -> list[Any]:
-    """The rows of the next batch; none at the end."""
+def _read(file: IO[bytes]) -> KeyedRows | None:
+    """The next batch; None at the end."""
     head = file.read(24)
     if not head:
-        return []
+        return None
     rows, columns, size = np.frombuffer(head, np.int64).tolist() if len(head) == 24 else (0, 0, 0)
-    start = 8 * rows * (1 + columns)
-    content = file.read(start + size)
-    if not rows or len(content) != start + size:
+    numbers, keys = file.read(8 * rows * (1 + columns)), file.read(size)
+    if not rows or len(numbers) != 8 * rows * (1 + columns) or len(keys) != size:
         raise DataError(f"{file.name}: the file is damaged; check the disk, and run the same command again")
-    ends, *numbers = np.frombuffer(content, np.int64, rows * (1 + columns)).reshape(1 + columns, rows)
-    bounds = [start, *(start + ends).tolist()]
-    keys = map(content.__getitem__, map(slice, bounds, bounds[1:]))
-    return list(zip(keys, *(column.tolist() for column in numbers), strict=True))
+    table = np.frombuffer(numbers, np.int64).reshape(1 + columns, rows)
+    return KeyedRows(keys, table[0], table[1:])

@@ -7,22 +7,29 @@ with and without files: sums, in the order of the words' code points, which is t
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
+
+import numpy as np
 
 from tacit.errors import DataError
 from tacit.files import private_folder
+from tacit.storage.keyed_rows import KeyedRows
 from tacit.storage.sorted_runs import SortedRuns, read_run, write_run
 
 __all__ = ["SortedCounts", "Spill", "Tally", "spill_folder", "write_ordered"]
 
 _MIB = 1 << 20
-_BLOCK = 1 << 10
+_MOST_AT_ONCE = 1 << 13  # words that are encoded and written together
+_BYTES_AT_ONCE = 1 << 16  # characters of them
+_MOST_SUM = float(1 << 62)
 _BYTES_AN_ENTRY = 144
 """Of a word in the table of counts, beside the word itself: at most 122, while the table grows, and what rounding takes."""
 
@@ -77,7 +84,7 @@ class SortedCounts:
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
         if isinstance(self.counts, Path):
-            return ((word.decode(), count) for batch in read_run(self.counts) for word, count in batch)
+            return ((word.decode(), count) for batch in read_run(self.counts) for word, count in batch.tuples())
         counts = self.counts
         return ((word, counts[word]) for word in sorted(counts))
 
@@ -96,7 +103,7 @@ class Tally:
         self._spill = spill
         self._sums: dict[str, int] = {}
         self._bytes = 0
-        self._runs: SortedRuns[_Row] | None = None if spill is None else SortedRuns(spill.folder, "words")
+        self._runs = None if spill is None else SortedRuns(spill.folder, "words")
 
     def add(self, words: Collection[str], weight: int) -> None:
         """Add the weight to the sum of each word.
@@ -135,9 +142,9 @@ class Tally:
 
     def _write_run(self, spill: Spill) -> None:
         assert self._runs is not None
+        sums, self._sums, self._bytes = self._sums, {}, 0
         with _no_text_in_errors(spill):
-            self._runs.append(_in_order(self._sums))
-        self._sums, self._bytes = {}, 0
+            self._runs.append(_in_order(sums))
 
 
 def write_ordered(batches: Iterable[tuple[Sequence[bytes], Sequence[int]]], spill: Spill) -> SortedCounts:
@@ -147,33 +154,49 @@ def write_ordered(batches: Iterable[tuple[Sequence[bytes], Sequence[int]]], spil
         DataError: they cannot be written.
     """
     with _no_text_in_errors(spill):
-        return _written((list(zip(words, counts, strict=True)) for words, counts in batches), spill)
+        return _written((KeyedRows.of_columns(words, [counts]) for words, counts in batches), spill)
 
 
-_Row = tuple[bytes, int]
-"""A word in UTF-8, whose bytes have the order of code points, and its count."""
+def _in_order(sums: dict[str, int]) -> Iterator[KeyedRows]:
+    """Words in UTF-8, whose bytes have the order of code points, with their sums; both are let go of on the way."""
+    words, numbers = list(sums), np.fromiter(sums.values(), np.int64, len(sums))
+    sums.clear()
+    words.reverse()  # they are taken from the end
+    keys, ends = BytesIO(), np.zeros(len(words), np.int64)  # it gives its bytes without a copy
+    at_once = max(1, min(_MOST_AT_ONCE, _BYTES_AT_ONCE * len(words) // sum(map(len, words)))) if words else 1
+    for start in range(0, len(words), at_once):
+        piece = words[: -at_once - 1 : -1]
+        del words[-at_once:]
+        joined = "".join(piece)
+        lengths = map(len, piece) if joined.isascii() else (len(word.encode()) for word in piece)
+        ends[start : start + at_once] = keys.tell() + np.cumsum(np.fromiter(lengths, np.int64, len(piece)))
+        keys.write(joined.encode())
+    rows = KeyedRows(keys.getvalue(), ends, numbers[None])
+    del keys
+    order = rows.order()
+    for start in range(0, len(rows), at_once):
+        yield rows.taken(order[start : start + at_once])
 
 
-def _in_order(sums: Mapping[str, int]) -> Iterator[list[_Row]]:
-    words = sorted(sums)
-    for start in range(0, len(words), _BLOCK):
-        own = words[start : start + _BLOCK]
-        yield list(zip(map(str.encode, own), map(sums.__getitem__, own), strict=True))
+def _added_up(blocks: Iterable[KeyedRows]) -> Iterator[KeyedRows]:
+    """The rows of each word, which follow one another, as one.
 
-
-def _added_up(blocks: Iterable[list[_Row]]) -> Iterator[list[_Row]]:
-    """The rows of each word, which follow one another, as one."""
-    sums: dict[bytes, int] = {}
+    Raises:
+        OverflowError: a sum does not fit in 64 bits.
+    """
+    carried: list[KeyedRows] = []
     for block in blocks:
-        for word, count in block:
-            sums[word] = sums.get(word, 0) + count
-        last = sums.popitem()  # more of it may be in the next block
-        yield list(sums.items())
-        sums = dict([last])
-    yield list(sums.items())
+        rows = KeyedRows.joined([*carried, block])
+        starts = np.flatnonzero(rows.is_first_of_key())
+        if np.add.reduceat(rows.numbers.astype(np.float64), starts, axis=1).max() > _MOST_SUM:
+            raise OverflowError("a sum of words does not fit in 64 bits")
+        added = dataclasses.replace(rows.taken(starts), numbers=np.add.reduceat(rows.numbers, starts, axis=1))
+        yield added.part(0, len(added) - 1)
+        carried = [added.part(len(added) - 1, len(added))]  # more of it may be in the next block
+    yield from carried
 
 
-def _written(blocks: Iterable[list[_Row]], spill: Spill) -> SortedCounts:
+def _written(blocks: Iterable[KeyedRows], spill: Spill) -> SortedCounts:
     path = spill.folder / "counts.rows"
     return SortedCounts(path, write_run(path, blocks).rows)
 
