@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,30 @@ def test_few_rows_with_many_bytes_go_to_disk(tmp_path: Path, monkeypatch: pytest
         rows.add(row)
     assert len(list(tmp_path.iterdir())) == 5
     assert list(rows) == list(rows) == sorted(given, key=lambda row: row[0])
+
+
+def peak_of_sorting(folder: Path) -> float:
+    """MiB that were held at most while 16 MB of long keys were sorted."""
+    rng = random.Random(5)
+    rows = ExternalSort(folder, "rows")
+    tracemalloc.start()
+    for number in range(16_000):
+        rows.add((rng.randbytes(1000), number, 0))
+    for _ in rows:
+        pass
+    found = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return found / 2**20
+
+
+def test_long_keys_are_not_copied_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows wait as they came, up to a bound; the second half writes all of them as one block, known to be wrong."""
+    monkeypatch.setattr(external_sort, "_MOST_BYTES", 4 << 20)
+    (tmp_path / "right").mkdir()
+    assert 4 < peak_of_sorting(tmp_path / "right") < 7.5
+    monkeypatch.setattr(external_sort, "_BYTES_AT_ONCE", 1 << 40)
+    (tmp_path / "wrong").mkdir()
+    assert peak_of_sorting(tmp_path / "wrong") > 8
 
 
 def test_no_rows(tmp_path: Path) -> None:

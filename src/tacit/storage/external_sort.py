@@ -18,6 +18,8 @@ IN_MEMORY = 1 << 16
 """Rows that are sorted in memory."""
 
 _MOST_BYTES = 1 << 26  # of keys in memory
+_ROWS_AT_ONCE = 1 << 13  # that are written together
+_BYTES_AT_ONCE = 1 << 17  # of keys that are written together
 
 Row = tuple[bytes, int, int]
 """A key, and two numbers."""
@@ -58,6 +60,20 @@ class ExternalSort:
         return ((key, first, second) for block in self._runs.blocks() for key, first, second in block.tuples())
 
     def _write_run(self) -> None:
-        rows = KeyedRows.of(self._rows)
-        self._runs.append([rows.taken(rows.order())])
+        self._rows.sort(key=itemgetter(0))
+        self._runs.append(_some_at_a_time(self._rows))
         self._rows, self._bytes = [], 0
+
+
+def _some_at_a_time(rows: list[Row]) -> Iterator[KeyedRows]:
+    """Rows, few at a time: of their keys there is a copy then."""
+    some: list[Row] = []
+    size = 0
+    for row in rows:
+        some.append(row)
+        size += len(row[0])
+        if len(some) >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
+            yield KeyedRows.of(some)
+            some, size = [], 0
+    if some:
+        yield KeyedRows.of(some)
