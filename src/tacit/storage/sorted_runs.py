@@ -17,7 +17,7 @@ from tacit.storage.keyed_rows import KeyedRows
 
 __all__ = ["SortedRuns", "Written", "read_run", "write_run"]
 
-_BATCH_ROWS = 1 << 13  # that are written, read and merged together
+_BATCH_ROWS = 1 << 11  # that are written, read and merged together
 _BATCH_BYTES = 1 << 17  # of keys
 _AT_ONCE = 64  # runs that are merged in one pass
 _MERGE_BYTES = 1 << 24  # of keys, of all runs that are merged in one pass; of what is given there are two copies more
