@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 __all__ = ["ADDRESS", "BUSINESS", "NAME", "places_to_try"]
 
-_FARTHEST = 19
+_BESIDE = 2  # words before and after one that may be looked at by themselves
 _SETS = {
     "seed": "UFfu",
     "member": "UFGCIZTBSMQONKxdD",
@@ -70,16 +70,16 @@ class _Words:
         codes = np.frombuffer(letters.encode("ascii"), np.uint8)
         self._gaps, words = codes[::2].copy(), codes[1::2]
         self.count = len(words)
-        none = np.zeros(_FARTHEST + 1, np.uint8)
-        self._words = np.concatenate([none[:2], words, none])
+        none = np.zeros(_BESIDE, np.uint8)
+        self._words = np.concatenate([none, words, none])
         self._sets = _TABLE[self._words]
 
     def among(self, name: str, offset: int = 0) -> Mask:
         """Whether the word, or one so many words after it, is of a set."""
-        return (self._sets[2 + offset : 2 + offset + self.count] & _BITS[name]) != 0
+        return (self._sets[_BESIDE + offset : _BESIDE + offset + self.count] & _BITS[name]) != 0
 
     def is_(self, letter: str, offset: int = 0) -> Mask:
-        return self._words[2 + offset : 2 + offset + self.count] == ord(letter)
+        return self._words[_BESIDE + offset : _BESIDE + offset + self.count] == ord(letter)
 
     def within(self, words: int, mask: Mask) -> Mask:
         """Whether one of so many words after it has the property."""
