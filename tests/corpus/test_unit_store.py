@@ -92,6 +92,11 @@ def test_units_behind_others(tmp_path: Path) -> None:
     assert list(both) == [*store.training, *store.held_out]
     assert [both[place] for place in range(len(both))] == list(both)
     assert len(set(both.stores)) == 2
+    units = list(both)
+    rng = random.Random(5)
+    for _ in range(200):  # within a side, over both, past either end, and empty
+        some = slice(*rng.choices([None, *range(-len(units) - 3, len(units) + 3)], k=2))
+        assert both[some] == units[some]
 
 
 def test_no_records(tmp_path: Path) -> None:

@@ -106,9 +106,15 @@ class StoredUnits(Sequence[Unit]):
     def __getitem__(self, index: slice) -> list[Unit]: ...
     def __getitem__(self, index: int | slice) -> Unit | list[Unit]:
         if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
+            places = range(*index.indices(len(self)))
+            return self._between(places.start, places.stop) if places.step == 1 else [self[place] for place in places]
         place = range(len(self))[index]
         return self._behind[place - self._stored] if place >= self._stored else next(self._read(place, place + 1))
+
+    def _between(self, start: int, end: int) -> list[Unit]:
+        stored = min(end, self._stored)
+        behind = slice(max(start - self._stored, 0), max(end - self._stored, 0))
+        return [*(self._read(start, stored) if start < stored else ()), *self._behind[behind]]
 
     def __iter__(self) -> Iterator[Unit]:
         for start in range(0, self._stored, _AT_ONCE):
