@@ -54,12 +54,21 @@ PLAN = ScreenPlan("line", held_out=0.1, missed=0.3, deduplicate="exact")
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("java")
-@pytest.mark.parametrize("name", ["BERT, histogram", "CRT, two rounds"])
+@pytest.mark.parametrize(
+    "name",
+    ["BERT, histogram", "BERT, SIPS and public words", "CRT, two rounds", "S-DP, two rounds", "adaptive, strata"],
+)
 def test_a_run_comes_to_what_was_recorded_of_one_machine(name: str, tmp_path: Path):
-    golden = recorded()[name]
-    compute = {**CASES[name].values(tmp_path)["compute"], "runner": "spark"}
-    found = outcome(name, tmp_path, golden["noise"], changed={"compute": compute})
-    assert differences(golden, found, fingerprint()) == []
+    """To the bit: where nothing was recorded of this kind of processor, of a run without Spark."""
+    golden, mark = recorded()[name], fingerprint()
+    alone, on_spark = tmp_path / "alone", tmp_path / "on spark"
+    for folder in (alone, on_spark):
+        folder.mkdir()
+    if mark not in golden["digests"]:
+        golden["digests"][mark] = outcome(name, alone, golden["noise"])["digests"]
+    compute = {**CASES[name].values(on_spark)["compute"], "runner": "spark"}
+    found = outcome(name, on_spark, golden["noise"], changed={"compute": compute})
+    assert differences(golden, found, mark) == []
 
 
 def spark_units(folder: Path, result: Path) -> None:
