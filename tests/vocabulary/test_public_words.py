@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tacit.errors import DataError
+from tacit.vocabulary import count
 from tacit.vocabulary.public_words import count_public_words, read_public_words, write_public_words
-from tacit.vocabulary.tokenizer import TokenizerOptions
+from tacit.vocabulary.tokenizer import MAX_WORD_LENGTH, TokenizerOptions, words_of
 
 OPTIONS = TokenizerOptions()
 
@@ -21,6 +24,41 @@ def test_a_list_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     assert (tmp_path / "words.txt").read_text().splitlines()[0] == "fever\t3"
     assert read_public_words([tmp_path / "words.txt"], OPTIONS) == counts
     assert count_public_words(["a b b"], OPTIONS, least=2) == {"b": 2}
+
+
+SIGNS = [
+    *"abAB09 .,-'",
+    "  ",
+    "\n",
+    "\t",
+    "\r",
+    "\x0b",
+    "\x0c",
+    "\u00a0",
+    "\u200b",
+    "\x00",
+    "é",
+    "e\u0301",
+    "Ж",
+    "中",
+    "𝄞",
+    "\u2028",
+    "[UNK]",
+]
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+@pytest.mark.parametrize("remembered", [1, 1 << 16], ids=["a stretch", "many"])
+def test_words_are_counted_as_the_library_cuts_whole_texts(
+    lowercase: bool, remembered: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the order in which they first stand there, too: of equal counts, it decides pieces."""
+    monkeypatch.setattr(count, "_CACHED_CHUNKS", remembered)
+    options, rng = TokenizerOptions(lowercase), random.Random(1)
+    texts = ["".join(rng.choices(SIGNS, k=rng.randrange(60))) for _ in range(500)] + ["a" * 600, "b" * 90]
+    words = [word for text in texts for word in words_of(text, options)]
+    wanted = Counter(word for word in words if len(word) <= MAX_WORD_LENGTH and set(word) <= set(options.alphabet))
+    assert list(count_public_words(texts, options).items()) == list(wanted.items())
 
 
 def test_lists_add_up_and_need_no_counts(tmp_path: Path) -> None:

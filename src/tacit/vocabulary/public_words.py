@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tacit.errors import DataError
-from tacit.vocabulary.count import distinct_words
-from tacit.vocabulary.tokenizer import MAX_WORD_LENGTH, TokenizerOptions, words_of
+from tacit.vocabulary.count import count_words_of_texts, distinct_words
+from tacit.vocabulary.tokenizer import TokenizerOptions
 
 __all__ = ["OFTEN", "count_public_words", "read_bytes", "read_public_words", "write_public_words"]
 
@@ -56,15 +56,7 @@ def read_public_words(paths: Iterable[Path], options: TokenizerOptions) -> dict[
 
 def count_public_words(texts: Iterable[str], options: TokenizerOptions, least: int = 1) -> dict[str, int]:
     """How often each word stands in public text, for `write_public_words`; only those that occur ``least`` times or more."""
-    counts: Counter[str] = Counter()
-    alphabet = frozenset(options.alphabet)
-    for text in texts:
-        counts.update(words_of(text, options))
-    return {
-        word: count
-        for word, count in counts.items()
-        if count >= least and len(word) <= MAX_WORD_LENGTH and alphabet.issuperset(word)
-    }
+    return {word: count for word, count in count_words_of_texts(texts, options).items() if count >= least}
 
 
 def write_public_words(path: Path, counts: Mapping[str, int]) -> None:
