@@ -1,8 +1,9 @@
 """Sums by word that may outgrow memory: what does not fit waits on disk, in a folder that only its owner can read.
 
-The words are private text. They are held in memory up to a cap; beyond it they go to a file, in order, and counting goes on with
-none. In the end the files are merged, and the sums of a word added up, in memory that grows with no corpus. The result is the same
-with and without files: sums, in the order of the words' code points, which is that of their UTF-8 bytes.
+The words are private text. Those of some hundred thousand additions are added up at once, in arrays without an object for each word,
+and held in memory up to a cap; beyond it they go to a file, in order, and counting goes on with none. In the end the files are
+merged, and the sums of a word added up, in memory that grows with no corpus. The result is the same with and without files: sums, in
+the order of the words' code points, which is that of their UTF-8 bytes.
 """
 
 from __future__ import annotations
@@ -10,14 +11,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from tacit.errors import DataError
 from tacit.files import private_folder
@@ -27,11 +27,13 @@ from tacit.storage.sorted_runs import SortedRuns, read_run, write_run
 __all__ = ["SortedCounts", "Spill", "Tally", "spill_folder", "write_ordered"]
 
 _MIB = 1 << 20
-_MOST_AT_ONCE = 1 << 13  # words that are encoded and written together
-_BYTES_AT_ONCE = 1 << 16  # characters of them
+_MOST_AT_ONCE = 1 << 13  # words that are put in order together
+_BYTES_AT_ONCE = 1 << 16  # of them
 _MOST_SUM = float(1 << 62)
-_BYTES_AN_ENTRY = 144
-"""Of a word in the table of counts, beside the word itself: at most 122, while the table grows, and what rounding takes."""
+_BETWEEN = b"\n"  # stands in no word
+_MOST_NEW = 1 << 26  # bytes that adding up what has come in may take
+_NEW_BYTES = 40  # of them for a word, beside three for each of its own
+_NOTHING = KeyedRows.of_columns([], [[]])
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def spill_folder(folder: Path) -> Iterator[Path]:
 class SortedCounts:
     """Words and their counts in the order of code points, read again at every iteration. Private."""
 
-    counts: Mapping[str, int] | Path
+    counts: Mapping[str, int] | KeyedRows | Path
     size: int
 
     @classmethod
@@ -83,10 +85,11 @@ class SortedCounts:
         return self.size
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
-        if isinstance(self.counts, Path):
-            return ((word.decode(), count) for batch in read_run(self.counts) for word, count in batch.tuples())
         counts = self.counts
-        return ((word, counts[word]) for word in sorted(counts))
+        if isinstance(counts, Mapping):
+            return ((word, counts[word]) for word in sorted(counts))
+        batches = _pieces(counts) if isinstance(counts, KeyedRows) else read_run(counts)
+        return ((word.decode("utf-8", "surrogatepass"), count) for batch in batches for word, count in batch.tuples())
 
     def __repr__(self) -> str:
         return "SortedCounts(<private>)"
@@ -101,32 +104,34 @@ class Tally:
 
     def __init__(self, spill: Spill | None = None) -> None:
         self._spill = spill
-        self._sums: dict[str, int] = {}
-        self._bytes = 0
+        self._most_new = _MOST_NEW if spill is None else min(_MOST_NEW, spill.most_bytes // 4)
+        self._most_held = _MOST_NEW if spill is None else spill.most_bytes // 4  # what is joined is there three times
+        self._new = bytearray()
+        self._weights: list[int] = []
+        self._words: list[int] = []
+        self._held: list[KeyedRows] = []
         self._runs = None if spill is None else SortedRuns(spill.folder, "words")
 
     def add(self, words: Collection[str], weight: int) -> None:
-        """Add the weight to the sum of each word.
+        """Add the weight to the sum of each word, in which there is no line break.
 
         Raises:
             DataError: the words cannot be written.
+            OverflowError: a sum does not fit in 64 bits.
         """
-        sums = self._sums
-        get, size = sums.get, sys.getsizeof
-        for word in words:
-            known = get(word)
-            if known is None:
-                sums[word] = weight
-                self._bytes += _BYTES_AN_ENTRY + size(word)
-            else:
-                sums[word] = known + weight
-        if self._spill is not None and self._bytes > self._spill.most_bytes:
-            self._write_run(self._spill)
+        if not words:
+            return
+        self._new += "\n".join(words).encode("utf-8", "surrogatepass")
+        self._new += _BETWEEN
+        self._weights.append(weight)
+        self._words.append(self._words[-1] + len(words) if self._words else len(words))
+        if 3 * len(self._new) + _NEW_BYTES * self._words[-1] > self._most_new:
+            self._gather()
 
     def in_memory(self) -> dict[str, int]:
         """The sums of a tally that does not spill."""
         assert self._spill is None
-        return self._sums
+        return dict(self.sums())
 
     def sums(self) -> SortedCounts:
         """All sums; they last as long as the folder.
@@ -134,17 +139,43 @@ class Tally:
         Raises:
             DataError: they cannot be added up on the disk that there is.
         """
-        if self._spill is None or not self._runs:
-            return SortedCounts.of(self._sums)
-        self._write_run(self._spill)
-        with _no_text_in_errors(self._spill):
+        self._gather()
+        with self._no_text_in_errors():
+            if self._spill is None or not self._runs:
+                self._held = [KeyedRows.joined([_NOTHING, *self._in_order()])]
+                return SortedCounts(self._held[0], len(self._held[0]))
+            if self._held:
+                self._runs.append(self._in_order())
             return _written(_added_up(self._runs.blocks()), self._spill)
 
-    def _write_run(self, spill: Spill) -> None:
-        assert self._runs is not None
-        sums, self._sums, self._bytes = self._sums, {}, 0
-        with _no_text_in_errors(spill):
-            self._runs.append(_in_order(sums))
+    def _gather(self) -> None:
+        """Add up what has come in."""
+        if not self._words:
+            return
+        with self._no_text_in_errors():
+            self._held.append(_summed(self._new, self._words, self._weights))
+            self._new, self._words, self._weights = bytearray(), [], []
+            if sum(map(_bytes_of, self._held)) > self._most_held:
+                self._join()
+
+    def _join(self) -> None:
+        """Make one of what is held, or a file where that is still much."""
+        joined = list(self._in_order())
+        size = sum(map(_bytes_of, joined))
+        if self._runs is not None and 2 * size > self._most_held:
+            self._runs.append(joined)
+        else:
+            self._held = [KeyedRows.joined(joined)]
+            self._most_held = max(self._most_held, 2 * size)
+
+    def _in_order(self) -> Iterator[KeyedRows]:
+        """The sums of what is held, which is let go of."""
+        rows = KeyedRows.joined([_NOTHING, *self._held])
+        self._held = []
+        return _added_up(_in_order(rows))
+
+    def _no_text_in_errors(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._spill is None else _no_text_in_errors(self._spill)
 
 
 def write_ordered(batches: Iterable[tuple[Sequence[bytes], Sequence[int]]], spill: Spill) -> SortedCounts:
@@ -157,23 +188,56 @@ def write_ordered(batches: Iterable[tuple[Sequence[bytes], Sequence[int]]], spil
         return _written((KeyedRows.of_columns(words, [counts]) for words, counts in batches), spill)
 
 
-def _in_order(sums: dict[str, int]) -> Iterator[KeyedRows]:
-    """Words in UTF-8, whose bytes have the order of code points, with their sums; both are let go of on the way."""
-    words, numbers = list(sums), np.fromiter(sums.values(), np.int64, len(sums))
-    sums.clear()
-    words.reverse()  # they are taken from the end
-    keys, ends = BytesIO(), np.zeros(len(words), np.int64)  # it gives its bytes without a copy
-    at_once = max(1, min(_MOST_AT_ONCE, _BYTES_AT_ONCE * len(words) // sum(map(len, words)))) if words else 1
-    for start in range(0, len(words), at_once):
-        piece = words[: -at_once - 1 : -1]
-        del words[-at_once:]
-        joined = "".join(piece)
-        lengths = map(len, piece) if joined.isascii() else (len(word.encode()) for word in piece)
-        ends[start : start + at_once] = keys.tell() + np.cumsum(np.fromiter(lengths, np.int64, len(piece)))
-        keys.write(joined.encode())
-    rows = KeyedRows(keys.getvalue(), ends, numbers[None])
-    del keys
-    order = rows.order()
+def _summed(new: bytearray, ends_N: Sequence[int], weights_N: Sequence[int]) -> KeyedRows:
+    """The sum of each word, in any order.
+
+    Args:
+        new: the words, each with a line break behind it.
+        ends_N, weights_N: up to which word each addition goes, and what it adds.
+
+    Raises:
+        OverflowError: a sum does not fit in 64 bits.
+    """
+    content = np.frombuffer(new, np.uint8)
+    breaks = np.flatnonzero(content == _BETWEEN[0])
+    if len(breaks) != ends_N[-1]:
+        raise ValueError("there is a line break in a word")
+    ends = np.append(0, breaks - np.arange(len(breaks)))
+    own = pa.py_buffer(content[content != _BETWEEN[0]])
+    words = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(breaks), [None, pa.py_buffer(ends), own])
+    found = words.dictionary_encode()
+    places, weights = found.indices.to_numpy(), np.array(weights_N, np.int64)
+    each = np.repeat(weights, np.diff(ends_N, prepend=0))
+    sums = np.zeros(len(found.dictionary), np.int64)
+    np.add.at(sums, places, each)
+    if float(weights.max()) * len(each) > _MOST_SUM:
+        _refuse_large(np.bincount(places, each.astype(np.float64)))
+    _, key_ends, keys = found.dictionary.buffers()
+    bounds = np.frombuffer(key_ends, np.int64)[: len(sums) + 1]
+    return KeyedRows(keys.slice(0, int(bounds[-1])).to_pybytes(), bounds[1:].copy(), sums[None])
+
+
+def _refuse_large(sums: np.ndarray) -> None:
+    if sums.max(initial=0.0) > _MOST_SUM:
+        raise OverflowError("a sum of words does not fit in 64 bits")
+
+
+def _bytes_of(rows: KeyedRows) -> int:
+    return len(rows.keys) + rows.ends.nbytes + rows.numbers.nbytes
+
+
+def _pieces(rows: KeyedRows) -> Iterator[KeyedRows]:
+    at_once = _at_once(rows)
+    return (rows.part(start, min(start + at_once, len(rows))) for start in range(0, len(rows), at_once))
+
+
+def _at_once(rows: KeyedRows) -> int:
+    return max(1, min(_MOST_AT_ONCE, _BYTES_AT_ONCE * len(rows) // max(1, len(rows.keys))))
+
+
+def _in_order(rows: KeyedRows) -> Iterator[KeyedRows]:
+    """The rows in the order of their words, some at a time."""
+    order, at_once = rows.order(), _at_once(rows)
     for start in range(0, len(rows), at_once):
         yield rows.taken(order[start : start + at_once])
 
@@ -188,8 +252,7 @@ def _added_up(blocks: Iterable[KeyedRows]) -> Iterator[KeyedRows]:
     for block in blocks:
         rows = KeyedRows.joined([*carried, block])
         starts = np.flatnonzero(rows.is_first_of_key())
-        if np.add.reduceat(rows.numbers.astype(np.float64), starts, axis=1).max() > _MOST_SUM:
-            raise OverflowError("a sum of words does not fit in 64 bits")
+        _refuse_large(np.add.reduceat(rows.numbers.astype(np.float64), starts, axis=1))
         added = dataclasses.replace(rows.taken(starts), numbers=np.add.reduceat(rows.numbers, starts, axis=1))
         yield added.part(0, len(added) - 1)
         carried = [added.part(len(added) - 1, len(added))]  # more of it may be in the next block
