@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from tacit.privacy.events import Spend, ThresholdedHistogram, WeightedHistogram
 from tacit.privacy.ledger import Ledger, LedgerHeader
 from tacit.privacy.provenance import Provenance
 from tacit.report.collect.training import vocabulary_facts
+from tacit.storage.keyed_rows import KeyedRows
 from tacit.vocabulary import tally
 from tacit.vocabulary.select import draw_noise
 
@@ -153,12 +154,19 @@ def test_a_run_that_counts_on_disk_makes_the_same_vocabulary(folder: Path, monke
     first = {path.name: path.read_bytes() for path in made.iterdir()}
     for name in ("tokenizer.json", "released.json", "chosen.json"):
         (made / name).unlink()
-    monkeypatch.setattr(tally, "_BYTES_AN_ENTRY", 1 << 20)
-    assert tally.Spill(private, 64).most_bytes < 400 << 20  # so that the names do not fit
+    monkeypatch.setattr(tally.Spill, "most_bytes", 1 << 12)  # so that the names do not fit
+    append, spilled = tally.SortedRuns.append, list[int]()
+
+    def noted(runs: tally.SortedRuns, blocks: Iterable[KeyedRows]) -> None:
+        append(runs, blocks)
+        spilled.append(len(runs))
+
+    monkeypatch.setattr(tally.SortedRuns, "append", noted)
     with open_run(parse_config({**values(folder, **SIPS), "compute": {"counting_memory_mb": 64}})) as state:
         walk(state, "vocabulary")
         assert state.ledger.head == head
     assert {path.name: path.read_bytes() for path in made.iterdir()} == first
+    assert max(spilled) > 2
     assert not (private / "counting").exists()
 
 
